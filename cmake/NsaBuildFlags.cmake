@@ -1,0 +1,37 @@
+# One INTERFACE target carries language level, warnings and sanitizers; ccache and mold are used when they are there.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
+# Fat binaries carry machine code for A100-class and H100/H200-class cards; only machine code, so nothing is compiled at load.
+set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "")
+
+find_program(NSA_CCACHE ccache)
+if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what ccache asks for with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${NSA_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${NSA_CCACHE})
+endif()
+
+add_library(nsa_build_flags INTERFACE)
+target_compile_options(nsa_build_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
+    "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=">)
+find_program(NSA_MOLD mold)
+if(NSA_MOLD)
+  target_link_options(nsa_build_flags INTERFACE -fuse-ld=mold)
+endif()
+if(NSA_SANITIZER)
+  target_compile_options(nsa_build_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${NSA_SANITIZER} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
+  target_link_options(nsa_build_flags INTERFACE -fsanitize=${NSA_SANITIZER})
+endif()

@@ -1,0 +1,53 @@
+# Every third-party library as one INTERFACE target. The wheels of .venv bring headers and shared objects; CMake's own
+# Torch package is not used: it insists on a CUDA toolkit even for CPU builds and overwrites CUDA flags.
+file(GLOB NSA_SITE "${NSA_VENV}/lib/python3*/site-packages")
+if(NOT NSA_SITE)
+  message(FATAL_ERROR "no Python environment at NSA_VENV='${NSA_VENV}'; run tools/setup first")
+endif()
+find_package(Threads REQUIRED)
+
+add_library(nsa_json INTERFACE)
+target_include_directories(nsa_json SYSTEM INTERFACE "${NSA_SITE}/nlohmann_json/include")
+target_compile_definitions(nsa_json INTERFACE JSON_DIAGNOSTIC_POSITIONS=1)
+
+add_library(nsa_fmt INTERFACE)  # Debian has no static fmt: header-only
+target_compile_definitions(nsa_fmt INTERFACE FMT_HEADER_ONLY=1)
+
+find_library(NSA_SODIUM libsodium.a REQUIRED)
+add_library(nsa_sodium INTERFACE)
+target_link_libraries(nsa_sodium INTERFACE "${NSA_SODIUM}")
+
+find_library(NSA_PUGIXML libpugixml.a REQUIRED)
+add_library(nsa_pugixml INTERFACE)
+target_link_libraries(nsa_pugixml INTERFACE "${NSA_PUGIXML}")
+
+if(NSA_ENABLE_TORCH)
+  set(NSA_TORCH_LIB "${NSA_SITE}/torch/lib")
+  set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")
+  add_library(nsa_torch INTERFACE)
+  target_include_directories(nsa_torch SYSTEM INTERFACE
+    "${NSA_SITE}/torch/include" "${NSA_SITE}/torch/include/torch/csrc/api/include" "${NSA_CUDA_HOME}/include")
+  target_link_directories(nsa_torch INTERFACE "${NSA_TORCH_LIB}")
+  target_link_options(nsa_torch INTERFACE "-Wl,-rpath,${NSA_TORCH_LIB}" "-Wl,-rpath-link,${NSA_TORCH_LIB}")
+  # Registrations live in these libraries' static initialisers, so the linker must not drop them as unused.
+  if(NSA_ENABLE_CUDA)
+    target_link_libraries(nsa_torch INTERFACE
+      -Wl,--no-as-needed torch torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed "${NSA_CUDA_HOME}/lib/libcudart.so.13")
+    target_compile_definitions(nsa_torch INTERFACE NSA_WITH_CUDA=1)
+  else()
+    target_link_libraries(nsa_torch INTERFACE -Wl,--no-as-needed torch torch_cpu c10 -Wl,--as-needed)
+  endif()
+endif()
+
+if(NSA_ENABLE_CUDA)
+  set(CMAKE_CUDA_COMPILER "${NSA_SITE}/nvidia/cu13/bin/nvcc" CACHE FILEPATH "nvcc of .venv")
+  set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "")
+  enable_language(CUDA)
+endif()
+
+if(NSA_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  if(NSA_ENABLE_TORCH)
+    find_package(benchmark REQUIRED)
+  endif()
+endif()
