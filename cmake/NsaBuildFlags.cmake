@@ -5,7 +5,6 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
@@ -24,7 +23,8 @@ endif()
 
 add_library(nsa_build_flags INTERFACE)
 target_compile_options(nsa_build_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
+  # -fPIC for programs too (CMake would use -fPIE), so that they can share the library's precompiled header.
+  $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
     "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=">)
 find_program(NSA_MOLD mold)
 if(NSA_MOLD)

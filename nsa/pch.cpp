@@ -1,0 +1,1 @@
+// Gives the precompiled-header target and the library a first translation unit.
