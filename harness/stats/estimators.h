@@ -8,27 +8,29 @@
 
 /// How a figure follows from the raw evidence: one table, keyed by MetricSpec::estimator.
 ///
-/// | estimator     | reads                       | value |
-/// |---------------|-----------------------------|----------------------------------------------------|
-/// | value         | metric lines named `source` | the only line of that name in the phase | | sum,
-/// min, max | metric lines named `source` | over all processes and cases                       | |
-/// all           | metric lines named `source` | 1 when every line is 1, else 0 | | checks_run    |
-/// checks, id prefix `source`  | how many ran (empty source: every check)           | |
-/// checks_failed | checks, id prefix `source`  | how many failed; null when none ran | | cases_ok
-/// | cases, id prefix `source`   | how many ended ok (empty source: every case)       | | median |
-/// samples of series `source`  | median, order-statistics interval                  | | arm_median
-/// | samples of arm `arms[0]`    | the same for one arm of an A/B                     | |
-/// paired_ratio  | samples of both `arms`      | speed-up baseline / candidate, signed-rank
-/// interval| | rate          | samples of series `source`  | mean rate of one run, within-run
-/// interval          |
+/// From metric lines named `source`:
+///  - value: the only line of that name in the phase
+///  - sum, min, max: over all processes and cases
+///  - all: 1 when every line is 1, else 0
+/// From checks and cases whose id starts with `source` (empty: all of them):
+///  - checks_run, checks_failed: how many checks ran, how many failed
+///  - cases_ok: how many cases ended ok
+/// From samples of the series `source`:
+///  - median: median with its order-statistics interval; the unit of analysis is the process when
+///    there are several, else the sample
+///  - rate: mean rate of a steady run with a within-run interval and guard band (training)
+/// From samples of `arms` = [baseline, candidate], in units of time:
+///  - paired_ratio: speed-up baseline / candidate with its exact signed-rank interval and A/B
+///  verdict
+///  - arm_median: median of arms[0], as `median`
 ///
-/// `source` defaults to the metric's name (checks_*, cases_ok: to everything) and may carry a case:
+/// `source` defaults to the metric's name where a series or line is needed, and may carry a case:
 /// "CASE/SERIES" reads that case only. An arm X is the series "X" or "SOURCE.X"; an extra series
-/// "aa" (or "SOURCE.aa") is the baseline measured a second time and gives the A/A noise floor.
+/// "aa" or "SOURCE.aa" is the baseline measured a second time and gives the A/A noise floor.
 ///
 /// Nothing becomes a number without data: value is null and null_reason says why. A failed case
-/// voids its samples and its metric lines. A speed (see `is_performance`) of a process in which a
-/// check failed is `withheld`: null, with the mismatch named.
+/// voids its samples and its metric lines. A speed (see `is_performance`) is `withheld` when a
+/// check failed in a process it comes from: value is null and `withheld` names the mismatch.
 namespace harness {
 
 using Estimator = void (*)(const MetricSpec& spec, const EvidenceView& view, Metric& metric);
