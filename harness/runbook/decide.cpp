@@ -32,11 +32,15 @@ const PlannedPhase* missing_need(const PlannedPhase& phase, const Plan& plan) {
   return nullptr;
 }
 
-/// What the phase asks of the machine; on cuda every worker needs a GPU, said or not.
-std::map<std::string, nlohmann::json> requirements(const PhaseSpec& spec,
-                                                   const PlannedPhase& phase) {
+/// What the phase asks of the machine. Said or not, its program must not be known to be missing,
+/// and on cuda every program needs a GPU.
+std::map<std::string, nlohmann::json> requirements(const PhaseSpec& spec, const PlannedPhase& phase,
+                                                   const Facts& facts) {
   auto all = spec.require;
-  if (phase.device == "cuda" && phase.program != "builtin") all.try_emplace("gpu.count", ">=1");
+  if (phase.program == "builtin") return all;
+  if (phase.device == "cuda") all.try_emplace("gpu.count", ">=1");
+  const std::string program = "program." + phase.program;
+  if (facts.contains(program)) all.try_emplace(program, true);
   return all;
 }
 
@@ -77,7 +81,7 @@ void decide_phase(const PhaseSpec& spec, const Facts& facts, const PhaseSelectio
     return;
   }
   std::vector<Unmet> unmet;
-  for (const auto& [fact, want] : requirements(spec, phase)) {
+  for (const auto& [fact, want] : requirements(spec, phase, facts)) {
     Unmet one = check_requirement(fact, want, facts);
     if (!one.cause.empty()) unmet.push_back(std::move(one));
   }
