@@ -9,10 +9,10 @@ namespace harness {
 /// once and only counts.
 class CappedLog {
  public:
-  /// Throws FileError when the file exists or cannot be made.
+  /// Throws Error when the file exists or cannot be made.
   CappedLog(Fd from, const std::filesystem::path& to, uint64_t cap);
 
-  /// Takes what is there now. Returns the number of bytes taken. Throws DiskFull or FileError.
+  /// Takes what is there now. Returns the number of bytes taken. Throws Error.
   uint64_t drain();
 
   /// Descriptor to wait on; -1 once the other side closed.

@@ -165,8 +165,7 @@ const std::map<std::string, Behaviour> kBehaviours = {
        ::close(2);
        return s.good(), 0;
      }},
-    {"stay_quiet",
-     [](Script& s) { return sleep_s(s.number("quiet_s", 1)), s.good(), 0; }},
+    {"stay_quiet", [](Script& s) { return sleep_s(s.number("quiet_s", 1)), s.good(), 0; }},
     {"fail_once",  // killed at the first attempt, well at the second
      [](Script& s) {
        const auto flag = s.in.out + "/failed_once." + s.in.group;

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "harness/evidence/files.h"
 #include "harness/process/file_io.h"
 #include "harness/process/spawn.h"
 #include "harness/protocol/case.h"
@@ -228,7 +229,7 @@ TEST(Watch, AMissingProgramIsNotStarted) {
   EXPECT_EQ(outcome.reason, "cannot start /nonexistent/nsa-worker: No such file or directory");
   fs::remove(run.folder / "g01.jsonl");
   run.program = run.folder / "plain";
-  write_file_atomic(run.program, "no program");
+  write_file(run.program, "no program");
   EXPECT_THAT(run.go().reason, HasSubstr("Permission denied"));
 }
 
