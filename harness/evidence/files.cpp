@@ -12,8 +12,6 @@
 namespace harness {
 namespace {
 
-constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
   throw Error(std::string("cannot ") + what + " " + path.string() + ": " + std::strerror(error) +
               (error == ENOSPC ? "; free disk space and use --resume" : ""));
@@ -31,7 +29,7 @@ void write_all(int fd, std::string_view bytes, const std::filesystem::path& path
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_bytes(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error))
     throw Error("cannot read " + path.string() + ": " +
@@ -44,7 +42,7 @@ std::string read_file(const std::filesystem::path& path) {
   return bytes;
 }
 
-void write_file(const std::filesystem::path& path, std::string_view bytes) {
+void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::path part = path;
   part += ".part";
   const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -58,14 +56,6 @@ void write_file(const std::filesystem::path& path, std::string_view bytes) {
   }
   ::close(fd);
   if (::rename(part.c_str(), path.c_str()) != 0) fail("replace", path, errno);
-}
-
-std::string canonical_text(const nlohmann::json& value) {
-  return value.dump(2, ' ', false, kReplace) + "\n";
-}
-
-std::string canonical_line(const nlohmann::json& value) {
-  return value.dump(-1, ' ', false, kReplace);
 }
 
 }  // namespace harness

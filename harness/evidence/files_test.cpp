@@ -7,6 +7,7 @@
 #include "harness/evidence/run_folder.h"
 #include "harness/evidence/sha256.h"
 #include "harness/evidence/temp_dir.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -33,7 +34,7 @@ TEST(Sha256, AgreesWithFips180Examples) {
 TEST(Sha256, FileEqualsBytes) {
   TempDir dir;
   const std::string bytes(200000, 'x');
-  write_file(dir / "f", bytes);
+  write_bytes(dir / "f", bytes);
   EXPECT_EQ(sha256_file(dir / "f"), sha256_hex(bytes));
   EXPECT_THAT(error_of([&] { sha256_file(dir / "none"); }), HasSubstr("cannot read"));
   EXPECT_THAT(error_of([&] { sha256_file(dir.path()); }), HasSubstr("cannot read"));
@@ -41,38 +42,33 @@ TEST(Sha256, FileEqualsBytes) {
 
 TEST(Files, WriteReplacesWholeFileAndLeavesNoPart) {
   TempDir dir;
-  write_file(dir / "f", "long content");
-  write_file(dir / "f", "new");
-  EXPECT_EQ(read_file(dir / "f"), "new");
+  write_bytes(dir / "f", "long content");
+  write_bytes(dir / "f", "new");
+  EXPECT_EQ(read_bytes(dir / "f"), "new");
   EXPECT_FALSE(fs::exists(dir / "f.part"));
 }
 
 TEST(Files, ErrorsNamePathAndReason) {
   TempDir dir;
-  EXPECT_THAT(error_of([&] { read_file(dir / "none"); }), HasSubstr("none"));
-  EXPECT_THAT(error_of([&] { read_file(dir.path()); }), HasSubstr("not a regular file"));
-  EXPECT_THAT(error_of([&] { write_file(dir / "no/f", "x"); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { read_bytes(dir / "none"); }), HasSubstr("none"));
+  EXPECT_THAT(error_of([&] { read_bytes(dir.path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of([&] { write_bytes(dir / "no/f", "x"); }), HasSubstr("No such file"));
 }
 
 TEST(Files, FullDiskIsSaid) {
   if (!fs::exists("/dev/full")) GTEST_FAIL() << "/dev/full is wanted for this test";
   TempDir dir;
   fs::create_symlink("/dev/full", dir / "f.part");
-  EXPECT_THAT(error_of([&] { write_file(dir / "f", "x"); }), HasSubstr("free disk space"));
-}
-
-TEST(Files, CanonicalTextSortsKeysAndReplacesBadBytes) {
-  EXPECT_EQ(canonical_line({{"b", 1}, {"a", "\xff"}}), "{\"a\":\"\xef\xbf\xbd\",\"b\":1}");
-  EXPECT_EQ(canonical_text({{"a", 1}}), "{\n  \"a\": 1\n}\n");
+  EXPECT_THAT(error_of([&] { write_bytes(dir / "f", "x"); }), HasSubstr("free disk space"));
 }
 
 TEST(RunFolder, ListsRegularFilesAndNamesTheRest) {
   TempDir dir;
   fs::create_directories(dir / "phases/p");
-  write_file(dir / "phases/p/g01.jsonl", "{}\n");
-  write_file(dir / "run.json", "{}");
+  write_bytes(dir / "phases/p/g01.jsonl", "{}\n");
+  write_bytes(dir / "run.json", "{}");
   fs::create_symlink("/etc/passwd", dir / "link");
-  write_file(dir / "bad\xff", "x");
+  write_bytes(dir / "bad\xff", "x");
   const RunFolder run(dir.path());
   EXPECT_THAT(run.paths(), ElementsAre("phases/p/g01.jsonl", "run.json"));
   EXPECT_THAT(run.odd_paths(), ElementsAre("\"bad\xef\xbf\xbd\"", "\"link\""));
@@ -80,8 +76,8 @@ TEST(RunFolder, ListsRegularFilesAndNamesTheRest) {
 
 TEST(RunFolder, CutJsonIsSaidWithItsPlace) {
   TempDir dir;
-  write_file(dir / "a.json", "{\n  \"a\": 1,\n  \"b\"");
-  write_file(dir / "b.json", "{\n  \"a\": x}");
+  write_bytes(dir / "a.json", "{\n  \"a\": 1,\n  \"b\"");
+  write_bytes(dir / "b.json", "{\n  \"a\": x}");
   const RunFolder run(dir.path());
   EXPECT_THAT(error_of([&] { run.read_json("a.json"); }), HasSubstr("a.json: line 3"));
   EXPECT_THAT(error_of([&] { run.read_json("a.json"); }), HasSubstr("cut off before its end"));

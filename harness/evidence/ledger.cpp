@@ -8,6 +8,7 @@
 #include "harness/evidence/error.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/sha256.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -27,10 +28,10 @@ std::string line_of(const LedgerEntry& entry, size_t seq, std::string& prev) {
                      {"path", entry.path},
                      {"seq", seq},
                      {"sha256", entry.sha256}};
-  const std::string hash = sha256_hex(prev + canonical_line(body));
+  const std::string hash = sha256_hex(prev + canonical_dump(body));
   const json line = {{"body", body}, {"hash", hash}, {"prev", prev}};
   prev = hash;
-  return canonical_line(line) + "\n";
+  return canonical_dump(line) + "\n";
 }
 
 [[noreturn]] void bad_line(size_t number, const std::string& what) {

@@ -7,6 +7,7 @@
 #include "harness/evidence/files.h"
 #include "harness/evidence/sha256.h"
 #include "harness/evidence/tar.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -53,7 +54,7 @@ void RunFolder::list_folder() {
   for (const auto& item : fs::recursive_directory_iterator(where_)) {
     const std::string name = item.path().lexically_relative(where_).generic_string();
     if (item.is_symlink() || (!item.is_regular_file() && !item.is_directory()) || !is_utf8(name))
-      odd_paths_.push_back(canonical_line(name));
+      odd_paths_.push_back(canonical_dump(name));
     else if (item.is_regular_file())
       members_[name] = {item.path(), 0, item.file_size()};
   }

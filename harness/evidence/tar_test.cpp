@@ -23,11 +23,11 @@ const std::string kVeryLongPath =
 void make_run(const fs::path& dir) {
   for (const std::string& path : {kLongPath, kVeryLongPath, std::string("phases/p/g01.jsonl")}) {
     fs::create_directories((dir / path).parent_path());
-    write_file(dir / path, "content of " + path);
+    write_bytes(dir / path, "content of " + path);
   }
-  write_file(dir / "run.json", R"({"id": "mini-1"})");
-  write_file(dir / "empty", "");
-  write_file(dir / "block", std::string(1024, 'x'));
+  write_bytes(dir / "run.json", R"({"id": "mini-1"})");
+  write_bytes(dir / "empty", "");
+  write_bytes(dir / "block", std::string(1024, 'x'));
 }
 
 std::string problem_of(const fs::path& archive) {
@@ -57,8 +57,8 @@ TEST(Tar, BytesDependOnNothingButTheFiles) {
   fs::last_write_time(dir / "two/block", fs::file_time_type::clock::now() - std::chrono::hours(5));
   EXPECT_EQ(bundle(RunFolder(dir / "one"), dir / "one.tar"),
             bundle(RunFolder(dir / "two"), dir / "two.tar"));
-  EXPECT_EQ(read_file(dir / "one.tar"), read_file(dir / "two.tar"));
-  write_file(dir / "two/empty", "x");
+  EXPECT_EQ(read_bytes(dir / "one.tar"), read_bytes(dir / "two.tar"));
+  write_bytes(dir / "two/empty", "x");
   EXPECT_NE(bundle(RunFolder(dir / "one"), dir / "one.tar"),
             bundle(RunFolder(dir / "two"), dir / "two.tar"));
 }
@@ -86,7 +86,7 @@ TEST(Tar, DamageIsNamed) {
   TempDir dir;
   make_run(dir / "run");
   bundle(RunFolder(dir / "run"), dir / "run.tar");
-  const std::string good = read_file(dir / "run.tar");
+  const std::string good = read_bytes(dir / "run.tar");
   const auto problem = [&](const std::string& bytes) {
     std::ofstream(dir / "bad.tar", std::ios::binary) << bytes;
     return problem_of(dir / "bad.tar");
@@ -106,7 +106,7 @@ TEST(Tar, DamageIsNamed) {
 TEST(Tar, HostileMembersAreRefused) {
   TempDir dir;
   const auto problem = [&](const std::string& bytes) {
-    write_file(dir / "bad.tar", bytes + tar_end());
+    write_bytes(dir / "bad.tar", bytes + tar_end());
     return problem_of(dir / "bad.tar");
   };
   EXPECT_EQ(problem(tar_header("a/../../etc/x", 0)), "'a/../../etc/x' leaves the archive");
@@ -114,7 +114,7 @@ TEST(Tar, HostileMembersAreRefused) {
   EXPECT_EQ(problem(tar_header("a/x", 0) + tar_header("a/x", 0)), "holds 'a/x' twice");
   EXPECT_EQ(problem(tar_header("a/x", 1ULL << 32)), "the archive is cut off before its end");
   EXPECT_EQ(problem(""), "");
-  write_file(dir / "two.tar", tar_header("a/x", 0) + tar_header("b/x", 0) + tar_end());
+  write_bytes(dir / "two.tar", tar_header("a/x", 0) + tar_header("b/x", 0) + tar_end());
   EXPECT_THROW(RunFolder(dir / "two.tar"), EvidenceError);
 }
 

@@ -104,7 +104,7 @@ std::optional<BuildId> read_build_id(const fs::path& folder) {
   const fs::path file = folder / "build_id.json";
   if (!fs::exists(file)) return std::nullopt;
   try {
-    const json value = json::parse(read_file(file));
+    const json value = json::parse(read_bytes(file));
     return BuildId{value.at("build_id").get<std::string>(),
                    value.at("compiler").get<std::string>(),
                    value.at("flags").get<std::string>(),

@@ -8,6 +8,7 @@
 #include "harness/provenance/elf_note.h"
 #include "harness/provenance/git.h"
 #include "harness/schema/error.h"
+#include "harness/schema/write.h"
 
 namespace {
 
@@ -31,7 +32,7 @@ std::string describe_build(const Options& options) {
   const harness::GitFacts git = harness::git_facts(options.source);
   id.commit = git.commit;
   id.dirty = git.dirty;
-  return harness::canonical_text(to_json(id));
+  return harness::pretty_dump(to_json(id));
 }
 
 }  // namespace
@@ -48,8 +49,8 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   try {
     const std::string text = describe_build(options);
-    const bool same = fs::exists(options.out) && harness::read_file(options.out) == text;
-    if (!same) harness::write_file(options.out, text);
+    const bool same = fs::exists(options.out) && harness::read_bytes(options.out) == text;
+    if (!same) harness::write_bytes(options.out, text);
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "nsa-build-id: " << e.what() << "\n";

@@ -6,6 +6,7 @@
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
 #include "harness/provenance/elf_note.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -20,10 +21,10 @@ class BuildIdTest : public testing::Test {
   void SetUp() override {
     for (const char* room : {"nsa", "harness", "suites", "reports/samples/run"})
       fs::create_directories(source_ / room);
-    write_file(source_ / "CMakeLists.txt", "project(x)");
-    write_file(source_ / "nsa/a.cpp", "int a;");
-    write_file(source_ / "nsa/README.md", "words");
-    write_file(source_ / "reports/samples/run/results.json", "{}");
+    write_bytes(source_ / "CMakeLists.txt", "project(x)");
+    write_bytes(source_ / "nsa/a.cpp", "int a;");
+    write_bytes(source_ / "nsa/README.md", "words");
+    write_bytes(source_ / "reports/samples/run/results.json", "{}");
     fs::create_directories(bin_);
     fs::copy_file("/proc/self/exe", bin_ / "program");
     built_.compiler = "GNU 12";
@@ -32,7 +33,7 @@ class BuildIdTest : public testing::Test {
     built_.id = build_id_of(built_.files, built_.compiler, built_.flags);
     built_.programs["program"] = gnu_build_id(bin_ / "program");
     built_.commit = "c0ffee";
-    write_file(bin_ / "build_id.json", canonical_text(to_json(built_)));
+    write_bytes(bin_ / "build_id.json", pretty_dump(to_json(built_)));
   }
 
   TempDir dir_;
@@ -49,8 +50,8 @@ TEST_F(BuildIdTest, UntouchedCheckoutIsEqual) {
 }
 
 TEST_F(BuildIdTest, ChangedAddedAndRemovedSourcesAreNamed) {
-  write_file(source_ / "nsa/a.cpp", "int b;");
-  write_file(source_ / "suites/new.cpp", "");
+  write_bytes(source_ / "nsa/a.cpp", "int b;");
+  write_bytes(source_ / "suites/new.cpp", "");
   const BuildIdCheck check = check_build_id(bin_, source_);
   EXPECT_FALSE(check.equal);
   EXPECT_THAT(check.differing_files, ElementsAre("nsa/a.cpp", "suites/new.cpp"));
@@ -61,8 +62,8 @@ TEST_F(BuildIdTest, ChangedAddedAndRemovedSourcesAreNamed) {
 }
 
 TEST_F(BuildIdTest, DocumentsAndSamplesAreNoSources) {
-  write_file(source_ / "nsa/README.md", "other words");
-  write_file(source_ / "reports/samples/run/results.json", "[]");
+  write_bytes(source_ / "nsa/README.md", "other words");
+  write_bytes(source_ / "reports/samples/run/results.json", "[]");
   EXPECT_TRUE(check_build_id(bin_, source_).equal);
 }
 
@@ -89,14 +90,14 @@ TEST_F(BuildIdTest, WithoutBuildIdNothingIsKnown) {
 
 TEST_F(BuildIdTest, EditedIdIsNotEqual) {
   built_.id[0] = built_.id[0] == '0' ? '1' : '0';
-  write_file(bin_ / "build_id.json", canonical_text(to_json(built_)));
+  write_bytes(bin_ / "build_id.json", pretty_dump(to_json(built_)));
   const BuildIdCheck check = check_build_id(bin_, source_);
   EXPECT_FALSE(check.equal);
   EXPECT_THAT(check.problem, HasSubstr("contradicts itself"));
 }
 
 TEST_F(BuildIdTest, DamagedFileIsAnError) {
-  write_file(bin_ / "build_id.json", "{\"build_id\":");
+  write_bytes(bin_ / "build_id.json", "{\"build_id\":");
   EXPECT_THROW(
       {
         try {

@@ -8,6 +8,7 @@
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
 #include "harness/provenance/machine.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -32,7 +33,7 @@ TEST(Environment, OnlyListedVariablesEnter) {
   setenv("NSA_SEL_RANGES_V2", "1", 1);
   setenv("CUDA_API_TOKEN", "hush", 1);
   setenv("HOME_SECRET", "hush", 1);
-  const std::string text = canonical_line(environment_variables());
+  const std::string text = canonical_dump(environment_variables());
   EXPECT_THAT(text, testing::HasSubstr(R"("NCCL_ALGO":"Ring")"));
   EXPECT_THAT(text, testing::HasSubstr(R"("NSA_SEL_RANGES_V2":"1")"));
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("hush")));
@@ -42,7 +43,7 @@ TEST(Environment, OnlyListedVariablesEnter) {
 TEST(Environment, BytesThatAreNotTextDoNotStopIt) {
   setenv("NCCL_DEBUG", "\xff\x1b[31m|`<script>", 1);
   const nlohmann::json env = environment();
-  EXPECT_NO_THROW(nlohmann::json::parse(canonical_text(env)));
+  EXPECT_NO_THROW(nlohmann::json::parse(pretty_dump(env)));
   unsetenv("NCCL_DEBUG");
 }
 
@@ -50,7 +51,7 @@ TEST(Facts, DataIsThereOnlyWithItsManifest) {
   TempDir dir;
   fs::create_directories(dir / "whole");
   fs::create_directories(dir / "half");
-  write_file(dir / "whole/manifest.json", "{}");
+  write_bytes(dir / "whole/manifest.json", "{}");
   const auto known = facts(dir.path());
   EXPECT_EQ(known.at("data.whole"), true);
   EXPECT_FALSE(known.contains("data.half"));

@@ -24,8 +24,8 @@ bool git(const TempDir& dir, std::vector<std::string> arguments) {
 TEST(Git, CleanThenDirty) {
   TempDir dir;
   ASSERT_TRUE(git(dir, {"init", "-q", "-b", "trunk"}));
-  write_file(dir / "a.txt", "a");
-  write_file(dir / "b.txt", "b b b b b b b b");
+  write_bytes(dir / "a.txt", "a");
+  write_bytes(dir / "b.txt", "b b b b b b b b");
   ASSERT_TRUE(git(dir, {"add", "."}));
   ASSERT_TRUE(git(dir, {"commit", "-q", "-m", "one"}));
   GitFacts facts = git_facts(dir.path());
@@ -34,8 +34,8 @@ TEST(Git, CleanThenDirty) {
   EXPECT_EQ(facts.branch, "trunk");
   EXPECT_THAT(facts.dirty, IsEmpty());
   EXPECT_EQ(to_json(facts)["clean"], true);
-  write_file(dir / "a.txt", "changed");
-  write_file(dir / "new file.txt", "n");
+  write_bytes(dir / "a.txt", "changed");
+  write_bytes(dir / "new file.txt", "n");
   ASSERT_TRUE(git(dir, {"mv", "b.txt", "c.txt"}));
   facts = git_facts(dir.path());
   EXPECT_THAT(facts.dirty, ElementsAre("a.txt", "c.txt", "new file.txt"));
