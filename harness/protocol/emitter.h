@@ -1,0 +1,137 @@
+#pragma once
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "harness/protocol/messages.h"
+
+namespace harness::protocol {
+
+/// A worker's voice: every call appends one line to the result channel with one write. Thread-safe.
+/// A process that is killed leaves whole lines and at most one half line at the end.
+///
+///   Emitter emitter(result_path(argc, argv));
+///   emitter.hello({.program = "nsa-worker", .build_id = ...});
+///   emitter.sample({.case_id = "v2", .series = "v2_ms", .value = 0.12, .unit = "ms"});
+///   emitter.end_case("v2");
+///   emitter.done();
+///
+/// Numbers that are not finite become null, with the reason beside it. Throws Error when the
+/// channel cannot be opened or written (a full disk), naming it.
+class Emitter {
+ public:
+  /// Appends to the file, which must be new or empty; with an empty path to descriptor 3, inherited
+  /// from the engine.
+  explicit Emitter(const std::string& path = "") : name_(path.empty() ? "descriptor 3" : path) {
+    if (path.empty()) {
+      fd_ = 3;
+      if (::fcntl(fd_, F_SETFD, FD_CLOEXEC) !=
+          0)  // a child of the worker must not hold the channel
+        throw Error("result channel: descriptor 3 is not open; start by hand with --result PATH");
+      return;
+    }
+    fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd_ < 0) fail("cannot be opened");
+    struct stat facts{};
+    if (::fstat(fd_, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0) {
+      ::close(fd_);
+      throw Error("result channel: " + name_ +
+                  " must be new or empty; remove it or name another file");
+    }
+  }
+  Emitter(const Emitter&) = delete;
+  Emitter& operator=(const Emitter&) = delete;
+  ~Emitter() {
+    if (fd_ > 3) ::close(fd_);
+  }
+
+  void hello(Hello line) {
+    line.pid = ::getpid();
+    say(line);
+  }
+  void beat(const Beat& line) { say(line); }
+  void check(const Check& line) { say(line); }
+  void sample(const Sample& line) { say(line); }
+  void metric(const Metric& line) { say(line); }
+  void table(const Table& line) { say(line); }
+  void finding(const Finding& line) { say(line); }
+  void artifact(const std::string& path, const std::string& media) {
+    say(Artifact{.path = path, .media = media});
+  }
+  /// The case ended well.
+  void end_case(const std::string& id) { say(CaseEnd{.case_id = id}, true); }
+  /// The case failed; its samples are void.
+  void fail_case(const std::string& id, const std::string& reason) {
+    say(CaseEnd{.case_id = id, .status = "failed", .reason = reason}, true);
+  }
+  /// The last line. The worker then exits 0: a failed case is data, not an exit status.
+  void done() { say(Done{.lines = lines()}, true); }
+
+  /// Lines said so far.
+  int64_t lines() const {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  template <class Line>
+  void say(const Line& line, bool to_disk = false) {
+    auto object = to_object(line);
+    const auto reason = refuse_non_finite(object);
+    if (!reason.empty()) {
+      const auto given = object.value("reason", std::string());
+      object["reason"] = given.empty() ? reason : given + "; " + reason;
+    }
+    object["type"] = std::string(Line::kType);
+    const std::lock_guard lock(mutex_);
+    object["t"] = seconds();
+    append(print_line(object) + "\n");
+    lines_++;
+    if (to_disk) ::fdatasync(fd_);  // not every channel is a file, so a refusal is no error
+  }
+
+  /// Seconds since the first line, which is `hello`; to the microsecond.
+  double seconds() {
+    const auto now = std::chrono::steady_clock::now();
+    if (lines_ == 0) start_ = now;
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now - start_).count();
+    return static_cast<double>(us) / 1e6;
+  }
+
+  void append(const std::string& text) {
+    size_t at = 0;
+    while (at < text.size()) {  // a second round only after a signal or on a disk about to be full
+      const ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
+      if (n > 0)
+        at += static_cast<size_t>(n);
+      else if (errno != EINTR)
+        fail("cannot be written");
+    }
+  }
+
+  [[noreturn]] void fail(const char* what) const {
+    throw Error("result channel: " + name_ + " " + what + ": " + std::strerror(errno));
+  }
+
+  std::string name_;
+  int fd_ = -1;
+  mutable std::mutex mutex_;
+  int64_t lines_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+/// PATH behind `--result` on a command line; empty (descriptor 3) when it is not there.
+inline std::string result_path(int argc, char** argv) {
+  for (int i = 1; i + 1 < argc; i++)
+    if (std::string(argv[i]) == "--result") return argv[i + 1];
+  return "";
+}
+
+}  // namespace harness::protocol
