@@ -59,10 +59,10 @@ void add_commands(CLI::App& app, Options& o) {
                                "Order, cases, minutes, and which criteria this machine can decide"),
                   o);
   add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it");
-  add_command(app, o, "verify",
-              "Check hashes, derive figures, verdict and reports again, compare bytes")
-      ->add_option("target", o.target, target_help)
-      ->required();
+  CLI::App* verify = add_command(
+      app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
+  verify->add_option("target", o.target, target_help)->required();
+  verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run");
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
@@ -76,14 +76,16 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
   bundle->add_option("target", o.target, "Run folder")->required();
   bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
-  add_command(app, o, "schema", "JSON Schema of a file this program reads or writes")
-      ->add_option("name", o.name, "runbook, kind or results")
-      ->required();
+  CLI::App* schema =
+      add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");
+  schema->add_option("name", o.name, "runbook, kind or results")->required();
+  schema->add_flag("--page", o.page, "The reference page (Markdown) instead");
 }
 
 }  // namespace
 
 bool parse_options(int argc, const char* const* argv, Options& options, int& exit_code) {
+  options.command_line.assign(argv, argv + argc);
   CLI::App app{
       "Runs a runbook of validation phases and gives a go/no-go verdict with its evidence."};
   app.name("nsa-validate");

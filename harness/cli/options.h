@@ -14,6 +14,7 @@ struct Options {
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
   std::vector<std::string> formats;  ///< of md json junit; empty: all
+  std::vector<std::string> command_line;  ///< argv as it was
   bool dry_run = false, quiet = false, json = false;
   std::string torch;    ///< folder with LibTorch's libraries
   std::string configs;  ///< folder with runbooks, kinds, ...; default: beside the program, else the
