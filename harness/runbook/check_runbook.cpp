@@ -115,6 +115,9 @@ void check_head(const Source& source, const json& document, const Runbook& runbo
   require(source, at(document, "seed"), runbook.seed >= 0, "seed must not be negative");
   require(source, at(document, "phases"), !runbook.phases.empty(),
           "phases is empty: a run of nothing decides nothing");
+  constexpr size_t kMostPhases = 999;
+  require(source, at(document, "phases"), runbook.phases.size() <= kMostPhases,
+          "phases must be at most 999, got " + std::to_string(runbook.phases.size()));
   const bool judged = std::any_of(runbook.phases.begin(), runbook.phases.end(),
                                   [](const PhaseSpec& p) { return !p.criteria.empty(); });
   require(source, at(document, "phases"), judged,

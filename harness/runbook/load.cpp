@@ -1,11 +1,8 @@
 #include "harness/runbook/load.h"
 
-#include <algorithm>
-#include <fstream>
-#include <sstream>
-
 #include "harness/runbook/args.h"
 #include "harness/runbook/check.h"
+#include "harness/runbook/files.h"
 #include "harness/runbook/merge.h"
 #include "harness/runbook/names.h"
 #include "harness/schema/error.h"
@@ -17,24 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!fs::is_regular_file(path) || !file || !(text << file.rdbuf()))
-    throw ConfigError(path.string(), 0, 0, "cannot be read; want a JSON file with text in it");
-  return text.str();
-}
-
-std::vector<std::string> json_stems(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
-  if (error) throw ConfigError(folder.string(), 0, 0, "cannot be listed: " + error.message());
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 fs::path find_runbook(const std::string& name, const fs::path& folder) {
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");

@@ -80,7 +80,8 @@ bool is_met(FactType type, const json& have, const json& want) {
 }
 
 std::string plain(const json& value) {
-  return value.is_string() ? value.get<std::string>() : canonical_dump(value);
+  if (value.is_string()) return value.get<std::string>();
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 }  // namespace

@@ -49,11 +49,10 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
   return known.size() > kListed ? text + ", ..." : text;
 }
 
-std::string in_quotes(std::string_view text) {
-  constexpr size_t kLongest = 80;
+std::string printable(std::string_view text, size_t longest) {
   constexpr char kHex[] = "0123456789abcdef";
-  std::string out = "'";
-  for (const char c : text.substr(0, kLongest)) {
+  std::string out;
+  for (const char c : text.substr(0, longest)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte >= 0x20 && byte < 0x7f) {
       out += c;
@@ -61,7 +60,12 @@ std::string in_quotes(std::string_view text) {
       out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
     }
   }
-  return out + (text.size() > kLongest ? "...'" : "'");
+  return out + (text.size() > longest ? "..." : "");
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kLongest = 80;
+  return "'" + printable(text, kLongest) + "'";
 }
 
 }  // namespace harness

@@ -14,6 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxDepth = 64;
+constexpr size_t kLongestReason = 200;
 
 /// Accepts everything and keeps the first error with its offset, which the DOM parser does not give
 /// for numbers out of range.
@@ -66,12 +67,14 @@ json Source::parse(std::string_view text, const std::string& file) {
     const auto& [offset, what] = *finder.error;
     const bool blank = text.find_first_not_of(" \t\r\n") == std::string_view::npos;
     fail_at(base + std::min(offset, text.size()),
-            blank ? "is empty; want a JSON object" : "not valid JSON: " + reason_of(what));
+            blank ? "is empty; want a JSON object"
+                  : "not valid JSON: " + printable(reason_of(what), kLongestReason));
   }
   std::set<std::pair<size_t, std::string>> seen;
   for (const KeyToken& key : scan.keys)
     if (!seen.emplace(key.object, key.name).second)
-      fail_at(base + key.offset, "duplicate key " + in_quotes(key.name) + "; remove one of the two");
+      fail_at(base + key.offset,
+              "duplicate key " + in_quotes(key.name) + "; remove one of the two");
 
   // Blanks before the text give its values offsets of their own among all texts.
   return json::parse(std::string(base, ' ').append(text), nullptr, /*allow_exceptions=*/true,
