@@ -230,7 +230,7 @@ void Watch::escalate(const char* why) {
   autopsy["ended_by"] = exited() ? "SIGTERM" : "SIGKILL";
   kill_group(key_, policy_.proof_s);
   if (hooks_.device_facts) autopsy["device_after"] = hooks_.device_facts();
-  write_file(spec_.autopsy, protocol::print_line(autopsy) + "\n");
+  write_bytes(spec_.autopsy, protocol::print_line(autopsy) + "\n");
   outcome_.autopsy = spec_.autopsy.filename();
 }
 
