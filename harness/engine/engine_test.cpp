@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "harness/engine/testing.h"
-#include "harness/schema/error.h"
 #include "harness/protocol/lines.h"
+#include "harness/schema/error.h"
 
 namespace harness {
 namespace {

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "harness/evidence/files.h"
 #include "harness/evidence/sha256.h"
@@ -39,13 +40,16 @@ void create_folder(const fs::path& folder) {
   if (error) throw_file_error(folder, "create", error.value());
 }
 
+/// Waits a little: a process between fork and exec holds the lock of an engine that was just
+/// killed.
 Fd lock_folder(const fs::path& folder) {
   Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) throw_file_error(folder, "open", errno);
-  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0)
-    throw Error("another engine works in " + folder.string() +
-                "; wait for it or use another --out");
-  return fd;
+  for (int tries = 0; tries < 50; tries++) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0) return fd;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  throw Error("another engine works in " + folder.string() + "; wait for it or use another --out");
 }
 
 /// What must not change between a run and its continuation. Minutes, reasons and raw facts may:
