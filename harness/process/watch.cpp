@@ -230,7 +230,7 @@ void Watch::escalate(const char* why) {
   autopsy["ended_by"] = exited() ? "SIGTERM" : "SIGKILL";
   kill_group(key_, policy_.proof_s);
   if (hooks_.device_facts) autopsy["device_after"] = hooks_.device_facts();
-  write_file(spec_.autopsy, protocol::print_line(autopsy) + "\n");
+  write_bytes(spec_.autopsy, protocol::print_line(autopsy) + "\n");
   outcome_.autopsy = spec_.autopsy.filename();
 }
 
@@ -266,8 +266,8 @@ void Watch::judge() {
                              " processes left behind were killed");
   judge_exit();
   if (outcome_.cause.empty() && !spec_.result.empty()) judge_channel();
-  if (!outcome_.cause.empty() && outcome_.cause != "INTERRUPTED" &&
-      free_bytes(spec_.out) < (64 << 10))
+  const bool no_room = outcome_.signal == "SIGXFSZ" || free_bytes(spec_.out) < (64 << 10);
+  if (!outcome_.cause.empty() && outcome_.cause != "INTERRUPTED" && no_room)
     fail("DISK_FULL",
          "no room in " + spec_.out.parent_path().string() + "; it ended with: " + outcome_.reason);
   outcome_.status = outcome_.cause.empty() ? StepStatus::kCompleted : StepStatus::kFailed;

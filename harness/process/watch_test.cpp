@@ -54,7 +54,7 @@ struct FakeRun {
     return outcome;
   }
 
-  std::string file(const std::string& name) const { return read_file(folder / name); }
+  std::string file(const std::string& name) const { return read_bytes(folder / name); }
 
   fs::path folder;
   std::string program = std::string(NSA_BUILD_DIR) + "/bin/fake_worker";
@@ -229,7 +229,7 @@ TEST(Watch, AMissingProgramIsNotStarted) {
   EXPECT_EQ(outcome.reason, "cannot start /nonexistent/nsa-worker: No such file or directory");
   fs::remove(run.folder / "g01.jsonl");
   run.program = run.folder / "plain";
-  write_file(run.program, "no program");
+  write_bytes(run.program, "no program");
   EXPECT_THAT(run.go().reason, HasSubstr("Permission denied"));
 }
 
