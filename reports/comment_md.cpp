@@ -34,7 +34,9 @@ std::string open_criteria(const Model& model) {
 
 }  // namespace
 
-std::string render_comment_md(const Model& model) {
+std::string render_comment_md(const Model& complete) {
+  Model model = complete;
+  model.links_files = false;
   const harness::Results& r = model.results;
   std::string out = marker(model);
   if (model.advisory_changed_exit())

@@ -133,7 +133,8 @@ std::string threshold_text(const harness::CriterionResult& c) {
 std::string evidence_text(const Model& model, const harness::Metric* metric) {
   if (metric == nullptr || metric->samples.empty()) return "";
   const std::string& path = metric->samples.front();
-  std::string text = file_link(path.substr(path.rfind('/') + 1), path);
+  const std::string name = path.substr(path.rfind('/') + 1);
+  std::string text = model.links_files ? file_link(name, path) : code(name);
   const auto artifact = model.artifact_by_path.find(path);
   if (artifact != model.artifact_by_path.end())
     text += " " + code(artifact->second->sha256.substr(0, 8));

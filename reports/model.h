@@ -14,6 +14,8 @@ struct Model {
   explicit Model(harness::Results&&) = delete;  // would leave dangling pointers
 
   const harness::Results& results;
+  bool links_files =
+      true;  ///< the report lies in the run folder, so that relative links lead there
   std::vector<const harness::CriterionResult*>
       criteria;                                     ///< FAIL, INCONCLUSIVE, NOT_EVALUATED, PASS
   std::vector<const harness::Metric*> comparisons;  ///< metrics of paired_ratio
@@ -38,8 +40,8 @@ std::string interval_text(const std::optional<double>& lo, const std::optional<d
 /// ">= 1.5 ms"; "not resolved" where a baseline gave none.
 std::string threshold_text(const harness::CriterionResult& criterion);
 
-/// Raw evidence of a metric: the first file as a link with the first 8 digits of its sha256, and
-/// how many more there are.
+/// Raw evidence of a metric: the first file, as a link where these work, with the first 8 digits of
+/// its sha256, and how many more there are. Empty without files.
 std::string evidence_text(const Model& model, const harness::Metric* metric);
 
 /// "4 PASS, 1 FAIL": words with their counts, those that are 0 left out.

@@ -106,7 +106,7 @@ std::string comparisons_section(const Model& model, size_t max_rows) {
                figure_text(m), interval_text(m.lo, m.hi), interval_text(m.lo95, m.hi95),
                std::to_string(m.n), percent_text(m, "/noise_floor/floor_pct"),
                percent_text(m, "/noise_floor/mde_pct"), percent_text(m, "/margin_in_force_pct")});
-    if (!m.value)
+    if (!m.value || !m.withheld.empty())
       withheld +=
           "- " + code(m.id) + ": " + escape(m.withheld.empty() ? m.null_reason : m.withheld) + "\n";
   }
@@ -151,7 +151,7 @@ std::string figures_section(const Model& model) {
     table.add({code(m.id), figure_text(m), interval_text(m.lo, m.hi), interval_text(m.lo95, m.hi95),
                std::to_string(m.n), escape(m.method),
                (m.samples.empty() ? std::string("–") : evidence_text(model, &m))});
-    if (!m.value)
+    if (!m.value || !m.withheld.empty())
       missing += "- " + code(m.id) + ": " +
                  escape(m.null_reason.empty() ? m.withheld : m.null_reason) + "\n";
   }

@@ -81,7 +81,7 @@ std::string shell_word(const std::string& word) {
 std::string command_line(const harness::RunInfo& run) {
   std::string line;
   for (const std::string& word : run.command_line)
-    line += (line.empty() ? "" : " ") + shell_word(word);
+    line += (line.empty() ? "" : " ") + shell_word(plain(word));
   return line.empty() ? "nsa-validate --runbook " + shell_word(run.runbook) : line;
 }
 

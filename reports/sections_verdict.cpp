@@ -47,10 +47,11 @@ std::string margin_text(const CriterionResult& c) {
 
 void add_criterion(const Model& model, const CriterionResult& c, Table& table) {
   const Metric* metric = model.metric(c.metric);
+  const std::string files = evidence_text(model, metric);
   table.add({status_text(c.verdict), code(c.id) + " " + escape(c.text),
              std::string(harness::enum_name(c.severity)), threshold_text(c),
              observed_text(c, metric), metric ? std::to_string(metric->n) : "–", margin_text(c),
-             (metric ? code(metric->id) : code(c.metric)) + " " + evidence_text(model, metric)});
+             code("M-" + c.metric) + (files.empty() ? "" : " " + files)});
 }
 
 }  // namespace
@@ -106,8 +107,8 @@ std::string steps_section(const Model& model, size_t max_completed) {
 }
 
 std::string criteria_section(const Model& model, size_t max_open, size_t max_passed) {
-  Table table({"verdict", "criterion", "severity", "threshold", "observed", "n>", "margin",
-               "figure", "evidence"});
+  Table table(
+      {"verdict", "criterion", "severity", "threshold", "observed", "n>", "margin", "evidence"});
   std::string reasons;
   size_t open = 0, passed = 0;
   for (const CriterionResult* c : model.criteria) {

@@ -65,7 +65,9 @@ std::string cut(const std::string& text) {
 
 }  // namespace
 
-std::string render_summary_md(const Model& model) {
+std::string render_summary_md(const Model& complete) {
+  Model model = complete;
+  model.links_files = false;
   Limits limits;
   std::string text = compose(model, limits);
   for (const Reduction reduce : kReductions) {
