@@ -144,6 +144,7 @@ void set_speedup(const AbResult& result, Metric& metric) {
 }  // namespace
 
 void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  metric.method = "paired_ratio";
   const Arms arms = select_arms(spec, view);
   const std::vector<PairedRatio> ratios = paired_log_ratios(pair_up(arms.baseline, arms.candidate));
   if (ratios.empty()) throw NoData("no process has both arms");
@@ -153,7 +154,6 @@ void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Met
   AbResult result = compare_arms(log_ratios, margin, floor);
   apply_clocks(spec, arms, margin, floor, result, metric);
 
-  metric.method = "paired_ratio";
   metric.n = static_cast<int64_t>(ratios.size());
   set_speedup(result, metric);
   describe_pairs(spec, ratios, metric);

@@ -45,7 +45,6 @@ void median_of_series(const std::vector<Series>& series, Metric& metric) {
     metric.samples.push_back(s.file);
   }
   if (series.size() == 1) units_of_analysis = series.front().values;
-  metric.method = "median";
   metric.value = median(units_of_analysis) * factor;
   metric.n = static_cast<int64_t>(units_of_analysis.size());
   metric.level = kVerdictLevel;
@@ -91,11 +90,13 @@ void widen(std::optional<double>& lo, std::optional<double>& hi,
 }  // namespace
 
 void estimate_median(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  metric.method = "median";
   const Source source = parse_source(spec.source.empty() ? spec.name : spec.source);
   median_of_series(select_series(view, source, {source.name}), metric);
 }
 
 void estimate_arm_median(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  metric.method = "median";
   if (spec.arms.empty()) throw NoData("the metric names no arm");
   const Source source = parse_source(spec.source);
   median_of_series(select_series(view, source, {spec.arms[0], source.name + "." + spec.arms[0]}),
@@ -103,10 +104,10 @@ void estimate_arm_median(const MetricSpec& spec, const EvidenceView& view, Metri
 }
 
 void estimate_rate(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  metric.method = "rate";
   const Source source = parse_source(spec.source.empty() ? spec.name : spec.source);
   const std::vector<Series> series = select_series(view, source, {source.name});
   const double guard = view.device == "cuda" ? kGpuGuardBand : kCpuGuardBand;
-  metric.method = "rate";
   metric.level = kVerdictLevel;
   metric.n = static_cast<int64_t>(series.size() == 1 ? series[0].values.size() : series.size());
   std::vector<double> means;

@@ -81,10 +81,11 @@ double signed_margin(double observed, const std::string& op, double threshold) {
   return observed == threshold ? 0 : -std::abs(observed - threshold);
 }
 
-std::string sentence(const std::string& what, double observed, const CriterionSpec& spec,
-                     double threshold, const std::string& end) {
+/// "WHAT 1.4 RELATION >= 1.5"
+std::string sentence(const std::string& what, double observed, const std::string& relation,
+                     const CriterionSpec& spec, double threshold) {
   const auto [left, right] = format_apart(observed, threshold, spec.unit);
-  return what + " " + left + end + " " + spec.op + " " + right;
+  return what + " " + left + relation + spec.op + " " + right;
 }
 
 void judge_exact(const CriterionSpec& spec, const Metric& metric, CriterionResult& result) {
@@ -92,7 +93,7 @@ void judge_exact(const CriterionSpec& spec, const Metric& metric, CriterionResul
   result.observed = value;
   const bool pass = holds(value, spec.op, threshold);
   result.verdict = pass ? CriterionVerdict::kPass : CriterionVerdict::kFail;
-  result.reason = sentence("value", value, spec, threshold, pass ? "" : " is not");
+  result.reason = sentence("value", value, pass ? " " : ", must be ", spec, threshold);
 }
 
 void judge_measured(const CriterionSpec& spec, const Metric& metric, CriterionResult& result) {
@@ -115,14 +116,14 @@ void judge_measured(const CriterionSpec& spec, const Metric& metric, CriterionRe
   const std::string far = wants_more ? "upper bound" : "lower bound";
   if (holds(bound, spec.op, threshold)) {
     result.verdict = CriterionVerdict::kPass;
-    result.reason = sentence(near, bound, spec, threshold, "");
+    result.reason = sentence(near, bound, " ", spec, threshold);
   } else if (fails(other, spec.op, threshold)) {
     result.verdict = CriterionVerdict::kFail;
-    result.reason = sentence("even the " + far, other, spec, threshold, " is not");
+    result.reason = sentence("even the " + far, other, " misses ", spec, threshold);
   } else {
     result.verdict = CriterionVerdict::kInconclusive;
     result.reason =
-        sentence("the interval holds the threshold: " + near, bound, spec, threshold, " is not");
+        sentence("the interval holds the threshold: " + near, bound, ", must be ", spec, threshold);
   }
 }
 

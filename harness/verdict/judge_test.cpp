@@ -91,11 +91,11 @@ TEST(Judge, MeasuredComparesTheBound) {
 TEST(Judge, ReasonsTellBothNumbers) {
   EXPECT_EQ(run(spec(">=", 1.5), measured(1.6, 1.7, 1.8)).reason, "lower bound 1.6 >= 1.5");
   EXPECT_EQ(run(spec(">=", 1.5), measured(1.2, 1.3, 1.4)).reason,
-            "even the upper bound 1.4 is not >= 1.5");
+            "even the upper bound 1.4 misses >= 1.5");
   EXPECT_EQ(run(spec(">=", 1.5), measured(1.4, 1.6, 1.8)).reason,
-            "the interval holds the threshold: lower bound 1.4 is not >= 1.5");
+            "the interval holds the threshold: lower bound 1.4, must be >= 1.5");
   // rounding must not hide the difference that decided
-  EXPECT_EQ(run(spec(">=", .99999), exact(.99998)).reason, "value 0.99998 is not >= 0.99999");
+  EXPECT_EQ(run(spec(">=", .99999), exact(.99998)).reason, "value 0.99998, must be >= 0.99999");
 }
 
 TEST(Judge, BoolThresholds) {
