@@ -32,7 +32,7 @@ struct WatchHooks {
 
 /// Runs one process to its end, whatever that is, and says how it ended. When it returns no process
 /// of the group is left, or `left` names those that survived KILL. The files named by `spec` must
-/// not exist. Throws DiskFull and FileError when the engine's own files cannot be written (the
+/// not exist. Throws Error when the engine's own files cannot be written (the
 /// group is gone then, too).
 GroupOutcome run_worker(const WorkerSpec& spec, const WatchPolicy& policy,
                         const WatchHooks& hooks = {});
