@@ -30,14 +30,18 @@ void take_metrics(const json& file, Baselines& baselines) {
 
 std::string hardware_key(const json& environment) {
   const json gpus = environment.value("/gpu/gpus"_json_pointer, json::array());
-  if (gpus.empty()) return as_file_name("cpu-" + text_at(environment.value("/machine/cpu"_json_pointer, json::object()), "model"));
+  if (gpus.empty())
+    return as_file_name(
+        "cpu-" + text_at(environment.value("/machine/cpu"_json_pointer, json::object()), "model"));
   const std::string driver = text_at(environment["gpu"], "driver");
   const json power = gpus[0].value("power_limit_w", json());
-  return as_file_name(text_at(gpus[0], "name") + "-" + (power.is_number() ? std::to_string(power.get<int64_t>()) : "?") + "W-" +
+  return as_file_name(text_at(gpus[0], "name") + "-" +
+                      (power.is_number() ? std::to_string(power.get<int64_t>()) : "?") + "W-" +
                       driver.substr(0, driver.find('.')));
 }
 
-Baselines read_baselines(const RunFolder& run, const std::string& runbook, const json& environment) {
+Baselines read_baselines(const RunFolder& run, const std::string& runbook,
+                         const json& environment) {
   Baselines baselines;
   if (!run.has("baseline.json")) return baselines;
   baselines.file = "baseline.json";
@@ -49,7 +53,8 @@ Baselines read_baselines(const RunFolder& run, const std::string& runbook, const
     else if (file.at("runbook") != runbook)
       baselines.problem = "BASELINE_INVALID: it is of another runbook than " + runbook;
     else if (key != here)
-      baselines.problem = "BASELINE_INVALID: it is of other hardware (" + key + ", this is " + here + ")";
+      baselines.problem =
+          "BASELINE_INVALID: it is of other hardware (" + key + ", this is " + here + ")";
     take_metrics(file, baselines);
   } catch (const EvidenceError& e) {
     baselines.problem = std::string("BASELINE_INVALID: ") + e.what();

@@ -8,13 +8,16 @@ namespace {
 
 void refuse_odd_paths(const RunFolder& run) {
   if (!run.odd_paths().empty())
-    throw EvidenceError(run.odd_paths().front(), "is a link, a pipe or has a name that is not UTF-8; the ledger cannot cover it: remove it");
+    throw EvidenceError(
+        run.odd_paths().front(),
+        "is a link, a pipe or has a name that is not UTF-8; the ledger cannot cover it: remove it");
 }
 
 std::vector<LedgerEntry> entries_of(const RunFolder& run) {
   std::vector<LedgerEntry> entries;
   for (const std::string& path : run.paths())
-    if (!is_outside_ledger(path)) entries.push_back({ledger_kind(path), path, run.sha256(path), run.bytes(path)});
+    if (!is_outside_ledger(path))
+      entries.push_back({ledger_kind(path), path, run.sha256(path), run.bytes(path)});
   sort_for_ledger(entries);
   return entries;
 }

@@ -41,7 +41,8 @@ class Deriver {
 
  private:
   const PlannedPhase& planned(const std::string& id) const {
-    return *std::find_if(files_.plan.phases.begin(), files_.plan.phases.end(), [&](const PlannedPhase& p) { return p.id == id; });
+    return *std::find_if(files_.plan.phases.begin(), files_.plan.phases.end(),
+                         [&](const PlannedPhase& p) { return p.id == id; });
   }
 
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {
@@ -51,7 +52,12 @@ class Deriver {
       end = read_phase_end(run_, plan);
       raw = read_raw_phase(run_, files_, plan, end);
     } catch (const EvidenceError& problem) {
-      end = {.status = StepStatus::kFailed, .cause = "EVIDENCE_DAMAGED", .reason = problem.what(), .seconds = 0, .attempts = 0, .faults = {}};
+      end = {.status = StepStatus::kFailed,
+             .cause = "EVIDENCE_DAMAGED",
+             .reason = problem.what(),
+             .seconds = 0,
+             .attempts = 0,
+             .faults = {}};
       raw.view.phase = plan.id;
       raw.view.missing = problem.what();
       raw.problems.push_back(problem);
@@ -84,9 +90,12 @@ class Deriver {
   }
 
   void add_figures(const PhaseSpec& spec, const PlannedPhase& plan, const RawPhase& raw) {
-    std::vector<Metric> metrics;
-    for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) metrics.push_back(estimate(metric, raw.view));
-    append(results_.metrics, metrics);
+    for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) {
+      if (!estimators().contains(metric.estimator))
+        throw EvidenceError("kinds.json", "names the estimator '" + metric.estimator +
+                                              "', which this program lacks");
+      results_.metrics.push_back(estimate(metric, raw.view));
+    }
     for (const CriterionSpec& criterion : spec.criteria) waiting_.emplace_back(criterion, spec.id);
   }
 
@@ -96,28 +105,42 @@ class Deriver {
       for (const auto& line : group.tables) {
         const std::string id = plan.id + "." + line.id;
         results_.tables.push_back({{"id", tables.insert(id).second ? id : id + "." + group.id},
-                                   {"title", line.title}, {"phase", plan.id}, {"columns", line.columns}, {"rows", line.rows}});
+                                   {"title", line.title},
+                                   {"phase", plan.id},
+                                   {"columns", line.columns},
+                                   {"rows", line.rows}});
       }
-      for (const auto& value : group.hello.switches) settings_.insert({value.name, plan.id, value.value, value.origin});
-      for (const auto& [library, version] : group.hello.versions) versions_[{library, version}].insert(plan.id);
+      for (const auto& value : group.hello.switches)
+        settings_.insert({value.name, plan.id, value.value, value.origin});
+      for (const auto& [library, version] : group.hello.versions)
+        versions_[{library, version}].insert(plan.id);
       check_build_id_of(plan, group);
     }
     for (const GroupEvidence& group : raw.view.groups)
       for (const CheckLine& check : group.checks)
         if (!check.ok && check.code == "DATA_SUBSTITUTED")
-          deviate("D-data." + plan.id, "phase " + plan.id + " did not run on the named corpus: " + check.detail, "DATA_SUBSTITUTED");
+          deviate("D-data." + plan.id,
+                  "phase " + plan.id + " did not run on the named corpus: " + check.detail,
+                  "DATA_SUBSTITUTED");
   }
 
-  /// The worker's own word against the engine's: another program answered than the one the report names.
+  /// The worker's own word against the engine's: another program answered than the one the report
+  /// names.
   void check_build_id_of(const PlannedPhase& plan, const RawGroup& group) {
     const json engine = files_.environment.value("/build/build_id"_json_pointer, json());
-    if (!engine.is_string() || group.hello.build_id.empty() || group.hello.build_id == engine) return;
-    deviate("D-build." + plan.id, "the worker of phase " + plan.id + " is of build " + group.hello.build_id + ", the engine of " + engine.get<std::string>(), "PROVENANCE_MISMATCH");
+    if (!engine.is_string() || group.hello.build_id.empty() || group.hello.build_id == engine)
+      return;
+    deviate("D-build." + plan.id,
+            "the worker of phase " + plan.id + " is of build " + group.hello.build_id +
+                ", the engine of " + engine.get<std::string>(),
+            "PROVENANCE_MISMATCH");
     const CodeAdvice advice = advice_for("PROVENANCE_MISMATCH");
     const std::string id = "F-" + plan.id + ".PROVENANCE_MISMATCH";
     for (const Finding& known : results_.findings)
       if (known.id == id) return;
-    results_.findings.push_back({id, "PROVENANCE_MISMATCH", "worker and engine are of different builds", "P-" + plan.id, advice.cause, advice.action, advice.priority});
+    results_.findings.push_back({id, "PROVENANCE_MISMATCH",
+                                 "worker and engine are of different builds", "P-" + plan.id,
+                                 advice.cause, advice.action, advice.priority});
   }
 
   void deviate(const std::string& id, const std::string& what, const std::string& why) {
@@ -134,7 +157,11 @@ class Deriver {
       rows.push_back({library.first, library.second, names});
     }
     if (!rows.empty())
-      results_.tables.push_back({{"id", "versions"}, {"title", "Library versions as the workers saw them"}, {"phase", ""}, {"columns", {"library", "version", "phases"}}, {"rows", rows}});
+      results_.tables.push_back({{"id", "versions"},
+                                 {"title", "Library versions as the workers saw them"},
+                                 {"phase", ""},
+                                 {"columns", {"library", "version", "phases"}},
+                                 {"rows", rows}});
   }
 
   void add_artifacts() {
@@ -145,7 +172,8 @@ class Deriver {
       std::string id = "A-" + path;
       std::replace(id.begin(), id.end(), '/', '.');
       while (!ids.insert(id).second) id += "~";
-      results_.artifacts.push_back({id, path, run_.sha256(path), run_.bytes(path), writer_of(path)});
+      results_.artifacts.push_back(
+          {id, path, run_.sha256(path), run_.bytes(path), writer_of(path)});
     }
   }
 
@@ -156,7 +184,8 @@ class Deriver {
   }
 
   void add_settings_and_criteria() {
-    for (const auto& [name, phase, value, origin] : settings_) results_.settings.push_back({name, value, origin, phase});
+    for (const auto& [name, phase, value, origin] : settings_)
+      results_.settings.push_back({name, value, origin, phase});
     for (const auto& [criterion, phase] : waiting_)
       results_.criteria.push_back(judge(criterion, phase, results_.metrics, baselines_));
   }
@@ -169,16 +198,24 @@ class Deriver {
     std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);
     std::sort(results_.findings.begin(), results_.findings.end(), by_id);
     std::sort(results_.artifacts.begin(), results_.artifacts.end(), by_id);
-    std::sort(results_.tables.begin(), results_.tables.end(), [](const json& a, const json& b) { return a["id"] < b["id"]; });
+    std::sort(results_.tables.begin(), results_.tables.end(),
+              [](const json& a, const json& b) { return a["id"] < b["id"]; });
   }
 
   void decide_verdict() {
-    results_.verdict = decide({.phases = results_.phases, .criteria = results_.criteria, .deviations = results_.deviations, .faults = faults_,
-                               .evidence_ok = problems_.empty(), .gate = files_.run.gate, .scope = files_.runbook.scope});
+    results_.verdict = decide({.phases = results_.phases,
+                               .criteria = results_.criteria,
+                               .deviations = results_.deviations,
+                               .faults = faults_,
+                               .evidence_ok = problems_.empty(),
+                               .gate = files_.run.gate,
+                               .scope = files_.runbook.scope});
   }
 
   template <class T>
-  static void append(std::vector<T>& to, const std::vector<T>& from) { to.insert(to.end(), from.begin(), from.end()); }
+  static void append(std::vector<T>& to, const std::vector<T>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
 
   const RunFolder& run_;
   RunFiles files_;
@@ -195,7 +232,9 @@ class Deriver {
 
 Derived derive_all(const RunFolder& run) { return Deriver(run).derive(); }
 
-Results derive(const std::filesystem::path& run_dir) { return derive_all(RunFolder(run_dir)).results; }
+Results derive(const std::filesystem::path& run_dir) {
+  return derive_all(RunFolder(run_dir)).results;
+}
 
 std::string results_text(const Results& results) { return pretty_dump(to_json(results)); }
 

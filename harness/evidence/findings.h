@@ -14,7 +14,8 @@ struct CodeAdvice {
 };
 CodeAdvice advice_for(const std::string& code);
 
-/// Findings of one phase: the lines its workers said, one for each code of its failed checks, and its own failure.
+/// Findings of one phase: the lines its workers said, one for each code of its failed checks, and
+/// its own failure.
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw);
 
 /// Findings that show only in the derived figures: withheld speeds and unusable baselines.

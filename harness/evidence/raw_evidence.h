@@ -28,8 +28,8 @@ struct RawPhase {
   std::vector<EvidenceError> problems;  ///< files that contradict phase.json
 };
 
-/// Reads every GROUP.jsonl of a phase. A phase that phase.json calls COMPLETED must have one usable file for each planned
-/// group: anything else is a problem, and the file's lines do not count.
+/// Reads every GROUP.jsonl of a phase. A phase that phase.json calls COMPLETED must have one usable
+/// file for each planned group: anything else is a problem, and the file's lines do not count.
 RawPhase read_raw_phase(const RunFolder& run, const RunFiles& files, const PlannedPhase& planned,
                         const PhaseEnd& end);
 

@@ -17,7 +17,8 @@ PhaseEnd end_of_plan(const PlannedPhase& planned) {
 StepStatus status_of(const std::string& text, const std::string& file) {
   for (const auto& [status, name] : EnumNames<StepStatus>::names)
     if (name == text) return status;
-  throw EvidenceError(file, "status '" + text + "' is none of COMPLETED, PARTIAL, DEFERRED, FAILED, NOT_RUN");
+  throw EvidenceError(
+      file, "status '" + text + "' is none of COMPLETED, PARTIAL, DEFERRED, FAILED, NOT_RUN");
 }
 
 /// Groups that failed by a fault of the machine, when the phase did not complete in spite of it.
@@ -25,8 +26,8 @@ std::vector<std::string> faults_of(const nlohmann::json& record, const std::stri
   std::vector<std::string> faults;
   for (const auto& group : record.value("groups", nlohmann::json::array()))
     if (group.value("infrastructure", false) && group.value("status", "") != "COMPLETED")
-      faults.push_back(phase + "/" + group.value("group", "") + ": " + group.value("cause", "") + ", " +
-                       group.value("reason", ""));
+      faults.push_back(phase + "/" + group.value("group", "") + ": " + group.value("cause", "") +
+                       ", " + group.value("reason", ""));
   return faults;
 }
 
@@ -42,17 +43,20 @@ RunFiles read_run_files(const RunFolder& run) {
   for (const PhaseSpec& phase : files.runbook.phases) {
     bool planned = false;
     for (const PlannedPhase& p : files.plan.phases) planned |= p.id == phase.id;
-    if (!planned) throw EvidenceError("plan.json", "lacks the phase '" + phase.id + "' of runbook.json");
+    if (!planned)
+      throw EvidenceError("plan.json", "lacks the phase '" + phase.id + "' of runbook.json");
   }
   for (const PlannedPhase& phase : files.plan.phases)
     if (!files.kinds.contains(phase.kind))
-      throw EvidenceError("kinds.json", "lacks the kind '" + phase.kind + "' of phase '" + phase.id + "'");
+      throw EvidenceError("kinds.json",
+                          "lacks the kind '" + phase.kind + "' of phase '" + phase.id + "'");
   return files;
 }
 
 PhaseEnd read_phase_end(const RunFolder& run, const PlannedPhase& planned) {
   const std::string file = "phases/" + planned.id + "/phase.json";
-  const bool ran = planned.decision == Decision::kRun || planned.decision == Decision::kRunWithDeviation;
+  const bool ran =
+      planned.decision == Decision::kRun || planned.decision == Decision::kRunWithDeviation;
   if (!run.has(file)) {
     if (!ran) return end_of_plan(planned);
     throw EvidenceError(file, "is missing: the phase did not end; go on with --resume");

@@ -18,8 +18,9 @@ T read_as(const RunFolder& run, const std::string& path) {
   try {
     return read_json<T>(run.read(path), path);
   } catch (const ConfigError& e) {
-    const std::string at = e.line() == 0 ? "" : "line " + std::to_string(e.line()) + ", column " +
-                                                     std::to_string(e.column()) + ": ";
+    const std::string at = e.line() == 0 ? ""
+                                         : "line " + std::to_string(e.line()) + ", column " +
+                                               std::to_string(e.column()) + ": ";
     throw EvidenceError(path, at + e.message());
   }
 }
@@ -45,8 +46,9 @@ struct RunFiles {
 /// Throws EvidenceError for a missing, damaged or contradictory file.
 RunFiles read_run_files(const RunFolder& run);
 
-/// The end of one planned phase: its phase.json; for a phase the plan did not let run, the plan's decision. Throws
-/// EvidenceError when a phase was to run and has no phase.json (it was cut off), or a damaged one.
+/// The end of one planned phase: its phase.json; for a phase the plan did not let run, the plan's
+/// decision. Throws EvidenceError when a phase was to run and has no phase.json (it was cut off),
+/// or a damaged one.
 PhaseEnd read_phase_end(const RunFolder& run, const PlannedPhase& planned);
 
 }  // namespace harness

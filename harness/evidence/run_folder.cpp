@@ -38,7 +38,11 @@ std::string position(const std::string& text, size_t byte) {
 RunFolder::RunFolder(const fs::path& path) : where_(path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    list_folder();
+    try {
+      list_folder();
+    } catch (const fs::filesystem_error& e) {
+      throw EvidenceError(path.string(), std::string("cannot be read: ") + e.code().message());
+    }
   } else if (fs::is_regular_file(path, error)) {
     list_tar();
   } else {

@@ -129,6 +129,8 @@ BuildIdCheck check_build_id(const fs::path& folder, const std::optional<fs::path
       check.checkout = build_id_of(now, built->compiler, built->flags);
       check.differing_files = differing(built->files, now);
     }
+    const bool sound = built->id == build_id_of(built->files, built->compiler, built->flags);
+    check.installed = !checkout && sound && check.differing_programs.empty();
     check.equal =
         !check.built.empty() && check.built == check.checkout && check.differing_programs.empty();
   }
@@ -140,6 +142,7 @@ json to_json(const BuildIdCheck& check) {
   return {{"built", check.built},
           {"checkout", check.checkout},
           {"equal", check.equal},
+          {"installed", check.installed},
           {"differing_files", check.differing_files},
           {"differing_programs", check.differing_programs},
           {"commit", check.commit},

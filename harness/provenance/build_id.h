@@ -43,8 +43,9 @@ struct BuildIdCheck {
   bool equal = false;    ///< both known and equal, and every program is the one that was built
   std::vector<std::string> differing_files;  ///< sources changed, added or removed since the build
   std::vector<std::string> differing_programs;  ///< programs that are not those of the build
-  std::string commit;                           ///< recorded at build time
-  std::string problem;                          ///< one sentence when not equal, with the remedy
+  bool installed = false;  ///< no checkout; the programs are those of a sound build_id.json
+  std::string commit;      ///< recorded at build time
+  std::string problem;     ///< one sentence when not equal, with the remedy
 };
 BuildIdCheck check_build_id(const std::filesystem::path& folder,
                             const std::optional<std::filesystem::path>& checkout);

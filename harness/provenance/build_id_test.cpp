@@ -78,7 +78,11 @@ TEST_F(BuildIdTest, AnotherProgramIsNamed) {
 TEST_F(BuildIdTest, WithoutCheckoutTheRecordedCommitIsSaid) {
   const BuildIdCheck check = check_build_id(bin_, std::nullopt);
   EXPECT_FALSE(check.equal);
+  EXPECT_TRUE(check.installed);
   EXPECT_EQ(check.problem, "no checkout: commit recorded at build time: c0ffee");
+  built_.files["nsa/a.cpp"] = "00";
+  write_bytes(bin_ / "build_id.json", pretty_dump(to_json(built_)));
+  EXPECT_FALSE(check_build_id(bin_, std::nullopt).installed);
 }
 
 TEST_F(BuildIdTest, WithoutBuildIdNothingIsKnown) {

@@ -44,7 +44,7 @@ std::vector<std::string> environment_with(const CaptureOptions& options) {
   for (const auto& [name, value] : options.env) all.push_back(name + "=" + value);
   for (char** e = environ; *e != nullptr; ++e) {
     const std::string entry = *e;
-    bool replaced = false;
+    bool replaced = !options.without_prefix.empty() && entry.starts_with(options.without_prefix);
     for (const auto& [name, value] : options.env) replaced |= entry.starts_with(name + "=");
     if (!replaced) all.push_back(entry);
   }
@@ -64,7 +64,10 @@ int spawn(std::vector<std::string> argv, const CaptureOptions& options, int inpu
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, 0);
   posix_spawn_file_actions_adddup2(&actions, output, 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  if (options.with_stderr)
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+  else
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setpgroup(&attributes, 0);

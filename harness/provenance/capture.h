@@ -15,8 +15,11 @@ struct Captured {
 };
 
 struct CaptureOptions {
-  std::string input;      ///< given on standard input
-  double timeout_s = 10;  ///< then the program's process group is killed
+  std::string input;         ///< given on standard input
+  double timeout_s = 10;     ///< then the program's process group is killed
+  bool with_stderr = false;  ///< standard error joins `out`; else it is dropped
+  std::string
+      without_prefix;  ///< variables of this process that start so are left out; empty: none are
   std::vector<std::pair<std::string, std::string>> env;  ///< added to this process's environment
 };
 

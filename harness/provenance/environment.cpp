@@ -36,7 +36,7 @@ json build_json(const std::optional<fs::path>& checkout) {
 
 /// First line of `PROGRAM --version`; null when there is no such program.
 json version_of(const std::string& program) {
-  const Captured said = capture({program, "--version"}, {.input = "", .timeout_s = 5, .env = {}});
+  const Captured said = capture({program, "--version"});
   return said.ok() ? json(said.out.substr(0, said.out.find('\n'))) : json();
 }
 

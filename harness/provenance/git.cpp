@@ -31,10 +31,12 @@ std::vector<std::string> changed_paths(const std::string& status) {
 GitFacts git_facts(const fs::path& folder) {
   GitFacts facts;
   // safe.directory: a checkout that another user owns is read, never run from.
+  CaptureOptions options;
+  options.env = {{"GIT_OPTIONAL_LOCKS", "0"}};
   const auto git = [&](std::vector<std::string> arguments) {
     std::vector<std::string> argv = {"git", "-c", "safe.directory=*", "-C", folder.string()};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return capture(argv, {.input = "", .timeout_s = 10, .env = {{"GIT_OPTIONAL_LOCKS", "0"}}});
+    return capture(argv, options);
   };
   const Captured commit = git({"rev-parse", "HEAD"});
   if (!commit.ok()) {
