@@ -155,6 +155,8 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--dtype", o.dtype,
                  "compute type: fp32, bf16, fp64 (default: fp32 on cpu, bf16 on cuda)");
+  app.add_option("--threads", o.threads, "CPU threads; 0: LibTorch's choice")
+      ->capture_default_str();
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));

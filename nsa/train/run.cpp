@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -123,6 +124,7 @@ class Run {
  private:
   void prepare() {
     options_.validate();
+    if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
     const ModelConfig config = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
     facts_.vocab = config.vocab;

@@ -28,6 +28,7 @@ void TrainOptions::validate() const {
   at_least("accum", accum, 1);
   at_least("seq_len", seq_len, 0);
   at_least("warmup", warmup, 0);
+  at_least("threads", threads, 0);
   at_least("untimed_steps", untimed_steps, 0);
   not_negative("lr", lr);
   not_negative("min_lr", min_lr);
@@ -60,6 +61,7 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("clip_norm", options.clip_norm);
   take("seed", options.seed);
   take("dtype", options.dtype);
+  take("threads", options.threads);
   take("untimed_steps", options.untimed_steps);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;

@@ -25,6 +25,9 @@ struct TrainOptions {
   uint64_t seed = 1;                ///< of weights and data
   std::string device = "cpu";       ///< cpu, cuda or cuda:N
   std::string dtype;  ///< compute type fp32, bf16 or fp64; default: fp32 on a CPU, bf16 on a GPU
+  /// CPU threads; 0: LibTorch's choice. Small tensors gain nothing from a second one, and where
+  /// other programs want the cores, too, its barriers make a step ten times slower.
+  int64_t threads = 1;
   int64_t untimed_steps = 5;             ///< first steps that give no samples
   bool timed = false;                    ///< mode time: samples, no synchronisation inside a step
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below

@@ -3,6 +3,7 @@
 #include "nsa/train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,7 +54,8 @@ struct Rig {
 };
 
 Rig make_rig(const TrainOptions& options, const TokenSource& tokens, int64_t vocab,
-                   LossFunction loss = next_token_loss, at::ScalarType type = at::kFloat) {
+             LossFunction loss = next_token_loss, at::ScalarType type = at::kFloat) {
+  at::set_num_threads(1);  // a second one only waits for the first with tensors this small
   at::manual_seed(options.seed);
   Decoder model(small_config(vocab));
   model->to(type);
