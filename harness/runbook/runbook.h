@@ -47,13 +47,15 @@ struct ArgSpec {
 /// configs/kinds/KIND.json: what `run: "nsa-worker:KIND"` (or builtin:KIND, nsa-train, ...) takes and produces.
 struct KindSpec {
   std::string kind;
+  std::string program;  ///< builtin | nsa-worker | nsa-tests | nsa-bench | nsa-train: the part of `run` before the colon
   std::string doc;
   std::string mode = "check";  ///< check | time | profile | trace: what its workers are started in
   double minutes = 1;          ///< expected duration for `plan`
   std::vector<ArgSpec> args;
   std::vector<MetricSpec> metrics;
   template <class V> static void describe(V& v) {
-    v({.name = "kind", .doc = "name behind the colon of `run`", .required = true}, &KindSpec::kind);
+    v({.name = "kind", .doc = "name behind the colon of `run`; the program's name for nsa-tests, nsa-bench and nsa-train", .required = true}, &KindSpec::kind);
+    v({.name = "program", .doc = "builtin, nsa-worker, nsa-tests, nsa-bench or nsa-train", .required = true}, &KindSpec::program);
     v({.name = "doc", .doc = "what the phase does", .required = true}, &KindSpec::doc);
     v({.name = "mode", .doc = "check, time, profile or trace"}, &KindSpec::mode);
     v({.name = "minutes", .doc = "expected duration"}, &KindSpec::minutes);
