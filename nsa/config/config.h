@@ -1,0 +1,60 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace nsa {
+
+/// How a block of l tokens becomes one compressed token (paper, Eq. 7).
+enum class Phi { kMean, kConv, kMlp };
+/// How gate logits become gates (paper, Eq. 5); `kNone`: they are gates already.
+enum class GateActivation { kNone, kSoftmax, kSigmoid };
+/// Where RoPE stands relative to compression; `kNone`: nothing is rotated anywhere.
+enum class RopeMode { kBeforePool, kBlockStart, kNone };
+
+/// Names used in files and reports: mean, conv, mlp / none, softmax, sigmoid / before_pool,
+/// block_start, none. The parsers throw std::invalid_argument naming the value and the choices.
+std::string to_string(Phi phi);
+std::string to_string(GateActivation activation);
+std::string to_string(RopeMode mode);
+Phi parse_phi(const std::string& text);
+GateActivation parse_gate_activation(const std::string& text);
+RopeMode parse_rope_mode(const std::string& text);
+
+/// Sizes and choices of one attention layer; vocabulary of spec/nsa.md section 1. Torch-free.
+struct NsaConfig {
+  int64_t num_heads = 12;       ///< Hq, query heads
+  int64_t num_kv_heads = 2;     ///< Hkv; query head h belongs to KV head floor(h / G)
+  int64_t qk_head_dim = 64;     ///< dk
+  int64_t v_head_dim = 64;      ///< dv
+  int64_t block_size = 32;      ///< l, tokens a compressed block covers
+  int64_t block_stride = 16;    ///< d, tokens from one compressed block to the next
+  int64_t sel_block_size = 64;  ///< l', tokens of a selection block
+  int64_t top_n = 16;           ///< n, selected blocks a query, forced ones included
+  int64_t num_initial = 1;      ///< forced blocks at the start
+  int64_t num_local = 2;        ///< forced blocks at the end, the current one included
+  int64_t window = 512;         ///< w, keys of the window branch
+  Phi phi = Phi::kMean;
+  GateActivation gate = GateActivation::kSoftmax;
+  RopeMode rope = RopeMode::kBeforePool;
+  double rope_base = 1e4;
+
+  /// Throws std::invalid_argument `NsaConfig: <field> must be <rule>, got <value>` for the first
+  /// rule of spec/nsa.md section 1 that is broken.
+  void validate() const;
+
+  /// G = Hq / Hkv.
+  int64_t group_size() const { return num_heads / num_kv_heads; }
+  /// N_c(S): whole compressed blocks in `num_tokens` tokens.
+  int64_t num_compressed(int64_t num_tokens) const;
+  /// ceil(S / l').
+  int64_t num_sel_blocks(int64_t num_tokens) const;
+  /// 1 / sqrt(dk).
+  double scale() const;
+};
+
+/// The 12-layer, 768-wide configuration of the historical system.
+NsaConfig m7c_125m();
+/// Small enough to train a few hundred steps on two cores (64 wide, S = 128).
+NsaConfig tiny_cpu();
+
+}  // namespace nsa

@@ -1,0 +1,43 @@
+#pragma once
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include "nsa/gate/gate.h"
+#include "nsa/layer/nsa_attention.h"
+
+namespace nsa {
+
+/// The attention layer: projections, phi weights, gate MLP, output projection. Composition only.
+/// Parameters keep their own type (fp32 masters); they are rounded to the type of x for the matrix
+/// products of a call, and gradients come back in the parameter's type.
+/// Parameters: w_q [Hq*dk, dim]; w_k_{cmp,sel,win} [Hkv*dk, dim]; w_v_{cmp,sel,win} [Hkv*dv, dim];
+/// w_o [dim, Hq*dv]; gate.{w1,b1,w2,b2}; phi_k.*, phi_v.* as the configured phi needs.
+class NsaAttentionImpl : public torch::nn::Module {
+ public:
+  NsaAttentionImpl(int64_t dim, const NsaConfig& config);
+
+  /// x [B, S, dim], or packed [T, dim] with cu_seqlens int32 [docs + 1] -> same shape.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
+
+  /// The same, with every stage's outputs: `y` is what forward returns.
+  struct Detailed {
+    at::Tensor y;
+    NsaOutputs attention;
+  };
+  Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
+
+  const NsaConfig& config() const { return config_; }
+  NsaOptions options;  ///< used by every forward
+
+ private:
+  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens) const;
+
+  int64_t dim_;
+  NsaConfig config_;
+  at::Tensor w_q_, w_k_cmp_, w_k_sel_, w_k_win_, w_v_cmp_, w_v_sel_, w_v_win_, w_o_;
+  GateWeights gate_;
+  PhiWeights phi_k_, phi_v_;
+};
+TORCH_MODULE(NsaAttention);
+
+}  // namespace nsa
