@@ -75,6 +75,7 @@ class SwitchSet {
   };
   void merge(const Values& values, SwitchOrigin origin);
   void check_backends() const;
+  void check_existence() const;
   const Entry& entry(std::string_view name, SwitchType type) const;
   std::map<std::string, Entry, std::less<>> entries_;
 };

@@ -1,0 +1,74 @@
+#include "nsa/cmp_attn/cmp_attn.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <tuple>
+
+#include "nsa/core/check.h"
+#include "nsa/core/chunked_attention.h"
+#include "nsa/core/operator_call.h"
+
+namespace nsa {
+namespace {
+
+KeyMask visible_blocks(const ArgumentCheck& check, int64_t block_size, int64_t block_stride,
+                       int64_t first_position) {
+  check.at_least("block_size", block_size, 1);
+  check.at_least("block_stride", block_stride, 1);
+  check.at_least("first_position", first_position, 0);
+  return {KeyMask::kVisibleBlocks, first_position, block_size, block_stride, {}};
+}
+
+double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(const at::Tensor& q,
+                                                           const at::Tensor& k_cmp,
+                                                           const at::Tensor& v_cmp,
+                                                           int64_t block_size, int64_t block_stride,
+                                                           int64_t first_position) {
+  const ArgumentCheck check("cmp_attn");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  AttentionResult result =
+      chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), /*want_group_probs=*/true);
+  return {result.out, result.lse, result.group_probs};
+}
+
+at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t block_size,
+                        int64_t block_stride, int64_t first_position) {
+  const ArgumentCheck check("cmp_probs");
+  check.qkv(q, "k_cmp", k_cmp, "k_cmp", k_cmp);
+  const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  return attention_probs(q, k_cmp, mask, scale_of(q));
+}
+
+}  // namespace
+
+CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
+                       const NsaConfig& config, int64_t first_position) {
+  static const auto op = find_operator<decltype(cmp_attn_op)>("nsa::cmp_attn");
+  auto [out, lse, group_probs] =
+      op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position);
+  return {out, lse, group_probs};
+}
+
+at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,
+                     int64_t first_position) {
+  static const auto op = find_operator<decltype(cmp_probs_op)>("nsa::cmp_probs");
+  return op.call(q, k_cmp, config.block_size, config.block_stride, first_position);
+}
+
+}  // namespace nsa
+
+TORCH_LIBRARY_FRAGMENT(nsa, m) {
+  m.def(
+      "cmp_attn(Tensor q, Tensor k_cmp, Tensor v_cmp, int block_size, int block_stride, "
+      "int first_position) -> (Tensor out, Tensor lse, Tensor group_probs)",
+      TORCH_FN(nsa::cmp_attn_op));
+  m.def(
+      "cmp_probs(Tensor q, Tensor k_cmp, int block_size, int block_stride, int first_position) "
+      "-> Tensor",
+      TORCH_FN(nsa::cmp_probs_op));
+}

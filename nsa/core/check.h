@@ -1,0 +1,51 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace nsa {
+
+/// Argument checks of operators. Every failure is a c10::Error with the text
+/// `nsa::<op>: <argument> must be <want>, got <have>`.
+class ArgumentCheck {
+ public:
+  explicit ArgumentCheck(const char* op) : op_(op) {}
+
+  void defined(const char* name, const at::Tensor& tensor) const;
+  /// `legend` names the axes, as in "[B, S, Hq, dk]".
+  void rank(const char* name, const at::Tensor& tensor, int64_t rank, const char* legend) const;
+  /// -1 in `sizes` accepts anything.
+  void sizes(const char* name, const at::Tensor& tensor, std::initializer_list<int64_t> sizes,
+             const char* legend) const;
+  /// float, double, half or bfloat16.
+  void floating(const char* name, const at::Tensor& tensor) const;
+  void dtype(const char* name, const at::Tensor& tensor, at::ScalarType want) const;
+  void same_dtype(const char* name, const at::Tensor& tensor, const char* other_name,
+                  const at::Tensor& other) const;
+  void same_device(const char* name, const at::Tensor& tensor, const char* other_name,
+                   const at::Tensor& other) const;
+  void at_least(const char* name, int64_t value, int64_t least) const;
+  /// `value` must be a multiple of `divisor`.
+  void multiple(const char* name, int64_t value, int64_t divisor, const char* divisor_name) const;
+  /// q [B, S, Hq, dk], k [B, N, Hkv, dk], v [B, N, Hkv, dv]: ranks, sizes, one float type, device.
+  void qkv(const at::Tensor& q, const char* k_name, const at::Tensor& k, const char* v_name,
+           const at::Tensor& v) const;
+
+  [[noreturn]] void fail(const std::string& name, const std::string& want,
+                         const std::string& have) const;
+
+ private:
+  const char* op_;
+};
+
+/// fp64 for fp64, fp32 for every other float type.
+at::ScalarType accumulation_type(at::ScalarType dtype);
+
+/// cu_seqlens on the host after checking: int32 [docs + 1], starts at 0, never falls, ends at
+/// `num_tokens`. Synchronises with the device.
+std::vector<int64_t> document_offsets(const char* op, const at::Tensor& cu_seqlens,
+                                      int64_t num_tokens);
+
+}  // namespace nsa

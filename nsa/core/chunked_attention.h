@@ -1,0 +1,28 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "nsa/core/key_mask.h"
+
+namespace nsa {
+
+struct AttentionResult {
+  at::Tensor out;          ///< [B, S, Hq, dv], type of q
+  at::Tensor lse;          ///< [B, S, Hq], accumulation type
+  at::Tensor group_probs;  ///< [B, S, Hkv, N], accumulation type, detached; undefined if not asked
+};
+
+/// softmax(scale * q.k) v over the keys that `mask` allows, in chunks of queries: the one engine
+/// behind the plain operators of all branches. Arguments as checked by ArgumentCheck::qkv.
+/// - Logits, softmax and sums are in the accumulation type; a row without a key is exactly 0, -inf.
+/// - A key that is not allowed has no influence on a row, be it NaN or infinite.
+/// - Differentiable once in q, k, v through out and lse. Saved: the arguments, out, lse; the
+/// backward
+///   recomputes probabilities chunk by chunk. Forward and backward use no atomics on floats.
+AttentionResult chunked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                  const KeyMask& mask, double scale, bool want_group_probs = false);
+
+/// Probabilities [B, S, Hq, N] in the accumulation type, 0 where not allowed; detached.
+at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
+                           double scale);
+
+}  // namespace nsa

@@ -1,0 +1,56 @@
+#include "nsa/switches/switches.h"
+
+namespace nsa {
+namespace {
+
+constexpr bool kExists = true;
+constexpr bool kPlanned = false;
+
+std::vector<SwitchInfo> make_registry() {
+  using T = SwitchType;
+  return {
+      {"NSA_SEL_RANGES_V2", T::kBool, "1", "block ids to token ranges by v2; 0 = v1", kExists},
+      {"NSA_USE_SEL_PACK", T::kBool, "0", "selected attention by rows bucketed by length", kPlanned,
+       "", 0, true},
+      {"NSA_USE_SEL_VARLEN", T::kBool, "0", "selected attention by one packed varlen call",
+       kPlanned, "", 0, true},
+      {"NSA_USE_SEL_MASK", T::kBool, "0", "selected attention by dense SDPA and a mask", kPlanned,
+       "", 0, true},
+      {"NSA_FORCE_SEL_MASK", T::kBool, "0", "masked selected attention whatever else is set",
+       kPlanned},
+      {"NSA_FORCE_PARITY", T::kBool, "0", "plain reference-grade operators everywhere", kExists},
+      {"NSA_PREFILL_BATCHED", T::kBool, "1", "batched prefill; 0 = sequential", kPlanned},
+      {"NSA_USE_FA2", T::kBool, "0", "flash attention of the library wherever it fits", kPlanned},
+      {"NSA_USE_FA2_WIN", T::kBool, "0", "flash attention for the window branch", kPlanned},
+      {"NSA_USE_FA2_CMP", T::kBool, "0", "flash attention for the compressed branch", kPlanned},
+      {"NSA_TRAIN_SAFE_PACK", T::kBool, "1", "packed uses its safe variant under autograd",
+       kPlanned},
+      {"NSA_STRICT_ASSERTS", T::kBool, "0",
+       "recompute a non-finite branch by gather; causality asserts", kPlanned},
+      {"NSA_SDPA_AUDIT", T::kBool, "0", "record every SDPA and flash call with shapes", kPlanned},
+      {"NSA_NVTX", T::kBool, "1", "name the stages for profilers by NVTX ranges", kExists},
+      {"NSA_BATCH_SIZE", T::kInt, "", "training: sequences a step and rank", kExists, "", 1},
+      {"NSA_ACCUM", T::kInt, "", "training: micro-batches added up before a step", kExists, "", 1},
+      {"NSA_SEQ_LEN", T::kInt, "", "training: tokens of a sequence", kExists, "", 1},
+      {"NSA_DDP_COMPRESS", T::kChoice, "none", "gradient compression between ranks", kPlanned,
+       "none|bf16"},
+      {"NSA_DDP_BUCKET_MB", T::kInt, "25", "cap of a gradient bucket in MiB", kPlanned, "", 1},
+      {"NSA_FWE_DOC_BATCH", T::kInt, "64", "loader: documents a read", kPlanned, "", 1},
+      {"NSA_FWE_PREFETCH", T::kBool, "1", "loader: read ahead in a thread", kPlanned},
+      {"NSA_FWE_Q", T::kInt, "4", "loader: length of the queue", kPlanned, "", 1},
+      {"NSA_FWE_WARMUP_BATCHES", T::kInt, "8", "loader: batches read before the first step",
+       kPlanned, "", 0},
+      {"NSA_FWE_WARMUP_TIMEOUT", T::kInt, "30", "loader: seconds the warm-up may take", kPlanned,
+       "", 0},
+      {"NSA_CASES_DIR", T::kText, "", "programs: folder of additional safetensors cases", kExists},
+  };
+}
+
+}  // namespace
+
+const std::vector<SwitchInfo>& switch_registry() {
+  static const std::vector<SwitchInfo> registry = make_registry();
+  return registry;
+}
+
+}  // namespace nsa

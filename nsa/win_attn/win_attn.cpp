@@ -1,0 +1,47 @@
+#include "nsa/win_attn/win_attn.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <tuple>
+
+#include "nsa/core/check.h"
+#include "nsa/core/chunked_attention.h"
+#include "nsa/core/operator_call.h"
+
+namespace nsa {
+namespace {
+
+std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
+                                               const at::Tensor& v, int64_t window,
+                                               int64_t first_position) {
+  const ArgumentCheck check("win_attn");
+  check.qkv(q, "k", k, "v", v);
+  check.at_least("window", window, 1);
+  check.at_least("first_position", first_position, 0);
+  check.at_least("N", k.size(1), first_position + q.size(1));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  AttentionResult result =
+      chunked_attention(q, k, v, {KeyMask::kWindow, first_position, window, 1, {}}, scale);
+  return {result.out, result.lse};
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v, int64_t window,
+                                           int64_t first_position) {
+  static const auto op = find_operator<decltype(win_attn_op)>("nsa::win_attn");
+  auto [out, lse] = op.call(q, k, v, window, first_position);
+  return {out, lse};
+}
+
+}  // namespace nsa
+
+TORCH_LIBRARY_FRAGMENT(nsa, m) {
+  m.def(
+      "win_attn(Tensor q, Tensor k, Tensor v, int window, int first_position) "
+      "-> (Tensor out, Tensor lse)",
+      TORCH_FN(nsa::win_attn_op));
+}
