@@ -32,6 +32,8 @@ struct Line {
 // max|v| / max|o| reaches about 20: 20 * 5e-14 = 1e-12.
 constexpr std::string_view kRotation =
     "two products and a sum of rounded cos and sin: 3 u, and t * u for the angle, t <= 1e3";
+constexpr std::string_view kDot =
+    "q.k of two rotated vectors: dk <= 192 products, each off by 2 * t * u in its angle, t <= 1e2";
 constexpr std::string_view kPooling =
     "sum of l * D <= 8192 products: sqrt(8192) u relative to the row, twice for two layers";
 constexpr std::string_view kSoftmax =
@@ -47,18 +49,22 @@ constexpr std::string_view kGate =
 constexpr std::string_view kGradientRule =
     "sum over queries of products that each err like o; rows below 1/1000 of the largest are "
     "judged by that scale";
+constexpr std::string_view kDifference =
+    "central difference with h = 1e-5: h^2 f'''/6 = 1e-10 and u f / h = 1e-11, with two orders for "
+    "curvature";
 constexpr std::string_view kFormulations =
     "two fp64 formulations with sums in different order: kMean applies to each";
 
 constexpr auto kLines = std::to_array<Line>({
     {"rope", "q_rot", Kind::kValue, 1e-13, kRotation},
+    {"rope", "dot", Kind::kAcc, 1e-12, kDot},
     {"compress", "k_cmp", Kind::kValue, 1e-13, kPooling},
     {"compress", "v_cmp", Kind::kValue, 1e-13, kPooling},
     {"compress", "d_src", Kind::kGradient, 1e-12, kGradientRule},
     {"compress", "d_weight", Kind::kGradient, 1e-12, kGradientRule},
     {"cmp_attn", "o_cmp", Kind::kValue, 1e-12, kMean},
     {"cmp_attn", "lse_cmp", Kind::kLse, 1e-13, kLog},
-    {"cmp_attn", "p_cmp", Kind::kAcc, 1e-13, kSoftmax},
+    {"cmp_attn", "group_probs", Kind::kAcc, 1e-13, kSoftmax},
     {"scores", "scores", Kind::kAcc, 1e-12, kSoftmax},
     {"sel_attn", "o_sel", Kind::kValue, 1e-12, kMean},
     {"sel_attn", "lse_sel", Kind::kLse, 1e-13, kLog},
@@ -68,11 +74,11 @@ constexpr auto kLines = std::to_array<Line>({
     {"attn", "d_k", Kind::kGradient, 1e-11, kGradientRule},
     {"attn", "d_v", Kind::kGradient, 1e-11, kGradientRule},
     {"gate", "logits", Kind::kAcc, 1e-12, kMlp},
-    {"gate", "gates", Kind::kAcc, 1e-12, kMlp},
     {"combine", "o", Kind::kValue, 1e-12, kGate},
     {"combine", "d_gate", Kind::kGradient, 1e-11, kGradientRule},
     {"nsa", "o", Kind::kValue, 1e-12, kMean},
     {"nsa", "gradient", Kind::kGradient, 1e-11, kGradientRule},
+    {"nsa", "derivative", Kind::kAcc, 1e-7, kDifference},
     {"formulations", "forward", Kind::kAcc, 1e-12, kFormulations},
     {"formulations", "lse", Kind::kLse, 1e-12, kFormulations},
     {"formulations", "gradient", Kind::kGradient, 1e-12, kFormulations},
