@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "nsa/config/config.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/reference/inputs.h"
@@ -21,6 +23,9 @@ at::Tensor from_reference(const nsa::reference::Tensor<double>& x);
 at::Tensor from_reference(const nsa::reference::Tensor<int32_t>& x);
 
 nsa::reference::Inputs to_reference(const DenseInputs& inputs);
+/// Defined members as tensors, in the order of named_inputs (case_inputs.h).
+std::vector<at::Tensor> in_named_order(const nsa::reference::Inputs& inputs);
+
 nsa::NsaInputs to_nsa(const DenseInputs& inputs);
 
 }  // namespace suites

@@ -51,16 +51,7 @@ std::vector<Tensor> oracle_gradients(const OperatorCase& one, const DenseInputs&
                                      const Tensor& d_o, const Tensor& block_idx) {
   nsa::reference::Given given;
   given.block_idx = to_reference_ids(block_idx);
-  const nsa::reference::Inputs g = nsa::reference::backward(
-      to_reference(one.config), to_reference(in), to_reference(d_o), given);
-  std::vector<Tensor> all;
-  for (const auto* x :
-       {&g.q, &g.k_cmp_src, &g.v_cmp_src, &g.k_sel, &g.v_sel, &g.k_win, &g.v_win, &g.gates})
-    all.push_back(from_reference(*x));
-  for (const auto* phi : {&g.phi_k, &g.phi_v})
-    for (const auto* x : {&phi->conv, &phi->pe, &phi->w1, &phi->b1, &phi->w2, &phi->b2})
-      if (x->defined()) all.push_back(from_reference(*x));
-  return all;
+  return in_named_order(nsa::reference::backward(to_reference(one.config), to_reference(in), to_reference(d_o), given));
 }
 
 void gradient_checks(const Candidate& candidate, const OperatorCase& one, Checks& checks) {

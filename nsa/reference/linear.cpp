@@ -1,0 +1,49 @@
+#include "nsa/reference/linear.h"
+
+#include <cmath>
+
+namespace nsa::reference {
+
+std::vector<double> linear(const Tensor<double>& w, const Tensor<double>& b,
+                           std::span<const double> x) {
+  std::vector<double> y;
+  for (int64_t o = 0; o < w.size(0); ++o) {
+    const std::span<const double> weight = w.row(o);
+    double sum = b(o);
+    for (size_t i = 0; i < weight.size(); ++i) sum += weight[i] * x[i];
+    y.push_back(sum);
+  }
+  return y;
+}
+
+std::vector<double> linear_backward(const Tensor<double>& w, std::span<const double> x,
+                                    std::span<const double> d_y, Tensor<double>& d_w,
+                                    Tensor<double>& d_b) {
+  std::vector<double> d_x(x.size(), 0.0);
+  for (int64_t o = 0; o < w.size(0); ++o) {
+    const double d = d_y[static_cast<size_t>(o)];
+    const std::span<const double> weight = w.row(o);
+    const std::span<double> d_weight = d_w.row(o);
+    d_b(o) += d;
+    for (size_t i = 0; i < x.size(); ++i) {
+      d_weight[i] += d * x[i];
+      d_x[i] += d * weight[i];
+    }
+  }
+  return d_x;
+}
+
+double sigmoid(double x) {
+  if (x >= 0) return 1.0 / (1.0 + std::exp(-x));
+  const double e = std::exp(x);
+  return e / (1.0 + e);
+}
+
+double silu(double x) { return x * sigmoid(x); }
+
+double silu_derivative(double x) {
+  const double s = sigmoid(x);
+  return s * (1.0 + x * (1.0 - s));
+}
+
+}  // namespace nsa::reference

@@ -1,0 +1,26 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace suites {
+
+/// Element types of a tensor file.
+enum class Dtype { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
+
+/// Bytes of one element.
+size_t size_bytes(Dtype dtype);
+
+/// "F64", "BF16", "BOOL", ... as in the file; `dtype_named` gives nothing for another text.
+std::string_view name_of(Dtype dtype);
+std::optional<Dtype> dtype_named(std::string_view name);
+
+/// Value of one stored element as double. Exact except for integers beyond 2^53.
+double decode_element(Dtype dtype, const std::byte* element);
+
+/// Stores `value`, rounded once to nearest even; beyond a float type's range becomes infinity.
+/// Throws std::domain_error for an integer type that cannot hold the value exactly.
+void encode_element(Dtype dtype, double value, std::byte* element);
+
+}  // namespace suites

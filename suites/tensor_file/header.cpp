@@ -1,0 +1,145 @@
+#include "suites/tensor_file/header.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+namespace suites {
+namespace {
+
+using nlohmann::json;
+
+[[noreturn]] void fail(const std::string& key, const std::string& what) {
+  throw std::invalid_argument("'" + key + "': " + what);
+}
+
+/// nlohmann keeps the last of two equal keys silently; this parse refuses them.
+json parse_without_duplicates(const std::string& text) {
+  std::vector<std::set<std::string>> open;
+  const auto callback = [&open](int, json::parse_event_t event, json& parsed) {
+    if (event == json::parse_event_t::object_start) open.emplace_back();
+    if (event == json::parse_event_t::object_end) open.pop_back();
+    if (event == json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second)
+      fail(parsed.get<std::string>(), "duplicate key in the header");
+    return true;
+  };
+  try {
+    return json::parse(text, callback);
+  } catch (const json::exception& error) {
+    throw std::invalid_argument(std::string("header is not JSON: ") + error.what());
+  }
+}
+
+std::map<std::string, std::string> read_metadata(const json& value) {
+  std::map<std::string, std::string> metadata;
+  if (!value.is_object()) fail("__metadata__", "must be an object of texts");
+  for (const auto& [name, text] : value.items()) {
+    if (!text.is_string()) fail("__metadata__." + name, "must be a text, got " + text.dump());
+    metadata[name] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+/// Bytes of the tensor; refuses negative axes and products that do not fit.
+uint64_t read_shape(const std::string& key, const json& value, HeaderEntry& entry) {
+  if (!value.is_array()) fail(key, "shape must be a list, got " + value.dump());
+  uint64_t bytes = size_bytes(entry.dtype);
+  bool empty = false;
+  constexpr uint64_t kLimit = std::numeric_limits<int64_t>::max();
+  for (const json& axis : value) {
+    if (!axis.is_number_unsigned() || axis.get<uint64_t>() > kLimit)
+      fail(key, "shape must hold whole numbers >= 0, got " + value.dump());
+    const auto length = axis.get<uint64_t>();
+    entry.shape.push_back(static_cast<int64_t>(length));
+    empty = empty || length == 0;
+    if (length != 0 && bytes > kLimit / length) fail(key, "shape is too large: " + value.dump());
+    bytes *= std::max<uint64_t>(length, 1);
+  }
+  return empty ? 0 : bytes;
+}
+
+HeaderEntry read_entry(const std::string& key, const json& value, uint64_t data_bytes) {
+  if (!value.is_object()) fail(key, "must be an object, got " + value.dump());
+  for (const auto& [name, _] : value.items())
+    if (name != "dtype" && name != "shape" && name != "data_offsets")
+      fail(key, "unknown key '" + name + "'");
+  for (const char* name : {"dtype", "shape", "data_offsets"})
+    if (!value.contains(name)) fail(key, std::string(name) + " is missing");
+
+  HeaderEntry entry;
+  const json& dtype = value["dtype"];
+  const auto known = dtype.is_string() ? dtype_named(dtype.get<std::string>()) : std::nullopt;
+  if (!known)
+    fail(key, "dtype must be F64, F32, F16, BF16, I64, I32, U8 or BOOL, got " + dtype.dump());
+  entry.dtype = *known;
+  const uint64_t bytes = read_shape(key, value["shape"], entry);
+
+  const json& offsets = value["data_offsets"];
+  if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
+      !offsets[1].is_number_unsigned())
+    fail(key, "data_offsets must be two whole numbers >= 0, got " + offsets.dump());
+  entry.begin = offsets[0].get<uint64_t>();
+  entry.end = offsets[1].get<uint64_t>();
+  if (!(entry.begin <= entry.end && entry.end <= data_bytes))
+    fail(key, "data_offsets " + offsets.dump() + " are outside the " + std::to_string(data_bytes) +
+                  " bytes of data");
+  if (entry.end - entry.begin != bytes)
+    fail(key, "data_offsets span " + std::to_string(entry.end - entry.begin) + " bytes, shape " +
+                  value["shape"].dump() + " of " + dtype.dump() + " needs " +
+                  std::to_string(bytes));
+  return entry;
+}
+
+/// The tensors must tile the data: no overlap, no gap, nothing behind the last one.
+void check_tiling(const Header& header, uint64_t data_bytes) {
+  std::vector<std::pair<HeaderEntry, std::string>> order;
+  for (const auto& [key, entry] : header.entries) order.emplace_back(entry, key);
+  std::ranges::sort(
+      order, {}, [](const auto& item) { return std::make_pair(item.first.begin, item.first.end); });
+  uint64_t next = 0;
+  std::string previous;
+  for (const auto& [entry, key] : order) {
+    if (entry.begin < next) fail(key, "overlaps '" + previous + "'");
+    if (entry.begin > next)
+      fail(key, "begins at byte " + std::to_string(entry.begin) + ", bytes from " +
+                    std::to_string(next) + " belong to no tensor");
+    next = entry.end;
+    previous = key;
+  }
+  if (next != data_bytes)
+    throw std::invalid_argument(std::to_string(data_bytes - next) +
+                                " bytes behind the last tensor belong to no tensor");
+}
+
+}  // namespace
+
+Header parse_header(const std::string& text, uint64_t data_bytes) {
+  if (text.empty() || text[0] != '{')
+    throw std::invalid_argument("header is not JSON: it must begin with '{'");
+  const json parsed = parse_without_duplicates(text);
+  Header header;
+  for (const auto& [key, value] : parsed.items()) {
+    if (key == "__metadata__")
+      header.metadata = read_metadata(value);
+    else
+      header.entries[key] = read_entry(key, value, data_bytes);
+  }
+  check_tiling(header, data_bytes);
+  return header;
+}
+
+std::string header_text(const Header& header) {
+  json root = json::object();
+  if (!header.metadata.empty()) root["__metadata__"] = header.metadata;
+  for (const auto& [key, entry] : header.entries)
+    root[key] = {{"dtype", name_of(entry.dtype)},
+                 {"shape", entry.shape},
+                 {"data_offsets", {entry.begin, entry.end}}};
+  std::string text = root.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');
+  return text;
+}
+
+}  // namespace suites
