@@ -39,7 +39,7 @@ struct NsaOptions {
 
 /// What ran for one branch or stage, and how often.
 struct RanBackend {
-  std::string stage;    ///< compress, cmp_attn, select, ranges, sel_attn, win_attn
+  std::string stage;    ///< compress, cmp_attn, select, ranges, sel_attn, win_attn, gate
   std::string backend;  ///< plain, gather, v1, v1_bulk, v2, given
   int64_t count = 0;    ///< calls
 };

@@ -2,6 +2,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <string>
+
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
 
@@ -10,8 +12,9 @@ namespace nsa {
 /// The attention layer: projections, phi weights, gate MLP, output projection. Composition only.
 /// Parameters keep their own type (fp32 masters); they are rounded to the type of x for the matrix
 /// products of a call, and gradients come back in the parameter's type.
-/// Parameters: w_q [Hq*dk, dim]; w_k_{cmp,sel,win} [Hkv*dk, dim]; w_v_{cmp,sel,win} [Hkv*dv, dim];
-/// w_o [dim, Hq*dv]; gate.{w1,b1,w2,b2}; phi_k.*, phi_v.* as the configured phi needs.
+/// Parameters, all without bias, initialised as LibTorch's Linear: w_q [Hq*dk, dim];
+/// w_k_{cmp,sel,win} [Hkv*dk, dim]; w_v_{cmp,sel,win} [Hkv*dv, dim]; w_o [dim, Hq*dv]; and
+/// gate_{w1,b1,w2,b2}; phi_{k,v}_{conv | pe,w1,b1,w2,b2} as the configured phi needs.
 class NsaAttentionImpl : public torch::nn::Module {
  public:
   NsaAttentionImpl(int64_t dim, const NsaConfig& config);
@@ -27,9 +30,10 @@ class NsaAttentionImpl : public torch::nn::Module {
   Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
 
   const NsaConfig& config() const { return config_; }
-  NsaOptions options;  ///< used by every forward
+  NsaOptions options;  ///< used by every forward; scores are not kept
 
  private:
+  PhiWeights register_phi(const std::string& prefix, int64_t head_dim);
   NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens) const;
 
   int64_t dim_;

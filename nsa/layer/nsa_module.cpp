@@ -1,0 +1,100 @@
+#include "nsa/layer/nsa_module.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <string>
+
+#include "nsa/core/check.h"
+
+namespace nsa {
+namespace {
+
+/// x W^T in the type of x; the weight keeps its own type and receives its gradient in it.
+at::Tensor project_to(const at::Tensor& x, const at::Tensor& weight) {
+  return at::linear(x, weight.to(x.scalar_type()));
+}
+
+}  // namespace
+
+NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config)
+    : dim_(dim), config_(config) {
+  config_.validate();
+  options.keep_scores = false;
+  ArgumentCheck("NsaAttention").at_least("dim", dim, 1);
+  const auto linear = [&](const char* name, int64_t out, int64_t in) {
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    return register_parameter(name, at::empty({out, in}).uniform_(-bound, bound));
+  };
+  const int64_t q_dim = config_.num_heads * config_.qk_head_dim;
+  const int64_t k_dim = config_.num_kv_heads * config_.qk_head_dim;
+  const int64_t v_dim = config_.num_kv_heads * config_.v_head_dim;
+  w_q_ = linear("w_q", q_dim, dim);
+  w_k_cmp_ = linear("w_k_cmp", k_dim, dim);
+  w_k_sel_ = linear("w_k_sel", k_dim, dim);
+  w_k_win_ = linear("w_k_win", k_dim, dim);
+  w_v_cmp_ = linear("w_v_cmp", v_dim, dim);
+  w_v_sel_ = linear("w_v_sel", v_dim, dim);
+  w_v_win_ = linear("w_v_win", v_dim, dim);
+  w_o_ = linear("w_o", dim, config_.num_heads * config_.v_head_dim);
+  const GateWeights gate = make_gate_weights(config_.qk_head_dim);
+  gate_ = {register_parameter("gate_w1", gate.w1), register_parameter("gate_b1", gate.b1),
+           register_parameter("gate_w2", gate.w2), register_parameter("gate_b2", gate.b2)};
+  phi_k_ = register_phi("phi_k_", config_.qk_head_dim);
+  phi_v_ = register_phi("phi_v_", config_.v_head_dim);
+}
+
+PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t head_dim) {
+  PhiWeights weights = make_phi_weights(config_, head_dim);
+  const auto keep = [&](const char* name, at::Tensor& weight) {
+    if (weight.defined()) weight = register_parameter(prefix + name, weight);
+  };
+  keep("conv", weights.conv);
+  keep("pe", weights.pe);
+  keep("w1", weights.w1);
+  keep("b1", weights.b1);
+  keep("w2", weights.w2);
+  keep("b2", weights.b2);
+  return weights;
+}
+
+NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens) const {
+  const auto heads = [&](const at::Tensor& weight, int64_t num_heads) {
+    return project_to(x, weight).unflatten(-1, {num_heads, weight.size(0) / num_heads});
+  };
+  const int64_t kv = config_.num_kv_heads;
+  NsaInputs in;
+  in.q = heads(w_q_, config_.num_heads);
+  in.k_cmp_src = heads(w_k_cmp_, kv);
+  in.v_cmp_src = heads(w_v_cmp_, kv);
+  in.k_sel = heads(w_k_sel_, kv);
+  in.v_sel = heads(w_v_sel_, kv);
+  in.k_win = heads(w_k_win_, kv);
+  in.v_win = heads(w_v_win_, kv);
+  in.gate_logits = gate_mlp(in.q, gate_, kv);
+  in.cu_seqlens = cu_seqlens;
+  in.phi_k = phi_k_;
+  in.phi_v = phi_v_;
+  return in;
+}
+
+NsaAttentionImpl::Detailed NsaAttentionImpl::forward_detailed(const at::Tensor& x,
+                                                              const at::Tensor& cu_seqlens) {
+  const ArgumentCheck check("NsaAttention");
+  check.floating("x", x);
+  if (cu_seqlens.defined()) {
+    check.sizes("x", x, {-1, dim_}, "[T, dim] with cu_seqlens");
+  } else {
+    check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
+  }
+  Detailed result;
+  result.attention = nsa_attention(project(x, cu_seqlens), config_, options);
+  result.y = project_to(result.attention.o.flatten(-2), w_o_);
+  return result;
+}
+
+at::Tensor NsaAttentionImpl::forward(const at::Tensor& x, const at::Tensor& cu_seqlens) {
+  return forward_detailed(x, cu_seqlens).y;
+}
+
+}  // namespace nsa
