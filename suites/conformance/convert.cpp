@@ -119,7 +119,8 @@ ref::Inputs to_reference(const DenseInputs& in) {
 
 std::vector<at::Tensor> in_named_order(const ref::Inputs& in) {
   std::vector<at::Tensor> all;
-  for (const auto* x : {&in.q, &in.k_cmp_src, &in.v_cmp_src, &in.k_sel, &in.v_sel, &in.k_win, &in.v_win, &in.gates})
+  for (const auto* x :
+       {&in.q, &in.k_cmp_src, &in.v_cmp_src, &in.k_sel, &in.v_sel, &in.k_win, &in.v_win, &in.gates})
     all.push_back(from_reference(*x));
   for (const auto* phi : {&in.phi_k, &in.phi_v})
     for (const auto* x : {&phi->conv, &phi->pe, &phi->w1, &phi->b1, &phi->w2, &phi->b2})

@@ -51,7 +51,8 @@ std::vector<Tensor> oracle_gradients(const OperatorCase& one, const DenseInputs&
                                      const Tensor& d_o, const Tensor& block_idx) {
   nsa::reference::Given given;
   given.block_idx = to_reference_ids(block_idx);
-  return in_named_order(nsa::reference::backward(to_reference(one.config), to_reference(in), to_reference(d_o), given));
+  return in_named_order(nsa::reference::backward(to_reference(one.config), to_reference(in),
+                                                 to_reference(d_o), given));
 }
 
 void gradient_checks(const Candidate& candidate, const OperatorCase& one, Checks& checks) {

@@ -32,11 +32,14 @@ std::string take_flag(int& argc, char** argv, const std::string& name) {
 
 void read_flags(int& argc, char** argv) {
   TestSettings& settings = test_settings();
-  const std::string device = take_flag(argc, argv, "--device"), seed = take_flag(argc, argv, "--seed");
+  const std::string device = take_flag(argc, argv, "--device"),
+                    seed = take_flag(argc, argv, "--seed");
   if (!device.empty()) settings.device = parse_device(device);
   if (!seed.empty()) {
-    const auto [end, error] = std::from_chars(seed.data(), seed.data() + seed.size(), settings.seed);
-    TORCH_CHECK(error == std::errc() && end == seed.data() + seed.size(), "nsa-tests: --seed must be a number >= 0, got '", seed, "'");
+    const auto [end, error] =
+        std::from_chars(seed.data(), seed.data() + seed.size(), settings.seed);
+    TORCH_CHECK(error == std::errc() && end == seed.data() + seed.size(),
+                "nsa-tests: --seed must be a number >= 0, got '", seed, "'");
   }
 }
 
@@ -53,11 +56,13 @@ int main(int argc, char** argv) {
   }
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1) {
-    std::cerr << "nsa-tests: unknown argument '" << argv[1] << "'; known: --device, --seed and --gtest_*\n";
+    std::cerr << "nsa-tests: unknown argument '" << argv[1]
+              << "'; known: --device, --seed and --gtest_*\n";
     return 2;
   }
   if (!testing::GTEST_FLAG(list_tests))
-    std::cout << "nsa-tests: device " << suites::test_settings().device << " (" << suites::device_name(suites::test_settings().device)
-              << "), seed " << suites::test_settings().seed << std::endl;
+    std::cout << "nsa-tests: device " << suites::test_settings().device << " ("
+              << suites::device_name(suites::test_settings().device) << "), seed "
+              << suites::test_settings().seed << std::endl;
   return RUN_ALL_TESTS();
 }

@@ -1,4 +1,5 @@
-// The oracle itself: against hand-computed values, against its own sequential mode, and against the dense formulation.
+// The oracle itself: against hand-computed values, against its own sequential mode, and against the
+// dense formulation.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -19,12 +20,14 @@ using at::Tensor;
 constexpr int64_t kSampled = kCornerCases + 28;
 
 TEST(OracleSelf, OneTokenReturnsItsGatedValue) {
-  // S = 1: no compressed block; selection and window attend the token itself, so o = (g_sel + g_win) * v.
+  // S = 1: no compressed block; selection and window attend the token itself, so o = (g_sel +
+  // g_win) * v.
   CaseConfig config;
   config.tokens = 1;
   config.gate = GateKind::kNone;
   DenseInputs in = make_inputs(config, DataKind::kNormal, 1, at::kDouble, at::kCPU);
-  in.gate = at::tensor({5.0, 0.5, 0.25}).to(at::kDouble).expand({1, 1, config.num_heads, 3}).contiguous();
+  in.gate =
+      at::tensor({5.0, 0.5, 0.25}).to(at::kDouble).expand({1, 1, config.num_heads, 3}).contiguous();
   const auto out = nsa::reference::forward(to_reference(config), to_reference(in));
   const Tensor v = (in.v_sel * 0.5 + in.v_win * 0.25).repeat_interleave(config.group_size(), 2);
   EXPECT_TRUE(at::equal(from_reference(out.o), v));
@@ -35,7 +38,8 @@ TEST(OracleSelf, Equation9WeightsOfThePaper) {
   // l = 32, d = 16, l' = 64: block j gathers 1, 2, 2, 2, 1 of compressed blocks 4j-1 .. 4j+3.
   const nsa::reference::Config config;
   const double expected[] = {0, 1, 2, 2, 2, 1, 0};
-  for (int64_t i = 6; i <= 12; ++i) EXPECT_EQ(nsa::reference::overlap_weight(config, i, 2), expected[i - 6]) << i;
+  for (int64_t i = 6; i <= 12; ++i)
+    EXPECT_EQ(nsa::reference::overlap_weight(config, i, 2), expected[i - 6]) << i;
   EXPECT_EQ(nsa::reference::overlap_weight(config, 0, 0), 2);
 }
 
@@ -46,9 +50,12 @@ class OracleFormulations : public testing::TestWithParam<int64_t> {
     one_.device = at::kCPU;
     in_ = make_inputs(one_.config, DataKind::kNormal, one_.seed, at::kDouble, at::kCPU);
   }
-  void expect_agrees(const char* what, const Tensor& dense, const Tensor& oracle, const char* rule) const {
-    const CompareReport report = compare(dense.detach(), oracle, tolerance("formulations", rule, at::kDouble));
-    EXPECT_TRUE(report.ok) << what << " " << report.text << "\n  configuration " << to_string(one_.config) << ", seed " << one_.seed;
+  void expect_agrees(const char* what, const Tensor& dense, const Tensor& oracle,
+                     const char* rule) const {
+    const CompareReport report =
+        compare(dense.detach(), oracle, tolerance("formulations", rule, at::kDouble));
+    EXPECT_TRUE(report.ok) << what << " " << report.text << "\n  configuration "
+                           << to_string(one_.config) << ", seed " << one_.seed;
   }
   OperatorCase one_;
   DenseInputs in_;
@@ -57,7 +64,8 @@ class OracleFormulations : public testing::TestWithParam<int64_t> {
 TEST_P(OracleFormulations, ForwardAgrees) {
   const auto oracle = nsa::reference::forward(to_reference(one_.config), to_reference(in_));
   const DenseOutputs dense = dense_nsa(one_.config, in_);
-  EXPECT_TRUE(at::equal(dense.block_idx, from_reference(oracle.block_idx))) << to_string(one_.config);
+  EXPECT_TRUE(at::equal(dense.block_idx, from_reference(oracle.block_idx)))
+      << to_string(one_.config);
   expect_agrees("q_rot", dense.q_rot, from_reference(oracle.q_rot), "forward");
   expect_agrees("k_cmp", dense.k_cmp, from_reference(oracle.k_cmp), "forward");
   expect_agrees("v_cmp", dense.v_cmp, from_reference(oracle.v_cmp), "forward");
@@ -80,12 +88,13 @@ TEST_P(OracleFormulations, BackwardAgrees) {
   std::vector<Tensor> all;
   for (const auto& [name, tensor] : named_inputs(leaves)) all.push_back(*tensor);
   const auto dense = torch::autograd::grad({o}, all, {d_o}, std::nullopt, false, true);
-  const std::vector<Tensor> oracle =
-      in_named_order(nsa::reference::backward(to_reference(one_.config), to_reference(in_), to_reference(d_o)));
+  const std::vector<Tensor> oracle = in_named_order(
+      nsa::reference::backward(to_reference(one_.config), to_reference(in_), to_reference(d_o)));
   ASSERT_EQ(oracle.size(), dense.size());
   for (size_t i = 0; i < dense.size(); ++i) {
     const auto& [name, leaf] = named_inputs(leaves)[i];
-    expect_agrees(name.c_str(), dense[i].defined() ? dense[i] : at::zeros_like(*leaf).detach(), oracle[i], "gradient");
+    expect_agrees(name.c_str(), dense[i].defined() ? dense[i] : at::zeros_like(*leaf).detach(),
+                  oracle[i], "gradient");
   }
 }
 

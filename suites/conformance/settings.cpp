@@ -10,7 +10,8 @@ TestSettings& test_settings() {
 }
 
 std::string point_name(const Point& point) {
-  return (point.index < 10 ? "c0" : "c") + std::to_string(point.index) + "_" + dtype_name(point.type);
+  return (point.index < 10 ? "c0" : "c") + std::to_string(point.index) + "_" +
+         dtype_name(point.type);
 }
 
 std::ostream& operator<<(std::ostream& out, const Point& point) { return out << point_name(point); }
@@ -23,7 +24,8 @@ std::vector<Point> points(int64_t count, const std::vector<at::ScalarType>& type
 }
 
 const std::vector<at::ScalarType>& all_types() {
-  static const std::vector<at::ScalarType> types = {at::kDouble, at::kFloat, at::kBFloat16, at::kHalf};
+  static const std::vector<at::ScalarType> types = {at::kDouble, at::kFloat, at::kBFloat16,
+                                                    at::kHalf};
   return types;
 }
 
@@ -41,8 +43,9 @@ OperatorCase case_of(const Point& point, DataKind kind) {
 void expect_all(const Checks& checks, const OperatorCase& one) {
   EXPECT_FALSE(checks.empty()) << "no check ran";
   for (const Check& check : checks)
-    EXPECT_TRUE(check.ok) << check.id << " " << check.code << ": " << check.detail << "\n  configuration "
-                          << to_string(one.config) << ", seed " << one.seed << ", device " << one.device;
+    EXPECT_TRUE(check.ok) << check.id << " " << check.code << ": " << check.detail
+                          << "\n  configuration " << to_string(one.config) << ", seed " << one.seed
+                          << ", device " << one.device;
 }
 
 }  // namespace suites

@@ -18,8 +18,8 @@ struct TestSettings {
 };
 TestSettings& test_settings();
 
-/// One point of a sampled test: configuration index and type. Only indices stand in test names, so the list of tests
-/// depends on neither seed nor device.
+/// One point of a sampled test: configuration index and type. Only indices stand in test names, so
+/// the list of tests depends on neither seed nor device.
 struct Point {
   int64_t index = 0;
   at::ScalarType type = at::ScalarType::Double;
@@ -34,7 +34,8 @@ const std::vector<at::ScalarType>& all_types();
 /// The case of a point under the settings in force.
 OperatorCase case_of(const Point& point, DataKind kind = DataKind::kNormal);
 
-/// Expects at least one check and each of them to hold; a failure prints id, code, detail, configuration and seed.
+/// Expects at least one check and each of them to hold; a failure prints id, code, detail,
+/// configuration and seed.
 void expect_all(const Checks& checks, const OperatorCase& one);
 
 }  // namespace suites

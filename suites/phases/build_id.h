@@ -7,7 +7,8 @@ namespace suites {
 /// Folder of the running executable.
 std::filesystem::path program_folder();
 
-/// Field `build_id` of build_id.json beside the executable; "unknown" when there is no such file or field.
+/// Field `build_id` of build_id.json beside the executable; "unknown" when there is no such file or
+/// field.
 std::string build_id();
 
 }  // namespace suites

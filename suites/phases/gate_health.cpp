@@ -13,7 +13,8 @@ namespace {
 
 using at::Tensor;
 
-/// Rounding alone moves a constant gate by about 3e-8 in fp32; a gate that varies less than this is stuck.
+/// Rounding alone moves a constant gate by about 3e-8 in fp32; a gate that varies less than this is
+/// stuck.
 constexpr double kStuckSpread = 1e-6;
 
 void say_metric(const PhaseCase& one, const char* name, double value, const char* unit) {
@@ -21,7 +22,9 @@ void say_metric(const PhaseCase& one, const char* name, double value, const char
 }
 
 /// Smallest standard deviation over tokens of the three gates. gates [1, tokens, 1, 3].
-double spread(const Tensor& gates) { return gates.flatten(0, 2).to(at::kDouble).std(0).min().item<double>(); }
+double spread(const Tensor& gates) {
+  return gates.flatten(0, 2).to(at::kDouble).std(0).min().item<double>();
+}
 
 void check_varies(const PhaseCase& one, const std::string& activation, int64_t layer, double seen) {
   const bool varies = seen >= kStuckSpread;

@@ -1,5 +1,6 @@
-// nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on the result channel.
-// Exit codes: 0 when `done` was said (failures are data), 2 when the case line or a switch is wrong, 3 otherwise.
+// nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on
+// the result channel. Exit codes: 0 when `done` was said (failures are data), 2 when the case line
+// or a switch is wrong, 3 otherwise.
 #include <iostream>
 
 #include "harness/protocol/case.h"
@@ -16,9 +17,12 @@ namespace {
 namespace protocol = harness::protocol;
 
 protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device) {
-  protocol::Hello hello{.program = "nsa-worker", .build_id = build_id(), .device = device_name(device),
+  protocol::Hello hello{.program = "nsa-worker",
+                        .build_id = build_id(),
+                        .device = device_name(device),
                         .versions = library_versions(device)};
-  for (const nsa::SwitchValue& each : switches.list()) hello.switches.push_back({each.name, each.value, each.origin});
+  for (const nsa::SwitchValue& each : switches.list())
+    hello.switches.push_back({each.name, each.value, each.origin});
   return hello;
 }
 
@@ -34,21 +38,26 @@ void run_case(const PhaseKind& kind, const PhaseCase& one) {
   } catch (const std::exception& error) {
     reason = error.what();
   }
-  if (reason.empty()) one.emitter.end_case(one.id);
-  else one.emitter.fail_case(one.id, reason);
+  if (reason.empty())
+    one.emitter.end_case(one.id);
+  else
+    one.emitter.fail_case(one.id, reason);
 }
 
 void run(int argc, char** argv) {
   const protocol::CaseIn in = protocol::read_case(std::cin);
   const PhaseKind& kind = find_phase_kind(in.kind);
-  // The engine puts the runbook's switches into the environment; naming them here keeps their origin.
+  // The engine puts the runbook's switches into the environment; naming them here keeps their
+  // origin.
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
   const at::Device device = parse_device(in.device);
   std::vector<Args> args;
-  for (const protocol::CaseArgs& one : in.cases) args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
+  for (const protocol::CaseArgs& one : in.cases)
+    args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
   protocol::Emitter emitter(protocol::result_path(argc, argv));
   emitter.hello(make_hello(switches, device));
-  for (size_t i = 0; i < in.cases.size(); ++i) run_case(kind, {in, in.cases[i].id, args[i], device, emitter});
+  for (size_t i = 0; i < in.cases.size(); ++i)
+    run_case(kind, {in, in.cases[i].id, args[i], device, emitter});
   emitter.done();
 }
 

@@ -29,7 +29,8 @@ Plan read_plan(const Args& args) {
   known.emplace_back("all");
   for (const std::string& op : plan.ops)
     if (std::find(known.begin(), known.end(), op) == known.end())
-      throw ConfigError("args.ops must name op families that have checks, got '" + op + "'; nearest: " + nearest_name(op, known));
+      throw ConfigError("args.ops must name op families that have checks, got '" + op +
+                        "'; nearest: " + nearest_name(op, known));
   for (const std::string& name : args.get_list("dtypes", {"fp64", "fp32", "bf16", "fp16"})) {
     try {
       plan.types.push_back(parse_dtype(name));
@@ -51,7 +52,9 @@ Plan read_plan(const Args& args) {
 
 /// Data kinds take turns over the configurations; the first of each is normal.
 DataKind kind_of(int64_t index) {
-  return index % 2 == 0 ? DataKind::kNormal : all_data_kinds()[static_cast<size_t>(index / 2) % all_data_kinds().size()];
+  return index % 2 == 0
+             ? DataKind::kNormal
+             : all_data_kinds()[static_cast<size_t>(index / 2) % all_data_kinds().size()];
 }
 
 /// Invariants run on few configurations: each tries many inputs.
@@ -85,16 +88,32 @@ std::string run_operator_conformance(const PhaseCase& one) {
   int64_t step = 0, run = 0;
   for (at::ScalarType type : plan.types) {
     for (int64_t index = 0; index < plan.configs; ++index) {
-      OperatorCase each{.config = sample_config(one.seed(), index), .kind = kind_of(index), .type = type, .device = one.device,
-                        .seed = one.seed() + static_cast<uint64_t>(index), .strided = index % 3 == 2,
-                        .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind_of(index)))};
+      OperatorCase each{
+          .config = sample_config(one.seed(), index),
+          .kind = kind_of(index),
+          .type = type,
+          .device = one.device,
+          .seed = one.seed() + static_cast<uint64_t>(index),
+          .strided = index % 3 == 2,
+          .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind_of(index)))};
       for (const Check& check : checks_of(plan, each, index)) {
-        const std::string where = check.ok ? "" : "; configuration " + to_string(each.config) + ", seed " + std::to_string(each.seed);
-        one.emitter.check({.case_id = one.id, .id = check.id, .ok = check.ok, .code = check.code,
-                           .detail = check.detail + where, .err = check.err, .tol = check.tol});
+        const std::string where = check.ok ? ""
+                                           : "; configuration " + to_string(each.config) +
+                                                 ", seed " + std::to_string(each.seed);
+        one.emitter.check({.case_id = one.id,
+                           .id = check.id,
+                           .ok = check.ok,
+                           .code = check.code,
+                           .detail = check.detail + where,
+                           .err = check.err,
+                           .tol = check.tol});
         ++run;
       }
-      one.emitter.beat({.case_id = one.id, .step = ++step, .of = steps, .at = "conformance", .mem_mib = peak_memory_mib(one.device)});
+      one.emitter.beat({.case_id = one.id,
+                        .step = ++step,
+                        .of = steps,
+                        .at = "conformance",
+                        .mem_mib = peak_memory_mib(one.device)});
     }
   }
   return run > 0 ? "" : "no check ran";

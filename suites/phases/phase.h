@@ -17,14 +17,16 @@ class ConfigError : public std::runtime_error {
   explicit ConfigError(const std::string& text) : std::runtime_error("CONFIG_ERROR: " + text) {}
 };
 
-/// Arguments of one case, checked: an undeclared key and a wrong type are ConfigErrors that name key, value and remedy.
+/// Arguments of one case, checked: an undeclared key and a wrong type are ConfigErrors that name
+/// key, value and remedy.
 class Args {
  public:
   /// `declared`: every key this kind reads, as in configs/kinds/KIND.json.
   Args(std::string kind, nlohmann::json values, const std::vector<std::string>& declared);
   int64_t get_int(const char* key, int64_t fallback, int64_t minimum) const;
   std::string get_text(const char* key, const std::string& fallback) const;
-  std::vector<std::string> get_list(const char* key, const std::vector<std::string>& fallback) const;
+  std::vector<std::string> get_list(const char* key,
+                                    const std::vector<std::string>& fallback) const;
   bool has(const char* key) const { return values_.contains(key); }
 
  private:
@@ -43,8 +45,8 @@ struct PhaseCase {
   uint64_t seed() const { return static_cast<uint64_t>(in.seed); }
 };
 
-/// A phase kind: `run` does one case. A mismatch is a failed check; an exception fails the case with its text.
-/// Returns an empty text when the case ended well, else the reason why it failed.
+/// A phase kind: `run` does one case. A mismatch is a failed check; an exception fails the case
+/// with its text. Returns an empty text when the case ended well, else the reason why it failed.
 struct PhaseKind {
   std::string_view name;
   std::vector<std::string> args;  ///< keys of `args` it understands
