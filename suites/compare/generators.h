@@ -1,0 +1,42 @@
+#pragma once
+#include <ATen/core/Generator.h>
+#include <ATen/core/Tensor.h>
+
+#include <string_view>
+#include <vector>
+
+/// Seeded inputs. All are made on the CPU in fp64 and rounded once to the asked type, so that every
+/// device and type of a case sees the same numbers.
+namespace suites {
+
+enum class DataKind {
+  kNormal,        ///< standard normal
+  kSmallInteger,  ///< integers in -2..2: sums and products are exact in every type
+  kTies,          ///< one token repeated: equal logits, so equal scores everywhere
+  kHugeLogits,    ///< normal times 100: logits of about 1e4 for head dims of 64
+  kTinyLogits,    ///< normal times 2^-10: logits of about 2^-20
+};
+
+/// Name as it stands in test names and case ids.
+std::string_view data_kind_name(DataKind kind);
+const std::vector<DataKind>& all_data_kinds();
+
+/// A CPU generator that starts at `seed`.
+at::Generator make_generator(uint64_t seed);
+
+/// `sizes` = [B, S, H, D] (or any), filled by kind. For kTies the values vary along the last
+/// dimension only.
+at::Tensor make_data(at::IntArrayRef sizes, DataKind kind, at::Generator& generator,
+                     at::ScalarType type);
+
+/// Same values, but with the token and head dimensions (1 and 2) swapped in memory and a gap behind
+/// every row.
+at::Tensor non_contiguous(const at::Tensor& x);
+
+/// Copy of x [B,S,...] whose tokens behind `t` (t+1..) are `value`, on the device of x.
+at::Tensor poison_after(const at::Tensor& x, int64_t t, double value);
+
+/// Copy of x [B,S,...] whose tokens behind `t` are fresh normal values.
+at::Tensor randomize_after(const at::Tensor& x, int64_t t, at::Generator& generator);
+
+}  // namespace suites

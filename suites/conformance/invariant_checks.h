@@ -1,0 +1,39 @@
+#pragma once
+#include "suites/conformance/operator_checks.h"
+
+/// Invariants of spec/nsa.md section 5. Each returns checks "invariant/NAME/DTYPE/WHAT/CASE"; what
+/// throws becomes a failed check.
+namespace suites {
+
+/// 1. Tokens behind t (random, 1e4, NaN, Inf) change no output at <= t, bit for bit: one check a
+/// branch (cmp, select, sel, win, o). A failure is CAUSALITY_LEAK and names branch and first
+/// leaking position.
+Checks check_future_perturbation(const Candidate& candidate, const OperatorCase& one);
+
+/// 2. w >= S makes the window branch, n >= ceil(S/l') the selected branch equal dense causal
+/// attention.
+Checks check_full_coverage(const Candidate& candidate, const OperatorCase& one);
+
+/// 3. Permuting KV heads with their groups permutes every output (fp64).
+Checks check_group_permutation(const Candidate& candidate, const OperatorCase& one);
+
+/// 4. Rotated q_t . k_s of constant vectors depends on t - s only and is the same in every head
+/// (ROPE_PROPERTY).
+Checks check_rope_property(const Candidate& candidate, const OperatorCase& one);
+
+/// 5. Token by token gives what one batched call gives: block_idx and outputs (fp64;
+/// MODE_DISAGREEMENT).
+Checks check_mode_agreement(const Candidate& candidate, const OperatorCase& one);
+
+/// 7. Directional derivatives of every branch by every differentiable input against central
+/// differences (fp64).
+Checks check_derivatives(const Candidate& candidate, const OperatorCase& one);
+
+/// 9. Uniform attention (q = 0) over a power-of-two number of small integers is exact in every
+/// type.
+Checks check_exact_data(const Candidate& candidate, const OperatorCase& one);
+
+/// All of the above that apply to the type of the case.
+Checks check_invariants(const Candidate& candidate, const OperatorCase& one);
+
+}  // namespace suites

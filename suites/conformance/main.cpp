@@ -1,0 +1,68 @@
+// nsa-tests: conformance of nsa/ with the oracle. GoogleTest flags, and before them:
+//   --device cpu|cuda|cuda:N   where candidates run (default cpu); the list of tests is the same
+//   --seed N                   seed of configurations and data (default 20250216), printed
+#include <gtest/gtest.h>
+
+#include <charconv>
+#include <cstring>
+#include <iostream>
+
+#include "suites/conformance/settings.h"
+#include "suites/instrument/facts.h"
+#include "suites/instrument/stack_dump.h"
+
+namespace suites {
+namespace {
+
+/// Takes "--name value" or "--name=value" out of argv; empty when it is not there.
+std::string take_flag(int& argc, char** argv, const std::string& name) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    const bool joined = text.rfind(name + "=", 0) == 0, apart = text == name;
+    if (!joined && !apart) continue;
+    TORCH_CHECK(joined || i + 1 < argc, "nsa-tests: ", name, " needs a value");
+    const std::string value = joined ? text.substr(name.size() + 1) : argv[i + 1];
+    const int used = joined ? 1 : 2;
+    for (int k = i; k + used <= argc; ++k) argv[k] = argv[k + used];
+    argc -= used;
+    return value;
+  }
+  return "";
+}
+
+void read_flags(int& argc, char** argv) {
+  TestSettings& settings = test_settings();
+  const std::string device = take_flag(argc, argv, "--device"),
+                    seed = take_flag(argc, argv, "--seed");
+  if (!device.empty()) settings.device = parse_device(device);
+  if (!seed.empty()) {
+    const auto [end, error] =
+        std::from_chars(seed.data(), seed.data() + seed.size(), settings.seed);
+    TORCH_CHECK(error == std::errc() && end == seed.data() + seed.size(),
+                "nsa-tests: --seed must be a number >= 0, got '", seed, "'");
+  }
+}
+
+}  // namespace
+}  // namespace suites
+
+int main(int argc, char** argv) {
+  suites::install_stack_dump();
+  try {
+    suites::read_flags(argc, argv);
+  } catch (const c10::Error& error) {
+    std::cerr << error.what_without_backtrace() << "\n";
+    return 2;
+  }
+  testing::InitGoogleTest(&argc, argv);
+  if (argc > 1) {
+    std::cerr << "nsa-tests: unknown argument '" << argv[1]
+              << "'; known: --device, --seed and --gtest_*\n";
+    return 2;
+  }
+  if (!testing::GTEST_FLAG(list_tests))
+    std::cout << "nsa-tests: device " << suites::test_settings().device << " ("
+              << suites::device_name(suites::test_settings().device) << "), seed "
+              << suites::test_settings().seed << std::endl;
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,43 @@
+#pragma once
+#include "suites/compare/generators.h"
+#include "suites/conformance/case_config.h"
+#include "suites/conformance/check.h"
+#include "suites/faults/candidate.h"
+
+namespace suites {
+
+/// One case of operator conformance.
+struct OperatorCase {
+  CaseConfig config;
+  DataKind kind = DataKind::kNormal;
+  at::ScalarType type = at::ScalarType::Float;
+  at::Device device = at::Device(at::kCPU);
+  uint64_t seed = 0;
+  bool strided = false;  ///< inputs are not contiguous
+  std::string name;      ///< stands at the end of every check id
+
+  /// "cpu index 7 of seed 1": how to run it again.
+};
+
+/// Every stage's forward against the fp64 oracle evaluated on the candidate's own block_idx
+/// (spec/nsa.md section 4): rope, compress, cmp_attn, select (scores, tie rule, exactness given the
+/// scores), ranges, sel_attn, win_attn, gate. Check ids: oracle/OP/DTYPE/TENSOR/NAME. A stage that
+/// throws is a failed check, not an exception.
+Checks check_forward(const Candidate& candidate, const OperatorCase& one);
+
+/// Gradients of every differentiable input against the oracle's own backward, on the candidate's
+/// block_idx. Check ids: oracle/OP/DTYPE/d_INPUT/NAME.
+Checks check_gradients(const Candidate& candidate, const OperatorCase& one);
+
+/// The composed layer: its o against the oracle, its stages against the single operators bit for
+/// bit, and for every range conversion that what ran is what was asked for (PATH_PROOF). Check ids:
+/// oracle/layer/DTYPE/..., path/...
+Checks check_layer(const Candidate& candidate, const OperatorCase& one);
+
+/// The op families that checks name, in pipeline order.
+const std::vector<std::string>& op_families();
+
+/// The family of a check id "oracle/OP/..."; empty for other ids.
+std::string op_of(const std::string& check_id);
+
+}  // namespace suites

@@ -1,0 +1,30 @@
+#pragma once
+#include <optional>
+
+#include "suites/conformance/case_config.h"
+#include "suites/conformance/dense_formulation.h"
+#include "suites/faults/candidate.h"
+
+namespace suites {
+
+/// Every stage's output of a candidate; shapes as in spec/nsa.md section 1.
+struct StageOutputs {
+  at::Tensor q_rot, k_sel_rot, k_win_rot, k_cmp, v_cmp;
+  at::Tensor group_probs;  ///< [B,S,Hkv,N_c]
+  at::Tensor scores, block_idx, ranges;
+  at::Tensor o_cmp, o_sel, o_win, o;
+  at::Tensor lse_cmp, lse_sel, lse_win;
+};
+
+/// One batched forward through the candidate's stages. With `block_idx` the selected branch uses
+/// it.
+StageOutputs run_stages(const Candidate& candidate, const CaseConfig& config,
+                        const DenseInputs& inputs,
+                        const std::optional<at::Tensor>& block_idx = std::nullopt);
+
+/// The same result token by token: row t is computed by calls with one query that see tokens 0..t
+/// and nothing else. Returns block_idx, o_cmp, o_sel, o_win and o only.
+StageOutputs run_token_by_token(const Candidate& candidate, const CaseConfig& config,
+                                const DenseInputs& inputs);
+
+}  // namespace suites

@@ -1,0 +1,28 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "suites/faults/candidate.h"
+
+namespace suites {
+
+/// A historical failure (spec/failures.md) that can be planted around a candidate.
+struct Fault {
+  std::string_view id;    ///< "P03", or "P03/blocks" for a further form of it
+  std::string_view what;  ///< what is planted
+  std::string_view code;  ///< failure code that must be reported
+  void (*plant)(Candidate& candidate);
+};
+
+/// Every fault of this room, in order of id.
+const std::vector<Fault>& fault_table();
+
+/// `candidate` with the fault planted. Throws c10::Error naming the id, the nearest one and all ids
+/// for an unknown one.
+Candidate with_fault(Candidate candidate, std::string_view id);
+
+/// The entry of `names` with the smallest edit distance to `text`.
+std::string nearest_name(std::string_view text, const std::vector<std::string>& names);
+
+}  // namespace suites

@@ -1,0 +1,89 @@
+// nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on
+// the result channel. Exit codes: 0 when `done` was said (failures are data), 2 when the case line
+// or a switch is wrong, 3 otherwise.
+#include <iostream>
+
+#include "harness/protocol/case.h"
+#include "harness/protocol/emitter.h"
+#include "nsa/switches/switches.h"
+#include "suites/instrument/facts.h"
+#include "suites/instrument/stack_dump.h"
+#include "suites/phases/build_id.h"
+#include "suites/phases/phase.h"
+
+namespace suites {
+namespace {
+
+namespace protocol = harness::protocol;
+
+protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device) {
+  protocol::Hello hello{.program = "nsa-worker",
+                        .build_id = build_id(),
+                        .device = device_name(device),
+                        .versions = library_versions(device)};
+  for (const nsa::SwitchValue& each : switches.list())
+    hello.switches.push_back({each.name, each.value, each.origin});
+  return hello;
+}
+
+/// Runs one case; what it throws is its failure, a wrong argument excepted.
+void run_case(const PhaseKind& kind, const PhaseCase& one) {
+  std::string reason;
+  try {
+    reason = kind.run(one);
+  } catch (const ConfigError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    reason = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    reason = error.what();
+  }
+  if (reason.empty())
+    one.emitter.end_case(one.id);
+  else
+    one.emitter.fail_case(one.id, reason);
+}
+
+void run(int argc, char** argv) {
+  const protocol::CaseIn in = protocol::read_case(std::cin);
+  const PhaseKind& kind = find_phase_kind(in.kind);
+  // The engine puts the runbook's switches into the environment; naming them here keeps their
+  // origin.
+  const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
+  const at::Device device = parse_device(in.device);
+  std::vector<Args> args;
+  for (const protocol::CaseArgs& one : in.cases)
+    args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
+  protocol::Emitter emitter(protocol::result_path(argc, argv));
+  emitter.hello(make_hello(switches, device));
+  for (size_t i = 0; i < in.cases.size(); ++i)
+    run_case(kind, {in, in.cases[i].id, args[i], device, emitter});
+  emitter.done();
+}
+
+}  // namespace
+}  // namespace suites
+
+int main(int argc, char** argv) {
+  suites::install_stack_dump();
+  const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
+  try {
+    suites::run(argc, argv);
+    return 0;
+  } catch (const suites::ConfigError& error) {
+    say(error.what());
+    return 2;
+  } catch (const harness::protocol::Error& error) {
+    say(std::string("CONFIG_ERROR: ") + error.what());
+    return 2;
+  } catch (const std::invalid_argument& error) {
+    say(std::string("CONFIG_ERROR: ") + error.what());
+    return 2;
+  } catch (const c10::Error& error) {
+    say(std::string("CONFIG_ERROR: ") + error.what_without_backtrace());
+    return 2;
+  } catch (const std::exception& error) {
+    say(error.what());
+    return 3;
+  }
+}

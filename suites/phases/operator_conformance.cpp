@@ -1,0 +1,122 @@
+// Every operator against the oracle and the invariants, over a seeded sample of configurations.
+#include <algorithm>
+#include <map>
+
+#include "suites/conformance/invariant_checks.h"
+#include "suites/conformance/operator_checks.h"
+#include "suites/faults/faults.h"
+#include "suites/instrument/facts.h"
+#include "suites/phases/phase.h"
+
+namespace suites {
+namespace {
+
+/// What one case runs.
+struct Plan {
+  std::vector<std::string> ops;
+  std::vector<at::ScalarType> types;
+  int64_t configs = 0;
+  Candidate candidate;
+  bool wants(const std::string& op) const {
+    return op.empty() || ops.front() == "all" || std::find(ops.begin(), ops.end(), op) != ops.end();
+  }
+};
+
+Plan read_plan(const Args& args) {
+  Plan plan;
+  plan.ops = args.get_list("ops", {"all"});
+  std::vector<std::string> known = op_families();
+  known.emplace_back("all");
+  for (const std::string& op : plan.ops)
+    if (std::find(known.begin(), known.end(), op) == known.end())
+      throw ConfigError("args.ops must name op families that have checks, got '" + op +
+                        "'; nearest: " + nearest_name(op, known));
+  for (const std::string& name : args.get_list("dtypes", {"fp64", "fp32", "bf16", "fp16"})) {
+    try {
+      plan.types.push_back(parse_dtype(name));
+    } catch (const c10::Error& error) {
+      throw ConfigError(error.what_without_backtrace());
+    }
+  }
+  plan.configs = args.get_int("configs", kCornerCases + 4, 1);
+  plan.candidate = plain_candidate();
+  if (args.has("fault")) {
+    try {
+      plan.candidate = with_fault(plan.candidate, args.get_text("fault", ""));
+    } catch (const c10::Error& error) {
+      throw ConfigError(error.what_without_backtrace());
+    }
+  }
+  return plan;
+}
+
+/// Data kinds take turns over the configurations; the first of each is normal.
+DataKind kind_of(int64_t index) {
+  return index % 2 == 0
+             ? DataKind::kNormal
+             : all_data_kinds()[static_cast<size_t>(index / 2) % all_data_kinds().size()];
+}
+
+/// Invariants run on few configurations: each tries many inputs.
+Checks invariants_at(const Plan& plan, const OperatorCase& one, int64_t index) {
+  if (index == 0) {
+    OperatorCase twice_window = one;  // S = 2w, with more than one selection block to choose from
+    twice_window.config = {};
+    twice_window.config.window = twice_window.config.tokens / 2;
+    return check_invariants(plan.candidate, twice_window);
+  }
+  return index == kCornerCases - 1 ? check_invariants(plan.candidate, one) : Checks{};
+}
+
+Checks checks_of(const Plan& plan, const OperatorCase& one, int64_t index) {
+  Checks all = check_forward(plan.candidate, one);
+  const auto add = [&](const Checks& more) { all.insert(all.end(), more.begin(), more.end()); };
+  if (one.kind != DataKind::kHugeLogits) add(check_gradients(plan.candidate, one));
+  if (index % 4 == 0) add(check_layer(plan.candidate, one));
+  OperatorCase normal = one;
+  normal.kind = DataKind::kNormal;
+  add(invariants_at(plan, normal, index));
+  std::erase_if(all, [&](const Check& check) { return !plan.wants(op_of(check.id)); });
+  return all;
+}
+
+}  // namespace
+
+std::string run_operator_conformance(const PhaseCase& one) {
+  const Plan plan = read_plan(one.args);
+  const int64_t steps = plan.configs * static_cast<int64_t>(plan.types.size());
+  int64_t step = 0, run = 0;
+  for (at::ScalarType type : plan.types) {
+    for (int64_t index = 0; index < plan.configs; ++index) {
+      OperatorCase each{
+          .config = sample_config(one.seed(), index),
+          .kind = kind_of(index),
+          .type = type,
+          .device = one.device,
+          .seed = one.seed() + static_cast<uint64_t>(index),
+          .strided = index % 3 == 2,
+          .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind_of(index)))};
+      for (const Check& check : checks_of(plan, each, index)) {
+        const std::string where = check.ok ? ""
+                                           : "; configuration " + to_string(each.config) +
+                                                 ", seed " + std::to_string(each.seed);
+        one.emitter.check({.case_id = one.id,
+                           .id = check.id,
+                           .ok = check.ok,
+                           .code = check.code,
+                           .detail = check.detail + where,
+                           .err = check.err,
+                           .tol = check.tol});
+        ++run;
+      }
+      one.emitter.beat({.case_id = one.id,
+                        .step = ++step,
+                        .of = steps,
+                        .at = "conformance",
+                        .mem_mib = peak_memory_mib(one.device)});
+    }
+  }
+  return run > 0 ? "" : "no check ran";
+}
+
+}  // namespace suites

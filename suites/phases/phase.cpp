@@ -1,0 +1,68 @@
+#include "suites/phases/phase.h"
+
+#include <algorithm>
+
+#include "suites/faults/faults.h"
+
+namespace suites {
+
+Args::Args(std::string kind, nlohmann::json values, const std::vector<std::string>& declared)
+    : kind_(std::move(kind)), values_(std::move(values)) {
+  // first_step_s is read by the engine, for every kind.
+  for (const auto& [key, value] : values_.items())
+    if (key != "first_step_s" && std::find(declared.begin(), declared.end(), key) == declared.end())
+      throw ConfigError("args." + key + " is not an argument of " + kind_ +
+                        "; nearest: " + nearest_name(key, declared));
+}
+
+void Args::refuse(const char* key, const std::string& want) const {
+  throw ConfigError("args." + std::string(key) + " of " + kind_ + " must be " + want + ", got " +
+                    values_.at(key).dump());
+}
+
+int64_t Args::get_int(const char* key, int64_t fallback, int64_t minimum) const {
+  if (!has(key)) return fallback;
+  const auto& value = values_.at(key);
+  if (!value.is_number_integer() || value.get<int64_t>() < minimum)
+    refuse(key, "an integer >= " + std::to_string(minimum));
+  return value.get<int64_t>();
+}
+
+std::string Args::get_text(const char* key, const std::string& fallback) const {
+  if (!has(key)) return fallback;
+  if (!values_.at(key).is_string()) refuse(key, "a string");
+  return values_.at(key).get<std::string>();
+}
+
+std::vector<std::string> Args::get_list(const char* key,
+                                        const std::vector<std::string>& fallback) const {
+  if (!has(key)) return fallback;
+  const auto& value = values_.at(key);
+  const bool texts =
+      value.is_array() && !value.empty() &&
+      std::all_of(value.begin(), value.end(), [](const auto& item) { return item.is_string(); });
+  if (!texts) refuse(key, "a list of strings, not empty");
+  return value.get<std::vector<std::string>>();
+}
+
+const std::vector<PhaseKind>& phase_kinds() {
+  static const std::vector<PhaseKind> kinds = {
+      {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
+      {"operator_conformance", {"ops", "dtypes", "configs", "fault"}, run_operator_conformance},
+      {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
+      {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
+  };
+  return kinds;
+}
+
+const PhaseKind& find_phase_kind(std::string_view name) {
+  std::vector<std::string> names;
+  for (const PhaseKind& kind : phase_kinds()) {
+    if (kind.name == name) return kind;
+    names.emplace_back(kind.name);
+  }
+  throw ConfigError("kind must be one of nsa-worker's phase kinds, got '" + std::string(name) +
+                    "'; nearest: " + nearest_name(name, names));
+}
+
+}  // namespace suites

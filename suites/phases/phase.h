@@ -1,0 +1,67 @@
+#pragma once
+#include <c10/core/Device.h>
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/protocol/case.h"
+#include "harness/protocol/emitter.h"
+
+namespace suites {
+
+/// The case line asks for something that does not exist: exit code 2, nothing has run.
+class ConfigError : public std::runtime_error {
+ public:
+  explicit ConfigError(const std::string& text) : std::runtime_error("CONFIG_ERROR: " + text) {}
+};
+
+/// Arguments of one case, checked: an undeclared key and a wrong type are ConfigErrors that name
+/// key, value and remedy.
+class Args {
+ public:
+  /// `declared`: every key this kind reads, as in configs/kinds/KIND.json.
+  Args(std::string kind, nlohmann::json values, const std::vector<std::string>& declared);
+  int64_t get_int(const char* key, int64_t fallback, int64_t minimum) const;
+  std::string get_text(const char* key, const std::string& fallback) const;
+  std::vector<std::string> get_list(const char* key,
+                                    const std::vector<std::string>& fallback) const;
+  bool has(const char* key) const { return values_.contains(key); }
+
+ private:
+  [[noreturn]] void refuse(const char* key, const std::string& want) const;
+  std::string kind_;
+  nlohmann::json values_;
+};
+
+/// What a phase kind gets for one case.
+struct PhaseCase {
+  const harness::protocol::CaseIn& in;
+  std::string id;
+  Args args;
+  at::Device device;
+  harness::protocol::Emitter& emitter;
+  uint64_t seed() const { return static_cast<uint64_t>(in.seed); }
+};
+
+/// A phase kind: `run` does one case. A mismatch is a failed check; an exception fails the case
+/// with its text. Returns an empty text when the case ended well, else the reason why it failed.
+struct PhaseKind {
+  std::string_view name;
+  std::vector<std::string> args;  ///< keys of `args` it understands
+  std::string (*run)(const PhaseCase& one);
+};
+
+std::string run_gate_health(const PhaseCase& one);
+std::string run_operator_conformance(const PhaseCase& one);
+std::string run_ranges_ab(const PhaseCase& one);
+std::string run_ranges_equivalence(const PhaseCase& one);
+
+/// Every phase kind of nsa-worker, by name.
+const std::vector<PhaseKind>& phase_kinds();
+
+/// The kind called `name`. Throws ConfigError with the nearest name.
+const PhaseKind& find_phase_kind(std::string_view name);
+
+}  // namespace suites
