@@ -1,0 +1,62 @@
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/results/results.h"
+#include "harness/runbook/runbook.h"
+
+/// From figures to PASS/FAIL, and from those to the verdict of a run. Pure functions, no I/O.
+namespace harness {
+
+/// The reviewed baselines of a runbook on this hardware (configs/baselines/RUNBOOK/HW_KEY.json).
+struct Baselines {
+  std::string file;  ///< shown as threshold source; empty when there is none
+  std::string
+      problem;  ///< why the file may not be used (other hardware, unreadable); empty: usable
+  std::map<std::string, double> values;  ///< metric name -> value
+};
+
+/// Judges one criterion on the metric it names. `metric` is null when no phase produced it.
+///
+/// An exact figure compares its value; a measured one compares the bound of its interval that the
+/// operator asks for: `>=`, `>` the lower, `<=`, `<` the upper; `==` takes exact figures only.
+///  - PASS: that bound holds;  FAIL: the other bound fails too, the whole interval is on the wrong
+///  side
+///  - INCONCLUSIVE: the interval holds the threshold, or there is none at this n
+///  - NOT_EVALUATED: no metric, null, withheld, not finite, wrong unit, or an unusable baseline
+///    (missing, zero, negative, not finite, other hardware: the reason starts with
+///    BASELINE_INVALID)
+CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const Metric* metric,
+                      const Baselines& baselines);
+
+/// As above; looks the metric up by name.
+CriterionResult judge(const CriterionSpec& spec, std::string_view phase,
+                      std::span<const Metric> metrics, const Baselines& baselines);
+
+struct VerdictInput {
+  std::span<const PhaseResult> phases;
+  std::span<const CriterionResult> criteria;
+  std::span<const Deviation> deviations;
+  std::span<const std::string> faults;  ///< faults of harness or machine, one sentence each
+  bool evidence_ok = false;             ///< the ledger and every hash verified
+  std::string_view gate = "strict";     ///< strict | advisory
+  std::string_view scope;               ///< what the runbook says a verdict speaks about
+};
+
+/// The verdict table of spec/harness.md section 1; the first line that matches wins: 6, 3, 1, 5, 4,
+/// 7, 0. Beyond the table: a required phase that is PARTIAL counts as undecided (5), and without
+/// one COMPLETED phase (5) or one blocker or major criterion (4) a run is undecided, never GO. An
+/// `if_hardware` phase DEFERRED for missing hardware caps the verdict at CONDITIONAL GO, and its
+/// criteria, which could not be evaluated, are conditions instead of line 4.
+/// `--gate advisory` turns exit codes 4, 5 and 7 into 0; word and rule stay, and the rule says so.
+Verdict decide(const VerdictInput& input);
+
+/// Whether a DEFERRED phase's cause says that this machine lacks the hardware it needs
+/// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY); not that the hardware is
+/// busy.
+bool is_missing_hardware(std::string_view cause);
+
+}  // namespace harness
