@@ -33,6 +33,9 @@ void check_metric(const Source& source, const json& document, const MetricSpec& 
   require(source, at(document, "name"), problem.empty(), what + " " + problem);
   require_one_of(source, at(document, "estimator"), what + ": estimator", metric.estimator,
                  known_estimators());
+  if (!metric.device.empty())
+    require_one_of(source, at(document, "device"), what + ": device", metric.device,
+                   device_names());
   const size_t arms = arms_of(metric.estimator);
   require(source, at(document, "arms"), metric.arms.size() == arms,
           what + ": " + metric.estimator + " takes " + std::to_string(arms) + " arms, got " +

@@ -20,7 +20,8 @@ std::map<std::string, const MetricSpec*> declared_metrics(const Runbook& runbook
   std::map<std::string, const MetricSpec*> metrics;
   for (const PhaseSpec& phase : runbook.phases)
     for (const MetricSpec& metric : kinds.at(parse_run(phase.run).kind).metrics)
-      metrics[phase.id + "." + metric.name] = &metric;
+      if (metric.device.empty() || metric.device == runbook.device)
+        metrics[phase.id + "." + metric.name] = &metric;
   return metrics;
 }
 
@@ -109,7 +110,7 @@ void check_head(const Source& source, const json& document, const Runbook& runbo
           "schema must be 'nsa-runbook/1', got " + in_quotes(runbook.schema));
   require(source, at(document, "name"), is_plain_name(runbook.name),
           "name " + in_quotes(runbook.name) + " must be lower case letters, digits and _");
-  require_one_of(source, at(document, "device"), "device", runbook.device, {"cpu", "cuda"});
+  require_one_of(source, at(document, "device"), "device", runbook.device, device_names());
   require(source, document, !runbook.scope.empty(),
           "scope must say what a verdict of this runbook speaks about");
   require(source, at(document, "seed"), runbook.seed >= 0, "seed must not be negative");

@@ -134,6 +134,20 @@ TEST(BadRunbookWhole, NothingToRunOrNothingToDecide) {
   EXPECT_THAT(configs.error_of(minimal_text().substr(0, 400)), HasSubstr("not valid JSON"));
 }
 
+TEST(BadRunbookWhole, FiguresOfAnotherDeviceDoNotExist) {
+  TempConfigs configs;
+  auto document = minimal_json();
+  auto& criterion = document["phases"][1]["criteria"][0];
+  criterion["metric"] = "second.hostsync.v2_count";
+  criterion["unit"] = "count";
+  EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("no phase declares the metric"));
+  document["device"] = "cuda";
+  const auto metrics_of = [&](const std::string& text) {
+    return configs.load(text).kinds.at("ranges_ab").metrics.size();
+  };
+  EXPECT_EQ(metrics_of(document.dump()), metrics_of(minimal_text()) + 3);
+}
+
 TEST(BadRunbookWhole, BoolMetricsTakeBools) {
   TempConfigs configs;
   auto document = minimal_json();
@@ -182,6 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"name\": \"S\"", "\"name\": \"B\"", "'B' is declared twice"},
         BadInput{"\"median\"", "\"medain\"", "did you mean 'median'?"},
         BadInput{"\"name\": \"v1.call_ms\"", "\"name\": \"v1.call_us\"", "must end in _ms"},
+        BadInput{"\"device\": \"cuda\"", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
         BadInput{"[\"v1\", \"v2\"]", "[\"v1\"]", "paired_ratio takes 2 arms, got 1"}));
 
 }  // namespace

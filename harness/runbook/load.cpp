@@ -69,6 +69,14 @@ class Merger {
   std::vector<fs::path> chain_;
 };
 
+/// The kind without the figures that do not exist on `device`.
+KindSpec on_device(KindSpec kind, const std::string& device) {
+  std::erase_if(kind.metrics, [&](const MetricSpec& metric) {
+    return !metric.device.empty() && metric.device != device;
+  });
+  return kind;
+}
+
 }  // namespace
 
 RunTarget parse_run(const std::string& run) {
@@ -119,7 +127,7 @@ LoadedRunbook load_runbook(const std::string& name_or_path, const fs::path& conf
   book.runbook.extends.clear();  // merged: what is left stands alone
   for (PhaseSpec& phase : book.runbook.phases) {
     const KindSpec& kind = all.at(parse_run(phase.run).kind);
-    book.kinds[kind.kind] = kind;
+    book.kinds[kind.kind] = on_device(kind, book.runbook.device);
     phase.args = with_defaults(phase.args, kind);
   }
   return book;

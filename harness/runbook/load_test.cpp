@@ -38,7 +38,7 @@ TEST(Load, ArgumentsAreFilledFromTheKind) {
   const LoadedRunbook book = TempConfigs().load(minimal_text());
   EXPECT_EQ(phase_of(book, "second").args["rounds"], 2);
   EXPECT_EQ(phase_of(book, "second").args["K"], 32);
-  EXPECT_EQ(phase_of(book, "first").args["file"], "configs/ranges/cases.json");
+  EXPECT_EQ(phase_of(book, "first").args["file"], "configs/ranges/cases.jsonl");
   EXPECT_EQ(book.kinds.size(), 2u);
 }
 

@@ -47,6 +47,11 @@ const Names& program_names() {
   return kPrograms;
 }
 
+const Names& device_names() {
+  static const Names kDevices = {"cpu", "cuda"};
+  return kDevices;
+}
+
 const Names& arg_types() {
   static const Names kTypes = {"int", "number", "string", "bool", "list", "object"};
   return kTypes;

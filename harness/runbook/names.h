@@ -21,6 +21,9 @@ const std::vector<std::string>& worker_modes();
 /// builtin nsa-worker nsa-tests nsa-bench nsa-train
 const std::vector<std::string>& program_names();
 
+/// cpu cuda
+const std::vector<std::string>& device_names();
+
 /// int number string bool list object
 const std::vector<std::string>& arg_types();
 

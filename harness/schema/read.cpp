@@ -58,7 +58,8 @@ void Reader::reject_unknown_keys(const json& object, const std::vector<std::stri
   for (const auto& [key, value] : object.items())
     if (std::find(known.begin(), known.end(), key) == known.end())
       source_.fail_at_key(
-          object, key, "unknown key " + in_quotes(key) + " in " + where() + did_you_mean(key, known));
+          object, key,
+          "unknown key " + in_quotes(key) + " in " + where() + did_you_mean(key, known));
 }
 
 void Reader::missing(const json& object, const FieldDoc& doc) const {
@@ -82,8 +83,8 @@ std::string Reader::where() const {
   std::string text;
   for (const std::string& part : path_) {
     const bool index = part.starts_with('[');
-    text +=
-        (text.empty() || index ? "" : ".") + (index ? part : in_quotes(part).substr(1, part.size()));
+    text += (text.empty() || index ? "" : ".") +
+            (index ? part : in_quotes(part).substr(1, part.size()));
   }
   return text.empty() ? "the document" : text;
 }
