@@ -100,24 +100,38 @@ PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
 /// One group with its retries; an earlier outcome that holds is reused, everything else is set
 /// aside first.
 GroupOutcome PhaseRunner::run_group(const PlannedPhase& phase, const PlannedGroup& group) const {
-  if (const auto before = dir_.group_outcome(phase.id, group.id)) {
-    if (before->status != StepStatus::kCompleted || groups_.evidence_holds(phase, group.id)) {
-      observer_.on_note(phase.id + "/" + group.id + ": evidence of an earlier start reused");
-      return *before;
-    }
+  const auto name = phase.id + "/" + group.id;
+  const auto before = dir_.group_outcome(phase.id, group.id);
+  if (before && settled(phase, *before)) {
+    observer_.on_note(name + ": evidence of an earlier start reused");
+    return *before;
   }
   if (const int n = dir_.set_aside(phase.id, group.id))
-    observer_.on_note(phase.id + "/" + group.id + ": cut off before, kept as " + group.id + ".a" +
-                      std::to_string(n));
-  for (int64_t attempt = 1;; attempt++) {
-    observer_.on_group_start(phase, group.id, static_cast<int>(attempt));
+    observer_.on_note(name + ": cut off before, kept as " + group.id + ".a" + std::to_string(n));
+  while (true) {
+    observer_.on_group_start(phase, group.id, 1 + dir_.attempts_aside(phase.id, group.id));
     const auto outcome = groups_.run(phase, group);
     if (unfinished(outcome.cause)) return outcome;
     dir_.write_group_outcome(phase.id, outcome);
-    if (!outcome.infrastructure || attempt > phase.retries) return outcome;
-    observer_.on_note(phase.id + "/" + group.id + ": " + outcome.cause + ", tried again");
+    if (!may_retry(phase, outcome)) return outcome;
+    observer_.on_note(name + ": " + outcome.cause + ", tried again");
     dir_.set_aside(phase.id, group.id);
   }
+}
+
+bool PhaseRunner::settled(const PlannedPhase& phase, const GroupOutcome& outcome) const {
+  if (outcome.status == StepStatus::kCompleted) return groups_.evidence_holds(phase, outcome.group);
+  return !may_retry(phase, outcome);
+}
+
+/// Faults of the machine in attempts that were set aside count, attempts that were cut off do not.
+bool PhaseRunner::may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const {
+  int64_t faults = 0;
+  for (int n = dir_.attempts_aside(phase.id, outcome.group); n > 0; n--) {
+    const auto earlier = dir_.group_outcome(phase.id, outcome.group + ".a" + std::to_string(n));
+    faults += earlier && earlier->infrastructure;
+  }
+  return outcome.infrastructure && faults < phase.retries;
 }
 
 void PhaseRunner::judge(const PlannedPhase& phase, PhaseRecord& record) const {

@@ -22,6 +22,8 @@ class PhaseRunner {
                       const std::string& reason) const;
   PhaseRecord run_groups(const PlannedPhase& phase) const;
   GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;
+  bool settled(const PlannedPhase& phase, const GroupOutcome& outcome) const;
+  bool may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const;
   void judge(const PlannedPhase& phase, PhaseRecord& record) const;
 
   const RunDir& dir_;
