@@ -88,9 +88,10 @@ std::string phase_table(const json& table) {
       for (const json& cell : row) cells.push_back(cell_text(cell));
     out.add(cells);
   }
+  const std::string phase = text_at(table, "/phase");
   return "### " + escape(text_at(table, "/title")) + "\n\n" +
          (out.empty() ? "No rows.\n\n" : out.markdown()) + "Table " + code(text_at(table, "/id")) +
-         " of step " + code("P-" + text_at(table, "/phase")) + ".\n\n";
+         (phase.empty() ? "" : " of step " + code("P-" + phase)) + ".\n\n";
 }
 
 }  // namespace
