@@ -74,6 +74,17 @@ TEST(GateMlp, ByHand) {
             "nsa::reference::gate_logits: num_kv_heads must be a divisor of num_heads=3, got 2");
 }
 
+TEST(Linear, EveryOutputHasItsOwnRow) {
+  // w[o] = (o, 1), b[o] = 100, x = (10, 1): 10 o + 101, for 1 to 9 outputs.
+  for (int64_t outputs = 1; outputs <= 9; ++outputs) {
+    Tensor<double> w({outputs, 2}, 1.0);
+    for (int64_t o = 0; o < outputs; ++o) w(o, 0) = static_cast<double>(o);
+    const auto y = linear(w, Tensor<double>({outputs}, 100.0), std::vector<double>{10, 1});
+    ASSERT_EQ(y.size(), static_cast<size_t>(outputs));
+    for (size_t o = 0; o < y.size(); ++o) EXPECT_EQ(y[o], 10 * static_cast<double>(o) + 101);
+  }
+}
+
 TEST(Linear, SigmoidAndSilu) {
   EXPECT_EQ(sigmoid(0), 0.5);
   EXPECT_EQ(sigmoid(800), 1);

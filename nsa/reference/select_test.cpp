@@ -26,10 +26,19 @@ Config top(int64_t n, int64_t n_initial, int64_t n_local) {
 Ids at_t9(const Config& c, std::vector<double> scores) { return select_row(c, scores, 9); }
 
 TEST(Select, ForcedBlocksAndTheBestOfTheRest) {
-  EXPECT_EQ(at_t9(top(3, 1, 1), {0, 1, 7, 5, 0}), (Ids{0, 2, 4}));     // 0 and 4 forced, 2 best
-  EXPECT_EQ(at_t9(top(4, 1, 2), {0, 1, 7, 5, 0}), (Ids{0, 2, 3, 4}));  // 0, 3, 4 forced
-  EXPECT_EQ(at_t9(top(3, 0, 1), {9, 1, 7, 5, 0}), (Ids{0, 2, 4}));     // 4 forced; 0 and 2 by score
-  EXPECT_EQ(at_t9(top(3, 2, 1), {0, 0, 7, 5, 0}), (Ids{0, 1, 4}));     // no place left
+  EXPECT_EQ(at_t9(top(3, 1, 1), {0, 1, 7, 5, 0}), (Ids{0, 2, 4}));  // 0 and 4 forced, 2 best
+  // 0, 3 and 4 forced, 3 with the lowest score; 2 is the best of the rest.
+  EXPECT_EQ(at_t9(top(4, 1, 2), {0, 6, 7, 1, 0}), (Ids{0, 2, 3, 4}));
+  EXPECT_EQ(at_t9(top(3, 0, 1), {9, 1, 7, 5, 0}), (Ids{0, 2, 4}));  // 4 forced; 0 and 2 by score
+  EXPECT_EQ(at_t9(top(3, 2, 1), {0, 0, 7, 5, 0}), (Ids{0, 1, 4}));  // no place left
+}
+
+TEST(Select, ForcedSet) {
+  // c = 4: initial {0, 1}, local {3, 4}; block 5 lies ahead.
+  const Config c = top(4, 2, 2);
+  const bool forced[] = {true, true, false, true, true, false};
+  for (int64_t j = 0; j < 6; ++j) EXPECT_EQ(is_forced(c, j, 9), forced[j]) << j;
+  EXPECT_FALSE(is_forced(c, -1, 0));
 }
 
 TEST(Select, ScoresAreComparedAsTheyAre) {
