@@ -1,6 +1,5 @@
 #include "harness/builtin/doctor.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "harness/provenance/environment.h"
 #include "harness/provenance/git.h"
 #include "harness/provenance/gpu.h"
+#include "harness/provenance/libraries.h"
 #include "harness/provenance/machine.h"
 
 namespace harness {
@@ -68,17 +68,6 @@ void gpus(std::vector<DoctorRow>& rows) {
     rows.push_back(row(gpu.exclusive(), State::kWarning, "GPU " + std::to_string(gpu.index), text,
                        "end the other processes: measured figures would be theirs too"));
   }
-}
-
-bool libtorch_is_there() {
-  if (void* library = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_LOCAL))
-    return dlclose(library), true;
-  std::error_code error;
-  const auto checkout = this_checkout();
-  for (const auto& version :
-       fs::directory_iterator(checkout.value_or(fs::current_path()) / ".venv/lib", error))
-    if (fs::exists(version.path() / "site-packages/torch/lib/libtorch_cpu.so", error)) return true;
-  return false;
 }
 
 DoctorRow programs(const fs::path& bin_dir) {
@@ -148,8 +137,8 @@ DoctorRow leftovers(const fs::path& out) {
 std::vector<DoctorRow> doctor(const fs::path& out, const fs::path& bin_dir) {
   std::vector<DoctorRow> rows = {compiler(), memory(), disk(out), writable(out)};
   gpus(rows);
-  rows.push_back(row(libtorch_is_there(), State::kProblem, "LibTorch",
-                     libtorch_is_there() ? "found" : "not found",
+  const bool torch = find_library("libtorch_cpu.so", "torch/lib").has_value();
+  rows.push_back(row(torch, State::kProblem, "LibTorch", torch ? "found" : "not found",
                      "tools/setup installs it into .venv"));
   rows.push_back(programs(bin_dir));
   rows.push_back(build(bin_dir));

@@ -1,7 +1,5 @@
 #include "harness/provenance/environment.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <array>
 #include <set>
@@ -10,6 +8,7 @@
 #include "harness/provenance/capture.h"
 #include "harness/provenance/git.h"
 #include "harness/provenance/gpu.h"
+#include "harness/provenance/libraries.h"
 #include "harness/provenance/machine.h"
 
 namespace harness {
@@ -38,17 +37,6 @@ json build_json(const std::optional<fs::path>& checkout) {
 json version_of(const std::string& program) {
   const Captured said = capture({program, "--version"});
   return said.ok() ? json(said.out.substr(0, said.out.find('\n'))) : json();
-}
-
-bool cupti_is_there(const std::optional<fs::path>& checkout) {
-  if (void* library = dlopen("libcupti.so.13", RTLD_LAZY | RTLD_LOCAL))
-    return dlclose(library), true;
-  std::error_code error;
-  const fs::path python = checkout.value_or(fs::current_path()) / ".venv/lib";
-  for (const auto& version : fs::directory_iterator(python, error))
-    if (fs::exists(version.path() / "site-packages/nvidia/cu13/lib/libcupti.so.13", error))
-      return true;
-  return false;
 }
 
 void add_gpu_facts(const GpuList& list, bool cupti, Facts& facts) {
@@ -88,8 +76,10 @@ void add_program_facts(Facts& facts) {
 json environment(const EnvironmentRequest& request) {
   const auto checkout = this_checkout();
   const json variables = environment_variables();
+  json disk = disk_facts(request.out);
+  disk.erase("path");  // a name of this machine, and no fact about it
   return {{"machine", machine_facts()},
-          {"disk", disk_facts(request.out)},
+          {"disk", disk},
           {"gpu", to_json(list_gpus())},
           {"git", git_json(checkout)},
           {"build", build_json(checkout)},
@@ -103,7 +93,7 @@ json environment(const EnvironmentRequest& request) {
 Facts facts(fs::path data_folder) {
   const auto checkout = this_checkout();
   Facts facts;
-  add_gpu_facts(list_gpus(), cupti_is_there(checkout), facts);
+  add_gpu_facts(list_gpus(), find_library("libcupti.so.13", "nvidia/cu13/lib").has_value(), facts);
   if (data_folder.empty()) data_folder = checkout.value_or(fs::current_path()) / ".data";
   add_data_facts(data_folder, facts);
   add_program_facts(facts);

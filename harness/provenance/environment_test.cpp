@@ -7,6 +7,7 @@
 
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
+#include "harness/provenance/libraries.h"
 #include "harness/provenance/machine.h"
 #include "harness/schema/write.h"
 
@@ -63,6 +64,15 @@ TEST(Facts, GpuFactsAgreeWithTheirCount) {
   EXPECT_EQ(known.at("gpu.count") > 0, known.contains("gpu.exclusive"));
   EXPECT_TRUE(known.contains("git.checkout"));
   EXPECT_TRUE(known.contains("program.nsa-worker"));
+}
+
+TEST(Libraries, SearchPathThenNothing) {
+  TempDir dir;
+  write_bytes(dir / "libinvented.so", "");
+  EXPECT_EQ(find_library("libinvented.so", "nowhere"), std::nullopt);
+  setenv("LD_LIBRARY_PATH", ("/none:" + dir.path().string()).c_str(), 1);
+  EXPECT_EQ(find_library("libinvented.so", "nowhere"), dir / "libinvented.so");
+  unsetenv("LD_LIBRARY_PATH");
 }
 
 TEST(Disk, NearestExistingFolderIsAsked) {
