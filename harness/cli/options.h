@@ -21,7 +21,9 @@ struct Options {
                         ///< checkout's
   std::string target;   ///< verify, report, bundle, explain: run folder or tar
   std::string id;       ///< explain
-  std::string name;     ///< schema
+  std::string head;  ///< verify: head of the ledger as it was printed
+  std::string name;  ///< schema: runbook, kind or results
+  bool page = false; ///< schema: the reference page instead of the JSON Schema
 };
 
 /// Parses argv. Prints help or the usage error itself; returns false when the program should end
