@@ -37,6 +37,7 @@ at::Device open_device(const std::string& name) {
     throw InputError(
         "device \"" + name + "\" is not there: this program sees " + std::to_string(count) +
         " CUDA devices; use --device cpu, or a build with CUDA on a machine with a GPU");
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the allocator answers only then
   at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(index));
   return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
 }

@@ -65,7 +65,7 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("untimed_steps", options.untimed_steps);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;
-  for (const char* engine_key : {"first_step_s", "rate_floor_tok_s"}) object.ignore(engine_key);
+  for (const char* engine_key : {"first_step_s", "rate_floor"}) object.ignore(engine_key);
   object.finish();
 }
 

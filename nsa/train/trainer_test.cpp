@@ -81,6 +81,11 @@ std::vector<std::string> finding_codes(const TrainOptions& options, int64_t voca
   return codes;
 }
 
+/// A loss whose label shift is missing.
+at::Tensor target_is_input(const at::Tensor& logits, const at::Tensor& tokens) {
+  return at::cross_entropy_loss(logits.flatten(0, 1), tokens.slice(1, 0, -1).reshape({-1}));
+}
+
 at::Tensor parameter_with_gradient(const std::vector<double>& values,
                                    const std::vector<double>& gradient, at::IntArrayRef shape) {
   at::Tensor p = at::tensor(values, at::kDouble).view(shape).clone().requires_grad_(true);
@@ -176,12 +181,28 @@ TEST(Trainer, MissingLabelShiftIsFoundOnRandomTokens) {
   const auto random = make_synthetic_source(16, 1);
   TrainOptions options = small_options(60);
   options.data = "synthetic";
-  const LossFunction target_is_input = [](const at::Tensor& logits, const at::Tensor& tokens) {
-    return at::cross_entropy_loss(logits.flatten(0, 1), tokens.slice(1, 0, -1).reshape({-1}));
-  };
   const Rig s = make_rig(options, *random, 16, target_is_input);
   EXPECT_THAT(finding_codes(options, 16, run_all(*s.trainer, options.steps)),
               ::testing::ElementsAre("LOSS_TOO_GOOD"));
+}
+
+/// The run that a smoke test makes: 40 steps of tiny_cpu are enough for a leak to show at
+/// vocabulary 256.
+TEST(Trainer, FortyStepsOfTheSmokeModelShowALeak) {
+  at::set_num_threads(1);
+  const auto random = make_synthetic_source(256, 1);
+  TrainOptions options;
+  options.data = "synthetic", options.steps = 40, options.warmup = 5;
+  at::manual_seed(1);
+  const ModelConfig config =
+      load_model_config("tiny_cpu", {std::filesystem::path(NSA_SOURCE_DIR) / "configs" / "models"});
+  const Schedule schedule{options.lr, options.min_lr, options.warmup, options.steps};
+  Trainer trainer({Decoder(config), random.get(), target_is_input,
+                   [schedule](int64_t k) { return schedule.at(k); }},
+                  options, config.seq_len, at::kCPU);
+  const auto trace = run_all(trainer, options.steps);
+  EXPECT_THAT(finding_codes(options, 256, trace), ::testing::ElementsAre("LOSS_TOO_GOOD"))
+      << "last loss " << trace.back().loss;
 }
 
 TEST(Trainer, AccumulationEqualsALargerBatch) {
