@@ -22,10 +22,10 @@ if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(nsa_build_flags INTERFACE)
-target_compile_options(nsa_build_flags INTERFACE
-  # -fPIC for programs too (CMake would use -fPIE), so that they can share the library's precompiled header.
-  $<$<COMPILE_LANGUAGE:CXX>:-fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
-    "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=">)
+# -fPIC for programs too (CMake would use -fPIE), so that they can share the library's precompiled header.
+set(NSA_CXX_OPTIONS -fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
+  "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_compile_options(nsa_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${NSA_CXX_OPTIONS}>")
 find_program(NSA_MOLD mold)
 if(NSA_MOLD)
   target_link_options(nsa_build_flags INTERFACE -fuse-ld=mold)

@@ -28,11 +28,18 @@ if(NSA_ENABLE_TORCH)
   target_include_directories(nsa_torch SYSTEM INTERFACE
     "${NSA_SITE}/torch/include" "${NSA_SITE}/torch/include/torch/csrc/api/include" "${NSA_CUDA_HOME}/include")
   target_link_directories(nsa_torch INTERFACE "${NSA_TORCH_LIB}")
-  target_link_options(nsa_torch INTERFACE "-Wl,-rpath,${NSA_TORCH_LIB}" "-Wl,-rpath-link,${NSA_TORCH_LIB}")
+  # In the build tree Torch is found where the wheel is; an installed tree finds its own libraries beside its programs and
+  # Torch by LD_LIBRARY_PATH (or nsa-validate --torch DIR).
+  target_link_options(nsa_torch INTERFACE "-Wl,-rpath-link,${NSA_TORCH_LIB}")
+  set(CMAKE_BUILD_RPATH "${NSA_TORCH_LIB}")
+  set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
   # Registrations live in these libraries' static initialisers, so the linker must not drop them as unused.
   if(NSA_ENABLE_CUDA)
+    # The static CUDA runtime: a shared one stands outside LibTorch's folder, where an installed tree would not find it.
+    # Its symbols stay hidden, so that LibTorch keeps using its own.
     target_link_libraries(nsa_torch INTERFACE
-      -Wl,--no-as-needed torch torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed "${NSA_CUDA_HOME}/lib/libcudart.so.13")
+      -Wl,--no-as-needed torch torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed
+      "${NSA_CUDA_HOME}/lib/libcudart_static.a" -Wl,--exclude-libs,libcudart_static.a rt dl Threads::Threads)
     target_compile_definitions(nsa_torch INTERFACE NSA_WITH_CUDA=1)
   else()
     target_link_libraries(nsa_torch INTERFACE -Wl,--no-as-needed torch torch_cpu c10 -Wl,--as-needed)
@@ -45,9 +52,9 @@ if(NSA_ENABLE_CUDA)
   enable_language(CUDA)
 endif()
 
-if(NSA_BUILD_TESTS)
-  find_package(GTest REQUIRED)
-  if(NSA_ENABLE_TORCH)
-    find_package(benchmark REQUIRED)
-  endif()
+if(NSA_BUILD_TESTS OR NSA_ENABLE_TORCH)
+  find_package(GTest REQUIRED)  # nsa-tests is a program of every build with LibTorch
+endif()
+if(NSA_BUILD_TESTS AND NSA_ENABLE_TORCH)
+  find_package(benchmark REQUIRED)
 endif()

@@ -113,8 +113,7 @@ struct Writer {
   template <class M>
   void operator()(const FieldDoc& field, M T::* member) {
     auto value = write_value(from.*member);
-    const bool bare = value.is_null() || (value.is_string() && value.empty()) ||
-                      (value.is_structured() && value.empty());
+    const bool bare = value.is_null() || value == "" || (value.is_structured() && value.empty());
     if (field.required || !bare) object[std::string(field.name)] = std::move(value);
   }
 };

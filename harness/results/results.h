@@ -273,6 +273,7 @@ struct Results {
   std::vector<Setting> settings;
   std::vector<Artifact> artifacts;
   nlohmann::json tables = nlohmann::json::array();  ///< phase tables for the report: [{id,title,phase,columns,rows}]
+  nlohmann::json history = nlohmann::json::array();  ///< historical figures of the runbook: [{metric,value,unit,source}]
   Verdict verdict;
   template <class V> static void describe(V& v) {
     v({.name = "schema", .doc = "nsa-results/1", .required = true}, &Results::schema);
@@ -286,6 +287,7 @@ struct Results {
     v({.name = "settings", .doc = "switches as workers saw them"}, &Results::settings);
     v({.name = "artifacts", .doc = "files with their hashes"}, &Results::artifacts);
     v({.name = "tables", .doc = "phase tables for the report"}, &Results::tables);
+    v({.name = "history", .doc = "historical figures shown beside ours: {metric, value, unit, source}"}, &Results::history);
     v({.name = "verdict", .doc = "the verdict", .required = true}, &Results::verdict);
   }
 };

@@ -13,7 +13,7 @@ using Kinds = std::map<std::string, KindSpec>;
 /// A checked, effective runbook and what it needs to be planned.
 struct LoadedRunbook {
   Runbook runbook;  ///< `extends` merged, --set applied, every argument of every phase filled in
-  Kinds kinds;      ///< the kinds it uses, by name (kinds.json of a run folder)
+  Kinds kinds;      ///< the kinds it uses, with the figures of its device (kinds.json of a run)
   std::vector<Deviation> deviations;  ///< one per --set of a key that is not `free`
   std::string file;                   ///< the runbook file
 };

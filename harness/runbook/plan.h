@@ -14,8 +14,9 @@
 namespace harness {
 
 /// What is known of the machine: fact name -> number, string or bool. A fact that is absent is
-/// unknown, which meets no requirement. Names: gpu.count, gpu.sku, gpu.cc, gpu.free_mib,
-/// gpu.exclusive, cupti.ok, data.NAME, git.checkout, ci.status, program.NAME.
+/// unknown, which meets no requirement. Numbers: gpu.count, gpu.cc, gpu.total_mib, gpu.free_mib.
+/// Texts: gpu.sku, ci.status. Bools: gpu.exclusive, cupti.ok, git.checkout, data.NAME,
+/// program.NAME, baseline.ok (a usable baseline of this runbook and hardware).
 using Facts = std::map<std::string, nlohmann::json>;
 
 enum class Decision { kRun, kRunWithDeviation, kDefer, kFail, kSkip };
@@ -29,12 +30,12 @@ struct EnumNames<Decision> {
        {Decision::kSkip, "skip"}});
 };
 
-/// Causes a plan gives to phases that do not run; the other causes come from running.
-inline constexpr std::string_view kCauseRequirement =
-    "REQUIREMENT";  ///< DEFERRED or FAILED: a fact does not hold
+/// Causes a plan gives to phases that do not run. Beside these two, the cause of a fact that does
+/// not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY (hardware is missing), GPU_NOT_FREE,
+/// CUPTI_UNAVAILABLE, DATA_MISSING, NO_CHECKOUT, CI_STATUS, PROGRAM_MISSING, BASELINE_INVALID.
 inline constexpr std::string_view kCauseSkipped = "SKIPPED";  ///< NOT_RUN: by --only or --skip
 inline constexpr std::string_view kCauseUpstream =
-    "UPSTREAM";  ///< NOT_RUN: a phase it needs does not complete
+    "UPSTREAM";  ///< NOT_RUN: a phase it needs does not run
 
 struct PlannedCase {
   std::string id;
@@ -111,7 +112,7 @@ struct PlannedPhase {
     v({.name = "switches", .doc = "NSA_* switches set for this phase"}, &PlannedPhase::switches);
     v({.name = "decision", .doc = "run, run_with_deviation, defer, fail or skip", .required = true},
       &PlannedPhase::decision);
-    v({.name = "cause", .doc = "REQUIREMENT, SKIPPED or UPSTREAM; empty when it runs"},
+    v({.name = "cause", .doc = "cause from the closed list; empty when it runs"},
       &PlannedPhase::cause);
     v({.name = "reason", .doc = "why it does not run as written, and what would make it run"},
       &PlannedPhase::reason);

@@ -20,6 +20,7 @@ struct MetricSpec {
   std::string source;               ///< series (samples), metric line or check prefix the estimator reads; default: name
   std::vector<std::string> arms;    ///< paired estimators: [baseline arm, candidate arm]
   std::string doc;
+  std::string device = "";  ///< cpu | cuda: exists only there; empty: on both
   template <class V> static void describe(V& v) {
     v({.name = "name", .doc = "subject[.case].quantity_unit, without the phase", .required = true}, &MetricSpec::name);
     v({.name = "unit", .doc = "one of ms us s tok_s mib gb_s tflop_s pct ratio count bool nat", .required = true}, &MetricSpec::unit);
@@ -27,6 +28,7 @@ struct MetricSpec {
     v({.name = "source", .doc = "series, metric line or check prefix that is read; default: the name"}, &MetricSpec::source);
     v({.name = "arms", .doc = "paired estimators: baseline arm, candidate arm"}, &MetricSpec::arms);
     v({.name = "doc", .doc = "what the figure says"}, &MetricSpec::doc);
+    v({.name = "device", .doc = "cpu or cuda when the figure exists only there; empty: on both"}, &MetricSpec::device);
   }
 };
 

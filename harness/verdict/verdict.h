@@ -55,7 +55,7 @@ struct VerdictInput {
 Verdict decide(const VerdictInput& input);
 
 /// Whether a DEFERRED phase's cause says that this machine lacks the hardware it needs
-/// (HARDWARE_MISSING, GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY); not that the hardware is
+/// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY); not that the hardware is
 /// busy.
 bool is_missing_hardware(std::string_view cause);
 

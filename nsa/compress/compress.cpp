@@ -59,7 +59,9 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
   check.multiple("block_size", block_size, block_stride, "block_stride");
   const Phi phi = parse_phi(std::string(phi_name));
   const RopeMode mode = parse_rope_mode(std::string(rope_name));
-  if (mode != RopeMode::kNone) check.multiple("D", x.size(3), 2, "2");
+  if (mode != RopeMode::kNone && x.size(3) % 2 != 0) {
+    check.fail("D", "even unless rope is none", std::to_string(x.size(3)));
+  }
   const auto value = [](const OptionalTensor& tensor) { return tensor.value_or(at::Tensor()); };
   const PhiWeights weights{value(conv), value(pe), value(w1), value(b1), value(w2), value(b2)};
   check_weights(check, weights, phi, block_size, x);

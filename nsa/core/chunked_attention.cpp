@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "nsa/core/attention_chunks.h"
+#include "nsa/core/masked_softmax.h"
 
 namespace nsa {
 namespace {
@@ -25,22 +26,6 @@ at::Tensor masked_logits(const GroupedHeads& heads, const at::Tensor& q_rows, co
   const at::Tensor keys = k.narrow(1, chunk.keys.begin, chunk.keys.end - chunk.keys.begin);
   at::Tensor logits = heads.product(q_rows, keys.transpose(1, 2)).mul_(scale);
   return heads.split(logits, chunk).masked_fill_(forbidden, kMinusInfinity);
-}
-
-/// Softmax of a chunk of logits [B, Hkv, G, count, n], in place.
-struct Softmax {
-  at::Tensor weights;      ///< exp(logit - max)
-  at::Tensor denominator;  ///< [.., 1], 1 for an empty row
-  at::Tensor lse;          ///< [.., 1], -inf for an empty row
-};
-
-Softmax softmax_(at::Tensor logits, const at::Tensor& forbidden) {
-  const at::Tensor empty = forbidden.all(-1, /*keepdim=*/true);
-  const at::Tensor peak = logits.amax(-1, /*keepdim=*/true).masked_fill_(empty, 0.0);
-  at::Tensor weights = logits.sub_(peak).exp_();
-  at::Tensor denominator = weights.sum(-1, /*keepdim=*/true);
-  at::Tensor lse = denominator.log().add_(peak);
-  return {weights, denominator.masked_fill_(empty, 1.0), lse};
 }
 
 /// Rows that attend a non-finite value of V, computed with forbidden values set to zero. The other
@@ -88,8 +73,9 @@ struct Problem {
   std::vector<QueryChunk> chunks;
 };
 
-void store_group_probs(const Problem& problem, const Softmax& softmax, const QueryChunk& chunk,
-                       const at::Tensor& forbidden, at::Tensor& group_probs) {
+void store_group_probs(const Problem& problem, const MaskedSoftmax& softmax,
+                       const QueryChunk& chunk, const at::Tensor& forbidden,
+                       at::Tensor& group_probs) {
   const at::Tensor probs = softmax.weights.div(softmax.denominator).masked_fill_(forbidden, 0.0);
   at::Tensor sum = probs.select(2, 0);  // [B, Hkv, count, n]; a view that is ours to overwrite
   for (int64_t head = 1; head < problem.heads.group_size; ++head) sum.add_(probs.select(2, head));
@@ -116,7 +102,7 @@ AttentionResult attention_forward(const Problem& problem, const at::Tensor& v_in
   for (const QueryChunk& chunk : problem.chunks) {
     if (!Problem::has_keys(chunk)) continue;
     const at::Tensor forbidden = problem.forbidden(chunk);
-    const Softmax softmax = softmax_(
+    const MaskedSoftmax softmax = masked_softmax_(
         masked_logits(heads, heads.rows(q, chunk), problem.k, chunk, forbidden, problem.scale),
         forbidden);
     const int64_t width = chunk.keys.end - chunk.keys.begin;
@@ -242,7 +228,7 @@ at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMa
   for (const QueryChunk& chunk : problem.chunks) {
     if (!Problem::has_keys(chunk)) continue;
     const at::Tensor forbidden = problem.forbidden(chunk);
-    const Softmax softmax = softmax_(
+    const MaskedSoftmax softmax = masked_softmax_(
         masked_logits(heads, heads.rows(q, chunk), problem.k, chunk, forbidden, problem.scale),
         forbidden);
     probs.narrow(1, chunk.begin, chunk.count)

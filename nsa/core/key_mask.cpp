@@ -21,7 +21,7 @@ at::Tensor mask_of_ranges(const at::Tensor& ranges, KeyMask::Span span) {
   const at::Tensor one = at::ones_like(start, ranges.options());
   delta.scatter_add_(-1, start, one);
   delta.scatter_add_(-1, end, one.neg());
-  return delta.cumsum(-1).narrow(-1, 0, width).gt(0);
+  return delta.cumsum(-1, at::kInt).narrow(-1, 0, width).gt(0);
 }
 
 }  // namespace

@@ -44,7 +44,10 @@ struct Outputs {
 /// naming the tensor, the wanted shape and the one it has.
 void check_inputs(const Config& config, const Inputs& inputs);
 
-/// The same for the defined members of `given`.
+/// As check_inputs, without q and gates; B and S follow from k_sel.
+void check_keys(const Config& config, const Inputs& inputs);
+
+/// Rejects defined members of `given` that do not fit the inputs.
 void check_given(const Config& config, const Inputs& inputs, const Given& given);
 
 /// Tokens [begin, end) of every sequence; [B,S,...] -> [B,end-begin,...]. Weights are copied.

@@ -6,13 +6,24 @@ namespace nsa::reference {
 
 std::vector<double> linear(const Tensor<double>& w, const Tensor<double>& b,
                            std::span<const double> x) {
-  std::vector<double> y;
-  for (int64_t o = 0; o < w.size(0); ++o) {
-    const std::span<const double> weight = w.row(o);
-    double sum = b(o);
-    for (size_t i = 0; i < weight.size(); ++i) sum += weight[i] * x[i];
-    y.push_back(sum);
+  std::vector<double> y = b.values();
+  // Four outputs side by side: one sum alone waits for each of its additions. Every sum still goes
+  // up in i, so the bits are those of the plain loop.
+  size_t o = 0;
+  for (; o + 4 <= y.size(); o += 4) {
+    const std::span<const double> w0 = w.row(o), w1 = w.row(o + 1), w2 = w.row(o + 2),
+                                  w3 = w.row(o + 3);
+    double y0 = y[o], y1 = y[o + 1], y2 = y[o + 2], y3 = y[o + 3];
+    for (size_t i = 0; i < x.size(); ++i) {
+      y0 += w0[i] * x[i];
+      y1 += w1[i] * x[i];
+      y2 += w2[i] * x[i];
+      y3 += w3[i] * x[i];
+    }
+    y[o] = y0, y[o + 1] = y1, y[o + 2] = y2, y[o + 3] = y3;
   }
+  for (; o < y.size(); ++o)
+    for (size_t i = 0; i < x.size(); ++i) y[o] += w.row(o)[i] * x[i];
   return y;
 }
 

@@ -17,18 +17,36 @@ Rows::Rows(const Config& config, const Inputs& inputs) : Rows(config, inputs, kN
 
 Rows::Rows(const Config& config, const Inputs& inputs, const Given& given)
     : config_(config), inputs_(inputs), given_(given) {
-  check_inputs(config, inputs);
+  if (inputs.q.defined())
+    check_inputs(config, inputs);
+  else
+    check_keys(config, inputs);
   check_given(config, inputs, given);
   if (config.rope != Rope::kNone)
     frequency_ = rope_frequencies(config.qk_head_dim, config.rope_base);
 }
 
+void Rows::check_row(int64_t b, int64_t t, int64_t kv_head) const {
+  const Shape limits = {inputs_.k_sel.size(0), inputs_.k_sel.size(1), config_.num_kv_heads};
+  if (!(0 <= b && b < limits[0] && 0 <= t && t < limits[1] && 0 <= kv_head && kv_head < limits[2]))
+    reject("Rows", "row (b, t, kv_head)", "inside " + to_string(limits),
+           to_string({b, t, kv_head}));
+}
+
+RowResult Rows::evaluate(int64_t b, int64_t kv_head, const RowQuery& query) {
+  check_row(b, query.t, kv_head);
+  const auto values = static_cast<size_t>(config_.group_size() * config_.qk_head_dim);
+  if (query.q.size() != values)
+    reject("Rows", "q of a row", std::to_string(values) + " values",
+           std::to_string(query.q.size()));
+  require_shape("Rows", "gates of a row", query.gates, {config_.group_size(), 3});
+  return evaluate_row(config_, query, sources(b, kv_head));
+}
+
 RowResult Rows::evaluate(int64_t b, int64_t t, int64_t kv_head) {
   const Config& c = config_;
-  const int64_t B = inputs_.q.size(0), S = inputs_.q.size(1);
-  if (!(0 <= b && b < B && 0 <= t && t < S && 0 <= kv_head && kv_head < c.num_kv_heads))
-    reject("Rows", "row (b, t, kv_head)", "inside " + to_string({B, S, c.num_kv_heads}),
-           to_string({b, t, kv_head}));
+  check_row(b, t, kv_head);
+  if (!inputs_.q.defined()) reject("Rows", "q", "[B,S,Hq,dk]", "nothing");
   const Tensor<double>& q = given_.q_rot.defined() ? given_.q_rot : inputs_.q;
   const std::span<const double> group = queries_of_row(c, q, b, t, kv_head);
   std::vector<double> rotated_q(group.begin(), group.end());

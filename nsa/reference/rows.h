@@ -18,9 +18,14 @@ class Rows {
   /// Throws std::invalid_argument for a row outside the inputs.
   RowResult evaluate(int64_t b, int64_t t, int64_t kv_head);
 
+  /// The same with the row's own rotated q and gates: `inputs` may then do without q and gates, of
+  /// which a long sequence has too many to hold.
+  RowResult evaluate(int64_t b, int64_t kv_head, const RowQuery& query);
+
  private:
   using Cache = std::unordered_map<int64_t, std::vector<double>>;  // by (b, index, kv_head)
 
+  void check_row(int64_t b, int64_t t, int64_t kv_head) const;
   RowSources sources(int64_t b, int64_t kv_head);
   std::span<const double> compressed(bool key, int64_t b, int64_t block, int64_t kv_head);
   std::span<const double> rotated(const Tensor<double>& k, Cache& cache, int64_t b, int64_t t,

@@ -18,7 +18,7 @@ at::Tensor rope_op(const at::Tensor& x, const at::Tensor& positions, double base
   if (x.dim() < 3) {
     check.fail("x", "of rank 3 or more [..., S, H, D]", "rank " + std::to_string(x.dim()));
   }
-  check.multiple("D", x.size(-1), 2, "2");
+  if (x.size(-1) % 2 != 0) check.fail("D", "even", std::to_string(x.size(-1)));
   check.dtype("positions", positions, at::kLong);
   check.same_device("positions", positions, "x", x);
   if (positions.dim() == 2) {

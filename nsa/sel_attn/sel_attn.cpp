@@ -9,9 +9,13 @@
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/operator_call.h"
+#include "nsa/sel_attn/gathered_attention.h"
 
 namespace nsa {
 namespace {
+
+/// Up to here a mask over all keys costs less than gathering each row's own.
+constexpr int64_t kMaxMaskedKeys = 4096;
 
 std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, const at::Tensor& ranges,
@@ -24,6 +28,10 @@ std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Te
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  if (k.size(1) > kMaxMaskedKeys) {
+    auto [out, lse] = gathered_attention(q, k, v, ranges, first_position, scale);
+    return {out, lse};
+  }
   AttentionResult result =
       chunked_attention(q, k, v, {KeyMask::kRanges, first_position, 0, 1, ranges}, scale);
   return {result.out, result.lse};

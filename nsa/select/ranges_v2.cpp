@@ -27,33 +27,33 @@ at::Tensor running_last_kept(const at::Tensor& block_idx, const at::Tensor& curr
 }  // namespace
 
 // A run is a maximal stretch of kept ids that follow each other. It starts where the running
-// maximum rises by more than 1, and there the maximum before it is the last id of the run before.
-// So each start writes two neighbours of a flat row of boundaries: [.., end of run r-1, start of
-// run r, ..]; the end of the row acts as one more start. Everything else writes to slot 0, which is
-// cut off. Boundaries are stored as id - 1 so that an unused slot (-1) becomes token 0.
+// maximum rises by more than 1, and there the maximum before it is the last id of the run before;
+// the end of the row acts as one more start. So with runs counted from 1, the place where run r
+// starts writes its id to firsts[r] and the id before it to lasts[r] (the last id of run r-1).
+// Every other place writes to slot 0, which nobody reads.
 at::Tensor vectorised_ranges(const at::Tensor& block_idx, const at::Tensor& t,
                              int64_t sel_block_size) {
   const int64_t width = block_idx.size(-1);
   const at::Tensor last = running_last_kept(block_idx, t.floor_divide(sel_block_size));
-  const at::Tensor pairs = last.unfold(-1, 2, 1);  // [*, K + 1, 2]: before, at
-  const at::Tensor starts = pairs.select(-1, 1).sub(pairs.select(-1, 0)).gt(1);
-  const at::Tensor run = starts.cumsum(-1);  // 1-based
-  const at::Tensor zero_one = at::arange(2, block_idx.options());
-  // Run r ends at slot 2(r+1) and starts at slot 2r + 1, for r = 1, 2, ...
-  const at::Tensor slot = at::add(zero_one, run.unsqueeze(-1), 2).mul_(starts.unsqueeze(-1));
-  const at::Tensor value = at::sub(pairs, zero_one);
-  value.select(-1, 1).select(-1, width).fill_(-1);  // the end of the row starts nothing
+  const at::Tensor before = last.narrow(-1, 0, width + 1), at_place = last.narrow(-1, 1, width + 1);
+  const at::Tensor starts = at_place.sub(before).gt(1);
+  const at::Tensor slot = starts.cumsum(-1).mul_(starts);
 
   std::vector<int64_t> shape = block_idx.sizes().vec();
-  shape.back() = 2 * width + 4;
-  at::Tensor boundary = at::full(shape, -1, block_idx.options());
-  boundary.scatter_(-1, slot.flatten(-2), value.flatten(-2));
-  // Slots: 0 and 1 unused, 2 the end of nothing, then start and end of each run.
-  const at::Tensor token =
-      at::rsub(boundary.narrow(-1, 3, 2 * width), sel_block_size, -sel_block_size);
-  at::Tensor ranges = at::empty_like(token, at::MemoryFormat::Contiguous);
-  at::minimum_out(ranges, token, t.add(1));
-  return ranges.unflatten(-1, {width, 2});
+  shape.back() = width + 2;
+  at::Tensor firsts = at::zeros(shape, block_idx.options());
+  at::Tensor lasts = at::full(shape, -1, block_idx.options());  // so that an unused end is token 0
+  firsts.scatter_(-1, slot.narrow(-1, 0, width), at_place);     // not for the end of the row
+  lasts.scatter_(-1, slot, before);
+
+  shape.back() = width;
+  shape.push_back(2);
+  at::Tensor ranges = at::empty(shape, block_idx.options());
+  at::Tensor begin = ranges.select(-1, 0), end = ranges.select(-1, 1);
+  at::mul_out(begin, firsts.narrow(-1, 1, width), at::scalar_tensor(sel_block_size, at::kInt));
+  at::minimum_out(end, at::rsub(lasts.narrow(-1, 2, width), sel_block_size, -sel_block_size),
+                  t.add(1));
+  return ranges;
 }
 
 }  // namespace nsa

@@ -1,0 +1,125 @@
+#include <algorithm>
+#include <set>
+
+#include "harness/builtin/builtins.h"
+#include "harness/builtin/worker_call.h"
+#include "harness/provenance/build_id.h"
+#include "harness/provenance/git.h"
+#include "harness/provenance/gpu.h"
+#include "harness/provenance/machine.h"
+
+namespace harness {
+namespace fs = std::filesystem;
+using nlohmann::json;
+namespace {
+
+class EnvironmentPhase {
+ public:
+  EnvironmentPhase(const fs::path& bin_dir, const BuiltinCall& call, protocol::Emitter& emitter)
+      : bin_dir_(bin_dir),
+        device_(call.in.device),
+        case_(call.in.cases.front().id),
+        emitter_(emitter),
+        checkout_(this_checkout()) {}
+
+  void run() {
+    build();
+    git();
+    switches();
+    if (device_ != "cpu") gpus();
+    emitter_.end_case(case_);
+  }
+
+ private:
+  void metric(const std::string& name, const json& value, const std::string& unit,
+              const std::string& reason = "") {
+    emitter_.metric(
+        {.case_id = case_, .name = name, .value = value, .unit = unit, .reason = reason});
+  }
+
+  void check(const std::string& id, bool ok, const std::string& code, const std::string& detail) {
+    emitter_.check(
+        {.case_id = case_, .id = id, .ok = ok, .code = ok ? "" : code, .detail = detail});
+  }
+
+  void build() {
+    build_ = check_build_id(bin_dir_, checkout_);
+    // Without a checkout there are no files to differ from: the programs are those of the record,
+    // which names the commit.
+    const bool ok = build_.equal || build_.installed;
+    check("build.id", ok, "PROVENANCE_MISMATCH", build_.problem);
+    metric("build.id_matches_bool", ok, "bool");
+  }
+
+  void git() {
+    const GitFacts facts = checkout_ ? git_facts(*checkout_) : GitFacts{};
+    const auto built = read_build_id(bin_dir_);
+    // A copy of the checkout without its history is the recorded commit when its files are those of
+    // the build.
+    const bool recorded =
+        !facts.known && built && !built->commit.empty() && (build_.equal || build_.installed);
+    metric("git.commit_known_bool", facts.known || recorded, "bool");
+    if (!facts.known && !recorded)
+      return metric("git.dirty_count", nullptr, "count",
+                    "neither git nor a fitting build_id.json knows the commit");
+    const std::vector<std::string>& dirty = facts.known ? facts.dirty : built->dirty;
+    std::string names;
+    for (size_t i = 0; i < std::min<size_t>(dirty.size(), 10); ++i)
+      names += (i ? ", " : "") + dirty[i];
+    check("git.clean", dirty.empty(), "PROVENANCE_MISMATCH",
+          dirty.empty() ? "" : "files differ from the commit: " + names);
+    metric("git.dirty_count", dirty.size(), "count");
+  }
+
+  /// The registry of switches is in the programs under test: a worker says it in its first line.
+  void switches() {
+    WorkerCall call{.program = bin_dir_ / "nsa-worker", .kind = "gate_health"};
+    call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
+    call.timeout_s = 60;
+    const WorkerAnswer answer = call_worker(call);
+    if (!answer.problem.empty())
+      return metric("switches.unknown_count", nullptr, "count",
+                    "the worker does not say its switches: " + answer.problem);
+    std::set<std::string> known;
+    for (const auto& value :
+         std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
+      known.insert(value.name);
+    const json effective = environment_variables()["effective"];
+    int64_t unknown = 0;
+    for (const auto& [name, value] : effective.items()) {
+      unknown += !known.contains(name);
+      check("switches." + name, known.contains(name), "CONFIG_ERROR",
+            known.contains(name) ? "" : "no such switch, or its feature does not exist; unset it");
+    }
+    metric("switches.unknown_count", unknown, "count");
+  }
+
+  void gpus() {
+    const GpuList list = list_gpus();
+    std::string held = list.gpus.empty() ? "no GPU: " + list.problem : "";
+    for (const GpuFacts& gpu : list.gpus) {
+      if (gpu.exclusive()) continue;
+      held += "GPU " + std::to_string(gpu.index) + ": " + std::to_string(gpu.foreign_mib()) +
+              " MiB held";
+      for (const GpuProcess& p : gpu.processes)
+        held += ", pid " + std::to_string(p.pid) + " " + p.name +
+                (p.mib ? " " + std::to_string(*p.mib) + " MiB" : "");
+      held += gpu.processes_problem.empty() ? "; " : ", " + gpu.processes_problem + "; ";
+    }
+    check("gpu.free", held.empty(), "GPU_NOT_FREE", held);
+  }
+
+  fs::path bin_dir_;
+  std::string device_, case_;
+  protocol::Emitter& emitter_;
+  std::optional<fs::path> checkout_;
+  BuildIdCheck build_;
+};
+
+}  // namespace
+
+void run_environment(const fs::path& bin_dir, const BuiltinCall& call, protocol::Emitter& emitter) {
+  EnvironmentPhase(bin_dir, call, emitter).run();
+}
+
+}  // namespace harness

@@ -1,0 +1,115 @@
+#include "harness/cli/options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace harness::cli {
+namespace {
+
+constexpr const char* kExamples =
+    "Exit codes: 0 GO, 7 CONDITIONAL GO, 1 NO-GO, 4/5 undecided, 6 evidence, 3 fault, 2 usage, "
+    "130/143 interrupted.\n"
+    "Examples:\n"
+    "  nsa-validate --runbook smoke_cpu                       judge this checkout on this machine, "
+    "no GPU needed\n"
+    "  nsa-validate plan --runbook single_gpu                 what would run here, and what could "
+    "not be decided\n"
+    "  nsa-validate explain C-RANGES-EQUAL                    where a figure or verdict comes "
+    "from\n";
+
+void add_run_options(CLI::App& app, Options& o) {
+  app.add_option("--runbook", o.runbook, "Runbook to run: a name (see list) or the path of a file");
+  app.add_option("--only", o.only, "Run only these phases (a deviation)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--skip", o.skip, "Leave these phases out (a deviation)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--set", o.set, "PHASE.KEY=VALUE: change a declared argument of a phase")
+      ->allow_extra_args(false);
+  app.add_option("--configs", o.configs,
+                 "Folder with runbooks and phase kinds (default: the shipped ones)");
+}
+
+void add_output_options(CLI::App& app, Options& o) {
+  app.add_option("--out", o.out, "Run folder to create (default runs/RUNBOOK-TIME)");
+  app.add_option("--resume", o.resume, "Continue the interrupted run in this folder");
+  app.add_option("--gate", o.gate,
+                 "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
+      ->check(CLI::IsMember({"strict", "advisory"}))
+      ->capture_default_str();
+  app.add_option("--format", o.formats, "Reports to write: md, json, junit (default: all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"md", "json", "junit"}));
+  app.add_option("--torch", o.torch, "Folder with LibTorch's libraries, for an installed tree")
+      ->check(CLI::ExistingDirectory);
+  app.add_flag("--dry-run", o.dry_run, "Same as plan: show what would run, start nothing");
+}
+
+CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* help) {
+  CLI::App* command = app.add_subcommand(name, help);
+  command->callback([&o, name] { o.command = name; });
+  return command;
+}
+
+void add_commands(CLI::App& app, Options& o) {
+  const char* target_help = "Run folder or tar made by bundle";
+  add_command(app, o, "list", "Runbooks, their phases and the hardware they want")
+      ->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
+  add_run_options(*add_command(app, o, "plan",
+                               "Order, cases, minutes, and which criteria this machine can decide"),
+                  o);
+  add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it");
+  CLI::App* verify = add_command(
+      app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
+  verify->add_option("target", o.target, target_help)->required();
+  verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run");
+  CLI::App* explain =
+      add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
+  explain
+      ->add_option("id", o.id,
+                   "Id as it stands in the report: C-..., M-..., P-..., A-..., D-..., F-...")
+      ->required();
+  explain->add_option("--run", o.target, "Run folder or tar (default: the newest in runs/)");
+  add_command(app, o, "report", "Render the reports of a run again from its results.json")
+      ->add_option("target", o.target, target_help)
+      ->required();
+  CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
+  bundle->add_option("target", o.target, "Run folder")->required();
+  bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
+  CLI::App* schema =
+      add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");
+  schema->add_option("name", o.name, "runbook, kind or results")->required();
+  schema->add_flag("--page", o.page, "The reference page (Markdown) instead");
+}
+
+}  // namespace
+
+bool parse_options(int argc, const char* const* argv, Options& options, int& exit_code) {
+  options.command_line.assign(argv, argv + argc);
+  CLI::App app{
+      "Runs a runbook of validation phases and gives a go/no-go verdict with its evidence."};
+  app.name("nsa-validate");
+  app.get_formatter()->column_width(30);
+  app.footer(kExamples);
+  app.require_subcommand(0, 1);
+  app.fallthrough(false);
+  add_run_options(app, options);
+  add_output_options(app, options);
+  app.add_flag("--quiet", options.quiet, "Print only the verdict");
+  app.add_flag("--json", options.json, "Print machine-readable JSON instead of text");
+  add_commands(app, options);
+  try {
+    app.parse(argc, argv);
+    if (options.command == "run" && options.runbook.empty() && options.resume.empty())
+      throw CLI::ValidationError(
+          "nothing to do",
+          "give --runbook NAME or a command; `nsa-validate list` shows the runbooks");
+    if (options.dry_run) options.command = "plan";
+    return true;
+  } catch (const CLI::ParseError& e) {
+    exit_code = app.exit(e) == 0 ? 0 : 2;
+    return false;
+  }
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,57 @@
+#include "harness/cli/paths.h"
+
+#include <vector>
+
+#include "harness/schema/error.h"
+
+namespace harness::cli {
+namespace fs = std::filesystem;
+
+fs::path program_dir() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+fs::path checkout_dir() {
+  // build/PRESET/bin/nsa-validate of a checkout; the baked-in path serves build folders elsewhere.
+  const fs::path beside = program_dir().parent_path().parent_path().parent_path();
+  for (const fs::path& dir : {beside, fs::path(NSA_SOURCE_DIR)})
+    if (fs::exists(dir / "tools" / "setup") && fs::exists(dir / "configs")) return dir;
+  return {};
+}
+
+fs::path configs_dir(const std::string& given) {
+  std::vector<fs::path> places;
+  if (!given.empty()) {
+    places = {given};
+  } else {
+    places = {program_dir().parent_path() / "share" / "nsa-validate" / "configs"};
+    if (!checkout_dir().empty()) places.push_back(checkout_dir() / "configs");
+  }
+  std::string tried;
+  for (const fs::path& place : places) {
+    if (fs::exists(place / "runbooks") && fs::exists(place / "kinds")) return place;
+    tried += (tried.empty() ? "" : ", ") + place.string();
+  }
+  throw ConfigError("no folder with runbooks/ and kinds/ at " + tried + "; name one with --configs DIR");
+}
+
+fs::path data_dir() {
+  const fs::path checkout = checkout_dir();
+  return (checkout.empty() ? fs::current_path() : checkout) / ".data";
+}
+
+fs::path newest_run() {
+  fs::path newest;
+  fs::file_time_type when{};
+  if (fs::is_directory("runs")) {
+    for (const auto& entry : fs::directory_iterator("runs")) {
+      const fs::path results = entry.path() / "results.json";
+      if (fs::exists(results) && (newest.empty() || fs::last_write_time(results) > when)) {
+        newest = entry.path();
+        when = fs::last_write_time(results);
+      }
+    }
+  }
+  if (newest.empty()) throw ConfigError("no finished run in runs/; name a run folder or tar with --run");
+  return newest;
+}
+
+}  // namespace harness::cli

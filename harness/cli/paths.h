@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+/// Where the program finds what it ships with, and where runs go.
+namespace harness::cli {
+
+/// Folder of the running program.
+std::filesystem::path program_dir();
+
+/// The checkout this program was built from when it still exists, else empty.
+std::filesystem::path checkout_dir();
+
+/// `given` when not empty, else share/nsa-validate/configs beside the program, else configs/ of the checkout.
+/// Throws ConfigError naming every place that was tried.
+std::filesystem::path configs_dir(const std::string& given);
+
+/// Folder with the corpora: .data of the checkout, else .data of the current folder.
+std::filesystem::path data_dir();
+
+/// The newest run folder in runs/. Throws ConfigError when there is none.
+std::filesystem::path newest_run();
+
+}  // namespace harness::cli

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+
+#include "harness/builtin/builtins.h"
+#include "harness/cli/commands.h"
+#include "harness/cli/paths.h"
+#include "harness/cli/planning.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/rendering.h"
+#include "harness/engine/engine.h"
+#include "harness/evidence/baselines.h"
+#include "harness/evidence/bundle.h"
+#include "harness/evidence/files.h"
+#include "harness/evidence/run_files.h"
+#include "harness/provenance/build_id.h"
+#include "harness/provenance/environment.h"
+#include "harness/schema/error.h"
+#include "harness/schema/write.h"
+
+namespace harness::cli {
+namespace fs = std::filesystem;
+namespace {
+
+std::string utc_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &parts);
+  return text.data();
+}
+
+/// What is to run: planned now, or, resuming, read from the folder as it was planned then.
+struct Work {
+  Runbook runbook;
+  Kinds kinds;
+  Plan plan;
+  RunOptions run;
+};
+
+Work new_work(const Options& options) {
+  Planned planned = plan_here(options);
+  Work work{.runbook = planned.book.runbook, .kinds = planned.book.kinds, .plan = planned.plan, .run = {}};
+  work.run.out = options.out.empty() ? fs::path("runs") / (work.runbook.name + "-" + utc_stamp())
+                                     : fs::path(options.out);
+  work.run.info.gate = options.gate;
+  work.run.info.command_line = options.command_line;
+  work.run.environment = environment(
+      {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
+  return work;
+}
+
+Work resumed_work(const Options& options) {
+  const RunFiles files = read_run_files(RunFolder(options.resume));
+  Work work{.runbook = files.runbook, .kinds = files.kinds, .plan = files.plan, .run = {}};
+  work.run.out = options.resume;
+  work.run.resume = true;
+  work.run.info = files.run;
+  work.run.environment = files.environment;
+  return work;
+}
+
+/// The reviewed baseline of this runbook on this hardware becomes part of the evidence.
+void copy_baseline(const Work& work, const fs::path& configs) {
+  const fs::path source = configs / "baselines" / work.runbook.name /
+                          (hardware_key(work.run.environment) + ".json");
+  const fs::path copy = work.run.out / "baseline.json";
+  if (fs::exists(source) && !fs::exists(copy)) write_bytes(copy, read_bytes(source));
+}
+
+void print_result(const Options& options, const Written& written, const fs::path& out) {
+  const Verdict& verdict = written.results.verdict;
+  if (options.json) {
+    const nlohmann::json text = {{"verdict", to_json(verdict)},
+                                 {"run", written.results.run.id},
+                                 {"out", out.string()},
+                                 {"report", (out / "report.md").string()},
+                                 {"ledger_head", written.head}};
+    std::printf("%s\n", text.dump(2).c_str());
+    return;
+  }
+  fmt::print("{}{}\n", verdict.word,
+             verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
+  if (options.quiet) return;
+  fmt::print("  rule     {}\n", verdict.rule);
+  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", verdict.weakest);
+  for (const std::string& condition : verdict.conditions) fmt::print("  condition  {}\n", condition);
+  fmt::print("  scope    {}\n", verdict.scope);
+  for (const EvidenceError& problem : written.problems) fmt::print("  evidence {}\n", problem.what());
+  fmt::print("  report   {}\n", (out / "report.md").string());
+  fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n", written.head);
+}
+
+}  // namespace
+
+int run_command(const Options& options) {
+  if (!options.torch.empty()) setenv("LD_LIBRARY_PATH", options.torch.c_str(), 1);
+  Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
+  work.run.bin_dir = program_dir();
+  if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
+  const std::unique_ptr<Observer> progress = make_progress(options);
+  const RunReport report = run(work.run, work.runbook, work.kinds, work.plan, builtin_phases(), *progress);
+  if (report.signal != 0) {
+    fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
+               work.run.out.string());
+    return 128 + report.signal;
+  }
+  copy_baseline(work, configs_dir(options.configs));
+  const Written written = write_bundle(work.run.out, [&options](const Results& results) {
+    return render_reports(results, options.formats);
+  });
+  print_result(options, written, work.run.out);
+  return static_cast<int>(written.results.verdict.exit);
+}
+
+}  // namespace harness::cli

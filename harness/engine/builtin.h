@@ -1,0 +1,26 @@
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "harness/protocol/case.h"
+#include "harness/protocol/emitter.h"
+
+namespace harness {
+
+/// What a builtin gets: the same case line a worker would get, and the run so far.
+struct BuiltinCall {
+  protocol::CaseIn in;
+  std::filesystem::path run_dir;
+  std::function<int()> stop_signal;  ///< non-zero: return soon, the run was interrupted
+};
+
+/// A phase that needs no worker (`builtin:NAME`). It runs in the engine and speaks the worker
+/// protocol: the engine says `hello` and `done`, the builtin everything between, with one end_case
+/// or fail_case for each case. Whatever it throws makes the phase FAILED with cause BUILTIN_ERROR
+/// and the text as reason.
+using Builtin = std::function<void(const BuiltinCall&, protocol::Emitter&)>;
+using Builtins = std::map<std::string, Builtin>;  ///< by NAME
+
+}  // namespace harness

@@ -1,0 +1,230 @@
+#include "harness/engine/engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "harness/engine/testing.h"
+#include "harness/protocol/lines.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class E>
+std::string text_of(FakeRun& run) {
+  try {
+    run.go();
+  } catch (const E& e) {
+    return e.what();
+  }
+  return "no such error";
+}
+
+TEST(Engine, LeavesTheFolderOfTheContract) {
+  FakeRun run("layout");
+  run.add("one", "normal", 2);
+  const auto report = run.go();
+  EXPECT_EQ(report.signal, 0);
+  ASSERT_EQ(report.phases.size(), 1u);
+  EXPECT_EQ(run.end_of("one"), "COMPLETED") << run.record("one").reason;
+  for (const auto* path :
+       {"run.json", "runbook.json", "kinds.json", "plan.json", "environment.json",
+        "phases/one/phase.json", "phases/one/g01.jsonl", "phases/one/g02.jsonl",
+        "phases/one/g01.out", "phases/one/g01.err", "phases/one/g01.json", "phases/one/out"})
+    EXPECT_TRUE(run.has(path)) << path;
+  const auto info = read_json<RunInfo>(read_bytes(run.file("run.json")), "run.json");
+  EXPECT_TRUE(info.id.starts_with("fake-2")) << info.id;
+  EXPECT_EQ(info.runbook_sha256.size(), 64u);
+  EXPECT_EQ(run.record("one").attempts, 1);
+  EXPECT_EQ(run.observer.beats, 12);
+}
+
+TEST(Engine, GroupsGetTheirOwnSeeds) {
+  FakeRun run("seeds");
+  run.add("one", "normal", 2);
+  run.go();
+  const auto seed = [&](const std::string& group) {
+    for (const auto& line :
+         protocol::read_transcript(read_bytes(run.file("phases/one/" + group + ".jsonl")), {})
+             .lines)
+      if (const auto* metric = std::get_if<protocol::Metric>(&line.message)) return metric->value;
+    return nlohmann::json();
+  };
+  EXPECT_EQ(seed("g01"), 10);
+  EXPECT_EQ(seed("g02"), 20);
+}
+
+TEST(Engine, WhatThePlanDecidedIsRecorded) {
+  FakeRun run("decisions");
+  run.add("deferred", "normal").decision = Decision::kDefer;
+  run.plan.phases.back().cause = "REQUIREMENT";
+  run.plan.phases.back().reason = "gpu.count >= 1 does not hold: | `x` <script>\n\x1b[31m";
+  run.add("failed", "normal").decision = Decision::kFail;
+  run.add("skipped", "normal").decision = Decision::kSkip;
+  run.plan.phases.back().cause = "SKIPPED";
+  run.add("below", "normal").needs = {"deferred"};
+  run.add("runs", "normal").decision = Decision::kRunWithDeviation;
+  run.go();
+  EXPECT_EQ(run.end_of("deferred"), "DEFERRED REQUIREMENT");
+  EXPECT_EQ(run.record("deferred").reason, run.plan.phases[0].reason);
+  EXPECT_EQ(run.end_of("failed"), "FAILED");
+  EXPECT_EQ(run.end_of("skipped"), "NOT_RUN SKIPPED");
+  EXPECT_EQ(run.end_of("below"), "NOT_RUN UPSTREAM");
+  EXPECT_EQ(run.record("below").reason, "needs deferred, which is DEFERRED (REQUIREMENT)");
+  EXPECT_EQ(run.end_of("runs"), "COMPLETED");
+}
+
+TEST(Engine, AFailedPhaseStopsWhatNeedsItAndNothingElse) {
+  FakeRun run("needs");
+  run.add("bad", "segv");
+  run.add("below", "normal").needs = {"bad"};
+  run.add("beside", "normal");
+  run.go();
+  EXPECT_EQ(run.end_of("bad"), "FAILED SIGNAL");
+  EXPECT_THAT(run.record("bad").reason, HasSubstr("g01: ended by SIGSEGV"));
+  EXPECT_EQ(run.end_of("below"), "NOT_RUN UPSTREAM");
+  EXPECT_EQ(run.end_of("beside"), "COMPLETED");
+}
+
+TEST(Engine, OneBadGroupFailsThePhaseAndTheOthersAreKept) {
+  FakeRun run("groups");
+  run.add("bad", "no_done", 3);
+  run.add("hangs", "hang", 3);
+  run.go();
+  EXPECT_EQ(run.end_of("bad"), "FAILED NO_DONE");
+  EXPECT_EQ(run.record("bad").groups.size(), 3u);
+  EXPECT_EQ(run.end_of("hangs"), "FAILED HANG");
+  EXPECT_EQ(run.record("hangs").groups.size(), 1u);  // two more hangs would only cost time
+  EXPECT_TRUE(run.has("phases/hangs/g01.autopsy.json"));
+}
+
+TEST(Engine, OnlyFaultsOfTheMachineAreRetried) {
+  FakeRun run("retries");
+  run.add("unlucky", "fail_once").retries = 1;
+  run.add("wrong", "exit_3").retries = 3;
+  run.go();
+  EXPECT_EQ(run.end_of("unlucky"), "COMPLETED") << run.record("unlucky").reason;
+  EXPECT_EQ(run.record("unlucky").attempts, 2);
+  EXPECT_TRUE(run.has("phases/unlucky/g01.a1.jsonl"));
+  EXPECT_THAT(read_bytes(run.file("phases/unlucky/g01.a1.json")), HasSubstr("SIGKILL"));
+  EXPECT_EQ(run.end_of("wrong"), "FAILED EXIT_CODE");
+  EXPECT_EQ(run.record("wrong").attempts, 1);
+}
+
+TEST(Engine, MissingProgramsAndArtifactsAreNamed) {
+  FakeRun run("missing");
+  auto& bench = run.add("bench", "normal");
+  bench.program = "nsa-bench";
+  run.add("artifact", "normal").artifacts = {"trace.json"};
+  run.go();
+  EXPECT_EQ(run.end_of("bench"), "FAILED NOT_STARTED");
+  EXPECT_THAT(run.record("bench").reason, HasSubstr("bin/nsa-bench: No such file or directory"));
+  EXPECT_EQ(run.end_of("artifact"), "FAILED MISSING_ARTIFACT");
+}
+
+TEST(Engine, BuiltinsSpeakTheProtocolToo) {
+  FakeRun run("builtin");
+  const auto as_builtin = [&](const std::string& id, Builtin builtin) {
+    auto& phase = run.add(id, "");
+    phase.program = "builtin";
+    phase.kind = id;
+    phase.cases = {{.id = "a"}};
+    if (builtin) run.builtins[id] = std::move(builtin);
+  };
+  as_builtin("good", [](const BuiltinCall& call, protocol::Emitter& emitter) {
+    emitter.check({.case_id = "a", .id = "env", .ok = fs::exists(call.run_dir / "run.json")});
+    emitter.end_case(call.in.cases[0].id);
+  });
+  as_builtin("lazy", [](const BuiltinCall&, protocol::Emitter&) {});
+  as_builtin("throws", [](const BuiltinCall&, protocol::Emitter&) {
+    throw std::runtime_error("no git: <script>");
+  });
+  as_builtin("unknown", nullptr);
+  run.go();
+  EXPECT_EQ(run.end_of("good"), "COMPLETED");
+  EXPECT_THAT(read_bytes(run.file("phases/good/g01.jsonl")), HasSubstr(R"("ok":true)"));
+  EXPECT_EQ(run.end_of("lazy"), "FAILED MISSING_CASE");
+  EXPECT_EQ(run.end_of("throws"), "FAILED BUILTIN_ERROR");
+  EXPECT_EQ(run.record("throws").reason, "g01: no git: <script>");
+  EXPECT_EQ(run.end_of("unknown"), "FAILED NOT_STARTED");
+}
+
+TEST(Engine, GoogleTestProgramsAreIngested) {
+  FakeRun run("gtest");
+  const auto add = [&](const std::string& id, const std::string& filter) {
+    auto& phase = run.add(id, "");
+    phase.program = "nsa-tests";
+    phase.filter = filter;
+    phase.mode = "check";
+    phase.cases = {{.id = "a"}};
+  };
+  add("good", "Good.*");
+  add("bad", "Good.*:Bad.*:Off.*");
+  add("none", "Nothing.*");
+  add("crash", "Good.*:Crash.*");
+  run.go();
+  EXPECT_EQ(run.end_of("good"), "COMPLETED") << run.record("good").reason;
+  EXPECT_EQ(run.end_of("bad"), "COMPLETED") << run.record("bad").reason;
+  const auto evidence =
+      protocol::read_transcript(read_bytes(run.file("phases/bad/g01.jsonl")), {.cases = {"a"}});
+  EXPECT_THAT(evidence.violations, testing::IsEmpty());
+  EXPECT_EQ(evidence.ended.at("a").reason, "2 of 4 tests did not pass, first: Bad.Fails");
+  EXPECT_THAT(read_bytes(run.file("phases/bad/g01.jsonl")), HasSubstr("ORACLE_MISMATCH"));
+  EXPECT_EQ(run.end_of("none"), "FAILED NO_TESTS");
+  EXPECT_EQ(run.end_of("crash"), "FAILED SIGNAL");
+}
+
+TEST(Engine, LeftoversAreNamedBeforeTheStart) {
+  FakeRun run("leftovers");
+  run.add("one", "normal");
+  fs::create_directories(run.options.out);
+  std::ofstream(run.options.out / "STOP") << "1";
+  std::ofstream(run.options.out / "old.json") << "1";
+  EXPECT_THAT(text_of<ConfigError>(run),
+              HasSubstr("is not empty: it holds STOP, old.json; use --resume"));
+  EXPECT_FALSE(run.has("phases"));
+  run.options.out = "/proc/nothing/here";
+  EXPECT_THAT(text_of<Error>(run), HasSubstr("cannot create /proc/nothing/here"));
+}
+
+TEST(Engine, OneEngineAFolder) {
+  FakeRun run("lock");
+  run.add("one", "normal");
+  std::string other;
+  auto& phase = run.add("inside", "");
+  phase.program = "builtin";
+  phase.kind = "again";
+  run.builtins["again"] = [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+    FakeRun second("lock_second");
+    second.options.out = run.options.out;
+    second.options.resume = true;
+    other = text_of<Error>(second);
+    for (const auto& one : call.in.cases) emitter.end_case(one.id);
+  };
+  run.go();
+  EXPECT_THAT(other, HasSubstr("another engine works in"));
+}
+
+/// What the engine adds to what workers take. Not a criterion: the bound is generous, the figure is
+/// printed.
+TEST(Engine, CostsLittlePerPhase) {
+  FakeRun run("overhead");
+  for (int i = 0; i < 10; i++) run.add("p" + std::to_string(i), "normal");
+  const auto start = std::chrono::steady_clock::now();
+  run.go();
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  std::printf("engine: %.1f ms a phase, worker included\n", took.count() / 10);
+  EXPECT_LT(took.count() / 10, 500);
+}
+
+}  // namespace
+}  // namespace harness

@@ -1,0 +1,201 @@
+#include "harness/engine/group_runner.h"
+
+#include <chrono>
+
+#include "harness/engine/interrupt.h"
+#include "harness/evidence/files.h"
+#include "harness/ingest/ingest.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace fs = std::filesystem;
+namespace {
+
+double number_arg(const nlohmann::json& args, const char* name, double fallback) {
+  const auto found = args.find(name);
+  return found != args.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+std::vector<std::string> case_ids(const PlannedPhase& phase) {
+  std::vector<std::string> ids;
+  for (const auto& one : phase.cases) ids.push_back(one.id);
+  return ids;
+}
+
+protocol::Transcript transcript_of(const fs::path& file, const PlannedPhase& phase) {
+  return protocol::read_transcript(read_bytes(file),
+                                   {.mode = phase.mode, .cases = case_ids(phase)});
+}
+
+void fail(GroupOutcome& outcome, const std::string& cause, const std::string& reason) {
+  outcome.status = StepStatus::kFailed;
+  outcome.cause = cause;
+  outcome.reason = reason;
+}
+
+/// The rules of the protocol hold for what the engine itself wrote, too.
+void judge_evidence(const fs::path& file, const PlannedPhase& phase, GroupOutcome& outcome) {
+  const auto transcript = transcript_of(file, phase);
+  outcome.lines = static_cast<int64_t>(transcript.lines.size());
+  outcome.status = StepStatus::kCompleted;
+  if (!transcript.violations.empty())
+    fail(outcome, transcript.violations.front().name, transcript.violations.front().detail);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// How the two kinds of test programs are asked.
+struct TestProgram {
+  std::vector<std::string> list, run;
+  std::vector<std::string> (*parse_list)(std::string_view);
+  IngestVerdict (*ingest)(std::string_view, const std::vector<std::string>&, const IngestTarget&,
+                          protocol::Emitter&);
+};
+
+TestProgram test_program(const PlannedPhase& phase, const fs::path& report) {
+  if (phase.program == "nsa-tests")
+    return {{"--gtest_list_tests", "--gtest_filter=" + phase.filter},
+            {"--gtest_filter=" + phase.filter, "--gtest_output=json:" + report.string()},
+            parse_gtest_list,
+            ingest_gtest};
+  return {{"--benchmark_list_tests=true", "--benchmark_filter=" + phase.filter},
+          {"--benchmark_filter=" + phase.filter, "--benchmark_out=" + report.string(),
+           "--benchmark_out_format=json"},
+          parse_benchmark_list,
+          ingest_benchmark};
+}
+
+}  // namespace
+
+GroupOutcome GroupRunner::run(const PlannedPhase& phase, const PlannedGroup& group) const {
+  std::error_code error;
+  fs::create_directories(dir_.phase_dir(phase.id) / "out", error);
+  if (error)
+    throw Error("cannot create " + (dir_.phase_dir(phase.id) / "out").string() + ": " +
+                error.message());
+  if (phase.program == "builtin") return run_builtin(phase, group);
+  if (phase.program == "nsa-tests" || phase.program == "nsa-bench")
+    return run_test_program(phase, group);
+  return run_worker_program(phase, group);
+}
+
+bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& group) const {
+  const auto file = dir_.phase_dir(phase.id) / (group + ".jsonl");
+  return fs::exists(file) && transcript_of(file, phase).violations.empty();
+}
+
+protocol::CaseIn GroupRunner::case_in(const PlannedPhase& phase, const PlannedGroup& group) const {
+  protocol::CaseIn in{.phase = phase.id,
+                      .kind = phase.kind,
+                      .group = group.id,
+                      .mode = phase.mode,
+                      .device = phase.device,
+                      .seed = group.seed,
+                      .args = phase.args};
+  for (const auto& one : phase.cases) in.cases.push_back({.id = one.id, .args = one.args});
+  in.switches = phase.switches;
+  in.out = dir_.phase_dir(phase.id) / "out";
+  return in;
+}
+
+WorkerSpec GroupRunner::worker_spec(const PlannedPhase& phase, const std::string& group,
+                                    const std::string& stem) const {
+  const auto folder = dir_.phase_dir(phase.id);
+  WorkerSpec spec;
+  spec.group = group;
+  spec.argv = {(options_.bin_dir / phase.program).string()};
+  spec.env = phase.switches;
+  spec.marker = dir_.marker(phase.id, group);
+  spec.out = folder / (stem + ".out");
+  spec.err = folder / (stem + ".err");
+  spec.autopsy = folder / (stem + ".autopsy.json");
+  spec.want = {.mode = phase.mode, .cases = case_ids(phase)};
+  return spec;
+}
+
+WatchPolicy GroupRunner::policy(const PlannedPhase& phase) const {
+  WatchPolicy policy = options_.limits;
+  policy.timeout_s = phase.timeout_s;
+  policy.first_step_s = number_arg(phase.args, "first_step_s", policy.first_step_s);
+  policy.rate_floor = number_arg(phase.args, "rate_floor", 0);
+  return policy;
+}
+
+WatchHooks GroupRunner::hooks(const PlannedPhase& phase, const std::string& group) const {
+  return {.on_beat = [this, &phase, group](
+                         const protocol::Beat& beat,
+                         double eta_s) { observer_.on_beat(phase, group, beat, eta_s); },
+          .stop_signal = InterruptGuard::signal,
+          .device_facts = options_.device_facts};
+}
+
+GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
+                                             const PlannedGroup& group) const {
+  auto spec = worker_spec(phase, group.id, group.id);
+  if (phase.program == "nsa-train") spec.argv.push_back("--worker");
+  spec.input = protocol::print_case(case_in(phase, group)) + "\n";
+  spec.result = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
+  return run_worker(spec, policy(phase), hooks(phase, group.id));
+}
+
+GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const {
+  const auto start = std::chrono::steady_clock::now();
+  const auto file = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
+  GroupOutcome outcome;
+  outcome.group = group.id;
+  const auto builtin = builtins_.find(phase.kind);
+  if (builtin == builtins_.end()) {
+    fail(outcome, "NOT_STARTED", "this engine has no builtin '" + phase.kind + "'");
+    return outcome;
+  }
+  try {
+    protocol::Emitter emitter(file);
+    emitter.hello({.program = "builtin:" + phase.kind, .build_id = options_.build_id});
+    builtin->second({case_in(phase, group), dir_.root(), InterruptGuard::signal}, emitter);
+    emitter.done();
+    judge_evidence(file, phase, outcome);
+  } catch (const std::exception& e) {
+    fail(outcome, "BUILTIN_ERROR", e.what());
+  }
+  if (outcome.status != StepStatus::kCompleted && InterruptGuard::signal() != 0)
+    outcome.cause = "INTERRUPTED";
+  outcome.seconds = seconds_since(start);
+  return outcome;
+}
+
+GroupOutcome GroupRunner::run_test_program(const PlannedPhase& phase,
+                                           const PlannedGroup& group) const {
+  const auto folder = dir_.phase_dir(phase.id);
+  const auto report = folder / (group.id + ".report.json"), result = folder / (group.id + ".jsonl");
+  const auto program = test_program(phase, report);
+  const auto start = [&](const std::string& stem, const std::vector<std::string>& args) {
+    auto spec = worker_spec(phase, group.id, stem);
+    spec.argv.insert(spec.argv.end(), args.begin(), args.end());
+    return run_worker(spec, policy(phase), hooks(phase, group.id));
+  };
+  auto outcome = start(group.id + ".list", program.list);
+  if (outcome.status != StepStatus::kCompleted) return outcome;
+  const auto planned = program.parse_list(read_bytes(folder / (group.id + ".list.out")));
+  outcome = start(group.id, program.run);
+  if (outcome.status != StepStatus::kCompleted) return outcome;
+  if (!fs::exists(report)) {
+    fail(outcome, "BAD_TEST_JSON",
+         "exit status " + std::to_string(outcome.exit_code) + " without a report; see " + group.id +
+             ".err");
+    return outcome;
+  }
+  protocol::Emitter emitter(result);
+  const IngestTarget target{
+      .hello = {.program = phase.program, .build_id = options_.build_id, .device = phase.device},
+      .cases = case_ids(phase)};
+  const auto verdict = program.ingest(read_bytes(report), planned, target, emitter);
+  if (!verdict.cause.empty())
+    fail(outcome, verdict.cause, verdict.reason);
+  else
+    judge_evidence(result, phase, outcome);
+  return outcome;
+}
+
+}  // namespace harness

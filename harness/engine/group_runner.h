@@ -1,0 +1,40 @@
+#pragma once
+#include <string>
+
+#include "harness/engine/engine.h"
+#include "harness/engine/run_dir.h"
+#include "harness/process/watch.h"
+
+namespace harness {
+
+/// Runs one group (one process, or one builtin) and leaves its evidence as GROUP.jsonl. The outcome
+/// is returned, not recorded.
+class GroupRunner {
+ public:
+  GroupRunner(const RunOptions& options, const RunDir& dir, const Builtins& builtins,
+              Observer& observer)
+      : options_(options), dir_(dir), builtins_(builtins), observer_(observer) {}
+
+  GroupOutcome run(const PlannedPhase& phase, const PlannedGroup& group) const;
+
+  /// Whether the evidence of a group that was recorded as COMPLETED still holds.
+  bool evidence_holds(const PlannedPhase& phase, const std::string& group) const;
+
+ private:
+  GroupOutcome run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const;
+  GroupOutcome run_worker_program(const PlannedPhase& phase, const PlannedGroup& group) const;
+  GroupOutcome run_test_program(const PlannedPhase& phase, const PlannedGroup& group) const;
+
+  protocol::CaseIn case_in(const PlannedPhase& phase, const PlannedGroup& group) const;
+  WorkerSpec worker_spec(const PlannedPhase& phase, const std::string& group,
+                         const std::string& stem) const;
+  WatchPolicy policy(const PlannedPhase& phase) const;
+  WatchHooks hooks(const PlannedPhase& phase, const std::string& group) const;
+
+  const RunOptions& options_;
+  const RunDir& dir_;
+  const Builtins& builtins_;
+  Observer& observer_;
+};
+
+}  // namespace harness

@@ -1,0 +1,30 @@
+#include "harness/engine/interrupt.h"
+
+#include <array>
+
+namespace harness {
+namespace {
+
+volatile std::sig_atomic_t noted = 0;
+void note(int signal) { noted = signal; }
+
+constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  noted = 0;
+  for (size_t i = 0; i < kSignals.size(); i++) {
+    struct sigaction action{};
+    action.sa_handler = i < 2 ? note : SIG_IGN;  // no SA_RESTART: poll returns at once
+    ::sigaction(kSignals[i], &action, &before_[i]);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  for (size_t i = 0; i < kSignals.size(); i++) ::sigaction(kSignals[i], &before_[i], nullptr);
+}
+
+int InterruptGuard::signal() { return noted; }
+
+}  // namespace harness

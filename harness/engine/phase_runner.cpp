@@ -1,0 +1,155 @@
+#include "harness/engine/phase_runner.h"
+
+#include <algorithm>
+
+#include "harness/engine/interrupt.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+bool is_one_of(const std::string& text, std::initializer_list<const char*> list) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+/// Ends that say nothing about the phase: it is to be continued.
+bool unfinished(const std::string& cause) { return is_one_of(cause, {"INTERRUPTED", "DISK_FULL"}); }
+
+/// After these the next process of the same phase would end the same way, at the price of another
+/// wait.
+bool pointless_to_go_on(const std::string& cause) {
+  return is_one_of(cause, {"HANG", "TIMEOUT", "NOT_STARTED"});
+}
+
+std::string status_text(const PhaseRecord& record) {
+  return std::string(enum_name(record.status)) +
+         (record.cause.empty() ? "" : " (" + record.cause + ")");
+}
+
+}  // namespace
+
+PhaseRecord PhaseRunner::run(const PlannedPhase& phase,
+                             const std::map<std::string, PhaseRecord>& ended) const {
+  if (auto record = dir_.phase_record(phase.id); record && reusable(phase, *record)) {
+    observer_.on_note(phase.id + ": ended before as " + status_text(*record) + ", reused");
+    return *record;
+  }
+  switch (phase.decision) {
+    case Decision::kDefer:
+      return not_run(phase, StepStatus::kDeferred, phase.cause, phase.reason);
+    case Decision::kFail:
+      return not_run(phase, StepStatus::kFailed, phase.cause, phase.reason);
+    case Decision::kSkip:
+      return not_run(phase, StepStatus::kNotRun, phase.cause, phase.reason);
+    case Decision::kRun:
+    case Decision::kRunWithDeviation:
+      break;
+  }
+  for (const auto& need : phase.needs) {
+    const auto before = ended.find(need);
+    if (before != ended.end() && before->second.status == StepStatus::kCompleted) continue;
+    const auto state = before == ended.end() ? "not in the plan" : status_text(before->second);
+    return not_run(phase, StepStatus::kNotRun, std::string(kCauseUpstream),
+                   "needs " + need + ", which is " + state);
+  }
+  return run_groups(phase);
+}
+
+/// A record counts again when the evidence of its completed groups still holds.
+bool PhaseRunner::reusable(const PlannedPhase& phase, const PhaseRecord& record) const {
+  for (const auto& outcome : record.groups)
+    if (outcome.status == StepStatus::kCompleted && !groups_.evidence_holds(phase, outcome.group))
+      return false;
+  return true;
+}
+
+PhaseRecord PhaseRunner::not_run(const PlannedPhase& phase, StepStatus status,
+                                 const std::string& cause, const std::string& reason) const {
+  PhaseRecord record;
+  record.phase = phase.id;
+  record.status = status;
+  record.cause = cause;
+  record.reason = reason;
+  dir_.write_phase_record(record);
+  return record;
+}
+
+PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
+  PhaseRecord record;
+  record.phase = phase.id;
+  for (const auto& group : phase.groups) {
+    record.groups.push_back(run_group(phase, group));
+    const auto& outcome = record.groups.back();
+    record.seconds += outcome.seconds;
+    record.attempts =
+        std::max<int64_t>(record.attempts, 1 + dir_.attempts_aside(phase.id, group.id));
+    if (outcome.cause == "DISK_FULL")
+      throw Error(outcome.reason + "; make room and continue with --resume");
+    if (unfinished(outcome.cause)) {
+      record.status = StepStatus::kFailed;
+      record.cause = outcome.cause;
+      return record;  // not written
+    }
+    if (pointless_to_go_on(outcome.cause)) break;
+  }
+  judge(phase, record);
+  dir_.write_phase_record(record);
+  return record;
+}
+
+/// One group with its retries; an earlier outcome that holds is reused, everything else is set
+/// aside first.
+GroupOutcome PhaseRunner::run_group(const PlannedPhase& phase, const PlannedGroup& group) const {
+  const auto name = phase.id + "/" + group.id;
+  const auto before = dir_.group_outcome(phase.id, group.id);
+  if (before && settled(phase, *before)) {
+    observer_.on_note(name + ": evidence of an earlier start reused");
+    return *before;
+  }
+  if (const int n = dir_.set_aside(phase.id, group.id))
+    observer_.on_note(name + ": cut off before, kept as " + group.id + ".a" + std::to_string(n));
+  while (true) {
+    observer_.on_group_start(phase, group.id, 1 + dir_.attempts_aside(phase.id, group.id));
+    const auto outcome = groups_.run(phase, group);
+    if (unfinished(outcome.cause)) return outcome;
+    dir_.write_group_outcome(phase.id, outcome);
+    if (!may_retry(phase, outcome)) return outcome;
+    observer_.on_note(name + ": " + outcome.cause + ", tried again");
+    dir_.set_aside(phase.id, group.id);
+  }
+}
+
+bool PhaseRunner::settled(const PlannedPhase& phase, const GroupOutcome& outcome) const {
+  if (outcome.status == StepStatus::kCompleted) return groups_.evidence_holds(phase, outcome.group);
+  return !may_retry(phase, outcome);
+}
+
+/// Faults of the machine in attempts that were set aside count, attempts that were cut off do not.
+bool PhaseRunner::may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const {
+  int64_t faults = 0;
+  for (int n = dir_.attempts_aside(phase.id, outcome.group); n > 0; n--) {
+    const auto earlier = dir_.group_outcome(phase.id, outcome.group + ".a" + std::to_string(n));
+    faults += earlier && earlier->infrastructure;
+  }
+  return outcome.infrastructure && faults < phase.retries;
+}
+
+void PhaseRunner::judge(const PlannedPhase& phase, PhaseRecord& record) const {
+  record.status = StepStatus::kCompleted;
+  const auto fail = [&](const std::string& cause, const std::string& reason) {
+    record.status = StepStatus::kFailed;
+    record.cause = cause;
+    record.reason = reason;
+  };
+  for (const auto& outcome : record.groups) {
+    if (outcome.status == StepStatus::kCompleted) continue;
+    fail(outcome.cause, outcome.group + ": " + outcome.reason);
+    return;
+  }
+  if (record.groups.empty()) return fail("NO_TESTS", "the plan holds no group for it");
+  for (const auto& artifact : phase.artifacts)
+    if (!std::filesystem::exists(dir_.phase_dir(phase.id) / "out" / artifact))
+      return fail("MISSING_ARTIFACT", "out/" + artifact + " was not written");
+}
+
+}  // namespace harness

@@ -1,0 +1,34 @@
+#pragma once
+#include <map>
+#include <string>
+
+#include "harness/engine/group_runner.h"
+
+namespace harness {
+
+/// Takes phases from the plan to their record: decision, needs, groups, retries, reuse.
+class PhaseRunner {
+ public:
+  PhaseRunner(const RunDir& dir, const GroupRunner& groups, Observer& observer)
+      : dir_(dir), groups_(groups), observer_(observer) {}
+
+  /// `ended`: records of the phases before it. The record is written unless the run was interrupted
+  /// (cause INTERRUPTED) or the disk is full (throws Error): such a phase is continued by --resume.
+  PhaseRecord run(const PlannedPhase& phase, const std::map<std::string, PhaseRecord>& ended) const;
+
+ private:
+  bool reusable(const PlannedPhase& phase, const PhaseRecord& record) const;
+  PhaseRecord not_run(const PlannedPhase& phase, StepStatus status, const std::string& cause,
+                      const std::string& reason) const;
+  PhaseRecord run_groups(const PlannedPhase& phase) const;
+  GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;
+  bool settled(const PlannedPhase& phase, const GroupOutcome& outcome) const;
+  bool may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const;
+  void judge(const PlannedPhase& phase, PhaseRecord& record) const;
+
+  const RunDir& dir_;
+  const GroupRunner& groups_;
+  Observer& observer_;
+};
+
+}  // namespace harness

@@ -1,0 +1,243 @@
+#include "harness/evidence/derive.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "harness/evidence/baselines.h"
+#include "harness/evidence/findings.h"
+#include "harness/evidence/ledger.h"
+#include "harness/evidence/raw_evidence.h"
+#include "harness/evidence/run_files.h"
+#include "harness/schema/write.h"
+#include "harness/stats/estimators.h"
+#include "harness/verdict/verdict.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+/// Builds the results phase by phase.
+class Deriver {
+ public:
+  explicit Deriver(const RunFolder& run) : run_(run), files_(read_run_files(run)) {
+    results_.run = files_.run;
+    results_.environment = files_.environment;
+    results_.deviations = files_.plan.deviations;
+    baselines_ = read_baselines(run, files_.run.runbook, files_.environment);
+  }
+
+  Derived derive() && {
+    for (const PhaseSpec& spec : files_.runbook.phases) add_phase(spec, planned(spec.id));
+    add_versions_table();
+    add_artifacts();
+    add_settings_and_criteria();
+    append(results_.findings, result_findings(results_));
+    sort_by_id();
+    decide_verdict();
+    return {std::move(results_), std::move(problems_)};
+  }
+
+ private:
+  const PlannedPhase& planned(const std::string& id) const {
+    return *std::find_if(files_.plan.phases.begin(), files_.plan.phases.end(),
+                         [&](const PlannedPhase& p) { return p.id == id; });
+  }
+
+  void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {
+    RawPhase raw;
+    PhaseEnd end;
+    try {
+      end = read_phase_end(run_, plan);
+      raw = read_raw_phase(run_, files_, plan, end);
+    } catch (const EvidenceError& problem) {
+      end = {.status = StepStatus::kFailed,
+             .cause = "EVIDENCE_DAMAGED",
+             .reason = problem.what(),
+             .seconds = 0,
+             .attempts = 0,
+             .faults = {}};
+      raw.view.phase = plan.id;
+      raw.view.missing = problem.what();
+      raw.problems.push_back(problem);
+    }
+    const PhaseResult result = phase_result(spec, end, raw);
+    add_figures(spec, plan, raw);
+    add_lines(plan, raw);
+    append(results_.findings, phase_findings(result, raw));
+    append(problems_, raw.problems);
+    append(faults_, end.faults);
+    results_.phases.push_back(result);
+  }
+
+  static PhaseResult phase_result(const PhaseSpec& spec, const PhaseEnd& end, const RawPhase& raw) {
+    PhaseResult result;
+    result.id = "P-" + spec.id;
+    result.name = spec.id;
+    result.title = spec.title;
+    result.run = spec.run;
+    result.required = spec.required;
+    result.status = end.status;
+    result.cause = end.cause;
+    result.reason = end.reason;
+    result.seconds = end.seconds;
+    result.attempts = end.attempts;
+    result.cases_planned = raw.cases_planned;
+    result.cases_ok = raw.cases_ok;
+    result.cases = raw.cases;
+    return result;
+  }
+
+  void add_figures(const PhaseSpec& spec, const PlannedPhase& plan, const RawPhase& raw) {
+    for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) {
+      if (!estimators().contains(metric.estimator))
+        throw EvidenceError("kinds.json", "names the estimator '" + metric.estimator +
+                                              "', which this program lacks");
+      results_.metrics.push_back(estimate(metric, raw.view));
+    }
+    for (const CriterionSpec& criterion : spec.criteria) waiting_.emplace_back(criterion, spec.id);
+  }
+
+  void add_lines(const PlannedPhase& plan, const RawPhase& raw) {
+    std::set<std::string> tables;
+    for (const RawGroup& group : raw.groups) {
+      for (const auto& line : group.tables) {
+        const std::string id = plan.id + "." + line.id;
+        results_.tables.push_back({{"id", tables.insert(id).second ? id : id + "." + group.id},
+                                   {"title", line.title},
+                                   {"phase", plan.id},
+                                   {"columns", line.columns},
+                                   {"rows", line.rows}});
+      }
+      for (const auto& value : group.hello.switches)
+        settings_.insert({value.name, plan.id, value.value, value.origin});
+      for (const auto& [library, version] : group.hello.versions)
+        versions_[{library, version}].insert(plan.id);
+      check_build_id_of(plan, group);
+    }
+    for (const GroupEvidence& group : raw.view.groups)
+      for (const CheckLine& check : group.checks)
+        if (!check.ok && check.code == "DATA_SUBSTITUTED")
+          deviate("D-data." + plan.id,
+                  "phase " + plan.id + " did not run on the named corpus: " + check.detail,
+                  "DATA_SUBSTITUTED");
+  }
+
+  /// The worker's own word against the engine's: another program answered than the one the report
+  /// names.
+  void check_build_id_of(const PlannedPhase& plan, const RawGroup& group) {
+    const json engine = files_.environment.value("/build/build_id"_json_pointer, json());
+    if (!engine.is_string() || group.hello.build_id.empty() || group.hello.build_id == engine)
+      return;
+    deviate("D-build." + plan.id,
+            "the worker of phase " + plan.id + " is of build " + group.hello.build_id +
+                ", the engine of " + engine.get<std::string>(),
+            "PROVENANCE_MISMATCH");
+    const CodeAdvice advice = advice_for("PROVENANCE_MISMATCH");
+    const std::string id = "F-" + plan.id + ".PROVENANCE_MISMATCH";
+    for (const Finding& known : results_.findings)
+      if (known.id == id) return;
+    results_.findings.push_back({id, "PROVENANCE_MISMATCH",
+                                 "worker and engine are of different builds", "P-" + plan.id,
+                                 advice.cause, advice.action, advice.priority});
+  }
+
+  void deviate(const std::string& id, const std::string& what, const std::string& why) {
+    for (const Deviation& known : results_.deviations)
+      if (known.id == id) return;
+    results_.deviations.push_back({id, what, why});
+  }
+
+  void add_versions_table() {
+    json rows = json::array();
+    for (const auto& [library, phases] : versions_) {
+      std::string names;
+      for (const std::string& phase : phases) names += (names.empty() ? "" : ", ") + phase;
+      rows.push_back({library.first, library.second, names});
+    }
+    if (!rows.empty())
+      results_.tables.push_back({{"id", "versions"},
+                                 {"title", "Library versions as the workers saw them"},
+                                 {"phase", ""},
+                                 {"columns", {"library", "version", "phases"}},
+                                 {"rows", rows}});
+  }
+
+  void add_artifacts() {
+    std::set<std::string> ids;
+    for (const std::string& path : run_.paths()) {
+      const std::string kind = ledger_kind(path);
+      if (is_outside_ledger(path) || kind == "results" || kind == "report") continue;
+      std::string id = "A-" + path;
+      std::replace(id.begin(), id.end(), '/', '.');
+      while (!ids.insert(id).second) id += "~";
+      results_.artifacts.push_back(
+          {id, path, run_.sha256(path), run_.bytes(path), writer_of(path)});
+    }
+  }
+
+  static std::string writer_of(const std::string& path) {
+    if (!path.starts_with("phases/")) return "engine";
+    const size_t begin = std::string("phases/").size();
+    return "phase " + path.substr(begin, path.find('/', begin) - begin);
+  }
+
+  void add_settings_and_criteria() {
+    for (const auto& [name, phase, value, origin] : settings_)
+      results_.settings.push_back({name, value, origin, phase});
+    for (const auto& [criterion, phase] : waiting_)
+      results_.criteria.push_back(judge(criterion, phase, results_.metrics, baselines_));
+  }
+
+  void sort_by_id() {
+    const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
+    std::sort(results_.phases.begin(), results_.phases.end(), by_id);
+    std::sort(results_.metrics.begin(), results_.metrics.end(), by_id);
+    std::sort(results_.criteria.begin(), results_.criteria.end(), by_id);
+    std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);
+    std::sort(results_.findings.begin(), results_.findings.end(), by_id);
+    std::sort(results_.artifacts.begin(), results_.artifacts.end(), by_id);
+    std::sort(results_.tables.begin(), results_.tables.end(),
+              [](const json& a, const json& b) { return a["id"] < b["id"]; });
+  }
+
+  void decide_verdict() {
+    results_.verdict = decide({.phases = results_.phases,
+                               .criteria = results_.criteria,
+                               .deviations = results_.deviations,
+                               .faults = faults_,
+                               .evidence_ok = problems_.empty(),
+                               .gate = files_.run.gate,
+                               .scope = files_.runbook.scope});
+  }
+
+  template <class T>
+  static void append(std::vector<T>& to, const std::vector<T>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
+  const RunFolder& run_;
+  RunFiles files_;
+  Baselines baselines_;
+  Results results_;
+  std::vector<EvidenceError> problems_;
+  std::vector<std::string> faults_;
+  std::vector<std::pair<CriterionSpec, std::string>> waiting_;  ///< criterion, phase
+  std::set<std::tuple<std::string, std::string, std::string, std::string>> settings_;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> versions_;
+};
+
+}  // namespace
+
+Derived derive_all(const RunFolder& run) { return Deriver(run).derive(); }
+
+Results derive(const std::filesystem::path& run_dir) {
+  return derive_all(RunFolder(run_dir)).results;
+}
+
+std::string results_text(const Results& results) { return pretty_dump(to_json(results)); }
+
+Results read_results(const RunFolder& run) { return read_as<Results>(run, "results.json"); }
+
+}  // namespace harness

@@ -1,0 +1,201 @@
+#include "harness/evidence/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "harness/evidence/derive.h"
+#include "harness/evidence/formulas.h"
+#include "harness/evidence/raw_evidence.h"
+#include "harness/evidence/run_files.h"
+#include "harness/results/number.h"
+#include "harness/schema/nearest.h"
+
+namespace harness {
+namespace {
+
+constexpr size_t kShownSamples = 12;  ///< of each series and file; the file holds them all
+
+/// Text of a run's files must not steer a terminal.
+std::string plain(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
+/// All digits: who asks for an explanation wants to compute again.
+std::string number(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "none";
+}
+
+class Explainer {
+ public:
+  Explainer(const RunFolder& run, const std::string& id)
+      : run_(run), results_(read_results(run)), id_(id) {}
+
+  std::string text() && {
+    const bool known = find(results_.metrics, &Explainer::metric) ||
+                       find(results_.criteria, &Explainer::criterion) ||
+                       find(results_.phases, &Explainer::phase) ||
+                       find(results_.artifacts, &Explainer::artifact) ||
+                       find(results_.deviations, &Explainer::deviation) ||
+                       find(results_.findings, &Explainer::finding);
+    if (!known)
+      throw ConfigError("no id " + in_quotes(id_) + " in this run" + did_you_mean(id_, ids_));
+    line("again", "nsa-validate verify " + run_.where().string());
+    return text_;
+  }
+
+ private:
+  template <class T>
+  bool find(const std::vector<T>& items, void (Explainer::*show)(const T&)) {
+    for (const T& item : items) {
+      ids_.push_back(item.id);
+      if (item.id != id_) continue;
+      (this->*show)(item);
+      return true;
+    }
+    return false;
+  }
+
+  void line(const std::string& name, const std::string& value) {
+    if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, plain(value));
+  }
+
+  void file(const std::string& path) {
+    line("file", path + (run_.has(path) ? "  sha256 " + run_.sha256(path) : "  is missing"));
+  }
+
+  void metric(const Metric& m) {
+    line(m.id, number(m.value) + " " + m.unit);
+    if (m.lo || m.hi)
+      line("interval", fmt::format("{} to {} {} at level {}, n = {}", number(m.lo), number(m.hi),
+                                   m.unit, format_number(m.level), m.n));
+    line("no value", m.null_reason);
+    line("withheld", m.withheld);
+    line("verdict", m.verdict);
+    inputs(m);
+    if (!m.details.empty()) line("details", m.details.dump());
+  }
+
+  void inputs(const Metric& m) {
+    const RunFiles files = read_run_files(run_);
+    for (const PlannedPhase& planned : files.plan.phases) {
+      if (planned.id != m.phase) continue;
+      for (const MetricSpec& spec : files.kinds.at(planned.kind).metrics)
+        if (planned.id + "." + spec.name == m.name) formula(spec, files, planned);
+    }
+  }
+
+  void formula(const MetricSpec& spec, const RunFiles& files, const PlannedPhase& planned) {
+    line("says", spec.doc);
+    line("formula", formula_of(spec));
+    const RawPhase raw = read_raw_phase(run_, files, planned, read_phase_end(run_, planned));
+    for (const GroupEvidence& group : raw.view.groups) {
+      if (group.file.empty()) continue;
+      file(group.file);
+      line("unusable", group.unusable);
+      numbers(spec, group);
+    }
+  }
+
+  /// The raw numbers of one file that the figure may rest on: its metric lines, or its samples by
+  /// case and series.
+  void numbers(const MetricSpec& spec, const GroupEvidence& group) {
+    const std::string& name = spec.source.empty() ? spec.name : spec.source;
+    for (const MetricLine& m : group.metrics)
+      if (m.name == name || m.case_id + "/" + m.name == name)
+        line("  line", fmt::format("{}{} = {} {}", m.case_id.empty() ? "" : m.case_id + "/", m.name,
+                                   number(m.value), m.unit));
+    std::map<std::string, std::vector<double>> series;
+    for (const SampleLine& s : group.samples)
+      if (reads(spec, name, s))
+        series[s.case_id + "/" + s.series + " [" + s.unit + "]"].push_back(s.value);
+    for (const auto& [key, values] : series) line("  samples", sample_text(key, values));
+    if (spec.estimator.starts_with("checks")) line("  checks", check_text(spec, group));
+  }
+
+  static bool reads(const MetricSpec& spec, const std::string& name, const SampleLine& s) {
+    for (const std::string& arm : spec.arms)
+      if (s.series == arm || s.series == spec.source + "." + arm) return true;
+    return s.series == name || s.case_id + "/" + s.series == name;
+  }
+
+  static std::string sample_text(const std::string& key, const std::vector<double>& values) {
+    std::string text = fmt::format("{}: n = {}:", key, values.size());
+    for (size_t i = 0; i < std::min(values.size(), kShownSamples); ++i)
+      text += " " + number(values[i]);
+    return text + (values.size() > kShownSamples ? " ..." : "");
+  }
+
+  static std::string check_text(const MetricSpec& spec, const GroupEvidence& group) {
+    int64_t run = 0;
+    std::string failed;
+    for (const CheckLine& check : group.checks) {
+      if (!check.id.starts_with(spec.source)) continue;
+      ++run;
+      if (!check.ok) failed += "; failed: " + check.id + " " + check.code + " " + check.detail;
+    }
+    return fmt::format("{} run{}", run, failed);
+  }
+
+  void criterion(const CriterionResult& c) {
+    line(c.id, std::string(enum_name(c.verdict)) + ": " + c.reason);
+    line("requires", c.text);
+    line("compares", fmt::format("{} {} {} {}", c.metric, c.op, number(c.threshold), c.unit));
+    line("threshold", c.threshold_source);
+    line("observed", number(c.observed) + " " + c.unit);
+    line("margin", c.margin ? number(c.margin) + " " + c.unit : "");
+    line("severity", std::string(enum_name(c.severity)));
+    for (const Metric& m : results_.metrics)
+      if (m.name == c.metric) metric(m);
+  }
+
+  void phase(const PhaseResult& p) {
+    line(p.id, std::string(enum_name(p.status)) + (p.cause.empty() ? "" : " (" + p.cause + ")"));
+    line("shows", p.title);
+    line("ran", fmt::format("{}, {} s, {} attempts, {} of {} cases ok", p.run,
+                            format_number(p.seconds), p.attempts, p.cases_ok, p.cases_planned));
+    line("reason", p.reason);
+    for (const CaseResult& c : p.cases)
+      if (c.status != "ok") line("case", c.id + " " + c.status + ": " + c.reason);
+    for (const Artifact& a : results_.artifacts)
+      if (a.path.starts_with("phases/" + p.name + "/")) file(a.path);
+    line("run again", "nsa-validate --runbook " + results_.run.runbook + " --only " + p.name);
+  }
+
+  void artifact(const Artifact& a) {
+    line(a.id, a.path);
+    line("recorded", fmt::format("sha256 {}, {} bytes, by {}", a.sha256, a.bytes, a.by));
+    file(a.path);
+  }
+
+  void deviation(const Deviation& d) {
+    line(d.id, d.what);
+    line("why", d.why);
+  }
+
+  void finding(const Finding& f) {
+    line(f.id, f.code + " (" + std::string(enum_name(f.priority)) + ")");
+    line("symptom", f.symptom);
+    line("cause", f.cause);
+    line("action", f.action);
+    line("fact", f.fact + (f.fact == id_ ? "" : "; explain " + f.fact));
+  }
+
+  const RunFolder& run_;
+  const Results results_;
+  const std::string id_;
+  std::string text_;
+  std::vector<std::string> ids_;
+};
+
+}  // namespace
+
+std::string explain(const RunFolder& run, const std::string& id) {
+  return Explainer(run, id).text();
+}
+
+}  // namespace harness

@@ -1,0 +1,149 @@
+#include "harness/evidence/findings.h"
+
+#include <array>
+#include <map>
+
+namespace harness {
+namespace {
+
+struct CodeRow {
+  const char *code, *cause, *action;
+  Priority priority;
+};
+
+constexpr Priority kNow = Priority::kImmediate;
+constexpr Priority kLater = Priority::kFollowUp;
+
+constexpr auto kCodes = std::to_array<CodeRow>({
+    {"ORACLE_MISMATCH", "the candidate computes something else than the fp64 oracle",
+     "compare stage by stage with nsa/reference at the first differing row; trust no speed of this "
+     "candidate",
+     kNow},
+    {"CAUSALITY_LEAK", "an output depends on a later token",
+     "check masks, window length and forced blocks at the named position", kNow},
+    {"ROPE_PROPERTY", "scores do not depend on relative position only",
+     "check that the rotation works on heads, not on the flattened vector", kNow},
+    {"MODE_DISAGREEMENT", "prefill and decode, or two paths of one operator, differ",
+     "compare their selections and what the caches hold", kNow},
+    {"SPEEDUP_WITHHELD", "outputs did not match, so a speed says nothing",
+     "repair the outputs, then measure again", kNow},
+    {"PATH_PROOF", "another path ran than the one asked for",
+     "look for a silent fallback of the requested backend", kNow},
+    {"LOSS_TOO_GOOD", "the loss is lower than the data allow",
+     "check the label shift and that targets are not inputs", kNow},
+    {"LOSS_NOT_FALLING", "training does not learn", "check learning rate, gradients and data",
+     kNow},
+    {"NON_FINITE", "a value is NaN or infinite",
+     "look at the first non-finite tensor the worker names", kNow},
+    {"DATA_SUBSTITUTED", "the named corpus was not there and other data were used",
+     "bring the corpus; criteria on real data say nothing until then", kNow},
+    {"PROVENANCE_MISMATCH", "the programs were not built from the named checkout",
+     "build the default target and run again", kNow},
+    {"STUCK_METRIC", "a figure stays at one exact constant",
+     "check that it is computed from this step's tensors", kLater},
+    {"BASELINE_INVALID", "the baseline is missing, not positive or of other hardware",
+     "promote a baseline measured on this hardware", kLater},
+    {"EVIDENCE_DAMAGED", "a file of the run is missing, cut off or contradicts another",
+     "run the phase again with --resume", kNow},
+    {"STALE_LEFTOVERS", "files or processes of an earlier run were there",
+     "remove them and run again", kLater},
+    {"OOM", "the device had too little memory", "reduce batch or length, or free the device", kNow},
+    {"HANG", "no progress within the allowance", "read the autopsy beside the phase's evidence",
+     kNow},
+    {"TIMEOUT", "the process ran past its time", "raise timeout_s, or find what became slow", kNow},
+    {"SIGNAL", "a signal ended the process", "read the phase's GROUP.err", kNow},
+    {"DISK_FULL", "the disk of the run folder is full", "free space and go on with --resume", kNow},
+});
+
+std::string shortened(const std::string& text) {
+  return text.size() <= 300 ? text : text.substr(0, 300) + " ...";
+}
+
+/// Failed checks of a phase, by code: how many, and the first.
+struct Failed {
+  int64_t count = 0;
+  std::string first;
+};
+
+std::map<std::string, Failed> failed_checks(const RawPhase& raw) {
+  std::map<std::string, Failed> failed;
+  for (const GroupEvidence& group : raw.view.groups)
+    for (const CheckLine& check : group.checks) {
+      if (check.ok) continue;
+      Failed& entry = failed[check.code.empty() ? "CHECK_FAILED" : check.code];
+      if (entry.count++ == 0)
+        entry.first = check.id + (check.case_id.empty() ? "" : " in case " + check.case_id) +
+                      (check.detail.empty() ? "" : ": " + check.detail);
+    }
+  return failed;
+}
+
+Finding finding(std::string id, const std::string& code, std::string symptom, std::string fact) {
+  const CodeAdvice advice = advice_for(code);
+  return {std::move(id), code,          shortened(symptom), std::move(fact),
+          advice.cause,  advice.action, advice.priority};
+}
+
+/// A finding a worker said. Its fact is an id of the results, or else the phase.
+Finding said_finding(const protocol::Finding& line, const std::string& id,
+                     const PhaseResult& phase) {
+  const CodeAdvice advice = advice_for(line.code);
+  const bool is_id = line.fact.size() > 2 && line.fact[1] == '-' &&
+                     std::string("PCMA").find(line.fact[0]) != std::string::npos;
+  return {id,
+          line.code,
+          shortened(line.symptom),
+          is_id ? line.fact : phase.id,
+          line.cause.empty() ? advice.cause : line.cause,
+          line.action.empty() ? advice.action : line.action,
+          line.priority == "immediate" ? kNow : kLater};
+}
+
+}  // namespace
+
+CodeAdvice advice_for(const std::string& code) {
+  for (const CodeRow& row : kCodes)
+    if (code == row.code) return {row.cause, row.action, row.priority};
+  return {"", "", kNow};
+}
+
+std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw) {
+  std::vector<Finding> findings;
+  const std::string stem = "F-" + result.name + ".";
+  std::map<std::string, int> said;
+  for (const RawGroup& group : raw.groups)
+    for (const protocol::Finding& line : group.findings)
+      findings.push_back(
+          said_finding(line, stem + line.code + "." + std::to_string(++said[line.code]), result));
+  for (const auto& [code, failed] : failed_checks(raw))
+    findings.push_back(finding(stem + code, code,
+                               std::to_string(failed.count) + " check" +
+                                   (failed.count == 1 ? "" : "s") + " failed, first " +
+                                   failed.first,
+                               result.id));
+  if (result.status == StepStatus::kFailed || result.status == StepStatus::kPartial)
+    findings.push_back(finding(stem + "phase", result.cause.empty() ? "PHASE_FAILED" : result.cause,
+                               "phase " + result.name + " is " +
+                                   std::string(enum_name(result.status)) +
+                                   (result.reason.empty() ? "" : ": " + result.reason),
+                               result.id));
+  for (const EvidenceError& problem : raw.problems)
+    findings.push_back(
+        finding("F-evidence." + problem.file(), "EVIDENCE_DAMAGED", problem.what(), result.id));
+  return findings;
+}
+
+std::vector<Finding> result_findings(const Results& results) {
+  std::vector<Finding> findings;
+  for (const Metric& metric : results.metrics)
+    if (!metric.withheld.empty() && metric.method == "paired_ratio")
+      findings.push_back(finding("F-" + metric.name + ".SPEEDUP_WITHHELD", "SPEEDUP_WITHHELD",
+                                 metric.withheld, metric.id));
+  for (const CriterionResult& criterion : results.criteria)
+    if (criterion.reason.starts_with("BASELINE_INVALID"))
+      findings.push_back(finding("F-" + criterion.id + ".BASELINE_INVALID", "BASELINE_INVALID",
+                                 criterion.reason, criterion.id));
+  return findings;
+}
+
+}  // namespace harness

@@ -1,0 +1,56 @@
+#include "harness/evidence/formulas.h"
+
+#include <array>
+
+namespace harness {
+namespace {
+
+struct Row {
+  const char *estimator, *formula;
+};
+
+// The words say what harness/stats computes; a test holds this table to the names of
+// harness/stats/estimators.h.
+constexpr auto kFormulas = std::to_array<Row>({
+    {"value", "the value of the only metric line {source}"},
+    {"sum", "sum over all processes and cases of the metric lines {source}"},
+    {"min", "smallest of the metric lines {source} over all processes and cases"},
+    {"max", "largest of the metric lines {source} over all processes and cases"},
+    {"all", "1 when every metric line {source} is 1, else 0"},
+    {"checks_run", "number of check lines whose id starts with {source}"},
+    {"checks_failed", "number of check lines whose id starts with {source} and that are not ok"},
+    {"cases_ok", "number of cases that ended ok and whose id starts with {source}"},
+    {"median",
+     "median of the samples of series {source}, with an order-statistics interval; unit of "
+     "analysis: the process when there are several, else the sample"},
+    {"rate",
+     "mean rate of the steady part of the samples of series {source}, with a within-run interval "
+     "and its guard band"},
+    {"paired_ratio",
+     "exp of the Hodges-Lehmann estimate over processes of ln({baseline} / {candidate}), each the "
+     "mean over its rounds; interval: exact signed-rank"},
+    {"arm_median", "median of the samples of arm {baseline}, with an order-statistics interval"},
+});
+
+void replace(std::string& text, const std::string& what, const std::string& by) {
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
+}
+
+}  // namespace
+
+std::string formula_of(const MetricSpec& spec) {
+  for (const Row& row : kFormulas) {
+    if (spec.estimator != row.estimator) continue;
+    std::string text = row.formula;
+    const bool counts = spec.estimator.starts_with("c");
+    replace(text, "{source}",
+            "'" + (spec.source.empty() && !counts ? spec.name : spec.source) + "'");
+    replace(text, "{baseline}", "'" + (spec.arms.empty() ? std::string() : spec.arms[0]) + "'");
+    replace(text, "{candidate}", "'" + (spec.arms.size() < 2 ? std::string() : spec.arms[1]) + "'");
+    return text;
+  }
+  return "";
+}
+
+}  // namespace harness

@@ -1,0 +1,246 @@
+#include "harness/evidence/mini_run.h"
+
+#include <fstream>
+
+#include "harness/evidence/sha256.h"
+#include "harness/protocol/messages.h"
+#include "harness/runbook/plan.h"
+#include "harness/schema/write.h"
+
+namespace harness {
+namespace fs = std::filesystem;
+using nlohmann::json;
+namespace {
+
+constexpr int kProcesses = 8, kRounds = 4;
+
+/// Without the fsync of evidence: a mini run is written many times and proves nothing.
+void put(const fs::path& file, const std::string& text) {
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  if (!(out << text << std::flush)) throw Error("cannot write " + file.string());
+}
+
+/// One raw evidence file, as a worker would have written it.
+class RawFile {
+ public:
+  explicit RawFile(const std::string& device = "cpu") {
+    say(protocol::Hello{.program = "mini",
+                        .build_id = "mini-build",
+                        .pid = 1,
+                        .device = device,
+                        .versions = {{"mini", "1.0"}},
+                        .switches = {{"NSA_SEL_RANGES_V2", "1", "config"}}});
+  }
+  template <class Line>
+  void say(const Line& line) {
+    json object = protocol::to_object(line);
+    object["type"] = std::string(Line::kType);
+    object["t"] = 0.001 * static_cast<double>(lines_++);
+    text_ += protocol::print_line(object) + "\n";
+  }
+  void write(const fs::path& file) {
+    say(protocol::Done{.lines = lines_});
+    put(file, text_);
+  }
+
+ private:
+  std::string text_;
+  int64_t lines_ = 0;
+};
+
+CriterionSpec criterion(const std::string& id, const std::string& text, const std::string& metric,
+                        const std::string& op, const json& value, const std::string& unit) {
+  return {.id = id,
+          .text = text,
+          .metric = metric,
+          .op = op,
+          .value = value,
+          .unit = unit,
+          .severity = Severity::kBlocker,
+          .evidence = "samples"};
+}
+
+PhaseSpec conform_phase() {
+  PhaseSpec phase;
+  phase.id = "conform";
+  phase.title = "Outputs equal the oracle";
+  phase.run = "nsa-worker:mini_conform";
+  phase.cases = {{.id = "even", .args = json::object()}, {.id = "odd", .args = json::object()}};
+  phase.criteria = {criterion("C-CONFORM-RUN", "every check ran", "conform.oracle.checks_count",
+                              "==", 6, "count"),
+                    criterion("C-CONFORM", "no output differs", "conform.oracle.mismatch_count",
+                              "==", 0, "count")};
+  return phase;
+}
+
+PhaseSpec speed_phase(const MiniRun& planted) {
+  PhaseSpec phase;
+  phase.id = "speed";
+  phase.title = "v2 is faster than v1";
+  phase.run = "nsa-worker:mini_speed";
+  phase.cases = {{.id = "speed", .args = json::object()}};
+  phase.processes = kProcesses;
+  phase.criteria = {criterion("C-SPEED", "v2 is at least 1.5 times as fast",
+                              "speed.v2_vs_v1.speedup_ratio", ">=", 1.5, "ratio")};
+  if (planted.criterion_on_baseline)
+    phase.criteria.push_back(criterion("C-SPEED-BASE", "v2 is as fast as it was", "speed.v2_ms",
+                                       "<=", {{"baseline", "speed.v2_ms"}, {"factor", 1.1}}, "ms"));
+  return phase;
+}
+
+PhaseSpec cards_phase() {
+  PhaseSpec phase;
+  phase.id = "cards";
+  phase.title = "The same on a GPU";
+  phase.run = "nsa-worker:mini_conform";
+  phase.cases = {{.id = "even", .args = json::object()}};
+  phase.require = {{"gpu.count", ">=1"}};
+  phase.required = Required::kNo;
+  return phase;
+}
+
+Runbook mini_runbook(const MiniRun& planted) {
+  Runbook book;
+  book.name = "mini";
+  book.title = "Invented numbers";
+  book.scope = "Nothing real.";
+  book.phases = {conform_phase(), speed_phase(planted), cards_phase()};
+  return book;
+}
+
+MetricSpec metric(const std::string& name, const std::string& unit, const std::string& estimator,
+                  const std::string& source, std::vector<std::string> arms = {}) {
+  return {.name = name,
+          .unit = unit,
+          .estimator = estimator,
+          .source = source,
+          .arms = std::move(arms),
+          .doc = "invented"};
+}
+
+Kinds mini_kinds() {
+  KindSpec conform;
+  conform.kind = "mini_conform";
+  conform.program = "nsa-worker";
+  conform.doc = "checks";
+  conform.metrics = {metric("oracle.checks_count", "count", "checks_run", "oracle."),
+                     metric("oracle.mismatch_count", "count", "checks_failed", "oracle."),
+                     metric("rows_count", "count", "sum", "")};
+  KindSpec speed;
+  speed.kind = "mini_speed";
+  speed.program = "nsa-worker";
+  speed.doc = "an A/B";
+  speed.mode = "time";
+  speed.metrics = {metric("v2_vs_v1.speedup_ratio", "ratio", "paired_ratio", "", {"v1", "v2"}),
+                   metric("v2_ms", "ms", "median", "v2")};
+  return {{conform.kind, conform}, {speed.kind, speed}};
+}
+
+void write_phase_end(const fs::path& folder, const std::string& status, const std::string& cause,
+                     const std::string& reason) {
+  put(folder / "phase.json", pretty_dump({{"phase", folder.filename().string()},
+                                          {"status", status},
+                                          {"cause", cause},
+                                          {"reason", reason},
+                                          {"seconds", 0.5},
+                                          {"attempts", cause.empty() ? 1 : 0}}));
+}
+
+void write_conform(const fs::path& folder, const MiniRun& planted) {
+  fs::create_directories(folder);
+  if (!planted.conform_runs)
+    return write_phase_end(folder, "NOT_RUN", "SKIPPED", "left out with --skip");
+  RawFile raw;
+  for (const char* one : {"even", "odd"}) {
+    for (const char* part : {"cmp", "sel", "win"}) {
+      const bool wrong =
+          planted.mismatch && std::string(one) == "odd" && std::string(part) == "sel";
+      raw.say(protocol::Check{.case_id = one,
+                              .id = std::string("oracle.") + part,
+                              .ok = !wrong,
+                              .code = wrong ? "ORACLE_MISMATCH" : "",
+                              .detail = wrong ? "worst element 0.5" : ""});
+    }
+    raw.say(protocol::Metric{.case_id = one, .name = "rows_count", .value = 64, .unit = "count"});
+    const bool failed = std::string(one) == "odd" && !planted.case_reason.empty();
+    raw.say(protocol::CaseEnd{.case_id = one,
+                              .status = failed ? "failed" : "ok",
+                              .reason = failed ? planted.case_reason : ""});
+  }
+  raw.say(
+      protocol::Table{.id = "shapes",
+                      .title = "Shapes",
+                      .columns = {"case", "rows"},
+                      .rows = json::array({json::array({"even", 64}), json::array({"odd", 64})})});
+  raw.write(folder / "g01.jsonl");
+  write_phase_end(folder, "COMPLETED", "", "");
+}
+
+void write_speed(const fs::path& folder, const MiniRun& planted) {
+  fs::create_directories(folder);
+  for (int process = 1; process <= kProcesses; ++process) {
+    RawFile raw;
+    for (int round = 0; round < kRounds; ++round)
+      for (int order = 0; order < 4; ++order) {  // ABBA
+        const bool candidate = order == 1 || order == 2;
+        const double noise = 1 + 0.001 * ((process * 7 + round * 3 + order) % 5);
+        raw.say(protocol::Sample{.case_id = "speed",
+                                 .series = candidate ? "v2" : "v1",
+                                 .value = (candidate ? 4 / planted.speedup : 4) * noise,
+                                 .unit = "ms",
+                                 .round = round,
+                                 .order = order});
+      }
+    raw.say(protocol::CaseEnd{.case_id = "speed"});
+    raw.write(folder / ("g0" + std::to_string(process) + ".jsonl"));
+  }
+  write_phase_end(folder, "COMPLETED", "", "");
+}
+
+json mini_environment() {
+  return {{"machine", {{"cpu", {{"model", "Invented CPU"}}}}},
+          {"gpu", {{"gpus", json::array()}}},
+          {"build", {{"build_id", "mini-build"}}}};
+}
+
+}  // namespace
+
+void write_mini_run(const fs::path& dir, const MiniRun& planted) {
+  fs::create_directories(dir);
+  const LoadedRunbook book{
+      .runbook = mini_runbook(planted), .kinds = mini_kinds(), .deviations = {}, .file = ""};
+  const PhaseSelection selection{.only = {},
+                                 .skip = planted.conform_runs
+                                             ? std::vector<std::string>{}
+                                             : std::vector<std::string>{"conform"}};
+  const std::string runbook = pretty_dump(to_json(book.runbook));
+  RunInfo info;
+  info.id = "mini-20250216T000000Z";
+  info.runbook = "mini";
+  info.runbook_sha256 = sha256_hex(runbook);
+  info.command_line = {"nsa-validate", "--runbook", "mini"};
+  info.started = "2025-02-16T00:00:00Z";
+  info.seed = book.runbook.seed;
+  put(dir / "run.json", pretty_dump(to_json(info)));
+  put(dir / "runbook.json", runbook);
+  put(dir / "kinds.json", pretty_dump(to_json(book.kinds)));
+  put(dir / "plan.json", pretty_dump(to_json(make_plan(book, {}, selection))));
+  put(dir / "environment.json", pretty_dump(mini_environment()));
+  if (!planted.baseline.is_null()) put(dir / "baseline.json", pretty_dump(planted.baseline));
+  write_conform(dir / "phases/conform", planted);
+  write_speed(dir / "phases/speed", planted);
+}
+
+std::map<std::string, std::string> render_mini_run(const Results& results) {
+  std::string text = results.verdict.word + "\n";
+  for (const CriterionResult& c : results.criteria)
+    text += c.id + " " + std::string(enum_name(c.verdict)) + "\n";
+  return {{"report.md", text}, {"summary.md", results.verdict.word + "\n"}};
+}
+
+Written finish_mini_run(const fs::path& dir, const MiniRun& planted) {
+  write_mini_run(dir, planted);
+  return write_bundle(dir, render_mini_run);
+}
+
+}  // namespace harness

@@ -1,0 +1,33 @@
+#pragma once
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "harness/evidence/bundle.h"
+
+namespace harness {
+
+/// What is planted in a mini run; the defaults give a run whose verdict is GO.
+struct MiniRun {
+  double speedup = 2;        ///< of arm v2 over arm v1
+  bool mismatch = false;     ///< one check of phase `conform` fails with ORACLE_MISMATCH
+  bool conform_runs = true;  ///< false: phase `conform` is NOT_RUN (skipped on the command line)
+  std::string case_reason = "";  ///< not empty: case `odd` of phase `conform` fails with this text
+  nlohmann::json baseline = nullptr;   ///< content of baseline.json; null: no file
+  bool criterion_on_baseline = false;  ///< adds C-SPEED-BASE: v2 time within 1.1 x baseline
+};
+
+/// Writes the raw evidence of a small run of runbook `mini` with invented numbers into the empty
+/// folder `dir`: phase `conform` (2 cases, 6 checks), phase `speed` (8 processes, arms v1 and v2),
+/// phase `cards`, DEFERRED for want of a GPU. For tests, and for the faults that `selftest` plants
+/// in files; nothing of it is a measurement.
+void write_mini_run(const std::filesystem::path& dir, const MiniRun& planted = {});
+
+/// The renderer of mini runs: report.md and summary.md with the verdict word and every criterion.
+std::map<std::string, std::string> render_mini_run(const Results& results);
+
+/// write_mini_run and write_bundle.
+Written finish_mini_run(const std::filesystem::path& dir, const MiniRun& planted = {});
+
+}  // namespace harness

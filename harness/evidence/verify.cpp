@@ -1,0 +1,110 @@
+#include "harness/evidence/verify.h"
+
+#include <set>
+
+#include "harness/evidence/ledger.h"
+
+namespace harness {
+namespace {
+
+class Verifier {
+ public:
+  Verifier(const RunFolder& run, const ReportRenderer& render) : run_(run), render_(render) {}
+
+  Verification verify(const std::string& head) && {
+    check_chain(head);
+    check_files();
+    // Derivation says nothing new about evidence that is already known to be changed.
+    if (found_.problems.empty()) check_derived();
+    return std::move(found_);
+  }
+
+ private:
+  void problem(const std::string& file, const std::string& what) {
+    found_.problems.emplace_back(file, what);
+  }
+
+  void check_chain(const std::string& head) {
+    if (!run_.has("ledger.jsonl"))
+      return problem("ledger.jsonl", "is missing: the run did not end, or it was removed");
+    try {
+      ledger_ = read_ledger(run_.read("ledger.jsonl"));
+    } catch (const EvidenceError& e) {
+      found_.problems.push_back(e);
+      return;
+    }
+    found_.head = ledger_.head;
+    found_.files = static_cast<int64_t>(ledger_.entries.size());
+    if (!head.empty() && head != ledger_.head)
+      problem("ledger.jsonl", "its head is " + ledger_.head + ", not the given " + head);
+  }
+
+  void check_files() {
+    std::set<std::string> known;
+    for (const LedgerEntry& entry : ledger_.entries) {
+      if (!known.insert(entry.path).second)
+        problem("ledger.jsonl", "names " + entry.path + " twice");
+      check_file(entry);
+    }
+    for (const std::string& path : run_.odd_paths())
+      problem(path, "is a link, a pipe or has a name that is not UTF-8");
+    if (ledger_.entries.empty()) return;
+    for (const std::string& path : run_.paths())
+      if (!known.contains(path) && !is_outside_ledger(path))
+        problem(path, "is not in the ledger: it was added");
+  }
+
+  void check_file(const LedgerEntry& entry) {
+    if (!run_.has(entry.path)) return problem(entry.path, "is missing");
+    if (run_.bytes(entry.path) != entry.bytes)
+      return problem(entry.path, "has " + std::to_string(run_.bytes(entry.path)) +
+                                     " bytes, the ledger says " + std::to_string(entry.bytes));
+    if (run_.sha256(entry.path) != entry.sha256)
+      problem(entry.path, "was changed: its sha256 is not that of the ledger");
+  }
+
+  void check_derived() try {
+    const Derived derived = derive_all(run_);
+    for (const EvidenceError& e : derived.problems) found_.problems.push_back(e);
+    compare("results.json", results_text(derived.results), "is not what the raw evidence gives");
+    for (const auto& [name, text] : render_(derived.results))
+      compare(name, text, "is not what results.json gives");
+  } catch (const EvidenceError& e) {
+    found_.problems.push_back(e);
+  } catch (const std::exception& e) {
+    problem("results.json", std::string("cannot be derived again: ") + e.what());
+  }
+
+  void compare(const std::string& file, const std::string& want, const char* what) {
+    if (!run_.has(file)) return problem(file, "is missing");
+    if (run_.read(file) != want) problem(file, what);
+  }
+
+  const RunFolder& run_;
+  const ReportRenderer& render_;
+  Ledger ledger_;
+  Verification found_;
+};
+
+}  // namespace
+
+Verification verify(const std::filesystem::path& run, const ReportRenderer& render,
+                    const std::string& head) {
+  try {
+    const RunFolder folder(run);
+    return Verifier(folder, render).verify(head);
+  } catch (const EvidenceError& e) {
+    return {.head = "", .files = 0, .problems = {e}};
+  }
+}
+
+std::string verification_text(const Verification& verification) {
+  std::string text;
+  for (const EvidenceError& problem : verification.problems)
+    text += std::string("evidence: ") + problem.what() + "\n";
+  if (verification.ok()) text += "evidence: ok, " + std::to_string(verification.files) + " files\n";
+  if (!verification.head.empty()) text += "ledger head " + verification.head + "\n";
+  return text;
+}
+
+}  // namespace harness

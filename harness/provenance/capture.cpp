@@ -1,0 +1,142 @@
+#include "harness/provenance/capture.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+extern char** environ;
+
+namespace harness {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kMaxOut = 1 << 20;
+
+struct Pipe {
+  int read = -1, write = -1;
+  Pipe() {
+    std::array<int, 2> ends{-1, -1};
+    if (::pipe2(ends.data(), O_CLOEXEC) == 0) read = ends[0], write = ends[1];
+  }
+  ~Pipe() { close_read(), close_write(); }
+  void close_read() {
+    if (read >= 0) ::close(std::exchange(read, -1));
+  }
+  void close_write() {
+    if (write >= 0) ::close(std::exchange(write, -1));
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+};
+
+/// The environment of this process with `added` in front, so that the additions win.
+std::vector<std::string> environment_with(const CaptureOptions& options) {
+  std::vector<std::string> all;
+  for (const auto& [name, value] : options.env) all.push_back(name + "=" + value);
+  for (char** e = environ; *e != nullptr; ++e) {
+    const std::string entry = *e;
+    bool replaced = !options.without_prefix.empty() && entry.starts_with(options.without_prefix);
+    for (const auto& [name, value] : options.env) replaced |= entry.starts_with(name + "=");
+    if (!replaced) all.push_back(entry);
+  }
+  return all;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> list;
+  for (std::string& text : texts) list.push_back(text.data());
+  list.push_back(nullptr);
+  return list;
+}
+
+int spawn(std::vector<std::string> argv, const CaptureOptions& options, int input, int output,
+          pid_t& pid) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input, 0);
+  posix_spawn_file_actions_adddup2(&actions, output, 1);
+  if (options.with_stderr)
+    posix_spawn_file_actions_adddup2(&actions, output, 2);
+  else
+    posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  std::vector<std::string> env = environment_with(options);
+  const int error = ::posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes,
+                                   pointers(argv).data(), pointers(env).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  return error;
+}
+
+/// Reads until the program closes its output; false when the time is over first.
+bool read_all(int fd, Clock::time_point end, std::string& out) {
+  std::array<char, 4096> buffer;
+  while (true) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
+    pollfd waiting{fd, POLLIN, 0};
+    const int ready = left.count() > 0 ? ::poll(&waiting, 1, static_cast<int>(left.count())) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t n = ::read(fd, buffer.data(), buffer.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return true;
+    out.append(buffer.data(), std::min(static_cast<size_t>(n), kMaxOut - out.size()));
+  }
+}
+
+int exit_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/// The input is small (a line of JSON); a file of no name holds it, so that nobody can block on it.
+int input_file(const std::string& text) {
+  std::FILE* file = std::tmpfile();
+  if (file == nullptr) return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::rewind(file);
+  const int fd = ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 3);
+  std::fclose(file);
+  return fd;
+}
+
+}  // namespace
+
+Captured capture(const std::vector<std::string>& argv, const CaptureOptions& options) {
+  Captured result;
+  Pipe output;
+  const int input = input_file(options.input);
+  pid_t pid = -1;
+  const int error = spawn(argv, options, input, output.write, pid);
+  ::close(input);
+  output.close_write();
+  if (error != 0) {
+    result.problem = argv[0] + " cannot be started: " + std::strerror(error);
+    return result;
+  }
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(options.timeout_s));
+  const bool ended = read_all(output.read, end, result.out);
+  if (!ended) {
+    ::kill(-pid, SIGKILL);
+    result.problem = argv[0] + " did not end within " + std::to_string(options.timeout_s) + " s";
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (ended) result.exit = exit_of(status);
+  return result;
+}
+
+}  // namespace harness

@@ -1,0 +1,47 @@
+#include "harness/provenance/capture.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Capture, OutputAndExitStatus) {
+  EXPECT_EQ(capture({"echo", "one two"}).out, "one two\n");
+  EXPECT_EQ(capture({"sh", "-c", "exit 7"}).exit, 7);
+  EXPECT_EQ(capture({"sh", "-c", "kill -9 $$"}).exit, 137);
+}
+
+TEST(Capture, InputAndEnvironment) {
+  CaptureOptions options;
+  options.input = "line\n";
+  options.env = {{"NSA_CAPTURE_TEST", "value"}};
+  EXPECT_EQ(capture({"sh", "-c", "cat; echo $NSA_CAPTURE_TEST"}, options).out, "line\nvalue\n");
+}
+
+TEST(Capture, MissingProgramIsSaid) {
+  const Captured result = capture({"no-such-program-here"});
+  EXPECT_EQ(result.exit, -1);
+  EXPECT_THAT(result.problem, HasSubstr("no-such-program-here cannot be started"));
+}
+
+TEST(Capture, EndlessProgramIsKilledWithItsChildren) {
+  CaptureOptions options;
+  options.timeout_s = 0.2;
+  const auto start = std::chrono::steady_clock::now();
+  const Captured result = capture({"sh", "-c", "sleep 60 & sleep 60"}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_EQ(result.exit, -1);
+  EXPECT_THAT(result.problem, HasSubstr("did not end within"));
+}
+
+TEST(Capture, LongOutputIsCapped) {
+  EXPECT_EQ(capture({"sh", "-c", "head -c 3000000 /dev/zero"}).out.size(), size_t{1} << 20);
+}
+
+}  // namespace
+}  // namespace harness

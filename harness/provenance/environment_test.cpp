@@ -1,0 +1,84 @@
+#include "harness/provenance/environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/evidence/files.h"
+#include "harness/evidence/temp_dir.h"
+#include "harness/provenance/libraries.h"
+#include "harness/provenance/machine.h"
+#include "harness/schema/write.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Environment, NamesMachineAndRun) {
+  const nlohmann::json env =
+      environment({.command_line = {"nsa-validate", "list"}, .seed = 7, .out = "/tmp"});
+  EXPECT_NE(env["machine"]["kernel"], "");
+  EXPECT_TRUE(env["machine"]["cpu"]["model"].is_string());
+  EXPECT_GT(env["machine"]["memory_mib"], 0);
+  EXPECT_GT(env["disk"]["total_mib"], 0);
+  EXPECT_EQ(env["seed"], 7);
+  EXPECT_EQ(env["command_line"][1], "list");
+  EXPECT_TRUE(env["gpu"]["count"] > 0 || env["gpu"]["problem"] != "");
+  EXPECT_TRUE(env["build"]["check"].contains("equal"));
+}
+
+TEST(Environment, OnlyListedVariablesEnter) {
+  setenv("NCCL_ALGO", "Ring", 1);
+  setenv("NSA_SEL_RANGES_V2", "1", 1);
+  setenv("CUDA_API_TOKEN", "hush", 1);
+  setenv("HOME_SECRET", "hush", 1);
+  const std::string text = canonical_dump(environment_variables());
+  EXPECT_THAT(text, testing::HasSubstr(R"("NCCL_ALGO":"Ring")"));
+  EXPECT_THAT(text, testing::HasSubstr(R"("NSA_SEL_RANGES_V2":"1")"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("hush")));
+  EXPECT_FALSE(is_recorded_variable("PATH"));
+}
+
+TEST(Environment, BytesThatAreNotTextDoNotStopIt) {
+  setenv("NCCL_DEBUG", "\xff\x1b[31m|`<script>", 1);
+  const nlohmann::json env = environment();
+  EXPECT_NO_THROW(nlohmann::json::parse(pretty_dump(env)));
+  unsetenv("NCCL_DEBUG");
+}
+
+TEST(Facts, DataIsThereOnlyWithItsManifest) {
+  TempDir dir;
+  fs::create_directories(dir / "whole");
+  fs::create_directories(dir / "half");
+  write_bytes(dir / "whole/manifest.json", "{}");
+  const auto known = facts(dir.path());
+  EXPECT_EQ(known.at("data.whole"), true);
+  EXPECT_FALSE(known.contains("data.half"));
+}
+
+TEST(Facts, GpuFactsAgreeWithTheirCount) {
+  const auto known = facts();
+  EXPECT_EQ(known.at("gpu.count") > 0, known.contains("gpu.cc"));
+  EXPECT_EQ(known.at("gpu.count") > 0, known.contains("gpu.exclusive"));
+  EXPECT_TRUE(known.contains("git.checkout"));
+  EXPECT_TRUE(known.contains("program.nsa-worker"));
+}
+
+TEST(Libraries, SearchPathThenNothing) {
+  TempDir dir;
+  write_bytes(dir / "libinvented.so", "");
+  EXPECT_EQ(find_library("libinvented.so", "nowhere"), std::nullopt);
+  setenv("LD_LIBRARY_PATH", ("/none:" + dir.path().string()).c_str(), 1);
+  EXPECT_EQ(find_library("libinvented.so", "nowhere"), dir / "libinvented.so");
+  unsetenv("LD_LIBRARY_PATH");
+}
+
+TEST(Disk, NearestExistingFolderIsAsked) {
+  EXPECT_GT(disk_facts("/tmp/not/there/yet")["total_mib"], 0);
+  EXPECT_EQ(disk_facts("/proc/self/none")["writable"], false);
+}
+
+}  // namespace
+}  // namespace harness

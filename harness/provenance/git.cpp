@@ -1,0 +1,90 @@
+#include "harness/provenance/git.h"
+
+#include <algorithm>
+
+#include "harness/provenance/capture.h"
+
+namespace harness {
+namespace fs = std::filesystem;
+namespace {
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// Paths of `git status --porcelain -z`: "XY PATH\0", and for a rename a second "OLD\0".
+std::vector<std::string> changed_paths(const std::string& status) {
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin < status.size();) {
+    const size_t end = std::min(status.find('\0', begin), status.size());
+    const std::string item = status.substr(begin, end - begin);
+    begin = end + 1;
+    if (item.size() < 4) continue;
+    paths.push_back(item.substr(3));
+    if (item[0] == 'R' || item[0] == 'C')
+      begin = std::min(status.find('\0', begin), status.size()) + 1;
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace
+
+GitFacts git_facts(const fs::path& folder) {
+  GitFacts facts;
+  // safe.directory: a checkout that another user owns is read, never run from.
+  CaptureOptions options;
+  options.env = {{"GIT_OPTIONAL_LOCKS", "0"}};
+  const auto git = [&](std::vector<std::string> arguments) {
+    std::vector<std::string> argv = {"git", "-c", "safe.directory=*", "-C", folder.string()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    return capture(argv, options);
+  };
+  const Captured commit = git({"rev-parse", "HEAD"});
+  if (!commit.ok()) {
+    facts.problem =
+        !commit.problem.empty() ? commit.problem : "no git checkout, or one without a commit";
+    return facts;
+  }
+  const Captured status = git({"status", "--porcelain", "-z", "--untracked-files=all"});
+  if (!status.ok()) {
+    facts.problem = "git status failed; the list of changed files is unknown";
+    return facts;
+  }
+  facts.known = true;
+  facts.commit = first_line(commit.out);
+  facts.branch = first_line(git({"rev-parse", "--abbrev-ref", "HEAD"}).out);
+  facts.dirty = changed_paths(status.out);
+  return facts;
+}
+
+nlohmann::json to_json(const GitFacts& facts) {
+  return {{"known", facts.known},
+          {"problem", facts.problem},
+          {"commit", facts.commit},
+          {"branch", facts.branch},
+          {"clean", facts.known && facts.dirty.empty()},
+          {"dirty", facts.dirty}};
+}
+
+std::optional<fs::path> find_checkout(const fs::path& start) {
+  std::error_code error;
+  for (fs::path at = fs::absolute(start, error); !at.empty(); at = at.parent_path()) {
+    if (fs::exists(at / "CMakeLists.txt", error) && fs::is_directory(at / "nsa", error) &&
+        fs::is_directory(at / "harness", error))
+      return at;
+    if (at == at.parent_path()) break;
+  }
+  return std::nullopt;
+}
+
+fs::path program_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::current_path() : self.parent_path();
+}
+
+std::optional<fs::path> this_checkout() {
+  const auto beside = find_checkout(program_folder());
+  return beside ? beside : find_checkout(fs::current_path());
+}
+
+}  // namespace harness

@@ -1,0 +1,35 @@
+#pragma once
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace harness {
+
+/// Facts of a git checkout, asked of the git program. When `known` is false, `problem` says why.
+struct GitFacts {
+  bool known = false;
+  std::string problem;
+  std::string commit;              ///< 40 hex digits
+  std::string branch;              ///< "HEAD" when detached
+  std::vector<std::string> dirty;  ///< changed and untracked files that git does not ignore, sorted
+};
+
+/// Asks `git` about the checkout that holds `folder`.
+GitFacts git_facts(const std::filesystem::path& folder);
+
+/// {known, problem, commit, branch, clean, dirty}
+nlohmann::json to_json(const GitFacts& facts);
+
+/// The source tree a program belongs to: the first folder at or above `start` that holds
+/// CMakeLists.txt, nsa/ and harness/. None for an installed tree.
+std::optional<std::filesystem::path> find_checkout(const std::filesystem::path& start);
+
+/// Folder of the running program.
+std::filesystem::path program_folder();
+
+/// Checkout of the running program, else of the working directory.
+std::optional<std::filesystem::path> this_checkout();
+
+}  // namespace harness

@@ -1,0 +1,63 @@
+#include "harness/provenance/gpu.h"
+
+#include <algorithm>
+
+namespace harness {
+using nlohmann::json;
+namespace {
+
+template <class T>
+json or_null(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+json to_json(const GpuProcess& process) {
+  return {{"pid", process.pid}, {"mib", or_null(process.mib)}, {"name", process.name}};
+}
+
+json to_json(const GpuFacts& gpu) {
+  json processes = json::array();
+  for (const GpuProcess& process : gpu.processes) processes.push_back(to_json(process));
+  return {{"index", gpu.index},
+          {"name", gpu.name},
+          {"uuid", gpu.uuid},
+          {"vbios", gpu.vbios},
+          {"compute_mode", gpu.compute_mode},
+          {"compute_capability", gpu.cc},
+          {"memory_total_mib", gpu.memory_total_mib},
+          {"memory_free_mib", gpu.memory_free_mib},
+          {"memory_used_mib", gpu.memory_used_mib},
+          {"processes", processes},
+          {"processes_problem", gpu.processes_problem},
+          {"foreign_memory_mib", gpu.foreign_mib()},
+          {"exclusive", gpu.exclusive()},
+          {"sm_clock_mhz", or_null(gpu.sm_clock_mhz)},
+          {"max_sm_clock_mhz", or_null(gpu.max_sm_clock_mhz)},
+          {"memory_clock_mhz", or_null(gpu.memory_clock_mhz)},
+          {"power_limit_w", or_null(gpu.power_limit_w)},
+          {"temperature_c", or_null(gpu.temperature_c)},
+          {"pcie_generation", or_null(gpu.pcie_gen)},
+          {"pcie_width", or_null(gpu.pcie_width)},
+          {"ecc", or_null(gpu.ecc)},
+          {"persistence", or_null(gpu.persistence)},
+          {"mig", or_null(gpu.mig)}};
+}
+
+}  // namespace
+
+int64_t GpuFacts::foreign_mib() const {
+  int64_t listed = 0;
+  for (const GpuProcess& process : processes) listed += process.mib.value_or(0);
+  return std::max(listed, memory_used_mib);
+}
+
+bool GpuFacts::exclusive() const { return processes.empty() && memory_used_mib <= kIdleMib; }
+
+json to_json(const GpuList& list) {
+  json gpus = json::array();
+  for (const GpuFacts& gpu : list.gpus) gpus.push_back(to_json(gpu));
+  return {{"nvml", list.nvml}, {"problem", list.problem},   {"driver", list.driver},
+          {"cuda", list.cuda}, {"count", list.gpus.size()}, {"gpus", gpus}};
+}
+
+}  // namespace harness

@@ -1,0 +1,90 @@
+#include "harness/results/number.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace harness {
+namespace {
+
+TEST(FormatNumber, FourSignificantDigitsWithoutTrailingZeros) {
+  const std::pair<double, const char*> table[] = {{0, "0"},
+                                                  {-0.0, "0"},
+                                                  {1, "1"},
+                                                  {2.5, "2.5"},
+                                                  {1.6231, "1.623"},
+                                                  {1.62351, "1.624"},
+                                                  {-1.6231, "-1.623"},
+                                                  {9.9996, "10"},
+                                                  {99.996, "100"},
+                                                  {0.012345, "0.01235"},
+                                                  {0.0001, "0.0001"},
+                                                  {0.00012346, "0.0001235"},
+                                                  {1.5e-7, "1.5e-07"},
+                                                  {1234.56, "1235"},
+                                                  {9999.7, "10,000"},
+                                                  {12345.67, "12,346"},
+                                                  {1e15, "1e+15"},
+                                                  {0.1 + 0.2, "0.3"}};
+  for (const auto& [value, text] : table) EXPECT_EQ(format_number(value), text) << value;
+}
+
+TEST(FormatNumber, WholeNumbersInFull) {
+  EXPECT_EQ(format_number(1234), "1234");
+  EXPECT_EQ(format_number(12345), "12,345");
+  EXPECT_EQ(format_number(357123), "357,123");
+  EXPECT_EQ(format_number(-1234567), "-1,234,567");
+}
+
+TEST(FormatNumber, NotFiniteIsAWord) {
+  EXPECT_EQ(format_number(std::numeric_limits<double>::quiet_NaN()), "not a number");
+  EXPECT_EQ(format_number(std::numeric_limits<double>::infinity()), "infinite");
+  EXPECT_EQ(format_number(-std::numeric_limits<double>::infinity()), "-infinite");
+}
+
+TEST(FormatValue, Units) {
+  EXPECT_EQ(format_value(4.35, "ms"), "4.35 ms");
+  EXPECT_EQ(format_value(4.35, "us"), "4.35 \u00b5s");
+  EXPECT_EQ(format_value(357123, "tok_s"), "357,123 tok/s");
+  EXPECT_EQ(format_value(1.5, "ratio"), "1.5");
+  EXPECT_EQ(format_value(50, "count"), "50");
+  EXPECT_EQ(format_value(99.5, "pct"), "99.5 %");
+  EXPECT_EQ(format_value(1, "bool"), "yes");
+  EXPECT_EQ(format_value(0, "bool"), "no");
+  EXPECT_EQ(format_value(0.5, "bool"), "0.5");
+  EXPECT_EQ(format_value(3, "furlong"), "3 furlong");
+}
+
+TEST(FormatApart, RoundingNeverHidesADifference) {
+  EXPECT_EQ(format_apart(1.62, 1.5, "ratio"), (std::pair<std::string, std::string>("1.62", "1.5")));
+  EXPECT_EQ(format_apart(.99998, .99999, "ratio"),
+            (std::pair<std::string, std::string>("0.99998", "0.99999")));
+  EXPECT_EQ(format_apart(1.00001, 1, "ms").first, "1.00001 ms");
+  EXPECT_EQ(format_apart(2, 2, "ms").first, "2 ms");
+  EXPECT_EQ(format_apart(std::numeric_limits<double>::quiet_NaN(), 2, "").first, "not a number");
+}
+
+TEST(FormatDuration, Steps) {
+  EXPECT_EQ(format_duration(0.4231), "0.423 s");
+  EXPECT_EQ(format_duration(12.34), "12.3 s");
+  EXPECT_EQ(format_duration(59.97), "1 min 00 s");
+  EXPECT_EQ(format_duration(185), "3 min 05 s");
+  EXPECT_EQ(format_duration(7620), "2 h 07 min");
+  EXPECT_EQ(format_duration(-1), "-1 s");
+}
+
+TEST(FormatBytes, Steps) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(12600), "12.3 KiB");
+  EXPECT_EQ(format_bytes(int64_t{5} << 30), "5 GiB");
+}
+
+TEST(RoundSignificant, TwelveDigits) {
+  EXPECT_EQ(round_significant(1.0000000000001, 12), 1);
+  EXPECT_EQ(round_significant(1.23456789012345, 12), 1.23456789012);
+  EXPECT_EQ(round_significant(0, 12), 0);
+}
+
+}  // namespace
+}  // namespace harness

@@ -1,0 +1,103 @@
+#include "harness/runbook/check_phase.h"
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "harness/runbook/args.h"
+#include "harness/runbook/check_at.h"
+#include "harness/runbook/require.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+const KindSpec& kind_of(const Source& source, const json& document, const PhaseSpec& phase,
+                        const Kinds& kinds) {
+  const json& place = at(document, "run");
+  RunTarget target;
+  try {
+    target = parse_run(phase.run);
+  } catch (const ConfigError& e) {
+    source.fail(place, e.message());
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) names.push_back(name);
+  const auto found = kinds.find(target.kind);
+  if (found == kinds.end())
+    source.fail(place, "phase '" + phase.id + "': no phase kind " + in_quotes(target.kind) +
+                           " (configs/kinds)" + did_you_mean(target.kind, names));
+  require(source, place, found->second.program == target.program,
+          "phase '" + phase.id + "': kind '" + target.kind + "' runs in " + found->second.program +
+              ", not in " + target.program);
+  return found->second;
+}
+
+void check_cases(const Source& source, const json& document, const PhaseSpec& phase,
+                 const KindSpec& kind) {
+  std::set<std::string> seen;
+  for (size_t i = 0; i < phase.cases.size(); ++i) {
+    const CaseSpec& item = phase.cases[i];
+    const json& place = document.at("cases")[i];
+    require(source, at(place, "id"), is_plain_name(item.id),
+            "case id " + in_quotes(item.id) + " must be lower case letters, digits and _");
+    require(source, at(place, "id"), seen.insert(item.id).second,
+            "case " + in_quotes(item.id) + " is given twice in phase '" + phase.id + "'");
+    if (place.contains("args"))
+      check_args(source, place.at("args"), kind, phase.id + "." + item.id + ".args");
+  }
+}
+
+void check_limits(const Source& source, const json& document, const PhaseSpec& phase) {
+  constexpr int64_t kMostProcesses = 999;
+  constexpr int64_t kMostRetries = 10;
+  const std::string what = "phase '" + phase.id + "': ";
+  require(source, at(document, "processes"),
+          phase.processes >= 1 && phase.processes <= kMostProcesses,
+          what + "processes must be 1 to 999, got " + std::to_string(phase.processes));
+  require(source, at(document, "timeout_s"), std::isfinite(phase.timeout_s) && phase.timeout_s > 0,
+          what + "timeout_s must be above 0");
+  require(source, at(document, "retries"), phase.retries >= 0 && phase.retries <= kMostRetries,
+          what + "retries must be 0 to 10, got " + std::to_string(phase.retries));
+}
+
+void check_lists(const Source& source, const json& document, const PhaseSpec& phase,
+                 const KindSpec& kind) {
+  std::vector<std::string> declared;
+  for (const ArgSpec& arg : kind.args) declared.push_back(arg.name);
+  for (const std::string& name : phase.free)
+    require(source, at(document, "free"), contains(declared, name),
+            "phase '" + phase.id + "': free names no argument " + in_quotes(name) + " of kind '" +
+                kind.kind + "'" + did_you_mean(name, declared));
+  for (const std::string& path : phase.artifacts) {
+    const auto plain = std::filesystem::path(path).lexically_normal();
+    require(source, at(document, "artifacts"),
+            !path.empty() && plain.is_relative() && *plain.begin() != "..",
+            "artifact " + in_quotes(path) + " must be a path inside the run folder");
+  }
+  for (const auto& [name, value] : phase.switches)
+    require(source, at(at(document, "switches"), name), name.starts_with("NSA_") && name.size() > 4,
+            "switch " + in_quotes(name) + " must be an NSA_* name");
+  for (const auto& [fact, want] : phase.require) {
+    const std::string problem = requirement_problem(fact, want);
+    require(source, at(at(document, "require"), fact), problem.empty(),
+            "phase '" + phase.id + "': require: " + problem);
+  }
+}
+
+}  // namespace
+
+void check_phase(const Source& source, const json& document, const PhaseSpec& phase,
+                 const Kinds& kinds) {
+  require(source, at(document, "id"), is_plain_name(phase.id),
+          "phase id " + in_quotes(phase.id) + " must be lower case letters, digits and _");
+  const KindSpec& kind = kind_of(source, document, phase, kinds);
+  if (document.contains("args")) check_args(source, document.at("args"), kind, phase.id + ".args");
+  check_cases(source, document, phase, kind);
+  check_limits(source, document, phase);
+  check_lists(source, document, phase, kind);
+}
+
+}  // namespace harness

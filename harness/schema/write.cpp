@@ -1,0 +1,33 @@
+#include "harness/schema/write.h"
+
+#include <cmath>
+
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+void require_finite(const json& value, const json::json_pointer& place) {
+  if (value.is_number_float() && !std::isfinite(value.get<double>()))
+    throw Error("number at '" + place.to_string() +
+                "' is not finite, which JSON cannot hold; write null and a reason");
+  if (value.is_object())
+    for (const auto& [key, item] : value.items()) require_finite(item, place / key);
+  if (value.is_array())
+    for (size_t i = 0; i < value.size(); ++i) require_finite(value[i], place / i);
+}
+
+std::string dump(const json& value, int indent) {
+  require_finite(value, json::json_pointer());
+  return value.dump(indent, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string canonical_dump(const json& value) { return dump(value, -1); }
+
+std::string pretty_dump(const json& value) { return dump(value, 2) + "\n"; }
+
+}  // namespace harness

@@ -1,0 +1,56 @@
+#pragma once
+#include <string>
+
+#include "harness/schema/traits.h"
+
+/// Writer of described structs. Every field is written, so that a file says all that holds.
+namespace harness {
+
+template <class T>
+nlohmann::json to_json(const T& value);
+
+namespace detail {
+template <class T>
+struct FieldWriter {
+  const T& value;
+  nlohmann::json object = nlohmann::json::object();
+  template <class M>
+  void operator()(const FieldDoc& doc, M T::* member) {
+    object[std::string(doc.name)] = to_json(value.*member);
+  }
+};
+}  // namespace detail
+
+/// `value` as JSON: an empty optional is null, an enum its name.
+template <class T>
+nlohmann::json to_json(const T& value) {
+  if constexpr (DescribedType<T>) {
+    detail::FieldWriter<T> writer{value};
+    T::describe(writer);
+    return std::move(writer.object);
+  } else if constexpr (EnumType<T>) {
+    return std::string(enum_name(value));
+  } else if constexpr (OptionalType<T>) {
+    return value ? to_json(*value) : nlohmann::json(nullptr);
+  } else if constexpr (VectorType<T>) {
+    auto list = nlohmann::json::array();
+    for (const auto& item : value) list.push_back(to_json(item));
+    return list;
+  } else if constexpr (MapType<T>) {
+    auto object = nlohmann::json::object();
+    for (const auto& [key, item] : value) object[key] = to_json(item);
+    return object;
+  } else {
+    return value;
+  }
+}
+
+/// The one text of a value: keys sorted, shortest round-trip numbers whatever the locale, no
+/// blanks. Bytes that are not UTF-8 become U+FFFD. Throws Error naming the place of a non-finite
+/// number.
+std::string canonical_dump(const nlohmann::json& value);
+
+/// The same, indented by two blanks, with a newline at the end: the form of files people read.
+std::string pretty_dump(const nlohmann::json& value);
+
+}  // namespace harness

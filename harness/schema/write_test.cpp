@@ -1,0 +1,53 @@
+#include "harness/schema/write.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "harness/schema/error.h"
+#include "harness/schema/example.h"
+#include "harness/schema/read.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+TEST(Write, EveryFieldIsWritten) {
+  EXPECT_EQ(canonical_dump(to_json(Example{.title = "t"})),
+            R"({"any":{},"bound":null,"colour":"red","count":7,"flag":false,"labels":{},)"
+            R"("parts":[],"title":"t"})");
+}
+
+TEST(Write, ReadingItBackGivesTheSameText) {
+  Example e{.title = "a\"b\n", .flag = true, .count = -3, .colour = Colour::kGreen, .bound = 0.1};
+  e.parts = {{"p", 1e-300}, {"q", 3}};
+  e.labels = {{"k", "v"}};
+  e.any = json{{"deep", {1, 2.5, nullptr}}};
+  const std::string text = canonical_dump(to_json(e));
+  EXPECT_EQ(canonical_dump(to_json(read_json<Example>(text, "f"))), text);
+  EXPECT_EQ(canonical_dump(to_json(read_json<Example>(pretty_dump(to_json(e)), "f"))), text);
+}
+
+TEST(CanonicalDump, SortsKeysAndRoundTripsNumbers) {
+  EXPECT_EQ(canonical_dump(json::parse(R"({"b": 0.1, "a": [1, 1.0, 1e22, 5e-324]})")),
+            R"({"a":[1,1.0,1e+22,5e-324],"b":0.1})");
+}
+
+TEST(CanonicalDump, NonFiniteNumbersAreErrorsThatNameThePlace) {
+  const json bad = {{"a", {1.0, std::numeric_limits<double>::quiet_NaN()}}};
+  try {
+    canonical_dump(bad);
+    FAIL() << "wrote NaN";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("number at '/a/1' is not finite"));
+  }
+}
+
+TEST(CanonicalDump, BytesThatAreNotUtf8BecomeTheReplacementCharacter) {
+  EXPECT_EQ(canonical_dump(json("a\xff")), "\"a\xef\xbf\xbd\"");
+}
+
+}  // namespace
+}  // namespace harness

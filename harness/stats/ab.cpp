@@ -1,0 +1,74 @@
+#include "harness/stats/ab.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/stats/distributions.h"
+#include "harness/stats/signed_rank.h"
+
+namespace harness::stats {
+
+std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes) {
+  std::vector<PairedRatio> ratios;
+  for (const ArmTimes& times : processes) {
+    require_positive(times.baseline, "baseline arm in process '" + times.process + "'");
+    require_positive(times.candidate, "candidate arm in process '" + times.process + "'");
+    const double baseline = median(times.baseline), candidate = median(times.candidate);
+    ratios.push_back({times.process, baseline, candidate, std::log(candidate / baseline)});
+  }
+  return ratios;
+}
+
+std::string_view ab_verdict_name(AbVerdict verdict) {
+  switch (verdict) {
+    case AbVerdict::kFaster:
+      return "FASTER";
+    case AbVerdict::kSlower:
+      return "SLOWER";
+    case AbVerdict::kEquivalent:
+      return "EQUIVALENT";
+    case AbVerdict::kInconclusive:
+      break;
+  }
+  return "INCONCLUSIVE";
+}
+
+NoiseFloor noise_floor(std::span<const double> aa_log_ratios) {
+  require_finite(aa_log_ratios, "A/A log ratios");
+  NoiseFloor noise;
+  const auto n = static_cast<double>(aa_log_ratios.size());
+  if (const auto interval = signed_rank_interval(aa_log_ratios, kVerdictLevel)) {
+    noise.floor = std::max(std::abs(interval->lo), std::abs(interval->hi));
+  } else {
+    for (const double r : aa_log_ratios) noise.floor = std::max(noise.floor, std::abs(r));
+  }
+  if (n < 2) return noise;
+  double mean = 0, squares = 0;
+  for (const double r : aa_log_ratios) mean += r / n;
+  for (const double r : aa_log_ratios) squares += (r - mean) * (r - mean);
+  noise.sd = std::sqrt(squares / (n - 1));
+  const double alpha = 1 - kVerdictLevel;
+  noise.mde = (student_t_quantile(1 - alpha / 2, n - 1) + student_t_quantile(0.8, n - 1)) *
+              noise.sd / std::sqrt(n);
+  return noise;
+}
+
+AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin) {
+  if (!interval) return AbVerdict::kInconclusive;
+  if (interval->hi < -margin) return AbVerdict::kFaster;
+  if (interval->lo > margin) return AbVerdict::kSlower;
+  if (interval->lo >= -margin && interval->hi <= margin) return AbVerdict::kEquivalent;
+  return AbVerdict::kInconclusive;
+}
+
+AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor) {
+  AbResult result;
+  result.log_ratio = hodges_lehmann(log_ratios);
+  result.verdict_interval = signed_rank_interval(log_ratios, kVerdictLevel);
+  result.shown_interval = signed_rank_interval(log_ratios, kShownLevel);
+  result.margin = std::max(std::log1p(margin), floor);
+  result.verdict = ab_verdict(result.verdict_interval, result.margin);
+  return result;
+}
+
+}  // namespace harness::stats

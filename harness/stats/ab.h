@@ -1,0 +1,69 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/stats/order_statistics.h"
+
+/// A/B: a pair is one process with both arms resident; the process is the unit of analysis, because
+/// samples of one process share its memory layout, clocks and neighbours.
+///
+/// Everything is computed on log ratios of times, r = ln(candidate / baseline): r < 0 is faster.
+/// The figure shown is the speed-up baseline / candidate = exp(-r): > 1 is faster.
+namespace harness::stats {
+
+/// Indifference margins, as fractions of the baseline's time.
+inline constexpr double kGpuMargin = 0.01;
+inline constexpr double kCpuMargin = 0.05;
+
+/// Times of both arms in one process, in one unit.
+struct ArmTimes {
+  std::string process;
+  std::vector<double> baseline;
+  std::vector<double> candidate;
+};
+
+struct PairedRatio {
+  std::string process;
+  double baseline_median = 0;
+  double candidate_median = 0;
+  double log_ratio = 0;  ///< ln(candidate_median / baseline_median)
+};
+
+/// One log ratio a process, from the medians of its arms. Throws std::invalid_argument naming arm,
+/// process and sample when a time is NaN, infinite, zero or negative, or an arm has none.
+std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes);
+
+enum class AbVerdict { kFaster, kSlower, kEquivalent, kInconclusive };
+std::string_view ab_verdict_name(
+    AbVerdict verdict);  ///< FASTER | SLOWER | EQUIVALENT | INCONCLUSIVE
+
+/// What identical arms show: from A/A log ratios of the same schedule.
+struct NoiseFloor {
+  double floor = 0;  ///< largest |bound| of the 99 % interval; without one, the largest |log ratio|
+  double sd = 0;     ///< standard deviation of the log ratios; 0 for n = 1
+  std::optional<double> mde;  ///< minimum detectable effect, see below; none for n < 2
+};
+
+/// MDE = (t(1 - alpha/2) + t(0.8)) sd / sqrt(n), Student with n - 1 degrees, alpha = 1 %: the log
+/// ratio that a two-sided test would find in 80 % of runs.
+NoiseFloor noise_floor(std::span<const double> aa_log_ratios);
+
+struct AbResult {
+  double log_ratio = 0;                                      ///< Hodges-Lehmann estimate
+  std::optional<Interval> verdict_interval, shown_interval;  ///< of the log ratio, 99 % and 95 %
+  double margin = 0;  ///< in force, log scale: the larger of ln(1 + margin) and the noise floor
+  AbVerdict verdict = AbVerdict::kInconclusive;
+};
+
+/// FASTER when the 99 % interval lies below -margin, SLOWER above +margin, EQUIVALENT inside, else
+/// INCONCLUSIVE (also when n < 8 gives no 99 % interval).
+/// `margin` is a fraction of time (0.01 = 1 %), `floor` a log ratio. Ratios must be finite.
+AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor = 0);
+
+/// The verdict of an interval against a margin, both on the log scale; no interval: INCONCLUSIVE.
+AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin);
+
+}  // namespace harness::stats

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+#include <vector>
+
+#include "harness/stats/ab.h"
+#include "harness/stats/random.h"
+#include "harness/stats/signed_rank.h"
+
+/// Whole experiments at the default budget (10 processes, 3 rounds of ABBA or BAAB) under a noise
+/// model in log time: a shift per process, a shift per arm and process, clock drift (AR(1), 0.98 a
+/// sample), a warm-up ramp, white noise, and spikes of 5 to 20 %. Seeds are fixed.
+namespace harness::stats {
+namespace {
+
+struct Noise {
+  double process, arm, drift, ramp, white, spike_share;
+};
+constexpr Noise kTypical = {.006, .003, .004, .004, .003, .02};
+constexpr Noise kNoisy = {.03, .01, .015, .01, .01, .05};
+constexpr int kProcesses = 10;
+constexpr int kRounds = 3;
+
+ArmTimes simulate_process(Random& random, const Noise& noise, double effect) {
+  ArmTimes times;
+  const double shift = noise.process * random.normal();
+  const double arm_shift[2] = {noise.arm * random.normal(), noise.arm * random.normal() + effect};
+  double drift = noise.drift * random.normal();
+  int sample = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const int first = random.below(2) == 0 ? 0 : 1;
+    for (const int arm : {first, 1 - first, 1 - first, first}) {
+      drift = .98 * drift + std::sqrt(1 - .98 * .98) * noise.drift * random.normal();
+      double log_time = shift + arm_shift[arm] + drift + noise.white * random.normal() +
+                        noise.ramp * std::exp(-sample++ / 3.0);
+      if (random.uniform() < noise.spike_share) log_time += .05 + .15 * random.uniform();
+      (arm == 0 ? times.baseline : times.candidate).push_back(std::exp(log_time));
+    }
+  }
+  return times;
+}
+
+AbVerdict simulate_experiment(Random& random, const Noise& noise, double effect, double margin) {
+  std::vector<ArmTimes> processes;
+  for (int i = 0; i < kProcesses; ++i) processes.push_back(simulate_process(random, noise, effect));
+  std::vector<double> ratios;
+  for (const PairedRatio& r : paired_log_ratios(processes)) ratios.push_back(r.log_ratio);
+  return compare_arms(ratios, margin).verdict;
+}
+
+int count(AbVerdict wanted, const Noise& noise, double effect, double margin, int experiments,
+          uint64_t seed) {
+  Random random(seed);
+  int hits = 0;
+  for (int i = 0; i < experiments; ++i)
+    if (simulate_experiment(random, noise, effect, margin) == wanted) ++hits;
+  return hits;
+}
+
+TEST(AbSimulation, NoFalseAlarmIn200IdenticalPairs) {
+  for (const double margin : {kGpuMargin, kCpuMargin})
+    for (const Noise& noise : {kTypical, kNoisy})
+      for (const AbVerdict alarm : {AbVerdict::kFaster, AbVerdict::kSlower})
+        EXPECT_EQ(count(alarm, noise, 0, margin, 200, 20250216), 0)
+            << ab_verdict_name(alarm) << " at margin " << margin;
+}
+
+TEST(AbSimulation, FindsPlantedSlowdown) {
+  const int gpu = count(AbVerdict::kSlower, kTypical, std::log(1.03), kGpuMargin, 200, 3);
+  const int cpu = count(AbVerdict::kSlower, kNoisy, std::log(1.15), kCpuMargin, 200, 4);
+  std::cout << "+3 % called SLOWER at the GPU margin in " << gpu
+            << " of 200, +15 % at the CPU margin in " << cpu << " of 200\n";
+  EXPECT_GE(gpu, 190);
+  EXPECT_GE(cpu, 190);
+}
+
+TEST(AbSimulation, NeverCallsASlowdownFaster) {
+  EXPECT_EQ(count(AbVerdict::kFaster, kTypical, std::log(1.03), kGpuMargin, 200, 5), 0);
+  EXPECT_EQ(count(AbVerdict::kFaster, kNoisy, std::log(1.03), kGpuMargin, 200, 6), 0);
+}
+
+/// Symmetric differences about `centre`: normal, and heavy-tailed (a quotient of two normals).
+double draw(Random& random, bool heavy_tail) {
+  const double z = random.normal();
+  return heavy_tail ? z / (.2 + std::abs(random.normal())) : z;
+}
+
+TEST(SignedRankSimulation, CoverageOfThe95PercentInterval) {
+  for (const bool heavy_tail : {false, true}) {
+    Random random(heavy_tail ? 11 : 12);
+    const double centre = .25;
+    int held = 0;
+    for (int experiment = 0; experiment < 2000; ++experiment) {
+      std::vector<double> d;
+      for (int i = 0; i < kProcesses; ++i) d.push_back(centre + draw(random, heavy_tail));
+      const auto interval = signed_rank_interval(d, kShownLevel);
+      ASSERT_TRUE(interval);
+      if (interval->lo <= centre && centre <= interval->hi) ++held;
+    }
+    std::cout << "coverage of the 95 % interval: " << held / 20.0 << " %\n";
+    EXPECT_GE(held, 1860);
+    EXPECT_LE(held, 1940);
+  }
+}
+
+}  // namespace
+}  // namespace harness::stats

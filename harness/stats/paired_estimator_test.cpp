@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/stats/estimators.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+struct ArmPlan {
+  std::string series;
+  double time;
+  double clock_mhz = 0;  // 0: not recorded
+};
+
+EvidenceView view_of(int processes, const std::vector<ArmPlan>& arms) {
+  EvidenceView view;
+  view.phase = "ranges_ab";
+  view.device = "cuda";
+  view.groups_planned = processes;
+  for (int p = 0; p < processes; ++p) {
+    GroupEvidence g;
+    g.id = "g" + std::to_string(p);
+    g.file = g.id + ".jsonl";
+    g.cases = {{"c", true, ""}};
+    for (const ArmPlan& arm : arms)
+      for (int s = 0; s < 3; ++s) {
+        SampleLine line{"c", arm.series, arm.time * (1 + .001 * ((p + s) % 3)), "ms", s, 0, {}};
+        if (arm.clock_mhz > 0) line.clock_mhz = arm.clock_mhz;
+        g.samples.push_back(line);
+      }
+    view.groups.push_back(g);
+  }
+  return view;
+}
+
+MetricSpec spec() {
+  MetricSpec s;
+  s.name = "v2_vs_v1.speedup_ratio";
+  s.unit = "ratio";
+  s.estimator = "paired_ratio";
+  s.arms = {"v1", "v2"};
+  return s;
+}
+
+TEST(PairedRatio, CandidateTwiceAsFast) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_EQ(m.id, "M-ranges_ab.v2_vs_v1.speedup_ratio");
+  EXPECT_NEAR(*m.value, 2, .01);
+  EXPECT_EQ(m.verdict, "FASTER");
+  EXPECT_EQ(m.n, 10);
+  EXPECT_EQ(m.level, .99);
+  EXPECT_LE(*m.lo, *m.lo95);
+  EXPECT_LE(*m.lo95, *m.value);
+  EXPECT_LE(*m.value, *m.hi95);
+  EXPECT_LE(*m.hi95, *m.hi);
+  EXPECT_EQ(m.details["processes"].size(), 10u);
+  EXPECT_TRUE(m.details["noise_floor"].is_null());
+  EXPECT_EQ(m.details["baseline"]["arm"], "v1");
+  EXPECT_EQ(m.samples.size(), 10u);
+}
+
+TEST(PairedRatio, DirectionAndEquivalence) {
+  const Metric slower = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 4}}));
+  EXPECT_EQ(slower.verdict, "SLOWER");
+  EXPECT_NEAR(*slower.value, .5, .01);
+  EXPECT_EQ(estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2}})).verdict, "EQUIVALENT");
+}
+
+TEST(PairedRatio, FewProcessesAreInconclusiveWithoutBounds) {
+  const Metric m = estimate(spec(), view_of(7, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+  EXPECT_TRUE(m.value && m.lo95);
+  EXPECT_FALSE(m.lo || m.hi);
+}
+
+TEST(PairedRatio, AaSeriesGivesTheFloor) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"aa", 2.1}}));
+  EXPECT_NEAR(m.details["noise_floor"]["floor_pct"].get<double>(), 5, .2);
+  EXPECT_NEAR(m.details["margin_in_force_pct"].get<double>(), 5, .2);
+  EXPECT_EQ(m.verdict, "EQUIVALENT");  // 3 % is below what identical arms show here
+}
+
+TEST(PairedRatio, FailedCheckWithholds) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  view.groups[4].checks = {{"c", "ranges.equal", false, "ORACLE_MISMATCH", ""}};
+  const Metric m = estimate(spec(), view);
+  EXPECT_FALSE(m.value || m.lo);
+  EXPECT_EQ(m.verdict, "");
+  EXPECT_THAT(m.withheld, HasSubstr("not valid, output mismatch: check ranges.equal"));
+  EXPECT_THAT(m.withheld, HasSubstr("ORACLE_MISMATCH"));
+}
+
+TEST(PairedRatio, FailedCaseIsNoPair) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  view.groups[4].cases[0].ok = false;
+  EXPECT_EQ(estimate(spec(), view).n, 9);
+}
+
+TEST(PairedRatio, MissingArmAndImpossibleTimes) {
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}})).null_reason, HasSubstr("'v2'"));
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 0}})).null_reason,
+              HasSubstr("candidate arm in process 'g0': sample 1 is 0"));
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", NAN}, {"v2", 1}})).null_reason,
+              HasSubstr("baseline arm in process 'g0': sample 1 is nan"));
+}
+
+TEST(PairedRatio, ArmsMayCarryTheSource) {
+  MetricSpec s = spec();
+  s.source = "c/ranges";
+  EXPECT_EQ(estimate(s, view_of(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
+}
+
+// The candidate's clock is half: as slow as twice the time, equal in cycles. Neither may decide.
+TEST(PairedRatio, ThrottledArmDecidesNothing) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 900}}));
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+  EXPECT_EQ(m.details["throttled"], "v2");
+  EXPECT_LT(*m.lo, .51);
+  EXPECT_GT(*m.hi, .99);
+  const Metric equal_clocks = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 1795}}));
+  EXPECT_EQ(equal_clocks.verdict, "SLOWER");
+  EXPECT_FALSE(equal_clocks.details.contains("throttled"));
+}
+
+TEST(PairedRatio, SameEvidenceSameBytes) {
+  const EvidenceView view = view_of(12, {{"v1", 4}, {"v2", 2}, {"aa", 4.01}});
+  EXPECT_EQ(estimate(spec(), view).details.dump(), estimate(spec(), view).details.dump());
+}
+
+TEST(ArmMedian, OneArm) {
+  MetricSpec s = spec();
+  s.name = "v2.time_us";
+  s.unit = "us";
+  s.estimator = "arm_median";
+  s.arms = {"v2"};
+  const Metric m = estimate(s, view_of(10, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_NEAR(*m.value, 2002, 2.1);
+  EXPECT_EQ(m.n, 10);
+  EXPECT_TRUE(m.lo && m.hi);
+}
+
+}  // namespace
+}  // namespace harness

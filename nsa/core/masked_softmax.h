@@ -1,0 +1,16 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace nsa {
+
+struct MaskedSoftmax {
+  at::Tensor weights;      ///< exp(logit - largest), not divided
+  at::Tensor denominator;  ///< [.., 1]; 1 for an empty row
+  at::Tensor lse;          ///< [.., 1]; -inf for an empty row
+};
+
+/// Softmax over the last axis (>= 1 long), in place: logits hold -inf where `forbidden`, which
+/// broadcasts to them. A row with nothing allowed has weights 0.
+MaskedSoftmax masked_softmax_(at::Tensor logits, const at::Tensor& forbidden);
+
+}  // namespace nsa

@@ -1,0 +1,207 @@
+// The whole layer in fp64, forward and backward, against the oracle (nsa/reference).
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/layer/random_inputs.h"
+#include "nsa/reference/reference.h"
+
+namespace nsa {
+namespace {
+
+namespace ref = reference;
+
+constexpr double kRelative = 1e-12;
+
+template <class T>
+ref::Tensor<T> to_ref(const at::Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const at::Tensor x = tensor.detach().contiguous();
+  const T* data = x.const_data_ptr<T>();
+  return {x.sizes().vec(), std::vector<T>(data, data + x.numel())};
+}
+
+template <class T>
+at::Tensor to_aten(const ref::Tensor<T>& tensor, at::ScalarType dtype) {
+  at::Tensor x = at::empty(tensor.shape(), dtype);
+  std::copy(tensor.values().begin(), tensor.values().end(), x.mutable_data_ptr<T>());
+  return x;
+}
+
+ref::Config to_ref(const NsaConfig& c) {
+  ref::Config r;
+  r.num_heads = c.num_heads, r.num_kv_heads = c.num_kv_heads;
+  r.qk_head_dim = c.qk_head_dim, r.v_head_dim = c.v_head_dim;
+  r.block_size = c.block_size, r.block_stride = c.block_stride;
+  r.sel_block_size = c.sel_block_size, r.top_n = c.top_n;
+  r.n_initial = c.num_initial, r.n_local = c.num_local, r.window = c.window;
+  r.phi = std::array{ref::Phi::kMean, ref::Phi::kConv, ref::Phi::kMlp}[static_cast<int>(c.phi)];
+  r.gate = std::array{ref::Gate::kNone, ref::Gate::kSoftmax,
+                      ref::Gate::kSigmoid}[static_cast<int>(c.gate)];
+  r.rope = std::array{ref::Rope::kBeforePool, ref::Rope::kBlockStart,
+                      ref::Rope::kNone}[static_cast<int>(c.rope)];
+  r.rope_base = c.rope_base;
+  return r;
+}
+
+ref::PhiWeights to_ref(const PhiWeights& w) {
+  return {to_ref<double>(w.conv), to_ref<double>(w.pe), to_ref<double>(w.w1),
+          to_ref<double>(w.b1),   to_ref<double>(w.w2), to_ref<double>(w.b2)};
+}
+
+ref::Inputs to_ref(const NsaInputs& in) {
+  ref::Inputs r;
+  r.q = to_ref<double>(in.q);
+  r.k_cmp_src = to_ref<double>(in.k_cmp_src), r.v_cmp_src = to_ref<double>(in.v_cmp_src);
+  r.k_sel = to_ref<double>(in.k_sel), r.v_sel = to_ref<double>(in.v_sel);
+  r.k_win = to_ref<double>(in.k_win), r.v_win = to_ref<double>(in.v_win);
+  r.gates = to_ref<double>(in.gate_logits);
+  r.phi_k = to_ref(in.phi_k), r.phi_v = to_ref(in.phi_v);
+  return r;
+}
+
+/// |a - b| <= 1e-12 * largest |b|; equal infinities pass, NaN fails.
+void expect_close(const std::string& name, const at::Tensor& have, const at::Tensor& want) {
+  ASSERT_EQ(have.sizes(), want.sizes()) << name;
+  if (want.numel() == 0) return;
+  const at::Tensor finite = want.isfinite();
+  const double scale =
+      std::max(1.0, at::where(finite, want.abs(), at::zeros_like(want)).max().item<double>());
+  const at::Tensor ok = (have - want).abs().le(kRelative * scale).logical_or(have.eq(want));
+  EXPECT_TRUE(ok.all().item<bool>())
+      << name << ": largest difference " << (have - want).abs().max().item<double>();
+}
+
+void compare_forward(const NsaOutputs& have, const ref::Outputs& want) {
+  const auto close = [](const char* name, const at::Tensor& a, const ref::Tensor<double>& b) {
+    expect_close(name, a.detach(), to_aten(b, at::kDouble));
+  };
+  close("q_rot", have.q_rot, want.q_rot);
+  close("k_cmp", have.k_cmp, want.k_cmp);
+  close("v_cmp", have.v_cmp, want.v_cmp);
+  close("scores", have.scores, want.scores);
+  EXPECT_TRUE(at::equal(have.block_idx, to_aten(want.block_idx, at::kInt))) << "block_idx";
+  EXPECT_TRUE(at::equal(have.ranges, to_aten(want.ranges, at::kInt))) << "ranges";
+  close("o_cmp", have.o_cmp, want.o_cmp);
+  close("o_sel", have.o_sel, want.o_sel);
+  close("o_win", have.o_win, want.o_win);
+  close("o", have.o, want.o);
+  close("lse_cmp", have.lse_cmp, want.lse_cmp);
+  close("lse_sel", have.lse_sel, want.lse_sel);
+  close("lse_win", have.lse_win, want.lse_win);
+}
+
+void compare_phi(const std::string& prefix, const PhiWeights& have, const ref::PhiWeights& want) {
+  const auto one = [&](const char* name, const at::Tensor& weight, const ref::Tensor<double>& g) {
+    if (weight.defined()) expect_close(prefix + name, weight.grad(), to_aten(g, at::kDouble));
+  };
+  one("conv", have.conv, want.conv);
+  one("pe", have.pe, want.pe);
+  one("w1", have.w1, want.w1);
+  one("b1", have.b1, want.b1);
+  one("w2", have.w2, want.w2);
+  one("b2", have.b2, want.b2);
+}
+
+/// Forward and backward of one configuration. B = 2 so that a mixed-up batch shows.
+void compare(const NsaConfig& config, int64_t num_tokens) {
+  SCOPED_TRACE("S " + std::to_string(num_tokens) + " phi " + to_string(config.phi) + " rope " +
+               to_string(config.rope) + " gate " + to_string(config.gate));
+  NsaInputs in = random_inputs(config, 2, num_tokens, at::kDouble);
+  const ref::Inputs ref_in = to_ref(in);
+  const ref::Config ref_config = to_ref(config);
+  for (auto& [name, tensor] : differentiable(in)) tensor->requires_grad_(true);
+  const NsaOutputs out = nsa_attention(in, config);
+  compare_forward(out, ref::forward(ref_config, ref_in));
+  const at::Tensor d_o = at::randn(out.o.sizes(), at::kDouble);
+  out.o.backward(d_o);
+  const ref::Inputs grads = ref::backward(ref_config, ref_in, to_ref<double>(d_o));
+  const auto close = [](const char* name, const at::Tensor& a, const ref::Tensor<double>& b) {
+    expect_close(name, a.grad(), to_aten(b, at::kDouble));
+  };
+  close("d_q", in.q, grads.q);
+  close("d_k_cmp_src", in.k_cmp_src, grads.k_cmp_src);
+  close("d_v_cmp_src", in.v_cmp_src, grads.v_cmp_src);
+  close("d_k_sel", in.k_sel, grads.k_sel);
+  close("d_v_sel", in.v_sel, grads.v_sel);
+  close("d_k_win", in.k_win, grads.k_win);
+  close("d_v_win", in.v_win, grads.v_win);
+  close("d_gate_logits", in.gate_logits, grads.gates);
+  compare_phi("d_phi_k.", in.phi_k, grads.phi_k);
+  compare_phi("d_phi_v.", in.phi_v, grads.phi_v);
+}
+
+NsaConfig small() {
+  NsaConfig c;
+  c.num_heads = 6, c.num_kv_heads = 2, c.qk_head_dim = 8, c.v_head_dim = 6;
+  c.block_size = 8, c.block_stride = 4, c.sel_block_size = 16, c.top_n = 4, c.window = 12;
+  return c;
+}
+
+TEST(LayerAgainstOracle, LengthsAroundEveryBoundary) {
+  at::manual_seed(1);
+  for (const int64_t s : {0, 1, 7, 8, 9, 11, 12, 13, 15, 16, 17, 97}) compare(small(), s);
+}
+
+TEST(LayerAgainstOracle, PhiRopeAndGateChoices) {
+  at::manual_seed(2);
+  for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp}) {
+    for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}) {
+      NsaConfig c = small();
+      c.phi = phi, c.rope = rope;
+      c.gate = std::array{GateActivation::kNone, GateActivation::kSoftmax,
+                          GateActivation::kSigmoid}[static_cast<int>(rope)];
+      compare(c, 75);
+    }
+  }
+}
+
+TEST(LayerAgainstOracle, UnusualSizes) {
+  at::manual_seed(3);
+  NsaConfig c = small();
+  c.num_heads = 5, c.num_kv_heads = 1;  // G = 5
+  c.block_size = 12, c.sel_block_size = 20, c.top_n = 5, c.num_initial = 2, c.num_local = 1;
+  compare(c, 101);
+  c.num_heads = 3, c.num_kv_heads = 3;  // G = 1
+  c.block_size = 1, c.block_stride = 1, c.sel_block_size = 1, c.top_n = 7, c.num_initial = 0;
+  compare(c, 31);
+  c.block_stride = 1, c.block_size = 3, c.sel_block_size = 5, c.top_n = 100, c.window = 1000;
+  compare(c, 43);
+  c.qk_head_dim = 7, c.rope = RopeMode::kNone, c.v_head_dim = 1, c.window = 1, c.num_local = 4;
+  compare(c, 29);
+}
+
+TEST(LayerAgainstOracle, ManyChunksOfQueries) {
+  at::manual_seed(4);
+  NsaConfig c = small();
+  c.num_heads = 2, c.num_kv_heads = 1;
+  compare(c, 1100);  // more than two chunks of 512 queries
+}
+
+TEST(LayerAgainstOracle, PackedDocumentsEqualSeparateCalls) {
+  at::manual_seed(5);
+  const NsaConfig c = small();
+  NsaInputs in = random_inputs(c, 1, 70, at::kDouble, /*packed=*/true);
+  const std::vector<int32_t> offsets{0, 0, 1, 8, 40, 40, 70};
+  in.cu_seqlens = at::tensor(offsets, at::kInt);
+  const NsaOutputs packed = nsa_attention(in, c);
+  std::vector<int32_t> cu_cmp{0};
+  for (size_t doc = 0; doc + 1 < offsets.size(); ++doc) {
+    const int64_t begin = offsets[doc], length = offsets[doc + 1] - begin;
+    NsaInputs own = in;
+    own.cu_seqlens = at::Tensor();
+    for (auto& [name, tensor] : differentiable(own)) {
+      *tensor = tensor->narrow(0, begin, length).unsqueeze(0);
+    }
+    const ref::Outputs want = ref::forward(to_ref(c), to_ref(own));
+    expect_close("o", packed.o.narrow(0, begin, length).unsqueeze(0), to_aten(want.o, at::kDouble));
+    EXPECT_TRUE(at::equal(packed.block_idx.narrow(0, begin, length).unsqueeze(0),
+                          to_aten(want.block_idx, at::kInt)));
+    cu_cmp.push_back(cu_cmp.back() + static_cast<int32_t>(want.k_cmp.size(1)));
+  }
+  EXPECT_TRUE(at::equal(packed.cu_cmp, at::tensor(cu_cmp, at::kInt)));
+  EXPECT_EQ(packed.scores.sizes(), at::IntArrayRef({70, 2, 2}));
+}
+
+}  // namespace
+}  // namespace nsa

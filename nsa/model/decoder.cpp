@@ -1,0 +1,61 @@
+#include "nsa/model/decoder.h"
+
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+
+namespace nsa {
+namespace {
+
+/// Small, so that the first logits are nearly equal and the first loss is close to ln(vocab).
+constexpr double kEmbeddingStd = 0.02;
+
+}  // namespace
+
+DecoderImpl::DecoderImpl(const ModelConfig& config) : config_(config) {
+  config_.validate();
+  embedding_ =
+      register_parameter("embedding", at::randn({config.vocab, config.dim}).mul_(kEmbeddingStd));
+  for (int64_t i = 0; i < config.num_layers; ++i)
+    layers_.push_back(register_module("layer" + std::to_string(i), DecoderLayer(config_)));
+  final_norm_ = register_parameter("final_norm", at::ones({config.dim}));
+  head_ = register_parameter("head", at::randn({config.vocab, config.dim}).mul_(kEmbeddingStd));
+}
+
+int64_t DecoderImpl::num_parameters() const {
+  int64_t count = 0;
+  for (const at::Tensor& p : parameters()) count += p.numel();
+  return count;
+}
+
+void DecoderImpl::set_attention_options(const NsaOptions& options) {
+  for (DecoderLayer& layer : layers_) {
+    layer->attention->options = options;
+    layer->attention->options.keep_scores = false;  // training needs the choice only
+  }
+}
+
+DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe) {
+  TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
+              "nsa::Decoder: tokens must be int64 [B, S], got ", tokens.scalar_type(), " ",
+              tokens.sizes());
+  const auto report = [&](const char* place, const at::Tensor& value) {
+    if (probe) probe(place, value);
+  };
+  Outputs out;
+  at::Tensor x = at::embedding(embedding_, tokens).to(compute_type);
+  report("embedding", x);
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, "layer" + std::to_string(i), probe);
+    x = layer.x;
+    out.gates.push_back(layer.gates);
+  }
+  const at::Tensor normed = rms_norm(x, final_norm_, config_.norm_eps);
+  report("final RMSNorm", normed);
+  out.logits = at::linear(normed, head_.to(compute_type));
+  report("logits", out.logits);
+  return out;
+}
+
+}  // namespace nsa

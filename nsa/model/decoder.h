@@ -1,0 +1,44 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <vector>
+
+#include "nsa/model/decoder_layer.h"
+#include "nsa/model/model_config.h"
+
+namespace nsa {
+
+/// Decoder: logits = head(RMSNorm(layers(embedding(tokens)))); the head is untied from the
+/// embedding; no biases. Parameters are fp32 (or fp64) masters, rounded to the compute type where
+/// they are used, so gradients arrive in the masters' type. Weights are drawn from the global
+/// generator (at::manual_seed). Names: embedding, head [vocab, dim]; final_norm [dim];
+/// layerI.{attention_norm, mlp_norm} [dim]; layerI.w_gate_up [2*hidden, dim]; layerI.w_down [dim,
+/// hidden]; layerI.attention.* (nsa/layer/nsa_module.h).
+class DecoderImpl : public torch::nn::Module {
+ public:
+  /// Throws InputError for an impossible configuration.
+  explicit DecoderImpl(const ModelConfig& config);
+
+  struct Outputs {
+    at::Tensor logits;              ///< [B, S, vocab], compute type
+    std::vector<at::Tensor> gates;  ///< per layer [B, S, Hkv, 3], activated, detached
+  };
+  /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type.
+  Outputs forward(const at::Tensor& tokens, const Probe& probe = {});
+
+  const ModelConfig& config() const { return config_; }
+  int64_t num_parameters() const;
+
+  at::ScalarType compute_type = at::kFloat;  ///< of activations and matrix products
+  void set_attention_options(const NsaOptions& options);
+
+ private:
+  ModelConfig config_;
+  at::Tensor embedding_, head_, final_norm_;
+  std::vector<DecoderLayer> layers_;
+};
+TORCH_MODULE(Decoder);
+
+}  // namespace nsa

@@ -1,0 +1,78 @@
+#include "nsa/model/decoder_layer.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
+
+#include <cmath>
+
+namespace nsa {
+namespace {
+
+/// N(0, 1/(3 in)): the standard deviation of LibTorch's default for a linear layer.
+at::Tensor draw_matrix(int64_t out, int64_t in, double scale) {
+  return at::randn({out, in}).mul_(scale / std::sqrt(3.0 * static_cast<double>(in)));
+}
+
+void report_attention(const Probe& probe, const std::string& layer, const NsaOutputs& out) {
+  const std::pair<const char*, const at::Tensor*> stages[] = {
+      {"RoPE, q_rot", &out.q_rot},
+      {"compression, k_cmp", &out.k_cmp},
+      {"compression, v_cmp", &out.v_cmp},
+      {"compressed attention, o_cmp", &out.o_cmp},
+      {"selected attention, o_sel", &out.o_sel},
+      {"window attention, o_win", &out.o_win},
+      {"gate, gates", &out.gates},
+      {"gate, o", &out.o}};
+  for (const auto& [stage, value] : stages)
+    if (value->defined()) probe(layer + ": " + stage, *value);
+}
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return at::rms_norm(x, {weight.size(0)}, weight.to(x.scalar_type()), eps);
+}
+
+at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down) {
+  const std::vector<at::Tensor> parts = at::linear(x, w_gate_up.to(x.scalar_type())).chunk(2, -1);
+  return at::linear(at::silu(parts[0]) * parts[1], w_down.to(x.scalar_type()));
+}
+
+DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config.norm_eps) {
+  // Both branches of every layer add to the residual stream: scaled so that its variance does not
+  // grow with depth.
+  const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(config.num_layers));
+  const int64_t dim = config.dim, hidden = config.mlp_hidden;
+  attention_norm_ = register_parameter("attention_norm", at::ones({dim}));
+  attention = register_module("attention", NsaAttention(dim, config.attention));
+  attention->options.keep_scores = false;
+  attention->named_parameters()["w_o"].detach().mul_(residual);
+  mlp_norm_ = register_parameter("mlp_norm", at::ones({dim}));
+  w_gate_up_ = register_parameter("w_gate_up", draw_matrix(2 * hidden, dim, 1.0));
+  w_down_ = register_parameter("w_down", draw_matrix(dim, hidden, residual));
+}
+
+DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, const std::string& name,
+                                                    const Probe& probe) {
+  const auto report = [&](const char* place, const at::Tensor& value) {
+    if (probe) probe(name + ": " + place, value);
+  };
+  const at::Tensor attention_in = rms_norm(x, attention_norm_, norm_eps_);
+  report("RMSNorm before attention", attention_in);
+  const NsaAttentionImpl::Detailed attended = attention->forward_detailed(attention_in);
+  if (probe) report_attention(probe, name, attended.attention);
+  report("attention projection", attended.y);
+  const at::Tensor middle = x + attended.y;
+  const at::Tensor mlp_in = rms_norm(middle, mlp_norm_, norm_eps_);
+  report("RMSNorm before MLP", mlp_in);
+  const at::Tensor added = swiglu(mlp_in, w_gate_up_, w_down_);
+  report("MLP", added);
+  Outputs out{middle + added, attended.attention.gates.detach()};
+  report("residual stream", out.x);
+  return out;
+}
+
+}  // namespace nsa

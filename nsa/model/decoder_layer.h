@@ -1,0 +1,47 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "nsa/layer/nsa_module.h"
+#include "nsa/model/model_config.h"
+
+namespace nsa {
+
+/// Called with every intermediate result in order of computation; `where` is e.g.
+/// "layer3: selected attention, o_sel".
+using Probe = std::function<void(const std::string& where, const at::Tensor& value)>;
+
+/// RMSNorm over the last axis, accumulated in fp32: x / sqrt(mean(x^2) + eps) * weight. x [..., D],
+/// weight [D], which is rounded to the type of x.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+/// SwiGLU: W_down (SiLU(W_gate x) * W_up x). x [..., D]; w_gate_up [2*H, D] holds W_gate above
+/// W_up; w_down [D, H].
+at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down);
+
+/// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)).
+class DecoderLayerImpl : public torch::nn::Module {
+ public:
+  explicit DecoderLayerImpl(const ModelConfig& config);
+
+  struct Outputs {
+    at::Tensor x;      ///< [B, S, dim]
+    at::Tensor gates;  ///< [B, S, Hkv, 3], activated, detached
+  };
+  /// x [B, S, dim]. `name` stands before every place that is reported to `probe`.
+  Outputs forward(const at::Tensor& x, const std::string& name, const Probe& probe);
+
+  NsaAttention attention{nullptr};
+
+ private:
+  double norm_eps_;
+  at::Tensor attention_norm_, mlp_norm_, w_gate_up_, w_down_;
+};
+TORCH_MODULE(DecoderLayer);
+
+}  // namespace nsa

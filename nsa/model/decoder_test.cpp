@@ -1,0 +1,189 @@
+// Decoder, loss and model configurations.
+#include "nsa/model/decoder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "nsa/model/input_error.h"
+#include "nsa/model/loss.h"
+
+namespace nsa {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::filesystem::path kConfigs = std::filesystem::path(NSA_SOURCE_DIR) / "configs" / "models";
+
+[[maybe_unused]] const bool kOneThread =
+    (at::set_num_threads(1), true);  // these tensors are too small for two
+
+ModelConfig shipped(const std::string& name) { return load_model_config(name, {kConfigs}); }
+
+at::Tensor random_tokens(int64_t batch, int64_t length, int64_t vocab) {
+  return at::randint(vocab, {batch, length}, at::kLong);
+}
+
+template <class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const c10::Error& e) {
+    return e.what_without_backtrace();
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(NextTokenLoss, HandComputed) {
+  // Two positions, vocabulary 2. Position 0: logits (0, ln 3), target 1 -> -ln(3/4). Position 1:
+  // equal logits -> ln 2.
+  const at::Tensor logits = at::tensor({0.0, std::log(3.0), 5.0, 5.0}, at::kDouble).view({1, 2, 2});
+  const at::Tensor tokens = at::tensor({0, 1, 0}, at::kLong).view({1, 3});
+  EXPECT_NEAR(next_token_loss(logits, tokens).item<double>(),
+              (std::log(4.0 / 3.0) + std::log(2.0)) / 2, 1e-15);
+}
+
+TEST(NextTokenLoss, RewardsTheNextTokenAndNotTheInput) {
+  const at::Tensor tokens = random_tokens(3, 65, 256);
+  const at::Tensor perfect = at::one_hot(tokens.slice(1, 1), 256).to(at::kFloat) * 40;
+  const at::Tensor copied = at::one_hot(tokens.slice(1, 0, -1), 256).to(at::kFloat) * 40;
+  EXPECT_LT(next_token_loss(perfect, tokens).item<float>(), 1e-6);
+  EXPECT_GT(next_token_loss(copied, tokens).item<float>(), 20);  // 0 if the shift were missing
+}
+
+TEST(NextTokenLoss, IsComputedInFp32) {
+  const at::Tensor tokens = random_tokens(2, 9, 16);
+  const at::Tensor logits = at::randn({2, 8, 16}).to(at::kBFloat16);
+  const at::Tensor loss = next_token_loss(logits, tokens);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<float>(), next_token_loss(logits.to(at::kDouble), tokens).item<double>(),
+              1e-5);
+}
+
+TEST(NextTokenLoss, NamesBadArguments) {
+  const at::Tensor logits = at::zeros({2, 8, 16});
+  EXPECT_THAT(error_of([&] { next_token_loss(logits, random_tokens(2, 8, 16)); }),
+              HasSubstr("nsa::next_token_loss: tokens must be [2, 9], got [2, 8]"));
+  EXPECT_THAT(error_of([&] { next_token_loss(logits, random_tokens(2, 9, 16).to(at::kInt)); }),
+              HasSubstr("tokens must be int64, got Int"));
+  EXPECT_THAT(error_of([&] { next_token_loss(logits[0], random_tokens(2, 9, 16)); }),
+              HasSubstr("logits must be [B, S, V], got [8, 16]"));
+}
+
+TEST(DecoderParts, RmsNormAndSwigluAreTheirFormulas) {
+  const at::Tensor x = at::randn({2, 3, 8}, at::kDouble), w = at::randn({8}, at::kDouble);
+  const at::Tensor want = x / (x.square().mean(-1, true) + 1e-3).sqrt() * w;
+  EXPECT_TRUE(at::allclose(rms_norm(x, w, 1e-3), want, 0, 1e-12));
+  const at::Tensor up = at::randn({10, 8}, at::kDouble), down = at::randn({8, 5}, at::kDouble);
+  const at::Tensor g = x.matmul(up.slice(0, 0, 5).t()), u = x.matmul(up.slice(0, 5).t());
+  EXPECT_TRUE(at::allclose(swiglu(x, up, down), (g * g.sigmoid() * u).matmul(down.t()), 0, 1e-12));
+}
+
+TEST(Decoder, ParametersOfM7cStandInTheTargetRange) {
+  ModelConfig config = shipped("m7c_125m");
+  EXPECT_EQ(config.num_layers, 12);
+  config.num_layers = 1;
+  const int64_t one = Decoder(config)->num_parameters();
+  config.num_layers = 2;
+  const int64_t two = Decoder(config)->num_parameters();
+  const int64_t all = one + 11 * (two - one);
+  EXPECT_GE(all, 73'000'000);
+  EXPECT_LE(all, 78'000'000);
+}
+
+TEST(Decoder, ShippedConfigurationsAgreeWithTheLibrary) {
+  const auto same = [](const NsaConfig& a, const NsaConfig& b) {
+    return a.num_heads == b.num_heads && a.num_kv_heads == b.num_kv_heads &&
+           a.qk_head_dim == b.qk_head_dim && a.v_head_dim == b.v_head_dim &&
+           a.block_size == b.block_size && a.block_stride == b.block_stride &&
+           a.sel_block_size == b.sel_block_size && a.top_n == b.top_n &&
+           a.num_initial == b.num_initial && a.num_local == b.num_local && a.window == b.window &&
+           a.phi == b.phi && a.gate == b.gate && a.rope == b.rope && a.rope_base == b.rope_base;
+  };
+  EXPECT_TRUE(same(shipped("m7c_125m").attention, m7c_125m()));
+  EXPECT_TRUE(same(shipped("tiny_cpu").attention, tiny_cpu()));
+}
+
+TEST(Decoder, FirstLossIsThatOfAGuess) {
+  at::manual_seed(1);
+  Decoder model(shipped("tiny_cpu"));
+  const at::Tensor tokens = random_tokens(4, 129, 256);
+  const auto out = model->forward(tokens.slice(1, 0, -1));
+  EXPECT_EQ(out.logits.sizes(), (std::vector<int64_t>{4, 128, 256}));
+  EXPECT_EQ(out.gates.size(), 2u);
+  EXPECT_NEAR(next_token_loss(out.logits, tokens).item<double>(), std::log(256.0), 0.1);
+}
+
+TEST(Decoder, FutureTokensChangeNothing) {
+  at::manual_seed(2);
+  Decoder model(shipped("tiny_cpu"));
+  at::Tensor tokens = random_tokens(2, 100, 256);
+  const at::Tensor before = model->forward(tokens).logits;
+  tokens.slice(1, 61).copy_(random_tokens(2, 39, 256));
+  const at::Tensor after = model->forward(tokens).logits;
+  EXPECT_TRUE(at::equal(before.slice(1, 0, 61), after.slice(1, 0, 61)));
+  EXPECT_FALSE(at::equal(before.slice(1, 61), after.slice(1, 61)));
+}
+
+TEST(Decoder, EveryParameterLearnsInItsOwnType) {
+  at::manual_seed(3);
+  Decoder model(shipped("tiny_cpu"));
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    model->compute_type = type;
+    model->zero_grad();
+    const at::Tensor tokens = random_tokens(2, 97, 256);
+    const auto out = model->forward(tokens.slice(1, 0, -1));
+    EXPECT_EQ(out.logits.scalar_type(), type);
+    next_token_loss(out.logits, tokens).backward();
+    for (const auto& item : model->named_parameters()) {
+      const at::Tensor gradient = item.value().grad();
+      ASSERT_TRUE(gradient.defined()) << item.key();
+      EXPECT_EQ(gradient.scalar_type(), at::kFloat) << item.key();
+      EXPECT_TRUE(at::isfinite(gradient).all().item<bool>()) << item.key();
+      EXPECT_GT(gradient.abs().max().item<float>(), 0) << item.key();
+    }
+  }
+}
+
+TEST(Decoder, RejectsOtherTokens) {
+  Decoder model(shipped("tiny_cpu"));
+  EXPECT_THAT(error_of([&] { model->forward(at::zeros({2, 3})); }),
+              HasSubstr("nsa::Decoder: tokens must be int64 [B, S], got Float [2, 3]"));
+}
+
+TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
+  std::string good =
+      R"({"name": "m", "vocab": 256, "dim": 8, "num_layers": 1, "mlp_hidden": 8, "seq_len": 16,
+ "attention": {"num_heads": 2, "num_kv_heads": 1, "qk_head_dim": 4, "v_head_dim": 4, "block_size": 8,
+  "block_stride": 4, "sel_block_size": 16, "top_n": 4, "window": 8}})";
+  const auto error = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    if (!from.empty()) text.replace(text.find(from), from.size(), to);
+    return error_of([&] { parse_model_config(text, "m.json"); });
+  };
+  EXPECT_EQ(error("", ""), "");
+  EXPECT_THAT(error("\"seq_len\"", "\"seqlen\""),
+              HasSubstr("m.json:1:1: key \"seq_len\" is missing"));
+  EXPECT_THAT(error("\"window\": 8", "\"window\": 8, \"num_lokal\": 2"),
+              HasSubstr("m.json:3:82: unknown key \"num_lokal\"; did you mean \"num_local\"?"));
+  EXPECT_THAT(error("\"dim\": 8", "\"dim\": \"8\""),
+              HasSubstr("m.json:1:36: \"dim\" must be an integer, got \"8\""));
+  EXPECT_THAT(error("\"dim\": 8", "\"dim\": 0"), HasSubstr("model m: dim must be >= 1, got 0"));
+  EXPECT_THAT(error("\"num_kv_heads\": 1", "\"num_kv_heads\": 3"), HasSubstr("num_kv_heads"));
+  EXPECT_THAT(error("\"window\": 8", "\"window\": 8, \"phi\": \"men\""), HasSubstr("men"));
+  EXPECT_THAT(error("\"dim\": 8", "\"dim\": 8, \"dim\": 9"), HasSubstr("\"dim\" is given twice"));
+  EXPECT_THAT(
+      error_of([] { shipped("tiny_cpo"); }),
+      HasSubstr(
+          "unknown model \"tiny_cpo\"; known: m7c_125m, tiny_cpu; did you mean \"tiny_cpu\"?"));
+  EXPECT_THAT(error_of([] { shipped("/no/such.json"); }),
+              HasSubstr("cannot read model configuration /no/such.json"));
+}
+
+}  // namespace
+}  // namespace nsa

@@ -1,0 +1,13 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace nsa {
+
+/// Next-token cross-entropy, computed in fp32 (fp64 for fp64 logits).
+///   loss = -1/(B*S) sum over b, t of log softmax(logits[b,t])[tokens[b,t+1]]
+/// logits [B, S, V], any float type, from tokens[:, 0..S-1]; tokens [B, S+1] int64: position t
+/// predicts token t+1. Returns a scalar in nat. Throws c10::Error naming the argument when shapes
+/// or types do not fit.
+at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& tokens);
+
+}  // namespace nsa

@@ -1,0 +1,122 @@
+#include "nsa/model/model_config.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "nsa/model/strict_json.h"
+
+namespace nsa {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The keys of "attention" carry the names of NsaConfig.
+NsaConfig read_attention(StrictObject object) {
+  NsaConfig c;
+  c.num_heads = object.required<int64_t>("num_heads");
+  c.num_kv_heads = object.required<int64_t>("num_kv_heads");
+  c.qk_head_dim = object.required<int64_t>("qk_head_dim");
+  c.v_head_dim = object.required<int64_t>("v_head_dim");
+  c.block_size = object.required<int64_t>("block_size");
+  c.block_stride = object.required<int64_t>("block_stride");
+  c.sel_block_size = object.required<int64_t>("sel_block_size");
+  c.top_n = object.required<int64_t>("top_n");
+  c.num_initial = object.optional("num_initial", c.num_initial);
+  c.num_local = object.optional("num_local", c.num_local);
+  c.window = object.required<int64_t>("window");
+  c.phi = parse_phi(object.optional("phi", to_string(c.phi)));
+  c.gate = parse_gate_activation(object.optional("gate", to_string(c.gate)));
+  c.rope = parse_rope_mode(object.optional("rope", to_string(c.rope)));
+  c.rope_base = object.optional("rope_base", c.rope_base);
+  object.finish();
+  return c;
+}
+
+std::string known_names(const std::vector<fs::path>& folders, std::vector<std::string>& names) {
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (entry.path().extension() == ".json") names.push_back(entry.path().stem().string());
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "none found" : list;
+}
+
+fs::path find_config(const std::string& name, const std::vector<fs::path>& folders) {
+  if (name.ends_with(".json")) return name;
+  for (const fs::path& folder : folders)
+    if (fs::exists(folder / (name + ".json"))) return folder / (name + ".json");
+  std::vector<std::string> names;
+  const std::string list = known_names(folders, names);
+  const std::string nearest = nearest_name(name, names);
+  throw InputError("unknown model \"" + name + "\"; known: " + list +
+                   (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+}
+
+}  // namespace
+
+void ModelConfig::validate() const {
+  const auto at_least_1 = [this](const char* field, int64_t value) {
+    if (value < 1)
+      throw InputError("model " + name + ": " + field + " must be >= 1, got " +
+                       std::to_string(value));
+  };
+  at_least_1("vocab", vocab);
+  at_least_1("dim", dim);
+  at_least_1("num_layers", num_layers);
+  at_least_1("mlp_hidden", mlp_hidden);
+  at_least_1("seq_len", seq_len);
+  if (!(norm_eps > 0))
+    throw InputError("model " + name + ": norm_eps must be > 0, got " + std::to_string(norm_eps));
+  try {
+    attention.validate();
+  } catch (const std::invalid_argument& e) {
+    throw InputError("model " + name + ": " + e.what());
+  }
+}
+
+ModelConfig parse_model_config(const std::string& text, const std::string& where) {
+  const nlohmann::json json = parse_strict_json(text, where);
+  StrictObject object(json, where, text);
+  ModelConfig c;
+  c.name = object.required<std::string>("name");
+  object.ignore("doc");
+  c.vocab = object.required<int64_t>("vocab");
+  c.dim = object.required<int64_t>("dim");
+  c.num_layers = object.required<int64_t>("num_layers");
+  c.mlp_hidden = object.required<int64_t>("mlp_hidden");
+  c.seq_len = object.required<int64_t>("seq_len");
+  c.norm_eps = object.optional("norm_eps", c.norm_eps);
+  try {
+    c.attention = read_attention(object.child("attention"));
+  } catch (const std::invalid_argument& e) {
+    throw InputError(where + ": " + e.what());
+  }
+  object.finish();
+  c.validate();
+  return c;
+}
+
+ModelConfig load_model_config(const std::string& name_or_file,
+                              const std::vector<fs::path>& folders) {
+  const fs::path path = find_config(name_or_file, folders);
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw InputError("cannot read model configuration " + path.string());
+  return parse_model_config({std::istreambuf_iterator<char>(in), {}}, path.string());
+}
+
+std::vector<fs::path> model_config_folders() {
+  std::vector<fs::path> folders = {"configs/models"};
+  std::error_code error;
+  fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (int level = 0; level < 4 && above.has_parent_path(); ++level, above = above.parent_path())
+    folders.push_back(above / "configs" / "models");
+  return folders;
+}
+
+}  // namespace nsa

@@ -1,0 +1,48 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace nsa::train {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;  ///< decoupled; of parameters with two or more axes only
+  double clip_norm = 1.0;     ///< gradients are scaled down to this global L2 norm; 0: never
+};
+
+/// AdamW over LibTorch's fused kernel (at::_fused_adamw_), one call for all matrices and one for
+/// all vectors:
+///   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p = p - lr (wd p + (m / (1-b1^t)) / (sqrt(v /
+///   (1-b2^t)) + eps))
+/// Nothing waits for the device: clipping and the decision to skip happen there.
+class AdamW {
+ public:
+  /// Parameters of one floating type on one device, all of which receive gradients.
+  AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options);
+
+  /// One update from the parameters' gradients; gradients are cleared. Returns their global L2 norm
+  /// before clipping, a scalar on the device. If it is not finite the parameters and moments stay
+  /// as they were. Throws c10::Error naming the first parameter without gradient by its index.
+  at::Tensor step(double learning_rate);
+
+  /// Learning rate of the last update.
+  double applied_learning_rate() const { return applied_learning_rate_; }
+
+ private:
+  struct Group {
+    double weight_decay = 0;
+    std::vector<at::Tensor> parameters, first_moments, second_moments, gradients;
+  };
+  void take_gradients();
+  at::Tensor gradient_norm() const;
+
+  AdamWOptions options_;
+  std::vector<Group> groups_;
+  at::Tensor step_count_;  ///< fp32 scalar on the device: updates that were not skipped
+  double applied_learning_rate_ = 0;
+};
+
+}  // namespace nsa::train

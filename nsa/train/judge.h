@@ -1,0 +1,50 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nsa/train/step_record.h"
+#include "nsa/train/train_options.h"
+
+/// What a finished (or stopped) run shows: pure functions of its trace.
+namespace nsa::train {
+
+/// A figure; `value` is empty where there is none, then `reason` says why.
+struct Figure {
+  std::string name, unit;
+  std::optional<double> value;
+  std::string reason;
+};
+
+/// A yes/no question about the run.
+struct Check {
+  std::string id, code, detail;
+  bool ok = false;
+  double error = 0, tolerance = 0;
+};
+
+struct Finding {
+  std::string code, symptom, fact, cause, action;
+};
+
+/// What is known of a run beside its trace.
+struct RunFacts {
+  int64_t vocab = 256;
+  bool real_data = false;  ///< a named corpus was read and its hashes matched
+  double peak_mib = 0;
+  std::string stopped;  ///< why it ended before `steps`; empty when it did not
+};
+
+struct Judgement {
+  std::vector<Figure> figures;
+  std::vector<Check> checks;
+  std::vector<Finding> findings;
+};
+
+/// Figures, checks and findings of a run. Figures that the trace does not allow (too few steps) are
+/// empty with a reason. Checks: lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_bound
+/// (if asked for), stuck.* (P20).
+Judgement judge(const TrainOptions& options, const RunFacts& facts,
+                const std::vector<StepRecord>& trace);
+
+}  // namespace nsa::train

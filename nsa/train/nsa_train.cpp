@@ -1,0 +1,208 @@
+// Program nsa-train: trains a decoder on a corpus or on random tokens, from the command line or as
+// a worker.
+#include <torch/version.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <stdexcept>
+
+#include "nsa/model/input_error.h"
+#include "nsa/train/run.h"
+#include "nsa/train/worker_request.h"
+
+namespace {
+
+using nsa::SwitchSet;
+using nsa::train::ResultLines;
+using nsa::train::RunContext;
+using nsa::train::TrainOptions;
+using nsa::train::WorkerRequest;
+
+constexpr const char* kExamples = R"(
+A corpus is a folder made by nsa-data: .data/NAME, or --data-root DIR/NAME. Missing data is an
+error; it is never replaced by random tokens. --worker reads one JSON request from standard input.
+
+Examples:
+  nsa-train --model tiny_cpu --data local_text --steps 200
+  nsa-train --model m7c_125m --data local_text --device cuda --batch 8 --steps 1000 --out runs/m7c
+  nsa-train --model tiny_cpu --data synthetic --steps 100 --result loss.jsonl)";
+
+std::atomic<int> stop_signal{0};
+extern "C" void on_stop_signal(int signal) { stop_signal.store(signal); }
+
+void say(const std::string& line) { std::fprintf(stderr, "nsa-train: %s\n", line.c_str()); }
+
+/// The id that the build wrote beside its programs; empty when this build has none.
+std::string build_id() {
+  std::ifstream in(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "build_id.json");
+  const nlohmann::json json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json.value("id", "") : "";
+}
+
+/// Switches of a run; the training shape counts as configuration, so that the record shows it.
+SwitchSet make_switches(const TrainOptions& options, SwitchSet::Values config,
+                        const SwitchSet::Values& command_line) {
+  config.emplace("NSA_BATCH_SIZE", std::to_string(options.batch));
+  config.emplace("NSA_ACCUM", std::to_string(options.accum));
+  if (options.seq_len > 0) config.emplace("NSA_SEQ_LEN", std::to_string(options.seq_len));
+  SwitchSet switches = SwitchSet::from_environment(config, command_line);
+  switches.require_honoured("nsa-train",
+                            {"NSA_SEL_RANGES_V2", "NSA_FORCE_PARITY", "NSA_NVTX", "NSA_BATCH_SIZE",
+                             "NSA_ACCUM", "NSA_SEQ_LEN", "NSA_CASES_DIR"});
+  return switches;
+}
+
+void apply_shape(const SwitchSet& switches, TrainOptions& options) {
+  options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
+  options.accum = switches.get_int("NSA_ACCUM", options.accum);
+  options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
+}
+
+void say_hello(ResultLines& lines, const SwitchSet& switches, const std::string& device) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const nsa::SwitchValue& s : switches.list())
+    list.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
+  lines.hello(build_id(), device, {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}}, list);
+}
+
+std::unique_ptr<ResultLines> open_lines(const std::string& result, const std::string& out,
+                                        bool worker) {
+  if (!out.empty()) std::filesystem::create_directories(out);
+  if (!result.empty()) return std::make_unique<ResultLines>(std::filesystem::path(result));
+  if (worker) return std::make_unique<ResultLines>(3);
+  if (!out.empty())
+    return std::make_unique<ResultLines>(std::filesystem::path(out) / "result.jsonl");
+  return std::make_unique<ResultLines>();
+}
+
+/// One case of a worker; args that make no sense fail the case, not the process.
+void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, ResultLines& lines) {
+  RunContext context{work.id, &lines, nullptr, &stop_signal, say};
+  try {
+    TrainOptions options = request.options_of(work);
+    const SwitchSet switches = make_switches(options, request.switches, {});
+    apply_shape(switches, options);
+    context.switches = &switches;
+    nsa::train::run_case(options, context);
+  } catch (const nsa::InputError& e) {
+    say(e.what());
+    lines.case_end(work.id, e.what());
+  }
+}
+
+int run_worker(const std::string& result) {
+  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
+  const WorkerRequest request = nsa::train::parse_worker_request(text);
+  const auto lines = open_lines(result, request.out, true);
+  TrainOptions phase_options;
+  try {
+    phase_options = request.options_of({"(phase)", nlohmann::json::object()});
+  } catch (const nsa::InputError&) {
+    // Reported by every case below.
+  }
+  say_hello(*lines, make_switches(phase_options, request.switches, {}), request.device);
+  for (const WorkerRequest::Case& work : request.cases) work_on(request, work, *lines);
+  lines->done();
+  return stop_signal == 0 ? 0 : 128 + stop_signal;
+}
+
+int run_once(TrainOptions options, const SwitchSet::Values& command_line, const std::string& result,
+             const std::string& out) {
+  options.validate();
+  const SwitchSet switches = make_switches(options, {}, command_line);
+  apply_shape(switches, options);
+  const auto lines = open_lines(result, out, false);
+  say_hello(*lines, switches, options.device);
+  const nsa::train::RunEnd end =
+      run_case(options, {"train", lines.get(), &switches, &stop_signal, say});
+  lines->done();
+  if (stop_signal != 0) return 128 + stop_signal;
+  return end.failure.empty() && end.num_findings == 0 ? 0 : 1;
+}
+
+struct Arguments {
+  TrainOptions options;
+  std::string result, out, mode = "check";
+  bool worker = false;
+};
+
+void declare(CLI::App& app, Arguments& a) {
+  TrainOptions& o = a.options;
+  app.add_option("--model", o.model, "name in configs/models, or a .json file")
+      ->capture_default_str();
+  app.add_option("--data", o.data, "corpus name, or synthetic: fresh random tokens")
+      ->capture_default_str();
+  app.add_option("--data-root", o.data_root, "folder that holds corpora")->capture_default_str();
+  app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
+  app.add_option("--batch", o.batch, "rows of a micro-batch")->capture_default_str();
+  app.add_option("--accum", o.accum, "micro-batches of a step")->capture_default_str();
+  app.add_option("--seq-len", o.seq_len, "tokens of a row; 0: the model's")->capture_default_str();
+  app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
+  app.add_option("--min-lr", o.min_lr, "learning rate of the last step")->capture_default_str();
+  app.add_option("--warmup", o.warmup, "optimizer steps of linear warm-up")->capture_default_str();
+  app.add_option("--weight-decay", o.weight_decay, "decoupled, matrices only")
+      ->capture_default_str();
+  app.add_option("--clip-norm", o.clip_norm, "global gradient norm; 0: no clipping")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of weights and data")->capture_default_str();
+  app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--dtype", o.dtype,
+                 "compute type: fp32, bf16, fp64 (default: fp32 on cpu, bf16 on cuda)");
+  app.add_option("--threads", o.threads, "CPU threads; 0: LibTorch's choice")
+      ->capture_default_str();
+  app.add_option("--mode", a.mode, "check, or time: step samples too")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"check", "time"}));
+  app.add_option("--out", a.out, "folder for result.jsonl");
+  app.add_option("--result", a.result, "file for the result lines (worker: default descriptor 3)");
+  app.add_flag("--worker", a.worker, "read a request from standard input");
+  app.footer(kExamples);
+}
+
+/// The shape options that were given, under their switches' names.
+SwitchSet::Values given_shape(const CLI::App& app) {
+  SwitchSet::Values values;
+  for (const auto& [option, name] : {std::pair{"--batch", "NSA_BATCH_SIZE"},
+                                     {"--accum", "NSA_ACCUM"},
+                                     {"--seq-len", "NSA_SEQ_LEN"}})
+    if (app.count(option) > 0 && app[option]->as<std::string>() != "0")
+      values[name] = app[option]->as<std::string>();
+  return values;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains a Native Sparse Attention decoder."};
+  Arguments arguments;
+  declare(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : 2;
+  }
+  std::signal(SIGTERM, on_stop_signal);
+  std::signal(SIGINT, on_stop_signal);
+  try {
+    arguments.options.timed = arguments.mode == "time";
+    return arguments.worker
+               ? run_worker(arguments.result)
+               : run_once(arguments.options, given_shape(app), arguments.result, arguments.out);
+  } catch (const nsa::InputError& e) {
+    say(e.what());
+    return 2;
+  } catch (const std::invalid_argument& e) {
+    say(e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    say(e.what());
+    return 3;
+  }
+}

@@ -1,0 +1,233 @@
+// The program nsa-train as a worker and from the command line, and nsa-data, as processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class ProgramTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() / ("nsa_train_test_" + std::to_string(getpid()));
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    std::ofstream model(dir_ / "small.json");
+    model
+        << R"({"name": "small", "vocab": 256, "dim": 32, "num_layers": 2, "mlp_hidden": 48, "seq_len": 32,
+      "attention": {"num_heads": 2, "num_kv_heads": 1, "qk_head_dim": 16, "v_head_dim": 16, "block_size": 8,
+      "block_stride": 4, "sel_block_size": 16, "top_n": 4, "window": 16}})";
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  /// Runs a shell command in the test's folder; returns its exit status, 128 + signal for one that
+  /// was killed.
+  int shell(const std::string& command) {
+    const int status = std::system(("cd " + dir_.string() + " && " + command).c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string program(const std::string& name) {
+    return std::string(NSA_BUILD_DIR) + "/bin/" + name;
+  }
+  std::string slurp(const std::string& name) {
+    std::ifstream in(dir_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  /// Starts a worker as the engine does and returns its lines.
+  std::vector<json> work(const json& request, int want_status = 0) {
+    std::ofstream(dir_ / "request.json") << request.dump();
+    EXPECT_EQ(shell(program("nsa-train") + " --worker < request.json 3> lines 2> err > out"),
+              want_status)
+        << slurp("err");
+    EXPECT_EQ(slurp("out"), "");
+    std::vector<json> lines;
+    std::ifstream in(dir_ / "lines");
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  json request(const json& args, const std::string& mode = "check") {
+    return {{"v", 1},
+            {"phase", "smoke"},
+            {"kind", "nsa-train"},
+            {"group", "g01"},
+            {"mode", mode},
+            {"device", "cpu"},
+            {"seed", 7},
+            {"args", args},
+            {"cases", {{{"id", "smoke"}, {"args", json::object()}}}},
+            {"switches", json::object()},
+            {"out", (dir_ / "artifacts").string()}};
+  }
+  std::vector<json> of_type(const std::vector<json>& lines, const std::string& type) {
+    std::vector<json> result;
+    for (const json& line : lines)
+      if (line["type"] == type) result.push_back(line);
+    return result;
+  }
+  std::map<std::string, json> metrics(const std::vector<json>& lines) {
+    std::map<std::string, json> result;
+    for (const json& line : of_type(lines, "metric")) result[line["name"]] = line;
+    return result;
+  }
+  void make_corpus() {
+    std::ofstream text(dir_ / "t.txt");
+    for (int i = 0; i < 2000; ++i) text << "In the beginning " << i << "\n";
+    text.close();
+    ASSERT_EQ(shell(program("nsa-data") + " --in t.txt --out .data/letters > out"), 0);
+  }
+  fs::path dir_;
+};
+
+TEST_F(ProgramTest, WorkerTrainsOnACorpusAndKeepsTheProtocol) {
+  make_corpus();
+  const auto lines = work(request(
+      {{"model", "small.json"}, {"data", "letters"}, {"steps", 25}, {"warmup", 5}}, "time"));
+  ASSERT_GT(lines.size(), 50u);
+  EXPECT_EQ(lines.front()["type"], "hello");
+  EXPECT_EQ(lines.front()["program"], "nsa-train");
+  EXPECT_FALSE(lines.front()["switches"].empty());
+  EXPECT_EQ(lines.back()["type"], "done");
+  EXPECT_EQ(lines.back()["lines"], lines.size() - 1);
+  ASSERT_EQ(of_type(lines, "case").size(), 1u);
+  EXPECT_EQ(of_type(lines, "case")[0]["status"], "ok") << of_type(lines, "case")[0];
+  EXPECT_EQ(of_type(lines, "sample").size(),
+            2u * 20u);  // two series; the first five steps give none
+  auto m = metrics(lines);
+  for (const char* name :
+       {"loss.first_nat", "loss.last20_nat", "loss.min_nat", "memory.peak_mib",
+        "gate.entropy_min_nat", "gate.entropy_max_nat", "gate.varies_bool", "grad.norm_varies_bool",
+        "grad.zero_count", "lr.trace_matches_bool", "steps.done_count", "data.real_bool"})
+    EXPECT_FALSE(m[name]["value"].is_null()) << name;
+  EXPECT_EQ(m["data.real_bool"]["value"], true);
+  EXPECT_EQ(m["steps.done_count"]["value"], 25);
+  EXPECT_LT(m["loss.min_nat"]["value"], m["loss.first_nat"]["value"]);
+}
+
+TEST_F(ProgramTest, BeatsCarryEveryFieldAndMarksFollowTheStages) {
+  const auto lines = work(request({{"model", "small.json"}, {"data", "synthetic"}, {"steps", 2}}));
+  std::string at;
+  for (const json& beat : of_type(lines, "beat")) at += beat["at"].get<std::string>()[0];
+  EXPECT_EQ(at, "lfboslfbos");
+  const json last = of_type(lines, "beat").back();
+  EXPECT_EQ(last["step"], 2);
+  EXPECT_EQ(last["of"], 2);
+  EXPECT_EQ(last["rate_unit"], "tok_s");
+  for (const char* key : {"loss", "grad_norm", "lr", "load_ms", "forward_ms", "backward_ms",
+                          "optimizer_ms", "gate_cmp", "gate_sel", "gate_win", "gate_entropy_nat"})
+    EXPECT_TRUE(last["extra"][key].is_number()) << key;
+  EXPECT_TRUE(of_type(lines, "sample").empty());  // mode check gives none
+  auto m = metrics(lines);
+  EXPECT_EQ(m["data.real_bool"]["value"], false);
+  EXPECT_TRUE(m["loss.last20_nat"]["value"].is_null());
+  EXPECT_THAT(m["loss.last20_nat"]["reason"].get<std::string>(),
+              HasSubstr("needs 20 steps, 2 done"));
+}
+
+TEST_F(ProgramTest, MissingDataIsSaidAndNotReplaced) {
+  const auto lines = work(request({{"model", "small.json"}, {"data", "letters"}, {"steps", 25}}));
+  const json end = of_type(lines, "case").at(0);
+  EXPECT_EQ(end["status"], "failed");
+  EXPECT_THAT(end["reason"].get<std::string>(),
+              ::testing::AllOf(HasSubstr(".data/letters"), HasSubstr("tools/setup")));
+  EXPECT_EQ(metrics(lines)["data.real_bool"]["value"], false);
+  EXPECT_TRUE(metrics(lines)["loss.first_nat"]["value"].is_null());
+  EXPECT_EQ(of_type(lines, "finding").at(0)["code"], "DATA_MISSING");
+  EXPECT_TRUE(of_type(lines, "beat").empty());
+}
+
+TEST_F(ProgramTest, SubstitutedDataIsFound) {
+  make_corpus();
+  fs::rename(dir_ / ".data" / "letters", dir_ / ".data" / "scripture");
+  auto lines = work(request({{"model", "small.json"}, {"data", "scripture"}, {"steps", 25}}));
+  EXPECT_THAT(of_type(lines, "case").at(0)["reason"].get<std::string>(),
+              HasSubstr("is \"letters\", asked for was \"scripture\""));
+  EXPECT_EQ(metrics(lines)["data.real_bool"]["value"], false);
+}
+
+TEST_F(ProgramTest, ArgsThatMakeNoSenseFailTheirCaseOnly) {
+  json two = request({{"model", "small.json"}, {"data", "synthetic"}, {"steps", 1}});
+  two["cases"] = {{{"id", "bad"}, {"args", {{"stepz", 3}}}},
+                  {{"id", "good"}, {"args", json::object()}}};
+  const auto lines = work(two);
+  const auto ends = of_type(lines, "case");
+  ASSERT_EQ(ends.size(), 2u);
+  EXPECT_THAT(ends[0]["reason"].get<std::string>(),
+              HasSubstr("unknown key \"stepz\"; did you mean \"steps\"?"));
+  EXPECT_EQ(ends[1]["status"], "ok");
+}
+
+TEST_F(ProgramTest, NonFiniteLossStopsAndIsLocated) {
+  const auto lines = work(request({{"model", "small.json"},
+                                   {"data", "synthetic"},
+                                   {"steps", 50},
+                                   {"warmup", 0},
+                                   {"lr", 1e25},
+                                   {"clip_norm", 0}}));
+  EXPECT_EQ(of_type(lines, "finding").at(0)["code"], "NON_FINITE");
+  EXPECT_THAT(of_type(lines, "finding").at(0)["symptom"].get<std::string>(),
+              HasSubstr("are not finite"));
+  EXPECT_EQ(of_type(lines, "case").at(0)["status"], "failed");
+  EXPECT_LT(metrics(lines)["steps.done_count"]["value"], 50);
+}
+
+TEST_F(ProgramTest, BrokenRequestsEndWithTwoAndNoDone) {
+  std::ofstream(dir_ / "request.json") << "{\"v\":2}";
+  EXPECT_EQ(shell(program("nsa-train") + " --worker < request.json 3> lines 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("\"v\" must be 1, got 2"));
+  EXPECT_EQ(shell(program("nsa-train") + " --worker < /dev/null 3> lines 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("not valid JSON"));
+  std::ofstream(dir_ / "request.json") << request(json::object()).dump();
+  EXPECT_EQ(shell(program("nsa-train") + " --worker < request.json 3>&- 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("descriptor 3 is not open"));
+  EXPECT_EQ(slurp("lines"), "");
+}
+
+TEST_F(ProgramTest, UnknownSwitchIsAnErrorBeforeAnythingRuns) {
+  EXPECT_EQ(shell("NSA_SEL_RANGES_V3=1 " + program("nsa-train") +
+                  " --model small.json --data synthetic 2> err"),
+            2);
+  EXPECT_THAT(slurp("err"), HasSubstr("NSA_SEL_RANGES_V2"));
+}
+
+TEST_F(ProgramTest, ShapeSwitchesAndTheCommandLine) {
+  const std::string call =
+      program("nsa-train") + " --model small.json --data synthetic --steps 1 --result r 2> err";
+  EXPECT_EQ(shell("NSA_BATCH_SIZE=3 " + call), 0);
+  EXPECT_THAT(slurp("err"), HasSubstr("S=32 B=3 accum=1"));
+  EXPECT_EQ(shell("NSA_BATCH_SIZE=3 " + call + " --batch 2 --accum 2"), 0);
+  EXPECT_THAT(slurp("err"), HasSubstr("S=32 B=2 accum=2"));
+}
+
+TEST_F(ProgramTest, TerminationEndsCleanly) {
+  const std::string call =
+      program("nsa-train") + " --model small.json --data synthetic --steps 1000000 --result r";
+  EXPECT_EQ(shell(call + " 2> err & pid=$!; sleep 1.5; kill -TERM $pid; wait $pid"), 143);
+  EXPECT_THAT(slurp("r"), ::testing::AllOf(HasSubstr("stopped by signal 15 after step"),
+                                           HasSubstr("\"type\":\"done\"")));
+}
+
+TEST_F(ProgramTest, UsageErrorsNameTheRemedy) {
+  EXPECT_EQ(shell(program("nsa-train") + " --model no_such --data synthetic 2> err"), 1);
+  EXPECT_THAT(slurp("err"), HasSubstr("unknown model \"no_such\"; known:"));
+  EXPECT_EQ(shell(program("nsa-train") + " --stepz 3 2> err >out"), 2);
+  EXPECT_EQ(shell(program("nsa-train") + " --steps 0 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("steps must be >= 1, got 0"));
+  EXPECT_EQ(shell(program("nsa-train") + " --help > out"), 0);
+  EXPECT_THAT(slurp("out"), HasSubstr("Examples:"));
+  EXPECT_EQ(shell(program("nsa-data") + " --in nothing.txt --out c 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("cannot read nothing.txt"));
+}
+
+}  // namespace

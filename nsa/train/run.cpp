@@ -1,0 +1,234 @@
+#include "nsa/train/run.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "nsa/model/input_error.h"
+#include "nsa/model/loss.h"
+#include "nsa/train/memory.h"
+#include "nsa/train/schedule.h"
+#include "nsa/train/trainer.h"
+
+namespace nsa::train {
+namespace {
+
+/// The first steps wait for the device at every mark, later ones only if steps take this long: a
+/// mark must stand for completed work, and waiting costs speed.
+constexpr int64_t kWaitingSteps = 3;
+constexpr double kSlowStepMs = 5000;
+constexpr int64_t kProgressLines = 20;
+
+at::Device open_device(const std::string& name) {
+  at::Device device = at::kCPU;
+  try {
+    device = at::Device(name);
+  } catch (const c10::Error&) {
+    throw InputError("device must be cpu, cuda or cuda:N, got \"" + name + "\"");
+  }
+  if (device.is_cpu()) return at::kCPU;
+  const int64_t count = device.is_cuda() && at::hasCUDA() ? at::accelerator::deviceCount() : 0;
+  const int64_t index = device.has_index() ? device.index() : 0;
+  if (index >= count)
+    throw InputError(
+        "device \"" + name + "\" is not there: this program sees " + std::to_string(count) +
+        " CUDA devices; use --device cpu, or a build with CUDA on a machine with a GPU");
+  at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(index));
+  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
+}
+
+at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
+  if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
+  return options.dtype == "fp64"   ? at::kDouble
+         : options.dtype == "bf16" ? at::kBFloat16
+                                   : at::kFloat;
+}
+
+Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
+                   const SwitchSet& switches) {
+  at::manual_seed(options.seed);
+  Decoder model(config);
+  const at::ScalarType type = compute_type(options, device);
+  model->to(device, type == at::kDouble ? at::kDouble : at::kFloat);
+  model->compute_type = type;
+  model->set_attention_options(NsaOptions::from(switches));
+  return model;
+}
+
+std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
+                                         int64_t seq_len) {
+  if (options.is_synthetic()) return make_synthetic_source(config.vocab, options.seed);
+  if (config.vocab != 256)
+    throw InputError("corpora hold bytes: model " + config.name + " must have vocab 256, got " +
+                     std::to_string(config.vocab));
+  return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1,
+                            options.batch * options.accum);
+}
+
+std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms) {
+  char text[200];
+  std::snprintf(
+      text, sizeof text,
+      "step %lld/%lld  loss %.4f  %.0f tok/s  lr %.2e  grad %.3f  gates %.2f %.2f %.2f  eta %.0f s",
+      static_cast<long long>(r.step), static_cast<long long>(of), r.loss, r.tok_s, r.lr,
+      r.grad_norm, r.gate.cmp, r.gate.sel, r.gate.win,
+      median_step_ms / 1000 * static_cast<double>(of - r.step));
+  return text;
+}
+
+double median_step_ms(std::vector<StepRecord> trace) {
+  const auto middle = trace.begin() + static_cast<std::ptrdiff_t>(trace.size() / 2);
+  std::nth_element(trace.begin(), middle, trace.end(),
+                   [](const auto& a, const auto& b) { return a.step_ms < b.step_ms; });
+  return middle->step_ms;
+}
+
+Finding non_finite_finding(const std::string& where, int64_t step) {
+  return {
+      "NON_FINITE", "step " + std::to_string(step) + ": " + where, "steps.done_count",
+      "the named tensor is the first one that is not finite when the step is repeated",
+      "look at the operation that produced it, with this step's learning rate and gradient norm"};
+}
+
+/// One run in progress.
+class Run {
+ public:
+  Run(const TrainOptions& options, const RunContext& context)
+      : options_(options), context_(context) {}
+
+  RunEnd execute() {
+    try {
+      prepare();
+      train();
+      facts_.peak_mib = peak_memory_mib(device_);
+    } catch (const InputError& e) {
+      facts_.stopped = e.what();
+    } catch (const std::invalid_argument& e) {
+      facts_.stopped = e.what();
+    } catch (const c10::OutOfMemoryError& e) {
+      facts_.stopped = e.what_without_backtrace();
+      find({"OOM", facts_.stopped, "memory.peak_mib",
+            "the step needs more memory than the device has",
+            "use a smaller batch or sequence length"});
+    } catch (const c10::Error& e) {
+      facts_.stopped = e.what_without_backtrace();
+    }
+    report();
+    return {facts_.stopped, num_findings_};
+  }
+
+ private:
+  void prepare() {
+    options_.validate();
+    if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
+    const ModelConfig config = load_model_config(options_.model, model_config_folders());
+    const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
+    facts_.vocab = config.vocab;
+    device_ = open_device(options_.device);
+    open_data(config, seq_len);
+    facts_.real_data = tokens_->is_real();
+    reset_peak_memory(device_);
+    Decoder model = make_model(options_, config, device_, *context_.switches);
+    context_.say(config.name + ": " + std::to_string(model->num_parameters()) + " parameters, S=" +
+                 std::to_string(seq_len) + " B=" + std::to_string(options_.batch) + " accum=" +
+                 std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
+                 " on " + device_.str() + "; data: " + tokens_->describe());
+    const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.steps};
+    trainer_ =
+        std::make_unique<Trainer>(TrainerParts{model, tokens_.get(), next_token_loss,
+                                               [schedule](int64_t k) { return schedule.at(k); }},
+                                  options_, seq_len, device_);
+  }
+
+  /// Missing or foreign data ends the run; it is never replaced.
+  void open_data(const ModelConfig& config, int64_t seq_len) {
+    try {
+      tokens_ = open_tokens(options_, config, seq_len);
+    } catch (const InputError& e) {
+      find({"DATA_MISSING", e.what(), "data.real_bool",
+            "the corpus is absent, damaged or another one",
+            "run tools/setup, or make the corpus with nsa-data"});
+      throw;
+    }
+  }
+
+  void find(const Finding& finding) {
+    ++num_findings_;
+    context_.lines->finding(finding);
+    context_.say(finding.code + ": " + finding.symptom + "; " + finding.cause);
+  }
+
+  bool waits(int64_t step) const {
+    return device_.is_cpu() || !options_.timed || step <= kWaitingSteps ||
+           (!trace_.empty() && trace_.back().step_ms > kSlowStepMs);
+  }
+
+  void train() {
+    for (int64_t step = 1; step <= options_.steps && facts_.stopped.empty(); ++step) {
+      const bool wait_each = waits(step);
+      const StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
+        if (wait_each)
+          context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
+      });
+      take(record);
+    }
+  }
+
+  void take(const StepRecord& record) {
+    ResultLines& lines = *context_.lines;
+    lines.beat(context_.case_id, record, options_.steps);
+    if (!(std::isfinite(record.loss) && std::isfinite(record.grad_norm))) {
+      const std::string where = trainer_->locate_non_finite();
+      find(non_finite_finding(where, record.step));
+      facts_.stopped = "non-finite at step " + std::to_string(record.step) + ": " + where;
+      return;
+    }
+    trace_.push_back(record);
+    if (options_.timed && record.step > options_.untimed_steps) {
+      lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
+      lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
+    }
+    const int64_t interval = std::max<int64_t>(1, options_.steps / kProgressLines);
+    if (record.step == 1 || record.step % interval == 0)
+      context_.say(progress_line(record, options_.steps, median_step_ms(trace_)));
+    const int signal = context_.stop_signal == nullptr ? 0 : context_.stop_signal->load();
+    if (signal != 0 && record.step < options_.steps)
+      facts_.stopped = "stopped by signal " + std::to_string(signal) + " after step " +
+                       std::to_string(record.step);
+  }
+
+  void report() {
+    ResultLines& lines = *context_.lines;
+    const Judgement judgement = judge(options_, facts_, trace_);
+    for (const Figure& figure : judgement.figures) {
+      lines.metric(context_.case_id, figure);
+      if (figure.value && figure.unit == "nat")
+        context_.say(figure.name + " " + std::to_string(*figure.value));
+    }
+    for (const Check& check : judgement.checks) lines.check(context_.case_id, check);
+    for (const Finding& finding : judgement.findings) find(finding);
+    if (!facts_.stopped.empty()) context_.say("failed: " + facts_.stopped);
+    lines.case_end(context_.case_id, facts_.stopped);
+  }
+
+  TrainOptions options_;
+  RunContext context_;
+  RunFacts facts_;
+  at::Device device_ = at::kCPU;
+  std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<StepRecord> trace_;
+  int64_t num_findings_ = 0;
+};
+
+}  // namespace
+
+RunEnd run_case(const TrainOptions& options, const RunContext& context) {
+  return Run(options, context).execute();
+}
+
+}  // namespace nsa::train

@@ -1,0 +1,32 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "nsa/switches/switches.h"
+#include "nsa/train/result_lines.h"
+#include "nsa/train/train_options.h"
+
+namespace nsa::train {
+
+/// The outside of a run: who listens, and who may stop it.
+struct RunContext {
+  std::string case_id = "train";
+  ResultLines* lines = nullptr;
+  const SwitchSet* switches = nullptr;
+  const std::atomic<int>* stop_signal =
+      nullptr;  ///< non-zero: end after this step; the signal's number
+  std::function<void(const std::string&)> say;  ///< one line for people
+};
+
+struct RunEnd {
+  std::string failure;  ///< why the case failed; empty: it did not
+  int64_t num_findings = 0;
+};
+
+/// Runs one case from data to its `case` line: opens the data, trains, judges the trace. What goes
+/// wrong inside becomes a failed case with its reason, and figures that do not exist are null with
+/// theirs. Throws only when a result line cannot be written.
+RunEnd run_case(const TrainOptions& options, const RunContext& context);
+
+}  // namespace nsa::train

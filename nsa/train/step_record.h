@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+
+namespace nsa::train {
+
+/// Gate outputs of one forward pass, each gate row normalised to sum 1 before its entropy is taken.
+struct GateStats {
+  double cmp = 0, sel = 0, win = 0;  ///< mean gate over tokens, heads and layers, as applied
+  double entropy = 0;                ///< mean entropy, nat
+  double layer_entropy_min = 0;      ///< entropy of the layer with the lowest mean entropy, nat
+  double layer_entropy_max = 0;      ///< ... with the highest
+  double layer_spread_min =
+      0;  ///< standard deviation over tokens in the layer where it is smallest
+};
+
+/// What one optimizer step did.
+struct StepRecord {
+  int64_t step = 0;      ///< 1-based
+  int64_t rows = 0;      ///< rows consumed since the start, this step included
+  double loss = 0;       ///< mean over the step's tokens, nat
+  double grad_norm = 0;  ///< L2 norm of all gradients before clipping
+  double lr = 0;         ///< learning rate the optimizer applied
+  double load_ms = 0, forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
+  double step_ms = 0;  ///< wall time of the step, device work included
+  double tok_s = 0;    ///< trained tokens per second
+  double mem_mib = 0;  ///< device memory allocated (CPU: resident set) at the step's end
+  GateStats gate;
+};
+
+}  // namespace nsa::train

@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace nsa::train {
+
+/// Where training rows come from. Row r is a pure function of (source, seed, r), so a run can be
+/// repeated or entered at any step, and B rows at once are the same data as two accumulated halves.
+class TokenSource {
+ public:
+  virtual ~TokenSource() = default;
+
+  /// Fills one row of tokens; row counts from 0 over the whole run.
+  virtual void read_row(int64_t row, std::span<uint8_t> out) const = 0;
+
+  /// True only for a named corpus whose hashes were verified.
+  virtual bool is_real() const = 0;
+
+  /// Name, size and hash, for the record.
+  virtual std::string describe() const = 0;
+};
+
+/// Rows at uniformly random positions of the train split of the corpus `name` in `dir`. Throws
+/// InputError, also when the corpus is smaller than one batch of `rows_per_batch` rows of
+/// `row_tokens` tokens.
+std::unique_ptr<TokenSource> open_corpus_source(const std::filesystem::path& dir,
+                                                const std::string& name, uint64_t seed,
+                                                int64_t row_tokens, int64_t rows_per_batch);
+
+/// Fresh uniformly random tokens of [0, vocab) in every row, 1 <= vocab <= 256: no model can get
+/// below ln(vocab) nat.
+std::unique_ptr<TokenSource> make_synthetic_source(int64_t vocab, uint64_t seed);
+
+/// Position of a row in a text of `size` tokens: uniform over [0, size - row_tokens].
+int64_t row_position(uint64_t seed, int64_t row, int64_t size, int64_t row_tokens);
+
+}  // namespace nsa::train

@@ -1,0 +1,72 @@
+#include "nsa/train/train_options.h"
+
+#include "nsa/model/strict_json.h"
+
+namespace nsa::train {
+namespace {
+
+void require(bool ok, const std::string& name, const std::string& want, const std::string& have) {
+  if (!ok) throw InputError("training option " + name + " must be " + want + ", got " + have);
+}
+
+}  // namespace
+
+std::filesystem::path TrainOptions::corpus_dir() const {
+  return data_dir.empty() ? std::filesystem::path(data_root) / data
+                          : std::filesystem::path(data_dir);
+}
+
+void TrainOptions::validate() const {
+  const auto at_least = [](const char* name, int64_t value, int64_t bound) {
+    require(value >= bound, name, ">= " + std::to_string(bound), std::to_string(value));
+  };
+  const auto not_negative = [](const char* name, double value) {
+    require(value >= 0 && value < 1e30, name, "finite and >= 0", std::to_string(value));
+  };
+  at_least("steps", steps, 1);
+  at_least("batch", batch, 1);
+  at_least("accum", accum, 1);
+  at_least("seq_len", seq_len, 0);
+  at_least("warmup", warmup, 0);
+  at_least("threads", threads, 0);
+  at_least("untimed_steps", untimed_steps, 0);
+  not_negative("lr", lr);
+  not_negative("min_lr", min_lr);
+  not_negative("weight_decay", weight_decay);
+  not_negative("clip_norm", clip_norm);
+  require(min_lr <= lr, "min_lr", "<= lr (" + std::to_string(lr) + ")", std::to_string(min_lr));
+  require(!model.empty(), "model", "a name or a file", "\"\"");
+  require(!data.empty(), "data", "a corpus name or synthetic", "\"\"");
+  require(dtype.empty() || dtype == "fp32" || dtype == "bf16" || dtype == "fp64", "dtype",
+          "fp32, bf16 or fp64", "\"" + dtype + "\"");
+}
+
+void apply_args(const nlohmann::json& args, const std::string& where, TrainOptions& options) {
+  StrictObject object(args, where);
+  const auto take = [&object](const char* key, auto& value) {
+    value = object.optional(key, value);
+  };
+  take("model", options.model);
+  take("data", options.data);
+  take("data_root", options.data_root);
+  take("data_dir", options.data_dir);
+  take("steps", options.steps);
+  take("batch", options.batch);
+  take("accum", options.accum);
+  take("seq_len", options.seq_len);
+  take("lr", options.lr);
+  take("min_lr", options.min_lr);
+  take("warmup", options.warmup);
+  take("weight_decay", options.weight_decay);
+  take("clip_norm", options.clip_norm);
+  take("seed", options.seed);
+  take("dtype", options.dtype);
+  take("threads", options.threads);
+  take("untimed_steps", options.untimed_steps);
+  const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
+  if (bound >= 0) options.loss_bound_nat = bound;
+  for (const char* engine_key : {"first_step_s", "rate_floor_tok_s"}) object.ignore(engine_key);
+  object.finish();
+}
+
+}  // namespace nsa::train

@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+namespace nsa::train {
+
+/// Everything a training run is told, from the command line or from a case of the worker protocol.
+struct TrainOptions {
+  std::string model = "tiny_cpu";   ///< name in configs/models, or a file
+  std::string data = "local_text";  ///< corpus name, or "synthetic"
+  std::string data_root = ".data";  ///< folder of corpora
+  std::string data_dir;             ///< folder of the corpus; default: data_root/data
+  int64_t steps = 200;              ///< optimizer steps
+  int64_t batch = 4;                ///< rows of a micro-batch
+  int64_t accum = 1;                ///< micro-batches of an optimizer step
+  int64_t seq_len = 0;              ///< tokens of a row; 0: the model's
+  double lr = 3e-3;                 ///< peak learning rate
+  double min_lr = 0;                ///< learning rate of the last step
+  int64_t warmup = 20;              ///< optimizer steps of warm-up
+  double weight_decay = 0.1;        ///< decoupled, on matrices only
+  double clip_norm = 1.0;           ///< global gradient norm; 0: no clipping
+  uint64_t seed = 1;                ///< of weights and data
+  std::string device = "cpu";       ///< cpu, cuda or cuda:N
+  std::string dtype;  ///< compute type fp32, bf16 or fp64; default: fp32 on a CPU, bf16 on a GPU
+  /// CPU threads; 0: LibTorch's choice. Small tensors gain nothing from a second one, and where
+  /// other programs want the cores, too, its barriers make a step ten times slower.
+  int64_t threads = 1;
+  int64_t untimed_steps = 5;             ///< first steps that give no samples
+  bool timed = false;                    ///< mode time: samples, no synchronisation inside a step
+  std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
+
+  bool is_synthetic() const { return data == "synthetic"; }
+  std::filesystem::path corpus_dir() const;
+
+  /// Throws InputError naming the first option with an impossible value.
+  void validate() const;
+};
+
+/// Overrides `options` with the keys of `args` (names as in the struct; see README.md). Throws
+/// InputError for unknown keys and wrong types. `where` names the args in errors.
+void apply_args(const nlohmann::json& args, const std::string& where, TrainOptions& options);
+
+}  // namespace nsa::train

@@ -1,0 +1,96 @@
+#include "nsa/train/trainer.h"
+
+#include <ATen/ATen.h>
+
+#include "nsa/train/gate_stats.h"
+#include "nsa/train/memory.h"
+
+namespace nsa::train {
+
+Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len,
+                 at::Device device)
+    : parts_(std::move(parts)),
+      options_(options),
+      seq_len_(seq_len),
+      device_(device),
+      optimizer_(parts_.model->parameters(),
+                 {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm}) {}
+
+at::Tensor Trainer::load_rows(int64_t first_row) const {
+  const int64_t row_tokens = seq_len_ + 1;  // S inputs and, one place later, S targets
+  at::Tensor bytes = at::empty({options_.batch, row_tokens}, at::kByte);
+  for (int64_t i = 0; i < options_.batch; ++i)
+    parts_.tokens->read_row(first_row + i, {bytes.data_ptr<uint8_t>() + i * row_tokens,
+                                            static_cast<size_t>(row_tokens)});
+  return bytes.to(device_).to(at::kLong);
+}
+
+at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
+                                     std::vector<at::Tensor>& gates) {
+  const auto end_stage = [&](Stage stage) {
+    clock.end_stage(stage);
+    if (on_stage) on_stage(stage);
+  };
+  at::Tensor loss_sum;
+  for (int64_t micro = 0; micro < options_.accum; ++micro) {
+    const at::Tensor tokens = load_rows(rows_done_);
+    end_stage(Stage::kLoad);
+    auto out = parts_.model->forward(tokens.slice(1, 0, -1));
+    const at::Tensor loss = parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
+    end_stage(Stage::kForward);
+    loss.backward();
+    end_stage(Stage::kBackward);
+    loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
+    gates = std::move(out.gates);
+    rows_done_ += options_.batch;
+  }
+  return loss_sum;
+}
+
+StepRecord Trainer::read_back(const at::Tensor& loss, const at::Tensor& norm,
+                              const std::vector<at::Tensor>& gates) const {
+  const at::Tensor scalars = at::stack({loss.to(at::kDouble), norm.to(at::kDouble)});
+  const at::Tensor values = at::cat({scalars, reduce_gates(gates)}).cpu();
+  const double* v = values.data_ptr<double>();
+  StepRecord record;
+  record.step = steps_done_;
+  record.rows = rows_done_;
+  record.loss = v[0];
+  record.grad_norm = v[1];
+  record.gate = gate_stats(v + 2);
+  record.lr = optimizer_.applied_learning_rate();
+  return record;
+}
+
+StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
+  StageClock clock(device_, wait_each);
+  clock.start();
+  std::vector<at::Tensor> gates;
+  const at::Tensor loss = forward_backward(clock, on_stage, gates);
+  const at::Tensor norm = optimizer_.step(parts_.learning_rate(steps_done_));
+  clock.end_stage(Stage::kOptimizer);
+  if (on_stage) on_stage(Stage::kOptimizer);
+  ++steps_done_;
+  StepRecord record = read_back(loss, norm, gates);
+  clock.finish();
+  record.load_ms = clock.stage_ms(Stage::kLoad);
+  record.forward_ms = clock.stage_ms(Stage::kForward);
+  record.backward_ms = clock.stage_ms(Stage::kBackward);
+  record.optimizer_ms = clock.stage_ms(Stage::kOptimizer);
+  record.step_ms = clock.total_ms();
+  const auto tokens = static_cast<double>(options_.batch * options_.accum * seq_len_);
+  record.tok_s = tokens / (record.step_ms / 1000.0);
+  record.mem_mib = used_memory_mib(device_);
+  return record;
+}
+
+std::string Trainer::locate_non_finite() {
+  for (int64_t micro = options_.accum; micro > 0; --micro) {
+    const at::Tensor tokens = load_rows(rows_done_ - micro * options_.batch);
+    const std::string found = train::locate_non_finite(parts_.model, tokens, parts_.loss);
+    if (!found.empty()) return found;
+  }
+  return "not reproduced: repeating the step gave finite values everywhere";
+}
+
+}  // namespace nsa::train

@@ -1,0 +1,22 @@
+#pragma once
+#include <string>
+#include <vector>
+
+namespace reports {
+
+/// A Markdown table. Cells are Markdown already (see escape.h); a header ending in '>' is aligned
+/// right, for numbers. Narrow columns are padded, so that the text reads as a table too.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> headers);
+  void add(std::vector<std::string> cells);  ///< missing cells are empty, surplus ones are dropped
+  bool empty() const { return rows_.empty(); }
+  std::string markdown() const;  ///< ends with a blank line; the empty string without rows
+
+ private:
+  std::vector<std::string> headers_;
+  std::vector<bool> right_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace reports
