@@ -31,11 +31,12 @@ Tensor as_rows(const Tensor& x) {
 }
 
 /// Scale of each row, [rows, 1], from the oracle's finite values.
-Tensor row_scales(const Tensor& oracle, const Tolerance& tol) {
+Tensor row_scales(const Tensor& oracle, const Tolerance& tol, double terms) {
   const Tensor magnitude = at::where(at::isfinite(oracle), oracle.abs(), 0.0);
-  return magnitude.amax(-1, true)
-      .clamp_min(tol.scale_floor)
-      .clamp_min(tol.scale_share * magnitude.max().item<double>());
+  const double largest = magnitude.max().item<double>();
+  const double cancelled = largest < kCancelledShare * terms ? terms : 0;
+  return magnitude.amax(-1, true).clamp_min(
+      std::max({tol.scale_floor, tol.scale_share * largest, cancelled}));
 }
 
 /// Size of one ulp of `type` at each scale, relative to the scale; 0 where the scale is 0.
@@ -115,15 +116,19 @@ CompareReport compare(const Tensor& actual, const Tensor& oracle, const Toleranc
     report.text = "agrees: empty";
     return report;
   }
-  const Tensor a = as_rows(actual), o = as_rows(oracle), scale = row_scales(o, tol);
+  const Tensor a = as_rows(actual), o = as_rows(oracle), scale = row_scales(o, tol, context.terms);
   if (context.plain && tol.plain_factor > 0) {
-    report.plain_err = largest_error(as_rows(*context.plain), o, scale);
-    if (!(report.plain_err <= std::numeric_limits<double>::max()))
+    const double here = largest_error(as_rows(*context.plain), o, scale);
+    if (!(here <= std::numeric_limits<double>::max()))
       return mismatch("MISMATCH: the plain computation is not finite where the oracle is");
+    report.plain_err = std::max(context.plain_err, here);
   }
-  const double grown = tol.row_relative * std::max(1.0, context.max_logit / kTableLogit);
-  const Tensor allowed = (relative_ulp(scale, tol.output) * tol.ulps)
-                             .clamp_min(std::max(grown, tol.plain_factor * report.plain_err));
+  // Rounding to a type shorter than fp32 does not depend on the logits; what was accumulated does.
+  const double growth = std::max(1.0, context.max_logit / kTableLogit);
+  const double ulps = tol.ulps * (tol.output == at::kFloat ? growth : 1);
+  const Tensor allowed =
+      (relative_ulp(scale, tol.output) * ulps)
+          .clamp_min(std::max(tol.row_relative * growth, tol.plain_factor * report.plain_err));
   const Tensor diff = (a - o).abs();
   const Tensor same_infinity = at::isinf(o).logical_and(a == o);
   const Tensor both_nan = at::isnan(a).logical_and(at::isnan(o));
@@ -134,6 +139,13 @@ CompareReport compare(const Tensor& actual, const Tensor& oracle, const Toleranc
   report.tol = allowed[worst / o.size(1)].item<double>();
   report.text = describe(report);
   return report;
+}
+
+double row_relative_error(const Tensor& x, const Tensor& oracle, const Tolerance& tol,
+                          double terms) {
+  if (oracle.numel() == 0) return 0;
+  const Tensor o = as_rows(oracle);
+  return largest_error(as_rows(x), o, row_scales(o, tol, terms));
 }
 
 CompareReport compare_exact(const Tensor& actual, const Tensor& expected) {

@@ -27,11 +27,23 @@ struct CompareReport {
 
 /// Facts about a case that widen or inform a comparison.
 struct CompareContext {
-  std::optional<at::Tensor> plain =
-      std::nullopt;  ///< same tensor from the plain low-precision computation
-  double max_logit =
-      0;  ///< max |q||k| * scale of the case; above kTableLogit the fp64 allowance grows
+  /// Same tensor from the plain low-precision computation.
+  std::optional<at::Tensor> plain = std::nullopt;
+  /// max |q||k| * scale of the case; above kTableLogit allowances in fp64 and fp32 grow in
+  /// proportion.
+  double max_logit = 0;
+  /// Largest error of the plain computation on other draws of the same configuration: one small
+  /// tensor may be exact by luck.
+  double plain_err = 0;
+  /// Size of the terms whose sum the tensor is. Gradients of keys can cancel to 0 exactly (a row
+  /// with one key); then the terms are the scale.
+  double terms = 0;
 };
+
+/// Largest row-relative error of `x` against the oracle, by the scales of a row of the table; not
+/// finite when x is not finite where the oracle is.
+double row_relative_error(const at::Tensor& x, const at::Tensor& oracle, const Tolerance& tolerance,
+                          double terms = 0);
 
 /// Judges `actual` against the fp64 `oracle` under a row of the tolerance table (spec/nsa.md
 /// section 4, Comparison). An element passes iff both are the same infinity, or both are NaN, or |a

@@ -18,6 +18,17 @@ at::Tensor rows(std::initializer_list<double> values, int64_t length) {
       .view({-1, length});
 }
 
+CompareContext with_plain(const at::Tensor& plain) {
+  CompareContext context;
+  context.plain = plain;
+  return context;
+}
+CompareContext with_logit(double max_logit) {
+  CompareContext context;
+  context.max_logit = max_logit;
+  return context;
+}
+
 const Tolerance& fp64_rule() { return tolerance("win_attn", "o_win", at::kDouble); }
 
 TEST(Compare, EqualTensorsAgreeWithZeroError) {
@@ -73,7 +84,7 @@ TEST(Compare, ZeroRowsNeedZeros) {
 TEST(Compare, LowPrecisionIsJudgedByTwiceThePlainError) {
   const at::Tensor oracle = rows({1, 0.3, 2, 0.7}, 2);
   const auto& rule = tolerance("win_attn", "o_win", at::kBFloat16);
-  CompareContext context{.plain = oracle + rows({0, 0.02, 0, 0}, 2)};
+  CompareContext context = with_plain(oracle + rows({0, 0.02, 0, 0}, 2));
   const auto with_error = [&](double e) {
     return compare((oracle + rows({0, 0, 0, e}, 2)).to(at::kBFloat16), oracle, rule, context);
   };
@@ -85,7 +96,7 @@ TEST(Compare, LowPrecisionIsJudgedByTwiceThePlainError) {
 TEST(Compare, OneUlpIsAllowedWhenThePlainComputationWasExact) {
   const at::Tensor oracle = rows({1, 0.5}, 2);
   const auto& rule = tolerance("win_attn", "o_win", at::kBFloat16);
-  const CompareContext context{.plain = oracle};
+  const CompareContext context = with_plain(oracle);
   EXPECT_TRUE(compare((oracle + rows({0x1p-7, 0}, 2)).to(at::kBFloat16), oracle, rule, context).ok);
   EXPECT_FALSE(
       compare((oracle + rows({0x1p-6, 0}, 2)).to(at::kBFloat16), oracle, rule, context).ok);
@@ -96,14 +107,23 @@ TEST(Compare, LowPrecisionWithoutAPlainComputationFails) {
   const auto& rule = tolerance("win_attn", "o_win", at::kBFloat16);
   EXPECT_THAT(compare(oracle.to(at::kBFloat16), oracle, rule).text,
               testing::HasSubstr("needs the plain computation"));
-  EXPECT_FALSE(compare(oracle.to(at::kBFloat16), oracle, rule, {.plain = oracle * kNan}).ok);
+  EXPECT_FALSE(compare(oracle.to(at::kBFloat16), oracle, rule, with_plain(oracle * kNan)).ok);
 }
 
 TEST(Compare, LargeLogitsWidenTheFp64Allowance) {
   const at::Tensor oracle = rows({1, 2}, 2), x = oracle + 1e-10;
   EXPECT_FALSE(compare(x, oracle, fp64_rule()).ok);
-  EXPECT_TRUE(
-      compare(x, oracle, fp64_rule(), CompareContext{.plain = std::nullopt, .max_logit = 1e4}).ok);
+  EXPECT_TRUE(compare(x, oracle, fp64_rule(), with_logit(1e4)).ok);
+}
+
+TEST(Compare, CancelledTensorsAreJudgedByTheirTerms) {
+  const at::Tensor oracle = at::zeros({2, 2}, at::kDouble), x = oracle + 1e-14;
+  EXPECT_FALSE(compare(x, oracle, fp64_rule()).ok);
+  CompareContext context;
+  context.terms = 8;
+  EXPECT_TRUE(compare(x, oracle, fp64_rule(), context).ok);
+  EXPECT_FALSE(compare(x + 1, oracle, fp64_rule(), context).ok);
+  EXPECT_FALSE(compare(x, oracle + 1, fp64_rule(), context).ok);
 }
 
 TEST(Compare, ShapeAndTypeMustAgree) {

@@ -22,7 +22,9 @@ class Mutants : public testing::TestWithParam<at::ScalarType> {
     right_ = oracle_.to(GetParam());
   }
   bool accepted(const Tensor& x) const {
-    return compare(x, oracle_, tolerance("sel_attn", "o_sel", GetParam()), {.plain = right_}).ok;
+    CompareContext context;
+    context.plain = right_;
+    return compare(x, oracle_, tolerance("sel_attn", "o_sel", GetParam()), context).ok;
   }
   Tensor oracle_, right_;
 };

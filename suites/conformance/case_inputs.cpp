@@ -76,6 +76,10 @@ DenseInputs make_inputs(const CaseConfig& c, DataKind kind, uint64_t seed, at::S
   return in;
 }
 
+double largest_norm(const Tensor& x) {
+  return x.numel() == 0 ? 0 : x.detach().to(at::kDouble).norm(2, -1).max().item<double>();
+}
+
 DenseInputs as_leaves(const DenseInputs& inputs) {
   DenseInputs leaves = inputs;
   for (auto& [name, tensor] : named_inputs(leaves))

@@ -20,4 +20,7 @@ std::vector<std::pair<std::string, at::Tensor*>> named_inputs(DenseInputs& input
 /// The same values as leaves that require gradients.
 DenseInputs as_leaves(const DenseInputs& inputs);
 
+/// Largest Euclidean norm of a last-dimension row; 0 for an empty tensor.
+double largest_norm(const at::Tensor& x);
+
 }  // namespace suites

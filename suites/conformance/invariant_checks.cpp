@@ -75,7 +75,8 @@ Checks check_full_coverage(const Candidate& candidate, const OperatorCase& given
                         const Tensor& v) {
     const DenseAttention dense =
         dense_attention(got.q_rot.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), causal);
-    const CompareContext context{.plain = dense_attention(got.q_rot, k, v, causal).o};
+    CompareContext context;
+    context.plain = dense_attention(got.q_rot, k, v, causal).o;
     return make_check(check_id(one, "full_coverage", tensor),
                       compare(actual, dense.o.cpu(), tolerance(op, tensor, one.type), context));
   };
@@ -127,8 +128,9 @@ Checks check_rope_property(const Candidate& candidate, const OperatorCase& one) 
                             dense_rope(everywhere(y), fp64_positions, base));
   const Tensor expected = expected_dots(x.to(at::kDouble), y.to(at::kDouble), kTokens, base)
                               .expand({heads, kTokens, kTokens});
-  const CompareReport report =
-      compare(got, expected, tolerance("rope", "dot", one.type), {.plain = plain});
+  CompareContext context;
+  context.plain = plain;
+  const CompareReport report = compare(got, expected, tolerance("rope", "dot", one.type), context);
   return {make_check(check_id(one, "rope_property", "dot"), report, code::kRopeProperty)};
 }
 

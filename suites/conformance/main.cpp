@@ -1,6 +1,7 @@
 // nsa-tests: conformance of nsa/ with the oracle. GoogleTest flags, and before them:
 //   --device cpu|cuda|cuda:N   where candidates run (default cpu); the list of tests is the same
 //   --seed N                   seed of configurations and data (default 20250216), printed
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -54,6 +55,7 @@ int main(int argc, char** argv) {
     std::cerr << error.what_without_backtrace() << "\n";
     return 2;
   }
+  at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1) {
     std::cerr << "nsa-tests: unknown argument '" << argv[1]

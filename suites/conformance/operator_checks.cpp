@@ -23,10 +23,6 @@ std::string check_id(const OperatorCase& one, const std::string& op, const std::
   return "oracle/" + op + "/" + dtype_name(one.type) + "/" + tensor + "/" + one.name;
 }
 
-double largest_norm(const Tensor& x) {
-  return x.numel() == 0 ? 0 : x.detach().to(at::kDouble).norm(2, -1).max().item<double>();
-}
-
 /// max |q||k| * scale over all branches.
 double max_logit(const StageOutputs& got) {
   const double k =
@@ -109,7 +105,8 @@ void check_gate_mlp(const Candidate& candidate, const OperatorCase& one, const T
   const Tensor oracle = from_reference(nsa::reference::gate_logits(
       to_reference(q), one.config.num_kv_heads,
       {to_reference(w1), to_reference(b1), to_reference(w2), to_reference(b2)}));
-  const CompareContext context{.plain = dense_gate_logits(one.config, q, w1, b1, w2, b2)};
+  CompareContext context;
+  context.plain = dense_gate_logits(one.config, q, w1, b1, w2, b2);
   checks.push_back(
       make_check(check_id(one, "gate", "logits"),
                  compare(got, oracle, tolerance("gate", "logits", one.type), context)));
@@ -125,11 +122,14 @@ void forward_checks(const Candidate& candidate, const OperatorCase& one, Checks&
   const auto oracle = nsa::reference::forward(to_reference(one.config), reference_inputs, given);
   const DenseOutputs plain = dense_nsa(one.config, in, got.block_idx);
   const double logit = max_logit(got);
-  for (const Line& line : forward_lines(one.config, got, oracle, plain))
-    checks.push_back(
-        make_check(check_id(one, line.family, line.tensor),
-                   compare(line.actual, line.oracle, tolerance(line.op, line.tensor, one.type),
-                           {.plain = line.plain, .max_logit = logit})));
+  for (const Line& line : forward_lines(one.config, got, oracle, plain)) {
+    CompareContext context;
+    context.plain = line.plain;
+    context.max_logit = logit;
+    checks.push_back(make_check(
+        check_id(one, line.family, line.tensor),
+        compare(line.actual, line.oracle, tolerance(line.op, line.tensor, one.type), context)));
+  }
   const auto expected =
       nsa::reference::ranges(to_reference_ids(got.block_idx), one.config.sel_block_size);
   checks.push_back(make_check(check_id(one, "ranges", "ranges"),
