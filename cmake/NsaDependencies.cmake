@@ -49,6 +49,7 @@ endif()
 if(NSA_ENABLE_CUDA)
   set(CMAKE_CUDA_COMPILER "${NSA_SITE}/nvidia/cu13/bin/nvcc" CACHE FILEPATH "nvcc of .venv")
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "")
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # nsa_torch names the one that is linked
   enable_language(CUDA)
 endif()
 
