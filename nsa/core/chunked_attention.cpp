@@ -123,7 +123,7 @@ AttentionResult attention_forward(const Problem& problem, const at::Tensor& v_in
 
 /// Gradients of one chunk; adds to dk and dv [R, N, .], stores dq.
 struct BackwardTensors {
-  at::Tensor v, k_clean, d_out, out, lse, d_lse;  // v, k_clean [R, N, .]; the rest like q
+  at::Tensor v, k_clean, d_out, lse, d_lse;  // v, k_clean [R, N, .]; the rest like q
   at::Tensor dq, dk, dv;
 };
 
@@ -143,17 +143,14 @@ void attention_backward_chunk(const Problem& problem, const QueryChunk& chunk, B
                          .sub_(of_row(t.lse))
                          .exp_()
                          .masked_fill_(forbidden, 0.0);
-  at::Tensor delta = t.d_out.narrow(1, chunk.begin, chunk.count)
-                         .to(heads.accumulation)
-                         .mul(t.out.narrow(1, chunk.begin, chunk.count))
-                         .sum(-1);
-  if (t.d_lse.defined()) delta.sub_(t.d_lse.narrow(1, chunk.begin, chunk.count));
-  delta = delta.view({heads.batch, chunk.count, heads.num_kv_heads, heads.group_size, 1})
-              .permute({0, 2, 3, 1, 4});
-
   const at::Tensor flat = heads.flatten(probs, chunk);
   in_span(t.dv).add_(heads.product(heads.to_product_type(flat).transpose(1, 2), d_out));
   at::Tensor d_logits = heads.split(heads.product(d_out, in_span(t.v).transpose(1, 2)), chunk);
+  d_logits.masked_fill_(forbidden, 0.0);
+  // From the probabilities, not from d_out * out: out was rounded to the input type, and where one
+  // key dominates the difference below cancels everything but that rounding.
+  at::Tensor delta = d_logits.mul(probs).sum(-1, /*keepdim=*/true);
+  if (t.d_lse.defined()) delta.sub_(of_row(t.d_lse));
   d_logits.sub_(delta).mul_(probs).masked_fill_(forbidden, 0.0);
   const at::Tensor d_flat = heads.to_product_type(heads.flatten(d_logits, chunk));
   heads.store_rows(heads.product(d_flat, in_span(t.k_clean)).mul_(problem.scale), chunk, t.dq);
@@ -166,7 +163,7 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
                                bool want_group_probs) {
     const AttentionResult result =
         attention_forward(Problem(q, k, mask, scale), v, want_group_probs);
-    ctx->save_for_backward({q, k, v, result.out, result.lse, mask.ranges});
+    ctx->save_for_backward({q, k, v, result.lse, mask.ranges});
     ctx->saved_data["kind"] = static_cast<int64_t>(mask.kind);
     ctx->saved_data["first_position"] = mask.first_position;
     ctx->saved_data["extent"] = mask.extent;
@@ -185,15 +182,16 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
     const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
                        ctx->saved_data["first_position"].toInt(), ctx->saved_data["extent"].toInt(),
-                       ctx->saved_data["stride"].toInt(), saved[5]};
+                       ctx->saved_data["stride"].toInt(), saved[4]};
     const Problem problem(q, k, mask, ctx->saved_data["scale"].toDouble());
     const auto options = q.options().dtype(problem.heads.accumulation);
     const at::Tensor v_keys = problem.heads.keys(v);
     BackwardTensors t{v_keys,
                       without_non_finite(problem.k),
-                      grads[0].defined() ? grads[0] : at::zeros_like(saved[3]),
+                      grads[0].defined()
+                          ? grads[0]
+                          : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
                       saved[3],
-                      saved[4],
                       grads[1],
                       at::zeros(q.sizes(), q.options()),
                       at::zeros(problem.k.sizes(), options),

@@ -126,7 +126,7 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
       g.store_rows(softmax.lse, begin, count, lse);
     }
     lse = lse.squeeze(-1);
-    ctx->save_for_backward({q, k, v, ranges, out, lse});
+    ctx->save_for_backward({q, k, v, ranges, lse});
     ctx->saved_data["first_position"] = first_position;
     ctx->saved_data["scale"] = scale;
     ctx->set_materialize_grads(false);
@@ -137,15 +137,15 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::sel_attn: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &out = saved[4];
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
     const Gather g(q, k, v, saved[3], ctx->saved_data["first_position"].toInt(),
                    ctx->saved_data["scale"].toDouble());
     const auto options = q.options().dtype(g.heads.accumulation);
-    const at::Tensor d_out = grads[0].defined() ? grads[0] : at::zeros_like(out);
-    at::Tensor delta = d_out.to(g.heads.accumulation).mul(out).sum(-1);
-    if (grads[1].defined()) delta.sub_(grads[1]);
-    delta.unsqueeze_(-1);
-    const at::Tensor lse = saved[5].unsqueeze(-1);
+    const at::Tensor d_out =
+        grads[0].defined()
+            ? grads[0]
+            : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
+    const at::Tensor lse = saved[4].unsqueeze(-1);
     at::Tensor dq = at::zeros(q.sizes(), q.options());
     at::Tensor dk = at::zeros(g.k.sizes(), options), dv = at::zeros(g.v.sizes(), options);
     const int64_t step = g.step();
@@ -155,7 +155,7 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
       if (selected.index.numel() == 0) continue;
       const at::Tensor hidden = selected.padding.transpose(1, 2);
       const at::Tensor q_rows = g.rows(q, begin, count), d_rows = g.rows(d_out, begin, count);
-      // Not through rows(): lse and delta stay in the accumulation type.
+      // Not through rows(): lse stays in the accumulation type.
       const auto of_row = [&](const at::Tensor& x) {
         return x.narrow(1, begin, count)
             .unflatten(2, {g.heads.num_kv_heads, g.heads.group_size})
@@ -164,11 +164,12 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
       };
       const at::Tensor probs =
           logits_of(g, q_rows, selected).sub_(of_row(lse)).exp_().masked_fill_(hidden, 0.0);
-      const at::Tensor d_logits = g.heads.product(d_rows, selected.v.transpose(1, 2))
-                                      .sub_(of_row(delta))
-                                      .mul_(probs)
-                                      .mul_(g.scale)
-                                      .masked_fill_(hidden, 0.0);
+      at::Tensor d_logits =
+          g.heads.product(d_rows, selected.v.transpose(1, 2)).masked_fill_(hidden, 0.0);
+      // From the probabilities, as in chunked_attention.cpp: out is rounded, and this cancels.
+      at::Tensor delta = d_logits.mul(probs).sum(-1, /*keepdim=*/true);
+      if (grads[1].defined()) delta.sub_(of_row(grads[1].unsqueeze(-1)));
+      d_logits.sub_(delta).mul_(probs).mul_(g.scale).masked_fill_(hidden, 0.0);
       const at::Tensor d_low = g.heads.to_product_type(d_logits);
       g.store_rows(g.heads.product(d_low, selected.k), begin, count, dq);
       const auto add = [&](at::Tensor& total, const at::Tensor& a, const at::Tensor& b) {
