@@ -22,7 +22,7 @@ fs::path configs_dir(const std::string& given) {
   if (!given.empty()) {
     places = {given};
   } else {
-    places = {program_dir().parent_path() / "share" / "nsa-validate" / "configs"};
+    places = {program_dir().parent_path() / "configs"};
     if (!checkout_dir().empty()) places.push_back(checkout_dir() / "configs");
   }
   std::string tried;
