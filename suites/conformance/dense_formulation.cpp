@@ -1,6 +1,7 @@
 #include "suites/conformance/dense_formulation.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
 
@@ -25,6 +26,22 @@ Tensor tap_selector(const CaseConfig& c, const Tensor& like) {
   const Tensor token = counting(c.tokens, like).view({1, 1, -1});
   return token == block * c.block_stride + tap;
 }
+
+/// Identity whose gradient is rounded to the input type: in the plain low-precision computation
+/// every product takes operands of the input type, so dS is rounded before dS*K and dS^T*Q as P is
+/// before P*V.
+struct RoundGradient : torch::autograd::Function<RoundGradient> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x,
+                        at::ScalarType type) {
+    context->saved_data["type"] = static_cast<int64_t>(type);
+    return x.view_as(x);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+    return {gradients[0].to(type).to(gradients[0].scalar_type()), Tensor()};
+  }
+};
 
 }  // namespace
 
@@ -69,8 +86,9 @@ DenseAttention dense_attention(const Tensor& q, const Tensor& k, const Tensor& v
                                const Tensor& mask) {
   const int64_t kv_heads = k.size(2), group = q.size(2) / kv_heads;
   const Tensor grouped = to_acc(q).unflatten(2, {kv_heads, group});
-  const Tensor logits = at::einsum("btkgd,bskd->btkgs", {grouped, to_acc(k)}) /
-                        std::sqrt(static_cast<double>(q.size(3)));
+  const Tensor products =
+      RoundGradient::apply(at::einsum("btkgd,bskd->btkgs", {grouped, to_acc(k)}), q.scalar_type());
+  const Tensor logits = products / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor masked = logits.masked_fill(mask.unsqueeze(3).logical_not(), -INFINITY);
   if (k.size(1) == 0)
     return {at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
