@@ -76,7 +76,7 @@ struct Problem {
 void store_group_probs(const Problem& problem, const MaskedSoftmax& softmax,
                        const QueryChunk& chunk, const at::Tensor& forbidden,
                        at::Tensor& group_probs) {
-  const at::Tensor probs = softmax.weights.div(softmax.denominator).masked_fill_(forbidden, 0.0);
+  const at::Tensor probs = probabilities(softmax, forbidden);
   at::Tensor sum = probs.select(2, 0);  // [B, Hkv, count, n]; a view that is ours to overwrite
   for (int64_t head = 1; head < problem.heads.group_size; ++head) sum.add_(probs.select(2, head));
   group_probs.narrow(1, chunk.begin, chunk.count)
@@ -123,7 +123,7 @@ AttentionResult attention_forward(const Problem& problem, const at::Tensor& v_in
 
 /// Gradients of one chunk; adds to dk and dv [R, N, .], stores dq.
 struct BackwardTensors {
-  at::Tensor v, k_clean, d_out, lse, d_lse;  // v, k_clean [R, N, .]; the rest like q
+  at::Tensor v, k_clean, d_out, d_lse;  // v, k_clean [R, N, .]; the rest like q
   at::Tensor dq, dk, dv;
 };
 
@@ -139,10 +139,10 @@ void attention_backward_chunk(const Problem& problem, const QueryChunk& chunk, B
         .reshape({heads.batch, chunk.count, heads.num_kv_heads, heads.group_size, 1})
         .permute({0, 2, 3, 1, 4});
   };
-  at::Tensor probs = masked_logits(heads, q_rows, problem.k, chunk, forbidden, problem.scale)
-                         .sub_(of_row(t.lse))
-                         .exp_()
-                         .masked_fill_(forbidden, 0.0);
+  const at::Tensor probs = probabilities(
+      masked_softmax_(masked_logits(heads, q_rows, problem.k, chunk, forbidden, problem.scale),
+                      forbidden),
+      forbidden);
   const at::Tensor flat = heads.flatten(probs, chunk);
   in_span(t.dv).add_(heads.product(heads.to_product_type(flat).transpose(1, 2), d_out));
   at::Tensor d_logits = heads.split(heads.product(d_out, in_span(t.v).transpose(1, 2)), chunk);
@@ -163,7 +163,7 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
                                bool want_group_probs) {
     const AttentionResult result =
         attention_forward(Problem(q, k, mask, scale), v, want_group_probs);
-    ctx->save_for_backward({q, k, v, result.lse, mask.ranges});
+    ctx->save_for_backward({q, k, v, mask.ranges});
     ctx->saved_data["kind"] = static_cast<int64_t>(mask.kind);
     ctx->saved_data["first_position"] = mask.first_position;
     ctx->saved_data["extent"] = mask.extent;
@@ -182,7 +182,7 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
     const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
                        ctx->saved_data["first_position"].toInt(), ctx->saved_data["extent"].toInt(),
-                       ctx->saved_data["stride"].toInt(), saved[4]};
+                       ctx->saved_data["stride"].toInt(), saved[3]};
     const Problem problem(q, k, mask, ctx->saved_data["scale"].toDouble());
     const auto options = q.options().dtype(problem.heads.accumulation);
     const at::Tensor v_keys = problem.heads.keys(v);
@@ -191,7 +191,6 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
                       grads[0].defined()
                           ? grads[0]
                           : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
-                      saved[3],
                       grads[1],
                       at::zeros(q.sizes(), q.options()),
                       at::zeros(problem.k.sizes(), options),
@@ -232,9 +231,7 @@ at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMa
     probs.narrow(1, chunk.begin, chunk.count)
         .narrow(3, chunk.keys.begin, chunk.keys.end - chunk.keys.begin)
         .unflatten(2, {heads.num_kv_heads, heads.group_size})
-        .copy_(softmax.weights.div(softmax.denominator)
-                   .masked_fill_(forbidden, 0.0)
-                   .permute({0, 3, 1, 2, 4}));
+        .copy_(probabilities(softmax, forbidden).permute({0, 3, 1, 2, 4}));
   }
   return probs;
 }

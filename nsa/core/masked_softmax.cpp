@@ -13,4 +13,8 @@ MaskedSoftmax masked_softmax_(at::Tensor logits, const at::Tensor& forbidden) {
   return {weights, denominator.masked_fill_(empty, 1.0), lse};
 }
 
+at::Tensor probabilities(const MaskedSoftmax& softmax, const at::Tensor& forbidden) {
+  return softmax.weights.div(softmax.denominator).masked_fill_(forbidden, 0.0);
+}
+
 }  // namespace nsa

@@ -9,6 +9,10 @@ struct MaskedSoftmax {
   at::Tensor lse;          ///< [.., 1]; -inf for an empty row
 };
 
+/// The probabilities themselves, 0 where forbidden. Dividing by the sum is more accurate than
+/// exp(logit - lse), whose argument carries the rounding of lse; backward passes use it.
+at::Tensor probabilities(const MaskedSoftmax& softmax, const at::Tensor& forbidden);
+
 /// Softmax over the last axis (>= 1 long), in place: logits hold -inf where `forbidden`, which
 /// broadcasts to them. A row with nothing allowed has weights 0.
 MaskedSoftmax masked_softmax_(at::Tensor logits, const at::Tensor& forbidden);

@@ -126,7 +126,7 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
       g.store_rows(softmax.lse, begin, count, lse);
     }
     lse = lse.squeeze(-1);
-    ctx->save_for_backward({q, k, v, ranges, lse});
+    ctx->save_for_backward({q, k, v, ranges});
     ctx->saved_data["first_position"] = first_position;
     ctx->saved_data["scale"] = scale;
     ctx->set_materialize_grads(false);
@@ -142,10 +142,8 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
                    ctx->saved_data["scale"].toDouble());
     const auto options = q.options().dtype(g.heads.accumulation);
     const at::Tensor d_out =
-        grads[0].defined()
-            ? grads[0]
-            : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
-    const at::Tensor lse = saved[4].unsqueeze(-1);
+        grads[0].defined() ? grads[0]
+                           : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
     at::Tensor dq = at::zeros(q.sizes(), q.options());
     at::Tensor dk = at::zeros(g.k.sizes(), options), dv = at::zeros(g.v.sizes(), options);
     const int64_t step = g.step();
@@ -155,7 +153,7 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
       if (selected.index.numel() == 0) continue;
       const at::Tensor hidden = selected.padding.transpose(1, 2);
       const at::Tensor q_rows = g.rows(q, begin, count), d_rows = g.rows(d_out, begin, count);
-      // Not through rows(): lse stays in the accumulation type.
+      // Not through rows(): it stays in the accumulation type.
       const auto of_row = [&](const at::Tensor& x) {
         return x.narrow(1, begin, count)
             .unflatten(2, {g.heads.num_kv_heads, g.heads.group_size})
@@ -163,7 +161,7 @@ struct GatheredAttention : torch::autograd::Function<GatheredAttention> {
             .reshape({q_rows.size(0), g.heads.group_size, 1});
       };
       const at::Tensor probs =
-          logits_of(g, q_rows, selected).sub_(of_row(lse)).exp_().masked_fill_(hidden, 0.0);
+          probabilities(masked_softmax_(logits_of(g, q_rows, selected), hidden), hidden);
       at::Tensor d_logits =
           g.heads.product(d_rows, selected.v.transpose(1, 2)).masked_fill_(hidden, 0.0);
       // From the probabilities, as in chunked_attention.cpp: out is rounded, and this cancels.
