@@ -25,6 +25,7 @@ class Deriver {
     results_.run = files_.run;
     results_.environment = files_.environment;
     results_.deviations = files_.plan.deviations;
+    results_.history = files_.runbook.history;
     baselines_ = read_baselines(run, files_.run.runbook, files_.environment);
   }
 
@@ -57,7 +58,8 @@ class Deriver {
              .reason = problem.what(),
              .seconds = 0,
              .attempts = 0,
-             .faults = {}};
+             .faults = {},
+             .slow = {}};
       raw.view.phase = plan.id;
       raw.view.missing = problem.what();
       raw.problems.push_back(problem);
@@ -65,7 +67,7 @@ class Deriver {
     const PhaseResult result = phase_result(spec, end, raw);
     add_figures(spec, plan, raw);
     add_lines(plan, raw);
-    append(results_.findings, phase_findings(result, raw));
+    append(results_.findings, phase_findings(result, raw, end.slow));
     append(problems_, raw.problems);
     append(faults_, end.faults);
     results_.phases.push_back(result);

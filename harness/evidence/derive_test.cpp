@@ -185,6 +185,44 @@ TEST(Derive, WorkerOfAnotherBuildIsADeviationAndAFinding) {
   EXPECT_EQ(r.verdict.exit, 7);
 }
 
+TEST(Derive, HistoryIsTheRunbooks) {
+  const Results r = derived().results;
+  ASSERT_EQ(r.history.size(), 1U);
+  EXPECT_EQ(r.history[0]["metric"], "speed.v2_vs_v1.speedup_ratio");
+  EXPECT_EQ(r.history[0]["value"], 1.8);
+}
+
+/// A mini run whose phase `conform` ended as `record` says, its processes as `groups` say.
+Results with_groups(nlohmann::json record, const nlohmann::json& groups) {
+  return derived_after({},
+                       [&](const fs::path& run) {
+                         record.update({{"phase", "conform"}, {"seconds", 1}, {"attempts", 1}});
+                         record["groups"] = groups;
+                         write_bytes(run / "phases/conform/phase.json", record.dump());
+                       })
+      .results;
+}
+
+TEST(Derive, SlowProgressIsAFindingWithRateFloorAndTimeLeft) {
+  const nlohmann::json slow = {{"rate", 2}, {"floor", 10}, {"unit", "tok_s"}, {"eta_s", 960}};
+  const nlohmann::json groups =
+      nlohmann::json::array({{{"group", "g01"}, {"status", "COMPLETED"}, {"slow", slow}}});
+  const Results r = with_groups({{"status", "COMPLETED"}}, groups);
+  const Finding& finding = by_id(r.findings, "F-conform.SLOW");
+  EXPECT_EQ(finding.code, "SLOW");
+  EXPECT_EQ(finding.symptom,
+            "g01 advances at 2 tok/s, the floor is 10 tok/s; 16 min 00 s left when last seen slow");
+  EXPECT_EQ(finding.fact, "P-conform");
+  EXPECT_EQ(r.verdict.word, "GO") << "slow progress alone decides nothing";
+  for (const Finding& f : r.findings) EXPECT_NE(f.code, "HANG");
+}
+
+TEST(Derive, OnlySlowProcessesAreCalledSlow) {
+  const Results r = with_groups({{"status", "COMPLETED"}},
+                                {{{"group", "g01"}, {"status", "COMPLETED"}, {"slow", nullptr}}});
+  for (const Finding& f : r.findings) EXPECT_NE(f.code, "SLOW");
+}
+
 TEST(Derive, MachineFaultOfAPhaseIsAFault) {
   const Results r =
       derived_after({}, [](const fs::path& run) {

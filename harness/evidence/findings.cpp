@@ -1,7 +1,10 @@
 #include "harness/evidence/findings.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
+
+#include "harness/results/number.h"
 
 namespace harness {
 namespace {
@@ -50,6 +53,9 @@ constexpr auto kCodes = std::to_array<CodeRow>({
     {"OOM", "the device had too little memory", "reduce batch or length, or free the device", kNow},
     {"HANG", "no progress within the allowance", "read the autopsy beside the phase's evidence",
      kNow},
+    {"SLOW", "the work advances under the floor of its rate",
+     "profile a step and look at what else runs on the device; raise timeout_s to let it finish",
+     kLater},
     {"TIMEOUT", "the process ran past its time", "raise timeout_s, or find what became slow", kNow},
     {"SIGNAL", "a signal ended the process", "read the phase's GROUP.err", kNow},
     {"DISK_FULL", "the disk of the run folder is full", "free space and go on with --resume", kNow},
@@ -99,6 +105,19 @@ Finding said_finding(const protocol::Finding& line, const std::string& id,
           line.priority == "immediate" ? kNow : kLater};
 }
 
+/// The slowest process in words: "g02 advances at 2 tok/s, the floor is 10 tok/s; 16 min 00 s
+/// left".
+std::string slow_text(const std::vector<SlowProcess>& slow) {
+  const SlowProcess& worst = *std::min_element(
+      slow.begin(), slow.end(),
+      [](const auto& a, const auto& b) { return a.rate / a.floor < b.rate / b.floor; });
+  const auto [rate, floor] = format_apart(worst.rate, worst.floor, worst.unit);
+  return worst.group + " advances at " + rate + ", the floor is " + floor +
+         (worst.eta_s > 0 ? "; " + format_duration(worst.eta_s) + " left when last seen slow"
+                          : "") +
+         (slow.size() > 1 ? "; " + std::to_string(slow.size()) + " processes are slow" : "");
+}
+
 }  // namespace
 
 CodeAdvice advice_for(const std::string& code) {
@@ -107,7 +126,8 @@ CodeAdvice advice_for(const std::string& code) {
   return {"", "", kNow};
 }
 
-std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw) {
+std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,
+                                    const std::vector<SlowProcess>& slow) {
   std::vector<Finding> findings;
   const std::string stem = "F-" + result.name + ".";
   std::map<std::string, int> said;
@@ -121,6 +141,7 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
                                    (failed.count == 1 ? "" : "s") + " failed, first " +
                                    failed.first,
                                result.id));
+  if (!slow.empty()) findings.push_back(finding(stem + "SLOW", "SLOW", slow_text(slow), result.id));
   if (result.status == StepStatus::kFailed || result.status == StepStatus::kPartial)
     findings.push_back(finding(stem + "phase", result.cause.empty() ? "PHASE_FAILED" : result.cause,
                                "phase " + result.name + " is " +

@@ -14,9 +14,10 @@ struct CodeAdvice {
 };
 CodeAdvice advice_for(const std::string& code);
 
-/// Findings of one phase: the lines its workers said, one for each code of its failed checks, and
-/// its own failure.
-std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw);
+/// Findings of one phase: the lines its workers said, one for each code of its failed checks, one
+/// SLOW for its processes under their floor, and its own failure.
+std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,
+                                    const std::vector<SlowProcess>& slow);
 
 /// Findings that show only in the derived figures: withheld speeds and unusable baselines.
 std::vector<Finding> result_findings(const Results& results);

@@ -26,6 +26,9 @@ constexpr auto kFormulas = std::to_array<Row>({
     {"rate",
      "mean rate of the steady part of the samples of series {source}, with a within-run interval "
      "and its guard band"},
+    {"eta",
+     "eta.steps_count x step.tokens_count / mean rate of the samples of series {source}; bounds: "
+     "those of the rate, changed places"},
     {"paired_ratio",
      "exp of the Hodges-Lehmann estimate over processes of ln({baseline} / {candidate}), each the "
      "mean over its rounds; interval: exact signed-rank"},

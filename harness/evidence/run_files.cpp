@@ -31,6 +31,18 @@ std::vector<std::string> faults_of(const nlohmann::json& record, const std::stri
   return faults;
 }
 
+std::vector<SlowProcess> slow_of(const nlohmann::json& record) {
+  std::vector<SlowProcess> slow;
+  for (const auto& group : record.value("groups", nlohmann::json::array())) {
+    if (!group.contains("slow") || group["slow"].is_null()) continue;
+    const auto& seen = group["slow"];
+    slow.push_back({group.value("group", ""), seen.at("rate").get<double>(),
+                    seen.at("floor").get<double>(), seen.at("unit").get<std::string>(),
+                    seen.at("eta_s").get<double>()});
+  }
+  return slow;
+}
+
 }  // namespace
 
 RunFiles read_run_files(const RunFolder& run) {
@@ -69,6 +81,7 @@ PhaseEnd read_phase_end(const RunFolder& run, const PlannedPhase& planned) {
     end.reason = record.value("reason", "");
     end.seconds = record.value("seconds", 0.0);
     end.attempts = record.value("attempts", int64_t{0});
+    end.slow = slow_of(record);
     if (end.status != StepStatus::kCompleted) end.faults = faults_of(record, planned.id);
     return end;
   } catch (const nlohmann::json::exception& e) {

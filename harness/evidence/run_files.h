@@ -25,6 +25,14 @@ T read_as(const RunFolder& run, const std::string& path) {
   }
 }
 
+/// A process that advanced under the floor of its rate, and was let go on.
+struct SlowProcess {
+  std::string group;  ///< g01
+  double rate = 0, floor = 0;
+  std::string unit;  ///< of rate and floor
+  double eta_s = 0;  ///< time left when it was last seen slow; 0: not known
+};
+
 /// phases/PHASE/phase.json: how a phase ended, as the engine saw it.
 struct PhaseEnd {
   StepStatus status = StepStatus::kNotRun;
@@ -32,6 +40,7 @@ struct PhaseEnd {
   double seconds = 0;
   int64_t attempts = 0;
   std::vector<std::string> faults;  ///< faults of harness or machine that no attempt overcame
+  std::vector<SlowProcess> slow;
 };
 
 /// What a run was to do, and on what machine: the files written before its first phase.

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "harness/stats/estimators.h"
+
 namespace harness {
 namespace {
 
@@ -36,11 +40,17 @@ TEST(Names, PlainNamesAndCriterionIds) {
     EXPECT_FALSE(is_criterion_id(bad)) << bad;
 }
 
+TEST(Names, EstimatorsAreThoseOfTheTable) {
+  std::set<std::string> table;
+  for (const auto& [name, function] : estimators()) table.emplace(name);
+  EXPECT_EQ(std::set<std::string>(known_estimators().begin(), known_estimators().end()), table);
+}
+
 TEST(Names, CountsAreExactAndTimesAreMeasured) {
   for (const char* exact :
        {"value", "sum", "min", "max", "all", "checks_run", "checks_failed", "cases_ok"})
     EXPECT_TRUE(is_exact_estimator(exact)) << exact;
-  for (const char* measured : {"median", "rate", "paired_ratio", "arm_median", "nonsense"})
+  for (const char* measured : {"median", "rate", "eta", "paired_ratio", "arm_median", "nonsense"})
     EXPECT_FALSE(is_exact_estimator(measured)) << measured;
 }
 

@@ -19,6 +19,7 @@ void estimate_cases_ok(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_median(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_arm_median(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_rate(const MetricSpec&, const EvidenceView&, Metric&);
+void estimate_eta(const MetricSpec&, const EvidenceView&, Metric&);
 
 // paired_estimator.cpp
 void estimate_paired_ratio(const MetricSpec&, const EvidenceView&, Metric&);

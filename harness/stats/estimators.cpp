@@ -55,6 +55,7 @@ const std::map<std::string_view, Estimator>& estimators() {
       {"cases_ok", stats::estimate_cases_ok},
       {"checks_failed", stats::estimate_checks_failed},
       {"checks_run", stats::estimate_checks_run},
+      {"eta", stats::estimate_eta},
       {"max", stats::estimate_max},
       {"median", stats::estimate_median},
       {"min", stats::estimate_min},
@@ -67,7 +68,7 @@ const std::map<std::string_view, Estimator>& estimators() {
 }
 
 bool is_performance(const MetricSpec& spec) {
-  return is_one_of(spec.estimator, {"median", "arm_median", "paired_ratio", "rate"}) ||
+  return is_one_of(spec.estimator, {"median", "arm_median", "paired_ratio", "rate", "eta"}) ||
          is_one_of(spec.unit, {"ms", "us", "s", "tok_s", "gb_s", "tflop_s"}) ||
          spec.name.ends_with("speedup_ratio");
 }

@@ -19,6 +19,9 @@
 ///  - median: median with its order-statistics interval; the unit of analysis is the process when
 ///    there are several, else the sample
 ///  - rate: mean rate of a steady run with a within-run interval and guard band (training)
+///  - eta: seconds that a long run takes at that rate, its bounds from the bounds of the rate; the
+///    metric lines `step.tokens_count` and `eta.steps_count` give the tokens of a step and the
+///    steps
 /// From samples of `arms` = [baseline, candidate], in units of time:
 ///  - paired_ratio: speed-up baseline / candidate with its exact signed-rank interval and A/B
 ///  verdict

@@ -54,12 +54,13 @@ void median_of_series(const std::vector<Series>& series, Metric& metric) {
   metric.details["samples"] = samples;
 }
 
-/// Bounds and value of a rate from those of the time per unit of work: larger time, lower rate.
-void invert(Metric& metric) {
-  metric.value = 1 / *metric.value;
+/// `work` over value and bounds: a rate from the time per unit of work, or a time from a rate. The
+/// larger one gives the smaller other, so the bounds change places.
+void divide_into(double work, Metric& metric) {
+  metric.value = work / *metric.value;
   for (auto [lo, hi] : {std::pair{&metric.lo, &metric.hi}, std::pair{&metric.lo95, &metric.hi95}}) {
     if (!*lo) continue;
-    const double low = 1 / **hi, high = 1 / **lo;
+    const double low = work / **hi, high = work / **lo;
     *lo = low;
     *hi = high;
   }
@@ -85,6 +86,20 @@ void widen(std::optional<double>& lo, std::optional<double>& hi,
   }
   lo = first ? interval->lo : std::min(*lo, interval->lo);
   hi = first ? interval->hi : std::max(*hi, interval->hi);
+}
+
+/// The count that the metric lines `name` agree on. Throws NoData when there is none above 0.
+double agreed_count(const EvidenceView& view, const std::string& case_id, const std::string& name) {
+  MetricSpec spec;
+  spec.unit = "count";
+  spec.source = case_id.empty() ? name : case_id + "/" + name;
+  Metric smallest, largest;
+  estimate_min(spec, view, smallest);
+  estimate_max(spec, view, largest);
+  if (*smallest.value != *largest.value)
+    throw NoData("metric lines '" + name + "' differ between cases or processes");
+  if (!(*smallest.value > 0)) throw NoData("metric line '" + name + "' is not above 0");
+  return *smallest.value;
 }
 
 }  // namespace
@@ -126,11 +141,26 @@ void estimate_rate(const MetricSpec& spec, const EvidenceView& view, Metric& met
                     {"inflation", run.inflation}});
   }
   metric.value = median(means);
-  if (is_rate_unit(series.front().unit)) invert(metric);
+  if (is_rate_unit(series.front().unit)) divide_into(1, metric);
   metric.details["guard_band"] = guard;
   const double factor = unit_factor(series.front().unit, spec.unit);
   for (auto* field : {&metric.value, &metric.lo, &metric.hi, &metric.lo95, &metric.hi95})
     if (*field) **field *= factor;
+}
+
+void estimate_eta(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  const std::string case_id = parse_source(spec.source).case_id;
+  const double tokens = agreed_count(view, case_id, "step.tokens_count");
+  const double steps = agreed_count(view, case_id, "eta.steps_count");
+  MetricSpec rate = spec;
+  rate.unit = "tok_s";
+  estimate_rate(rate, view, metric);
+  divide_into(steps * tokens, metric);
+  const double factor = unit_factor("s", spec.unit);
+  for (auto* field : {&metric.value, &metric.lo, &metric.hi, &metric.lo95, &metric.hi95})
+    if (*field) **field *= factor;
+  metric.details["step_tokens"] = tokens;
+  metric.details["steps"] = steps;
 }
 
 }  // namespace harness::stats

@@ -130,6 +130,80 @@ TEST(RateEstimator, SeveralProcessesGiveTheEnvelope) {
   EXPECT_EQ(m.n, 2);
 }
 
+/// A process that trained at `rates`, 1,000 tokens a step, of a run that is to take 500 steps.
+GroupEvidence training(const std::string& id, const std::vector<double>& rates) {
+  GroupEvidence g = process(id, "tok_s", rates, "tok_s");
+  g.metrics = {{"c", "step.tokens_count", 1000, "count", ""},
+               {"c", "eta.steps_count", 500, "count", ""}};
+  return g;
+}
+
+MetricSpec eta_spec() {
+  MetricSpec s;
+  s.name = "eta.long_run_s";
+  s.unit = "s";
+  s.estimator = "eta";
+  s.source = "tok_s";
+  return s;
+}
+
+TEST(EtaEstimator, TimeOfTheLongRunFromTheBoundsOfTheRate) {
+  std::vector<double> rates;
+  for (int i = 0; i < 40; ++i) rates.push_back(i % 2 ? 300 : 100);
+  const EvidenceView view = view_of({training("g01", rates)});
+  const Metric m = estimate(eta_spec(), view);
+  EXPECT_NEAR(*m.value, 500 * 1000 / 150.0, 1e-6);
+  EXPECT_EQ(m.method, "rate");
+  EXPECT_EQ(m.level, .99);
+  EXPECT_EQ(m.n, 40);
+  EXPECT_EQ(m.details["steps"], 500);
+  MetricSpec rate = eta_spec();
+  rate.estimator = "rate";
+  rate.unit = "tok_s";
+  const Metric r = estimate(rate, view);
+  EXPECT_NEAR(*m.lo * *r.hi, 5e5, 1e-3);
+  EXPECT_NEAR(*m.hi * *r.lo, 5e5, 1e-3);
+  EXPECT_NEAR(*m.lo95 * *r.hi95, 5e5, 1e-3);
+  EXPECT_LT(*m.lo, *m.value);
+  EXPECT_GT(*m.hi, *m.value);
+}
+
+TEST(EtaEstimator, ShortRunHasNoBounds) {
+  const Metric m = estimate(eta_spec(), view_of({training("g01", {200, 200})}));
+  EXPECT_EQ(m.value, 2500);
+  EXPECT_FALSE(m.lo || m.hi || m.lo95 || m.hi95);
+}
+
+TEST(EtaEstimator, SaysWhatIsMissing) {
+  const std::vector<double> rates(40, 100.0);
+  for (const size_t line : {0, 1}) {
+    GroupEvidence g = training("g01", rates);
+    const std::string name = g.metrics[line].name;
+    g.metrics.erase(g.metrics.begin() + static_cast<std::ptrdiff_t>(line));
+    const Metric m = estimate(eta_spec(), view_of({g}));
+    EXPECT_FALSE(m.value);
+    EXPECT_EQ(m.null_reason, "no metric line '" + name + "'");
+    g = training("g01", rates);
+    g.metrics[line].value = 0;
+    EXPECT_EQ(estimate(eta_spec(), view_of({g})).null_reason,
+              "metric line '" + name + "' is not above 0");
+    GroupEvidence other = training("g02", rates);
+    other.metrics[line].value = 7;
+    EXPECT_THAT(estimate(eta_spec(), view_of({training("g01", rates), other})).null_reason,
+                HasSubstr("differ between cases or processes"));
+  }
+  EXPECT_EQ(estimate(eta_spec(), view_of({training("g01", {})})).null_reason,
+            "no samples of series 'tok_s'");
+}
+
+TEST(EtaEstimator, IsWithheldLikeTheRate) {
+  GroupEvidence g = training("g01", std::vector<double>(40, 100.0));
+  g.checks.push_back({"c", "lr_trace", false, "LR_TRACE", ""});
+  const Metric m = estimate(eta_spec(), view_of({g}));
+  EXPECT_FALSE(m.value);
+  EXPECT_THAT(m.withheld, HasSubstr("lr_trace"));
+}
+
 TEST(RateEstimator, ShortRunHasNoInterval) {
   const Metric m = estimate(spec("rate", "ms"), view_of({process("g01", "step", {5, 5, 5}, "ms")}));
   EXPECT_EQ(m.value, 5);

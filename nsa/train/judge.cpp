@@ -170,6 +170,10 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   Figures figures(result.figures, trace, facts.stopped);
   figures.add("steps.done_count", "count", 0, [&] { return static_cast<double>(trace.size()); });
   figures.add("data.real_bool", "bool", 0, [&] { return facts.real_data ? 1.0 : 0.0; });
+  figures.add("step.tokens_count", "count", 1,
+              [&] { return static_cast<double>(facts.step_tokens); });
+  figures.add("eta.steps_count", "count", 0,
+              [&] { return static_cast<double>(options.eta_steps); });
   figures.add("loss.first_nat", "nat", 1, [&] { return trace.front().loss; });
   figures.add("loss.min_nat", "nat", 1,
               [&] { return smallest([](const auto& r) { return r.loss; }); });

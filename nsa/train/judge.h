@@ -32,7 +32,8 @@ struct RunFacts {
   int64_t vocab = 256;
   bool real_data = false;  ///< a named corpus was read and its hashes matched
   double peak_mib = 0;
-  std::string stopped;  ///< why it ended before `steps`; empty when it did not
+  int64_t step_tokens = 0;  ///< tokens of an optimizer step: batch x accum x seq_len
+  std::string stopped;      ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {

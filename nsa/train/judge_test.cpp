@@ -69,12 +69,15 @@ TEST(Schedule, MatchesHandComputedValues) {
 TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
   TrainOptions o;
   o.steps = 60;
-  const Judgement j =
-      judge(o, {.vocab = 256, .real_data = true, .peak_mib = 12, .stopped = ""}, healthy_trace(o));
+  const Judgement j = judge(
+      o, {.vocab = 256, .real_data = true, .peak_mib = 12, .step_tokens = 1024, .stopped = ""},
+      healthy_trace(o));
   EXPECT_THAT(codes(j), ::testing::IsEmpty());
   for (const Figure& f : j.figures) EXPECT_TRUE(f.value.has_value()) << f.name;
   EXPECT_EQ(figure(j, "steps.done_count").value, 60);
   EXPECT_EQ(figure(j, "data.real_bool").value, 1);
+  EXPECT_EQ(figure(j, "step.tokens_count").value, 1024);
+  EXPECT_EQ(figure(j, "eta.steps_count").value, 50000);
   EXPECT_NEAR(*figure(j, "loss.last20_nat").value, 5.6 - 0.001 * 49.5, 1e-12);
   EXPECT_EQ(figure(j, "lr.trace_matches_bool").value, 1);
   EXPECT_EQ(figure(j, "grad.zero_count").value, 0);

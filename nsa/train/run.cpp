@@ -129,6 +129,7 @@ class Run {
     const ModelConfig config = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
     facts_.vocab = config.vocab;
+    facts_.step_tokens = options_.batch * options_.accum * seq_len;
     device_ = open_device(options_.device);
     open_data(config, seq_len);
     facts_.real_data = tokens_->is_real();

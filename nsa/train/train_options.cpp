@@ -30,6 +30,7 @@ void TrainOptions::validate() const {
   at_least("warmup", warmup, 0);
   at_least("threads", threads, 0);
   at_least("untimed_steps", untimed_steps, 0);
+  at_least("eta_steps", eta_steps, 1);
   not_negative("lr", lr);
   not_negative("min_lr", min_lr);
   not_negative("weight_decay", weight_decay);
@@ -63,6 +64,7 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("dtype", options.dtype);
   take("threads", options.threads);
   take("untimed_steps", options.untimed_steps);
+  take("eta_steps", options.eta_steps);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;
   for (const char* engine_key : {"first_step_s", "rate_floor"}) object.ignore(engine_key);

@@ -29,6 +29,7 @@ struct TrainOptions {
   /// other programs want the cores, too, its barriers make a step ten times slower.
   int64_t threads = 1;
   int64_t untimed_steps = 5;             ///< first steps that give no samples
+  int64_t eta_steps = 50000;             ///< steps of the long run that the rate is projected to
   bool timed = false;                    ///< mode time: samples, no synchronisation inside a step
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
