@@ -132,6 +132,7 @@ void gradient_checks(const Candidate& candidate, const OperatorCase& one, Checks
     CompareContext context;
     if (!fp64) context.plain = plain[i];
     context.plain_err = errors[i];
+    context.max_logit = max_logit(got);
     context.terms = terms_of(name, in, d_o);
     checks.push_back(make_check(std::string("oracle/") + place.family + "/" + dtype_name(one.type) +
                                     "/d_" + name + "/" + one.name,

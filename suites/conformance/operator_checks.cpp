@@ -23,13 +23,6 @@ std::string check_id(const OperatorCase& one, const std::string& op, const std::
   return "oracle/" + op + "/" + dtype_name(one.type) + "/" + tensor + "/" + one.name;
 }
 
-/// max |q||k| * scale over all branches.
-double max_logit(const StageOutputs& got) {
-  const double k =
-      std::max({largest_norm(got.k_cmp), largest_norm(got.k_sel_rot), largest_norm(got.k_win_rot)});
-  return largest_norm(got.q_rot) * k / std::sqrt(static_cast<double>(got.q_rot.size(-1)));
-}
-
 Tensor heads_summed(const CaseConfig& config, const Tensor& p) {
   return p.unflatten(2, {config.num_kv_heads, config.group_size()}).sum(3);
 }

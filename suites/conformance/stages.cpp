@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
+#include "suites/conformance/case_inputs.h"
 #include "suites/conformance/convert.h"
 
 namespace suites {
@@ -80,6 +83,12 @@ StageOutputs run_token_by_token(const Candidate& candidate, const CaseConfig& co
                       &StageOutputs::o_win, &StageOutputs::o})
     out.*member = join(member);
   return out;
+}
+
+double max_logit(const StageOutputs& got) {
+  const double k =
+      std::max({largest_norm(got.k_cmp), largest_norm(got.k_sel_rot), largest_norm(got.k_win_rot)});
+  return largest_norm(got.q_rot) * k / std::sqrt(static_cast<double>(got.q_rot.size(-1)));
 }
 
 }  // namespace suites

@@ -27,4 +27,7 @@ StageOutputs run_stages(const Candidate& candidate, const CaseConfig& config,
 StageOutputs run_token_by_token(const Candidate& candidate, const CaseConfig& config,
                                 const DenseInputs& inputs);
 
+/// max |q||k| * scale over all branches: bounds every logit.
+double max_logit(const StageOutputs& stages);
+
 }  // namespace suites

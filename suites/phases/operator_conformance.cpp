@@ -1,4 +1,6 @@
 // Every operator against the oracle and the invariants, over a seeded sample of configurations.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <map>
 
@@ -84,6 +86,7 @@ Checks checks_of(const Plan& plan, const OperatorCase& one, int64_t index) {
 
 std::string run_operator_conformance(const PhaseCase& one) {
   const Plan plan = read_plan(one.args);
+  at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   const int64_t steps = plan.configs * static_cast<int64_t>(plan.types.size());
   int64_t step = 0, run = 0;
   for (at::ScalarType type : plan.types) {
