@@ -4,8 +4,8 @@
 
 #include "harness/cli/options.h"
 
-/// One function a command; each returns the exit code of the program. Errors are thrown: ConfigError (exit 2) and Error
-/// (exit 3); main prints them.
+/// One function a command; each returns the exit code of the program. Errors are thrown:
+/// ConfigError (exit 2) and Error (exit 3); main prints them.
 namespace harness::cli {
 
 int run_command(const Options& options);

@@ -9,7 +9,8 @@
 #include "harness/evidence/run_folder.h"
 #include "harness/evidence/verify.h"
 
-/// Commands that look at a finished run; none of them needs a GPU, LibTorch or the machine that made it.
+/// Commands that look at a finished run; none of them needs a GPU, LibTorch or the machine that
+/// made it.
 namespace harness::cli {
 namespace fs = std::filesystem;
 
@@ -40,7 +41,8 @@ int report_command(const Options& options) {
 int bundle_command(const Options& options) {
   fs::path folder = options.target;
   if (!folder.has_filename()) folder = folder.parent_path();
-  const fs::path tar = options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
+  const fs::path tar =
+      options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
   const std::string sha256 = bundle(RunFolder(folder), tar);
   std::printf("%s  %s\n", sha256.c_str(), tar.c_str());
   return 0;

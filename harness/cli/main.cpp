@@ -12,10 +12,10 @@ namespace {
 using harness::cli::Options;
 
 const std::map<std::string, std::function<int(const Options&)>> kCommands = {
-    {"run", harness::cli::run_command},         {"list", harness::cli::list_command},
-    {"plan", harness::cli::plan_command},       {"doctor", harness::cli::doctor_command},
-    {"verify", harness::cli::verify_command},   {"explain", harness::cli::explain_command},
-    {"report", harness::cli::report_command},   {"bundle", harness::cli::bundle_command},
+    {"run", harness::cli::run_command},       {"list", harness::cli::list_command},
+    {"plan", harness::cli::plan_command},     {"doctor", harness::cli::doctor_command},
+    {"verify", harness::cli::verify_command}, {"explain", harness::cli::explain_command},
+    {"report", harness::cli::report_command}, {"bundle", harness::cli::bundle_command},
     {"schema", harness::cli::schema_command},
 };
 

@@ -62,7 +62,8 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();
-  verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run");
+  verify->add_option("--head", o.head,
+                     "Head of the ledger as it was printed at the end of the run");
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
@@ -78,7 +79,8 @@ void add_commands(CLI::App& app, Options& o) {
   bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
   CLI::App* schema =
       add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");
-  schema->add_option("name", o.name, "runbook, kind or results")->required();
+  schema->add_option("name", o.name, "runbook, kind, results, plan, baseline or hardware")
+      ->required();
   schema->add_flag("--page", o.page, "The reference page (Markdown) instead");
 }
 

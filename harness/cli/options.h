@@ -13,7 +13,7 @@ struct Options {
   std::string out;               ///< run folder; default runs/RUNBOOK-TIME
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
-  std::vector<std::string> formats;  ///< of md json junit; empty: all
+  std::vector<std::string> formats;       ///< of md json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was
   bool dry_run = false, quiet = false, json = false;
   std::string torch;    ///< folder with LibTorch's libraries
@@ -21,9 +21,9 @@ struct Options {
                         ///< checkout's
   std::string target;   ///< verify, report, bundle, explain: run folder or tar
   std::string id;       ///< explain
-  std::string head;  ///< verify: head of the ledger as it was printed
-  std::string name;  ///< schema: runbook, kind or results
-  bool page = false; ///< schema: the reference page instead of the JSON Schema
+  std::string head;     ///< verify: head of the ledger as it was printed
+  std::string name;     ///< schema: runbook, kind, results, plan, baseline or hardware
+  bool page = false;    ///< schema: the reference page instead of the JSON Schema
 };
 
 /// Parses argv. Prints help or the usage error itself; returns false when the program should end

@@ -30,7 +30,8 @@ fs::path configs_dir(const std::string& given) {
     if (fs::exists(place / "runbooks") && fs::exists(place / "kinds")) return place;
     tried += (tried.empty() ? "" : ", ") + place.string();
   }
-  throw ConfigError("no folder with runbooks/ and kinds/ at " + tried + "; name one with --configs DIR");
+  throw ConfigError("no folder with runbooks/ and kinds/ at " + tried +
+                    "; name one with --configs DIR");
 }
 
 fs::path data_dir() {
@@ -50,7 +51,8 @@ fs::path newest_run() {
       }
     }
   }
-  if (newest.empty()) throw ConfigError("no finished run in runs/; name a run folder or tar with --run");
+  if (newest.empty())
+    throw ConfigError("no finished run in runs/; name a run folder or tar with --run");
   return newest;
 }
 

@@ -11,8 +11,8 @@ std::filesystem::path program_dir();
 /// The checkout this program was built from when it still exists, else empty.
 std::filesystem::path checkout_dir();
 
-/// `given` when not empty, else configs/ beside bin/ of an installed tree, else configs/ of the checkout.
-/// Throws ConfigError naming every place that was tried.
+/// `given` when not empty, else configs/ beside bin/ of an installed tree, else configs/ of the
+/// checkout. Throws ConfigError naming every place that was tried.
 std::filesystem::path configs_dir(const std::string& given);
 
 /// Folder with the corpora: .data of the checkout, else .data of the current folder.

@@ -36,7 +36,8 @@ void print(const Plan& plan) {
     fmt::print("  {:<14} {:<34} {:>2} process{} x {:>2} case{}  {}\n", phase.id, phase.run,
                phase.groups.size(), phase.groups.size() == 1 ? "  " : "es", phase.cases.size(),
                phase.cases.size() == 1 ? " " : "s", decision_text(phase));
-    for (const std::string& id : phase.undecided) fmt::print("      cannot be decided here: {}\n", id);
+    for (const std::string& id : phase.undecided)
+      fmt::print("      cannot be decided here: {}\n", id);
   }
   for (const Deviation& deviation : plan.deviations)
     fmt::print("  deviation: {} ({})\n", deviation.what, deviation.why);
@@ -52,7 +53,8 @@ int plan_command(const Options& options) {
   } else {
     print(plan);
   }
-  // A run that cannot decide everything it must would end with this code; say so before it is paid for.
+  // A run that cannot decide everything it must would end with this code; say so before it is paid
+  // for.
   for (const PlannedPhase& phase : plan.phases)
     if (phase.required == Required::kAlways &&
         (phase.decision == Decision::kDefer || phase.decision == Decision::kSkip ||

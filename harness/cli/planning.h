@@ -11,7 +11,8 @@ struct Planned {
   Plan plan;
 };
 
-/// Reads options.runbook with --set, --only and --skip and plans it with the facts of this machine. Throws ConfigError.
+/// Reads options.runbook with --set, --only and --skip and plans it with the facts of this machine.
+/// Throws ConfigError.
 Planned plan_here(const Options& options);
 
 }  // namespace harness::cli

@@ -81,7 +81,8 @@ class TerminalProgress : public Observer {
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     const bool good = record.status == StepStatus::kCompleted;
     const std::string word = fmt::format("{:<10}", enum_name(record.status));
-    const std::string shown = colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word) : word;
+    const std::string shown =
+        colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word) : word;
     rewrite(fmt::format("{} {:>7}  {} {}{}", shown, duration(record.seconds), head_, phase.title,
                         record.reason.empty() ? "" : " - " + record.reason));
     fmt::print(stderr, "\n");

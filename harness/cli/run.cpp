@@ -44,7 +44,10 @@ struct Work {
 
 Work new_work(const Options& options) {
   Planned planned = plan_here(options);
-  Work work{.runbook = planned.book.runbook, .kinds = planned.book.kinds, .plan = planned.plan, .run = {}};
+  Work work{.runbook = planned.book.runbook,
+            .kinds = planned.book.kinds,
+            .plan = planned.plan,
+            .run = {}};
   work.run.out = options.out.empty() ? fs::path("runs") / (work.runbook.name + "-" + utc_stamp())
                                      : fs::path(options.out);
   work.run.info.gate = options.gate;
@@ -66,8 +69,8 @@ Work resumed_work(const Options& options) {
 
 /// The reviewed baseline of this runbook on this hardware becomes part of the evidence.
 void copy_baseline(const Work& work, const fs::path& configs) {
-  const fs::path source = configs / "baselines" / work.runbook.name /
-                          (hardware_key(work.run.environment) + ".json");
+  const fs::path source =
+      configs / "baselines" / work.runbook.name / (hardware_key(work.run.environment) + ".json");
   const fs::path copy = work.run.out / "baseline.json";
   if (fs::exists(source) && !fs::exists(copy)) write_bytes(copy, read_bytes(source));
 }
@@ -88,11 +91,14 @@ void print_result(const Options& options, const Written& written, const fs::path
   if (options.quiet) return;
   fmt::print("  rule     {}\n", verdict.rule);
   if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", verdict.weakest);
-  for (const std::string& condition : verdict.conditions) fmt::print("  condition  {}\n", condition);
+  for (const std::string& condition : verdict.conditions)
+    fmt::print("  condition  {}\n", condition);
   fmt::print("  scope    {}\n", verdict.scope);
-  for (const EvidenceError& problem : written.problems) fmt::print("  evidence {}\n", problem.what());
+  for (const EvidenceError& problem : written.problems)
+    fmt::print("  evidence {}\n", problem.what());
   fmt::print("  report   {}\n", (out / "report.md").string());
-  fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n", written.head);
+  fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
+             written.head);
 }
 
 }  // namespace
@@ -103,7 +109,8 @@ int run_command(const Options& options) {
   work.run.bin_dir = program_dir();
   if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
   const std::unique_ptr<Observer> progress = make_progress(options);
-  const RunReport report = run(work.run, work.runbook, work.kinds, work.plan, builtin_phases(), *progress);
+  const RunReport report =
+      run(work.run, work.runbook, work.kinds, work.plan, builtin_phases(), *progress);
   if (report.signal != 0) {
     fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
                work.run.out.string());
