@@ -13,7 +13,7 @@ int schema_command(const Options& options) {
   if (found == documents().end()) {
     std::vector<std::string> names;
     for (const auto& [name, document] : documents()) names.push_back(name);
-    throw ConfigError("unknown document '" + printable(options.name) + "'" +
+    throw ConfigError("unknown document " + in_quotes(options.name) +
                       did_you_mean(options.name, names));
   }
   const DocumentKind& document = found->second;
