@@ -1,5 +1,6 @@
 #include "harness/builtin/builtins.h"
 #include "harness/builtin/planted_faults.h"
+#include "harness/provenance/gpu.h"
 #include "harness/schema/error.h"
 #include "harness/schema/nearest.h"
 
@@ -35,7 +36,9 @@ void run_selftest(const std::filesystem::path& bin_dir, const BuiltinCall& call,
   const auto ids = protocol::merged_args(call.in, one).at("faults").get<std::vector<std::string>>();
   std::vector<const PlantedFault*> faults;
   for (const std::string& id : ids) faults.push_back(&find_fault(id));
-  const SelftestSetup setup{bin_dir, call.in.device, call.in.seed};
+  // These faults need only a CPU: without the device of the runbook they are planted there.
+  const bool has_device = call.in.device == "cpu" || !list_gpus().gpus.empty();
+  const SelftestSetup setup{bin_dir, has_device ? call.in.device : "cpu", call.in.seed};
   json rows = json::array();
   for (const PlantedFault* fault : faults) {
     if (call.stop_signal && call.stop_signal() != 0)

@@ -2,6 +2,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
+#include "harness/evidence/plain_text.h"
 #include "harness/runbook/load.h"
 
 namespace harness::cli {
@@ -18,7 +19,7 @@ nlohmann::json describe(const Runbook& book) {
 }
 
 void print(const Runbook& book) {
-  std::printf("%-14s %s\n", book.name.c_str(), book.title.c_str());
+  std::printf("%-14s %s\n", book.name.c_str(), plain_text(book.title).c_str());
   std::printf("%-14s device %s%s%s; phases:", "", book.device.c_str(),
               book.hardware.empty() ? "" : ", expects ", book.hardware.c_str());
   for (const PhaseSpec& phase : book.phases) std::printf(" %s", phase.id.c_str());

@@ -5,6 +5,7 @@
 
 #include "harness/cli/commands.h"
 #include "harness/cli/options.h"
+#include "harness/evidence/error.h"
 #include "harness/schema/error.h"
 
 namespace {
@@ -30,6 +31,9 @@ int main(int argc, char** argv) {
   } catch (const harness::ConfigError& e) {
     std::fprintf(stderr, "nsa-validate: %s\n", e.what());
     return 2;
+  } catch (const harness::EvidenceError& e) {
+    std::fprintf(stderr, "nsa-validate: %s\n", e.what());
+    return 6;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "nsa-validate: %s\n", e.what());
     return 3;

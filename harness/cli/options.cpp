@@ -13,7 +13,7 @@ constexpr const char* kExamples =
     "no GPU needed\n"
     "  nsa-validate plan --runbook single_gpu                 what would run here, and what could "
     "not be decided\n"
-    "  nsa-validate explain C-RANGES-EQUAL                    where a figure or verdict comes "
+    "  nsa-validate explain C-equivalence.v2                  where a figure or verdict comes "
     "from\n";
 
 void add_run_options(CLI::App& app, Options& o) {
@@ -45,6 +45,10 @@ void add_output_options(CLI::App& app, Options& o) {
   app.add_flag("--dry-run", o.dry_run, "Same as plan: show what would run, start nothing");
 }
 
+void add_json_option(CLI::App& app, Options& o) {
+  app.add_flag("--json", o.json, "Print machine-readable JSON instead of text");
+}
+
 CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* help) {
   CLI::App* command = app.add_subcommand(name, help);
   command->callback([&o, name] { o.command = name; });
@@ -53,12 +57,15 @@ CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* h
 
 void add_commands(CLI::App& app, Options& o) {
   const char* target_help = "Run folder or tar made by bundle";
-  add_command(app, o, "list", "Runbooks, their phases and the hardware they want")
-      ->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
-  add_run_options(*add_command(app, o, "plan",
-                               "Order, cases, minutes, and which criteria this machine can decide"),
-                  o);
-  add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it");
+  CLI::App* list = add_command(app, o, "list", "Runbooks, their phases and the hardware they want");
+  list->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
+  add_json_option(*list, o);
+  CLI::App* plan = add_command(app, o, "plan",
+                               "Order, cases, minutes, and which criteria this machine can decide");
+  add_run_options(*plan, o);
+  add_json_option(*plan, o);
+  add_json_option(
+      *add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it"), o);
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();
@@ -98,7 +105,7 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   add_run_options(app, options);
   add_output_options(app, options);
   app.add_flag("--quiet", options.quiet, "Print only the verdict");
-  app.add_flag("--json", options.json, "Print machine-readable JSON instead of text");
+  add_json_option(app, options);
   add_commands(app, options);
   try {
     app.parse(argc, argv);

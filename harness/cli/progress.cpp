@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "harness/evidence/plain_text.h"
+
 namespace harness::cli {
 namespace {
 
@@ -36,7 +38,7 @@ std::string beat_text(const protocol::Beat& beat, double eta_s) {
 class LogProgress : public Observer {
  public:
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
-    fmt::print(stderr, "[{}/{}] {}: {}\n", number, total, phase.id, phase.title);
+    fmt::print(stderr, "[{}/{}] {}: {}\n", number, total, phase.id, plain_text(phase.title));
     last_ = Clock::now();
   }
   void on_beat(const PlannedPhase& phase, const std::string& group, const protocol::Beat& beat,
@@ -47,9 +49,11 @@ class LogProgress : public Observer {
   }
   void on_phase_end(const PlannedPhase&, const PhaseRecord& record) override {
     fmt::print(stderr, "      {} in {}{}{}\n", enum_name(record.status), duration(record.seconds),
-               record.reason.empty() ? "" : ": ", record.reason);
+               record.reason.empty() ? "" : ": ", plain_text(record.reason));
   }
-  void on_note(const std::string& text) override { fmt::print(stderr, "      {}\n", text); }
+  void on_note(const std::string& text) override {
+    fmt::print(stderr, "      {}\n", plain_text(text));
+  }
 
  private:
   Clock::time_point last_ = Clock::now();
@@ -84,7 +88,7 @@ class TerminalProgress : public Observer {
     const std::string shown =
         colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word) : word;
     rewrite(fmt::format("{} {:>7}  {} {}{}", shown, duration(record.seconds), head_, phase.title,
-                        record.reason.empty() ? "" : " - " + record.reason));
+                        record.reason.empty() ? "" : " - " + plain_text(record.reason)));
     fmt::print(stderr, "\n");
   }
   void on_note(const std::string& text) override {

@@ -15,6 +15,7 @@
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/files.h"
+#include "harness/evidence/plain_text.h"
 #include "harness/evidence/run_files.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/environment.h"
@@ -58,6 +59,9 @@ Work new_work(const Options& options) {
 }
 
 Work resumed_work(const Options& options) {
+  if (!fs::is_directory(options.resume))
+    throw ConfigError("--resume " + options.resume +
+                      ": no such run folder; start it without --resume");
   const RunFiles files = read_run_files(RunFolder(options.resume));
   Work work{.runbook = files.runbook, .kinds = files.kinds, .plan = files.plan, .run = {}};
   work.run.out = options.resume;
@@ -90,12 +94,12 @@ void print_result(const Options& options, const Written& written, const fs::path
              verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
   if (options.quiet) return;
   fmt::print("  rule     {}\n", verdict.rule);
-  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", verdict.weakest);
+  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", plain_text(verdict.weakest));
   for (const std::string& condition : verdict.conditions)
-    fmt::print("  condition  {}\n", condition);
-  fmt::print("  scope    {}\n", verdict.scope);
+    fmt::print("  condition  {}\n", plain_text(condition));
+  fmt::print("  scope    {}\n", plain_text(verdict.scope));
   for (const EvidenceError& problem : written.problems)
-    fmt::print("  evidence {}\n", problem.what());
+    fmt::print("  evidence {}\n", plain_text(problem.what()));
   fmt::print("  report   {}\n", (out / "report.md").string());
   fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
              written.head);

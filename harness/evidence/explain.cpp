@@ -10,6 +10,7 @@
 #include "harness/evidence/formulas.h"
 #include "harness/evidence/raw_evidence.h"
 #include "harness/evidence/run_files.h"
+#include "harness/evidence/plain_text.h"
 #include "harness/results/number.h"
 #include "harness/schema/nearest.h"
 
@@ -17,13 +18,6 @@ namespace harness {
 namespace {
 
 constexpr size_t kShownSamples = 12;  ///< of each series and file; the file holds them all
-
-/// Text of a run's files must not steer a terminal.
-std::string plain(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
-}
 
 /// All digits: who asks for an explanation wants to compute again.
 std::string number(const std::optional<double>& value) {
@@ -61,7 +55,7 @@ class Explainer {
   }
 
   void line(const std::string& name, const std::string& value) {
-    if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, plain(value));
+    if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, plain_text(value));
   }
 
   void file(const std::string& path) {

@@ -1,15 +1,19 @@
 #include "suites/end_to_end/command.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 
 namespace suites::end_to_end {
+namespace fs = std::filesystem;
 namespace {
 
 [[noreturn]] void start_child(const std::vector<std::string>& argv,
@@ -25,44 +29,87 @@ namespace {
   _exit(127);
 }
 
+void pause_shortly() { std::this_thread::sleep_for(std::chrono::milliseconds(2)); }
+
 }  // namespace
 
-Outcome run(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+Running::Running(const std::vector<std::string>& argv,
+                 const std::vector<std::string>& environment) {
   std::array<int, 2> channel{};
   if (pipe2(channel.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
-  const pid_t child = fork();
-  if (child == 0) start_child(argv, environment, channel[1]);
+  pid_ = fork();
+  if (pid_ < 0) throw std::runtime_error("fork failed");
+  if (pid_ == 0) start_child(argv, environment, channel[1]);
   close(channel[1]);
+  output_ = channel[0];
+}
+
+void Running::send(int signal) const { kill(pid_, signal); }
+
+bool Running::ended() const {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         info.si_pid == pid_;
+}
+
+pid_t Running::child(const std::string& name) const {
+  const std::string tasks = "/proc/" + std::to_string(pid_) + "/task";
+  while (!ended()) {
+    for (const auto& task : fs::directory_iterator(tasks)) {
+      std::istringstream children(read_file(task.path() / "children"));
+      for (pid_t pid = 0; children >> pid;)
+        if (read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n") return pid;
+    }
+    pause_shortly();
+  }
+  return 0;
+}
+
+bool Running::wait_for(const fs::path& path) const {
+  while (!fs::exists(path)) {
+    if (ended()) return false;
+    pause_shortly();
+  }
+  return true;
+}
+
+Outcome Running::finish() {
   Outcome outcome;
   std::array<char, 4096> buffer{};
-  for (ssize_t n = 0; (n = read(channel[0], buffer.data(), buffer.size())) > 0;)
+  for (ssize_t n = 0; (n = read(output_, buffer.data(), buffer.size())) > 0;)
     outcome.output.append(buffer.data(), static_cast<size_t>(n));
-  close(channel[0]);
+  close(output_);
   int status = 0;
-  waitpid(child, &status, 0);
+  waitpid(pid_, &status, 0);
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
 }
 
-Outcome validate(std::vector<std::string> args) {
-  args.insert(args.begin(), std::string(NSA_BUILD_DIR) + "/bin/nsa-validate");
-  return run(args, {"NO_COLOR=1"});
+Outcome run(const std::vector<std::string>& argv, const std::vector<std::string>& environment) {
+  return Running(argv, environment).finish();
 }
 
-std::filesystem::path fresh_dir(const std::string& name) {
-  const std::filesystem::path dir = std::filesystem::path(NSA_BUILD_DIR) / "end_to_end" / name;
-  std::filesystem::remove_all(dir);
-  std::filesystem::create_directories(dir.parent_path());
+std::string program() { return std::string(NSA_BUILD_DIR) + "/bin/nsa-validate"; }
+
+Outcome validate(std::vector<std::string> args, const std::vector<std::string>& environment) {
+  args.insert(args.begin(), program());
+  return run(args, environment);
+}
+
+fs::path fresh_dir(const std::string& name) {
+  const fs::path dir = fs::path(NSA_BUILD_DIR) / "end_to_end" / name;
+  fs::remove_all(dir);
+  fs::create_directories(dir.parent_path());
   return dir;
 }
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_file(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
   return text.str();
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
+void write_file(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 

@@ -1,6 +1,8 @@
 // nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on
 // the result channel. Exit codes: 0 when `done` was said (failures are data), 2 when the case line
 // or a switch is wrong, 3 otherwise.
+#include <ATen/Parallel.h>
+
 #include <iostream>
 
 #include "harness/protocol/case.h"
@@ -66,6 +68,8 @@ void run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   suites::install_stack_dump();
+  at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives, up to 100
+                           // times on a busy machine
   const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
   try {
     suites::run(argc, argv);

@@ -1,0 +1,131 @@
+// What a user gets for wrong words, wrong files and wrong places: a clear error and exit code 2.
+#include <gmock/gmock.h>
+
+#include "suites/end_to_end/command.h"
+
+namespace suites::end_to_end {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+void expect_refused(const std::vector<std::string>& args, const std::string& pattern,
+                    int exit_code = 2) {
+  const Outcome done = validate(args);
+  EXPECT_EQ(done.exit_code, exit_code) << args.front() << "\n" << done.output;
+  EXPECT_THAT(done.output, ContainsRegex(pattern));
+}
+
+TEST(BadInput, WordsOfTheCommandLine) {
+  expect_refused({"--runbook", "smoke_cp"}, "no runbook 'smoke_cp' .*did you mean 'smoke_cpu'");
+  expect_refused({"frobnicate"}, "not expected: frobnicate");
+  expect_refused({"--frobnicate"}, "not expected: --frobnicate");
+  expect_refused({"--runbook", runbook("mini"), "--gate", "loose"}, "loose");
+  expect_refused({"schema", "nope"}, "unknown schema 'nope'; known: kind, results, runbook");
+  expect_refused({"--runbook", runbook("mini"), "--set", "gate_health.nope=1"},
+                 "declares no argument 'nope'; known: layers, dk, tokens");
+  expect_refused({"--runbook", runbook("mini"), "--set", "gate.layers=1"}, "no phase 'gate'");
+  expect_refused({"--resume", "/nonexistent"}, "/nonexistent.*no such run folder");
+}
+
+/// Error text that a changed mini runbook must give, with its position.
+void expect_book_refused(const std::string& before, const std::string& after,
+                         const std::string& pattern) {
+  const std::string book = changed_runbook("mini", "bad", {{before, after}});
+  expect_refused({"plan", "--runbook", book}, "bad.json:[0-9]+:[0-9]+: .*" + pattern);
+}
+
+TEST(BadInput, RunbooksNameLineAndColumn) {
+  expect_book_refused("\"title\"", "\"titel\"", "unknown key 'titel'.*did you mean 'title'");
+  expect_book_refused("\"title\"", "\"title\": \"x\", \"title\"", "duplicate key 'title'");
+  expect_book_refused("\"phases\"", "\"seed\": \"x\", \"phases\"", "seed must be an integer");
+  expect_book_refused("\"run\"", "\"needs\": [\"equivalence\"], \"run\"",
+                      "cycle: environment -> equivalence -> environment");
+  expect_book_refused(
+      "gate_health.gates.stuck_count", "gate_health.gates.stuk_count",
+      "no phase declares the metric .*did you mean 'gate_health.gates.stuck_count'");
+  expect_book_refused("\"layers\": 1", "\"layers\": \"1\"",
+                      "gate_health.args.layers must be an int");
+  expect_book_refused("\"phases\": [", "\"phases\": [,", "");
+}
+
+TEST(BadInput, OutputFolders) {
+  const fs::path file = fresh_dir("a_file");
+  write_file(file, "");
+  expect_refused({"--runbook", runbook("mini"), "--out", (file / "x").string()},
+                 "cannot create .*a_file/x: Not a directory", 3);
+  const fs::path full = fresh_dir("not_empty");
+  fs::create_directories(full);
+  write_file(full / "leftover.txt", "mine");
+  expect_refused({"--runbook", runbook("mini"), "--out", full.string()},
+                 "is not empty: it holds leftover.txt");
+  EXPECT_EQ(read_file(full / "leftover.txt"), "mine");
+}
+
+TEST(BadInput, UnknownSwitchOfTheEnvironmentIsNamedAndNothingIsGreen) {
+  const fs::path dir = fresh_dir("unknown_switch");
+  const Outcome done =
+      validate({"--runbook", runbook("mini"), "--out", dir.string()}, {"NSA_SEL_RANGES_V3=1"});
+  EXPECT_EQ(done.exit_code, 1) << done.output;
+  EXPECT_THAT(codes(dir), testing::Contains("CONFIG_ERROR"));
+  EXPECT_THAT(read_file(dir / "report.md"), HasSubstr("switches.NSA_SEL_RANGES_V3"));
+  EXPECT_THAT(read_file(dir / "phases" / "gate_health" / "g01.err"),
+              ContainsRegex("CONFIG_ERROR.*NSA_SEL_RANGES_V2"));
+}
+
+TEST(BadInput, MissingWorkerIsDeferredByName) {
+  const fs::path bin = fresh_dir("no_worker");
+  fs::create_directories(bin);
+  fs::copy_file(program(), bin / "nsa-validate");
+  const fs::path dir = fresh_dir("no_worker_run");
+  const Outcome done =
+      run({(bin / "nsa-validate").string(), "--runbook", runbook("mini"), "--out", dir.string()});
+  EXPECT_EQ(done.exit_code, 5) << done.output;
+  EXPECT_THAT(done.output, HasSubstr("P-gate_health DEFERRED (PROGRAM_MISSING)"));
+}
+
+TEST(BadInput, ResultsCutInHalfAreEvidenceThatDoesNotHold) {
+  const fs::path dir = copy_of_mini_run("half");
+  const std::string whole = read_file(dir / "results.json");
+  write_file(dir / "results.json", whole.substr(0, whole.size() / 2));
+  expect_refused({"verify", dir.string()}, "results.json: has [0-9]+ bytes, the ledger says", 6);
+  expect_refused({"explain", "C-gate.stuck", "--run", dir.string()},
+                 "results.json: line [0-9]+, column", 6);
+  expect_refused({"report", dir.string()}, "results.json: line [0-9]+, column", 6);
+  expect_refused({"verify", "/nonexistent"}, "neither a run folder nor a bundle", 6);
+}
+
+const std::string kHostile = R"(\u001b[31m|`<script>alert(1)</script>\n# GO|&]]>)";
+
+TEST(BadInput, HostileNamesAreRefusedWithoutTheirControlCharacters) {
+  const std::string book = changed_runbook(
+      "mini", "hostile", {{"\"args\"", "\"cases\": [{\"id\": \"" + kHostile + "\"}], \"args\""}});
+  const Outcome done = validate({"plan", "--runbook", book});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.output, ContainsRegex("case id .* must be lower case letters, digits and _"));
+  EXPECT_EQ(done.output.find('\x1b'), std::string::npos);
+}
+
+TEST(BadInput, HostileTextIsInertInReports) {
+  const std::string book = changed_runbook("mini", "hostile",
+                                           {{"Small healthy run", kHostile},
+                                            {"The instrument on a small run", kHostile},
+                                            {"gates were looked at", kHostile}});
+  const fs::path dir = fresh_dir("hostile");
+  const Outcome done = validate({"--runbook", book, "--out", dir.string()});
+  EXPECT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_EQ(done.output.find('\x1b'), std::string::npos) << done.output;
+  for (const char* name : {"report.md", "summary.md", "comment.md", "junit.xml"}) {
+    const std::string text = read_file(dir / name);
+    EXPECT_FALSE(text.empty()) << name;
+    EXPECT_EQ(text.find('\x1b'), std::string::npos) << name;
+    EXPECT_EQ(text.find("<script>"), std::string::npos) << name;
+    EXPECT_EQ(text.find("\n# GO"), std::string::npos) << name;
+  }
+  const Outcome explained = validate({"explain", "C-gate.checked", "--run", dir.string()});
+  EXPECT_EQ(explained.output.find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace suites::end_to_end
