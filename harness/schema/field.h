@@ -10,20 +10,23 @@
 ///     ...
 ///   }
 ///
-/// and one description drives the strict reader, the writer, the JSON Schema and the reference page, so that they cannot
-/// drift. A member that is not `required` keeps its C++ default when the key is absent; the writer always writes it.
-/// Member types: bool, int64_t, double, std::string, enums with EnumNames, nlohmann::json (free form), described structs,
-/// and std::optional<T>, std::vector<T>, std::map<std::string, T> of these.
+/// and one description drives the strict reader, the writer, the JSON Schema and the reference
+/// page, so that they cannot drift. A member that is not `required` keeps its C++ default when the
+/// key is absent; the writer always writes it. Member types: bool, int64_t, double, std::string,
+/// enums with EnumNames, nlohmann::json (free form), described structs, and std::optional<T>,
+/// std::vector<T>, std::map<std::string, T> of these.
 namespace harness {
 
 struct FieldDoc {
-  std::string_view name;      ///< key in JSON
-  std::string_view doc;       ///< one sentence, shown in the JSON Schema and on the reference page
-  std::string_view unit = ""; ///< unit of a number, from the closed list of spec units; empty for none
-  bool required = false;      ///< the reader rejects an object without this key
+  std::string_view name;  ///< key in JSON
+  std::string_view doc;   ///< one sentence, shown in the JSON Schema and on the reference page
+  std::string_view unit =
+      "";                 ///< unit of a number, from the closed list of spec units; empty for none
+  bool required = false;  ///< the reader rejects an object without this key
 };
 
-/// Specialise with `static constexpr auto names = std::to_array<std::pair<E, std::string_view>>({...});`
+/// Specialise with `static constexpr auto names = std::to_array<std::pair<E,
+/// std::string_view>>({...});`
 template <class E>
 struct EnumNames;
 
