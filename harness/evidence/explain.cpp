@@ -8,9 +8,9 @@
 
 #include "harness/evidence/derive.h"
 #include "harness/evidence/formulas.h"
+#include "harness/evidence/plain_text.h"
 #include "harness/evidence/raw_evidence.h"
 #include "harness/evidence/run_files.h"
-#include "harness/evidence/plain_text.h"
 #include "harness/results/number.h"
 #include "harness/schema/nearest.h"
 

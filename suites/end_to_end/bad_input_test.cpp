@@ -22,7 +22,7 @@ TEST(BadInput, WordsOfTheCommandLine) {
   expect_refused({"frobnicate"}, "not expected: frobnicate");
   expect_refused({"--frobnicate"}, "not expected: --frobnicate");
   expect_refused({"--runbook", runbook("mini"), "--gate", "loose"}, "loose");
-  expect_refused({"schema", "nope"}, "unknown schema 'nope'; known: kind, results, runbook");
+  expect_refused({"schema", "nope"}, "unknown document 'nope'; known: baseline, .*runbook");
   expect_refused({"--runbook", runbook("mini"), "--set", "gate_health.nope=1"},
                  "declares no argument 'nope'; known: layers, dk, tokens");
   expect_refused({"--runbook", runbook("mini"), "--set", "gate.layers=1"}, "no phase 'gate'");
