@@ -142,8 +142,7 @@ TEST(Judge, ShortRunsGiveReasonsInsteadOfFigures) {
               HasSubstr("needs 20 steps, 7 done: stopped at step 8: SIGTERM"));
   const Judgement none = judge(o, {}, {});
   // What the run was asked for is known without a step; everything else needs one.
-  const std::set<std::string> known = {"steps.done_count", "data.real_bool", "step.tokens_count",
-                                       "eta.steps_count"};
+  const std::set<std::string> known = {"steps.done_count", "data.real_bool", "eta.steps_count"};
   for (const Figure& f : none.figures)
     EXPECT_EQ(f.value.has_value(), known.contains(f.name)) << f.name;
 }
