@@ -130,7 +130,8 @@ class Deriver {
   /// names.
   void check_build_id_of(const PlannedPhase& plan, const RawGroup& group) {
     const json engine = files_.environment.value("/build/build_id"_json_pointer, json());
-    if (!engine.is_string() || group.hello.build_id.empty() || group.hello.build_id == engine)
+    if (!engine.is_string() || group.hello.build_id.empty() ||
+        group.hello.build_id == engine.get<std::string>())
       return;
     deviate("D-build." + plan.id,
             "the worker of phase " + plan.id + " is of build " + group.hello.build_id +

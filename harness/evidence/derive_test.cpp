@@ -171,7 +171,7 @@ TEST(Derive, HostileTextsSurvive) {
   const std::string hostile = "|`<script>\n\x1b[31m\xff\xfe\"\\";
   const Results r = derived({.case_reason = hostile}).results;
   const std::string text = results_text(r);
-  EXPECT_NO_THROW(nlohmann::json::parse(text));
+  EXPECT_TRUE(nlohmann::json::accept(text));
   EXPECT_THAT(by_id(r.phases, "P-conform").cases[1].reason, HasSubstr("<script>"));
   EXPECT_EQ(by_id(r.phases, "P-conform").cases[1].status, "failed");
 }

@@ -186,7 +186,7 @@ std::string tar_header(const std::string& path, uint64_t bytes) {
   if (path.size() <= kName.size) return block_for(path, "", bytes, '0');
   // Split at a slash so that the front fits the prefix field and the rest the name field.
   const size_t cut = path.find('/', path.size() - kName.size - 1);
-  if (cut != std::string::npos && cut <= kPrefix.size && cut + 1 < path.size())
+  if (cut <= kPrefix.size && cut + 1 < path.size())  // npos is neither
     return block_for(path.substr(cut + 1), path.substr(0, cut), bytes, '0');
   const std::string record = pax_record(path);
   return block_for("pax", "", record.size(), 'x') + record + tar_padding(record.size()) +

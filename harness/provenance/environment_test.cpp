@@ -44,7 +44,7 @@ TEST(Environment, OnlyListedVariablesEnter) {
 TEST(Environment, BytesThatAreNotTextDoNotStopIt) {
   setenv("NCCL_DEBUG", "\xff\x1b[31m|`<script>", 1);
   const nlohmann::json env = environment();
-  EXPECT_NO_THROW(nlohmann::json::parse(pretty_dump(env)));
+  EXPECT_TRUE(nlohmann::json::accept(pretty_dump(env)));
   unsetenv("NCCL_DEBUG");
 }
 
