@@ -99,7 +99,7 @@ TEST(JunitXml, VerdictSuiteIsRedUnlessTheExitCodeIsZero) {
 TEST(JunitXml, HostileTextIsStillXml) {
   Results r = go();
   r.phases[0].title = r.criteria[0].text = r.run.runbook =
-      std::string("\x1b[31m<&\"'\x01\x00]]>\xff\xfe\uFFFE", 22);
+      std::string("\x1b[31m<&\"'\x01\x00]]>\xff\xfe\uFFFE", 19);
   const Parsed xml(r);
   EXPECT_EQ(xml.root().attribute("tests").as_int(), 3);
   EXPECT_THAT(render("junit.xml", r), testing::Not(HasSubstr("\x1b")));
