@@ -4,11 +4,13 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <string>
 #include <tuple>
 
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/operator_call.h"
+#include "nsa/core/run_record.h"
 
 namespace nsa {
 namespace {
@@ -21,16 +23,22 @@ KeyMask visible_blocks(const ArgumentCheck& check, int64_t block_size, int64_t b
   return {KeyMask::kVisibleBlocks, first_position, block_size, block_stride, {}};
 }
 
+/// Which of the library's backends computes this branch, and why not.
+constexpr const char* kNoLibraryMask =
+    "the library's masks are causal by token, not by compressed block, and its fused calls return "
+    "no probabilities, which the selection needs";
+
 double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(const at::Tensor& q,
-                                                           const at::Tensor& k_cmp,
-                                                           const at::Tensor& v_cmp,
-                                                           int64_t block_size, int64_t block_stride,
-                                                           int64_t first_position) {
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
+    const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp, int64_t block_size,
+    int64_t block_stride, int64_t first_position, c10::string_view backend, bool strict) {
   const ArgumentCheck check("cmp_attn");
   check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
   const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  const std::string requested(backend);
+  const bool plain = parse_branch_backend(requested) == BranchBackend::kPlain;
+  record_backend("cmp_attn", requested, "plain", "", plain ? "" : kNoLibraryMask, strict);
   AttentionResult result =
       chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), /*want_group_probs=*/true);
   return {result.out, result.lse, result.group_probs};
@@ -47,10 +55,12 @@ at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t bl
 }  // namespace
 
 CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
-                       const NsaConfig& config, int64_t first_position) {
+                       const NsaConfig& config, int64_t first_position,
+                       const BranchOptions& options) {
   static const auto op = find_operator<decltype(cmp_attn_op)>("nsa::cmp_attn");
   auto [out, lse, group_probs] =
-      op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position);
+      op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position,
+              to_string(options.backend), options.strict);
   return {out, lse, group_probs};
 }
 
@@ -65,7 +75,8 @@ at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConf
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "cmp_attn(Tensor q, Tensor k_cmp, Tensor v_cmp, int block_size, int block_stride, "
-      "int first_position) -> (Tensor out, Tensor lse, Tensor group_probs)",
+      "int first_position, str backend, bool strict) "
+      "-> (Tensor out, Tensor lse, Tensor group_probs)",
       TORCH_FN(nsa::cmp_attn_op));
   m.def(
       "cmp_probs(Tensor q, Tensor k_cmp, int block_size, int block_stride, int first_position) "

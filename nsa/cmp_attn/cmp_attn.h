@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "nsa/config/config.h"
+#include "nsa/core/backend.h"
 
 namespace nsa {
 
@@ -16,9 +17,11 @@ struct CmpAttnResult {
 ///   q [B, S, Hq, dk] rotated; k_cmp [B, N_c, Hkv, dk]; v_cmp [B, N_c, Hkv, dv]; one float type.
 /// Query i stands at position first_position + i. group_probs sums the heads of a group in
 /// ascending order. Differentiable in q, k_cmp, v_cmp (through out and lse). Saved for backward:
-/// the arguments, out and lse; probabilities are recomputed chunk by chunk.
+/// the arguments, out and lse; probabilities are recomputed chunk by chunk. `options` chooses the
+/// backend; what ran goes to current_record().
 CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
-                       const NsaConfig& config, int64_t first_position = 0);
+                       const NsaConfig& config, int64_t first_position = 0,
+                       const BranchOptions& options = {});
 
 /// The probabilities themselves, [B, S, Hq, N_c] in the accumulation type, detached; for
 /// inspection and for selection scores: S x N_c x Hq values are made.

@@ -4,7 +4,6 @@
 
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/test_util.h"
-#include "nsa/sel_attn/gathered_attention.h"
 #include "nsa/sel_attn/sel_attn.h"
 #include "nsa/win_attn/win_attn.h"
 
@@ -59,77 +58,6 @@ TEST(WinAttn, HugeLogitsStayFinite) {
   const auto [out, lse] = win_attn(column({1e4, 1e4}), column({1e4, -1e4}), column({3, 5}), 8);
   expect_near(out.flatten(), doubles({3, 3}, {2}));
   expect_near(lse.flatten(), doubles({1e8, 1e8}, {2}));
-}
-
-TEST(SelAttn, UnionOfOverlappingUnorderedAndBeyond) {
-  // Row t = 3: intervals [2,9) [0,1) [2,3) -> keys 0, 2, 3. Row t = 0: none; t = 1: an empty one.
-  const at::Tensor q = column({0, 0, 0, 0}), v = column({1, 10, 100, 1000});
-  at::Tensor ranges = at::zeros({1, 4, 1, 3, 2}, at::kInt);
-  ranges[0][1][0].copy_(ints({1, 1, 3, 2, 0, 0}, {3, 2}));
-  ranges[0][2][0].copy_(ints({-5, 1, 1, 2, 7, 9}, {3, 2}));
-  ranges[0][3][0].copy_(ints({2, 9, 0, 1, 2, 3}, {3, 2}));
-  const auto [out, lse] = sel_attn(q, q, v, ranges);
-  expect_near(out.flatten(), doubles({0, 0, 5.5, 1101 / 3.0}, {4}), 1e-12);
-  expect_near(lse.flatten(), doubles({-kInf, -kInf, std::log(2.0), std::log(3.0)}, {4}));
-}
-
-TEST(SelAttn, NoRangesAtAllIsZero) {
-  const at::Tensor q = at::ones({1, 3, 2, 2}).requires_grad_(true), k = at::ones({1, 3, 1, 2});
-  const auto [out, lse] = sel_attn(q, k, k, at::zeros({1, 3, 1, 0, 2}, at::kInt));
-  EXPECT_EQ(out.abs().sum().item<float>(), 0);
-  out.sum().backward();
-  EXPECT_EQ(q.grad().abs().sum().item<float>(), 0);
-}
-
-TEST(SelAttn, GatheringRowsEqualsMaskingThem) {
-  at::manual_seed(3);
-  const auto draw = [](at::IntArrayRef shape) { return at::randn(shape, at::kDouble); };
-  const std::vector<at::Tensor> inputs{draw({2, 20, 4, 6}), draw({2, 23, 2, 6}),
-                                       draw({2, 23, 2, 5})};
-  const at::Tensor ranges = at::randint(-4, 26, {2, 20, 2, 3, 2}, at::kInt);
-  const at::Tensor weight = draw({2, 20, 4, 5}), lse_weight = draw({2, 20, 4});
-  std::vector<std::vector<at::Tensor>> results;
-  for (const bool gathered : {false, true}) {
-    std::vector<at::Tensor> x;
-    for (const at::Tensor& input : inputs) x.push_back(input.clone().requires_grad_(true));
-    const auto [out, lse] =
-        gathered ? gathered_attention(x[0], x[1], x[2], ranges, 3, 1 / std::sqrt(6.0))
-                 : sel_attn(x[0], x[1], x[2], ranges, 3);
-    const at::Tensor finite_lse = at::where(lse.isfinite(), lse, at::zeros_like(lse));
-    ((out * weight).sum() + (finite_lse * lse_weight).sum()).backward();
-    results.push_back({out.detach(), lse.detach(), x[0].grad(), x[1].grad(), x[2].grad()});
-  }
-  for (size_t i = 0; i < results[0].size(); ++i) {
-    expect_near(results[1][i], results[0][i], 1e-13);
-  }
-}
-
-TEST(SelAttn, GatheringIgnoresNonFiniteTokensOutsideTheRow) {
-  at::Tensor kv = at::ones({1, 6, 1, 2});
-  kv[0][0].fill_(NAN);
-  kv[0][5].fill_(INFINITY);
-  at::Tensor ranges = at::zeros({1, 6, 1, 1, 2}, at::kInt);
-  ranges.select(-1, 0).fill_(1);
-  ranges.select(-1, 1).fill_(3);
-  const auto [out, lse] = gathered_attention(at::ones({1, 6, 1, 2}), kv, kv, ranges, 0, 1.0);
-  EXPECT_TRUE(at::equal(out.flatten(),
-                        at::tensor({0., 0., 1., 1., 1., 1., 1., 1., 1., 1., 1., 1.}, at::kFloat)));
-}
-
-TEST(SelAttn, LongSequencesGather) {
-  at::manual_seed(4);
-  const int64_t s = 4100;  // more keys than are masked
-  const at::Tensor q = at::randn({1, 3, 2, 4}, at::kDouble);
-  const at::Tensor k = at::randn({1, s, 1, 4}, at::kDouble),
-                   v = at::randn({1, s, 1, 4}, at::kDouble);
-  const at::Tensor ranges = ints({0, 9, 4000, 4098}, {1, 1, 1, 2, 2}).expand({1, 3, 1, 2, 2});
-  const at::Tensor out = sel_attn(q, k, v, ranges, s - 3).first;
-  const auto chosen = [](const at::Tensor& x) {
-    return at::cat({x.narrow(1, 0, 9), x.narrow(1, 4000, 98)}, 1).squeeze(2);  // [1, 107, 4]
-  };
-  const at::Tensor p =
-      at::softmax(at::matmul(q.transpose(1, 2), chosen(k).transpose(1, 2)) / 2, -1);
-  expect_near(out.transpose(1, 2), at::matmul(p, chosen(v)), 1e-13);
 }
 
 TEST(Attention, GradientsOfOutputAndLseByCentralDifferences) {

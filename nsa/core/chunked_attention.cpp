@@ -183,27 +183,9 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
     const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
                        ctx->saved_data["first_position"].toInt(), ctx->saved_data["extent"].toInt(),
                        ctx->saved_data["stride"].toInt(), saved[3]};
-    const Problem problem(q, k, mask, ctx->saved_data["scale"].toDouble());
-    const auto options = q.options().dtype(problem.heads.accumulation);
-    const at::Tensor v_keys = problem.heads.keys(v);
-    BackwardTensors t{v_keys,
-                      without_non_finite(problem.k),
-                      grads[0].defined()
-                          ? grads[0]
-                          : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
-                      grads[1],
-                      at::zeros(q.sizes(), q.options()),
-                      at::zeros(problem.k.sizes(), options),
-                      at::zeros(v_keys.sizes(), options)};
-    for (const QueryChunk& chunk : problem.chunks) {
-      if (Problem::has_keys(chunk)) attention_backward_chunk(problem, chunk, t);
-    }
-    return {t.dq,
-            problem.heads.from_keys(t.dk.mul_(problem.scale), k),
-            problem.heads.from_keys(t.dv, v),
-            {},
-            {},
-            {}};
+    const AttentionGradients g = chunked_attention_backward(
+        q, k, v, mask, ctx->saved_data["scale"].toDouble(), grads[0], grads[1]);
+    return {g.q, g.k, g.v, {}, {}, {}};
   }
 };
 
@@ -213,6 +195,29 @@ AttentionResult chunked_attention(const at::Tensor& q, const at::Tensor& k, cons
                                   const KeyMask& mask, double scale, bool want_group_probs) {
   const variable_list result = ChunkedAttention::apply(q, k, v, mask, scale, want_group_probs);
   return {result[0], result[1], want_group_probs ? result[2] : at::Tensor()};
+}
+
+AttentionGradients chunked_attention_backward(const at::Tensor& q, const at::Tensor& k,
+                                              const at::Tensor& v, const KeyMask& mask,
+                                              double scale, const at::Tensor& d_out,
+                                              const at::Tensor& d_lse) {
+  const Problem problem(q, k, mask, scale);
+  const auto options = q.options().dtype(problem.heads.accumulation);
+  const at::Tensor v_keys = problem.heads.keys(v);
+  BackwardTensors t{v_keys,
+                    without_non_finite(problem.k),
+                    d_out.defined()
+                        ? d_out
+                        : at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()),
+                    d_lse,
+                    at::zeros(q.sizes(), q.options()),
+                    at::zeros(problem.k.sizes(), options),
+                    at::zeros(v_keys.sizes(), options)};
+  for (const QueryChunk& chunk : problem.chunks) {
+    if (Problem::has_keys(chunk)) attention_backward_chunk(problem, chunk, t);
+  }
+  return {t.dq, problem.heads.from_keys(t.dk.mul_(problem.scale), k),
+          problem.heads.from_keys(t.dv, v)};
 }
 
 at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,

@@ -21,6 +21,17 @@ struct AttentionResult {
 AttentionResult chunked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const KeyMask& mask, double scale, bool want_group_probs = false);
 
+struct AttentionGradients {
+  at::Tensor q, k, v;
+};
+
+/// The gradients alone, from the arguments of the forward pass; for operators whose forward pass is
+/// computed elsewhere. d_out [B, S, Hq, dv] and d_lse [B, S, Hq] may be undefined.
+AttentionGradients chunked_attention_backward(const at::Tensor& q, const at::Tensor& k,
+                                              const at::Tensor& v, const KeyMask& mask,
+                                              double scale, const at::Tensor& d_out,
+                                              const at::Tensor& d_lse);
+
 /// Probabilities [B, S, Hq, N] in the accumulation type, 0 where not allowed; detached.
 at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
                            double scale);

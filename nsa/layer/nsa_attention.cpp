@@ -2,25 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <tuple>
-
-#include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/check.h"
-#include "nsa/core/nvtx_range.h"
-#include "nsa/gate/gate.h"
+#include "nsa/layer/batched.h"
 #include "nsa/layer/packed.h"
-#include "nsa/rope/rope.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
-#include "nsa/win_attn/win_attn.h"
 
 namespace nsa {
 namespace {
-
-/// Queries whose probabilities over all compressed blocks exist at one time.
-constexpr int64_t kSelectionQueries = 4096;
 
 void check_inputs(const NsaInputs& in, const NsaConfig& config) {
   const ArgumentCheck check("nsa_attention");
@@ -49,127 +36,44 @@ void check_inputs(const NsaInputs& in, const NsaConfig& config) {
   }
 }
 
-/// One call of nsa_attention on batched inputs; the steps read like spec/nsa.md section 2.
-class BatchedAttention {
- public:
-  BatchedAttention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)
-      : in_(inputs),
-        config_(config),
-        options_(options),
-        positions_(at::arange(inputs.q.size(1), inputs.q.options().dtype(at::kLong))) {}
-
-  NsaOutputs run() {
-    rotate();
-    compress_sources();
-    compressed_branch_and_selection();
-    selected_and_window_branches();
-    combine();
-    return std::move(out_);
+/// What was asked for and is overridden by a switch that wins over it.
+void record_overrides(const NsaOptions& options) {
+  const auto note = [](const char* stage, const std::string& requested, const std::string& backend,
+                       const char* by) {
+    if (requested == backend) return;
+    record_backend(stage, requested, backend, "", std::string("overridden by ") + by,
+                   /*strict=*/false);
+  };
+  const char* const parity = "NSA_FORCE_PARITY";
+  const NsaOptions effective = options.effective();
+  if (options.sel != SelBackend::kGather) {
+    note("sel_attn.request", to_string(options.sel), to_string(effective.sel),
+         options.force_sel_mask ? "NSA_FORCE_SEL_MASK" : parity);
   }
-
- private:
-  NvtxRange stage(const char* name) const { return NvtxRange(name, options_.nvtx); }
-  void ran(const char* name, const std::string& backend) { out_.ran.push_back({name, backend, 1}); }
-
-  void rotate() {
-    const NvtxRange range = stage("nsa.rope");
-    out_.q_rot = in_.q;
-    k_sel_ = in_.k_sel;
-    k_win_ = in_.k_win;
-    if (config_.rope == RopeMode::kNone) return;
-    const at::Tensor table =
-        rope_table(positions_, config_.qk_head_dim, config_.rope_base, in_.q.scalar_type());
-    out_.q_rot = rope_apply(in_.q, table);
-    k_sel_ = rope_apply(in_.k_sel, table);
-    k_win_ = rope_apply(in_.k_win, table);
-  }
-
-  void compress_sources() {
-    const NvtxRange range = stage("nsa.compress");
-    std::tie(out_.k_cmp, out_.v_cmp) =
-        compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
-    ran("compress", "plain");
-  }
-
-  void compressed_branch_and_selection() {
-    const NvtxRange range = stage("nsa.cmp_attn+select");
-    const int64_t num_tokens = in_.q.size(1);
-    std::vector<at::Tensor> out, lse, scores, block_idx;
-    int64_t begin = 0;
-    do {  // once at least: no tokens give empty tensors of the right shapes
-      const int64_t count = std::min(kSelectionQueries, num_tokens - begin);
-      CmpAttnResult cmp =
-          cmp_attn(out_.q_rot.narrow(1, begin, count), out_.k_cmp, out_.v_cmp, config_, begin);
-      out.push_back(cmp.out);
-      lse.push_back(cmp.lse);
-      const bool given = options_.block_idx.defined();
-      if (!given || options_.keep_scores) {
-        const at::Tensor part =
-            block_scores(cmp.group_probs, config_.num_sel_blocks(num_tokens), config_);
-        if (options_.keep_scores) scores.push_back(part);
-        if (!given) {
-          block_idx.push_back(select_blocks(part, positions_.narrow(0, begin, count), config_));
-        }
-      }
-      begin += count;
-    } while (begin < num_tokens);
-    const auto join = [](const std::vector<at::Tensor>& parts) {
-      return parts.size() == 1 ? parts[0] : at::cat(parts, 1);
-    };
-    out_.o_cmp = join(out);
-    out_.lse_cmp = join(lse);
-    if (options_.keep_scores) out_.scores = join(scores);
-    out_.block_idx = options_.block_idx.defined() ? options_.block_idx : join(block_idx);
-    ran("cmp_attn", "plain");
-    ran("select", options_.block_idx.defined() ? "given" : "plain");
-  }
-
-  void selected_and_window_branches() {
-    {
-      const NvtxRange range = stage("nsa.ranges");
-      out_.ranges =
-          block_ranges(options_.ranges, out_.block_idx, positions_, config_.sel_block_size);
-      ran("ranges", to_string(options_.ranges));
-    }
-    {
-      const NvtxRange range = stage("nsa.sel_attn");
-      std::tie(out_.o_sel, out_.lse_sel) = sel_attn(out_.q_rot, k_sel_, in_.v_sel, out_.ranges);
-      ran("sel_attn", "gather");
-    }
-    const NvtxRange range = stage("nsa.win_attn");
-    std::tie(out_.o_win, out_.lse_win) = win_attn(out_.q_rot, k_win_, in_.v_win, config_.window);
-    ran("win_attn", "plain");
-  }
-
-  void combine() {
-    const NvtxRange range = stage("nsa.gate");
-    out_.gates = gate_activate(in_.gate_logits, config_.gate);
-    out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
-    ran("gate", "plain");
-  }
-
-  const NsaInputs& in_;
-  const NsaConfig& config_;
-  const NsaOptions& options_;
-  at::Tensor positions_, k_sel_, k_win_;
-  NsaOutputs out_;
-};
+  note("cmp_attn.request", to_string(options.cmp), to_string(effective.cmp), parity);
+  note("win_attn.request", to_string(options.win), to_string(effective.win), parity);
+}
 
 }  // namespace
-
-NsaOptions NsaOptions::from(const SwitchSet& switches) {
-  NsaOptions options;
-  options.ranges = switches.get_bool("NSA_SEL_RANGES_V2") ? RangesVersion::kV2 : RangesVersion::kV1;
-  options.nvtx = switches.get_bool("NSA_NVTX");
-  return options;
-}
 
 NsaOutputs nsa_attention(const NsaInputs& inputs, const NsaConfig& config,
                          const NsaOptions& options) {
   config.validate();
-  if (inputs.cu_seqlens.defined()) return packed_attention(inputs, config, options);
-  check_inputs(inputs, config);
-  return BatchedAttention(inputs, config, options).run();
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const RunRecordScope scope(record);
+  record_overrides(options);
+  const NsaOptions effective = options.effective();
+  NsaOutputs out;
+  if (inputs.cu_seqlens.defined()) {
+    out = packed_attention(inputs, config, effective);
+  } else {
+    check_inputs(inputs, config);
+    out = batched_attention(inputs, config, effective);
+  }
+  out.record = record;
+  out.ran = record->rows();
+  out.sdpa_calls = record->sdpa_calls();
+  return out;
 }
 
 }  // namespace nsa

@@ -6,6 +6,8 @@
 
 #include "nsa/compress/compress.h"
 #include "nsa/config/config.h"
+#include "nsa/core/backend.h"
+#include "nsa/core/run_record.h"
 #include "nsa/select/ranges.h"
 #include "nsa/switches/switches.h"
 
@@ -29,19 +31,24 @@ struct NsaInputs {
 
 struct NsaOptions {
   RangesVersion ranges = RangesVersion::kV2;
-  bool nvtx = true;         ///< name the stages for profilers
-  bool keep_scores = true;  ///< false: `scores` comes back undefined (it is S x S/l' x Hkv)
-  at::Tensor block_idx;     ///< when defined: used instead of the selection (int32, as in outputs)
+  SelBackend sel = SelBackend::kGather;
+  BranchBackend cmp = BranchBackend::kPlain;
+  BranchBackend win = BranchBackend::kPlain;
+  bool safe_pack = true;        ///< false: `packed` may use its workspace, which has no gradient
+  bool force_sel_mask = false;  ///< masked, whatever else is asked for
+  bool force_parity = false;    ///< plain reference-grade operators, whatever else is asked for
+  bool strict_backend = false;  ///< a backend that does not apply is an error, not a record
+  bool strict_asserts = false;  ///< recompute non-finite branches; check causality (synchronises)
+  bool sdpa_audit = false;      ///< record every call of the library's fused attention
+  bool prefill_batched = true;  ///< false: prefill is a loop over tokens
+  bool nvtx = true;             ///< name the stages for profilers
+  bool keep_scores = true;      ///< false: `scores` comes back undefined (it is S x S/l' x Hkv)
+  at::Tensor block_idx;  ///< when defined: used instead of the selection (int32, as in outputs)
 
-  /// NSA_SEL_RANGES_V2 and NSA_NVTX.
+  /// The switches of spec/nsa.md section 6 that concern one attention call.
   static NsaOptions from(const SwitchSet& switches);
-};
-
-/// What ran for one branch or stage, and how often.
-struct RanBackend {
-  std::string stage;    ///< compress, cmp_attn, select, ranges, sel_attn, win_attn, gate
-  std::string backend;  ///< plain, gather, v1, v1_bulk, v2, given
-  int64_t count = 0;    ///< calls
+  /// What runs: force_sel_mask wins over force_parity, which wins over the chosen backends.
+  NsaOptions effective() const;
 };
 
 struct NsaOutputs {
@@ -55,7 +62,11 @@ struct NsaOutputs {
   at::Tensor block_idx;                  ///< [B, S, Hkv, n] int32
   at::Tensor ranges;                     ///< [B, S, Hkv, n, 2] int32
   at::Tensor gates;                      ///< activated, shape of gate_logits, accumulation type
-  std::vector<RanBackend> ran;
+  at::Tensor dropped_ids;  ///< int64 scalar: ids of a given block_idx, -1 apart, that lie outside
+                           ///< 0..floor(t/l') and were ignored; undefined when none was given
+  std::vector<RanBackend> ran;       ///< what ran when the call returned
+  std::vector<SdpaCall> sdpa_calls;  ///< with sdpa_audit
+  RunRecordPtr record;               ///< the same, and what backward passes add later
 };
 
 /// Native Sparse Attention, batched mode: rotate, compress, three branches, gates. Composition of

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "nsa/core/oracle_util.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
 #include "nsa/reference/reference.h"
@@ -12,21 +13,6 @@ namespace {
 namespace ref = reference;
 
 constexpr double kRelative = 1e-12;
-
-template <class T>
-ref::Tensor<T> to_ref(const at::Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  const at::Tensor x = tensor.detach().contiguous();
-  const T* data = x.const_data_ptr<T>();
-  return {x.sizes().vec(), std::vector<T>(data, data + x.numel())};
-}
-
-template <class T>
-at::Tensor to_aten(const ref::Tensor<T>& tensor, at::ScalarType dtype) {
-  at::Tensor x = at::empty(tensor.shape(), dtype);
-  std::copy(tensor.values().begin(), tensor.values().end(), x.mutable_data_ptr<T>());
-  return x;
-}
 
 ref::Config to_ref(const NsaConfig& c) {
   ref::Config r;
@@ -45,17 +31,17 @@ ref::Config to_ref(const NsaConfig& c) {
 }
 
 ref::PhiWeights to_ref(const PhiWeights& w) {
-  return {to_ref<double>(w.conv), to_ref<double>(w.pe), to_ref<double>(w.w1),
-          to_ref<double>(w.b1),   to_ref<double>(w.w2), to_ref<double>(w.b2)};
+  return {ref_of<double>(w.conv), ref_of<double>(w.pe), ref_of<double>(w.w1),
+          ref_of<double>(w.b1),   ref_of<double>(w.w2), ref_of<double>(w.b2)};
 }
 
 ref::Inputs to_ref(const NsaInputs& in) {
   ref::Inputs r;
-  r.q = to_ref<double>(in.q);
-  r.k_cmp_src = to_ref<double>(in.k_cmp_src), r.v_cmp_src = to_ref<double>(in.v_cmp_src);
-  r.k_sel = to_ref<double>(in.k_sel), r.v_sel = to_ref<double>(in.v_sel);
-  r.k_win = to_ref<double>(in.k_win), r.v_win = to_ref<double>(in.v_win);
-  r.gates = to_ref<double>(in.gate_logits);
+  r.q = ref_of<double>(in.q);
+  r.k_cmp_src = ref_of<double>(in.k_cmp_src), r.v_cmp_src = ref_of<double>(in.v_cmp_src);
+  r.k_sel = ref_of<double>(in.k_sel), r.v_sel = ref_of<double>(in.v_sel);
+  r.k_win = ref_of<double>(in.k_win), r.v_win = ref_of<double>(in.v_win);
+  r.gates = ref_of<double>(in.gate_logits);
   r.phi_k = to_ref(in.phi_k), r.phi_v = to_ref(in.phi_v);
   return r;
 }
@@ -115,7 +101,7 @@ void compare(const NsaConfig& config, int64_t num_tokens) {
   compare_forward(out, ref::forward(ref_config, ref_in));
   const at::Tensor d_o = at::randn(out.o.sizes(), at::kDouble);
   out.o.backward(d_o);
-  const ref::Inputs grads = ref::backward(ref_config, ref_in, to_ref<double>(d_o));
+  const ref::Inputs grads = ref::backward(ref_config, ref_in, ref_of<double>(d_o));
   const auto close = [](const char* name, const at::Tensor& a, const ref::Tensor<double>& b) {
     expect_close(name, a.grad(), to_aten(b, at::kDouble));
   };

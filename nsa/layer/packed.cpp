@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "nsa/core/check.h"
+#include "nsa/layer/batched.h"
 
 namespace nsa {
 namespace {
@@ -50,14 +51,6 @@ at::Tensor join(const std::vector<NsaOutputs>& documents, Member member, int64_t
   return at::cat(parts);
 }
 
-void add_counts(std::vector<RanBackend>& total, const std::vector<RanBackend>& one) {
-  if (total.empty()) {
-    total = one;
-    return;
-  }
-  for (size_t i = 0; i < one.size(); ++i) total[i].count += one[i].count;
-}
-
 NsaOutputs join_documents(const std::vector<NsaOutputs>& documents) {
   NsaOutputs out;
   for (const Member member :
@@ -72,7 +65,9 @@ NsaOutputs join_documents(const std::vector<NsaOutputs>& documents) {
   for (const NsaOutputs& document : documents) {
     if (document.scores.defined()) longest = std::max(longest, document.scores.size(-1));
     cu_cmp.push_back(cu_cmp.back() + static_cast<int32_t>(document.k_cmp.size(1)));
-    add_counts(out.ran, document.ran);
+    if (!document.dropped_ids.defined()) continue;
+    out.dropped_ids =
+        out.dropped_ids.defined() ? out.dropped_ids + document.dropped_ids : document.dropped_ids;
   }
   if (documents[0].scores.defined()) out.scores = join(documents, &NsaOutputs::scores, longest);
   out.cu_cmp = at::tensor(cu_cmp, at::kInt).to(out.o.device());
@@ -95,7 +90,7 @@ NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
     if (options.block_idx.defined()) {
       own.block_idx = options.block_idx.narrow(0, begin, length).unsqueeze(0);
     }
-    documents.push_back(nsa_attention(document_inputs(inputs, begin, length), config, own));
+    documents.push_back(batched_attention(document_inputs(inputs, begin, length), config, own));
   }
   NsaOutputs out = join_documents(documents);
   if (num_documents == 0) out.cu_cmp = out.cu_cmp.narrow(0, 0, 1);

@@ -4,22 +4,35 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <string>
 #include <tuple>
 
 #include "nsa/core/check.h"
-#include "nsa/core/chunked_attention.h"
 #include "nsa/core/operator_call.h"
-#include "nsa/sel_attn/gathered_attention.h"
+#include "nsa/sel_attn/backends.h"
 
 namespace nsa {
 namespace {
 
-/// Up to here a mask over all keys costs less than gathering each row's own.
-constexpr int64_t kMaxMaskedKeys = 4096;
+SelAttnResult run_backend(SelBackend backend, const SelAttnArgs& args, bool safe_pack,
+                          bool strict) {
+  switch (backend) {
+    case SelBackend::kGather:
+      return sel_attn_gather(args);
+    case SelBackend::kPacked:
+      return sel_attn_packed(args, safe_pack, strict);
+    case SelBackend::kVarlen:
+      return sel_attn_varlen(args);
+    case SelBackend::kMasked:
+      return sel_attn_masked(args);
+  }
+  TORCH_INTERNAL_ASSERT(false, "backend without code");
+}
 
 std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, const at::Tensor& ranges,
-                                               int64_t first_position) {
+                                               int64_t first_position, c10::string_view backend,
+                                               bool safe_pack, bool strict) {
   const ArgumentCheck check("sel_attn");
   check.qkv(q, "k", k, "v", v);
   check.sizes("ranges", ranges, {q.size(0), q.size(1), k.size(2), -1, 2}, "[B, S, Hkv, K, 2]");
@@ -28,22 +41,19 @@ std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Te
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
-  if (k.size(1) > kMaxMaskedKeys) {
-    auto [out, lse] = gathered_attention(q, k, v, ranges, first_position, scale);
-    return {out, lse};
-  }
-  AttentionResult result =
-      chunked_attention(q, k, v, {KeyMask::kRanges, first_position, 0, 1, ranges}, scale);
-  return {result.out, result.lse};
+  auto [out, lse] = run_backend(parse_sel_backend(std::string(backend)),
+                                {q, k, v, ranges, first_position, scale}, safe_pack, strict);
+  return {out, lse};
 }
 
 }  // namespace
 
 std::pair<at::Tensor, at::Tensor> sel_attn(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const at::Tensor& ranges,
-                                           int64_t first_position) {
+                                           int64_t first_position, const SelAttnOptions& options) {
   static const auto op = find_operator<decltype(sel_attn_op)>("nsa::sel_attn");
-  auto [out, lse] = op.call(q, k, v, ranges, first_position);
+  auto [out, lse] = op.call(q, k, v, ranges, first_position, to_string(options.backend),
+                            options.safe_pack, options.strict);
   return {out, lse};
 }
 
@@ -51,7 +61,8 @@ std::pair<at::Tensor, at::Tensor> sel_attn(const at::Tensor& q, const at::Tensor
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
-      "sel_attn(Tensor q, Tensor k, Tensor v, Tensor ranges, int first_position) "
+      "sel_attn(Tensor q, Tensor k, Tensor v, Tensor ranges, int first_position, str backend, "
+      "bool safe_pack, bool strict) "
       "-> (Tensor out, Tensor lse)",
       TORCH_FN(nsa::sel_attn_op));
 }

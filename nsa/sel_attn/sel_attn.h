@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "nsa/core/backend.h"
+
 namespace nsa {
 
 /// Attention of each query over the union of its token intervals up to its own position (paper,
@@ -10,11 +12,11 @@ namespace nsa {
 ///   q [B, S, Hq, dk] rotated; k [B, N, Hkv, dk] rotated; v [B, N, Hkv, dv]; one float type;
 ///   ranges [B, S, Hkv, K, 2] int32 half-open; query i stands at position first_position + i.
 ///   -> {out [B, S, Hq, dv] type of q, lse [B, S, Hq] accumulation type}; an empty row: 0 and -inf.
-/// Backend `gather`, plain operations: up to 4096 keys through a token mask, above by gathering the
-/// rows of K and V, always in query chunks. Differentiable in q, k, v; saved tensors are linear in
-/// S.
+/// Differentiable in q, k, v; saved tensors and working memory are linear in S. `options` chooses
+/// the backend; what ran goes to current_record().
 std::pair<at::Tensor, at::Tensor> sel_attn(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const at::Tensor& ranges,
-                                           int64_t first_position = 0);
+                                           int64_t first_position = 0,
+                                           const SelAttnOptions& options = {});
 
 }  // namespace nsa

@@ -76,9 +76,9 @@ TEST(Switches, WrongTypeIsNamed) {
 }
 
 TEST(Switches, MissingFeatureSaysSo) {
-  EXPECT_THAT(error_of([] { SwitchSet::from({}, {{"NSA_USE_FA2", "1"}}, {}); }),
-              HasSubstr("NSA_USE_FA2=1 (environment): this feature does not exist yet"));
-  EXPECT_EQ(error_of([] { SwitchSet::from({}, {{"NSA_USE_FA2", "0"}}, {}); }), "accepted");
+  EXPECT_THAT(error_of([] { SwitchSet::from({}, {{"NSA_FWE_PREFETCH", "0"}}, {}); }),
+              HasSubstr("NSA_FWE_PREFETCH=0 (environment): this feature does not exist yet"));
+  EXPECT_EQ(error_of([] { SwitchSet::from({}, {{"NSA_FWE_PREFETCH", "1"}}, {}); }), "accepted");
 }
 
 TEST(Switches, MoreThanOneSelectionBackendIsAnError) {

@@ -4,24 +4,39 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <string>
 #include <tuple>
 
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/operator_call.h"
+#include "nsa/core/run_record.h"
+#include "nsa/win_attn/library_window.h"
 
 namespace nsa {
 namespace {
 
 std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, int64_t window,
-                                               int64_t first_position) {
+                                               int64_t first_position, c10::string_view backend,
+                                               bool strict) {
   const ArgumentCheck check("win_attn");
   check.qkv(q, "k", k, "v", v);
   check.at_least("window", window, 1);
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
   const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const WindowArgs args{q, k, v, window, first_position, scale};
+  const std::string requested(backend);
+  const BranchBackend wanted = parse_branch_backend(requested);
+  const std::string reason =
+      wanted == BranchBackend::kPlain ? "" : library_window_obstacle(args, wanted);
+  if (wanted != BranchBackend::kPlain && reason.empty()) {
+    record_backend("win_attn", requested, requested, "", "", strict);
+    auto [out, lse] = library_window(args, wanted);
+    return {out, lse};
+  }
+  record_backend("win_attn", requested, "plain", "", reason, strict && q.numel() > 0);
   AttentionResult result =
       chunked_attention(q, k, v, {KeyMask::kWindow, first_position, window, 1, {}}, scale);
   return {result.out, result.lse};
@@ -31,9 +46,10 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
 
 std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, int64_t window,
-                                           int64_t first_position) {
+                                           int64_t first_position, const BranchOptions& options) {
   static const auto op = find_operator<decltype(win_attn_op)>("nsa::win_attn");
-  auto [out, lse] = op.call(q, k, v, window, first_position);
+  auto [out, lse] =
+      op.call(q, k, v, window, first_position, to_string(options.backend), options.strict);
   return {out, lse};
 }
 
@@ -41,7 +57,8 @@ std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
-      "win_attn(Tensor q, Tensor k, Tensor v, int window, int first_position) "
+      "win_attn(Tensor q, Tensor k, Tensor v, int window, int first_position, str backend, "
+      "bool strict) "
       "-> (Tensor out, Tensor lse)",
       TORCH_FN(nsa::win_attn_op));
 }

@@ -12,12 +12,21 @@ Candidate plain_candidate() {
   Candidate plain;
   plain.rope = nsa::rope;
   plain.compress = nsa::compress;
-  plain.cmp_attn = nsa::cmp_attn;
+  plain.cmp_attn = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                      const nsa::NsaConfig& config, int64_t first_position) {
+    return nsa::cmp_attn(q, k, v, config, first_position);
+  };
   plain.scores = nsa::block_scores;
   plain.select = nsa::select_blocks;
   plain.ranges = nsa::block_ranges;
-  plain.sel_attn = nsa::sel_attn;
-  plain.win_attn = nsa::win_attn;
+  plain.sel_attn = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                      const at::Tensor& ranges, int64_t first_position) {
+    return nsa::sel_attn(q, k, v, ranges, first_position);
+  };
+  plain.win_attn = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t window,
+                      int64_t first_position) {
+    return nsa::win_attn(q, k, v, window, first_position);
+  };
   plain.combine = nsa::gate_combine;
   plain.gate_mlp = nsa::gate_mlp;
   plain.layer = nsa::nsa_attention;

@@ -1,0 +1,41 @@
+#pragma once
+#include <string>
+
+namespace nsa {
+
+/// How the selected branch is computed; all give the same result within the tolerance table.
+enum class SelBackend {
+  kGather,  ///< a loop over chunks of queries that gathers each row's own keys and values
+  kPacked,  ///< rows bucketed by length, so that little padding is computed
+  kVarlen,  ///< rows as sequences of one packed attention call over cu_seqlens
+  kMasked,  ///< all keys in reach, masked
+};
+
+/// How the window and the compressed branch are computed.
+enum class BranchBackend {
+  kPlain,  ///< the project's own composition of ATen operations
+  kFlash,  ///< the library's flash attention
+  kCudnn,  ///< the library's cuDNN attention
+};
+
+/// "gather", "packed", "varlen", "masked" / "plain", "flash", "cudnn". The parsers throw
+/// std::invalid_argument naming the value and the choices.
+std::string to_string(SelBackend backend);
+std::string to_string(BranchBackend backend);
+SelBackend parse_sel_backend(const std::string& text);
+BranchBackend parse_branch_backend(const std::string& text);
+
+/// What a caller asks of the window or the compressed branch.
+struct BranchOptions {
+  BranchBackend backend = BranchBackend::kPlain;
+  bool strict = false;  ///< true: a backend that does not apply is an error, not a record
+};
+
+/// What a caller asks of the selected branch.
+struct SelAttnOptions {
+  SelBackend backend = SelBackend::kGather;
+  bool safe_pack = true;  ///< false: `packed` may use its workspace, which has no gradient
+  bool strict = false;    ///< true: a backend that does not apply is an error, not a record
+};
+
+}  // namespace nsa

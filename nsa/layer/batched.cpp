@@ -1,0 +1,169 @@
+#include "nsa/layer/batched.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/nvtx_range.h"
+#include "nsa/gate/gate.h"
+#include "nsa/layer/strict_asserts.h"
+#include "nsa/rope/rope.h"
+#include "nsa/sel_attn/sel_attn.h"
+#include "nsa/select/scores.h"
+#include "nsa/select/top_n.h"
+#include "nsa/win_attn/win_attn.h"
+
+namespace nsa {
+namespace {
+
+/// Queries whose probabilities over all compressed blocks exist at one time.
+constexpr int64_t kSelectionQueries = 4096;
+
+/// Ids [B, S, Hkv, n] that are neither -1 nor in 0..floor(t/l'), t int64 [S]: an int64 scalar.
+at::Tensor count_outside(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
+  const at::Tensor last = t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
+  return block_idx.lt(-1).logical_or_(block_idx.gt(last)).sum();
+}
+
+/// One call on batched inputs; the steps read like spec/nsa.md section 2.
+class BatchedAttention {
+ public:
+  BatchedAttention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)
+      : in_(inputs),
+        config_(config),
+        options_(options),
+        positions_(at::arange(inputs.q.size(1), inputs.q.options().dtype(at::kLong))) {}
+
+  NsaOutputs run() {
+    rotate();
+    compress_sources();
+    compressed_branch_and_selection();
+    selected_branch();
+    window_branch();
+    combine();
+    return std::move(out_);
+  }
+
+ private:
+  NvtxRange stage(const char* name) const { return NvtxRange(name, options_.nvtx); }
+  static void ran(const char* name, const std::string& backend) {
+    record_backend(name, backend, backend, "", "", /*strict=*/false);
+  }
+
+  void rotate() {
+    const NvtxRange range = stage("nsa.rope");
+    out_.q_rot = in_.q;
+    k_sel_ = in_.k_sel;
+    k_win_ = in_.k_win;
+    if (config_.rope == RopeMode::kNone) return;
+    const at::Tensor table =
+        rope_table(positions_, config_.qk_head_dim, config_.rope_base, in_.q.scalar_type());
+    out_.q_rot = rope_apply(in_.q, table);
+    k_sel_ = rope_apply(in_.k_sel, table);
+    k_win_ = rope_apply(in_.k_win, table);
+  }
+
+  void compress_sources() {
+    const NvtxRange range = stage("nsa.compress");
+    std::tie(out_.k_cmp, out_.v_cmp) =
+        compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
+    ran("compress", "plain");
+  }
+
+  void compressed_branch_and_selection() {
+    const NvtxRange range = stage("nsa.cmp_attn+select");
+    const int64_t num_tokens = in_.q.size(1);
+    const bool given = options_.block_idx.defined();
+    std::vector<at::Tensor> out, lse, scores, block_idx;
+    int64_t begin = 0;
+    do {  // once at least: no tokens give empty tensors of the right shapes
+      const int64_t count = std::min(kSelectionQueries, num_tokens - begin);
+      const CmpAttnResult cmp = cmp_attn(out_.q_rot.narrow(1, begin, count), out_.k_cmp, out_.v_cmp,
+                                         config_, begin, {options_.cmp, options_.strict_backend});
+      out.push_back(cmp.out);
+      lse.push_back(cmp.lse);
+      if (!given || options_.keep_scores) {
+        const at::Tensor part =
+            block_scores(cmp.group_probs, config_.num_sel_blocks(num_tokens), config_);
+        if (options_.keep_scores) scores.push_back(part);
+        if (!given) {
+          block_idx.push_back(select_blocks(part, positions_.narrow(0, begin, count), config_));
+        }
+      }
+      begin += count;
+    } while (begin < num_tokens);
+    const auto join = [](const std::vector<at::Tensor>& parts) {
+      return parts.size() == 1 ? parts[0] : at::cat(parts, 1);
+    };
+    out_.o_cmp = join(out);
+    out_.lse_cmp = join(lse);
+    if (options_.keep_scores) out_.scores = join(scores);
+    out_.block_idx = given ? options_.block_idx : join(block_idx);
+    if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);
+    ran("select", given ? "given" : "plain");
+  }
+
+  void selected_branch() {
+    {
+      const NvtxRange range = stage("nsa.ranges");
+      out_.ranges =
+          block_ranges(options_.ranges, out_.block_idx, positions_, config_.sel_block_size);
+      ran("ranges", to_string(options_.ranges));
+    }
+    const NvtxRange range = stage("nsa.sel_attn");
+    const auto run = [&](SelBackend backend) {
+      return sel_attn(out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
+                      {backend, options_.safe_pack, options_.strict_backend});
+    };
+    BranchResult result = run(options_.sel);
+    if (options_.strict_asserts) {
+      if (!options_.block_idx.defined()) {
+        check_causal_blocks(out_.block_idx, config_.sel_block_size);
+      }
+      check_causal_ranges(out_.ranges);
+      result = rerouted_if_not_finite("sel_attn", result, {out_.q_rot, k_sel_, in_.v_sel},
+                                      to_string(options_.sel), to_string(SelBackend::kGather),
+                                      [&] { return run(SelBackend::kGather); });
+    }
+    std::tie(out_.o_sel, out_.lse_sel) = result;
+  }
+
+  void window_branch() {
+    const NvtxRange range = stage("nsa.win_attn");
+    const auto run = [&](BranchBackend backend) {
+      return win_attn(out_.q_rot, k_win_, in_.v_win, config_.window, 0,
+                      {backend, options_.strict_backend});
+    };
+    BranchResult result = run(options_.win);
+    if (options_.strict_asserts) {
+      result = rerouted_if_not_finite("win_attn", result, {out_.q_rot, k_win_, in_.v_win},
+                                      to_string(options_.win), to_string(BranchBackend::kPlain),
+                                      [&] { return run(BranchBackend::kPlain); });
+    }
+    std::tie(out_.o_win, out_.lse_win) = result;
+  }
+
+  void combine() {
+    const NvtxRange range = stage("nsa.gate");
+    out_.gates = gate_activate(in_.gate_logits, config_.gate);
+    out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
+    ran("gate", "plain");
+  }
+
+  const NsaInputs& in_;
+  const NsaConfig& config_;
+  const NsaOptions& options_;
+  at::Tensor positions_, k_sel_, k_win_;
+  NsaOutputs out_;
+};
+
+}  // namespace
+
+NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
+                             const NsaOptions& options) {
+  return BatchedAttention(inputs, config, options).run();
+}
+
+}  // namespace nsa

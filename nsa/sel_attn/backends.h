@@ -1,0 +1,15 @@
+#pragma once
+#include "nsa/sel_attn/row_method.h"
+
+namespace nsa {
+
+/// The backends of sel_attn, one file each; arguments are checked. Each writes what it runs to the
+/// current record, `strict` makes a request that is not honoured an error.
+SelAttnResult sel_attn_gather(const SelAttnArgs& args);
+SelAttnResult sel_attn_masked(const SelAttnArgs& args);
+/// `safe` false: the workspace variant, which has no gradient; under autograd the safe one runs.
+SelAttnResult sel_attn_packed(const SelAttnArgs& args, bool safe, bool strict);
+/// The library's packed flash attention where it applies, else reductions over segments.
+SelAttnResult sel_attn_varlen(const SelAttnArgs& args);
+
+}  // namespace nsa

@@ -1,0 +1,34 @@
+// A loop over chunks of consecutive rows; each row's keys and values are gathered and padded to the
+// longest row of the chunk.
+#include "nsa/sel_attn/backends.h"
+#include "nsa/sel_attn/padded_rows.h"
+
+namespace nsa {
+namespace {
+
+class GatherMethod : public RowMethod {
+ public:
+  std::vector<RowBatch> plan(const RowProblem& problem) const override {
+    const int64_t places = row_budget(problem) / (problem.k.size(1) + problem.v.size(1));
+    return cut_batches(problem, rows_with_tokens(problem),
+                       [&](const BatchSize& b) { return b.rows * b.longest <= places; });
+  }
+  RowOutputs forward(const RowProblem& problem, const RowBatch& batch,
+                     const RowWorkspace& workspace) const override {
+    return padded_forward(problem, batch, workspace);
+  }
+  RowGradients backward(const RowProblem& problem, const RowBatch& batch,
+                        const RowUpstream& upstream) const override {
+    return padded_backward(problem, batch, upstream);
+  }
+};
+
+}  // namespace
+
+SelAttnResult sel_attn_gather(const SelAttnArgs& args) {
+  static const GatherMethod method;
+  record_backend("sel_attn", "gather", "gather", "", "", /*strict=*/false);
+  return row_attention(args, method);
+}
+
+}  // namespace nsa

@@ -1,0 +1,87 @@
+#include "nsa/win_attn/library_window.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "nsa/core/chunked_attention.h"
+#include "nsa/core/library_attention.h"
+#include "nsa/core/operator_call.h"
+#include "nsa/core/run_record.h"
+
+namespace nsa {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The keys that the queries can reach, so that the last query meets the last key.
+struct Reach {
+  explicit Reach(const WindowArgs& args)
+      : begin(std::max<int64_t>(0, args.first_position - args.window + 1)),
+        count(args.first_position + args.q.size(1) - begin) {}
+  at::Tensor cut(const at::Tensor& x) const { return x.narrow(1, begin, count); }
+  int64_t begin, count;
+};
+
+struct FlashWindow : torch::autograd::Function<FlashWindow> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, int64_t window, double scale) {
+    const auto [out, lse] = flash_window_forward({q, k, v, window, scale});
+    ctx->save_for_backward({q, k, v, out, lse});
+    ctx->saved_data["window"] = window;
+    ctx->saved_data["scale"] = scale;
+    ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
+    ctx->set_materialize_grads(false);
+    return {out, lse};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::win_attn: double backward is not supported; detach the gradient first");
+    const variable_list saved = ctx->get_saved_variables();
+    const WindowedQueries x{saved[0], saved[1], saved[2], ctx->saved_data["window"].toInt(),
+                            ctx->saved_data["scale"].toDouble()};
+    const RunRecordScope scope(
+        c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
+    if (!grads[1].defined()) {
+      const LibraryGradients g = flash_window_backward(x, grads[0], saved[3], saved[4]);
+      return {g.q, g.k, g.v, {}, {}};
+    }
+    record_backend("win_attn.backward", "flash", "plain", "",
+                   "the library takes no gradient of lse",
+                   /*strict=*/false);
+    const KeyMask mask{KeyMask::kWindow, x.k.size(1) - x.q.size(1), x.window, 1, {}};
+    const AttentionGradients g =
+        chunked_attention_backward(x.q, x.k, x.v, mask, x.scale, grads[0], grads[1]);
+    return {g.q, g.k, g.v, {}, {}};
+  }
+};
+
+}  // namespace
+
+std::string library_window_obstacle(const WindowArgs& args, BranchBackend backend) {
+  const Reach reach(args);
+  const at::Tensor k = reach.cut(args.k), v = reach.cut(args.v);
+  if (backend == BranchBackend::kFlash) return flash_obstacle(args.q, k, v);
+  if (args.first_position > 0 || args.window < args.q.size(1)) {
+    return "its mask is causal without a window";
+  }
+  if (needs_gradient({args.q, args.k, args.v})) return "it is used without a gradient only";
+  return cudnn_obstacle(args.q, k, v);
+}
+
+std::pair<at::Tensor, at::Tensor> library_window(const WindowArgs& args, BranchBackend backend) {
+  const Reach reach(args);
+  const at::Tensor q = args.q.contiguous();
+  const at::Tensor k = reach.cut(args.k).contiguous(), v = reach.cut(args.v).contiguous();
+  if (backend == BranchBackend::kFlash) {
+    const variable_list result = FlashWindow::apply(q, k, v, args.window, args.scale);
+    return {result[0], result[1]};
+  }
+  const LibraryOutputs result = cudnn_causal_forward({q, k, v, args.window, args.scale});
+  return {result.out, result.lse};
+}
+
+}  // namespace nsa
