@@ -1,0 +1,40 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include "nsa/config/config.h"
+
+namespace nsa {
+
+/// Cached keys and values by row; a row holds one token, or one compressed block, of all KV heads.
+struct KvRows {
+  at::Tensor k;  ///< [rows, Hkv, dk]
+  at::Tensor v;  ///< [rows, Hkv, dv]
+
+  /// Allocated once, content undefined: nothing may read a row that was not written.
+  static KvRows allocate(const NsaConfig& config, int64_t num_rows, at::TensorOptions options);
+  /// k [n, Hkv, dk], v [n, Hkv, dv] to the rows `row` int64 [n], no two equal.
+  void write(const at::Tensor& row, const at::Tensor& new_k, const at::Tensor& new_v);
+  int64_t bytes() const;
+};
+
+/// What loads of one kind fetched, per sequence of a step and KV head: int64 [A, Hkv]. Undefined
+/// until the first load.
+struct LoadCount {
+  at::Tensor loaded;    ///< index entries fetched by the first load
+  at::Tensor masked;    ///< lanes of any load that stood for nothing
+  at::Tensor repeated;  ///< index entries fetched by further loads of the same kind
+};
+
+/// Keys and values fetched for A sequences, L lanes each.
+struct LoadedKv {
+  at::Tensor k;       ///< [A, Hkv, L, dk], 0 in masked lanes
+  at::Tensor v;       ///< [A, Hkv, L, dv], 0 in masked lanes
+  at::Tensor masked;  ///< [A, Hkv, L] bool
+};
+
+/// The only way to a cached key or value. Fetches the rows named by `row` int64 [A, 1 or Hkv, L],
+/// negative = masked lane, and counts the entries of that same index. A masked lane reads as 0
+/// whatever the memory holds. No host synchronisation.
+LoadedKv load(const KvRows& from, const at::Tensor& row, LoadCount& count);
+
+}  // namespace nsa

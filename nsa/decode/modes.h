@@ -1,0 +1,35 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "nsa/decode/decode_cache.h"
+
+namespace nsa {
+
+/// The ways to run one attention call; they agree within the tolerance table (spec/nsa.md
+/// section 3).
+enum class Mode {
+  kBatched,     ///< whole tensors: training, prefill
+  kSequential,  ///< every token alone, no state
+  kDecode,      ///< prefill, then one token at a time through caches
+};
+/// "batched", "sequential", "decode". The parser throws std::invalid_argument naming the value and
+/// the choices.
+std::string to_string(Mode mode);
+Mode parse_mode(const std::string& text);
+
+/// Decode mode for a whole run: sequence b is prefilled with prefill[b] tokens (none, unless
+/// given), the rest are single steps. Outputs as nsa_attention, and reads: of prefilled rows the
+/// keys that the masks allowed, of the others the index entries loaded. Throws by name.
+DecodeOutputs decode_attention(const NsaInputs& inputs, const NsaConfig& config,
+                               const NsaOptions& options = {},
+                               const std::vector<int64_t>& prefill = {},
+                               const DecodeCacheOptions& memory = {});
+
+/// The call in any mode; `prefill` and `memory` are for decode. `reads` comes from decode only.
+DecodeOutputs run_attention(Mode mode, const NsaInputs& inputs, const NsaConfig& config,
+                            const NsaOptions& options = {},
+                            const std::vector<int64_t>& prefill = {},
+                            const DecodeCacheOptions& memory = {});
+
+}  // namespace nsa

@@ -1,0 +1,74 @@
+#include "nsa/decode/sequential.h"
+
+#include <ATen/ATen.h>
+
+#include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/check.h"
+#include "nsa/core/nvtx_range.h"
+#include "nsa/decode/output_rows.h"
+#include "nsa/decode/rotated_tokens.h"
+#include "nsa/gate/gate.h"
+#include "nsa/layer/nsa_inputs.h"
+#include "nsa/sel_attn/sel_attn.h"
+#include "nsa/select/scores.h"
+#include "nsa/select/top_n.h"
+#include "nsa/win_attn/win_attn.h"
+
+namespace nsa {
+namespace {
+
+/// Row t from tokens 0..t of `in`, which are all it is given.
+DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options,
+                       const at::Tensor& block_idx) {
+  const int64_t num_tokens = in.q.size(1), t = num_tokens - 1;
+  const at::Tensor positions = at::arange(num_tokens, in.q.options().dtype(at::kLong));
+  const RotatedTokens rotated = rotate_tokens(in, positions, config);
+  const auto last = [&](const at::Tensor& x) { return x.narrow(1, t, 1); };
+  const at::Tensor here = positions.narrow(0, t, 1);
+  const auto [k_cmp, v_cmp] = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
+  DecodeOutputs out;
+  out.q_rot = last(rotated.q);
+  const CmpAttnResult cmp = cmp_attn(out.q_rot, k_cmp, v_cmp, config, t);
+  out.o_cmp = cmp.out;
+  out.lse_cmp = cmp.lse;
+  const at::Tensor scores =
+      block_scores(cmp.group_probs, config.num_sel_blocks(num_tokens), config);
+  if (options.keep_scores) out.scores = scores;
+  out.block_idx = block_idx.defined() ? block_idx : select_blocks(scores, here, config);
+  out.ranges = block_ranges(options.ranges, out.block_idx, here, config.sel_block_size);
+  std::tie(out.o_sel, out.lse_sel) = sel_attn(out.q_rot, rotated.k_sel, in.v_sel, out.ranges, t);
+  std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t);
+  out.gates = gate_activate(last(in.gate_logits), config.gate);
+  out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
+  return out;
+}
+
+}  // namespace
+
+NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config,
+                                const NsaOptions& options) {
+  const NvtxRange range("nsa.sequential", options.nvtx);
+  config.validate();
+  check_inputs("sequential_attention", inputs, config);
+  if (inputs.cu_seqlens.defined()) {
+    ArgumentCheck("sequential_attention")
+        .fail("cu_seqlens", "undefined (packed documents run in batched mode)", "a tensor");
+  }
+  const int64_t batch = inputs.q.size(0), num_tokens = inputs.q.size(1);
+  if (num_tokens == 0) return nsa_attention(inputs, config, options);
+  OutputRows rows(batch, num_tokens);
+  std::vector<int64_t> sequences;
+  for (int64_t b = 0; b < batch; ++b) sequences.push_back(b);
+  for (int64_t t = 0; t < num_tokens; ++t) {
+    const at::Tensor block_idx =
+        options.block_idx.defined() ? options.block_idx.narrow(1, t, 1) : at::Tensor();
+    rows.add(last_row(narrow_tokens(inputs, 0, t + 1), config, options, block_idx), sequences,
+             std::vector<int64_t>(sequences.size(), t), std::vector<int64_t>(sequences.size(), 1));
+  }
+  NsaOutputs out = rows.join(config.num_sel_blocks(num_tokens));
+  std::tie(out.k_cmp, out.v_cmp) =
+      compress(inputs.k_cmp_src, inputs.v_cmp_src, inputs.phi_k, inputs.phi_v, config);
+  return out;
+}
+
+}  // namespace nsa
