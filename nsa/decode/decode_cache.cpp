@@ -6,14 +6,7 @@
 #include <string>
 
 #include "nsa/core/check.h"
-#include "nsa/core/nvtx_range.h"
-#include "nsa/decode/emit_block.h"
-#include "nsa/decode/lanes.h"
-#include "nsa/decode/row_attention.h"
-#include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_inputs.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
 
 namespace nsa {
 namespace {
@@ -44,20 +37,6 @@ PagedRows paged_rows(const NsaConfig& config, int64_t num_sequences, int64_t cap
 }
 
 }  // namespace
-
-struct DecodeCache::Active {
-  std::vector<int64_t> ids;
-  int64_t last = 0;     ///< largest t of the step
-  at::Tensor sequence;  ///< [A] ids on the device
-  at::Tensor t;         ///< [A] position of the new token
-};
-
-struct DecodeCache::StepLoads {
-  LoadCount cmp, sel, win;
-  at::Tensor each(at::Tensor LoadCount::* member) const {
-    return at::stack({cmp.*member, sel.*member, win.*member}, -1);
-  }
-};
 
 // Every sequence may leave one page of blocks partly empty; with that many pages to spare the pool
 // of tokens is always the one that runs out first.
@@ -93,30 +72,6 @@ at::Tensor DecodeCache::on_device(const std::vector<int64_t>& values) const {
   return host.pin_memory().to(all_sequences_.device(), /*non_blocking=*/true);
 }
 
-DecodeCache::Active DecodeCache::activate(
-    const std::optional<std::vector<int64_t>>& sequences) const {
-  Active active;
-  if (sequences) {
-    std::vector<bool> seen(num_tokens_.size(), false);
-    for (const int64_t id : *sequences) {
-      const bool fresh = id >= 0 && id < num_sequences() && !seen[static_cast<size_t>(id)];
-      if (!fresh) {
-        kCheck.fail("sequences", "different numbers in 0.." + std::to_string(num_sequences() - 1),
-                    std::to_string(id));
-      }
-      seen[static_cast<size_t>(id)] = true;
-    }
-    active.ids = *sequences;
-    active.sequence = on_device(active.ids);
-  } else {
-    for (int64_t id = 0; id < num_sequences(); ++id) active.ids.push_back(id);
-    active.sequence = all_sequences_;
-  }
-  for (const int64_t id : active.ids) active.last = std::max(active.last, num_tokens(id));
-  active.t = num_tokens_device_.index_select(0, active.sequence);
-  return active;
-}
-
 void DecodeCache::require_room(const std::vector<int64_t>& sequences,
                                const std::vector<int64_t>& added) const {
   int64_t pages = 0;
@@ -146,118 +101,6 @@ void DecodeCache::check_tokens(const NsaInputs& tokens, int64_t batch) const {
   kCheck.sizes("q", tokens.q, {batch, -1, -1, -1}, "[sequences, S, Hq, dk]");
   kCheck.same_dtype("q", tokens.q, "the cache", window_.kv.k);
   kCheck.same_device("q", tokens.q, "the cache", window_.kv.k);
-}
-
-DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& options,
-                                const std::optional<std::vector<int64_t>>& sequences) {
-  const NvtxRange range("nsa.decode_step", options.nvtx);
-  const Active active = activate(sequences);
-  const auto batch = static_cast<int64_t>(active.ids.size());
-  check_tokens(tokens, batch);
-  kCheck.sizes("q", tokens.q, {batch, 1, -1, -1}, "[sequences, 1, Hq, dk] of a step");
-  require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
-  const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
-  append(tokens, rotated, active);
-  emit(tokens, active);
-  return attend(tokens, rotated.q, active, options);
-}
-
-void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
-                         const Active& active) {
-  for (const int64_t id : active.ids) {
-    selected_.reserve(id, ++num_tokens_[static_cast<size_t>(id)]);
-    window_.grow(id, 1);
-    source_.grow(id, 1);
-  }
-  const auto row = [](const at::Tensor& x) { return x.squeeze(1); };
-  selected_.kv.write(selected_.rows(active.sequence, active.t), row(rotated.k_sel),
-                     row(tokens.v_sel));
-  window_.kv.write(window_.rows(active.sequence, active.t), row(rotated.k_win), row(tokens.v_win));
-  source_.kv.write(source_.rows(active.sequence, active.t), row(rotated.k_cmp_src),
-                   row(tokens.v_cmp_src));
-  num_tokens_device_.index_copy_(0, active.sequence, active.t.add(1));
-}
-
-// A block is complete when the ring holds its l tokens and its last one is the newest.
-void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
-  std::vector<int64_t> ids;
-  for (const int64_t id : active.ids) {
-    const int64_t first = num_tokens(id) - config_.block_size;
-    if (source_.size(id) == config_.block_size && first % config_.block_stride == 0) {
-      ids.push_back(id);
-    }
-  }
-  if (ids.empty()) return;
-  const at::Tensor sequence = ids == active.ids ? active.sequence : on_device(ids);
-  const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);
-  const at::Tensor block = num_blocks_device_.index_select(0, sequence);
-  LoadCount count;
-  const LoadedKv source =
-      load(source_.kv,
-           source_.rows(sequence.view({-1, 1, 1}), last_lanes(last, config_.block_size)), count);
-  const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
-  for (const int64_t id : ids) compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
-  compressed_.kv.write(compressed_.rows(sequence, block), k, v);
-  num_blocks_device_.index_copy_(0, sequence, block.add(1));
-  counters_.emission_reads.index_add_(0, sequence, count.loaded);
-}
-
-DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_rot,
-                                  const Active& active, const NsaOptions& options) {
-  DecodeOutputs out;
-  StepLoads loads;
-  out.q_rot = q_rot;
-  attend_compressed(active, loads, options, out);
-  attend_selected(active, loads, out);
-  attend_window(active, loads, out);
-  out.gates = gate_activate(tokens.gate_logits, config_.gate);
-  out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
-  out.reads = loads.each(&LoadCount::loaded).unsqueeze(1);
-  counters_.masked_lanes.index_add_(0, active.sequence, loads.each(&LoadCount::masked));
-  counters_.second_pass_reads.index_add_(0, active.sequence, loads.each(&LoadCount::repeated));
-  return out;
-}
-
-void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
-                                    const NsaOptions& options, DecodeOutputs& out) const {
-  int64_t width = 0;
-  for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
-  const at::Tensor blocks = first_lanes(num_blocks_device_.index_select(0, active.sequence), width);
-  const RowAttention cmp = row_attention(
-      out.q_rot,
-      load(compressed_.kv, compressed_.rows(active.sequence.view({-1, 1, 1}), blocks), loads.cmp));
-  out.o_cmp = cmp.out;
-  out.lse_cmp = cmp.lse;
-  const bool given = options.block_idx.defined();
-  const at::Tensor t = active.t.unsqueeze(1);
-  at::Tensor scores;
-  if (!given || options.keep_scores) {
-    scores = block_scores(cmp.group_probs, active.last / config_.sel_block_size + 1, config_);
-  }
-  if (options.keep_scores) out.scores = scores;
-  out.block_idx = given ? options.block_idx : select_blocks(scores, t, config_);
-  out.ranges = block_ranges(options.ranges, out.block_idx, t, config_.sel_block_size);
-}
-
-void DecodeCache::attend_selected(const Active& active, StepLoads& loads,
-                                  DecodeOutputs& out) const {
-  const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
-  const at::Tensor tokens = range_lanes(out.ranges.squeeze(1), active.t, width);
-  const RowAttention sel = row_attention(
-      out.q_rot,
-      load(selected_.kv, selected_.rows(active.sequence.view({-1, 1, 1}), tokens), loads.sel));
-  out.o_sel = sel.out;
-  out.lse_sel = sel.lse;
-}
-
-void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
-  const int64_t width = std::min(config_.window, active.last + 1);
-  const at::Tensor tokens = last_lanes(active.t, width);
-  const RowAttention win = row_attention(
-      out.q_rot,
-      load(window_.kv, window_.rows(active.sequence.view({-1, 1, 1}), tokens), loads.win));
-  out.o_win = win.out;
-  out.lse_win = win.lse;
 }
 
 void DecodeCache::reset(int64_t sequence) {

@@ -1,54 +1,25 @@
-// Caches, the decode step and the modes: contracts. Comparison with the oracle in all types stands
-// in suites/conformance.
-#include <ATen/ATen.h>
-#include <ATen/Parallel.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <limits>
-
-#include "nsa/core/test_util.h"
-#include "nsa/decode/modes.h"
-#include "nsa/decode/sequential.h"
-#include "nsa/layer/nsa_inputs.h"
-#include "nsa/layer/random_inputs.h"
+// The modes agree and count what they read; NaN reaches only what attends it. The oracle judges
+// decode in all types in suites/conformance.
+#include "nsa/decode/test_util.h"
 
 namespace nsa {
 namespace {
 
 using ::testing::HasSubstr;
 
-[[maybe_unused]] const bool kOneThread = (at::set_num_threads(1), true);
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
-NsaConfig small() {
-  NsaConfig c;
-  c.num_heads = 4, c.num_kv_heads = 2, c.qk_head_dim = 8, c.v_head_dim = 6;
-  c.block_size = 8, c.block_stride = 4, c.sel_block_size = 16, c.top_n = 3, c.window = 12;
-  return c;
-}
-
-/// The same within 1e-12 of the largest value; ids equal.
-void expect_same(const NsaOutputs& have, const NsaOutputs& want) {
-  ASSERT_TRUE(at::equal(have.block_idx, want.block_idx));
-  ASSERT_TRUE(at::equal(have.ranges, want.ranges));
-  for (const auto member :
-       {&NsaOutputs::q_rot, &NsaOutputs::o_cmp, &NsaOutputs::o_sel, &NsaOutputs::o_win,
-        &NsaOutputs::o, &NsaOutputs::lse_cmp, &NsaOutputs::lse_sel, &NsaOutputs::lse_win,
-        &NsaOutputs::scores, &NsaOutputs::gates}) {
-    expect_near(have.*member, want.*member, 1e-12);
-  }
-}
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// The formula of spec/nsa.md section 3, to compare counts with.
 at::Tensor expected_reads(const NsaConfig& c, int64_t batch, int64_t num_tokens) {
   at::Tensor reads = at::zeros({batch, num_tokens, c.num_kv_heads, 3}, at::kLong);
   for (int64_t t = 0; t < num_tokens; ++t) {
     const int64_t block = t / c.sel_block_size;
-    reads.select(1, t).select(2, 0).fill_(c.num_compressed(t + 1));
-    reads.select(1, t).select(2, 1).fill_((std::min(c.top_n, block + 1) - 1) * c.sel_block_size +
-                                          t - block * c.sel_block_size + 1);
-    reads.select(1, t).select(2, 2).fill_(std::min(c.window, t + 1));
+    at::Tensor row = reads.select(1, t);
+    row.select(2, 0).fill_(c.num_compressed(t + 1));
+    row.select(2, 1).fill_((std::min(c.top_n, block + 1) - 1) * c.sel_block_size + t -
+                           block * c.sel_block_size + 1);
+    row.select(2, 2).fill_(std::min(c.window, t + 1));
   }
   return reads;
 }
@@ -68,7 +39,7 @@ TEST(Decode, PrefillThenStepsEqualsPrefillOfAll) {
   }
 }
 
-TEST(Decode, EveryPhiRopeAndGate) {
+TEST(Decode, EveryPhiRopeAndGateInEveryMode) {
   at::manual_seed(2);
   for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp}) {
     for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}) {
@@ -79,9 +50,137 @@ TEST(Decode, EveryPhiRopeAndGate) {
       const NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
       const NsaOutputs want = nsa_attention(in, c);
       SCOPED_TRACE(to_string(phi) + " " + to_string(rope));
-      expect_same(decode_attention(in, c, {}, {5, 14}), want);
+      expect_same(run_attention(Mode::kDecode, in, c, {}, {5, 14}), want);
       expect_same(run_attention(Mode::kSequential, in, c), want);
     }
+  }
+}
+
+TEST(Decode, UnusualSizes) {
+  at::manual_seed(3);
+  for (const int64_t group : {1, 2, 6, 16}) {
+    NsaConfig c = small();
+    c.num_heads = 2 * group;
+    c.num_initial = 0, c.num_local = 1, c.top_n = 2, c.window = 1;
+    const NsaInputs in = random_inputs(c, 2, 37, at::kDouble);
+    expect_same(decode_attention(in, c, {}, {3, 33}), nsa_attention(in, c));
+    c.block_size = c.block_stride = 1, c.sel_block_size = 1, c.top_n = 5, c.window = 100;
+    expect_same(decode_attention(in, c), nsa_attention(in, c));
+  }
+}
+
+TEST(Decode, SmallerTypesStayNearDouble) {
+  const NsaConfig c = small();
+  at::manual_seed(4);
+  const NsaInputs exact = random_inputs(c, 2, 50, at::kDouble);
+  const std::pair<at::ScalarType, double> types[] = {
+      {at::kFloat, 1e-5}, {at::kHalf, 1e-2}, {at::kBFloat16, 6e-2}};
+  for (const auto& [type, bound] : types) {
+    NsaInputs rounded = exact;
+    for (auto& [name, tensor] : differentiable(rounded)) *tensor = tensor->to(type);
+    NsaInputs widened = rounded;
+    for (auto& [name, tensor] : differentiable(widened)) *tensor = tensor->to(at::kDouble);
+    const DecodeOutputs have = decode_attention(rounded, c, {}, {11, 26});
+    EXPECT_EQ(have.o.scalar_type(), type);
+    EXPECT_EQ(have.lse_sel.scalar_type(), at::kFloat);
+    NsaOptions same_blocks;
+    same_blocks.block_idx = have.block_idx;
+    const at::Tensor want = nsa_attention(widened, c, same_blocks).o;
+    EXPECT_LE((have.o.to(at::kDouble) - want).abs().max().item<double>(), bound) << type;
+  }
+}
+
+TEST(Decode, NonFiniteTokensReachExactlyTheRowsThatAttendThem) {
+  NsaConfig c = small();
+  c.top_n = 3;
+  at::manual_seed(5);
+  const NsaInputs clean = random_inputs(c, 1, 60, at::kDouble);
+  const auto members = {&NsaInputs::k_cmp_src, &NsaInputs::v_cmp_src, &NsaInputs::k_sel,
+                        &NsaInputs::v_sel,     &NsaInputs::k_win,     &NsaInputs::v_win};
+  NsaOptions same_blocks;  // NaN scores rank alike in all modes; the blocks are fixed all the same
+  same_blocks.block_idx = nsa_attention(clean, c).block_idx;
+  for (const auto member : members) {
+    for (const double value : {kNaN, kInf}) {
+      NsaInputs in = clean;
+      in.*member = (in.*member).clone();
+      (in.*member)[0][21][1].fill_(value);
+      const NsaOutputs want = nsa_attention(in, c, same_blocks);
+      const DecodeOutputs have = decode_attention(in, c, same_blocks, {13});
+      for (const auto branch :
+           {&NsaOutputs::o_cmp, &NsaOutputs::o_sel, &NsaOutputs::o_win, &NsaOutputs::o}) {
+        EXPECT_TRUE(at::equal((have.*branch).isfinite(), (want.*branch).isfinite()));
+      }
+      EXPECT_FALSE(have.o.isfinite().all().item<bool>());
+    }
+  }
+}
+
+TEST(Decode, GradientsGoThroughTheCaches) {
+  NsaConfig c = small();
+  c.phi = Phi::kMlp;
+  at::manual_seed(6);
+  NsaInputs in = random_inputs(c, 2, 30, at::kDouble);
+  const at::Tensor d_o = at::randn({2, 30, 4, 6}, at::kDouble);
+  std::vector<at::Tensor> grads[3];
+  size_t place = 0;
+  for (const Mode mode : {Mode::kBatched, Mode::kSequential, Mode::kDecode}) {
+    for (auto& [name, tensor] : differentiable(in)) {
+      *tensor = tensor->detach().clone().requires_grad_(true);
+    }
+    run_attention(mode, in, c, {}, {4, 17}).o.backward(d_o);
+    for (auto& [name, tensor] : differentiable(in)) grads[place].push_back(tensor->grad());
+    ++place;
+  }
+  for (size_t i = 0; i < grads[0].size(); ++i) {
+    expect_near(grads[1][i], grads[0][i], 1e-11);
+    expect_near(grads[2][i], grads[0][i], 1e-11);
+  }
+}
+
+TEST(Decode, GivenBlocksReplaceTheSelection) {
+  const NsaConfig c = small();
+  at::manual_seed(7);
+  const NsaInputs in = random_inputs(c, 2, 40, at::kDouble);
+  NsaOptions given;
+  given.block_idx = at::randint(-1, 4, {2, 40, 2, 5}, at::kLong).to(at::kInt);  // any order
+  const NsaOutputs want = nsa_attention(in, c, given);
+  expect_same(decode_attention(in, c, given, {7, 22}), want);
+  expect_same(run_attention(Mode::kSequential, in, c, given), want);
+  given.block_idx = given.block_idx.narrow(3, 0, 0);  // no ids at all
+  expect_same(decode_attention(in, c, given, {7, 22}), nsa_attention(in, c, given));
+}
+
+TEST(Decode, NoSequencesAndNoTokens) {
+  const NsaConfig c = small();
+  for (const auto& [batch, tokens] : {std::pair{0, 5}, std::pair{2, 0}, std::pair{0, 0}}) {
+    const NsaInputs in = random_inputs(c, batch, tokens);
+    for (const Mode mode : {Mode::kSequential, Mode::kDecode}) {
+      const DecodeOutputs out = run_attention(mode, in, c);
+      EXPECT_EQ(out.o.sizes(), at::IntArrayRef({batch, tokens, 4, 6}));
+      EXPECT_EQ(out.block_idx.sizes(), at::IntArrayRef({batch, tokens, 2, 3}));
+      EXPECT_EQ(out.k_cmp.sizes(), nsa_attention(in, c).k_cmp.sizes());
+    }
+  }
+}
+
+TEST(Modes, NamesAndBadArguments) {
+  EXPECT_EQ(parse_mode("sequential"), Mode::kSequential);
+  EXPECT_EQ(to_string(parse_mode("decode")), "decode");
+  EXPECT_THAT(error_of_any([] { parse_mode("batch"); }),
+              HasSubstr("mode must be one of batched, sequential, decode, got 'batch'"));
+  const NsaConfig c = small();
+  const NsaInputs in = random_inputs(c, 2, 9);
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, {}, {1}); }),
+              HasSubstr("nsa::decode_attention: prefill must be 2 lengths, one a sequence, got 1"));
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, {}, {1, 10}); }),
+              HasSubstr("prefill must be at most S = 9, got 10"));
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, {}, {1, -1}); }),
+              HasSubstr("prefill must be at least 0, got -1"));
+  NsaInputs packed = in;
+  packed.cu_seqlens = at::zeros({1}, at::kInt);
+  for (const Mode mode : {Mode::kSequential, Mode::kDecode}) {
+    EXPECT_THAT(error_of([&] { run_attention(mode, packed, c); }),
+                HasSubstr("cu_seqlens must be undefined"));
   }
 }
 

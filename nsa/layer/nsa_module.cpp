@@ -59,6 +59,13 @@ PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t hea
 }
 
 NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens) const {
+  const ArgumentCheck check("NsaAttention");
+  check.floating("x", x);
+  if (cu_seqlens.defined()) {
+    check.sizes("x", x, {-1, dim_}, "[T, dim] with cu_seqlens");
+  } else {
+    check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
+  }
   const auto heads = [&](const at::Tensor& weight, int64_t num_heads) {
     return project_to(x, weight).unflatten(-1, {num_heads, weight.size(0) / num_heads});
   };
@@ -78,18 +85,15 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
   return in;
 }
 
+at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
+  return project_to(o.flatten(-2), w_o_);
+}
+
 NsaAttentionImpl::Detailed NsaAttentionImpl::forward_detailed(const at::Tensor& x,
                                                               const at::Tensor& cu_seqlens) {
-  const ArgumentCheck check("NsaAttention");
-  check.floating("x", x);
-  if (cu_seqlens.defined()) {
-    check.sizes("x", x, {-1, dim_}, "[T, dim] with cu_seqlens");
-  } else {
-    check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
-  }
   Detailed result;
   result.attention = nsa_attention(project(x, cu_seqlens), config_, options);
-  result.y = project_to(result.attention.o.flatten(-2), w_o_);
+  result.y = project_out(result.attention.o);
   return result;
 }
 

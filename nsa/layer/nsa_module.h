@@ -29,12 +29,16 @@ class NsaAttentionImpl : public torch::nn::Module {
   };
   Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
 
+  /// The parts of a forward pass around the attention call, for callers that run it another way:
+  /// x -> un-rotated q, K, V and gate logits; o [..., Hq, dv] -> [..., dim].
+  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens = {}) const;
+  at::Tensor project_out(const at::Tensor& o) const;
+
   const NsaConfig& config() const { return config_; }
   NsaOptions options;  ///< used by every forward; scores are not kept
 
  private:
   PhiWeights register_phi(const std::string& prefix, int64_t head_dim);
-  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens) const;
 
   int64_t dim_;
   NsaConfig config_;

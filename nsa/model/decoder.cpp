@@ -36,7 +36,8 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
   }
 }
 
-DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe) {
+DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe,
+                                          const LayerAttention& attention) {
   TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
               "nsa::Decoder: tokens must be int64 [B, S], got ", tokens.scalar_type(), " ",
               tokens.sizes());
@@ -47,7 +48,7 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
   at::Tensor x = at::embedding(embedding_, tokens).to(compute_type);
   report("embedding", x);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, "layer" + std::to_string(i), probe);
+    const DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, i, probe, attention);
     x = layer.x;
     out.gates.push_back(layer.gates);
   }

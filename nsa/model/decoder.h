@@ -25,8 +25,10 @@ class DecoderImpl : public torch::nn::Module {
     at::Tensor logits;              ///< [B, S, vocab], compute type
     std::vector<at::Tensor> gates;  ///< per layer [B, S, Hkv, 3], activated, detached
   };
-  /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type.
-  Outputs forward(const at::Tensor& tokens, const Probe& probe = {});
+  /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type. `attention`
+  /// replaces the attention call of every layer (caches: decoder_cache.h).
+  Outputs forward(const at::Tensor& tokens, const Probe& probe = {},
+                  const LayerAttention& attention = {});
 
   const ModelConfig& config() const { return config_; }
   int64_t num_parameters() const;

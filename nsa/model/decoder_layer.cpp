@@ -55,14 +55,16 @@ DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config
   w_down_ = register_parameter("w_down", draw_matrix(dim, hidden, residual));
 }
 
-DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, const std::string& name,
-                                                    const Probe& probe) {
+DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t index,
+                                                    const Probe& probe, const LayerAttention& run) {
+  const std::string name = "layer" + std::to_string(index);
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(name + ": " + place, value);
   };
   const at::Tensor attention_in = rms_norm(x, attention_norm_, norm_eps_);
   report("RMSNorm before attention", attention_in);
-  const NsaAttentionImpl::Detailed attended = attention->forward_detailed(attention_in);
+  const NsaAttentionImpl::Detailed attended =
+      run ? run(index, *attention, attention_in) : attention->forward_detailed(attention_in);
   if (probe) report_attention(probe, name, attended.attention);
   report("attention projection", attended.y);
   const at::Tensor middle = x + attended.y;

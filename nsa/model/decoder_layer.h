@@ -16,6 +16,10 @@ namespace nsa {
 /// "layer3: selected attention, o_sel".
 using Probe = std::function<void(const std::string& where, const at::Tensor& value)>;
 
+/// How the attention of layer `layer` is run on normed x [B, S, dim]; forward_detailed when empty.
+using LayerAttention = std::function<NsaAttentionImpl::Detailed(
+    size_t layer, NsaAttentionImpl& attention, const at::Tensor& x)>;
+
 /// RMSNorm over the last axis, accumulated in fp32: x / sqrt(mean(x^2) + eps) * weight. x [..., D],
 /// weight [D], which is rounded to the type of x.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
@@ -33,8 +37,10 @@ class DecoderLayerImpl : public torch::nn::Module {
     at::Tensor x;      ///< [B, S, dim]
     at::Tensor gates;  ///< [B, S, Hkv, 3], activated, detached
   };
-  /// x [B, S, dim]. `name` stands before every place that is reported to `probe`.
-  Outputs forward(const at::Tensor& x, const std::string& name, const Probe& probe);
+  /// x [B, S, dim] of layer `index`. "layer<index>" stands before every place that is reported to
+  /// `probe`.
+  Outputs forward(const at::Tensor& x, size_t index, const Probe& probe,
+                  const LayerAttention& run = {});
 
   NsaAttention attention{nullptr};
 

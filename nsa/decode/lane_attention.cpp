@@ -1,4 +1,4 @@
-#include "nsa/decode/row_attention.h"
+#include "nsa/decode/lane_attention.h"
 
 #include <ATen/ATen.h>
 
@@ -24,7 +24,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
   return at::bmm(a.to(accumulation), b.to(accumulation));
 }
 
-RowAttention no_pairs(const at::Tensor& q, const LoadedKv& kv, at::ScalarType accumulation) {
+LaneAttention no_pairs(const at::Tensor& q, const LoadedKv& kv, at::ScalarType accumulation) {
   const auto options = q.options().dtype(accumulation);
   return {at::zeros({q.size(0), 1, q.size(2), kv.v.size(3)}, q.options()),
           at::full({q.size(0), 1, q.size(2)}, kMinusInfinity, options),
@@ -33,7 +33,7 @@ RowAttention no_pairs(const at::Tensor& q, const LoadedKv& kv, at::ScalarType ac
 
 }  // namespace
 
-RowAttention row_attention(const at::Tensor& q, const LoadedKv& kv) {
+LaneAttention attend_lanes(const at::Tensor& q, const LoadedKv& kv) {
   const int64_t batch = q.size(0), heads = q.size(2), kv_heads = kv.k.size(1), lanes = kv.k.size(2);
   const at::ScalarType low = q.scalar_type(), accumulation = accumulation_type(low);
   if (lanes == 0) return no_pairs(q, kv, accumulation);

@@ -1,0 +1,25 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "nsa/decode/decode_cache.h"
+#include "nsa/layer/nsa_module.h"
+
+namespace nsa {
+
+/// What a module returns for tokens that went through a cache.
+struct ModuleOutputs {
+  at::Tensor y;             ///< [B, S, dim]
+  DecodeOutputs attention;  ///< as DecodeCache returns them
+};
+
+/// NsaAttention with caches instead of whole tensors; x is what forward takes. The cache must have
+/// the module's configuration, float type of x and device. The module's options apply.
+///   prefill: x [B, S, dim], the first lengths[b] tokens of row b.
+///   step: x [A, 1, dim], one token for each of `sequences` (all, unless given).
+ModuleOutputs prefill(NsaAttentionImpl& module, DecodeCache& cache, const at::Tensor& x,
+                      const std::vector<int64_t>& lengths);
+ModuleOutputs step(NsaAttentionImpl& module, DecodeCache& cache, const at::Tensor& x,
+                   const std::optional<std::vector<int64_t>>& sequences = std::nullopt);
+
+}  // namespace nsa
