@@ -15,6 +15,8 @@ namespace {
 
 using at::Tensor;
 
+constexpr double kOracleUlps = 64;  // sums of a few dozen products in fp64
+
 std::vector<int64_t> coordinates(int64_t flat, at::IntArrayRef sizes) {
   std::vector<int64_t> at(sizes.size());
   for (int64_t dim = static_cast<int64_t>(sizes.size()) - 1; dim >= 0; --dim) {
@@ -34,14 +36,16 @@ Tensor as_rows(const Tensor& x) {
 Tensor row_scales(const Tensor& oracle, const Tolerance& tol, double terms) {
   const Tensor magnitude = at::where(at::isfinite(oracle), oracle.abs(), 0.0);
   const double largest = magnitude.max().item<double>();
-  const double cancelled = largest < kCancelledShare * terms ? terms : 0;
+  const double cancelled = tol.row_relative > 0 && largest < kCancelledShare * terms ? terms : 0;
   return magnitude.amax(-1, true).clamp_min(
       std::max({tol.scale_floor, tol.scale_share * largest, cancelled}));
 }
 
-/// Size of one ulp of `type` at each scale, relative to the scale; 0 where the scale is 0.
+/// Size of one ulp of `type` at each scale, relative to the scale; 0 where the scale is 0. Below
+/// the smallest normal number an ulp stays what it is there (fp16 gets there with ordinary values).
 Tensor relative_ulp(const Tensor& scale, at::ScalarType type) {
-  const Tensor power = at::pow(2.0, at::floor(at::log2(scale)));
+  const double smallest = type == at::kHalf ? 0x1p-14 : std::numeric_limits<float>::min();
+  const Tensor power = at::pow(2.0, at::floor(at::log2(scale.clamp_min(smallest))));
   return at::where(scale > 0, power * unit_ulp(type) / scale, 0.0);
 }
 
@@ -118,21 +122,19 @@ CompareReport compare(const Tensor& actual, const Tensor& oracle, const Toleranc
   }
   const Tensor a = as_rows(actual), o = as_rows(oracle), scale = row_scales(o, tol, context.terms);
   if (context.plain && tol.plain_factor > 0) {
-    const double here = largest_error(as_rows(*context.plain), o, scale);
-    if (!(here <= std::numeric_limits<double>::max()))
+    report.plain_err = largest_error(as_rows(*context.plain), o, scale);
+    if (!(report.plain_err <= std::numeric_limits<double>::max()))
       return mismatch("MISMATCH: the plain computation is not finite where the oracle is");
-    report.plain_err = std::max(context.plain_err, here);
   }
-  // Rounding to a type shorter than fp32 does not depend on the logits; what was accumulated does.
   const double growth = std::max(1.0, context.max_logit / kTableLogit);
-  const double ulps = tol.ulps * (tol.output == at::kFloat ? growth : 1);
   const Tensor allowed =
-      (relative_ulp(scale, tol.output) * ulps)
+      (relative_ulp(scale, tol.output) * tol.ulps)
           .clamp_min(std::max(tol.row_relative * growth, tol.plain_factor * report.plain_err));
-  // No sum is more accurate than one ulp, of the type it is accumulated in, of its terms.
-  const double least =
-      tol.output == accumulation_type(tol.input) ? unit_ulp(tol.output) * context.terms : 0;
-  const Tensor bound = (allowed * scale).clamp_min(least);
+  // An error of exactly one ulp is seen no more exactly than the oracle is known.
+  const double oracle_error = tol.row_relative > 0 ? 0 : unit_ulp(at::kDouble) * kOracleUlps;
+  // No sum is more accurate than one ulp of its terms.
+  const double least = tol.row_relative > 0 ? unit_ulp(tol.output) * context.terms : 0;
+  const Tensor bound = (allowed * scale).clamp_min(least) + scale * oracle_error;
   const Tensor diff = (a - o).abs();
   const Tensor same_infinity = at::isinf(o).logical_and(a == o);
   const Tensor both_nan = at::isnan(a).logical_and(at::isnan(o));
@@ -144,13 +146,6 @@ CompareReport compare(const Tensor& actual, const Tensor& oracle, const Toleranc
   report.tol = (bound[row] / scale[row]).item<double>();
   report.text = describe(report);
   return report;
-}
-
-double row_relative_error(const Tensor& x, const Tensor& oracle, const Tolerance& tol,
-                          double terms) {
-  if (oracle.numel() == 0) return 0;
-  const Tensor o = as_rows(oracle);
-  return largest_error(as_rows(x), o, row_scales(o, tol, terms));
 }
 
 CompareReport compare_exact(const Tensor& actual, const Tensor& expected) {

@@ -29,21 +29,13 @@ struct CompareReport {
 struct CompareContext {
   /// Same tensor from the plain low-precision computation.
   std::optional<at::Tensor> plain = std::nullopt;
-  /// max |q||k| * scale of the case; above kTableLogit allowances in fp64 and fp32 grow in
+  /// fp64 only: max |q||k| * scale of the case; above kTableLogit the allowance grows in
   /// proportion.
   double max_logit = 0;
-  /// Largest error of the plain computation on other draws of the same configuration: one small
-  /// tensor may be exact by luck.
-  double plain_err = 0;
-  /// Size of the terms whose sum the tensor is. Gradients of keys can cancel to 0 exactly (a row
-  /// with one key); then the terms are the scale.
+  /// fp64 only: size of the terms whose sum the tensor is. Gradients of keys can cancel to almost 0
+  /// (a row with one key); then the terms are the scale.
   double terms = 0;
 };
-
-/// Largest row-relative error of `x` against the oracle, by the scales of a row of the table; not
-/// finite when x is not finite where the oracle is.
-double row_relative_error(const at::Tensor& x, const at::Tensor& oracle, const Tolerance& tolerance,
-                          double terms = 0);
 
 /// Judges `actual` against the fp64 `oracle` under a row of the tolerance table (spec/nsa.md
 /// section 4, Comparison). An element passes iff both are the same infinity, or both are NaN, or |a

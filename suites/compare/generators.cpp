@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
+
 namespace suites {
 
 using at::Tensor;
@@ -41,8 +43,8 @@ Tensor make_data(at::IntArrayRef sizes, DataKind kind, at::Generator& generator,
     case DataKind::kSmallInteger:
       return at::randint(-2, 3, sizes, generator, fp64).to(type);
     case DataKind::kTies: {
-      std::vector<int64_t> one(sizes.size(), 1);
-      if (!one.empty()) one.back() = sizes.back();
+      std::vector<int64_t> one = sizes.vec();
+      if (one.size() > 1) one[1] = std::min<int64_t>(one[1], 1);
       return at::randn(one, generator, fp64).to(type).expand(sizes).contiguous();
     }
     case DataKind::kHugeLogits:
@@ -53,15 +55,44 @@ Tensor make_data(at::IntArrayRef sizes, DataKind kind, at::Generator& generator,
   TORCH_CHECK(false, "suites::make_data: unknown kind ", static_cast<int>(kind));
 }
 
-Tensor non_contiguous(const Tensor& x) {
-  TORCH_CHECK(x.dim() >= 3, "suites::non_contiguous: x must have at least 3 dimensions, got ",
-              x.dim());
-  std::vector<int64_t> padded = x.transpose(1, 2).sizes().vec();
-  padded.back() += 3;
-  const Tensor store = at::full(padded, 7, x.options());
-  Tensor view = store.narrow(-1, 1, x.size(-1)).transpose(1, 2);
-  view.copy_(x);
-  return view;
+const std::vector<Layout>& all_layouts() {
+  static const std::vector<Layout> layouts = {Layout::kContiguous, Layout::kStrided,
+                                              Layout::kSliced, Layout::kExpanded};
+  return layouts;
+}
+
+std::string_view layout_name(Layout layout) {
+  switch (layout) {
+    case Layout::kContiguous:
+      return "contiguous";
+    case Layout::kStrided:
+      return "strided";
+    case Layout::kSliced:
+      return "sliced";
+    case Layout::kExpanded:
+      return "expanded";
+  }
+  return "?";
+}
+
+Tensor lay_out(const Tensor& x, Layout layout) {
+  constexpr double kFiller = 7;
+  TORCH_CHECK(x.dim() >= 3, "suites::lay_out: x must have at least 3 dimensions, got ", x.dim());
+  switch (layout) {
+    case Layout::kContiguous:
+      return x.contiguous();
+    case Layout::kStrided:
+      return at::constant_pad_nd(x.transpose(1, 2), {1, 2}, kFiller)
+          .narrow(-1, 1, x.size(-1))
+          .transpose(1, 2);
+    case Layout::kSliced:
+      return at::stack({at::full_like(x, kFiller), x}, 2)
+          .flatten(1, 2)
+          .slice(1, 1, 2 * x.size(1), 2);
+    case Layout::kExpanded:
+      return x.narrow(2, 0, std::min<int64_t>(1, x.size(2))).expand_as(x);
+  }
+  TORCH_CHECK(false, "suites::lay_out: unknown layout ", static_cast<int>(layout));
 }
 
 Tensor poison_after(const Tensor& x, int64_t t, double value) {

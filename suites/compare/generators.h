@@ -12,7 +12,7 @@ namespace suites {
 enum class DataKind {
   kNormal,        ///< standard normal
   kSmallInteger,  ///< integers in -2..2: sums and products are exact in every type
-  kTies,          ///< one token repeated: equal logits, so equal scores everywhere
+  kTies,          ///< one token repeated along axis 1: equal keys have equal logits
   kHugeLogits,    ///< normal times 100: logits of about 1e4 for head dims of 64
   kTinyLogits,    ///< normal times 2^-10: logits of about 2^-20
 };
@@ -24,14 +24,23 @@ const std::vector<DataKind>& all_data_kinds();
 /// A CPU generator that starts at `seed`.
 at::Generator make_generator(uint64_t seed);
 
-/// `sizes` = [B, S, H, D] (or any), filled by kind. For kTies the values vary along the last
-/// dimension only.
+/// `sizes` = [B, S, H, D] (or any), filled by kind.
 at::Tensor make_data(at::IntArrayRef sizes, DataKind kind, at::Generator& generator,
                      at::ScalarType type);
 
-/// Same values, but with the token and head dimensions (1 and 2) swapped in memory and a gap behind
-/// every row.
-at::Tensor non_contiguous(const at::Tensor& x);
+/// How a tensor [B,S,H,D] lies in memory.
+enum class Layout {
+  kContiguous,
+  kStrided,   ///< token and head dimensions swapped in memory, a gap behind every row
+  kSliced,    ///< every second token of a longer tensor, not from its start
+  kExpanded,  ///< all heads are the first one, stride 0: the only layout that changes values
+};
+const std::vector<Layout>& all_layouts();
+/// Name as it stands in test names and case ids.
+std::string_view layout_name(Layout layout);
+
+/// x in a layout, what lies between its values filled with 7. Differentiable.
+at::Tensor lay_out(const at::Tensor& x, Layout layout);
 
 /// Copy of x [B,S,...] whose tokens behind `t` (t+1..) are `value`, on the device of x.
 at::Tensor poison_after(const at::Tensor& x, int64_t t, double value);

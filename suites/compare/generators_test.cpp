@@ -19,15 +19,21 @@ TEST(Generators, SameSeedSameNumbersInEveryType) {
 TEST(Generators, TiesRepeatOneToken) {
   at::Generator g = make_generator(5);
   const at::Tensor x = make_data({1, 6, 2, 8}, DataKind::kTies, g, at::kDouble);
-  EXPECT_TRUE(at::equal(x[0][0][0], x[0][5][1]));
+  EXPECT_TRUE(at::equal(x[0][0], x[0][5]));
+  EXPECT_FALSE(at::equal(x[0][0][0], x[0][0][1]));
 }
 
-TEST(Generators, NonContiguousHoldsTheSameValues) {
+TEST(Generators, LayoutsHoldTheSameValuesElsewhere) {
   at::Generator g = make_generator(5);
-  const at::Tensor x = make_data({2, 5, 3, 4}, DataKind::kNormal, g, at::kFloat),
-                   y = non_contiguous(x);
-  EXPECT_FALSE(y.is_contiguous());
-  EXPECT_TRUE(at::equal(x, y));
+  const at::Tensor x = make_data({2, 5, 3, 4}, DataKind::kNormal, g, at::kFloat);
+  for (Layout layout : all_layouts()) {
+    const at::Tensor y = lay_out(x, layout);
+    EXPECT_EQ(y.is_contiguous(), layout == Layout::kContiguous) << layout_name(layout);
+    const at::Tensor expected = layout == Layout::kExpanded ? x.narrow(2, 0, 1).expand_as(x) : x;
+    EXPECT_TRUE(at::equal(expected, y)) << layout_name(layout);
+  }
+  EXPECT_EQ(lay_out(x, Layout::kExpanded).stride(2), 0);
+  EXPECT_EQ(lay_out(x, Layout::kSliced).storage_offset(), 3 * 4);
 }
 
 TEST(Generators, FutureChangesLeaveThePastAlone) {

@@ -19,7 +19,7 @@ TEST(ToleranceTable, KeysAreUniqueAndEveryRowIsDerivedAndBinding) {
     EXPECT_EQ(row.row_relative > 0, fp64);
     EXPECT_LE(row.row_relative, row.tensor == "derivative" ? 1e-7 : 1e-11);
     EXPECT_EQ(row.plain_factor, fp64 ? 0 : 2);
-    EXPECT_EQ(row.ulps, fp64 ? 0 : row.output == at::kFloat ? 16 : 1);
+    EXPECT_EQ(row.ulps, fp64 ? 0 : 1);
   }
   EXPECT_GE(keys.size(), 60u);
 }

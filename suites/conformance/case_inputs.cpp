@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <cmath>
 
 namespace suites {
@@ -27,6 +28,54 @@ DensePhi make_phi(const CaseConfig& c, int64_t dim, DataKind kind, at::Generator
     phi.b2 = weight({dim}, 4, kind, generator);
   }
   return phi;
+}
+
+/// q and K of kHugeLogits: after rotation every key is a neighbour of one vector u of its sequence
+/// and head, and q points along it, so that all logits are about 1e4 and compete with each other.
+/// Random huge logits would let one key win every row, and nothing would be rounded.
+class HugeLogits {
+ public:
+  HugeLogits(const CaseConfig& config, at::Generator& generator)
+      : config_(config),
+        generator_(generator),
+        u_(normal({config.batch, 1, config.num_kv_heads, config.qk_head_dim})) {}
+  Tensor q() const {
+    const Tensor along = u_.repeat_interleave(config_.group_size(), 2);
+    return placed(along + normal(shape(config_.num_heads)) * 0.3, config_.rope) * 100;
+  }
+  Tensor keys() const { return placed(near(), config_.rope); }
+  /// Keys that are pooled. Pooled at their block's start they would be rotated apart: they are
+  /// small.
+  Tensor pooled() const {
+    if (config_.rope == RopeKind::kBlockStart) return normal(shape(config_.num_kv_heads)) * 0.01;
+    return placed(near(), config_.rope);
+  }
+
+ private:
+  std::vector<int64_t> shape(int64_t heads) const {
+    return {config_.batch, config_.tokens, heads, config_.qk_head_dim};
+  }
+  Tensor normal(at::IntArrayRef sizes) const {
+    return make_data(sizes, DataKind::kNormal, generator_, at::kDouble);
+  }
+  Tensor near() const { return u_ * 100 + normal(shape(config_.num_kv_heads)) * 0.01; }
+  Tensor placed(const Tensor& x, RopeKind rope) const {
+    const Tensor back = -at::arange(x.size(1), at::TensorOptions(at::kDouble));
+    return rope == RopeKind::kNone ? x : dense_rope(x, back, config_.rope_base);
+  }
+
+  const CaseConfig& config_;
+  at::Generator& generator_;
+  Tensor u_;
+};
+
+/// q and K of kTies: in even sequences q is 0, in odd ones a key is repeated.
+void make_ties(DenseInputs& in, const CaseConfig& c, at::Generator& generator) {
+  in.q.slice(0, 0, c.batch, 2).zero_();
+  for (Tensor* k : {&in.k_cmp_src, &in.k_sel, &in.k_win}) {
+    const Tensor one = make_data(k->sizes(), DataKind::kTies, generator, at::kDouble);
+    k->slice(0, 1, c.batch, 2).copy_(one.slice(0, 1, c.batch, 2));
+  }
 }
 
 }  // namespace
@@ -55,18 +104,28 @@ DenseInputs make_inputs(const CaseConfig& c, DataKind kind, uint64_t seed, at::S
   at::Generator g = make_generator(seed);
   const int64_t b = c.batch, s = c.tokens, kv = c.num_kv_heads, dk = c.qk_head_dim,
                 dv = c.v_head_dim;
-  const auto keys = [&] { return make_data({b, s, kv, dk}, kind, g, at::kDouble); };
-  // Huge logits come from q and k; v keeps its size, or the comparison would only see v.
-  const DataKind v_kind = kind == DataKind::kHugeLogits ? DataKind::kNormal : kind;
+  // Values stay normal where q and k make the case, or the comparison would only see them.
+  const bool own_kind = kind == DataKind::kSmallInteger || kind == DataKind::kTinyLogits;
+  const DataKind k_kind = own_kind ? kind : DataKind::kNormal;
+  const DataKind v_kind = kind == DataKind::kSmallInteger ? kind : DataKind::kNormal;
+  const auto keys = [&] { return make_data({b, s, kv, dk}, k_kind, g, at::kDouble); };
   const auto values = [&] { return make_data({b, s, kv, dv}, v_kind, g, at::kDouble); };
   DenseInputs in;
-  in.q = make_data({b, s, c.num_heads, dk}, kind, g, at::kDouble);
+  in.q = make_data({b, s, c.num_heads, dk}, k_kind, g, at::kDouble);
   in.k_cmp_src = keys();
   in.v_cmp_src = values();
   in.k_sel = keys();
   in.v_sel = values();
   in.k_win = keys();
   in.v_win = values();
+  if (kind == DataKind::kTies) make_ties(in, c, g);
+  if (kind == DataKind::kHugeLogits) {
+    const HugeLogits huge(c, g);
+    in.q = huge.q();
+    in.k_cmp_src = huge.pooled();
+    in.k_sel = huge.keys();
+    in.k_win = huge.keys();
+  }
   in.gate = make_data({b, s, c.gate_per_kv_head ? kv : c.num_heads, 3}, DataKind::kNormal, g,
                       at::kDouble);
   if (c.gate == GateKind::kNone) in.gate = at::sigmoid(in.gate);
@@ -74,6 +133,27 @@ DenseInputs make_inputs(const CaseConfig& c, DataKind kind, uint64_t seed, at::S
   in.phi_v = make_phi(c, dv, kind, g);
   for (auto& [name, tensor] : named_inputs(in)) *tensor = tensor->to(device, type);
   return in;
+}
+
+Layout layout_of(int64_t index) {
+  constexpr std::array kTurns = {Layout::kContiguous, Layout::kStrided, Layout::kContiguous,
+                                 Layout::kSliced, Layout::kExpanded};
+  return kTurns[static_cast<size_t>(index) % kTurns.size()];
+}
+
+DenseInputs inputs_of(const OperatorCase& one) {
+  return lay_out(make_inputs(one.config, one.kind, one.seed, one.type, one.device), one.layout);
+}
+
+std::vector<Tensor*> token_inputs(DenseInputs& in) {
+  return {&in.q,     &in.k_cmp_src, &in.v_cmp_src, &in.k_sel,
+          &in.v_sel, &in.k_win,     &in.v_win,     &in.gate};
+}
+
+DenseInputs lay_out(const DenseInputs& inputs, Layout layout) {
+  DenseInputs out = inputs;
+  for (Tensor* x : token_inputs(out)) *x = lay_out(*x, layout);
+  return out;
 }
 
 double largest_norm(const Tensor& x) {

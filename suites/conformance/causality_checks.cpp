@@ -49,8 +49,7 @@ struct Perturbation {
 DenseInputs perturbed(const DenseInputs& in, int64_t t, const Perturbation& how, uint64_t seed) {
   at::Generator g = make_generator(seed + 3);
   DenseInputs out = in;
-  for (Tensor* x : {&out.q, &out.k_cmp_src, &out.v_cmp_src, &out.k_sel, &out.v_sel, &out.k_win,
-                    &out.v_win, &out.gate})
+  for (Tensor* x : token_inputs(out))
     *x = how.random ? randomize_after(*x, t, g) : poison_after(*x, t, how.value);
   return out;
 }
@@ -69,14 +68,15 @@ std::set<int64_t> cuts(const CaseConfig& c) {
 
 Checks check_future_perturbation(const Candidate& candidate, const OperatorCase& one) {
   const DenseInputs in = make_inputs(one.config, one.kind, one.seed, one.type, one.device);
-  const StageOutputs before = run_stages(candidate, one.config, in);
+  const StageOutputs before = run_stages(candidate, one.config, lay_out(in, one.layout));
   std::vector<std::string> leaks(branches().size());
   int64_t tried = 0;
   for (const Perturbation& how :
        {Perturbation{"random values", 0, true}, Perturbation{"1e4", 1e4},
         Perturbation{"NaN", std::nan("")}, Perturbation{"Inf", INFINITY}}) {
     for (const int64_t t : cuts(one.config)) {
-      const StageOutputs after = run_stages(candidate, one.config, perturbed(in, t, how, one.seed));
+      const DenseInputs changed = lay_out(perturbed(in, t, how, one.seed), one.layout);
+      const StageOutputs after = run_stages(candidate, one.config, changed);
       ++tried;
       for (size_t i = 0; i < branches().size(); ++i) {
         for (auto member : branches()[i].outputs) {

@@ -14,6 +14,7 @@ inline constexpr const char* kCausalityLeak = "CAUSALITY_LEAK";
 inline constexpr const char* kModeDisagreement = "MODE_DISAGREEMENT";
 inline constexpr const char* kSpeedupWithheld = "SPEEDUP_WITHHELD";
 inline constexpr const char* kPathProof = "PATH_PROOF";
+inline constexpr const char* kConfigError = "CONFIG_ERROR";
 inline constexpr const char* kInvariant = "INVARIANT_VIOLATED";
 inline constexpr const char* kStuckMetric = "STUCK_METRIC";
 }  // namespace code

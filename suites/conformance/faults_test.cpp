@@ -19,7 +19,7 @@ OperatorCase fault_case(at::ScalarType type = at::kDouble) {
   one.config.window = 16;
   one.config.tokens = 32;
   one.config.sel_block_size = 8;
-  one.strided = false;
+  one.layout = Layout::kContiguous;
   return one;
 }
 

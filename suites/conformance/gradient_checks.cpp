@@ -68,12 +68,6 @@ double terms_of(const std::string& input, const DenseInputs& in, const Tensor& d
          std::sqrt(static_cast<double>(in.q.size(-1)));
 }
 
-DenseInputs in_fp64(const DenseInputs& inputs) {
-  DenseInputs wide = inputs;
-  for (auto& [name, tensor] : named_inputs(wide)) *tensor = tensor->to(at::kDouble);
-  return wide;
-}
-
 /// Gradients of the dense formulation on given ids.
 std::vector<Tensor> dense_gradients(const CaseConfig& config, const DenseInputs& in,
                                     const Tensor& d_o, const Tensor& block_idx) {
@@ -84,60 +78,65 @@ std::vector<Tensor> dense_gradients(const CaseConfig& config, const DenseInputs&
   return found;
 }
 
-/// Largest error of the plain computation a tensor, over fresh draws of the configuration; its fp64
-/// twin is the truth.
-std::vector<double> plain_errors(const OperatorCase& one) {
-  constexpr uint64_t kDraws = 3;
-  std::vector<double> errors;
-  for (uint64_t draw = 1; draw <= kDraws; ++draw) {
-    DenseInputs in =
-        make_inputs(one.config, one.kind, one.seed + draw * 7919, one.type, one.device);
-    at::Generator g = make_generator(one.seed + draw);
-    const DenseOutputs forward = dense_nsa(one.config, in);
-    const Tensor d_o = make_data(forward.o.sizes(), DataKind::kNormal, g, one.type).to(one.device);
-    const auto plain = dense_gradients(one.config, in, d_o, forward.block_idx);
-    const auto truth =
-        dense_gradients(one.config, in_fp64(in), d_o.to(at::kDouble), forward.block_idx);
-    const auto names = named_inputs(in);
-    errors.resize(names.size());
-    for (size_t i = 0; i < names.size(); ++i) {
-      const Place place = place_of(names[i].first);
-      errors[i] =
-          std::max(errors[i], row_relative_error(plain[i], truth[i],
-                                                 tolerance(place.op, place.tensor, one.type),
-                                                 terms_of(names[i].first, in, d_o)));
-    }
+/// One gradient that is judged: an input, or all weights of a phi as one tensor.
+struct Judged {
+  std::string name;  ///< "q", "phi_k"
+  std::vector<size_t> parts;
+};
+
+/// The inputs in order; below fp64 the weights of a phi joined: a bias alone is one row, and the
+/// gradient of phi_k.b2 is 0 (a constant added to every key changes no softmax), so that neither
+/// has a scale or a sample of errors of its own.
+std::vector<Judged> judged_gradients(DenseInputs& inputs, bool join) {
+  std::vector<Judged> all;
+  for (const auto& [name, tensor] : named_inputs(inputs)) {
+    const std::string own = join ? name.substr(0, name.find('.')) : name;
+    if (all.empty() || all.back().name != own) all.push_back({own, {}});
+    const size_t before = all.size() > 1 ? all[all.size() - 2].parts.back() + 1 : 0;
+    all.back().parts.push_back(before + all.back().parts.size());
   }
-  return errors;
+  return all;
+}
+
+/// The parts as one tensor; several as their rows, padded with 0.
+Tensor joined(const Judged& judged, const std::vector<Tensor>& gradients) {
+  if (judged.parts.size() == 1) return gradients[judged.parts[0]];
+  int64_t width = 0;
+  for (size_t i : judged.parts) width = std::max(width, gradients[i].size(-1));
+  std::vector<Tensor> rows;
+  for (size_t i : judged.parts)
+    rows.push_back(at::constant_pad_nd(gradients[i].reshape({-1, gradients[i].size(-1)}),
+                                       {0, width - gradients[i].size(-1)}));
+  return at::cat(rows);
 }
 
 void gradient_checks(const Candidate& candidate, const OperatorCase& one, Checks& checks) {
   const DenseInputs in = make_inputs(one.config, one.kind, one.seed, one.type, one.device);
   at::Generator g = make_generator(one.seed + 2);
   DenseInputs leaves = as_leaves(in);
-  const StageOutputs got = run_stages(candidate, one.config, leaves);
-  const Tensor d_o = make_data(got.o.sizes(), DataKind::kNormal, g, one.type).to(one.device);
-  const std::vector<Tensor> actual = gradients(got.o, d_o, tensors_of(leaves));
+  const std::vector<Tensor> inputs = tensors_of(leaves);
+  // An expanded leaf would add up the gradients of its heads: values must stay, so it is strided.
+  const Layout layout = one.layout == Layout::kExpanded ? Layout::kStrided : one.layout;
+  const StageOutputs got = run_stages(candidate, one.config, lay_out(leaves, layout));
+  const Tensor d_o =
+      lay_out(make_data(got.o.sizes(), DataKind::kNormal, g, one.type).to(one.device), layout);
+  std::vector<Tensor> actual = gradients(got.o, d_o, inputs);
+  for (size_t i = 0; i < actual.size(); ++i) actual[i] = or_zeros(actual[i], inputs[i]);
   const std::vector<Tensor> oracle = oracle_gradients(one, in, d_o, got.block_idx);
-  const bool fp64 = one.type == at::kDouble;
-  const std::vector<Tensor> plain =
-      fp64 ? actual : dense_gradients(one.config, in, d_o, got.block_idx);
-  const std::vector<double> errors = fp64 ? std::vector<double>(actual.size()) : plain_errors(one);
-  const auto names = named_inputs(leaves);
-  TORCH_CHECK(oracle.size() == names.size(), "suites::check_gradients: the oracle has ",
-              oracle.size(), " gradients for ", names.size(), " inputs");
-  for (size_t i = 0; i < names.size(); ++i) {
-    const auto& [name, tensor] = names[i];
-    const Place place = place_of(name);
+  TORCH_CHECK(oracle.size() == inputs.size(), "suites::check_gradients: the oracle has ",
+              oracle.size(), " gradients for ", inputs.size(), " inputs");
+  const std::vector<Tensor> plain = dense_gradients(one.config, in, d_o, got.block_idx);
+  for (const Judged& judged : judged_gradients(leaves, one.type != at::kDouble)) {
+    const Place place = place_of(judged.name);
     CompareContext context;
-    if (!fp64) context.plain = plain[i];
-    context.plain_err = errors[i];
+    context.plain = joined(judged, plain);
     context.max_logit = max_logit(got);
-    context.terms = terms_of(name, in, d_o);
-    checks.push_back(make_check(std::string("oracle/") + place.family + "/" + dtype_name(one.type) +
-                                    "/d_" + name + "/" + one.name,
-                                compare(or_zeros(actual[i], *tensor), oracle[i],
-                                        tolerance(place.op, place.tensor, one.type), context)));
+    context.terms = terms_of(judged.name, in, d_o);
+    const Tolerance& rule = tolerance(place.op, place.tensor, one.type);
+    checks.push_back(
+        make_check(std::string("oracle/") + place.family + "/" + dtype_name(one.type) + "/d_" +
+                       judged.name + "/" + one.name,
+                   compare(joined(judged, actual), joined(judged, oracle), rule, context)));
   }
 }
 

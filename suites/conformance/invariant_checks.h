@@ -33,6 +33,24 @@ Checks check_derivatives(const Candidate& candidate, const OperatorCase& one);
 /// type.
 Checks check_exact_data(const Candidate& candidate, const OperatorCase& one);
 
+/// A NaN or an infinity in K or V of one token and head changes the rows of its branch that attend
+/// it (selected and <= t; in the window; inside a visible block) and no other, and makes them as
+/// non-finite as the oracle's. One check an input.
+Checks check_non_finite(const Candidate& candidate, const OperatorCase& one);
+
+/// NaN around the inputs and, on a CPU, around and inside every allocation before it is written:
+/// the results keep their bits, and nothing outside a tensor, no input either, is written.
+Checks check_poisoned_memory(const Candidate& candidate, const OperatorCase& one);
+
+/// Intervals that overlap, are unordered, empty, reversed or beyond t, and rows without a key,
+/// given to the selected branch directly: forward and gradients against the oracle, empty rows
+/// exactly 0.
+Checks check_hostile_ranges(const Candidate& candidate, const OperatorCase& one);
+
+/// An unknown switch is an error that names the nearest one; a known one that the path ignores is
+/// an error that names the path (CONFIG_ERROR).
+Checks check_switches(const Candidate& candidate, const OperatorCase& one);
+
 /// All of the above that apply to the type of the case.
 Checks check_invariants(const Candidate& candidate, const OperatorCase& one);
 

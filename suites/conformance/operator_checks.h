@@ -1,23 +1,9 @@
 #pragma once
-#include "suites/compare/generators.h"
-#include "suites/conformance/case_config.h"
+#include "suites/conformance/case_inputs.h"
 #include "suites/conformance/check.h"
 #include "suites/faults/candidate.h"
 
 namespace suites {
-
-/// One case of operator conformance.
-struct OperatorCase {
-  CaseConfig config;
-  DataKind kind = DataKind::kNormal;
-  at::ScalarType type = at::ScalarType::Float;
-  at::Device device = at::Device(at::kCPU);
-  uint64_t seed = 0;
-  bool strided = false;  ///< inputs are not contiguous
-  std::string name;      ///< stands at the end of every check id
-
-  /// "cpu index 7 of seed 1": how to run it again.
-};
 
 /// Every stage's forward against the fp64 oracle evaluated on the candidate's own block_idx
 /// (spec/nsa.md section 4): rope, compress, cmp_attn, select (scores, tie rule, exactness given the

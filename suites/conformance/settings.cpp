@@ -31,12 +31,15 @@ const std::vector<at::ScalarType>& all_types() {
 
 OperatorCase case_of(const Point& point, DataKind kind) {
   const TestSettings& settings = test_settings();
-  return {.config = sample_config(settings.seed, point.index),
+  CaseConfig config = sample_config(settings.seed, point.index);
+  // fp64 has tolerances of its own, so that narrow values are judged there.
+  if (point.type == at::kDouble && point.index % 4 == 3) config.v_head_dim = 3 + point.index % 3;
+  return {.config = config,
           .kind = kind,
           .type = point.type,
           .device = settings.device,
           .seed = settings.seed + static_cast<uint64_t>(point.index),
-          .strided = point.index % 3 == 2,
+          .layout = layout_of(point.index),
           .name = point_name(point) + "_" + std::string(data_kind_name(kind))};
 }
 

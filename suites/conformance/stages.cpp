@@ -61,10 +61,36 @@ StageOutputs run_span(const Candidate& candidate, const CaseConfig& config, cons
   return out;
 }
 
+/// The same from one call of the composed layer.
+StageOutputs run_layer(const Candidate& candidate, const CaseConfig& config,
+                       const DenseInputs& inputs, const std::optional<Tensor>& block_idx) {
+  nsa::NsaOptions options;
+  if (block_idx) options.block_idx = *block_idx;
+  const nsa::NsaOutputs got = candidate.layer(to_nsa(inputs), to_nsa(config), options);
+  StageOutputs out;
+  out.q_rot = got.q_rot;
+  out.k_sel_rot = rotate(candidate, config, inputs.k_sel, 0);
+  out.k_win_rot = rotate(candidate, config, inputs.k_win, 0);
+  out.k_cmp = got.k_cmp;
+  out.v_cmp = got.v_cmp;
+  out.scores = got.scores;
+  out.block_idx = got.block_idx;
+  out.ranges = got.ranges;
+  out.o_cmp = got.o_cmp;
+  out.o_sel = got.o_sel;
+  out.o_win = got.o_win;
+  out.o = got.o;
+  out.lse_cmp = got.lse_cmp;
+  out.lse_sel = got.lse_sel;
+  out.lse_win = got.lse_win;
+  return out;
+}
+
 }  // namespace
 
 StageOutputs run_stages(const Candidate& candidate, const CaseConfig& config,
                         const DenseInputs& inputs, const std::optional<Tensor>& block_idx) {
+  if (candidate.whole) return run_layer(candidate, config, inputs, block_idx);
   return run_span(candidate, config, inputs, {config.tokens, 0}, block_idx);
 }
 

@@ -10,14 +10,14 @@ namespace suites {
 /// Every stage's output of a candidate; shapes as in spec/nsa.md section 1.
 struct StageOutputs {
   at::Tensor q_rot, k_sel_rot, k_win_rot, k_cmp, v_cmp;
-  at::Tensor group_probs;  ///< [B,S,Hkv,N_c]
+  at::Tensor group_probs;  ///< [B,S,Hkv,N_c]; undefined for a candidate judged as a whole
   at::Tensor scores, block_idx, ranges;
   at::Tensor o_cmp, o_sel, o_win, o;
   at::Tensor lse_cmp, lse_sel, lse_win;
 };
 
-/// One batched forward through the candidate's stages. With `block_idx` the selected branch uses
-/// it.
+/// One forward through the candidate's stages, or its layer when it is judged as a whole. With
+/// `block_idx` the selected branch uses it.
 StageOutputs run_stages(const Candidate& candidate, const CaseConfig& config,
                         const DenseInputs& inputs,
                         const std::optional<at::Tensor>& block_idx = std::nullopt);

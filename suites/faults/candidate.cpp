@@ -30,6 +30,9 @@ Candidate plain_candidate() {
   plain.combine = nsa::gate_combine;
   plain.gate_mlp = nsa::gate_mlp;
   plain.layer = nsa::nsa_attention;
+  plain.switches = [](const nsa::SwitchSet::Values& values) {
+    return nsa::SwitchSet::from({}, values, {});
+  };
   return plain;
 }
 

@@ -10,6 +10,7 @@
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/select/ranges.h"
+#include "nsa/switches/switches.h"
 
 /// The implementation under test, one function a stage, so that a fault can be planted around any
 /// of them without a hook in nsa/. Every check of suites/conformance goes through a Candidate.
@@ -50,6 +51,10 @@ struct Candidate {
   std::function<nsa::NsaOutputs(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                                 const nsa::NsaOptions& options)>
       layer;
+  /// The switches in force when the environment holds `values`.
+  std::function<nsa::SwitchSet(const nsa::SwitchSet::Values& values)> switches;
+  bool whole = false;          ///< the operator is judged by `layer` alone, not stage by stage
+  bool differentiable = true;  ///< false: forward only
 };
 
 /// The plain operators of nsa/, untouched.

@@ -1,112 +1,14 @@
 #include "suites/faults/faults.h"
 
-#include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "suites/faults/plants.h"
+
 namespace suites {
 namespace {
-
-using at::Tensor;
-
-/// P01: an upper-left causal mask at query length 1 leaves only key 0.
-void only_key_zero(Candidate& c) {
-  c.sel_attn = [base = c.sel_attn](const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const Tensor& ranges, int64_t first) {
-    Tensor key_zero = at::zeros_like(ranges);
-    if (key_zero.size(-2) > 0) key_zero.select(-2, 0).select(-1, 1).fill_(1);
-    return base(q, k, v, key_zero, first);
-  };
-}
-
-/// P02: rotation over H*D instead of D, so that heads turn at different speeds.
-void rope_on_flat_heads(Candidate& c) {
-  c.rope = [base = c.rope](const Tensor& x, const Tensor& positions, double rope_base) {
-    return base(x.flatten(-2).unsqueeze(-2), positions, rope_base).view(x.sizes());
-  };
-}
-
-/// Keys and values moved one token to the left: row t sees token t+1 where it should see t.
-Tensor from_next_token(const Tensor& x) {
-  return at::cat({x.narrow(1, 1, x.size(1) - 1), x.narrow(1, x.size(1) - 1, 1)}, 1);
-}
-
-void window_into_future(Candidate& c) {
-  c.win_attn = [base = c.win_attn](const Tensor& q, const Tensor& k, const Tensor& v,
-                                   int64_t window, int64_t first) {
-    if (k.size(1) == 0) return base(q, k, v, window, first);
-    return base(q, from_next_token(k), from_next_token(v), window, first);
-  };
-}
-
-void leak_at_twice_the_window(Candidate& c) {
-  c.win_attn = [base = c.win_attn](const Tensor& q, const Tensor& k, const Tensor& v,
-                                   int64_t window, int64_t first) {
-    if (k.size(1) != 2 * window) return base(q, k, v, window, first);
-    return base(q, from_next_token(k), from_next_token(v), window, first);
-  };
-}
-
-/// P03: probabilities for the scores from blocks that end up to l tokens after the query.
-void scores_over_future_blocks(Candidate& c) {
-  c.cmp_attn = [base = c.cmp_attn](const Tensor& q, const Tensor& k, const Tensor& v,
-                                   const nsa::NsaConfig& config, int64_t first) {
-    nsa::CmpAttnResult right = base(q, k, v, config, first);
-    right.group_probs = base(q, k, v, config, first + config.block_size).group_probs;
-    return right;
-  };
-}
-
-/// P05: a decode-like call (one query) loses the current block while it is incomplete.
-void partial_block_dropped(Candidate& c) {
-  c.select = [base = c.select](const Tensor& scores, const Tensor& t,
-                               const nsa::NsaConfig& config) {
-    const Tensor ids = base(scores, t, config);
-    if (scores.size(1) != 1) return ids;
-    const int64_t token = t.max().item<int64_t>(), current = token / config.sel_block_size;
-    if ((token + 1) % config.sel_block_size == 0) return ids;
-    const Tensor kept = at::where(ids == current, at::full_like(ids, INT32_MAX), ids);
-    const Tensor sorted =
-        std::get<0>(at::where(kept < 0, at::full_like(kept, INT32_MAX), kept).sort(-1));
-    return at::where(sorted == INT32_MAX, at::full_like(sorted, -1), sorted);
-  };
-}
-
-/// P06: the fast arm is a placeholder.
-void placeholder_ranges(Candidate& c) {
-  c.ranges = [base = c.ranges](nsa::RangesVersion version, const Tensor& ids, const Tensor& t,
-                               int64_t block) {
-    const Tensor right = base(version, ids, t, block);
-    return version == nsa::RangesVersion::kV2 ? at::zeros_like(right) : right;
-  };
-}
-
-/// P07: whatever is asked for, v2 runs.
-void backend_replaced(Candidate& c) {
-  c.layer = [base = c.layer](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
-                             const nsa::NsaOptions& options) {
-    nsa::NsaOptions other = options;
-    other.ranges = nsa::RangesVersion::kV2;
-    return base(inputs, config, other);
-  };
-}
-
-void window_off_by_one(Candidate& c) {
-  c.win_attn = [base = c.win_attn](const Tensor& q, const Tensor& k, const Tensor& v,
-                                   int64_t window,
-                                   int64_t first) { return base(q, k, v, window + 1, first); };
-}
-
-/// The first forced block gives its place to -1.
-void forced_block_dropped(Candidate& c) {
-  c.select = [base = c.select](const Tensor& scores, const Tensor& t,
-                               const nsa::NsaConfig& config) {
-    const Tensor ids = base(scores, t, config);
-    const Tensor rest = ids.narrow(-1, 1, ids.size(-1) - 1);
-    return at::cat({rest, at::full_like(ids.narrow(-1, 0, 1), -1)}, -1);
-  };
-}
 
 int64_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<int64_t> row(b.size() + 1);
@@ -126,20 +28,50 @@ int64_t edit_distance(std::string_view a, std::string_view b) {
 
 const std::vector<Fault>& fault_table() {
   static const std::vector<Fault> table = {
-      {"P01", "selected attention sees only key 0", "ORACLE_MISMATCH", only_key_zero},
-      {"P02", "RoPE on the flattened head vector", "ROPE_PROPERTY", rope_on_flat_heads},
-      {"P03", "window one token too far into the future", "CAUSALITY_LEAK", window_into_future},
+      {"P01", "selected attention sees only key 0", "ORACLE_MISMATCH", plants::only_key_zero},
+      {"P02", "RoPE on the flattened head vector", "ROPE_PROPERTY", plants::rope_on_flat_heads},
+      {"P03", "window one token too far into the future", "CAUSALITY_LEAK",
+       plants::window_into_future},
       {"P03/blocks", "scores softmaxed over future blocks", "CAUSALITY_LEAK",
-       scores_over_future_blocks},
+       plants::scores_over_future_blocks},
       {"P03/twice_window", "window leaks at S = 2w only", "CAUSALITY_LEAK",
-       leak_at_twice_the_window},
+       plants::leak_at_twice_the_window},
       {"P05", "partial current block dropped token by token", "MODE_DISAGREEMENT",
-       partial_block_dropped},
-      {"P06", "the fast range arm is a placeholder", "SPEEDUP_WITHHELD", placeholder_ranges},
-      {"P07", "requested range conversion silently replaced by v2", "PATH_PROOF", backend_replaced},
-      {"window_off_by_one", "window one key too long", "ORACLE_MISMATCH", window_off_by_one},
+       plants::partial_block_dropped},
+      {"P06", "the fast range arm is a placeholder", "SPEEDUP_WITHHELD",
+       plants::placeholder_ranges},
+      {"P07", "requested range conversion silently replaced by v2", "PATH_PROOF",
+       plants::backend_replaced},
+      {"P08", "unknown switch names dropped", "CONFIG_ERROR", plants::unknown_switch_dropped},
+      {"P08/dead", "a switch that the path ignores accepted", "CONFIG_ERROR",
+       plants::dead_switch_accepted},
+      {"window_off_by_one", "window one key too long", "ORACLE_MISMATCH",
+       plants::window_off_by_one},
       {"forced_block_dropped", "first forced block missing", "ORACLE_MISMATCH",
-       forced_block_dropped},
+       plants::forced_block_dropped},
+      {"ties_to_the_higher", "equal scores go to the higher index", "ORACLE_MISMATCH",
+       plants::ties_to_the_higher},
+      {"graph_broken", "selected attention passes no gradient to its keys", "ORACLE_MISMATCH",
+       plants::graph_broken},
+      {"documents_joined", "cu_seqlens ignored inside a pack", "ORACLE_MISMATCH",
+       plants::documents_joined},
+      {"window_capped", "window never longer than half of the sequence", "INVARIANT_VIOLATED",
+       plants::window_capped},
+      {"first_head_differs", "one head scaled", "INVARIANT_VIOLATED", plants::first_head_differs},
+      {"sum_too_long", "denominator of the softmax 1.6 % too large", "INVARIANT_VIOLATED",
+       plants::sum_too_long},
+      {"masked_by_multiplication", "masked values multiplied by 0 and added", "INVARIANT_VIOLATED",
+       plants::masked_by_multiplication},
+      {"empty_row_filled", "rows without a key get the mean of V", "INVARIANT_VIOLATED",
+       plants::empty_row_filled},
+      {"strides_ignored", "values read as if contiguous", "ORACLE_MISMATCH",
+       plants::strides_ignored},
+      {"input_overwritten", "values changed in place", "INVARIANT_VIOLATED",
+       plants::input_overwritten},
+      {"read_past_the_end", "one value behind V is added", "INVARIANT_VIOLATED",
+       plants::read_past_the_end},
+      {"row_never_written", "the first row of the output keeps old memory", "INVARIANT_VIOLATED",
+       plants::row_never_written},
   };
   return table;
 }

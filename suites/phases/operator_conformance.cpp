@@ -97,7 +97,7 @@ std::string run_operator_conformance(const PhaseCase& one) {
           .type = type,
           .device = one.device,
           .seed = one.seed() + static_cast<uint64_t>(index),
-          .strided = index % 3 == 2,
+          .layout = layout_of(index),
           .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind_of(index)))};
       for (const Check& check : checks_of(plan, each, index)) {
         const std::string where = check.ok ? ""
