@@ -150,6 +150,59 @@ TEST(Decode, GivenBlocksReplaceTheSelection) {
   expect_same(decode_attention(in, c, given, {7, 22}), nsa_attention(in, c, given));
 }
 
+std::string ran_text(const NsaOutputs& out, const std::string& stage) {
+  std::string text;
+  for (const RanBackend& row : out.ran) {
+    if (row.stage == stage) {
+      text += row.requested + ">" + row.backend + " " + std::to_string(row.count) + " " +
+              row.reason + ";";
+    }
+  }
+  return text;
+}
+
+TEST(Decode, WhatRanAndWhatWasAskedForAreRecorded) {
+  const NsaConfig c = small();
+  at::manual_seed(8);
+  const NsaInputs in = random_inputs(c, 1, 20, at::kDouble);
+  const DecodeOutputs out = decode_attention(in, c, {}, {8});
+  EXPECT_EQ(ran_text(out, "sel_attn"), "gather>gather 1 ;gather>cache 12 ;");
+  EXPECT_EQ(ran_text(out, "ranges"), "v2>v2 13 ;");
+  NsaOptions packed;
+  packed.sel = SelBackend::kPacked;
+  EXPECT_EQ(ran_text(decode_attention(in, c, packed, {19}), "sel_attn"),
+            "packed>packed 1 ;packed>cache 1 a decode step loads from its caches;");
+  packed.strict_backend = true;
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, packed, {19}); }),
+              HasSubstr("nsa::sel_attn: backend must be packed, got cache: a decode step"));
+  EXPECT_EQ(ran_text(run_attention(Mode::kSequential, in, c, packed), "sel_attn"),
+            "packed>packed 20 ;");
+}
+
+TEST(Decode, SequentialPrefillBySwitch) {
+  const NsaConfig c = small();
+  at::manual_seed(9);
+  const NsaInputs in = random_inputs(c, 2, 30, at::kDouble);
+  const SwitchSet off = SwitchSet::from({}, {{"NSA_PREFILL_BATCHED", "0"}}, {});
+  const DecodeOutputs out = decode_attention(in, c, NsaOptions::from(off), {11, 25});
+  expect_same(out, nsa_attention(in, c));
+  EXPECT_EQ(ran_text(out, "win_attn"), "plain>plain 25 ;plain>cache 19 ;");
+}
+
+TEST(Decode, DroppedIdsAreThoseOfTheTokensThatCount) {
+  const NsaConfig c = small();
+  const NsaInputs in = random_inputs(c, 2, 20);
+  NsaOptions given;
+  given.strict_asserts = true;
+  given.block_idx = at::zeros({2, 20, 2, 1}, at::kInt);
+  given.block_idx.select(1, 3).fill_(7);
+  given.block_idx[1][12].fill_(-5);
+  for (const std::vector<int64_t>& prefill : {std::vector<int64_t>{0, 0}, {2, 15}, {20, 20}}) {
+    const DecodeOutputs out = decode_attention(in, c, given, prefill);
+    EXPECT_EQ(out.dropped_ids.item<int64_t>(), 6);
+  }
+}
+
 TEST(Decode, NoSequencesAndNoTokens) {
   const NsaConfig c = small();
   for (const auto& [batch, tokens] : {std::pair{0, 5}, std::pair{2, 0}, std::pair{0, 0}}) {

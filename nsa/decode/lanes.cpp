@@ -2,6 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
+#include "nsa/sel_attn/row_tokens.h"
+
 namespace nsa {
 
 at::Tensor first_lanes(const at::Tensor& count, int64_t width) {
@@ -15,24 +19,16 @@ at::Tensor last_lanes(const at::Tensor& t, int64_t width) {
 }
 
 at::Tensor range_lanes(const at::Tensor& ranges, const at::Tensor& t, int64_t width) {
-  const at::Tensor limit = t.add(1).view({-1, 1, 1});
-  const at::Tensor clipped = at::minimum(ranges.to(at::kLong).clamp_min(0), limit.unsqueeze(-1));
-  const auto [start, order] = clipped.select(-1, 0).sort(-1);
-  const at::Tensor end = clipped.select(-1, 1).gather(-1, order);
-  // Each interval keeps what no earlier one reached.
-  const at::Tensor reached = at::constant_pad_nd(std::get<0>(end.cummax(-1)), {1, 0}, 0);
-  const int64_t num_ranges = ranges.size(2);
-  const at::Tensor own_start = at::maximum(start, reached.narrow(-1, 0, num_ranges));
-  const at::Tensor length = end.sub(own_start).clamp_min_(0);
-  const at::Tensor until = length.cumsum(-1);
-  const at::Tensor lane =
-      at::arange(width, t.options()).expand({ranges.size(0), ranges.size(1), width}).contiguous();
-  const at::Tensor interval = at::searchsorted(until, lane, /*out_int32=*/false, /*right=*/true);
-  const at::Tensor known = interval.lt(num_ranges);
-  const at::Tensor place = interval.clamp_max(num_ranges - 1);
-  // The first token of an interval minus the first lane it has.
-  const at::Tensor shift = own_start.sub(until.sub(length)).gather(-1, place);
-  return at::where(known, lane.add(shift), -1);
+  const int64_t batch = ranges.size(0), heads = ranges.size(1), rows = batch * heads;
+  if (width == 0) return at::empty({batch, heads, 0}, t.options());
+  const at::Tensor upto_t = at::minimum(ranges, t.add(1).to(at::kInt).view({-1, 1, 1, 1}));
+  // Every row has its own t, and the ranges end there already.
+  constexpr int64_t kNoFurtherLimit = std::numeric_limits<int32_t>::max();
+  const RowTokens tokens = row_tokens(upto_t.unsqueeze(1), kNoFurtherLimit);
+  const at::Tensor place = at::arange(width, t.options());
+  return padded_tokens(tokens, at::arange(rows, t.options()), width)
+      .masked_fill_(place.ge(tokens.length.unsqueeze(1)), -1)
+      .view({batch, heads, width});
 }
 
 }  // namespace nsa

@@ -60,6 +60,13 @@ DecodeOutputs OutputRows::join(int64_t score_width) const {
     scores.push_back(x.defined() ? at::constant_pad_nd(x, {0, score_width - x.size(-1)}, 0) : x);
     reads.push_back(piece.reads);
   }
+  for (const DecodeOutputs& piece : pieces_) {
+    merge_rows(out.ran, piece.ran);
+    out.sdpa_calls.insert(out.sdpa_calls.end(), piece.sdpa_calls.begin(), piece.sdpa_calls.end());
+    if (!piece.dropped_ids.defined()) continue;
+    out.dropped_ids =
+        out.dropped_ids.defined() ? out.dropped_ids.add(piece.dropped_ids) : piece.dropped_ids;
+  }
   out.scores = ordered(scores, 0.0);
   out.reads = ordered(reads, 0.0);
   return out;

@@ -10,6 +10,7 @@
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/sequential.h"
 #include "nsa/layer/nsa_inputs.h"
+#include "nsa/select/positions.h"
 
 namespace nsa {
 namespace {
@@ -37,6 +38,18 @@ void check_lengths(const std::vector<int64_t>& lengths, int64_t batch, int64_t n
 
 int64_t largest(const std::vector<int64_t>& values) {
   return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+/// Of the first lengths[i] rows of block_idx [A, S, Hkv, n]; the rows behind them are padding.
+at::Tensor dropped_ids(const at::Tensor& block_idx, const std::vector<int64_t>& lengths,
+                       const NsaConfig& config) {
+  const at::Tensor t = at::arange(block_idx.size(1), block_idx.options().dtype(at::kLong));
+  at::Tensor total = at::zeros({}, t.options());
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    const at::Tensor own = block_idx.select(0, static_cast<int64_t>(i)).narrow(0, 0, lengths[i]);
+    total.add_(count_outside(own, t.narrow(0, 0, lengths[i]), config.sel_block_size));
+  }
+  return total;
 }
 
 }  // namespace
@@ -93,7 +106,9 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
   const NsaInputs own = map_tokens(tokens, select);
   const NsaOptions own_options = map_options(options, select);
   DecodeOutputs out;
-  static_cast<NsaOutputs&>(out) = nsa_attention(own, config_, own_options);
+  static_cast<NsaOutputs&>(out) = options.prefill_batched
+                                      ? nsa_attention(own, config_, own_options)
+                                      : sequential_attention(own, config_, own_options);
   const RotatedTokens rotated =
       rotate_tokens(own, at::arange(longest, all_sequences_.options()), config_);
   for (size_t i = 0; i < sequences.size(); ++i) {
@@ -106,6 +121,7 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
          {one(rotated.q), one(rotated.k_sel), one(rotated.k_win), one(rotated.k_cmp_src)}, blocks);
   }
   out.k_cmp = out.v_cmp = at::Tensor();
+  if (out.dropped_ids.defined()) out.dropped_ids = dropped_ids(out.block_idx, lengths, config_);
   return out;
 }
 

@@ -5,11 +5,13 @@
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/record_stage.h"
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/rotated_tokens.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/sel_attn/sel_attn.h"
+#include "nsa/select/positions.h"
 #include "nsa/select/scores.h"
 #include "nsa/select/top_n.h"
 #include "nsa/win_attn/win_attn.h"
@@ -28,16 +30,27 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
   const auto [k_cmp, v_cmp] = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
   DecodeOutputs out;
   out.q_rot = last(rotated.q);
-  const CmpAttnResult cmp = cmp_attn(out.q_rot, k_cmp, v_cmp, config, t);
+  record_stage("compress", "plain");
+  const CmpAttnResult cmp =
+      cmp_attn(out.q_rot, k_cmp, v_cmp, config, t, {options.cmp, options.strict_backend});
   out.o_cmp = cmp.out;
   out.lse_cmp = cmp.lse;
   const at::Tensor scores =
       block_scores(cmp.group_probs, config.num_sel_blocks(num_tokens), config);
   if (options.keep_scores) out.scores = scores;
   out.block_idx = block_idx.defined() ? block_idx : select_blocks(scores, here, config);
+  if (block_idx.defined()) {
+    out.dropped_ids = count_outside(block_idx, here, config.sel_block_size);
+  }
+  record_stage("select", block_idx.defined() ? "given" : "plain");
   out.ranges = block_ranges(options.ranges, out.block_idx, here, config.sel_block_size);
-  std::tie(out.o_sel, out.lse_sel) = sel_attn(out.q_rot, rotated.k_sel, in.v_sel, out.ranges, t);
-  std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t);
+  record_stage("ranges", to_string(options.ranges));
+  std::tie(out.o_sel, out.lse_sel) =
+      sel_attn(out.q_rot, rotated.k_sel, in.v_sel, out.ranges, t,
+               {options.sel, options.safe_pack, options.strict_backend});
+  std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t,
+                                              {options.win, options.strict_backend});
+  record_stage("gate", "plain");
   out.gates = gate_activate(last(in.gate_logits), config.gate);
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
   return out;
@@ -48,6 +61,8 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
 NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config,
                                 const NsaOptions& options) {
   const NvtxRange range("nsa.sequential", options.nvtx);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const RunRecordScope scope(record);
   config.validate();
   check_inputs("sequential_attention", inputs, config);
   if (inputs.cu_seqlens.defined()) {
@@ -62,10 +77,14 @@ NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config
   for (int64_t t = 0; t < num_tokens; ++t) {
     const at::Tensor block_idx =
         options.block_idx.defined() ? options.block_idx.narrow(1, t, 1) : at::Tensor();
-    rows.add(last_row(narrow_tokens(inputs, 0, t + 1), config, options, block_idx), sequences,
-             std::vector<int64_t>(sequences.size(), t), std::vector<int64_t>(sequences.size(), 1));
+    rows.add(last_row(narrow_tokens(inputs, 0, t + 1), config, options.effective(), block_idx),
+             sequences, std::vector<int64_t>(sequences.size(), t),
+             std::vector<int64_t>(sequences.size(), 1));
   }
   NsaOutputs out = rows.join(config.num_sel_blocks(num_tokens));
+  out.record = record;
+  out.ran = record->rows();
+  out.sdpa_calls = record->sdpa_calls();
   std::tie(out.k_cmp, out.v_cmp) =
       compress(inputs.k_cmp_src, inputs.v_cmp_src, inputs.phi_k, inputs.phi_v, config);
   return out;

@@ -6,11 +6,13 @@
 
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/record_stage.h"
 #include "nsa/decode/decode_cache.h"
 #include "nsa/decode/emit_block.h"
 #include "nsa/decode/lane_attention.h"
 #include "nsa/decode/lanes.h"
 #include "nsa/gate/gate.h"
+#include "nsa/select/positions.h"
 #include "nsa/select/scores.h"
 #include "nsa/select/top_n.h"
 
@@ -55,9 +57,36 @@ DecodeCache::Active DecodeCache::activate(
   return active;
 }
 
+namespace {
+
+/// What attends to caches is neither of the backends for whole tensors; asking for another than the
+/// plain one is recorded, or refused.
+void record_requests(const NsaOptions& options) {
+  const auto note = [&](const char* stage, const std::string& requested, bool plain) {
+    record_backend(stage, requested, "cache", "",
+                   plain ? "" : "a decode step loads from its caches", options.strict_backend);
+  };
+  const NsaOptions wanted = options.effective();
+  note("cmp_attn", to_string(wanted.cmp), wanted.cmp == BranchBackend::kPlain);
+  note("sel_attn", to_string(wanted.sel), wanted.sel == SelBackend::kGather);
+  note("win_attn", to_string(wanted.win), wanted.win == BranchBackend::kPlain);
+}
+
+/// Every interval [A, 1, Hkv, K, 2] ends at t + 1 or before. Synchronises.
+void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
+  const at::Tensor ends = ranges.select(-1, 1).gt(t.add(1).view({-1, 1, 1, 1}));
+  if (ends.any().item<bool>()) {
+    ArgumentCheck("DecodeCache").fail("end of a range", "at most t + 1", "a later token");
+  }
+}
+
+}  // namespace
+
 DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& options,
                                 const std::optional<std::vector<int64_t>>& sequences) {
   const NvtxRange range("nsa.decode_step", options.nvtx);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const RunRecordScope scope(record);
   const Active active = activate(sequences);
   const auto batch = static_cast<int64_t>(active.ids.size());
   check_tokens(tokens, batch);
@@ -65,9 +94,13 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
       .sizes("q", tokens.q, {batch, 1, -1, -1}, "[sequences, 1, Hq, dk] of a step");
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
+  record_requests(options);
   append(tokens, rotated, active);
   emit(tokens, active);
-  return attend(tokens, rotated.q, active, options);
+  DecodeOutputs out = attend(tokens, rotated.q, active, options);
+  out.record = record;
+  out.ran = record->rows();
+  return out;
 }
 
 void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
@@ -103,6 +136,7 @@ void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
   const LoadedKv source =
       load(source_.kv,
            source_.rows(sequence.view({-1, 1, 1}), last_lanes(last, config_.block_size)), count);
+  record_stage("compress", "plain");
   const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
   for (const int64_t id : ids) compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
   compressed_.kv.write(compressed_.rows(sequence, block), k, v);
@@ -119,6 +153,7 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
   attend_selected(active, loads, out);
   attend_window(active, loads, out);
   out.gates = gate_activate(tokens.gate_logits, config_.gate);
+  record_stage("gate", "plain");
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
   out.reads = loads.each(&LoadCount::loaded).unsqueeze(1);
   counters_.masked_lanes.index_add_(0, active.sequence, loads.each(&LoadCount::masked));
@@ -144,7 +179,11 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
   }
   if (options.keep_scores) out.scores = scores;
   out.block_idx = given ? options.block_idx : select_blocks(scores, t, config_);
+  if (given) out.dropped_ids = count_outside(out.block_idx, t, config_.sel_block_size);
+  record_stage("select", given ? "given" : "plain");
   out.ranges = block_ranges(options.ranges, out.block_idx, t, config_.sel_block_size);
+  record_stage("ranges", to_string(options.ranges));
+  if (options.strict_asserts) check_causal(out.ranges, active.t);
 }
 
 void DecodeCache::attend_selected(const Active& active, StepLoads& loads,

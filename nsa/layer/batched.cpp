@@ -7,10 +7,12 @@
 
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/record_stage.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/strict_asserts.h"
 #include "nsa/rope/rope.h"
 #include "nsa/sel_attn/sel_attn.h"
+#include "nsa/select/positions.h"
 #include "nsa/select/scores.h"
 #include "nsa/select/top_n.h"
 #include "nsa/win_attn/win_attn.h"
@@ -20,12 +22,6 @@ namespace {
 
 /// Queries whose probabilities over all compressed blocks exist at one time.
 constexpr int64_t kSelectionQueries = 4096;
-
-/// Ids [B, S, Hkv, n] that are neither -1 nor in 0..floor(t/l'), t int64 [S]: an int64 scalar.
-at::Tensor count_outside(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
-  const at::Tensor last = t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
-  return block_idx.lt(-1).logical_or_(block_idx.gt(last)).sum();
-}
 
 /// One call on batched inputs; the steps read like spec/nsa.md section 2.
 class BatchedAttention {
@@ -48,9 +44,6 @@ class BatchedAttention {
 
  private:
   NvtxRange stage(const char* name) const { return NvtxRange(name, options_.nvtx); }
-  static void ran(const char* name, const std::string& backend) {
-    record_backend(name, backend, backend, "", "", /*strict=*/false);
-  }
 
   void rotate() {
     const NvtxRange range = stage("nsa.rope");
@@ -69,7 +62,7 @@ class BatchedAttention {
     const NvtxRange range = stage("nsa.compress");
     std::tie(out_.k_cmp, out_.v_cmp) =
         compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
-    ran("compress", "plain");
+    record_stage("compress", "plain");
   }
 
   void compressed_branch_and_selection() {
@@ -102,7 +95,7 @@ class BatchedAttention {
     if (options_.keep_scores) out_.scores = join(scores);
     out_.block_idx = given ? options_.block_idx : join(block_idx);
     if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);
-    ran("select", given ? "given" : "plain");
+    record_stage("select", given ? "given" : "plain");
   }
 
   void selected_branch() {
@@ -110,7 +103,7 @@ class BatchedAttention {
       const NvtxRange range = stage("nsa.ranges");
       out_.ranges =
           block_ranges(options_.ranges, out_.block_idx, positions_, config_.sel_block_size);
-      ran("ranges", to_string(options_.ranges));
+      record_stage("ranges", to_string(options_.ranges));
     }
     const NvtxRange range = stage("nsa.sel_attn");
     const auto run = [&](SelBackend backend) {
@@ -149,7 +142,7 @@ class BatchedAttention {
     const NvtxRange range = stage("nsa.gate");
     out_.gates = gate_activate(in_.gate_logits, config_.gate);
     out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
-    ran("gate", "plain");
+    record_stage("gate", "plain");
   }
 
   const NsaInputs& in_;

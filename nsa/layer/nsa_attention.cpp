@@ -2,39 +2,12 @@
 
 #include <ATen/ATen.h>
 
-#include "nsa/core/check.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/packed.h"
 
 namespace nsa {
 namespace {
-
-void check_inputs(const NsaInputs& in, const NsaConfig& config) {
-  const ArgumentCheck check("nsa_attention");
-  check.rank("q", in.q, 4, "[B, S, Hq, dk]");
-  check.floating("q", in.q);
-  const int64_t batch = in.q.size(0), tokens = in.q.size(1), kv = config.num_kv_heads;
-  check.sizes("q", in.q, {batch, tokens, config.num_heads, config.qk_head_dim}, "[B, S, Hq, dk]");
-  for (const auto& [name, k] : {std::pair{"k_cmp_src", &in.k_cmp_src},
-                                std::pair{"k_sel", &in.k_sel}, std::pair{"k_win", &in.k_win}}) {
-    check.sizes(name, *k, {batch, tokens, kv, config.qk_head_dim}, "[B, S, Hkv, dk]");
-    check.same_dtype(name, *k, "q", in.q);
-    check.same_device(name, *k, "q", in.q);
-  }
-  for (const auto& [name, v] : {std::pair{"v_cmp_src", &in.v_cmp_src},
-                                std::pair{"v_sel", &in.v_sel}, std::pair{"v_win", &in.v_win}}) {
-    check.sizes(name, *v, {batch, tokens, kv, config.v_head_dim}, "[B, S, Hkv, dv]");
-    check.same_dtype(name, *v, "q", in.q);
-    check.same_device(name, *v, "q", in.q);
-  }
-  check.sizes("gate_logits", in.gate_logits, {batch, tokens, -1, 3}, "[B, S, Hq or Hkv, 3]");
-  const int64_t gate_heads = in.gate_logits.size(2);
-  if (gate_heads != config.num_heads && gate_heads != kv) {
-    check.fail("heads of gate_logits",
-               "Hq = " + std::to_string(config.num_heads) + " or Hkv = " + std::to_string(kv),
-               std::to_string(gate_heads));
-  }
-}
 
 /// What was asked for and is overridden by a switch that wins over it.
 void record_overrides(const NsaOptions& options) {
@@ -67,7 +40,7 @@ NsaOutputs nsa_attention(const NsaInputs& inputs, const NsaConfig& config,
   if (inputs.cu_seqlens.defined()) {
     out = packed_attention(inputs, config, effective);
   } else {
-    check_inputs(inputs, config);
+    check_inputs("nsa_attention", inputs, config);
     out = batched_attention(inputs, config, effective);
   }
   out.record = record;

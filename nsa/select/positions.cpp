@@ -25,4 +25,9 @@ at::Tensor row_positions(const ArgumentCheck& check, const at::Tensor& t, const 
   return t.unsqueeze(-1).unsqueeze(-1);
 }
 
+at::Tensor count_outside(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
+  const at::Tensor last = t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
+  return block_idx.lt(-1).logical_or_(block_idx.gt(last)).sum();
+}
+
 }  // namespace nsa

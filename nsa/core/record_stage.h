@@ -1,0 +1,11 @@
+#pragma once
+#include "nsa/core/run_record.h"
+
+namespace nsa {
+
+/// Records a stage that has one backend, so that nothing else could have been asked for.
+inline void record_stage(const char* stage, const std::string& backend) {
+  record_backend(stage, backend, backend, "", "", /*strict=*/false);
+}
+
+}  // namespace nsa
