@@ -1,38 +1,18 @@
 #include "suites/reference_cases/case.h"
 
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
+
+#include "suites/reference_cases/case_config.h"
 
 namespace suites {
 namespace {
 
 namespace ref = nsa::reference;
-using nlohmann::json;
-
 [[noreturn]] void fail(const std::string& what) { throw std::invalid_argument(what); }
 
-int64_t integer(const json& object, const std::string& key) {
-  if (!object.contains(key)) fail("config: " + key + " is missing");
-  if (!object[key].is_number_integer())
-    fail("config: " + key + " must be a whole number, got " + object[key].dump());
-  return object[key].get<int64_t>();
-}
-
-template <class E>
-E choice(const json& object, const std::string& key, const std::map<std::string, E>& choices,
-         E fallback) {
-  if (!object.contains(key)) return fallback;
-  const auto found =
-      object[key].is_string() ? choices.find(object[key].get<std::string>()) : choices.end();
-  if (found == choices.end())
-    fail("config: cfg." + key + " has unknown value " + object[key].dump());
-  return found->second;
-}
-
 /// The sizes a kind needs; the others keep their defaults.
-ref::Config read_config(const json& cfg, const std::string& kind) {
+ref::Config read_config(const CaseConfig& given) {
   using Config = ref::Config;
   const std::map<std::string, int64_t Config::*> all = {{"Hq", &Config::num_heads},
                                                         {"Hkv", &Config::num_kv_heads},
@@ -47,34 +27,24 @@ ref::Config read_config(const json& cfg, const std::string& kind) {
                                                         {"w", &Config::window}};
   std::set<std::string> needed;
   for (const auto& [key, _] : all) needed.insert(key);
-  if (kind == "ranges") needed = {"lsel"};
-  if (kind == "gates") needed = {"Hq", "Hkv", "dk"};
+  if (given.kind == "ranges") needed = {"lsel"};
+  if (given.kind == "gates") needed = {"Hq", "Hkv", "dk"};
 
   Config config;
-  for (const std::string& key : needed) config.*all.at(key) = integer(cfg, key);
-  for (const auto& [key, value] : cfg.items()) {
-    const bool text = key == "phi" || key == "rope" || key == "gate";
-    if (!all.contains(key) && !text && key != "rope_base" && key != "K")
-      fail("config: unknown key cfg." + key + " = " + value.dump());
-  }
-  config.phi = choice<ref::Phi>(
-      cfg, "phi", {{"mean", ref::Phi::kMean}, {"conv", ref::Phi::kConv}, {"mlp", ref::Phi::kMlp}},
-      ref::Phi::kMean);
-  config.rope = choice<ref::Rope>(cfg, "rope",
-                                  {{"before_pool", ref::Rope::kBeforePool},
-                                   {"block_start", ref::Rope::kBlockStart},
-                                   {"none", ref::Rope::kNone}},
-                                  ref::Rope::kBeforePool);
-  config.gate = choice<ref::Gate>(cfg, "gate",
-                                  {{"none", ref::Gate::kNone},
-                                   {"sigmoid", ref::Gate::kSigmoid},
-                                   {"softmax", ref::Gate::kSoftmax}},
-                                  ref::Gate::kNone);
-  if (cfg.contains("rope_base")) {
-    if (!cfg["rope_base"].is_number())
-      fail("config: cfg.rope_base must be a number, got " + cfg["rope_base"].dump());
-    config.rope_base = cfg["rope_base"].get<double>();
-  }
+  for (const std::string& key : needed) config.*all.at(key) = given.size(key);
+  config.phi =
+      std::map<std::string, ref::Phi>{
+          {"mean", ref::Phi::kMean}, {"conv", ref::Phi::kConv}, {"mlp", ref::Phi::kMlp}}
+          .at(given.choice("phi", "mean"));
+  config.rope = std::map<std::string, ref::Rope>{{"before_pool", ref::Rope::kBeforePool},
+                                                 {"block_start", ref::Rope::kBlockStart},
+                                                 {"none", ref::Rope::kNone}}
+                    .at(given.choice("rope", "before_pool"));
+  config.gate = std::map<std::string, ref::Gate>{{"none", ref::Gate::kNone},
+                                                 {"sigmoid", ref::Gate::kSigmoid},
+                                                 {"softmax", ref::Gate::kSoftmax}}
+                    .at(given.choice("gate", "none"));
+  config.rope_base = given.rope_base.value_or(config.rope_base);
   return config;
 }
 
@@ -129,43 +99,55 @@ void read_tensors(TensorFile& file, ReferenceCase& c) {
   if (c.expected.empty()) fail("no tensor 'expected.*': nothing to compare");
 }
 
+void check_size(const char* key, const std::optional<int64_t>& given, int64_t want) {
+  if (!given) fail(std::string("config: ") + key + " is missing");
+  if (*given != want)
+    fail(std::string("config: ") + key + " must be " + std::to_string(want) + ", got " +
+         std::to_string(*given));
+}
+
 /// B and S of the metadata against the tensor that carries them.
-void check_sizes(const json& meta, const ReferenceCase& c) {
+void check_sizes(const CaseConfig& given, const ReferenceCase& c) {
   const ref::Shape& shape = c.kind == "topn"     ? c.scores.shape()
                             : c.kind == "ranges" ? c.block_idx.shape()
                                                  : c.inputs.q.shape();
   if (shape.size() < 2) fail("the input tensor of kind " + c.kind + " is missing");
   const bool packed = c.kind == "varlen";
-  const int64_t B = packed ? 1 : shape[0], S = packed ? shape[0] : shape[1];
-  if (integer(meta, "B") != B)
-    fail("config: B must be " + std::to_string(B) + ", got " + meta["B"].dump());
-  if (integer(meta, "S") != S)
-    fail("config: S must be " + std::to_string(S) + ", got " + meta["S"].dump());
+  check_size("B", given.batch, packed ? 1 : shape[0]);
+  check_size("S", given.tokens, packed ? shape[0] : shape[1]);
+}
+
+/// Tokens of each sequence's prefill.
+std::vector<int64_t> read_prefill(const CaseConfig& given, const ref::Shape& q) {
+  const auto batch = static_cast<size_t>(q[0]);
+  std::vector<int64_t> prefill = given.prefill;
+  if (prefill.empty()) fail("config: prefill is missing");
+  if (prefill.size() == 1) prefill.assign(batch, prefill[0]);
+  if (prefill.size() != batch)
+    fail("config: prefill must hold one number or B = " + std::to_string(batch) + ", got " +
+         std::to_string(prefill.size()));
+  for (const int64_t length : prefill)
+    if (!(0 <= length && length <= q[1]))
+      fail("config: prefill must be in 0.." + std::to_string(q[1]) + ", got " +
+           std::to_string(length));
+  return prefill;
 }
 
 ReferenceCase read_case(TensorFile& file) {
   if (!file.metadata.contains("config")) fail("metadata key 'config' is missing");
-  const json meta = json::parse(file.metadata.at("config"));
-  if (!meta.is_object() || !meta.value("cfg", json()).is_object())
-    fail("config: must be an object with an object 'cfg'");
+  const CaseConfig given = parse_case_config(file.metadata.at("config"));
   ReferenceCase c;
-  c.name = meta.value("name", "");
-  c.kind = meta.value("kind", "");
+  c.name = given.name;
+  c.kind = given.kind;
   if (!std::set<std::string>{"forward", "varlen", "decode", "topn", "ranges", "gates"}.contains(
           c.kind))
     fail("config: kind must be forward, varlen, decode, topn, ranges or gates, got '" + c.kind +
          "'");
-  c.config = read_config(meta["cfg"], c.kind);
+  c.config = read_config(given);
   if (c.kind != "ranges" && c.kind != "gates") ref::validate(c.config);
   read_tensors(file, c);
-  check_sizes(meta, c);
-  if (c.kind == "decode") {
-    const int64_t prefill = integer(meta, "prefill"), S = c.inputs.q.size(1);
-    if (!(0 <= prefill && prefill <= S))
-      fail("config: prefill must be in 0.." + std::to_string(S) + ", got " +
-           std::to_string(prefill));
-    c.prefill.assign(static_cast<size_t>(c.inputs.q.size(0)), prefill);
-  }
+  check_sizes(given, c);
+  if (c.kind == "decode") c.prefill = read_prefill(given, c.inputs.q.shape());
   return c;
 }
 

@@ -74,7 +74,7 @@ TEST(ReferenceCase, BadFilesAreNamed) {
   EXPECT_THAT(error_of([](RangesFile& f) { f.config["B"] = 2; }),
               HasSubstr("config: B must be 1, got 2"));
   EXPECT_THAT(error_of([](RangesFile& f) { f.config["cfg"].erase("lsel"); }),
-              HasSubstr("config: lsel is missing"));
+              HasSubstr("config: cfg.lsel is missing"));
   EXPECT_THAT(error_of([](RangesFile& f) { f.config["cfg"]["wide"] = 1; }),
               HasSubstr("config: unknown key cfg.wide = 1"));
   EXPECT_THAT(error_of([](RangesFile& f) { f.config["cfg"]["phi"] = "max"; }),

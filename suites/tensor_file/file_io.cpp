@@ -3,8 +3,11 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <new>
+#include <system_error>
 
 #include "suites/tensor_file/header.h"
+#include "suites/tensor_file/replaced_file.h"
 #include "suites/tensor_file/tensor_file.h"
 
 namespace suites {
@@ -56,17 +59,21 @@ void check_tensor(const std::filesystem::path& path, const std::string& name,
 }  // namespace
 
 TensorFile read_tensor_file(const std::filesystem::path& path) {
+  std::error_code none;
+  const std::filesystem::file_status status = std::filesystem::status(path, none);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
+    fail(path, "cannot be read: not a regular file");  // before opening: a pipe would wait
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in) fail(path, std::string("cannot be read: ") + std::strerror(errno));
-  if (std::filesystem::is_directory(path)) fail(path, "cannot be read: it is a folder");
   const auto file_bytes = static_cast<uint64_t>(in.tellg());
   in.seekg(0);
   const uint64_t header_bytes = read_header_size(in, file_bytes, path);
-  std::string text(header_bytes, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(header_bytes));
 
   TensorFile file;
   try {
+    std::string text(header_bytes, '\0');
+    if (!in.read(text.data(), static_cast<std::streamsize>(header_bytes)))
+      fail(path, std::string("header cannot be read: ") + std::strerror(errno));
     Header header = parse_header(text, file_bytes - 8 - header_bytes);
     file.metadata = std::move(header.metadata);
     for (auto& [name, entry] : header.entries) {
@@ -80,6 +87,8 @@ TensorFile read_tensor_file(const std::filesystem::path& path) {
     }
   } catch (const std::invalid_argument& error) {
     fail(path, error.what());
+  } catch (const std::bad_alloc&) {
+    fail(path, std::to_string(file_bytes) + " bytes do not fit in memory");
   }
   return file;
 }
@@ -101,16 +110,18 @@ void write_tensor_file(const std::filesystem::path& path, const TensorFile& file
     fail(path, std::string("names and metadata must be UTF-8: ") + error.what());
   }
   const uint64_t size = text.size();
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out.write(reinterpret_cast<const char*>(&size), 8);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  for (const std::string& name : order) {
-    const std::vector<std::byte>& bytes = file.tensors.at(name).bytes;
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
+  try {
+    ReplacedFile out(path);
+    out.write(&size, sizeof size);
+    out.write(text.data(), text.size());
+    for (const std::string& name : order) {
+      const std::vector<std::byte>& bytes = file.tensors.at(name).bytes;
+      out.write(bytes.data(), bytes.size());
+    }
+    out.commit();
+  } catch (const std::system_error& error) {
+    fail(path, error.what());
   }
-  out.close();
-  if (!out) fail(path, std::string("cannot be written: ") + std::strerror(errno));
 }
 
 }  // namespace suites

@@ -1,0 +1,110 @@
+#include "suites/reference_cases/case_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "suites/tensor_file/strict_parse.h"
+
+namespace suites {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kMaxDepth = 16;  // remarks may nest; nothing that is read here does
+constexpr int64_t kMaxSize = int64_t{1} << 30;
+
+const std::vector<std::string> kSizes = {"Hq",   "Hkv", "dk",        "dv",      "l", "d",
+                                         "lsel", "n",   "n_initial", "n_local", "w", "K"};
+const std::map<std::string, std::vector<std::string>> kChoices = {
+    {"phi", {"mean", "conv", "mlp"}},
+    {"rope", {"before_pool", "block_start", "none"}},
+    {"gate", {"none", "softmax", "sigmoid"}}};
+
+[[noreturn]] void fail(const std::string& what) { throw std::invalid_argument("config: " + what); }
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+int64_t whole_number(const std::string& key, const json& value) {
+  if (!value.is_number_integer()) fail(key + " must be a whole number, got " + excerpt(value));
+  const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > kMaxSize;
+  if (huge || value.get<int64_t>() < -kMaxSize)
+    fail(key + " must be at most " + std::to_string(kMaxSize) + ", got " + excerpt(value));
+  return value.get<int64_t>();
+}
+
+std::string text_of(const std::string& key, const json& value) {
+  if (!value.is_string()) fail(key + " must be a text, got " + excerpt(value));
+  return value.get<std::string>();
+}
+
+void read_cfg(const json& cfg, CaseConfig& config) {
+  if (!cfg.is_object()) fail("cfg must be an object, got " + excerpt(cfg));
+  for (const auto& [key, value] : cfg.items()) {
+    if (std::ranges::find(kSizes, key) != kSizes.end()) {
+      config.sizes[key] = whole_number("cfg." + key, value);
+    } else if (const auto known = kChoices.find(key); known != kChoices.end()) {
+      const std::string word = value.is_string() ? value.get<std::string>() : "";
+      if (std::ranges::find(known->second, word) == known->second.end())
+        fail("cfg." + key + " has unknown value " + excerpt(value) + ", known are " +
+             joined(known->second));
+      config.choices[key] = word;
+    } else if (key == "rope_base") {
+      if (!value.is_number()) fail("cfg.rope_base must be a number, got " + excerpt(value));
+      config.rope_base = value.get<double>();
+    } else {
+      fail("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
+           joined(kSizes) + ", phi, rope, rope_base, gate");
+    }
+  }
+}
+
+json parse_object(const std::string& text) {
+  json root;
+  try {
+    root = parse_strict(text, "JSON", kMaxDepth);
+  } catch (const std::invalid_argument& error) {
+    fail(error.what());
+  }
+  if (!root.is_object()) fail("must be an object, got " + excerpt(root));
+  return root;
+}
+
+}  // namespace
+
+int64_t CaseConfig::size(const std::string& key) const {
+  const auto found = sizes.find(key);
+  if (found == sizes.end()) fail("cfg." + key + " is missing");
+  return found->second;
+}
+
+std::string CaseConfig::choice(const std::string& key, const std::string& fallback) const {
+  const auto found = choices.find(key);
+  return found == choices.end() ? fallback : found->second;
+}
+
+CaseConfig parse_case_config(const std::string& text, const std::string& overriding) {
+  CaseConfig config;
+  for (const std::string& source : {text, overriding}) {
+    if (source.empty()) continue;
+    const json root = parse_object(source);
+    for (const auto& [key, value] : root.items()) {
+      if (key == "name") config.name = text_of(key, value);
+      if (key == "kind") config.kind = text_of(key, value);
+      if (key == "B") config.batch = whole_number(key, value);
+      if (key == "S") config.tokens = whole_number(key, value);
+      if (key == "cfg") read_cfg(value, config);
+      if (key != "prefill") continue;
+      config.prefill.clear();
+      for (const json& length : value.is_array() ? value : json::array({value}))
+        config.prefill.push_back(whole_number(key, length));
+    }
+  }
+  return config;
+}
+
+}  // namespace suites

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace suites {
+
+/// Metadata key `config` of a tensor file (spec/nsa.md section 7), as far as it is there: nothing
+/// is filled in, and sizes are not yet checked against each other.
+struct CaseConfig {
+  std::string name, kind;                ///< "" where absent
+  std::optional<int64_t> batch, tokens;  ///< B, S
+  std::vector<int64_t> prefill;          ///< one for all sequences, or one each; empty: absent
+  std::map<std::string, int64_t> sizes;  ///< cfg: Hq, Hkv, dk, dv, l, d, lsel, n, ..., w, K
+  std::map<std::string, std::string> choices;  ///< cfg: phi, rope, gate
+  std::optional<double> rope_base;
+
+  /// Throws std::invalid_argument "config: cfg.KEY is missing".
+  int64_t size(const std::string& key) const;
+  /// The choice, or `fallback` where it is absent.
+  std::string choice(const std::string& key, const std::string& fallback) const;
+};
+
+/// Parses the JSON `text`; keys of `overriding` (the same JSON, "" for none) replace those of
+/// `text`, in cfg one by one. Throws std::invalid_argument "config: ..." naming key and value:
+/// malformed JSON, duplicate keys, wrong types, unknown keys of cfg, unknown choices, sizes beyond
+/// 2^30. Other keys beside cfg (seed, notes) are remarks.
+CaseConfig parse_case_config(const std::string& text, const std::string& overriding = "");
+
+}  // namespace suites
