@@ -10,6 +10,7 @@
 
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
+#include "nsa/model/open_device.h"
 #include "nsa/train/memory.h"
 #include "nsa/train/schedule.h"
 #include "nsa/train/trainer.h"
@@ -22,25 +23,6 @@ namespace {
 constexpr int64_t kWaitingSteps = 3;
 constexpr double kSlowStepMs = 5000;
 constexpr int64_t kProgressLines = 20;
-
-at::Device open_device(const std::string& name) {
-  at::Device device = at::kCPU;
-  try {
-    device = at::Device(name);
-  } catch (const c10::Error&) {
-    throw InputError("device must be cpu, cuda or cuda:N, got \"" + name + "\"");
-  }
-  if (device.is_cpu()) return at::kCPU;
-  const int64_t count = device.is_cuda() && at::hasCUDA() ? at::accelerator::deviceCount() : 0;
-  const int64_t index = device.has_index() ? device.index() : 0;
-  if (index >= count)
-    throw InputError(
-        "device \"" + name + "\" is not there: this program sees " + std::to_string(count) +
-        " CUDA devices; use --device cpu, or a build with CUDA on a machine with a GPU");
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // the allocator answers only then
-  at::accelerator::setDeviceIndex(static_cast<c10::DeviceIndex>(index));
-  return at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(index));
-}
 
 at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
   if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;

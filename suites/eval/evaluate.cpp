@@ -1,0 +1,123 @@
+#include "suites/eval/evaluate.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "nsa/core/check.h"
+#include "nsa/model/input_error.h"
+#include "nsa/model/open_device.h"
+#include "suites/eval/backends.h"
+#include "suites/eval/layer_config.h"
+#include "suites/eval/operators.h"
+#include "suites/eval/record.h"
+#include "suites/eval/tensors.h"
+
+namespace suites::eval {
+namespace {
+
+at::ScalarType parse_dtype(const std::string& name) {
+  return name == "fp64"   ? at::kDouble
+         : name == "fp32" ? at::kFloat
+         : name == "bf16" ? at::kBFloat16
+                          : at::kHalf;
+}
+
+CaseConfig read_config(const TensorFile& in, const std::string& overriding) {
+  const auto metadata = in.metadata.find("config");
+  if (metadata == in.metadata.end() && overriding.empty())
+    throw nsa::InputError(
+        "config: the input file has no metadata key 'config'; give --config FILE");
+  return parse_case_config(metadata == in.metadata.end() ? "" : metadata->second, overriding);
+}
+
+void check_length(const char* key, const std::optional<int64_t>& given, int64_t tensors,
+                  const std::string& carrier) {
+  if (given && *given != tensors)
+    throw nsa::InputError(std::string("config: ") + key + " must be " + std::to_string(tensors) +
+                          " as in the shape of " + carrier + ", got " + std::to_string(*given));
+}
+
+/// B and S, or T and the documents, from the tensor that carries them.
+Layout read_layout(const Operator& op, const CaseConfig& given, InputTensors& in) {
+  const auto found =
+      std::ranges::find_if(op.carriers, [&](const std::string& name) { return in.has(name); });
+  const std::string carrier = found == op.carriers.end() ? op.carriers.back() : *found;
+  const bool packed = given.kind == "varlen" || in.has("cu_seqlens");
+  if (packed) in.shape("cu_seqlens");
+  const std::vector<int64_t>& shape = in.shape(carrier);
+  if (shape.size() != (packed ? 3 : 4))
+    throw nsa::InputError(
+        carrier + ": must be of rank " +
+        (packed ? "3 [T, heads, .] with cu_seqlens" : "4 [B, S, heads, .] without cu_seqlens") +
+        ", got rank " + std::to_string(shape.size()));
+  Layout layout{packed ? 1 : shape[0], packed ? shape[0] : shape[1], {}};
+  check_length("B", given.batch, layout.batch, carrier);
+  check_length("S", given.tokens, layout.tokens, carrier);
+  if (packed)
+    layout.offsets =
+        nsa::document_offsets("eval", in.indices("cu_seqlens", {{"docs + 1", -1}}), layout.tokens);
+  return layout;
+}
+
+/// d_NAME of every leaf; 0 where nothing depends on it.
+void add_gradients(const Evaluation& run, std::map<std::string, at::Tensor>& results) {
+  torch::autograd::variable_list outputs, gradients;
+  for (const auto& [output, gradient] : run.seeds) {
+    outputs.push_back(output);
+    gradients.push_back(gradient);
+  }
+  torch::autograd::backward(outputs, gradients);
+  for (const auto& [name, leaf] : run.in.leaves())
+    results["d_" + name] = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
+}
+
+void check_options(const EvalOptions& options, const Operator& op, const std::string& mode) {
+  if (op.name != "layer" && mode != "batched")
+    throw nsa::InputError("--mode " + mode + ": --op " + op.name +
+                          " has no modes, only --op layer has");
+  if (mode != "decode" && !options.prefill.empty())
+    throw nsa::InputError("--prefill belongs to --mode decode, the mode is " + mode);
+  if (options.grad && !op.differentiable)
+    throw nsa::InputError("--grad: --op " + op.name +
+                          " has no gradient; scores, block_idx and ranges are detached");
+  if (options.grad && mode == "decode")
+    throw nsa::InputError("--grad: --mode decode keeps no graph; use batched or sequential");
+}
+
+/// --mode, else decode for a file of that kind.
+std::string mode_of(const EvalOptions& options, const Operator& op, const CaseConfig& given) {
+  if (!options.mode.empty()) return options.mode;
+  return op.name == "layer" && given.kind == "decode" && !options.grad ? "decode" : "batched";
+}
+
+}  // namespace
+
+Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::string& overriding) {
+  const CaseConfig given = read_config(file, overriding);
+  const Operator& op = find_operator(options.op, given.kind);
+  const std::string mode = mode_of(options, op, given);
+  check_options(options, op, mode);
+  const at::Device device = nsa::open_device(options.device);
+  const nsa::SwitchSet switches = eval_switches(options.backend);
+
+  InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
+  const nsa::NsaConfig config = layer_config(given, op.needed);
+  Evaluation run{options, given,
+                 config,  read_layout(op, given, in),
+                 in,      backends_for(op.name, options.backend, switches),
+                 mode,    {},
+                 {},      {}};
+  op.run(run);
+  std::map<std::string, at::Tensor> results = run.results;
+  if (options.grad) add_gradients(run, results);
+
+  Evaluated out;
+  out.ignored = in.unread();
+  for (const auto& [name, tensor] : results) out.file.tensors[name] = from_aten(tensor);
+  out.file.metadata = record_of(run, op.name, switches);
+  return out;
+}
+
+}  // namespace suites::eval

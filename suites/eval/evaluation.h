@@ -1,0 +1,41 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "nsa/layer/nsa_attention.h"
+#include "suites/eval/inputs.h"
+#include "suites/eval/layout.h"
+#include "suites/eval/options.h"
+#include "suites/reference_cases/case_config.h"
+
+namespace suites::eval {
+
+/// What one run of an operator sees and makes.
+struct Evaluation {
+  const EvalOptions& options;
+  const CaseConfig& given;
+  nsa::NsaConfig config;
+  Layout layout;
+  InputTensors& in;
+  nsa::NsaOptions backends;  ///< what --backend and the switches ask for
+  std::string mode = "batched";
+  std::map<std::string, at::Tensor> results;
+  std::vector<nsa::RanBackend> ran;
+  /// Outputs that gradients flow into, and the input that holds their gradient.
+  std::vector<std::pair<at::Tensor, at::Tensor>> seeds;
+
+  /// Values above which p_cmp is written on request only.
+  static constexpr int64_t kLargePCmp = 2'000'000;
+  bool wants_p_cmp() const;
+  int64_t width_of_scores() const { return config.num_sel_blocks(layout.longest()); }
+  /// The size that cfg gives, or any.
+  int64_t size_or_any(const std::string& key) const;
+  Axis kv_axis() const { return {"Hkv", size_or_any("Hkv")}; }
+  /// [B, N_c, Hkv, last], packed [sum of N_c, Hkv, last].
+  Axes block_axes(const Axis& last) const;
+};
+
+}  // namespace suites::eval

@@ -1,0 +1,98 @@
+// Program nsa-eval: Native Sparse Attention on the tensors of a file, so that anybody can compare.
+#include <ATen/ATen.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <stdexcept>
+
+#include "nsa/model/input_error.h"
+#include "suites/eval/evaluate.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using suites::eval::EvalOptions;
+using suites::eval::ParseEnd;
+
+constexpr int kBadInput = 2, kFailed = 3;
+
+int say(int status, const std::string& text) {
+  std::fprintf(stderr, "nsa-eval: %s\n", text.c_str());
+  return status;
+}
+
+std::string config_text(const std::string& path) {
+  if (path.empty()) return "";
+  constexpr uintmax_t kMost = 1 << 20;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMost)
+    throw nsa::InputError("--config " + path + ": must be a JSON file of at most 1 MiB");
+  std::ifstream in(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.good() && !in.eof()) throw nsa::InputError("--config " + path + ": cannot be read");
+  if (text.empty()) throw nsa::InputError("--config " + path + ": is empty");
+  return text;
+}
+
+/// Said before the computation, not after it.
+void check_out(const fs::path& path) {
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (!fs::is_directory(folder))
+    throw nsa::InputError("--out " + path.string() + ": there is no folder " + folder.string());
+  if (fs::is_directory(path))
+    throw nsa::InputError("--out " + path.string() + ": is a folder; name a file");
+}
+
+suites::eval::Evaluated run(const EvalOptions& options) {
+  check_out(options.out);
+  const std::string overriding = config_text(options.config);
+  return evaluate(suites::read_tensor_file(options.in), options, overriding);
+}
+
+/// Operators say `nsa::<op>: <argument> must be ...` for what the caller gave.
+int report(const c10::Error& error) {
+  const std::string text = error.what_without_backtrace();
+  return say(text.starts_with("nsa::") ? kBadInput : kFailed, text);
+}
+
+int evaluate_and_write(const EvalOptions& options) {
+  suites::eval::Evaluated result;
+  try {
+    result = run(options);
+  } catch (const nsa::InputError& error) {
+    return say(kBadInput, error.what());
+  } catch (const suites::TensorFileError& error) {
+    return say(kBadInput, error.what());
+  } catch (const std::invalid_argument& error) {
+    return say(kBadInput, error.what());
+  } catch (const c10::Error& error) {
+    return report(error);
+  }
+  if (!result.ignored.empty())
+    say(0, "warning: the input has tensors that are not read: " + result.ignored);
+  write_tensor_file(options.out, result.file);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  EvalOptions options;
+  switch (parse_options(argc, argv, options)) {
+    case ParseEnd::kHelp:
+      return 0;
+    case ParseEnd::kBad:
+      return kBadInput;
+    case ParseEnd::kRun:
+      break;
+  }
+  try {
+    return evaluate_and_write(options);
+  } catch (const std::bad_alloc&) {
+    return say(kFailed, "out of memory");
+  } catch (const std::exception& error) {
+    return say(kFailed, error.what());
+  }
+}

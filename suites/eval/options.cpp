@@ -1,0 +1,73 @@
+#include "suites/eval/options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace suites::eval {
+namespace {
+
+constexpr const char* kFooter = R"(
+The input is a safetensors file with the metadata key `config`, JSON: {name, kind, B, S, prefill,
+cfg: {Hq, Hkv, dk, dv, l, d, lsel, n, n_initial, n_local, w, phi, rope, rope_base, gate}}. Tensors
+are [B, S, heads, D], or [T, heads, D] when `cu_seqlens` (int32) is there. What each --op reads:
+  layer     q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win, gates (cfg.gate none) or
+            gate_logits (softmax, sigmoid); conv_k, conv_v or phi_k.*, phi_v.* as cfg.phi says
+  compress  k_cmp_src, v_cmp_src and the weights of phi
+  scores    p_cmp; else q_rot or q, and k_cmp (v_cmp too gives o_cmp) or what compress reads
+  select    scores, else what scores reads
+  ranges    block_idx, else what select reads
+  sel_attn  q_rot or q, k_sel, v_sel; ranges, else what ranges reads
+  win_attn  q_rot or q, k_win, v_win
+  gate      q, w1, b1, w2, b2
+  --grad    d_o (layer, sel_attn, win_attn), d_k_cmp and d_v_cmp (compress), d_logits (gate)
+q, k_sel, k_win and k_cmp_src are not rotated. A stage value in the file (scores, block_idx,
+ranges) replaces the computed one, in --op layer too. Names `expected.*` are not read. The output
+holds q_rot, k_cmp, v_cmp, p_cmp, scores, block_idx, ranges, o_cmp, o_sel, o_win, o, lse_*, reads
+and d_NAME, as far as the op makes them; its metadata says which backends `ran`.
+
+Examples:
+  nsa-eval --in case.safetensors --out out.safetensors
+  nsa-eval --in case.safetensors --out grads.safetensors --dtype bf16 --device cuda --grad
+  nsa-eval --in case.safetensors --out steps.safetensors --mode decode --prefill 20
+
+Exit status: 0 written; 2 an option or the input is wrong, the text says what; 3 anything else.)";
+
+void declare(CLI::App& app, EvalOptions& o) {
+  app.add_option("--in", o.in, "safetensors file with inputs")->required();
+  app.add_option("--out", o.out, "safetensors file to write; appears when it is whole")->required();
+  app.add_option("--config", o.config, "JSON file; its keys override the file's `config`");
+  app.add_option("--op", o.op, "what to evaluate (default: layer, or what the file's kind says)")
+      ->check(CLI::IsMember(
+          {"layer", "compress", "scores", "select", "ranges", "sel_attn", "win_attn", "gate"}));
+  app.add_option("--backend", o.backend,
+                 "sel_attn: gather, packed, varlen, masked; ranges: v1, v1_bulk, v2; win_attn and "
+                 "scores: plain, flash, cudnn; layer: any, several with commas");
+  app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app.add_option("--dtype", o.dtype, "type of the computation; inputs are rounded to it once")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
+  app.add_option("--mode", o.mode,
+                 "batched, sequential or decode (default: decode for kind decode)")
+      ->check(CLI::IsMember({"batched", "sequential", "decode"}));
+  app.add_option("--prefill", o.prefill,
+                 "decode: tokens before the first single step; N or N1,N2..")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--grad", o.grad, "gradients d_NAME of every input read");
+  app.add_flag("--p-cmp", o.p_cmp, "write p_cmp even above 2 M elements");
+  app.footer(kFooter);
+}
+
+}  // namespace
+
+ParseEnd parse_options(int argc, char** argv, EvalOptions& options) {
+  CLI::App app{"Evaluates Native Sparse Attention on the tensors of a file."};
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? ParseEnd::kHelp : ParseEnd::kBad;
+  }
+  return ParseEnd::kRun;
+}
+
+}  // namespace suites::eval

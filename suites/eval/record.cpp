@@ -1,0 +1,73 @@
+#include "suites/eval/record.h"
+
+#include <nlohmann/json.hpp>
+
+namespace suites::eval {
+namespace {
+
+using nlohmann::json;
+
+json config_in_force(const Evaluation& run) {
+  const nsa::NsaConfig& c = run.config;
+  json cfg = {{"Hq", c.num_heads},
+              {"Hkv", c.num_kv_heads},
+              {"dk", c.qk_head_dim},
+              {"dv", c.v_head_dim},
+              {"l", c.block_size},
+              {"d", c.block_stride},
+              {"lsel", c.sel_block_size},
+              {"n", c.top_n},
+              {"n_initial", c.num_initial},
+              {"n_local", c.num_local},
+              {"w", c.window},
+              {"phi", to_string(c.phi)},
+              {"rope", to_string(c.rope)},
+              {"rope_base", c.rope_base},
+              {"gate", to_string(c.gate)}};
+  // Sizes that the operator does not depend on and the file does not have were made up.
+  for (const char* key :
+       {"Hq", "Hkv", "dk", "dv", "l", "d", "lsel", "n", "n_initial", "n_local", "w"})
+    if (!run.given.sizes.contains(key)) cfg.erase(key);
+  json root = {{"name", run.given.name},
+               {"kind", run.given.kind},
+               {"B", run.layout.batch},
+               {"S", run.layout.tokens},
+               {"cfg", cfg}};
+  if (!run.given.prefill.empty()) root["prefill"] = run.given.prefill;
+  return root;
+}
+
+json what_ran(const Evaluation& run) {
+  json stages = json::object();
+  for (const nsa::RanBackend& row : run.ran)
+    stages[row.stage].push_back({{"backend", row.backend}, {"count", row.count}});
+  return stages;
+}
+
+json what_was_asked(const Evaluation& run, const std::string& op) {
+  json asked = {{"op", op},
+                {"mode", run.mode},
+                {"dtype", run.options.dtype},
+                {"device", run.options.device},
+                {"grad", run.options.grad}};
+  if (!run.options.backend.empty()) asked["backend"] = run.options.backend;
+  return asked;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> record_of(const Evaluation& run, const std::string& op,
+                                             const nsa::SwitchSet& switches) {
+  json set = json::object();
+  for (const nsa::SwitchValue& s : switches.list())
+    if (!switches.is_default(s.name)) set[s.name] = {{"value", s.value}, {"origin", s.origin}};
+  const auto text = [](const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  return {{"config", text(config_in_force(run))},
+          {"eval", text(what_was_asked(run, op))},
+          {"ran", text(what_ran(run))},
+          {"switches", text(set)}};
+}
+
+}  // namespace suites::eval
