@@ -5,11 +5,11 @@
 
 namespace suites::eval {
 
-/// The switches in force: environment, with --backend on top.
-nsa::SwitchSet eval_switches(const std::string& backend);
+/// The switches of the environment. Throws std::invalid_argument for one that --op ignores.
+nsa::SwitchSet switches_for(const std::string& op);
 
 /// What an operator is asked to run: the switches, then the names of --backend, several with
-/// commas. Throws nsa::InputError for a name that the operator has no choice of.
+/// commas. Throws nsa::InputError for a name that the operator does not know.
 nsa::NsaOptions backends_for(const std::string& op, const std::string& backend,
                              const nsa::SwitchSet& switches);
 

@@ -61,8 +61,19 @@ Layout read_layout(const Operator& op, const CaseConfig& given, InputTensors& in
   return layout;
 }
 
+/// n may exceed the number of blocks, and every row has n places.
+void check_width(const Evaluation& run) {
+  constexpr double kMost = 2147483648.0;
+  const double ids =
+      static_cast<double>(run.layout.batch) * static_cast<double>(run.layout.tokens) *
+      static_cast<double>(run.config.num_kv_heads) * static_cast<double>(run.config.top_n);
+  if (!(ids <= kMost))
+    throw nsa::InputError("config: cfg.n = " + std::to_string(run.config.top_n) +
+                          " makes block_idx of more than 2^31 elements; choose a smaller n");
+}
+
 /// d_NAME of every leaf; 0 where nothing depends on it.
-void add_gradients(const Evaluation& run, std::map<std::string, at::Tensor>& results) {
+void add_gradients(Evaluation& run) {
   torch::autograd::variable_list outputs, gradients;
   for (const auto& [output, gradient] : run.seeds) {
     outputs.push_back(output);
@@ -70,7 +81,7 @@ void add_gradients(const Evaluation& run, std::map<std::string, at::Tensor>& res
   }
   torch::autograd::backward(outputs, gradients);
   for (const auto& [name, leaf] : run.in.leaves())
-    results["d_" + name] = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
+    run.results["d_" + name] = leaf.grad().defined() ? leaf.grad() : at::zeros_like(leaf);
 }
 
 void check_options(const EvalOptions& options, const Operator& op, const std::string& mode) {
@@ -86,10 +97,12 @@ void check_options(const EvalOptions& options, const Operator& op, const std::st
     throw nsa::InputError("--grad: --mode decode keeps no graph; use batched or sequential");
 }
 
-/// --mode, else decode for a file of that kind.
-std::string mode_of(const EvalOptions& options, const Operator& op, const CaseConfig& given) {
+/// --mode, else decode for a file of that kind, unless what is asked for exists in batched only.
+std::string mode_of(const EvalOptions& options, const Operator& op, const CaseConfig& given,
+                    const TensorFile& file) {
   if (!options.mode.empty()) return options.mode;
-  return op.name == "layer" && given.kind == "decode" && !options.grad ? "decode" : "batched";
+  const bool decode = op.name == "layer" && given.kind == "decode";
+  return decode && !options.grad && !file.has("ranges") ? "decode" : "batched";
 }
 
 }  // namespace
@@ -97,25 +110,28 @@ std::string mode_of(const EvalOptions& options, const Operator& op, const CaseCo
 Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::string& overriding) {
   const CaseConfig given = read_config(file, overriding);
   const Operator& op = find_operator(options.op, given.kind);
-  const std::string mode = mode_of(options, op, given);
+  const std::string mode = mode_of(options, op, given, file);
   check_options(options, op, mode);
   const at::Device device = nsa::open_device(options.device);
-  const nsa::SwitchSet switches = eval_switches(options.backend);
+  const nsa::SwitchSet switches = switches_for(op.name);
 
   InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
   const nsa::NsaConfig config = layer_config(given, op.needed);
   Evaluation run{options, given,
                  config,  read_layout(op, given, in),
                  in,      backends_for(op.name, options.backend, switches),
-                 mode,    {},
-                 {},      {}};
+                 mode};
+  run.record = c10::make_intrusive<nsa::RunRecord>(run.backends.sdpa_audit);
+  const nsa::RunRecordScope scope(run.record);
+  check_width(run);
   op.run(run);
-  std::map<std::string, at::Tensor> results = run.results;
-  if (options.grad) add_gradients(run, results);
+  if (options.grad) add_gradients(run);
 
   Evaluated out;
-  out.ignored = in.unread();
-  for (const auto& [name, tensor] : results) out.file.tensors[name] = from_aten(tensor);
+  out.warnings = warnings_of(run);
+  if (const std::string unread = in.unread(); !unread.empty())
+    out.warnings.push_back("the input has tensors that are not read: " + unread);
+  for (const auto& [name, tensor] : run.results) out.file.tensors[name] = from_aten(tensor);
   out.file.metadata = record_of(run, op.name, switches);
   return out;
 }

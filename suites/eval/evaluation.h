@@ -22,10 +22,14 @@ struct Evaluation {
   InputTensors& in;
   nsa::NsaOptions backends;  ///< what --backend and the switches ask for
   std::string mode = "batched";
-  std::map<std::string, at::Tensor> results;
-  std::vector<nsa::RanBackend> ran;
+  std::map<std::string, at::Tensor> results = {};
+  nsa::RunRecordPtr record = {};  ///< what the operators of this run write
+  nsa::RunRecordPtr layer_record =
+      {};  ///< what the layer writes, also in a backward pass; may be null
+  std::vector<nsa::RanBackend> layer_rows = {};  ///< the same when the layer returned
+  int64_t dropped_ids = 0;                       ///< ids of a given block_idx that were ignored
   /// Outputs that gradients flow into, and the input that holds their gradient.
-  std::vector<std::pair<at::Tensor, at::Tensor>> seeds;
+  std::vector<std::pair<at::Tensor, at::Tensor>> seeds = {};
 
   /// Values above which p_cmp is written on request only.
   static constexpr int64_t kLargePCmp = 2'000'000;

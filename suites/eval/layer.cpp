@@ -48,21 +48,12 @@ nsa::NsaInputs layer_inputs(Evaluation& run) {
 }
 
 /// Tokens of each sequence before its first single step: --prefill, else the file's, else none.
-std::vector<int64_t> prefill_lengths(const Evaluation& run) {
+std::vector<int64_t> prefill_of(const Evaluation& run) {
   const bool asked = !run.options.prefill.empty();
   std::vector<int64_t> lengths = asked ? run.options.prefill : run.given.prefill;
-  const std::string source = asked ? "--prefill" : "config: prefill";
-  const auto batch = static_cast<size_t>(run.layout.batch);
   if (lengths.empty()) lengths = {0};
-  if (lengths.size() == 1) lengths.assign(batch, lengths[0]);
-  if (lengths.size() != batch)
-    throw nsa::InputError(source + " must be one number or B = " + std::to_string(batch) +
-                          " numbers, got " + std::to_string(lengths.size()));
-  for (const int64_t length : lengths)
-    if (length < 0 || length > run.layout.tokens)
-      throw nsa::InputError(source + " must be in 0..S = " + std::to_string(run.layout.tokens) +
-                            ", got " + std::to_string(length));
-  return lengths;
+  return prefill_lengths(lengths, run.layout.batch, run.layout.tokens,
+                         asked ? "--prefill" : "config: prefill");
 }
 
 void check_mode(Evaluation& run) {
@@ -84,16 +75,15 @@ void keep_outputs(Evaluation& run, const nsa::NsaOutputs& out) {
                  {"lse_cmp", out.lse_cmp},     {"lse_sel", out.lse_sel},
                  {"lse_win", out.lse_win}};
   if (out.cu_cmp.defined()) run.results["cu_cmp"] = out.cu_cmp;
-  run.ran = out.ran;
+  run.layer_record = out.record;
+  run.layer_rows = out.ran;
+  if (out.dropped_ids.defined()) run.dropped_ids = out.dropped_ids.item<int64_t>();
 }
 
 /// The selected branch and what follows it, once more, on the ranges of the file.
 void use_given_ranges(Evaluation& run, const nsa::NsaInputs& x, const nsa::NsaOutputs& out,
                       const at::Tensor& ranges) {
-  std::erase_if(run.ran, [](const nsa::RanBackend& row) {
-    return row.stage == "ranges" || row.stage == "sel_attn";
-  });
-  run.ran.push_back({"ranges", "given", 1});
+  record_stage("ranges", "given");
   Stages stages(run);
   stages.sel_attn(out.q_rot, stages.rotate(x.k_sel), x.v_sel, ranges);
   run.results["ranges"] = ranges;
@@ -110,9 +100,9 @@ void run_layer(Evaluation& run) {
   const at::Tensor ranges = stages.given_ranges();
   options.block_idx = stages.given_block_idx();
   const nsa::Mode mode = nsa::parse_mode(run.mode);
-  const nsa::DecodeOutputs out = nsa::run_attention(
-      mode, x, run.config, options,
-      mode == nsa::Mode::kDecode ? prefill_lengths(run) : std::vector<int64_t>());
+  const nsa::DecodeOutputs out =
+      nsa::run_attention(mode, x, run.config, options,
+                         mode == nsa::Mode::kDecode ? prefill_of(run) : std::vector<int64_t>());
   keep_outputs(run, out);
   if (out.reads.defined()) run.results["reads"] = out.reads;
   if (ranges.defined()) use_given_ranges(run, x, out, ranges);

@@ -70,8 +70,7 @@ int evaluate_and_write(const EvalOptions& options) {
   } catch (const c10::Error& error) {
     return report(error);
   }
-  if (!result.ignored.empty())
-    say(0, "warning: the input has tensors that are not read: " + result.ignored);
+  for (const std::string& warning : result.warnings) say(0, "warning: " + warning);
   write_tensor_file(options.out, result.file);
   return 0;
 }

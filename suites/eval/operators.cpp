@@ -59,6 +59,7 @@ void run_gate(Evaluation& run) {
                                  in.input("w2", {{"3", 3}, {"max(1, dk/2)", hidden}}),
                                  in.input("b2", {{"3", 3}})};
   const at::Tensor logits = nsa::gate_mlp(q, weights, run.config.num_kv_heads);
+  record_stage("gate", "plain");
   run.results["logits"] = logits;
   run.results["sigmoid"] = nsa::gate_activate(logits, nsa::GateActivation::kSigmoid);
   run.results["softmax"] = nsa::gate_activate(logits, nsa::GateActivation::kSoftmax);

@@ -37,11 +37,34 @@ json config_in_force(const Evaluation& run) {
   return root;
 }
 
+std::vector<nsa::RanBackend> rows_of(const Evaluation& run) {
+  std::vector<nsa::RanBackend> rows = run.record->rows();
+  nsa::merge_rows(rows, run.layer_record ? run.layer_record->rows() : run.layer_rows);
+  return rows;
+}
+
 json what_ran(const Evaluation& run) {
   json stages = json::object();
-  for (const nsa::RanBackend& row : run.ran)
-    stages[row.stage].push_back({{"backend", row.backend}, {"count", row.count}});
+  for (const nsa::RanBackend& row : rows_of(run)) {
+    json entry = {{"backend", row.backend}, {"count", row.count}, {"requested", row.requested}};
+    if (!row.detail.empty()) entry["detail"] = row.detail;
+    if (!row.reason.empty()) entry["reason"] = row.reason;
+    stages[row.stage].push_back(entry);
+  }
   return stages;
+}
+
+json sdpa_calls(const Evaluation& run) {
+  json calls = json::array();
+  for (const nsa::RunRecordPtr& record : {run.record, run.layer_record}) {
+    if (!record) continue;
+    for (const nsa::SdpaCall& call : record->sdpa_calls())
+      calls.push_back({{"op", call.op},
+                       {"shapes", call.shapes},
+                       {"dtype", call.dtype},
+                       {"sequences", call.sequences}});
+  }
+  return calls;
 }
 
 json what_was_asked(const Evaluation& run, const std::string& op) {
@@ -64,10 +87,24 @@ std::map<std::string, std::string> record_of(const Evaluation& run, const std::s
   const auto text = [](const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
   };
-  return {{"config", text(config_in_force(run))},
-          {"eval", text(what_was_asked(run, op))},
-          {"ran", text(what_ran(run))},
-          {"switches", text(set)}};
+  std::map<std::string, std::string> record = {{"config", text(config_in_force(run))},
+                                               {"eval", text(what_was_asked(run, op))},
+                                               {"ran", text(what_ran(run))},
+                                               {"switches", text(set)}};
+  if (run.backends.sdpa_audit) record["sdpa_calls"] = text(sdpa_calls(run));
+  return record;
+}
+
+std::vector<std::string> warnings_of(const Evaluation& run) {
+  std::vector<std::string> warnings;
+  for (const nsa::RanBackend& row : rows_of(run))
+    if (!row.reason.empty())
+      warnings.push_back(row.stage + ": " + row.requested + " was asked for, " + row.backend +
+                         " ran: " + row.reason);
+  if (run.dropped_ids > 0)
+    warnings.push_back("block_idx: " + std::to_string(run.dropped_ids) +
+                       " ids lie outside 0..floor(t/l') and were ignored");
+  return warnings;
 }
 
 }  // namespace suites::eval

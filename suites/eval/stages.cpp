@@ -26,6 +26,10 @@ at::Tensor per_part(const Layout& layout, const F& f, int64_t width = -1) {
 
 }  // namespace
 
+void record_stage(const char* stage, const std::string& backend) {
+  nsa::record_backend(stage, backend, backend, "", "", /*strict=*/false);
+}
+
 nsa::PhiWeights phi_weights(Evaluation& run, const std::string& side, int64_t D) {
   const int64_t l = run.config.block_size;
   InputTensors& in = run.in;
@@ -80,7 +84,7 @@ Stages::Compressed Stages::compressed() {
     k_parts.push_back(k_part);
     v_parts.push_back(v_part);
   }
-  ran("compress", "plain");
+  record_stage("compress", "plain");
   out = {layout.join(k_parts), layout.join(v_parts)};
   run_.results["k_cmp"] = out.k;
   run_.results["v_cmp"] = out.v;
@@ -119,17 +123,18 @@ at::Tensor Stages::computed_scores() {
   const at::Tensor q = q_rot();
   const Compressed cmp = compressed();
   const at::Tensor v = cmp.v.defined() ? cmp.v : cmp.k;  // any values: only P is used then
+  const nsa::NsaOptions asked = run_.backends.effective();
+  const nsa::BranchOptions options{asked.cmp, asked.strict_backend};
   std::vector<at::Tensor> out, lse, scores;
   for (size_t i = 0; i < layout.num_parts(); ++i) {
     const nsa::CmpAttnResult part =
         nsa::cmp_attn(layout.part(q, i), layout.part_blocks(cmp.k, i, run_.config),
-                      layout.part_blocks(v, i, run_.config), run_.config);
+                      layout.part_blocks(v, i, run_.config), run_.config, 0, options);
     out.push_back(part.out);
     lse.push_back(part.lse);
     scores.push_back(nsa::block_scores(part.group_probs,
                                        run_.config.num_sel_blocks(layout.length(i)), run_.config));
   }
-  ran("cmp_attn", "plain");
   if (cmp.v.defined()) run_.results["o_cmp"] = layout.join(out);
   run_.results["lse_cmp"] = layout.join(lse);
   if (run_.wants_p_cmp()) run_.results["p_cmp"] = p_cmp(q, cmp.k);
@@ -137,7 +142,7 @@ at::Tensor Stages::computed_scores() {
 }
 
 at::Tensor Stages::select(const at::Tensor& scores) {
-  ran("select", "plain");
+  record_stage("select", "plain");
   return per_part(run_.layout, [&](size_t i) {
     return nsa::select_blocks(run_.layout.part(scores, i),
                               positions(run_.layout.length(i), scores.device()), run_.config);
@@ -160,7 +165,7 @@ at::Tensor Stages::given_block_idx() {
 at::Tensor Stages::computed_ranges() {
   const at::Tensor given = given_block_idx();
   const at::Tensor ids = given.defined() ? given : computed_block_idx();
-  ran("ranges", to_string(run_.backends.ranges));
+  record_stage("ranges", to_string(run_.backends.ranges));
   return run_.results["ranges"] = per_part(run_.layout, [&](size_t i) {
            return nsa::block_ranges(run_.backends.ranges, run_.layout.part(ids, i),
                                     positions(run_.layout.length(i), ids.device()),
@@ -181,20 +186,22 @@ at::Tensor Stages::ranges() {
 void Stages::sel_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const at::Tensor& ranges) {
   const Layout& layout = run_.layout;
+  const nsa::NsaOptions asked = run_.backends.effective();
+  const nsa::SelAttnOptions options{asked.sel, asked.safe_pack, asked.strict_backend};
   attend("sel", [&](size_t i) {
     return nsa::sel_attn(layout.part(q, i), layout.part(k, i), layout.part(v, i),
-                         layout.part(ranges, i));
+                         layout.part(ranges, i), 0, options);
   });
-  ran("sel_attn", "gather");
 }
 
 void Stages::win_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   const Layout& layout = run_.layout;
+  const nsa::NsaOptions asked = run_.backends.effective();
+  const nsa::BranchOptions options{asked.win, asked.strict_backend};
   attend("win", [&](size_t i) {
     return nsa::win_attn(layout.part(q, i), layout.part(k, i), layout.part(v, i),
-                         run_.config.window);
+                         run_.config.window, 0, options);
   });
-  ran("win_attn", "plain");
 }
 
 template <class F>
@@ -207,10 +214,6 @@ void Stages::attend(const std::string& branch, const F& f) {
   }
   run_.results["o_" + branch] = run_.layout.join(out);
   run_.results["lse_" + branch] = run_.layout.join(lse);
-}
-
-void Stages::ran(const char* stage, const std::string& backend) {
-  run_.ran.push_back({stage, backend, 1});
 }
 
 }  // namespace suites::eval

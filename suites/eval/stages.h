@@ -40,10 +40,12 @@ class Stages {
   at::Tensor select(const at::Tensor& scores);
   template <class F>
   void attend(const std::string& branch, const F& f);
-  void ran(const char* stage, const std::string& backend);
 
   Evaluation& run_;
 };
+
+/// Writes to the current record what ran for a stage whose operator does not say it itself.
+void record_stage(const char* stage, const std::string& backend);
 
 /// Weights of phi from the file, as cfg.phi needs; `side` is k or v, D its head dim.
 nsa::PhiWeights phi_weights(Evaluation& run, const std::string& side, int64_t D);

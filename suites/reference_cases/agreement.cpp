@@ -57,6 +57,15 @@ std::string first_difference_exact(const ref::Tensor<T>& actual, const ref::Tens
 
 }  // namespace
 
+Agreement agreement_for(const std::string& name) {
+  Agreement agreement;
+  // A logarithm's absolute error is its sum's relative one; the scores of a row add up to at least
+  // one per head, which is the scale of their differences.
+  if (name.starts_with("lse_") || name == "sel_margin") agreement.scale_floor = 1;
+  if (name.starts_with("d_")) agreement.scale_of_tensor = 1e-3;
+  return agreement;
+}
+
 std::string first_difference(const ref::Tensor<double>& actual, const ref::Tensor<double>& expected,
                              const Agreement& agreement) {
   const std::span<const double> values = expected.values();

@@ -12,6 +12,9 @@ struct Agreement {
   double scale_of_tensor = 0;  ///< smallest scale of a row as a share of the tensor's largest value
 };
 
+/// What a tensor of this name (spec/nsa.md section 7) is held to.
+Agreement agreement_for(const std::string& name);
+
 /// Empty when every element agrees: the same infinity, both NaN, or |actual - expected| <= relative
 /// * scale. Else one line with the first differing place, both values and the number of them.
 std::string first_difference(const nsa::reference::Tensor<double>& actual,

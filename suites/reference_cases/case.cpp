@@ -96,7 +96,6 @@ void read_tensors(TensorFile& file, ReferenceCase& c) {
       fail("unknown input tensor '" + name + "' for kind " + c.kind);
     }
   }
-  if (c.expected.empty()) fail("no tensor 'expected.*': nothing to compare");
 }
 
 void check_size(const char* key, const std::optional<int64_t>& given, int64_t want) {
@@ -117,40 +116,6 @@ void check_sizes(const CaseConfig& given, const ReferenceCase& c) {
   check_size("S", given.tokens, packed ? shape[0] : shape[1]);
 }
 
-/// Tokens of each sequence's prefill.
-std::vector<int64_t> read_prefill(const CaseConfig& given, const ref::Shape& q) {
-  const auto batch = static_cast<size_t>(q[0]);
-  std::vector<int64_t> prefill = given.prefill;
-  if (prefill.empty()) fail("config: prefill is missing");
-  if (prefill.size() == 1) prefill.assign(batch, prefill[0]);
-  if (prefill.size() != batch)
-    fail("config: prefill must hold one number or B = " + std::to_string(batch) + ", got " +
-         std::to_string(prefill.size()));
-  for (const int64_t length : prefill)
-    if (!(0 <= length && length <= q[1]))
-      fail("config: prefill must be in 0.." + std::to_string(q[1]) + ", got " +
-           std::to_string(length));
-  return prefill;
-}
-
-ReferenceCase read_case(TensorFile& file) {
-  if (!file.metadata.contains("config")) fail("metadata key 'config' is missing");
-  const CaseConfig given = parse_case_config(file.metadata.at("config"));
-  ReferenceCase c;
-  c.name = given.name;
-  c.kind = given.kind;
-  if (!std::set<std::string>{"forward", "varlen", "decode", "topn", "ranges", "gates"}.contains(
-          c.kind))
-    fail("config: kind must be forward, varlen, decode, topn, ranges or gates, got '" + c.kind +
-         "'");
-  c.config = read_config(given);
-  if (c.kind != "ranges" && c.kind != "gates") ref::validate(c.config);
-  read_tensors(file, c);
-  check_sizes(given, c);
-  if (c.kind == "decode") c.prefill = read_prefill(given, c.inputs.q.shape());
-  return c;
-}
-
 }  // namespace
 
 ref::Tensor<double> as_doubles(const FileTensor& tensor) {
@@ -167,10 +132,33 @@ ref::Tensor<int32_t> as_indices(const FileTensor& tensor) {
   return {tensor.shape, std::move(values)};
 }
 
+ReferenceCase make_case(TensorFile file) {
+  if (!file.metadata.contains("config")) fail("metadata key 'config' is missing");
+  const CaseConfig given = parse_case_config(file.metadata.at("config"));
+  ReferenceCase c;
+  c.name = given.name;
+  c.kind = given.kind;
+  if (!std::set<std::string>{"forward", "varlen", "decode", "topn", "ranges", "gates"}.contains(
+          c.kind))
+    fail("config: kind must be forward, varlen, decode, topn, ranges or gates, got '" + c.kind +
+         "'");
+  c.config = read_config(given);
+  if (c.kind != "ranges" && c.kind != "gates") ref::validate(c.config);
+  read_tensors(file, c);
+  check_sizes(given, c);
+  if (c.kind == "decode") {
+    if (given.prefill.empty()) fail("config: prefill is missing");
+    c.prefill = prefill_lengths(given.prefill, c.inputs.q.size(0), c.inputs.q.size(1));
+  }
+  return c;
+}
+
 ReferenceCase load_case(const std::filesystem::path& path) {
   TensorFile file = read_tensor_file(path);
   try {
-    return read_case(file);
+    ReferenceCase c = make_case(std::move(file));
+    if (c.expected.empty()) fail("no tensor 'expected.*': nothing to compare");
+    return c;
   } catch (const std::exception& error) {
     throw std::invalid_argument(path.string() + ": " + error.what());
   }

@@ -23,9 +23,13 @@ struct ReferenceCase {
   std::map<std::string, FileTensor> expected;  ///< by name, without the prefix "expected."
 };
 
-/// Reads a case. Throws std::invalid_argument or TensorFileError naming the file and what is wrong:
-/// missing or unknown keys, unknown input tensors, a B or S that contradicts the tensors, no
-/// expected tensor, an invalid configuration.
+/// The case in a file that has been read; it may lack expected tensors. Throws
+/// std::invalid_argument naming what is wrong: missing or unknown keys, unknown input tensors, a B
+/// or S that contradicts the tensors, an invalid configuration.
+ReferenceCase make_case(TensorFile file);
+
+/// Reads a case. Throws std::invalid_argument or TensorFileError naming the file and what is wrong;
+/// a case without expected tensors is refused too.
 ReferenceCase load_case(const std::filesystem::path& path);
 
 /// A file tensor as the oracle takes it. `as_indices` requires I32 or I64.

@@ -66,7 +66,7 @@ void read_cfg(const json& cfg, CaseConfig& config) {
 json parse_object(const std::string& text) {
   json root;
   try {
-    root = parse_strict(text, "JSON", kMaxDepth);
+    root = parse_strict(text, "text", kMaxDepth);
   } catch (const std::invalid_argument& error) {
     fail(error.what());
   }
@@ -105,6 +105,20 @@ CaseConfig parse_case_config(const std::string& text, const std::string& overrid
     }
   }
   return config;
+}
+
+std::vector<int64_t> prefill_lengths(std::vector<int64_t> given, int64_t batch, int64_t tokens,
+                                     const std::string& source) {
+  const auto count = static_cast<size_t>(batch);
+  if (given.size() == 1) given.assign(count, given[0]);
+  if (given.size() != count)
+    throw std::invalid_argument(source + " must be one number or B = " + std::to_string(batch) +
+                                " numbers, got " + std::to_string(given.size()));
+  for (const int64_t length : given)
+    if (!(0 <= length && length <= tokens))
+      throw std::invalid_argument(source + " must be in 0..S = " + std::to_string(tokens) +
+                                  ", got " + std::to_string(length));
+  return given;
 }
 
 }  // namespace suites

@@ -29,4 +29,9 @@ struct CaseConfig {
 /// 2^30. Other keys beside cfg (seed, notes) are remarks.
 CaseConfig parse_case_config(const std::string& text, const std::string& overriding = "");
 
+/// One length a sequence, each in 0..tokens; a single number stands for all of `batch`. Errors
+/// begin with `source`.
+std::vector<int64_t> prefill_lengths(std::vector<int64_t> given, int64_t batch, int64_t tokens,
+                                     const std::string& source = "config: prefill");
+
 }  // namespace suites

@@ -26,12 +26,7 @@ class Judge {
   void compare(const std::string& stage, const std::string& name,
                const ref::Tensor<double>& actual) {
     if (!wants(name)) return;
-    Agreement agreement;
-    // A logarithm's absolute error is its sum's relative one; the scores of a row add up to at
-    // least one per head, which is the scale of their differences.
-    if (name.starts_with("lse_") || name == "sel_margin") agreement.scale_floor = 1;
-    if (name.starts_with("d_")) agreement.scale_of_tensor = 1e-3;
-    note(stage, name, first_difference(actual, doubles(name), agreement));
+    note(stage, name, first_difference(actual, doubles(name), agreement_for(name)));
   }
   void compare(const std::string& stage, const std::string& name,
                const ref::Tensor<int32_t>& actual) {

@@ -1,0 +1,47 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "suites/eval/evaluate.h"
+#include "suites/reference_cases/case.h"
+
+namespace suites::eval {
+
+/// cfg of a small layer: Hq 6, Hkv 2, dk 8, dv 6, l 8, d 4, lsel 16, n 4, w 12.
+nlohmann::json small_cfg();
+
+/// A file of a kind with standard-normal inputs that fit cfg: [B, S, ...], or packed when
+/// `cu_seqlens` is given (B must be 1). Gate logits or gates as cfg.gate says, one row a query head
+/// or, with `shared_gates`, a KV head; weights as cfg.phi says; d_o.
+struct RandomFile {
+  nlohmann::json cfg = small_cfg();
+  std::string kind = "forward";
+  int64_t B = 2, S = 40;
+  std::vector<int64_t> cu_seqlens, prefill;
+  bool shared_gates = false;
+  unsigned seed = 1;
+
+  TensorFile make() const;
+};
+
+/// `expected.NAME` for everything that the oracle makes of the file's inputs; gradients when asked.
+std::map<std::string, FileTensor> oracle_outputs(const TensorFile& file, bool gradients);
+
+/// Expects every expected tensor among the outputs, in fp64 to 1e-12 and bit for bit in integers,
+/// but those named in `not_made`. Returns how many were compared.
+int expect_agreement(const TensorFile& outputs, const std::map<std::string, FileTensor>& expected,
+                     const std::set<std::string>& not_made);
+
+/// The text of the error that an evaluation throws, "" when it throws none.
+std::string error_of(const TensorFile& file, const EvalOptions& options,
+                     const std::string& overriding = "");
+
+/// A copy of the file in which stage values are inputs: NAME holds expected.NAME.
+TensorFile on_expected(TensorFile file, const std::map<std::string, FileTensor>& expected,
+                       const std::set<std::string>& names);
+
+}  // namespace suites::eval
