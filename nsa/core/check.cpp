@@ -84,6 +84,22 @@ void ArgumentCheck::same_device(const char* name, const at::Tensor& tensor, cons
   }
 }
 
+void ArgumentCheck::same_shape(const char* name, const at::Tensor& tensor, const char* other_name,
+                               const at::Tensor& other) const {
+  defined(name, tensor);
+  if (tensor.sizes() != other.sizes()) {
+    fail(name, "of " + shape_of(other) + " like " + other_name, shape_of(tensor));
+  }
+}
+
+void ArgumentCheck::least_rank(const char* name, const at::Tensor& tensor, int64_t rank,
+                               const char* legend) const {
+  defined(name, tensor);
+  if (tensor.dim() < rank) {
+    fail(name, "of rank " + std::to_string(rank) + " or more " + legend, shape_of(tensor));
+  }
+}
+
 void ArgumentCheck::at_least(const char* name, int64_t value, int64_t least) const {
   if (!(value >= least)) fail(name, "at least " + std::to_string(least), std::to_string(value));
 }

@@ -26,6 +26,12 @@ class ArgumentCheck {
                   const at::Tensor& other) const;
   void same_device(const char* name, const at::Tensor& tensor, const char* other_name,
                    const at::Tensor& other) const;
+  /// `tensor` must have the shape of `other`.
+  void same_shape(const char* name, const at::Tensor& tensor, const char* other_name,
+                  const at::Tensor& other) const;
+  /// `tensor` must have `rank` axes at least.
+  void least_rank(const char* name, const at::Tensor& tensor, int64_t rank,
+                  const char* legend) const;
   void at_least(const char* name, int64_t value, int64_t least) const;
   /// `value` must be a multiple of `divisor`.
   void multiple(const char* name, int64_t value, int64_t divisor, const char* divisor_name) const;

@@ -29,7 +29,11 @@ void merge_rows(std::vector<RanBackend>& total, const std::vector<RanBackend>& m
   }
 }
 
+RunRecord::RunRecord(bool audit, c10::intrusive_ptr<RunRecord> parent)
+    : audit_(audit), parent_(std::move(parent)) {}
+
 void RunRecord::ran(const RanBackend& row) {
+  if (parent_) parent_->ran(row);
   RanBackend one = row;
   one.count = 1;
   if (one.requested.empty()) one.requested = one.backend;
@@ -39,6 +43,7 @@ void RunRecord::ran(const RanBackend& row) {
 
 void RunRecord::sdpa(const char* op, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t sequences) {
+  if (parent_) parent_->sdpa(op, q, k, v, sequences);
   if (!audit_) return;
   const SdpaCall call{op,
                       {q.sizes().vec(), k.sizes().vec(), v.sizes().vec()},

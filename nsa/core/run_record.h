@@ -29,10 +29,11 @@ struct SdpaCall {
 };
 
 /// Collects what ran. The place where work happens writes here, so that a record is evidence and
-/// no plan. Safe to share between threads: backward passes on another thread write too.
+/// no plan. Safe to share between threads: backward passes on another thread write too. What is
+/// written goes to `parent` as well, so that a program sees all calls of a step.
 class RunRecord : public torch::CustomClassHolder {
  public:
-  explicit RunRecord(bool audit = false) : audit_(audit) {}
+  explicit RunRecord(bool audit = false, c10::intrusive_ptr<RunRecord> parent = {});
 
   /// Adds one call; equal rows are merged.
   void ran(const RanBackend& row);
@@ -44,6 +45,7 @@ class RunRecord : public torch::CustomClassHolder {
 
  private:
   const bool audit_;
+  const c10::intrusive_ptr<RunRecord> parent_;
   mutable std::mutex mutex_;
   std::vector<RanBackend> rows_;
   std::vector<SdpaCall> calls_;
@@ -62,7 +64,7 @@ class RunRecordScope {
   RunRecordPtr previous_;
 };
 
-/// The current record of this thread; where there is none, one that nobody reads.
+/// The current record of this thread; where there is none, a new one that nobody reads.
 RunRecordPtr current_record();
 
 /// Writes to the current record which backend an operator runs. A non-empty `reason` says why it is

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <string>
 
 #include "nsa/core/check.h"
@@ -13,11 +14,18 @@
 namespace nsa {
 namespace {
 
+std::string text_of(at::IntArrayRef sizes) {
+  std::ostringstream text;
+  text << sizes;
+  return text.str();
+}
+
 at::Tensor gate_activate_op(const at::Tensor& logits, c10::string_view activation) {
   const ArgumentCheck check("gate_activate");
   check.floating("logits", logits);
-  if (logits.dim() < 1 || logits.size(-1) != 3) {
-    check.fail("logits", "of shape [..., 3]", "rank " + std::to_string(logits.dim()));
+  check.least_rank("logits", logits, 1, "[..., 3]");
+  if (logits.size(-1) != 3) {
+    check.fail("last size of logits", "3", std::to_string(logits.size(-1)));
   }
   const at::Tensor values = logits.to(accumulation_type(logits.scalar_type()));
   switch (parse_gate_activation(std::string(activation))) {
@@ -36,12 +44,12 @@ at::Tensor gate_combine_op(const at::Tensor& o_cmp, const at::Tensor& o_sel,
   const ArgumentCheck check("gate_combine");
   check.floating("o_cmp", o_cmp);
   check.floating("gates", gates);
-  if (o_cmp.dim() < 2) check.fail("o_cmp", "of shape [..., Hq, dv]", "a smaller rank");
+  check.least_rank("o_cmp", o_cmp, 2, "[..., Hq, dv]");
   for (const auto& [name, o] : {std::pair{"o_sel", &o_sel}, std::pair{"o_win", &o_win}}) {
     check.defined(name, *o);
     check.same_dtype(name, *o, "o_cmp", o_cmp);
     check.same_device(name, *o, "o_cmp", o_cmp);
-    if (o->sizes() != o_cmp.sizes()) check.fail(name, "of the shape of o_cmp", "another shape");
+    check.same_shape(name, *o, "o_cmp", o_cmp);
   }
   check.same_device("gates", gates, "o_cmp", o_cmp);
   const int64_t heads = o_cmp.size(-2);
@@ -55,7 +63,8 @@ at::Tensor gate_combine_op(const at::Tensor& o_cmp, const at::Tensor& o_sel,
   }
   want[want.size() - 2] = gate_heads;
   if (gates.sizes() != at::IntArrayRef(want)) {
-    check.fail("gates", "of the leading sizes of o_cmp and 3 values", "another shape");
+    check.fail("gates", "of shape " + text_of(want) + " to fit o_cmp",
+               "shape " + text_of(gates.sizes()));
   }
 
   const at::ScalarType accumulation = accumulation_type(o_cmp.scalar_type());
@@ -72,12 +81,17 @@ at::Tensor gate_mlp_op(const at::Tensor& q, const at::Tensor& w1, const at::Tens
   const ArgumentCheck check("gate_mlp");
   check.floating("q", q);
   check.at_least("num_kv_heads", num_kv_heads, 1);
-  if (q.dim() < 2) check.fail("q", "of shape [..., Hq, dk]", "a smaller rank");
+  check.least_rank("q", q, 2, "[..., Hq, dk]");
   check.multiple("Hq", q.size(-2), num_kv_heads, "num_kv_heads");
   check.sizes("w1", w1, {-1, q.size(-1)}, "[H, dk]");
   check.sizes("b1", b1, {w1.size(0)}, "[H]");
   check.sizes("w2", w2, {3, w1.size(0)}, "[3, H]");
   check.sizes("b2", b2, {3}, "[3]");
+  for (const auto& [name, weight] :
+       {std::pair{"w1", &w1}, std::pair{"b1", &b1}, std::pair{"w2", &w2}, std::pair{"b2", &b2}}) {
+    check.floating(name, *weight);
+    check.same_device(name, *weight, "q", q);
+  }
   const at::ScalarType accumulation = accumulation_type(q.scalar_type());
   const at::Tensor mean = q.unflatten(-2, {num_kv_heads, q.size(-2) / num_kv_heads})
                               .mean({-2}, /*keepdim=*/false, accumulation);

@@ -6,9 +6,11 @@
 #include <tuple>
 
 #include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/record_stage.h"
 #include "nsa/gate/gate.h"
+#include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/strict_asserts.h"
 #include "nsa/rope/rope.h"
 #include "nsa/sel_attn/sel_attn.h"
@@ -153,6 +155,16 @@ class BatchedAttention {
 };
 
 }  // namespace
+
+void check_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
+  check_inputs("nsa_attention", in, config);
+  if (!options.block_idx.defined()) return;
+  const ArgumentCheck check("nsa_attention");
+  check.sizes("block_idx", options.block_idx,
+              {in.q.size(0), in.q.size(1), config.num_kv_heads, -1}, "[B, S, Hkv, n]");
+  check.dtype("block_idx", options.block_idx, at::kInt);
+  check.same_device("block_idx", options.block_idx, "q", in.q);
+}
 
 NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
                              const NsaOptions& options) {

@@ -32,7 +32,7 @@ void record_overrides(const NsaOptions& options) {
 NsaOutputs nsa_attention(const NsaInputs& inputs, const NsaConfig& config,
                          const NsaOptions& options) {
   config.validate();
-  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
   record_overrides(options);
   const NsaOptions effective = options.effective();
@@ -40,7 +40,7 @@ NsaOutputs nsa_attention(const NsaInputs& inputs, const NsaConfig& config,
   if (inputs.cu_seqlens.defined()) {
     out = packed_attention(inputs, config, effective);
   } else {
-    check_inputs("nsa_attention", inputs, config);
+    check_call(inputs, config, effective);
     out = batched_attention(inputs, config, effective);
   }
   out.record = record;

@@ -26,6 +26,8 @@ void check_inputs(const char* op, const NsaInputs& in, const NsaConfig& config) 
     check.same_device(name, *v, "q", in.q);
   }
   check.sizes("gate_logits", in.gate_logits, {batch, tokens, -1, 3}, "[B, S, Hq or Hkv, 3]");
+  check.floating("gate_logits", in.gate_logits);
+  check.same_device("gate_logits", in.gate_logits, "q", in.q);
   const int64_t gate_heads = in.gate_logits.size(2);
   if (gate_heads != config.num_heads && gate_heads != kv) {
     check.fail("heads of gate_logits",

@@ -3,16 +3,34 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "nsa/core/check.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/document_batches.h"
 
 namespace nsa {
 namespace {
 
-/// Tokens [begin, begin + length) as a batch of one.
-NsaInputs document_inputs(const NsaInputs& in, int64_t begin, int64_t length) {
-  const auto cut = [&](const at::Tensor& x) { return x.narrow(0, begin, length).unsqueeze(0); };
+void check_packed(const NsaInputs& in, const NsaOptions& options) {
+  const ArgumentCheck check("nsa_attention");
+  check.rank("q", in.q, 3, "[T, Hq, dk] with cu_seqlens");
+  const int64_t tokens = in.q.size(0);
+  for (const auto& [name, x] :
+       {std::pair{"k_cmp_src", &in.k_cmp_src}, std::pair{"v_cmp_src", &in.v_cmp_src},
+        std::pair{"k_sel", &in.k_sel}, std::pair{"v_sel", &in.v_sel}, std::pair{"k_win", &in.k_win},
+        std::pair{"v_win", &in.v_win}, std::pair{"gate_logits", &in.gate_logits}}) {
+    check.sizes(name, *x, {tokens, -1, -1}, "[T, H, D] with cu_seqlens");
+  }
+  if (options.block_idx.defined()) {
+    check.sizes("block_idx", options.block_idx, {tokens, -1, -1}, "[T, Hkv, n] with cu_seqlens");
+  }
+}
+
+/// The documents of one batch as batched inputs, padded with zeros at their ends: what follows a
+/// token does not reach it.
+NsaInputs batch_inputs(const NsaInputs& in, const DocumentBatch& batch) {
+  const auto cut = [&](const at::Tensor& x) { return batch.take(x, 0); };
   return {cut(in.q),
           cut(in.k_cmp_src),
           cut(in.v_cmp_src),
@@ -26,51 +44,43 @@ NsaInputs document_inputs(const NsaInputs& in, int64_t begin, int64_t length) {
           in.phi_v};
 }
 
-void check_packed(const NsaInputs& in) {
-  const ArgumentCheck check("nsa_attention");
-  check.rank("q", in.q, 3, "[T, Hq, dk] with cu_seqlens");
-  const int64_t tokens = in.q.size(0);
-  for (const auto& [name, x] :
-       {std::pair{"k_cmp_src", &in.k_cmp_src}, std::pair{"v_cmp_src", &in.v_cmp_src},
-        std::pair{"k_sel", &in.k_sel}, std::pair{"v_sel", &in.v_sel}, std::pair{"k_win", &in.k_win},
-        std::pair{"v_win", &in.v_win}, std::pair{"gate_logits", &in.gate_logits}}) {
-    check.sizes(name, *x, {tokens, -1, -1}, "[T, H, D] with cu_seqlens");
-  }
-}
-
 using Member = at::Tensor NsaOutputs::*;
 
-/// Joins one output of all documents along the token axis; `width` pads the last axis with 0.
-at::Tensor join(const std::vector<NsaOutputs>& documents, Member member, int64_t width = -1) {
+/// One output of all batches, in the order of the packed rows; `width` pads the last axis with 0.
+at::Tensor join(const std::vector<NsaOutputs>& batches, Member member, const at::Tensor& place,
+                int64_t width = -1) {
   std::vector<at::Tensor> parts;
-  for (const NsaOutputs& document : documents) {
-    at::Tensor part = (document.*member).squeeze(0);
+  for (const NsaOutputs& batch : batches) {
+    at::Tensor part = (batch.*member).flatten(0, 1);
     if (width >= 0) part = at::constant_pad_nd(part, {0, width - part.size(-1)}, 0);
     parts.push_back(part);
   }
-  return at::cat(parts);
+  const at::Tensor all = parts.size() == 1 ? parts[0] : at::cat(parts);
+  return all.index_select(0, place);
 }
 
-NsaOutputs join_documents(const std::vector<NsaOutputs>& documents) {
+NsaOutputs join_batches(const std::vector<NsaOutputs>& batches, const PackedLayout& layout) {
   NsaOutputs out;
   for (const Member member :
        {&NsaOutputs::o, &NsaOutputs::o_cmp, &NsaOutputs::o_sel, &NsaOutputs::o_win,
         &NsaOutputs::lse_cmp, &NsaOutputs::lse_sel, &NsaOutputs::lse_win, &NsaOutputs::q_rot,
-        &NsaOutputs::k_cmp, &NsaOutputs::v_cmp, &NsaOutputs::block_idx, &NsaOutputs::ranges,
-        &NsaOutputs::gates}) {
-    out.*member = join(documents, member);
+        &NsaOutputs::block_idx, &NsaOutputs::ranges, &NsaOutputs::gates}) {
+    out.*member = join(batches, member, layout.token_place);
   }
-  int64_t longest = 0;
-  std::vector<int32_t> cu_cmp{0};
-  for (const NsaOutputs& document : documents) {
-    if (document.scores.defined()) longest = std::max(longest, document.scores.size(-1));
-    cu_cmp.push_back(cu_cmp.back() + static_cast<int32_t>(document.k_cmp.size(1)));
-    if (!document.dropped_ids.defined()) continue;
+  for (const Member member : {&NsaOutputs::k_cmp, &NsaOutputs::v_cmp}) {
+    out.*member = join(batches, member, layout.compressed_place);
+  }
+  int64_t widest = 0;
+  for (const NsaOutputs& batch : batches) {
+    if (batch.scores.defined()) widest = std::max(widest, batch.scores.size(-1));
+    if (!batch.dropped_ids.defined()) continue;
     out.dropped_ids =
-        out.dropped_ids.defined() ? out.dropped_ids + document.dropped_ids : document.dropped_ids;
+        out.dropped_ids.defined() ? out.dropped_ids + batch.dropped_ids : batch.dropped_ids;
   }
-  if (documents[0].scores.defined()) out.scores = join(documents, &NsaOutputs::scores, longest);
-  out.cu_cmp = at::tensor(cu_cmp, at::kInt).to(out.o.device());
+  if (batches[0].scores.defined()) {
+    out.scores = join(batches, &NsaOutputs::scores, layout.token_place, widest);
+  }
+  out.cu_cmp = layout.cu_cmp;
   return out;
 }
 
@@ -78,23 +88,19 @@ NsaOutputs join_documents(const std::vector<NsaOutputs>& documents) {
 
 NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options) {
-  check_packed(inputs);
+  check_packed(inputs, options);
   const std::vector<int64_t> offsets =
       document_offsets("nsa_attention", inputs.cu_seqlens, inputs.q.size(0));
-  const size_t num_documents = offsets.size() - 1;
-  std::vector<NsaOutputs> documents;
-  for (size_t doc = 0; doc < std::max<size_t>(1, num_documents); ++doc) {
-    const int64_t begin = offsets[doc];
-    const int64_t length = doc < num_documents ? offsets[doc + 1] - begin : 0;
+  const PackedLayout layout = packed_layout(offsets, config, inputs.q.device());
+  std::vector<NsaOutputs> batches;
+  for (const DocumentBatch& batch : layout.batches) {
     NsaOptions own = options;
-    if (options.block_idx.defined()) {
-      own.block_idx = options.block_idx.narrow(0, begin, length).unsqueeze(0);
-    }
-    documents.push_back(batched_attention(document_inputs(inputs, begin, length), config, own));
+    if (options.block_idx.defined()) own.block_idx = batch.take(options.block_idx, -1);
+    const NsaInputs in = batch_inputs(inputs, batch);
+    check_call(in, config, own);
+    batches.push_back(batched_attention(in, config, own));
   }
-  NsaOutputs out = join_documents(documents);
-  if (num_documents == 0) out.cu_cmp = out.cu_cmp.narrow(0, 0, 1);
-  return out;
+  return join_batches(batches, layout);
 }
 
 }  // namespace nsa

@@ -3,8 +3,9 @@
 
 namespace nsa {
 
-/// nsa_attention for packed documents: one batched call a document, joined. Reading cu_seqlens
-/// synchronises with the device.
+/// nsa_attention for packed documents with effective options: documents of similar length become
+/// one padded batch, so that a thousand short ones cost a few calls; a long one is a batch of its
+/// own. Reading cu_seqlens synchronises with the device.
 NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options);
 

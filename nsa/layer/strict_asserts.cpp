@@ -44,7 +44,7 @@ BranchResult rerouted_if_not_finite(const char* stage, const BranchResult& resul
   const RunRecordPtr record = current_record();
   BranchResult again;
   {
-    const RunRecordScope unrecorded(c10::make_intrusive<RunRecord>());
+    const RunRecordScope unrecorded(c10::make_intrusive<RunRecord>());  // the row below says it
     again = recompute();
   }
   const std::string outcome = is_finite(again.first) ? "" : "; still not finite";

@@ -8,7 +8,7 @@ namespace nsa {
 namespace {
 
 constexpr int64_t kCudaValues = int64_t{1} << 26;
-constexpr int64_t kCpuValues = int64_t{1} << 21;
+constexpr int64_t kCpuValues = int64_t{1} << 18;  // stays in the cache
 
 std::vector<int64_t> on_host(const at::Tensor& x) {
   const at::Tensor host = x.to(at::kCPU).contiguous();
