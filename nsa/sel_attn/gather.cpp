@@ -10,8 +10,9 @@ class GatherMethod : public RowMethod {
  public:
   std::vector<RowBatch> plan(const RowProblem& problem) const override {
     const int64_t places = row_budget(problem) / (problem.k.size(1) + problem.v.size(1));
-    return cut_batches(problem, rows_with_tokens(problem),
-                       [&](const BatchSize& b) { return b.rows * b.longest <= places; });
+    return cut_batches(problem, rows_with_tokens(problem), [&](const BatchSize& b) {
+      return b.rows <= kMaxBatchRows && b.rows * b.longest <= places;
+    });
   }
   RowOutputs forward(const RowProblem& problem, const RowBatch& batch,
                      const RowWorkspace& workspace) const override {

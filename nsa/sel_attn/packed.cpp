@@ -22,7 +22,8 @@ std::vector<RowBatch> bucketed(const RowProblem& problem) {
                    [&](int64_t a, int64_t b) { return length(a) < length(b); });
   const int64_t places = row_budget(problem) / (problem.k.size(1) + problem.v.size(1));
   return cut_batches(problem, order, [&](const BatchSize& b) {
-    return b.rows * b.longest <= places && bucket_of(b.shortest) == bucket_of(b.longest);
+    return b.rows <= kMaxBatchRows && b.rows * b.longest <= places &&
+           bucket_of(b.shortest) == bucket_of(b.longest);
   });
 }
 

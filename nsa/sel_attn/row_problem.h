@@ -48,6 +48,9 @@ struct RowBatch {
 /// Values a batch may gather: bounds memory, so that nothing grows faster than S.
 int64_t row_budget(const RowProblem& problem);
 
+/// Rows of a batch that becomes a batched product: cuBLAS takes 65535 matrices at most.
+inline constexpr int64_t kMaxBatchRows = 32768;
+
 /// Every row that has tokens, by ascending number.
 std::vector<int64_t> rows_with_tokens(const RowProblem& problem);
 

@@ -23,7 +23,8 @@ struct SegmentSoftmax {
         q(s.q.to(problem.heads.accumulation).index_select(0, row)),
         k(s.k.to(problem.heads.accumulation)),
         v(s.v.to(problem.heads.accumulation)) {
-    const at::Tensor logits = at::bmm(q, k.unsqueeze(-1)).squeeze(-1).mul_(problem.scale);
+    // Not bmm: cuBLAS takes 65535 matrices at most.
+    const at::Tensor logits = q.mul(k.unsqueeze(1)).sum(-1).mul_(problem.scale);
     const at::Tensor peak = reduce(logits, "max", s.length);
     weights = logits.sub(peak.index_select(0, row)).exp_();
     denominator = reduce(weights, "sum", s.length);
@@ -64,8 +65,9 @@ RowGradients segment_backward(const RowProblem& problem, const RowBatch& batch,
       softmax.weights.div(softmax.denominator.index_select(0, softmax.row)).unsqueeze(-1);
   const at::Tensor d_out =
       upstream.d_out.to(problem.heads.accumulation).index_select(0, softmax.row);  // [total, G, dv]
-  const at::Tensor d_probs = at::bmm(d_out, softmax.v.unsqueeze(-1));              // [total, G, 1]
-  at::Tensor delta = reduce(d_probs.mul(probs), "sum", s.length);                  // [n, G, 1]
+  const at::Tensor d_probs =
+      d_out.mul(softmax.v.unsqueeze(1)).sum(-1, /*keepdim=*/true);  // [total, G, 1]
+  at::Tensor delta = reduce(d_probs.mul(probs), "sum", s.length);   // [n, G, 1]
   if (upstream.d_lse.defined()) delta.sub_(upstream.d_lse);
   const at::Tensor d_logits =
       d_probs.sub(delta.index_select(0, softmax.row)).mul_(probs).mul_(problem.scale);
