@@ -9,6 +9,7 @@
 
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
+#include "nsa/core/fused_interval.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/run_record.h"
 
@@ -23,25 +24,37 @@ KeyMask visible_blocks(const ArgumentCheck& check, int64_t block_size, int64_t b
   return {KeyMask::kVisibleBlocks, first_position, block_size, block_stride, {}};
 }
 
-/// Which of the library's backends computes this branch, and why not.
 constexpr const char* kNoLibraryMask =
     "the library's masks are causal by token, not by compressed block, and its fused calls return "
     "no probabilities, which the selection needs";
+constexpr const char* kNoProbabilities =
+    "the kernel returns no probabilities; cmp_attn_select chooses blocks without them";
 
 double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
     const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp, int64_t block_size,
-    int64_t block_stride, int64_t first_position, c10::string_view backend, bool strict) {
+    int64_t block_stride, int64_t first_position, bool want_group_probs, c10::string_view backend,
+    bool strict) {
   const ArgumentCheck check("cmp_attn");
   check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
   const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
   const std::string requested(backend);
-  const bool plain = parse_branch_backend(requested) == BranchBackend::kPlain;
-  record_backend("cmp_attn", requested, "plain", "", plain ? "" : kNoLibraryMask, strict);
-  AttentionResult result =
-      chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), /*want_group_probs=*/true);
-  return {result.out, result.lse, result.group_probs};
+  const BranchBackend wanted = parse_branch_backend(requested);
+  std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
+  if (wanted == BranchBackend::kFused) {
+    reason = want_group_probs ? kNoProbabilities : fused_interval_obstacle(q, k_cmp, v_cmp, mask);
+    if (reason.empty()) {
+      record_backend("cmp_attn", requested, requested, "", "", strict);
+      FusedSelection fused =
+          fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn");
+      return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
+    }
+  }
+  record_backend("cmp_attn", requested, "plain", "", reason, strict);
+  AttentionResult result = chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), want_group_probs);
+  return {result.out, result.lse,
+          want_group_probs ? result.group_probs : at::empty({0}, result.lse.options())};
 }
 
 at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t block_size,
@@ -56,12 +69,33 @@ at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t bl
 
 CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
                        const NsaConfig& config, int64_t first_position,
-                       const BranchOptions& options) {
+                       const BranchOptions& options, bool want_group_probs) {
   static const auto op = find_operator<decltype(cmp_attn_op)>("nsa::cmp_attn");
   auto [out, lse, group_probs] =
       op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position,
-              to_string(options.backend), options.strict);
-  return {out, lse, group_probs};
+              want_group_probs, to_string(options.backend), options.strict);
+  return {out, lse, want_group_probs ? group_probs : at::Tensor()};
+}
+
+std::string cmp_attn_select_obstacle(const at::Tensor& q, const at::Tensor& k_cmp,
+                                     const at::Tensor& v_cmp, const NsaConfig& config) {
+  const KeyMask mask{KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
+  return fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
+}
+
+CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
+                                const at::Tensor& v_cmp, const NsaConfig& config,
+                                int64_t first_position) {
+  const ArgumentCheck check("cmp_attn_select");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask =
+      visible_blocks(check, config.block_size, config.block_stride, first_position);
+  const std::string obstacle = fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
+  if (!obstacle.empty()) check.fail("backend", "applicable", "fused: " + obstacle);
+  record_backend("cmp_attn", "fused", "fused", "", "", /*strict=*/false);
+  FusedSelection r =
+      fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn", &config);
+  return {r.out, r.lse, r.block_idx, r.ranges};
 }
 
 at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,
@@ -75,7 +109,7 @@ at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConf
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "cmp_attn(Tensor q, Tensor k_cmp, Tensor v_cmp, int block_size, int block_stride, "
-      "int first_position, str backend, bool strict) "
+      "int first_position, bool want_group_probs, str backend, bool strict) "
       "-> (Tensor out, Tensor lse, Tensor group_probs)",
       TORCH_FN(nsa::cmp_attn_op));
   m.def(

@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <string>
+
 #include "nsa/config/config.h"
 #include "nsa/core/backend.h"
 
@@ -9,7 +11,8 @@ namespace nsa {
 struct CmpAttnResult {
   at::Tensor out;          ///< [B, S, Hq, dv], type of q
   at::Tensor lse;          ///< [B, S, Hq], accumulation type, natural log, -inf for an empty row
-  at::Tensor group_probs;  ///< [B, S, Hkv, N_c], accumulation type, detached: P[i] of Eq. 10
+  at::Tensor group_probs;  ///< [B, S, Hkv, N_c], accumulation type, detached: P[i] of Eq. 10;
+                           ///< undefined when not asked for
 };
 
 /// Attention over the compressed blocks visible at t (paper, Eq. 8): block i is visible iff
@@ -21,7 +24,23 @@ struct CmpAttnResult {
 /// backend; what ran goes to current_record().
 CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
                        const NsaConfig& config, int64_t first_position = 0,
-                       const BranchOptions& options = {});
+                       const BranchOptions& options = {}, bool want_group_probs = true);
+
+struct CmpSelectResult {
+  at::Tensor out;        ///< as CmpAttnResult
+  at::Tensor lse;        ///< as CmpAttnResult
+  at::Tensor block_idx;  ///< [B, S, Hkv, n] int32, as select_blocks; detached
+  at::Tensor ranges;     ///< [B, S, Hkv, n, 2] int32, as block_ranges; detached
+};
+
+/// Backend `fused` of Eqs. 8 to 12: the compressed branch and the choice of blocks in one kernel;
+/// neither probabilities nor scores exist in memory. Arguments as cmp_attn; first_position + S
+/// tokens exist. Throws where cmp_attn_select_obstacle (empty: it applies) says why it cannot.
+CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
+                                const at::Tensor& v_cmp, const NsaConfig& config,
+                                int64_t first_position = 0);
+std::string cmp_attn_select_obstacle(const at::Tensor& q, const at::Tensor& k_cmp,
+                                     const at::Tensor& v_cmp, const NsaConfig& config);
 
 /// The probabilities themselves, [B, S, Hq, N_c] in the accumulation type, detached; for
 /// inspection and for selection scores: S x N_c x Hq values are made.

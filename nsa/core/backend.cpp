@@ -10,13 +10,15 @@ namespace {
 template <typename Backend>
 using Name = std::pair<Backend, const char*>;
 
-constexpr std::array<Name<SelBackend>, 4> kSelNames{{{SelBackend::kGather, "gather"},
+constexpr std::array<Name<SelBackend>, 5> kSelNames{{{SelBackend::kGather, "gather"},
                                                      {SelBackend::kPacked, "packed"},
                                                      {SelBackend::kVarlen, "varlen"},
-                                                     {SelBackend::kMasked, "masked"}}};
-constexpr std::array<Name<BranchBackend>, 3> kBranchNames{{{BranchBackend::kPlain, "plain"},
+                                                     {SelBackend::kMasked, "masked"},
+                                                     {SelBackend::kFused, "fused"}}};
+constexpr std::array<Name<BranchBackend>, 4> kBranchNames{{{BranchBackend::kPlain, "plain"},
                                                            {BranchBackend::kFlash, "flash"},
-                                                           {BranchBackend::kCudnn, "cudnn"}}};
+                                                           {BranchBackend::kCudnn, "cudnn"},
+                                                           {BranchBackend::kFused, "fused"}}};
 
 template <typename Names, typename Backend>
 std::string name_of(const Names& names, Backend backend) {

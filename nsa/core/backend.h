@@ -9,6 +9,7 @@ enum class SelBackend {
   kPacked,  ///< rows bucketed by length, so that little padding is computed
   kVarlen,  ///< rows as sequences of one packed attention call over cu_seqlens
   kMasked,  ///< all keys in reach, masked
+  kFused,   ///< the project's own CUDA kernel; backward as kGather
 };
 
 /// How the window and the compressed branch are computed.
@@ -16,10 +17,11 @@ enum class BranchBackend {
   kPlain,  ///< the project's own composition of ATen operations
   kFlash,  ///< the library's flash attention
   kCudnn,  ///< the library's cuDNN attention
+  kFused,  ///< the project's own CUDA kernel; backward as kPlain
 };
 
-/// "gather", "packed", "varlen", "masked" / "plain", "flash", "cudnn". The parsers throw
-/// std::invalid_argument naming the value and the choices.
+/// "gather", "packed", "varlen", "masked", "fused" / "plain", "flash", "cudnn", "fused". The
+/// parsers throw std::invalid_argument naming the value and the choices.
 std::string to_string(SelBackend backend);
 std::string to_string(BranchBackend backend);
 SelBackend parse_sel_backend(const std::string& text);

@@ -67,16 +67,39 @@ class BatchedAttention {
     record_stage("compress", "plain");
   }
 
+  /// Why branch, choice and ranges are not computed by one kernel; empty where they are, and where
+  /// nobody asked for that or nothing is to be chosen.
+  std::string fused_selection_obstacle() const {
+    if (options_.cmp != BranchBackend::kFused || options_.block_idx.defined()) return "";
+    if (options_.keep_scores) return "the kernel leaves no scores (keep_scores)";
+    return cmp_attn_select_obstacle(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
+  }
+
+  void fused_compressed_branch_and_selection() {
+    const CmpSelectResult r = cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
+    out_.o_cmp = r.out;
+    out_.lse_cmp = r.lse;
+    out_.block_idx = r.block_idx;
+    out_.ranges = r.ranges;
+    record_stage("select", "fused");
+  }
+
   void compressed_branch_and_selection() {
     const NvtxRange range = stage("nsa.cmp_attn+select");
+    const std::string fused_obstacle = fused_selection_obstacle();
+    if (options_.cmp == BranchBackend::kFused && !options_.block_idx.defined() &&
+        fused_obstacle.empty()) {
+      return fused_compressed_branch_and_selection();
+    }
     const int64_t num_tokens = in_.q.size(1);
     const bool given = options_.block_idx.defined();
     std::vector<at::Tensor> out, lse, scores, block_idx;
     int64_t begin = 0;
     do {  // once at least: no tokens give empty tensors of the right shapes
       const int64_t count = std::min(kSelectionQueries, num_tokens - begin);
-      const CmpAttnResult cmp = cmp_attn(out_.q_rot.narrow(1, begin, count), out_.k_cmp, out_.v_cmp,
-                                         config_, begin, {options_.cmp, options_.strict_backend});
+      const CmpAttnResult cmp =
+          cmp_attn(out_.q_rot.narrow(1, begin, count), out_.k_cmp, out_.v_cmp, config_, begin,
+                   {options_.cmp, options_.strict_backend}, !given || options_.keep_scores);
       out.push_back(cmp.out);
       lse.push_back(cmp.lse);
       if (!given || options_.keep_scores) {
@@ -97,11 +120,17 @@ class BatchedAttention {
     if (options_.keep_scores) out_.scores = join(scores);
     out_.block_idx = given ? options_.block_idx : join(block_idx);
     if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);
-    record_stage("select", given ? "given" : "plain");
+    if (fused_obstacle.empty()) {
+      record_stage("select", given ? "given" : "plain");
+    } else {
+      record_backend("select", "fused", "plain", "", fused_obstacle, options_.strict_backend);
+    }
   }
 
   void selected_branch() {
-    {
+    if (out_.ranges.defined()) {
+      record_stage("ranges", "fused");
+    } else {
       const NvtxRange range = stage("nsa.ranges");
       out_.ranges =
           block_ranges(options_.ranges, out_.block_idx, positions_, config_.sel_block_size);
@@ -160,8 +189,8 @@ void check_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& 
   check_inputs("nsa_attention", in, config);
   if (!options.block_idx.defined()) return;
   const ArgumentCheck check("nsa_attention");
-  check.sizes("block_idx", options.block_idx,
-              {in.q.size(0), in.q.size(1), config.num_kv_heads, -1}, "[B, S, Hkv, n]");
+  check.sizes("block_idx", options.block_idx, {in.q.size(0), in.q.size(1), config.num_kv_heads, -1},
+              "[B, S, Hkv, n]");
   check.dtype("block_idx", options.block_idx, at::kInt);
   check.same_device("block_idx", options.block_idx, "q", in.q);
 }

@@ -11,5 +11,7 @@ SelAttnResult sel_attn_masked(const SelAttnArgs& args);
 SelAttnResult sel_attn_packed(const SelAttnArgs& args, bool safe, bool strict);
 /// The library's packed flash attention where it applies, else reductions over segments.
 SelAttnResult sel_attn_varlen(const SelAttnArgs& args);
+/// The project's CUDA kernel where it applies, else gather.
+SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict);
 
 }  // namespace nsa

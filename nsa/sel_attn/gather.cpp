@@ -26,10 +26,14 @@ class GatherMethod : public RowMethod {
 
 }  // namespace
 
-SelAttnResult sel_attn_gather(const SelAttnArgs& args) {
+const RowMethod& gather_method() {
   static const GatherMethod method;
+  return method;
+}
+
+SelAttnResult sel_attn_gather(const SelAttnArgs& args) {
   record_backend("sel_attn", "gather", "gather", "", "", /*strict=*/false);
-  return row_attention(args, method);
+  return row_attention(args, gather_method());
 }
 
 }  // namespace nsa

@@ -140,6 +140,12 @@ SelAttnResult rows_forward(const SelAttnArgs& args, const RowMethod& method, boo
   return {problem.from_rows(out), problem.from_rows(lse).squeeze(-1)};
 }
 
+std::vector<at::Tensor> rows_backward(const SelAttnArgs& args, const RowMethod& method,
+                                      const at::Tensor& d_out, const at::Tensor& d_lse,
+                                      const at::Tensor& out, const at::Tensor& lse) {
+  return backward_rows(args, method, {d_out, d_lse}, out, lse);
+}
+
 SelAttnResult row_attention(const SelAttnArgs& args, const RowMethod& method) {
   const variable_list result = RowAttention::apply(args.q, args.k, args.v, args.ranges,
                                                    args.first_position, args.scale, &method);

@@ -54,4 +54,13 @@ SelAttnResult rows_forward(const SelAttnArgs& args, const RowMethod& method, boo
 /// added up in a fixed order: the same bits every time.
 SelAttnResult row_attention(const SelAttnArgs& args, const RowMethod& method);
 
+/// {d_q, d_k, d_v} of a forward pass that was computed elsewhere. d_out like the output, d_lse
+/// [B, S, Hq]; either may be undefined.
+std::vector<at::Tensor> rows_backward(const SelAttnArgs& args, const RowMethod& method,
+                                      const at::Tensor& d_out, const at::Tensor& d_lse,
+                                      const at::Tensor& out, const at::Tensor& lse);
+
+/// The method behind `gather`, for backward passes of others.
+const RowMethod& gather_method();
+
 }  // namespace nsa

@@ -25,6 +25,8 @@ SelAttnResult run_backend(SelBackend backend, const SelAttnArgs& args, bool safe
       return sel_attn_varlen(args);
     case SelBackend::kMasked:
       return sel_attn_masked(args);
+    case SelBackend::kFused:
+      return sel_attn_fused(args, strict);
   }
   TORCH_INTERNAL_ASSERT(false, "backend without code");
 }

@@ -9,12 +9,22 @@
 
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
+#include "nsa/core/fused_interval.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/run_record.h"
 #include "nsa/win_attn/library_window.h"
 
 namespace nsa {
 namespace {
+
+/// Empty where `wanted` computes this call, else why not.
+std::string obstacle(const WindowArgs& args, const KeyMask& mask, BranchBackend wanted) {
+  if (wanted == BranchBackend::kPlain) return "";
+  if (wanted == BranchBackend::kFused) {
+    return fused_interval_obstacle(args.q, args.k, args.v, mask);
+  }
+  return library_window_obstacle(args, wanted);
+}
 
 std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, int64_t window,
@@ -29,16 +39,19 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
   const WindowArgs args{q, k, v, window, first_position, scale};
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);
-  const std::string reason =
-      wanted == BranchBackend::kPlain ? "" : library_window_obstacle(args, wanted);
+  const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
+  const std::string reason = obstacle(args, mask, wanted);
   if (wanted != BranchBackend::kPlain && reason.empty()) {
     record_backend("win_attn", requested, requested, "", "", strict);
+    if (wanted == BranchBackend::kFused) {
+      FusedSelection fused = fused_interval_attention(q, k, v, mask, scale, "win_attn");
+      return {fused.out, fused.lse};
+    }
     auto [out, lse] = library_window(args, wanted);
     return {out, lse};
   }
   record_backend("win_attn", requested, "plain", "", reason, strict && q.numel() > 0);
-  AttentionResult result =
-      chunked_attention(q, k, v, {KeyMask::kWindow, first_position, window, 1, {}}, scale);
+  AttentionResult result = chunked_attention(q, k, v, mask, scale);
   return {result.out, result.lse};
 }
 

@@ -1,0 +1,24 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#ifdef NSA_WITH_CUDA
+#include "nsa/device/interval_attention.h"
+#endif
+
+#include <string>
+
+namespace nsa {
+
+/// Empty where q, k, v [B, ., H, D] may go to a kernel of this build that wants `least_major`
+/// compute capability (`only` true: exactly that one); else why not.
+std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only);
+
+#ifdef NSA_WITH_CUDA
+/// x itself, or a copy a kernel can address: last axis contiguous, 16-byte aligned.
+at::Tensor addressable(const at::Tensor& x);
+/// x [B, S, H, D] for a kernel; the tensor must outlive the launch.
+device::Strided strided(const at::Tensor& x);
+device::Element element_of(const at::Tensor& x);
+#endif
+
+}  // namespace nsa

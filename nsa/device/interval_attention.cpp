@@ -1,0 +1,92 @@
+// Chooses the instantiation of interval attention for a problem.
+#include "nsa/device/interval_attention.h"
+
+#include <algorithm>
+
+#include "nsa/device/sm90/interval_attention_launch.h"
+
+namespace nsa::device {
+namespace {
+
+using sm90::Launch;
+
+struct Instance {
+  int qk_head_dim, v_head_dim;
+  Element element;
+  Launch wide, narrow;  // key tiles of 128 and of 112
+  Launch select;        // with block selection
+};
+
+constexpr Instance kInstances[] = {
+    {64, 64, Element::kBFloat16, sm90::interval_64_64_128_bf16, sm90::interval_64_64_112_bf16,
+     sm90::select_64_64_bf16},
+    {64, 64, Element::kHalf, sm90::interval_64_64_128_fp16, sm90::interval_64_64_112_fp16,
+     sm90::select_64_64_fp16},
+    {128, 128, Element::kBFloat16, sm90::interval_128_128_128_bf16, sm90::interval_128_128_112_bf16,
+     sm90::select_128_128_bf16},
+    {128, 128, Element::kHalf, sm90::interval_128_128_128_fp16, sm90::interval_128_128_112_fp16,
+     sm90::select_128_128_fp16},
+    {192, 128, Element::kBFloat16, sm90::interval_192_128_128_bf16, sm90::interval_192_128_112_bf16,
+     sm90::select_192_128_bf16},
+    {192, 128, Element::kHalf, sm90::interval_192_128_128_fp16, sm90::interval_192_128_112_fp16,
+     sm90::select_192_128_fp16},
+};
+
+const Instance* find_instance(const IntervalAttention& p) {
+  for (const Instance& one : kInstances)
+    if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
+        one.element == p.element)
+      return &one;
+  return nullptr;
+}
+
+bool aligned(const Strided& x) {
+  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch % 8 == 0 && x.token % 8 == 0 &&
+         x.head % 8 == 0;
+}
+
+/// Keys a CTA multiplies, masked ones included, with tiles of `width`.
+int64_t padded_keys(const IntervalAttention& p, int width) {
+  const int group = p.num_heads / p.num_kv_heads, tokens = sm90::kRowsOfTile / group;
+  const int64_t span = std::min<int64_t>(int64_t{p.rule.window} + tokens - 1, p.num_keys);
+  return (span + width - 1) / width * width;
+}
+
+const char* unsupported_selection(const IntervalAttention& p) {
+  const BlockSelection& s = p.selection;
+  const int stride = p.rule.stride, extent = p.rule.extent;
+  if (p.rule.window != IntervalRule::kEverything)
+    return "blocks are chosen by the compressed branch only";
+  if (p.num_heads / p.num_kv_heads > 16)
+    return "block selection with more than 16 query heads a KV head";
+  if (s.top_n > sm90::kMaxTopNOfSelect) return "block selection of more than 32 blocks";
+  if (s.sel_block_size % stride != 0 || 128 % (s.sel_block_size / stride) != 0)
+    return "block selection where l'/d does not divide 128";
+  if (extent % stride != 0 || extent / stride > 4) return "block selection with l/d above 4";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* unsupported_reason(const IntervalAttention& p) {
+  if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
+  if (p.num_heads / p.num_kv_heads > sm90::kRowsOfTile)
+    return "more than 128 query heads a KV head";
+  if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
+  if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
+    return "an address or stride is no multiple of 16 bytes";
+  if (p.batch > 65535 || p.num_kv_heads > 65535) return "more than 65535 sequences or KV heads";
+  return p.selection.block_idx == nullptr ? nullptr : unsupported_selection(p);
+}
+
+cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t stream) {
+  if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
+  if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
+  const Instance& one = *find_instance(p);
+  if (p.selection.block_idx != nullptr) return one.select(p, stream);
+  // A narrower tile wastes less of a window's ragged end; a wider one has fewer steps.
+  const bool narrow = padded_keys(p, 112) * 100 < padded_keys(p, 128) * 97;
+  return (narrow ? one.narrow : one.wide)(p, stream);
+}
+
+}  // namespace nsa::device
