@@ -8,7 +8,7 @@ std::string render_report_md(const Model& model) {
   std::string out = headline(model);
   for (const auto section :
        {environment_section, +[](const Model& m) { return steps_section(m); },
-        +[](const Model& m) { return criteria_section(m); },
+        +[](const Model& m) { return criteria_section(m); }, editions_section,
         +[](const Model& m) { return findings_section(m); },
         +[](const Model& m) { return comparisons_section(m); }, history_section, tables_section,
         recommended_section, +[](const Model& m) { return deviations_section(m); }, figures_section,

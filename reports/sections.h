@@ -20,6 +20,7 @@ std::string comparisons_section(const Model& model, size_t max_rows = SIZE_MAX);
 std::string history_section(const Model& model);
 std::string figures_section(const Model& model);
 std::string tables_section(const Model& model);
+std::string editions_section(const Model& model);  ///< empty for a first edition
 
 // sections_record.cpp
 std::string environment_section(const Model& model);

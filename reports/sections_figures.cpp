@@ -12,7 +12,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kOpenFigures = 60;  // more rows than this are folded away
+constexpr std::string_view kEditions = "editions";  // table of what changed between editions
+constexpr size_t kOpenFigures = 60;                 // more rows than this are folded away
 
 /// A number deep in free-form details; none where anything on the way is missing or of another
 /// type.
@@ -165,9 +166,20 @@ std::string figures_section(const Model& model) {
 std::string tables_section(const Model& model) {
   if (!model.results.tables.is_array()) return "";
   std::string body;
-  for (const json& table : model.results.tables)
-    if (text_at(table, "/id").find("catch_matrix") == std::string::npos) body += phase_table(table);
+  for (const json& table : model.results.tables) {
+    const std::string id = text_at(table, "/id");
+    if (id.find("catch_matrix") == std::string::npos && id != kEditions) body += phase_table(table);
+  }
   return body.empty() ? "" : "## Tables of the steps\n\n" + body;
+}
+
+std::string editions_section(const Model& model) {
+  if (!model.results.tables.is_array()) return "";
+  for (const json& table : model.results.tables)
+    if (text_at(table, "/id") == kEditions)
+      return "## Editions\n\nThis report supersedes the run whose ledger head is " +
+             code(model.results.run.supersedes) + ".\n\n" + phase_table(table);
+  return "";
 }
 
 std::string self_test_section(const Model& model) {

@@ -94,6 +94,8 @@ class EnvironmentPhase {
     metric("switches.unknown_count", unknown, "count");
   }
 
+  /// By NVML. Where the driver hides other processes, the memory in use speaks for them: this
+  /// process holds none.
   void gpus() {
     const GpuList list = list_gpus();
     std::string held = list.gpus.empty() ? "no GPU: " + list.problem : "";
@@ -107,6 +109,14 @@ class EnvironmentPhase {
       held += gpu.processes_problem.empty() ? "; " : ", " + gpu.processes_problem + "; ";
     }
     check("gpu.free", held.empty(), "GPU_NOT_FREE", held);
+    if (list.gpus.empty()) {
+      metric("gpu.free_bool", nullptr, "bool", held);
+      return metric("gpu.foreign_mib", nullptr, "mib", held);
+    }
+    int64_t foreign = 0;
+    for (const GpuFacts& gpu : list.gpus) foreign = std::max(foreign, gpu.foreign_mib());
+    metric("gpu.free_bool", held.empty(), "bool");
+    metric("gpu.foreign_mib", foreign, "mib");
   }
 
   fs::path bin_dir_;

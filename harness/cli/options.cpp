@@ -37,6 +37,8 @@ void add_output_options(CLI::App& app, Options& o) {
                  "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
       ->check(CLI::IsMember({"strict", "advisory"}))
       ->capture_default_str();
+  app.add_option("--supersedes", o.supersedes,
+                 "Finished run (folder or tar) that this one replaces as its next edition");
   app.add_option("--format", o.formats, "Reports to write: md, json, junit (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember({"md", "json", "junit"}));

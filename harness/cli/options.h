@@ -13,6 +13,7 @@ struct Options {
   std::string out;               ///< run folder; default runs/RUNBOOK-TIME
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
+  std::string supersedes;                 ///< finished run that this one is a later edition of
   std::vector<std::string> formats;       ///< of md json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was
   bool dry_run = false, quiet = false, json = false;

@@ -14,6 +14,7 @@
 #include "harness/engine/engine.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/bundle.h"
+#include "harness/evidence/edition.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/plain_text.h"
 #include "harness/evidence/run_files.h"
@@ -53,12 +54,17 @@ Work new_work(const Options& options) {
                                      : fs::path(options.out);
   work.run.info.gate = options.gate;
   work.run.info.command_line = options.command_line;
+  if (!options.supersedes.empty())
+    follow_edition(RunFolder(options.supersedes), work.runbook.name, work.run.info,
+                   work.run.attached);
   work.run.environment = environment(
       {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
   return work;
 }
 
 Work resumed_work(const Options& options) {
+  if (!options.supersedes.empty())
+    throw ConfigError("--supersedes belongs to the start of a run; leave it out with --resume");
   if (!fs::is_directory(options.resume))
     throw ConfigError("--resume " + options.resume +
                       ": no such run folder; start it without --resume");

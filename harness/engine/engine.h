@@ -20,6 +20,7 @@ struct RunOptions {
   bool resume = false;
   std::string build_id;  ///< of the programs, for the `hello` of builtins and test programs
   RunInfo info;  ///< for run.json; an empty id, start time, runbook name or hash is filled in
+  std::map<std::string, std::string> attached;  ///< further files of a new run: path -> content
   nlohmann::json environment =
       nlohmann::json::object();  ///< for environment.json; a run is resumed with the same
                                  ///< /build/build_id only

@@ -169,7 +169,8 @@ GroupOutcome GroupRunner::run_test_program(const PlannedPhase& phase,
                                            const PlannedGroup& group) const {
   const auto folder = dir_.phase_dir(phase.id);
   const auto report = folder / (group.id + ".report.json"), result = folder / (group.id + ".jsonl");
-  const auto program = test_program(phase, report);
+  auto program = test_program(phase, report);
+  if (phase.device != "cpu") program.run.insert(program.run.begin(), {"--device", phase.device});
   const auto start = [&](const std::string& stem, const std::vector<std::string>& args) {
     auto spec = worker_spec(phase, group.id, stem);
     spec.argv.insert(spec.argv.end(), args.begin(), args.end());

@@ -121,6 +121,10 @@ void RunDir::begin(const RunOptions& options, const Runbook& runbook, const Kind
   write_bytes(root_ / "kinds.json", pretty_dump(to_json(kinds)));
   write_bytes(root_ / "plan.json", pretty_dump(to_json(plan)));
   write_bytes(root_ / "environment.json", pretty_dump(options.environment));
+  for (const auto& [path, text] : options.attached) {
+    create_folder((root_ / path).parent_path());
+    write_bytes(root_ / path, text);
+  }
   auto info = options.info;
   complete_info(info, runbook, runbook_text);
   write_bytes(root_ / "run.json",

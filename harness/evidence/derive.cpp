@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "harness/evidence/baselines.h"
+#include "harness/evidence/edition.h"
+#include "harness/evidence/figure_tables.h"
 #include "harness/evidence/findings.h"
 #include "harness/evidence/ledger.h"
 #include "harness/evidence/raw_evidence.h"
@@ -32,8 +35,10 @@ class Deriver {
   Derived derive() && {
     for (const PhaseSpec& spec : files_.runbook.phases) add_phase(spec, planned(spec.id));
     add_versions_table();
+    append(tables_, training_table(training_));
     add_artifacts();
     add_settings_and_criteria();
+    add_edition();
     append(results_.findings, result_findings(results_));
     sort_by_id();
     decide_verdict();
@@ -65,7 +70,14 @@ class Deriver {
       raw.problems.push_back(problem);
     }
     const PhaseResult result = phase_result(spec, end, raw);
+    const size_t first_metric = results_.metrics.size();
     add_figures(spec, plan, raw);
+    const std::span<const Metric> figures(
+        results_.metrics.begin() + static_cast<std::ptrdiff_t>(first_metric),
+        results_.metrics.end());
+    append(tables_, kind_tables(files_.kinds.at(plan.kind), plan.id, figures));
+    if (plan.program == "nsa-train")
+      training_.push_back(training_row(plan, result, raw.groups, figures));
     add_lines(plan, raw);
     append(results_.findings, phase_findings(result, raw, end.slow));
     append(problems_, raw.problems);
@@ -93,6 +105,7 @@ class Deriver {
 
   void add_figures(const PhaseSpec& spec, const PlannedPhase& plan, const RawPhase& raw) {
     for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) {
+      if (!metric.device.empty() && metric.device != plan.device) continue;
       if (!estimators().contains(metric.estimator))
         throw EvidenceError("kinds.json", "names the estimator '" + metric.estimator +
                                               "', which this program lacks");
@@ -106,11 +119,11 @@ class Deriver {
     for (const RawGroup& group : raw.groups) {
       for (const auto& line : group.tables) {
         const std::string id = plan.id + "." + line.id;
-        results_.tables.push_back({{"id", tables.insert(id).second ? id : id + "." + group.id},
-                                   {"title", line.title},
-                                   {"phase", plan.id},
-                                   {"columns", line.columns},
-                                   {"rows", line.rows}});
+        tables_.push_back({{"id", tables.insert(id).second ? id : id + "." + group.id},
+                           {"title", line.title},
+                           {"phase", plan.id},
+                           {"columns", line.columns},
+                           {"rows", line.rows}});
       }
       for (const auto& value : group.hello.switches)
         settings_.insert({value.name, plan.id, value.value, value.origin});
@@ -160,11 +173,11 @@ class Deriver {
       rows.push_back({library.first, library.second, names});
     }
     if (!rows.empty())
-      results_.tables.push_back({{"id", "versions"},
-                                 {"title", "Library versions as the workers saw them"},
-                                 {"phase", ""},
-                                 {"columns", {"library", "version", "phases"}},
-                                 {"rows", rows}});
+      tables_.push_back({{"id", "versions"},
+                         {"title", "Library versions as the workers saw them"},
+                         {"phase", ""},
+                         {"columns", {"library", "version", "phases"}},
+                         {"rows", rows}});
   }
 
   void add_artifacts() {
@@ -193,6 +206,17 @@ class Deriver {
       results_.criteria.push_back(judge(criterion, phase, results_.metrics, baselines_));
   }
 
+  /// A later edition names the one before and says what became of each of its criteria.
+  void add_edition() {
+    if (files_.run.supersedes.empty()) return;
+    try {
+      const Results before = read_superseded(run_, files_.run.supersedes);
+      tables_.push_back(edition_table(before, results_));
+    } catch (const EvidenceError& problem) {
+      problems_.push_back(problem);
+    }
+  }
+
   void sort_by_id() {
     const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
     std::sort(results_.phases.begin(), results_.phases.end(), by_id);
@@ -201,8 +225,9 @@ class Deriver {
     std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);
     std::sort(results_.findings.begin(), results_.findings.end(), by_id);
     std::sort(results_.artifacts.begin(), results_.artifacts.end(), by_id);
-    std::sort(results_.tables.begin(), results_.tables.end(),
+    std::sort(tables_.begin(), tables_.end(),
               [](const json& a, const json& b) { return a["id"] < b["id"]; });
+    results_.tables = tables_;
   }
 
   void decide_verdict() {
@@ -225,6 +250,8 @@ class Deriver {
   Baselines baselines_;
   Results results_;
   std::vector<EvidenceError> problems_;
+  std::vector<json> tables_;
+  std::vector<json> training_;  ///< rows of the table of training runs
   std::vector<std::string> faults_;
   std::vector<std::pair<CriterionSpec, std::string>> waiting_;  ///< criterion, phase
   std::set<std::tuple<std::string, std::string, std::string, std::string>> settings_;

@@ -42,6 +42,8 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "bring the corpus; criteria on real data say nothing until then", kNow},
     {"PROVENANCE_MISMATCH", "the programs were not built from the named checkout",
      "build the default target and run again", kNow},
+    {"GRAPH_BROKEN", "a parameter gets no gradient",
+     "look for an operation of the selected branch that copies without recording", kNow},
     {"STUCK_METRIC", "a figure stays at one exact constant",
      "check that it is computed from this step's tensors", kLater},
     {"BASELINE_INVALID", "the baseline is missing, not positive or of other hardware",

@@ -32,6 +32,9 @@ constexpr auto kFormulas = std::to_array<Row>({
     {"paired_ratio",
      "exp of the Hodges-Lehmann estimate over processes of ln({baseline} / {candidate}), each the "
      "mean over its rounds; interval: exact signed-rank"},
+    {"paired_overhead",
+     "100 x (1 / speed-up - 1), the speed-up being exp of the Hodges-Lehmann estimate over "
+     "processes of ln({baseline} / {candidate}); interval: exact signed-rank"},
     {"arm_median", "median of the samples of arm {baseline}, with an order-statistics interval"},
 });
 

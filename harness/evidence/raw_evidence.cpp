@@ -53,7 +53,9 @@ struct Sorter {
   }
   void operator()(const protocol::Finding& line) { raw.findings.push_back(line); }
   void operator()(const protocol::Table& line) { raw.tables.push_back(line); }
-  void operator()(const protocol::Beat&) {}
+  void operator()(const protocol::Beat& line) {
+    if (line.at == "step") raw.last_step = std::max(raw.last_step, line.step);
+  }
   void operator()(const protocol::Artifact&) {}
   void operator()(const protocol::Done&) {}
 };
@@ -73,8 +75,13 @@ void read_group(const RunFolder& run, const PlannedPhase& planned, const std::st
                          .checks = {},
                          .samples = {},
                          .metrics = {}};
-  RawGroup raw{
-      .id = evidence.id, .file = file, .unusable = "", .hello = {}, .findings = {}, .tables = {}};
+  RawGroup raw{.id = evidence.id,
+               .file = file,
+               .unusable = "",
+               .hello = {},
+               .findings = {},
+               .tables = {},
+               .last_step = 0};
   const auto transcript =
       protocol::read_transcript(run.read(file), {planned.mode, case_ids(planned)});
   if (!transcript.violations.empty()) {
@@ -85,7 +92,8 @@ void read_group(const RunFolder& run, const PlannedPhase& planned, const std::st
   }
   Sorter sorter{evidence, raw};
   for (const auto& line : transcript.lines)
-    if (raw.unusable.empty() || std::holds_alternative<protocol::Hello>(line.message))
+    if (raw.unusable.empty() || std::holds_alternative<protocol::Hello>(line.message) ||
+        std::holds_alternative<protocol::Beat>(line.message))
       std::visit(sorter, line.message);
   phase.view.groups.push_back(std::move(evidence));
   phase.groups.push_back(std::move(raw));
@@ -126,7 +134,8 @@ void add_absent_group(const PlannedPhase& planned, const std::string& id, const 
                           .unusable = evidence.unusable,
                           .hello = {},
                           .findings = {},
-                          .tables = {}});
+                          .tables = {},
+                          .last_step = 0});
 }
 
 bool produced_evidence(const PhaseEnd& end) {

@@ -119,7 +119,7 @@ struct Metric {
   std::optional<double> value, lo, hi, lo95, hi95;
   double level = 0;                  ///< confidence level of lo/hi, e.g. 0.99; 0 for exact figures
   int64_t n = 0;                     ///< units of analysis behind the figure (processes for an A/B)
-  std::string method;                ///< exact | paired_ratio | median | rate
+  std::string method;                ///< exact | paired_ratio | paired_overhead | median | rate
   std::string verdict;               ///< A/B only: FASTER | SLOWER | EQUIVALENT | INCONCLUSIVE
   std::vector<std::string> samples;  ///< raw evidence files, relative to the run folder
   std::string withheld;              ///< why a measured figure is not valid; empty when it is
@@ -144,7 +144,8 @@ struct Metric {
     v({.name = "level", .doc = "confidence level of lo and hi; 0 for exact figures"},
       &Metric::level);
     v({.name = "n", .doc = "units of analysis behind the figure", .unit = "count"}, &Metric::n);
-    v({.name = "method", .doc = "exact, paired_ratio, median or rate"}, &Metric::method);
+    v({.name = "method", .doc = "exact, paired_ratio, paired_overhead, median or rate"},
+      &Metric::method);
     v({.name = "verdict", .doc = "A/B verdict; empty elsewhere"}, &Metric::verdict);
     v({.name = "samples", .doc = "raw evidence files"}, &Metric::samples);
     v({.name = "withheld", .doc = "why a measured figure is not valid"}, &Metric::withheld);

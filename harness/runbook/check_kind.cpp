@@ -22,7 +22,7 @@ void check_arg(const Source& source, const json& document, const ArgSpec& arg) {
 
 /// How many arms the estimator takes.
 size_t arms_of(const std::string& estimator) {
-  if (estimator == "paired_ratio") return 2;
+  if (estimator == "paired_ratio" || estimator == "paired_overhead") return 2;
   return estimator == "arm_median" ? 1 : 0;
 }
 
@@ -40,6 +40,30 @@ void check_metric(const Source& source, const json& document, const MetricSpec& 
   require(source, at(document, "arms"), metric.arms.size() == arms,
           what + ": " + metric.estimator + " takes " + std::to_string(arms) + " arms, got " +
               std::to_string(metric.arms.size()));
+}
+
+/// A table whose rows do not fit its columns, or that names a figure the kind lacks, would only
+/// show in the report.
+void check_table(const Source& source, const json& document, const KindTable& table,
+                 const KindSpec& kind) {
+  const std::string what = "table " + in_quotes(table.id) + ": ";
+  std::vector<std::string> names;
+  for (const MetricSpec& metric : kind.metrics) names.push_back(metric.name);
+  require(source, at(document, "id"), is_plain_name(table.id),
+          what + "the id must be lower case letters, digits and _");
+  for (size_t i = 0; i < table.rows.size(); ++i) {
+    const json& row = document.at("rows")[i];
+    require(source, row, table.rows[i].size() == table.columns.size(),
+            what + "a row has " + std::to_string(table.rows[i].size()) + " cells, want " +
+                std::to_string(table.columns.size()));
+    for (size_t j = 0; j < table.rows[i].size(); ++j) {
+      const std::string& cell = table.rows[i][j];
+      if (!cell.starts_with("=")) continue;
+      const std::string name = cell.substr(1);
+      require(source, row[j], contains(names, name),
+              what + "no metric " + in_quotes(name) + did_you_mean(name, names));
+    }
+  }
 }
 
 /// Checks the items of list `key` with `check` and that no name is given twice.
@@ -67,6 +91,8 @@ void check_kind(const Source& source, const json& document, const KindSpec& kind
           "minutes must be above 0");
   check_named(source, document, "args", kind.args, check_arg);
   check_named(source, document, "metrics", kind.metrics, check_metric);
+  for (size_t i = 0; i < kind.tables.size(); ++i)
+    check_table(source, document.at("tables")[i], kind.tables[i], kind);
 }
 
 }  // namespace harness

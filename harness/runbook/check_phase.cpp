@@ -59,6 +59,10 @@ void check_limits(const Source& source, const json& document, const PhaseSpec& p
           what + "processes must be 1 to 999, got " + std::to_string(phase.processes));
   require(source, at(document, "timeout_s"), std::isfinite(phase.timeout_s) && phase.timeout_s > 0,
           what + "timeout_s must be above 0");
+  require(source, at(document, "minutes"), std::isfinite(phase.minutes) && phase.minutes >= 0,
+          what + "minutes must not be negative");
+  if (!phase.device.empty())
+    require_one_of(source, at(document, "device"), what + "device", phase.device, device_names());
   require(source, at(document, "retries"), phase.retries >= 0 && phase.retries <= kMostRetries,
           what + "retries must be 0 to 10, got " + std::to_string(phase.retries));
 }

@@ -20,7 +20,7 @@ std::map<std::string, const MetricSpec*> declared_metrics(const Runbook& runbook
   std::map<std::string, const MetricSpec*> metrics;
   for (const PhaseSpec& phase : runbook.phases)
     for (const MetricSpec& metric : kinds.at(parse_run(phase.run).kind).metrics)
-      if (metric.device.empty() || metric.device == runbook.device)
+      if (metric.device.empty() || metric.device == runbook.device_of(phase))
         metrics[phase.id + "." + metric.name] = &metric;
   return metrics;
 }

@@ -77,6 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\">=0\"", "\"lots\"", "comparison like"},
         BadInput{"\"processes\": 2", "\"processes\": 1000", "processes must be 1 to 999, got 1000"},
         BadInput{"\"processes\": 2", "\"timeout_s\": 0", "timeout_s must be above 0"},
+        BadInput{"\"processes\": 2", "\"minutes\": -1", "minutes must not be negative"},
+        BadInput{"\"processes\": 2", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
         BadInput{"\"processes\": 2", "\"retries\": -1", "retries must be 0 to 10, got -1"},
         BadInput{"\"processes\": 2", "\"artifacts\": [\"../x\"]",
                  "must be a path inside the run folder"},
@@ -198,6 +200,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"name\": \"v1.call_ms\"", "\"name\": \"v1.call_us\"", "must end in _ms"},
         BadInput{"\"device\": \"cuda\"", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
         BadInput{"[\"v1\", \"v2\"]", "[\"v1\"]", "paired_ratio takes 2 arms, got 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Tables, BadKind,
+    testing::Values(
+        BadInput{
+            "\"metrics\": [",
+            R"("tables": [{"id": "t", "title": "T", "columns": ["a", "b"], "rows": [["=v1.call_ms"]]}], "metrics": [)",
+            "table 't': a row has 1 cells, want 2"},
+        BadInput{
+            "\"metrics\": [",
+            R"("tables": [{"id": "t", "title": "T", "columns": ["a"], "rows": [["=v3.call_ms"]]}], "metrics": [)",
+            "table 't': no metric 'v3.call_ms'; did you mean 'v1.call_ms'?"},
+        BadInput{
+            "\"metrics\": [",
+            R"("tables": [{"id": "T", "title": "T", "columns": [], "rows": []}], "metrics": [)",
+            "the id must be lower case"}));
 
 }  // namespace
 }  // namespace harness

@@ -1,5 +1,7 @@
 #include "harness/runbook/load.h"
 
+#include <set>
+
 #include "harness/runbook/args.h"
 #include "harness/runbook/check.h"
 #include "harness/runbook/files.h"
@@ -69,11 +71,13 @@ class Merger {
   std::vector<fs::path> chain_;
 };
 
-/// The kind without the figures that do not exist on `device`.
-KindSpec on_device(KindSpec kind, const std::string& device) {
-  std::erase_if(kind.metrics, [&](const MetricSpec& metric) {
-    return !metric.device.empty() && metric.device != device;
-  });
+/// The kind without the figures that exist on none of the devices its phases run on.
+KindSpec on_devices(KindSpec kind, const Runbook& runbook) {
+  std::set<std::string> devices = {""};
+  for (const PhaseSpec& phase : runbook.phases)
+    if (parse_run(phase.run).kind == kind.kind) devices.insert(runbook.device_of(phase));
+  std::erase_if(kind.metrics,
+                [&](const MetricSpec& metric) { return !devices.contains(metric.device); });
   return kind;
 }
 
@@ -127,7 +131,7 @@ LoadedRunbook load_runbook(const std::string& name_or_path, const fs::path& conf
   book.runbook.extends.clear();  // merged: what is left stands alone
   for (PhaseSpec& phase : book.runbook.phases) {
     const KindSpec& kind = all.at(parse_run(phase.run).kind);
-    book.kinds[kind.kind] = on_device(kind, book.runbook.device);
+    book.kinds[kind.kind] = on_devices(kind, book.runbook);
     phase.args = with_defaults(phase.args, kind);
   }
   return book;

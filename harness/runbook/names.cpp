@@ -58,14 +58,15 @@ const Names& arg_types() {
 }
 
 const Names& known_estimators() {
-  static const Names kEstimators = {"value",      "sum",           "min",       "max",    "all",
-                                    "checks_run", "checks_failed", "cases_ok",  "median", "rate",
-                                    "eta",        "paired_ratio",  "arm_median"};
+  static const Names kEstimators = {
+      "value",    "sum",    "min",  "max", "all",          "checks_run", "checks_failed",
+      "cases_ok", "median", "rate", "eta", "paired_ratio", "arm_median", "paired_overhead"};
   return kEstimators;
 }
 
 bool is_exact_estimator(std::string_view estimator) {
-  static const Names kMeasured = {"median", "rate", "eta", "paired_ratio", "arm_median"};
+  static const Names kMeasured = {"median",       "rate",       "eta",
+                                  "paired_ratio", "arm_median", "paired_overhead"};
   return contains(known_estimators(), estimator) && !contains(kMeasured, estimator);
 }
 

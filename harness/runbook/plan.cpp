@@ -32,7 +32,7 @@ PlannedPhase describe_phase(const PhaseSpec& spec, const Runbook& runbook, const
   phase.kind = target.kind;
   phase.filter = target.filter;
   phase.mode = kinds.at(target.kind).mode;
-  phase.device = runbook.device;
+  phase.device = runbook.device_of(spec);
   phase.args = spec.args;
   for (const CaseSpec& item : spec.cases) phase.cases.push_back({item.id, item.args});
   if (phase.cases.empty()) phase.cases.push_back({.id = spec.id});
@@ -118,8 +118,10 @@ Plan make_plan(const LoadedRunbook& book, const Facts& facts, const PhaseSelecti
     decide_phase(spec, facts, selection, plan, phase);
     const bool runs =
         phase.decision == Decision::kRun || phase.decision == Decision::kRunWithDeviation;
-    if (runs)
-      phase.minutes = book.kinds.at(phase.kind).minutes * static_cast<double>(spec.processes);
+    if (runs) {
+      const double each = spec.minutes > 0 ? spec.minutes : book.kinds.at(phase.kind).minutes;
+      phase.minutes = each * static_cast<double>(spec.processes);
+    }
     any = any || phase.cause != kCauseSkipped;
     plan.minutes += phase.minutes;
     plan.phases.push_back(std::move(phase));

@@ -101,6 +101,24 @@ TEST(Plan, OnAGpuEverythingRuns) {
   EXPECT_EQ(phase_of(plan, "operators").device, "cuda");
 }
 
+TEST(Plan, APhaseMayNameItsDeviceAndItsMinutes) {
+  TempConfigs configs;
+  auto document = minimal_json();
+  document["device"] = "cuda";
+  document["phases"][1]["device"] = "cpu";
+  document["phases"][1]["minutes"] = 3;
+  document["phases"][1].erase("needs");
+  const auto book = configs.load(document.dump());
+  const Plan plan = make_plan(book, kCpuFacts);
+  EXPECT_EQ(phase_of(plan, "first").device, "cuda");
+  EXPECT_EQ(phase_of(plan, "first").decision, Decision::kDefer);
+  EXPECT_EQ(phase_of(plan, "second").device, "cpu");
+  EXPECT_EQ(phase_of(plan, "second").decision, Decision::kRunWithDeviation) << "its own warn";
+  EXPECT_EQ(phase_of(plan, "second").minutes, 6) << "two processes";
+  for (const MetricSpec& metric : book.kinds.at("ranges_ab").metrics)
+    EXPECT_NE(metric.device, "cuda") << metric.name << " exists on no device of this runbook";
+}
+
 TEST(Plan, OtherHardwareThanExpectedIsADeviation) {
   EXPECT_THAT(plan_of("single_h200", kGpuFacts).deviations, IsEmpty());
   const Plan plan = plan_of("single_a100", kGpuFacts);

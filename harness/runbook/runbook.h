@@ -62,6 +62,24 @@ struct ArgSpec {
   }
 };
 
+/// A table of a phase in the report. A cell "=NAME" stands for the figure NAME of the kind, any
+/// other cell for itself.
+struct KindTable {
+  std::string id;
+  std::string title;
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;  ///< each as long as `columns`
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "id", .doc = "unique in the kind; lower case, digits and _", .required = true},
+      &KindTable::id);
+    v({.name = "title", .doc = "what it shows", .required = true}, &KindTable::title);
+    v({.name = "columns", .doc = "headings", .required = true}, &KindTable::columns);
+    v({.name = "rows", .doc = "cells; =NAME is the figure NAME of this kind", .required = true},
+      &KindTable::rows);
+  }
+};
+
 /// configs/kinds/KIND.json: what `run: "nsa-worker:KIND"` (or builtin:KIND, nsa-train, ...) takes
 /// and produces.
 struct KindSpec {
@@ -73,6 +91,7 @@ struct KindSpec {
   double minutes = 1;          ///< expected duration for `plan`
   std::vector<ArgSpec> args;
   std::vector<MetricSpec> metrics;
+  std::vector<KindTable> tables;  ///< figures side by side, as the report shows them
   template <class V>
   static void describe(V& v) {
     v({.name = "kind",
@@ -89,6 +108,8 @@ struct KindSpec {
     v({.name = "minutes", .doc = "expected duration"}, &KindSpec::minutes);
     v({.name = "args", .doc = "declared arguments"}, &KindSpec::args);
     v({.name = "metrics", .doc = "figures it produces"}, &KindSpec::metrics);
+    v({.name = "tables", .doc = "figures side by side, as the report shows them"},
+      &KindSpec::tables);
   }
 };
 
@@ -158,6 +179,8 @@ struct PhaseSpec {
   std::vector<std::string> free;  ///< args that --set may change without a deviation
   std::vector<CaseSpec> cases;    ///< default: one case named like the phase
   int64_t processes = 1;  ///< case groups; each runs all cases in a process of its own (A/B pairs)
+  std::string device;     ///< cpu | cuda; empty: the runbook's
+  double minutes = 0;     ///< expected duration of one process for `plan`; 0: the kind's
   std::vector<std::string> needs;  ///< phases that must be COMPLETED before
   std::map<std::string, nlohmann::json>
       require;  ///< fact -> "A100*" (glob), ">=1" (number) or true
@@ -183,6 +206,9 @@ struct PhaseSpec {
     v({.name = "cases", .doc = "cases; default: one named like the phase"}, &PhaseSpec::cases);
     v({.name = "processes", .doc = "processes that each run all cases", .unit = "count"},
       &PhaseSpec::processes);
+    v({.name = "device", .doc = "cpu or cuda; empty: the runbook's"}, &PhaseSpec::device);
+    v({.name = "minutes", .doc = "expected duration of one process; 0: the kind's"},
+      &PhaseSpec::minutes);
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PhaseSpec::needs);
     v({.name = "require", .doc = "facts of the machine: fact -> glob, comparison or bool"},
       &PhaseSpec::require);
@@ -212,6 +238,12 @@ struct Runbook {
   std::vector<nlohmann::json>
       history;  ///< historical figures shown beside ours: {metric, value, unit, source}
   std::vector<PhaseSpec> phases;
+
+  /// Where the workers of `phase` run.
+  const std::string& device_of(const PhaseSpec& phase) const {
+    return phase.device.empty() ? device : phase.device;
+  }
+
   template <class V>
   static void describe(V& v) {
     v({.name = "schema", .doc = "nsa-runbook/1", .required = true}, &Runbook::schema);

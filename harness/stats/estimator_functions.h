@@ -22,6 +22,7 @@ void estimate_rate(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_eta(const MetricSpec&, const EvidenceView&, Metric&);
 
 // paired_estimator.cpp
+void estimate_paired_overhead(const MetricSpec& spec, const EvidenceView& view, Metric& metric);
 void estimate_paired_ratio(const MetricSpec&, const EvidenceView&, Metric&);
 
 }  // namespace harness::stats

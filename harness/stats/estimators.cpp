@@ -59,6 +59,7 @@ const std::map<std::string_view, Estimator>& estimators() {
       {"max", stats::estimate_max},
       {"median", stats::estimate_median},
       {"min", stats::estimate_min},
+      {"paired_overhead", stats::estimate_paired_overhead},
       {"paired_ratio", stats::estimate_paired_ratio},
       {"rate", stats::estimate_rate},
       {"sum", stats::estimate_sum},
@@ -68,7 +69,8 @@ const std::map<std::string_view, Estimator>& estimators() {
 }
 
 bool is_performance(const MetricSpec& spec) {
-  return is_one_of(spec.estimator, {"median", "arm_median", "paired_ratio", "rate", "eta"}) ||
+  return is_one_of(spec.estimator,
+                   {"median", "arm_median", "paired_ratio", "paired_overhead", "rate", "eta"}) ||
          is_one_of(spec.unit, {"ms", "us", "s", "tok_s", "gb_s", "tflop_s"}) ||
          spec.name.ends_with("speedup_ratio");
 }

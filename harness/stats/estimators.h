@@ -25,6 +25,8 @@
 /// From samples of `arms` = [baseline, candidate], in units of time:
 ///  - paired_ratio: speed-up baseline / candidate with its exact signed-rank interval and A/B
 ///  verdict
+///  - paired_overhead: the same comparison as percent of time that the candidate takes more than
+///  the baseline, without a verdict of its own
 ///  - arm_median: median of arms[0], as `median`
 ///
 /// `source` defaults to the metric's name where a series or line is needed, and may carry a case:

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "harness/results/number.h"
 #include "harness/stats/ab.h"
@@ -165,6 +166,19 @@ void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Met
     metric.details["bootstrap95"] = {std::exp(-boot.hi), std::exp(-boot.lo)};
   }
   for (const Series& s : arms.baseline) metric.samples.push_back(s.file);
+}
+
+void estimate_paired_overhead(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  estimate_paired_ratio(spec, view, metric);
+  metric.method = "paired_overhead";
+  metric.verdict.clear();  // it is that of the ratio, where a kind declares one
+  const auto overhead = [](const std::optional<double>& speedup) {
+    return speedup ? std::optional<double>(100 * (1 / *speedup - 1)) : std::nullopt;
+  };
+  metric.value = overhead(metric.value);
+  // The larger speed-up is the smaller overhead.
+  std::tie(metric.lo, metric.hi) = std::pair(overhead(metric.hi), overhead(metric.lo));
+  std::tie(metric.lo95, metric.hi95) = std::pair(overhead(metric.hi95), overhead(metric.lo95));
 }
 
 }  // namespace harness::stats

@@ -46,6 +46,33 @@ MetricSpec spec() {
   return s;
 }
 
+TEST(PairedOverhead, IsThePercentOfTimeMoreThanTheBaseline) {
+  MetricSpec overhead = spec();
+  overhead.name = "overhead.v2_pct";
+  overhead.unit = "pct";
+  overhead.estimator = "paired_overhead";
+  const EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  const Metric m = estimate(overhead, view), ratio = estimate(spec(), view);
+  EXPECT_NEAR(*m.value, 25, .2);
+  EXPECT_NEAR(*m.hi, 100 * (1 / *ratio.lo - 1), 1e-6);
+  EXPECT_LE(*m.lo, *m.lo95);
+  EXPECT_LE(*m.lo95, *m.value);
+  EXPECT_LE(*m.value, *m.hi95);
+  EXPECT_LE(*m.hi95, *m.hi);
+  EXPECT_EQ(m.method, "paired_overhead");
+  EXPECT_EQ(m.verdict, "") << "FASTER or SLOWER is said once, by the ratio";
+}
+
+TEST(PairedOverhead, IsWithheldWhenAnOutputMismatches) {
+  MetricSpec overhead = spec();
+  overhead.estimator = "paired_overhead";
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  view.groups[3].checks = {{"c", "oracle/v2", false, "SPEEDUP_WITHHELD", ""}};
+  const Metric m = estimate(overhead, view);
+  EXPECT_FALSE(m.value);
+  EXPECT_NE(m.withheld, "");
+}
+
 TEST(PairedRatio, CandidateTwiceAsFast) {
   const Metric m = estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 2}}));
   EXPECT_EQ(m.id, "M-ranges_ab.v2_vs_v1.speedup_ratio");
