@@ -51,6 +51,7 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
     const DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, i, probe, attention);
     x = layer.x;
     out.gates.push_back(layer.gates);
+    out.records.push_back(layer.record);
   }
   const at::Tensor normed = rms_norm(x, final_norm_, config_.norm_eps);
   report("final RMSNorm", normed);

@@ -22,8 +22,9 @@ class DecoderImpl : public torch::nn::Module {
   explicit DecoderImpl(const ModelConfig& config);
 
   struct Outputs {
-    at::Tensor logits;              ///< [B, S, vocab], compute type
-    std::vector<at::Tensor> gates;  ///< per layer [B, S, Hkv, 3], activated, detached
+    at::Tensor logits;                  ///< [B, S, vocab], compute type
+    std::vector<at::Tensor> gates;      ///< per layer [B, S, Hkv, 3], activated, detached
+    std::vector<RunRecordPtr> records;  ///< per layer, what ran
   };
   /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type. `attention`
   /// replaces the attention call of every layer (caches: decoder_cache.h).

@@ -72,7 +72,7 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t 
   report("RMSNorm before MLP", mlp_in);
   const at::Tensor added = swiglu(mlp_in, w_gate_up_, w_down_);
   report("MLP", added);
-  Outputs out{middle + added, attended.attention.gates.detach()};
+  Outputs out{middle + added, attended.attention.gates.detach(), attended.attention.record};
   report("residual stream", out.x);
   return out;
 }

@@ -34,8 +34,9 @@ class DecoderLayerImpl : public torch::nn::Module {
   explicit DecoderLayerImpl(const ModelConfig& config);
 
   struct Outputs {
-    at::Tensor x;      ///< [B, S, dim]
-    at::Tensor gates;  ///< [B, S, Hkv, 3], activated, detached
+    at::Tensor x;         ///< [B, S, dim]
+    at::Tensor gates;     ///< [B, S, Hkv, 3], activated, detached
+    RunRecordPtr record;  ///< what ran; its backward pass writes here, too
   };
   /// x [B, S, dim] of layer `index`. "layer<index>" stands before every place that is reported to
   /// `probe`.

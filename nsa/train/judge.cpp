@@ -11,6 +11,7 @@ namespace {
 
 using Trace = std::vector<StepRecord>;
 constexpr int64_t kTail = 20;           ///< losses behind loss.last20_nat
+constexpr int64_t kQuarters = 8;        ///< steps of which quarters can be compared
 constexpr double kRandomMargin = 0.05;  ///< nat below ln V that random tokens cannot reach
 constexpr double kSpreadFloor =
     1e-7;  ///< gates whose deviation over tokens is below this do not vary
@@ -71,6 +72,37 @@ Check check_varies(const std::string& id, const std::string& what, const Trace& 
           0};
 }
 
+/// One check a stage: every backend that ran is the one asked for.
+std::vector<Check> check_paths(const std::vector<PathRow>& paths) {
+  std::vector<Check> checks;
+  for (const PathRow& row : paths) {
+    const std::string id = "path/" + row.stage;
+    auto found =
+        std::find_if(checks.begin(), checks.end(), [&](const Check& c) { return c.id == id; });
+    if (found == checks.end())
+      found = checks.insert(checks.end(), Check{id, "PATH_PROOF", "", true, 0, 0});
+    Check& check = *found;
+    const bool as_asked = row.requested.empty() || row.requested == row.ran;
+    check.ok = check.ok && as_asked;
+    check.detail += (check.detail.empty() ? "" : "; ") + std::string("requested ") +
+                    (row.requested.empty() ? row.ran : row.requested) + ", ran " + row.ran + " " +
+                    std::to_string(row.count) + " times" +
+                    (row.reason.empty() ? "" : " (" + row.reason + ")");
+  }
+  return checks;
+}
+
+/// Largest peak of the last quarter of the steps over that of the first: above 1, memory grows.
+double memory_growth(const Trace& trace) {
+  const auto quarter = static_cast<std::ptrdiff_t>(trace.size() / 4);
+  const auto peak = [](auto begin, auto end) {
+    return std::max_element(begin, end,
+                            [](const auto& a, const auto& b) { return a.peak_mib < b.peak_mib; })
+        ->peak_mib;
+  };
+  return peak(trace.end() - quarter, trace.end()) / peak(trace.begin(), trace.begin() + quarter);
+}
+
 double extreme(const Trace& trace, const std::function<double(const StepRecord&)>& get,
                bool largest) {
   double value = get(trace.front());
@@ -91,6 +123,9 @@ Finding finding_of(const Check& check) {
   if (check.code == "LR_TRACE")
     return text("the schedule counts something else than optimizer steps",
                 "count warm-up and decay in optimizer steps, not in micro-batches");
+  if (check.code == "PATH_PROOF")
+    return text("the backend asked for does not apply here",
+                "look at the reason of the record; unset the switch, or change shape or type");
   if (check.code == "STUCK_METRIC")
     return text(
         "the quantity is not computed where it exists (gradients already cleared, dead gate)",
@@ -149,6 +184,8 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                     "smallest deviation of gate outputs over tokens, any layer and step: " +
                         std::to_string(spread),
                     spread > kSpreadFloor, spread, kSpreadFloor});
+  const std::vector<Check> paths = check_paths(facts.paths);
+  checks.insert(checks.end(), paths.begin(), paths.end());
   return checks;
 }
 
@@ -179,6 +216,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
               [&] { return smallest([](const auto& r) { return r.loss; }); });
   figures.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(trace); });
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
+  figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });
   figures.add("gate.entropy_min_nat", "nat", 1,
               [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });
   figures.add("gate.entropy_max_nat", "nat", 1,

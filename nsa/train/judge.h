@@ -27,13 +27,20 @@ struct Finding {
   std::string code, symptom, fact, cause, action;
 };
 
+/// A backend of a stage, summed over layers and steps.
+struct PathRow {
+  std::string stage, requested, ran, detail, reason;
+  int64_t count = 0;
+};
+
 /// What is known of a run beside its trace.
 struct RunFacts {
   int64_t vocab = 256;
   bool real_data = false;  ///< a named corpus was read and its hashes matched
   double peak_mib = 0;
-  int64_t step_tokens = 0;  ///< tokens of an optimizer step: batch x accum x seq_len
-  std::string stopped;      ///< why it ended before `steps`; empty when it did not
+  std::vector<PathRow> paths;  ///< which backend every stage asked for and ran
+  int64_t step_tokens = 0;     ///< tokens of an optimizer step: batch x accum x seq_len
+  std::string stopped;         ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {
@@ -44,7 +51,7 @@ struct Judgement {
 
 /// Figures, checks and findings of a run. Figures that the trace does not allow (too few steps) are
 /// empty with a reason. Checks: lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_bound
-/// (if asked for), stuck.* (P20).
+/// (if asked for), stuck.* (P20), path/STAGE (P07).
 Judgement judge(const TrainOptions& options, const RunFacts& facts,
                 const std::vector<StepRecord>& trace);
 

@@ -34,6 +34,7 @@ std::vector<StepRecord> healthy_trace(const TrainOptions& o) {
     r.grad_norm = 1 + 0.1 * static_cast<double>(k % 3);
     r.lr = schedule.at(k);
     r.gate = {0.3, 0.3, 0.4, 1.05, 1.04, 1.06, 0.01};
+    r.peak_mib = 100;
     trace.push_back(r);
   }
   return trace;
@@ -68,12 +69,43 @@ TEST(Schedule, MatchesHandComputedValues) {
   EXPECT_NEAR(no_warmup.at(0), 0, 1e-12);
 }
 
+TEST(Judge, MemoryThatGrowsShowsInItsRatio) {
+  TrainOptions o;
+  o.steps = 40;
+  std::vector<StepRecord> trace = healthy_trace(o);
+  EXPECT_EQ(figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value, 1);
+  for (StepRecord& r : trace) r.peak_mib = 100 + static_cast<double>(r.step);
+  EXPECT_NEAR(*figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value, 140.0 / 110,
+              1e-12);
+  trace.resize(7);
+  EXPECT_FALSE(figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value);
+}
+
+TEST(Judge, AnotherBackendThanAskedForIsAFinding) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  facts.paths = {{"sel_attn", "varlen", "varlen", "plain", "", 60},
+                 {"win_attn", "", "plain", "", "", 60}};
+  EXPECT_THAT(codes(judge(o, facts, healthy_trace(o))), ::testing::IsEmpty());
+  facts.paths.push_back({"sel_attn", "varlen", "gather", "", "the shape does not fit", 1});
+  const Judgement j = judge(o, facts, healthy_trace(o));
+  ASSERT_EQ(codes(j), std::vector<std::string>{"PATH_PROOF"});
+  EXPECT_THAT(j.findings[0].symptom, HasSubstr("ran gather 1 times (the shape does not fit)"));
+  EXPECT_EQ(j.findings[0].fact, "path/sel_attn");
+}
+
 TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
   TrainOptions o;
   o.steps = 60;
-  const Judgement j = judge(
-      o, {.vocab = 256, .real_data = true, .peak_mib = 12, .step_tokens = 1024, .stopped = ""},
-      healthy_trace(o));
+  const Judgement j = judge(o,
+                            {.vocab = 256,
+                             .real_data = true,
+                             .peak_mib = 12,
+                             .paths = {},
+                             .step_tokens = 1024,
+                             .stopped = ""},
+                            healthy_trace(o));
   EXPECT_THAT(codes(j), ::testing::IsEmpty());
   for (const Figure& f : j.figures) EXPECT_TRUE(f.value.has_value()) << f.name;
   EXPECT_EQ(figure(j, "steps.done_count").value, 60);

@@ -53,12 +53,12 @@ SwitchSet make_switches(const TrainOptions& options, SwitchSet::Values config,
   config.emplace("NSA_ACCUM", std::to_string(options.accum));
   if (options.seq_len > 0) config.emplace("NSA_SEQ_LEN", std::to_string(options.seq_len));
   SwitchSet switches = SwitchSet::from_environment(config, command_line);
-  switches.require_honoured("nsa-train",
-                            {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN",
-                             "NSA_USE_SEL_MASK", "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY",
-                             "NSA_USE_FA2", "NSA_USE_FA2_WIN", "NSA_USE_FA2_CMP",
-                             "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_NVTX",
-                             "NSA_BATCH_SIZE", "NSA_ACCUM", "NSA_SEQ_LEN", "NSA_CASES_DIR"});
+  switches.require_honoured(
+      "nsa-train",
+      {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
+       "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY", "NSA_USE_FA2", "NSA_USE_FA2_WIN",
+       "NSA_USE_FA2_CMP", "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_NVTX", "NSA_BATCH_SIZE",
+       "NSA_ACCUM", "NSA_SEQ_LEN", "NSA_CASES_DIR"});
   return switches;
 }
 

@@ -90,6 +90,27 @@ class ProgramTest : public ::testing::Test {
   fs::path dir_;
 };
 
+TEST_F(ProgramTest, WorkerHonoursTheBackendSwitchAndRecordsWhatRan) {
+  json asked =
+      request({{"model", "small.json"}, {"data", "synthetic"}, {"steps", 8}, {"warmup", 2}});
+  asked["switches"] = {{"NSA_USE_SEL_VARLEN", "1"}};
+  const auto lines = work(asked);
+  const auto tables = of_type(lines, "table");
+  ASSERT_EQ(tables.size(), 1u);
+  bool varlen = false;
+  for (const json& row : tables[0]["rows"])
+    if (row[0] == "sel_attn") varlen = row[1] == "varlen" && row[2] == "varlen" && row[4] > 0;
+  EXPECT_TRUE(varlen) << tables[0];
+  int64_t paths = 0;
+  for (const json& check : of_type(lines, "check"))
+    if (check["id"].get<std::string>().starts_with("path/")) {
+      EXPECT_EQ(check["ok"], true) << check;
+      ++paths;
+    }
+  EXPECT_GE(paths, 3);
+  EXPECT_TRUE(metrics(lines)["memory.growth_ratio"]["value"].is_number());
+}
+
 TEST_F(ProgramTest, WorkerTrainsOnACorpusAndKeepsTheProtocol) {
   make_corpus();
   const auto lines = work(request(

@@ -141,6 +141,12 @@ void ResultLines::check(const std::string& case_id, const Check& c) {
                  {"tol", finite_or_null(c.tolerance)}});
 }
 
+void ResultLines::table(const std::string& case_id, const std::string& id, const std::string& title,
+                        const std::vector<std::string>& columns, const nlohmann::json& rows) {
+  emit("table",
+       {{"case", case_id}, {"id", id}, {"title", title}, {"columns", columns}, {"rows", rows}});
+}
+
 void ResultLines::finding(const Finding& f) {
   emit("finding", {{"code", f.code},
                    {"symptom", f.symptom},

@@ -33,6 +33,8 @@ class ResultLines {
               const std::string& unit, int64_t order);
   void metric(const std::string& case_id, const Figure& figure);
   void check(const std::string& case_id, const Check& check);
+  void table(const std::string& case_id, const std::string& id, const std::string& title,
+             const std::vector<std::string>& columns, const nlohmann::json& rows);
   void finding(const Finding& finding);
   void case_end(const std::string& case_id, const std::string& failure);  ///< empty failure: ok
   void done();

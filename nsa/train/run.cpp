@@ -87,7 +87,7 @@ class Run {
     try {
       prepare();
       train();
-      facts_.peak_mib = peak_memory_mib(device_);
+      facts_.peak_mib = std::max(facts_.peak_mib, peak_memory_mib(device_));
     } catch (const InputError& e) {
       facts_.stopped = e.what();
     } catch (const std::invalid_argument& e) {
@@ -172,6 +172,7 @@ class Run {
       return;
     }
     trace_.push_back(record);
+    facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
     if (options_.timed && record.step > options_.untimed_steps) {
       lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
       lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
@@ -185,7 +186,21 @@ class Run {
                        std::to_string(record.step);
   }
 
+  /// Which backend every stage asked for and ran, all layers and steps together.
+  void report_paths() {
+    if (!trainer_) return;
+    nlohmann::json rows = nlohmann::json::array();
+    for (const RanBackend& row : trainer_->ran()) {
+      facts_.paths.push_back(
+          {row.stage, row.requested, row.backend, row.detail, row.reason, row.count});
+      rows.push_back({row.stage, row.requested, row.backend, row.detail, row.count, row.reason});
+    }
+    context_.lines->table(context_.case_id, "ran", "What ran, over all layers and steps",
+                          {"stage", "requested", "ran", "variant", "calls", "why"}, rows);
+  }
+
   void report() {
+    report_paths();
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
     for (const Figure& figure : judgement.figures) {

@@ -42,6 +42,7 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
     end_stage(Stage::kBackward);
     loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
     gates = std::move(out.gates);
+    for (const RunRecordPtr& record : out.records) merge_rows(ran_, record->rows());
     rows_done_ += options_.batch;
   }
   return loss_sum;
@@ -63,6 +64,7 @@ StepRecord Trainer::read_back(const at::Tensor& loss, const at::Tensor& norm,
 }
 
 StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
+  reset_peak_memory(device_);
   StageClock clock(device_, wait_each);
   clock.start();
   std::vector<at::Tensor> gates;
@@ -81,6 +83,8 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   const auto tokens = static_cast<double>(options_.batch * options_.accum * seq_len_);
   record.tok_s = tokens / (record.step_ms / 1000.0);
   record.mem_mib = used_memory_mib(device_);
+  // A CPU's peak cannot be set back, so there a step stands for itself by what it leaves.
+  record.peak_mib = device_.is_cpu() ? record.mem_mib : peak_memory_mib(device_);
   return record;
 }
 

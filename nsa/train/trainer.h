@@ -41,6 +41,9 @@ class Trainer {
   /// The first non-finite tensor of the step that was run last.
   std::string locate_non_finite();
 
+  /// What ran so far, forward and backward, over all layers and steps.
+  const std::vector<RanBackend>& ran() const { return ran_; }
+
   int64_t steps_done() const { return steps_done_; }
 
  private:
@@ -57,6 +60,7 @@ class Trainer {
   AdamW optimizer_;
   int64_t steps_done_ = 0;
   int64_t rows_done_ = 0;
+  std::vector<RanBackend> ran_;
 };
 
 }  // namespace nsa::train
