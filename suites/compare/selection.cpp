@@ -50,6 +50,14 @@ std::string structure_problem(const int32_t* ids, int64_t current, const Selecti
   return "";
 }
 
+/// t of each row, int64 on the CPU.
+Tensor positions_of(const Tensor& positions, int64_t rows) {
+  if (!positions.defined()) return at::arange(rows, at::kLong);
+  TORCH_CHECK(positions.numel() == rows, "suites::selection: positions must have ", rows,
+              " values, got ", positions.numel());
+  return positions.to(at::kCPU, at::kLong).contiguous();
+}
+
 RowVerdict judge_row(const int32_t* ids, const double* scores, double bound, int64_t current,
                      const SelectionShape& shape, bool exact_ties) {
   RowVerdict verdict{structure_problem(ids, current, shape), 0};
@@ -84,7 +92,8 @@ RowVerdict judge_row(const int32_t* ids, const double* scores, double bound, int
 
 }  // namespace
 
-Tensor selection_tie_bound(const Tensor& q, const Tensor& k_cmp, const SelectionShape& shape) {
+Tensor selection_tie_bound(const Tensor& q, const Tensor& k_cmp, const SelectionShape& shape,
+                           const Tensor& positions) {
   const int64_t batch = q.size(0), tokens = q.size(1), kv_heads = k_cmp.size(2), dk = q.size(3);
   const double eps = unit_ulp(accumulation_type(q.scalar_type()));
   const Tensor qn = q.detach()
@@ -92,7 +101,7 @@ Tensor selection_tie_bound(const Tensor& q, const Tensor& k_cmp, const Selection
                         .norm(2, -1)
                         .view({batch, tokens, kv_heads, shape.group_size})
                         .amax(-1);
-  const Tensor position = at::arange(tokens, at::kDouble).view({1, tokens, 1});
+  const Tensor position = positions_of(positions, tokens).to(at::kDouble).view({1, tokens, 1});
   Tensor kn = at::zeros({batch, tokens, kv_heads}, at::kDouble);
   if (k_cmp.size(1) > 0) {
     const Tensor running =
@@ -111,7 +120,8 @@ Tensor selection_tie_bound(const Tensor& q, const Tensor& k_cmp, const Selection
 }
 
 SelectionReport accept_selection(const Tensor& block_idx, const Tensor& scores, const Tensor& bound,
-                                 const SelectionShape& shape, bool exact_ties) {
+                                 const SelectionShape& shape, bool exact_ties,
+                                 const Tensor& positions) {
   SelectionReport report;
   const int64_t batch = scores.size(0), tokens = scores.size(1), heads = scores.size(2),
                 blocks = scores.size(3);
@@ -127,9 +137,10 @@ SelectionReport accept_selection(const Tensor& block_idx, const Tensor& scores, 
   const Tensor ids = block_idx.to(at::kCPU).contiguous(),
                s = scores.to(at::kCPU, at::kDouble).contiguous();
   const Tensor slack = bound.to(at::kCPU, at::kDouble).contiguous();
+  const Tensor place = positions_of(positions, tokens);
   report.rows = batch * tokens * heads;
   for (int64_t row = 0; row < report.rows; ++row) {
-    const int64_t t = row / heads % tokens;
+    const int64_t t = place.const_data_ptr<int64_t>()[row / heads % tokens];
     const RowVerdict verdict =
         judge_row(ids.const_data_ptr<int32_t>() + row * shape.num_selected,
                   s.const_data_ptr<double>() + row * blocks, slack.const_data_ptr<double>()[row],

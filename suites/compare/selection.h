@@ -29,17 +29,18 @@ struct SelectionReport {
 /// Tie bound per row, [B,S,Hkv] fp64: G * (l/d) * (2 * dlogit + 16 * eps) with dlogit = eps *
 /// sqrt(dk) * m + t * eps64 * m, m = max |q||k| * scale over the group's heads and the visible
 /// compressed keys; eps of the accumulation type. q [B,S,Hq,dk], k_cmp [B,N_c,Hkv,dk]: the stage
-/// inputs the candidate used (rotated, in the input type).
+/// inputs the candidate used (rotated, in the input type). `positions` [S]: t of each row;
+/// undefined: 0..S-1.
 at::Tensor selection_tie_bound(const at::Tensor& q, const at::Tensor& k_cmp,
-                               const SelectionShape& shape);
+                               const SelectionShape& shape, const at::Tensor& positions = {});
 
 /// Accepts `block_idx` [B,S,Hkv,n] int32 against the oracle's `scores` [B,S,Hkv,nblocks] fp64 on
 /// the same stage inputs: ascending ids, -1 only at the end, exactly min(n, c+1) of them, all <= c,
 /// every forced block present, and for every chosen free block a and rejected candidate b: s[a] >=
 /// s[b] - bound, `bound` [B,S,Hkv]. With an all-zero bound and `exact_ties` the order is binding:
-/// equal scores go to the lower index.
+/// equal scores go to the lower index. `positions` as above.
 SelectionReport accept_selection(const at::Tensor& block_idx, const at::Tensor& scores,
                                  const at::Tensor& bound, const SelectionShape& shape,
-                                 bool exact_ties = false);
+                                 bool exact_ties = false, const at::Tensor& positions = {});
 
 }  // namespace suites

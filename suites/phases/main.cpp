@@ -59,7 +59,7 @@ void run(int argc, char** argv) {
   protocol::Emitter emitter(protocol::result_path(argc, argv));
   emitter.hello(make_hello(switches, device));
   for (size_t i = 0; i < in.cases.size(); ++i)
-    run_case(kind, {in, in.cases[i].id, args[i], device, emitter});
+    run_case(kind, {in, in.cases[i].id, args[i], device, emitter, nsa::NsaOptions::from(switches)});
   emitter.done();
 }
 

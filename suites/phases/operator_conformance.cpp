@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <map>
 
+#include "suites/conformance/convert.h"
 #include "suites/conformance/invariant_checks.h"
 #include "suites/conformance/operator_checks.h"
 #include "suites/faults/faults.h"
 #include "suites/instrument/facts.h"
-#include "suites/phases/phase.h"
+#include "suites/phases/attention_under_test.h"
 
 namespace suites {
 namespace {
@@ -24,7 +25,8 @@ struct Plan {
   }
 };
 
-Plan read_plan(const Args& args) {
+Plan read_plan(const PhaseCase& one) {
+  const Args& args = one.args;
   Plan plan;
   plan.ops = args.get_list("ops", {"all"});
   std::vector<std::string> known = op_families();
@@ -41,7 +43,7 @@ Plan read_plan(const Args& args) {
     }
   }
   plan.configs = args.get_int("configs", kCornerCases + 4, 1);
-  plan.candidate = plain_candidate();
+  plan.candidate = candidate_under(one.options);
   if (args.has("fault")) {
     try {
       plan.candidate = with_fault(plan.candidate, args.get_text("fault", ""));
@@ -82,10 +84,26 @@ Checks checks_of(const Plan& plan, const OperatorCase& one, int64_t index) {
   return all;
 }
 
+/// What the switches ask for must be what the layer runs, in every type.
+void check_paths(const PhaseCase& one, const Plan& plan) {
+  for (at::ScalarType type : plan.types) {
+    OperatorCase each{.config = sample_config(one.seed(), kCornerCases - 1),
+                      .type = type,
+                      .device = one.device,
+                      .seed = one.seed(),
+                      .name = "path"};
+    const nsa::NsaOutputs out =
+        plan.candidate.layer(to_nsa(inputs_of(each)), to_nsa(each.config), {});
+    one.emitter.check(path_check(one, out.ran, nsa::to_string(one.options.effective().sel),
+                                 "sel_attn/" + dtype_name(type)));
+  }
+}
+
 }  // namespace
 
 std::string run_operator_conformance(const PhaseCase& one) {
-  const Plan plan = read_plan(one.args);
+  const Plan plan = read_plan(one);
+  check_paths(one, plan);
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   const int64_t steps = plan.configs * static_cast<int64_t>(plan.types.size());
   int64_t step = 0, run = 0;

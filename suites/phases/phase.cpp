@@ -45,12 +45,35 @@ std::vector<std::string> Args::get_list(const char* key,
   return value.get<std::vector<std::string>>();
 }
 
+std::vector<int64_t> Args::get_ints(const char* key, const std::vector<int64_t>& fallback,
+                                    int64_t minimum) const {
+  if (!has(key)) return fallback;
+  const auto& value = values_.at(key);
+  const bool fits = value.is_array() && !value.empty() &&
+                    std::all_of(value.begin(), value.end(), [&](const auto& item) {
+                      return item.is_number_integer() && item.template get<int64_t>() >= minimum;
+                    });
+  if (!fits) refuse(key, "a list of integers >= " + std::to_string(minimum) + ", not empty");
+  return value.get<std::vector<int64_t>>();
+}
+
 const std::vector<PhaseKind>& phase_kinds() {
   static const std::vector<PhaseKind> kinds = {
+      {"attn_memory",
+       {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
+       run_attn_memory},
+      {"decode_ab",
+       {"contexts", "Hq", "Hkv", "dk", "rounds", "steps", "dtype", "fault"},
+       run_decode_ab},
+      {"empty_rows", {"backends", "dtypes", "S", "fault"}, run_empty_rows},
       {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
+      {"layer_scaling",
+       {"model", "layers", "S", "B", "rounds", "dtype", "fault"},
+       run_layer_scaling},
       {"operator_conformance", {"ops", "dtypes", "configs", "fault"}, run_operator_conformance},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
+      {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback},
   };
   return kinds;
 }

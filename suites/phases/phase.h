@@ -8,6 +8,7 @@
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
+#include "nsa/layer/nsa_attention.h"
 
 namespace suites {
 
@@ -27,6 +28,9 @@ class Args {
   std::string get_text(const char* key, const std::string& fallback) const;
   std::vector<std::string> get_list(const char* key,
                                     const std::vector<std::string>& fallback) const;
+  /// A list of integers >= minimum, not empty.
+  std::vector<int64_t> get_ints(const char* key, const std::vector<int64_t>& fallback,
+                                int64_t minimum) const;
   bool has(const char* key) const { return values_.contains(key); }
 
  private:
@@ -42,6 +46,7 @@ struct PhaseCase {
   Args args;
   at::Device device;
   harness::protocol::Emitter& emitter;
+  nsa::NsaOptions options = {};  ///< what the switches of the phase ask for
   uint64_t seed() const { return static_cast<uint64_t>(in.seed); }
 };
 
@@ -53,10 +58,15 @@ struct PhaseKind {
   std::string (*run)(const PhaseCase& one);
 };
 
+std::string run_attn_memory(const PhaseCase& one);
+std::string run_decode_ab(const PhaseCase& one);
+std::string run_empty_rows(const PhaseCase& one);
 std::string run_gate_health(const PhaseCase& one);
+std::string run_layer_scaling(const PhaseCase& one);
 std::string run_operator_conformance(const PhaseCase& one);
 std::string run_ranges_ab(const PhaseCase& one);
 std::string run_ranges_equivalence(const PhaseCase& one);
+std::string run_strict_fallback(const PhaseCase& one);
 
 /// Every phase kind of nsa-worker, by name.
 const std::vector<PhaseKind>& phase_kinds();

@@ -3,26 +3,22 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <random>
 
 #include "nsa/reference/ranges.h"
 #include "suites/compare/compare.h"
 #include "suites/conformance/check.h"
 #include "suites/conformance/convert.h"
 #include "suites/faults/faults.h"
-#include "suites/instrument/clock_probe.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/host_syncs.h"
 #include "suites/phases/phase.h"
 #include "suites/phases/range_cases.h"
+#include "suites/phases/rounds.h"
 
 namespace suites {
 namespace {
 
 using at::Tensor;
-
-/// A sample shorter than this sees the timer more than the work.
-constexpr double kMinSampleMs = 4;
 
 struct Sizes {
   int64_t batch, tokens, kv_heads, width, sel_block_size, rounds;
@@ -31,7 +27,6 @@ struct Sizes {
 struct Arm {
   std::string name;
   nsa::RangesVersion version;
-  int64_t calls = 1;  ///< calls a sample
 };
 
 struct Bench {
@@ -111,44 +106,18 @@ void count_syncs(const PhaseCase& one, const Bench& bench) {
   }
 }
 
-/// Order of one round: every arm, its A/A twin after it unless it is the last (the candidate), then
-/// the same backwards.
-std::vector<std::pair<size_t, std::string>> round_order(const Bench& bench, bool reversed) {
-  std::vector<std::pair<size_t, std::string>> order;
-  for (size_t i = 0; i < bench.arms.size(); ++i) {
-    order.emplace_back(i, bench.arms[i].name);
-    if (i + 1 < bench.arms.size()) order.emplace_back(i, bench.arms[i].name + ".aa");
-  }
-  if (reversed) std::reverse(order.begin(), order.end());
-  std::vector<std::pair<size_t, std::string>> back(order.rbegin(), order.rend());
-  order.insert(order.end(), back.begin(), back.end());
-  return order;
-}
-
-void time_arms(const PhaseCase& one, Bench& bench) {
+/// Every arm, its A/A twin after it unless it is the last (the candidate).
+void time_arms(const PhaseCase& one, const Bench& bench) {
   EventTimer timer(one.device);
-  const auto call = [&](const Arm& arm) {
-    return [&bench, version = arm.version] { bench.convert(version); };
-  };
-  for (Arm& arm : bench.arms) arm.calls = calls_per_sample(timer, call(arm), kMinSampleMs);
-  std::mt19937_64 draw(one.seed());
-  for (int64_t round = 0; round < bench.sizes.rounds; ++round) {
-    int64_t place = 0;
-    for (const auto& [index, series] : round_order(bench, draw() % 2 == 1)) {
-      const Arm& arm = bench.arms[index];
-      const std::optional<double> clock = sm_clock_mhz(one.device);
-      const double ms = time_calls_ms(timer, call(arm), arm.calls);
-      one.emitter.sample({.case_id = one.id,
-                          .series = series,
-                          .value = ms,
-                          .unit = "ms",
-                          .round = round,
-                          .order = place++,
-                          .clock_mhz = clock});
-    }
-    one.emitter.beat(
-        {.case_id = one.id, .step = round + 1, .of = bench.sizes.rounds, .at = "round"});
+  std::vector<TimedSeries> series;
+  for (const Arm& arm : bench.arms) {
+    const auto call = [&bench, version = arm.version] { bench.convert(version); };
+    const int64_t calls = calls_per_sample(timer, call, kMinSampleMs);
+    series.push_back({arm.name, call, calls});
+    if (&arm != &bench.arms.back()) series.push_back({arm.name + ".aa", call, calls});
   }
+  int64_t step = 0;
+  time_rounds(one, series, bench.sizes.rounds, step, bench.sizes.rounds);
 }
 
 }  // namespace
@@ -156,7 +125,7 @@ void time_arms(const PhaseCase& one, Bench& bench) {
 std::string run_ranges_ab(const PhaseCase& one) {
   if (one.in.mode != "time")
     throw ConfigError("mode of ranges_ab must be time, got '" + one.in.mode + "'");
-  Bench bench = prepare(one);
+  const Bench bench = prepare(one);
   const std::string differ = check_arms(one, bench);
   if (!differ.empty()) return "speed-up withheld: not valid, output mismatch in " + differ;
   count_syncs(one, bench);
