@@ -48,7 +48,7 @@ std::filesystem::path fresh_dir(const std::string& name);
 /// A runbook of testdata/, by name.
 std::string runbook(const std::string& name);
 
-/// A folder of configs like the shipped one, in which operator_conformance takes a `fault` and
+/// A folder of configs like the shipped one, in which kinds that take a fault declare `fault`, and
 /// testdata/ lies beside the shipped runbooks.
 std::string configs_with_faults();
 

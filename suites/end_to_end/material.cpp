@@ -13,11 +13,14 @@ fs::path make_configs() {
   const fs::path dir = fresh_dir("configs");
   fs::copy(fs::path(NSA_SOURCE_DIR) / "configs", dir, fs::copy_options::recursive);
   fs::copy(kTestdata, dir / "runbooks");
-  const fs::path file = dir / "kinds" / "operator_conformance.json";
-  nlohmann::json kind = nlohmann::json::parse(read_file(file));
-  kind["args"].push_back(
-      {{"name", "fault"}, {"type", "string"}, {"default", ""}, {"doc", "id of suites/faults"}});
-  write_file(file, kind.dump(2));
+  for (const char* name : {"operator_conformance", "layer_scaling", "decode_ab", "attn_memory",
+                           "empty_rows", "strict_fallback"}) {
+    const fs::path file = dir / "kinds" / (std::string(name) + ".json");
+    nlohmann::json kind = nlohmann::json::parse(read_file(file));
+    kind["args"].push_back(
+        {{"name", "fault"}, {"type", "string"}, {"default", ""}, {"doc", "id of a fault"}});
+    write_file(file, kind.dump(2));
+  }
   return dir;
 }
 
