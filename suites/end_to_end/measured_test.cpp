@@ -15,7 +15,7 @@ using testing::Contains;
 using testing::HasSubstr;
 
 json by_id(const json& list, const std::string& id) {
-  const auto found = std::ranges::find(list, id, [](const json& item) { return item["id"]; });
+  const auto found = std::ranges::find_if(list, [&](const json& item) { return item["id"] == id; });
   return found == list.end() ? json() : *found;
 }
 
@@ -51,7 +51,9 @@ TEST_P(BrokenMeasurement, IsNoGoWithItsCodeAndWithoutASpeed) {
   const json found = results(dir);
   for (const json& metric : found["metrics"]) {
     const bool speed = metric["unit"] == "ms" || metric["unit"] == "pct";
-    if (speed) EXPECT_TRUE(metric["value"].is_null()) << metric["name"];
+    if (speed) {
+      EXPECT_TRUE(metric["value"].is_null()) << metric["name"];
+    }
   }
 }
 
@@ -110,9 +112,11 @@ TEST(ShippedRunbook, CoreFixesRunsItsCpuPhasesAnywhere) {
     EXPECT_EQ(by_id(found["phases"], id)["status"], "COMPLETED") << id;
   for (const char* id : {"P-masked", "P-strict", "P-packing", "P-tput_s2048_b1", "P-memory_b16"})
     EXPECT_EQ(by_id(found["phases"], id)["status"], "DEFERRED") << id;
-  for (const json& criterion : found["criteria"])
-    if (criterion["phase"] == "masked_cpu" || criterion["phase"] == "strict_cpu")
+  for (const json& criterion : found["criteria"]) {
+    if (criterion["phase"] == "masked_cpu" || criterion["phase"] == "strict_cpu") {
       EXPECT_EQ(criterion["verdict"], "PASS") << criterion["id"] << criterion["reason"];
+    }
+  }
   EXPECT_EQ(by_id(found["tables"], "training")["rows"].size(), 8u);
 }
 
