@@ -13,6 +13,13 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 # Fat binaries carry machine code for A100-class and H100/H200-class cards; only machine code, so nothing is compiled at load.
 set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "")
 
+if(NSA_UNITY)
+  # Most of a file's cost is the headers and templates it shares with its neighbours. The price: names in unnamed
+  # namespaces must differ within a target; one that cannot has UNITY_BUILD OFF at the end of CMakeLists.txt.
+  set(CMAKE_UNITY_BUILD ON)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+endif()
+
 find_program(NSA_CCACHE ccache)
 if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what ccache asks for with precompiled headers.

@@ -68,9 +68,9 @@ std::string text_of(const std::string& block, Field field) {
   return std::string(view.substr(0, view.find('\0')));
 }
 
-class Reader {
+class ArchiveReader {
  public:
-  explicit Reader(const std::filesystem::path& archive)
+  explicit ArchiveReader(const std::filesystem::path& archive)
       : name_(archive.filename().string()), in_(archive, std::ios::binary) {
     if (!in_) fail("cannot be read");
     in_.seekg(0, std::ios::end);
@@ -115,7 +115,7 @@ class Reader {
     const std::string where = "the header before byte " + std::to_string(at());
     const bool whole = block.compare(kSum.at + 6, 2, std::string_view("\0 ", 2)) == 0;
     if (!whole || octal(block, kSum) != checksum(block)) fail(where + " is damaged");
-    if (text_of(block, kMagic).substr(0, 5) != "ustar") fail(where + " is not a ustar header");
+    if (!text_of(block, kMagic).starts_with("ustar")) fail(where + " is not a ustar header");
     return octal(block, kSize);
   }
 
@@ -200,7 +200,7 @@ std::string tar_padding(uint64_t bytes) {
 std::string tar_end() { return std::string(2 * kBlock, '\0'); }
 
 std::vector<TarMember> read_tar(const std::filesystem::path& archive) {
-  return Reader(archive).members();
+  return ArchiveReader(archive).members();
 }
 
 }  // namespace harness

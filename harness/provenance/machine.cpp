@@ -40,7 +40,7 @@ json meminfo_mib(const std::string& key) {
   return text.empty() ? json() : json(std::stoll(text) / 1024);
 }
 
-json first_line(const fs::path& file) {
+json first_line_or_null(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
   return std::getline(in, line) ? json(line) : json();
@@ -79,8 +79,8 @@ json machine_facts() {
           {"memory_mib", meminfo_mib("MemTotal")},
           {"memory_available_mib", meminfo_mib("MemAvailable")},
           {"cgroup",
-           {{"memory_max_bytes", first_line("/sys/fs/cgroup/memory.max")},
-            {"cpu_max", first_line("/sys/fs/cgroup/cpu.max")}}}};
+           {{"memory_max_bytes", first_line_or_null("/sys/fs/cgroup/memory.max")},
+            {"cpu_max", first_line_or_null("/sys/fs/cgroup/cpu.max")}}}};
 }
 
 json disk_facts(const fs::path& folder) {

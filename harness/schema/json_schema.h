@@ -1,6 +1,6 @@
 #pragma once
-#include <limits>
 #include <string>
+#include <vector>
 
 #include "harness/schema/write.h"
 
@@ -10,36 +10,46 @@ namespace harness {
 
 namespace detail {
 
+/// The schema of an object, field by field; the part that does not depend on the fields' types.
+class ObjectSchema {
+ public:
+  ObjectSchema(nlohmann::json defaults, bool partial)
+      : defaults_(std::move(defaults)), partial_(partial) {}
+  void add(const FieldDoc& doc, nlohmann::json&& schema);
+  nlohmann::json take();
+
+ private:
+  nlohmann::json properties_ = nlohmann::json::object(), required_ = nlohmann::json::array();
+  nlohmann::json defaults_;
+  bool partial_;
+};
+
+nlohmann::json named_type(const char* type);  ///< {"type": TYPE}
+nlohmann::json integer_type();
+nlohmann::json enum_type(const std::vector<std::string>& names);
+nlohmann::json or_null(nlohmann::json&& schema);
+nlohmann::json list_of(nlohmann::json&& schema);
+nlohmann::json map_of(nlohmann::json&& schema);
+
 template <class T>
 nlohmann::json type_schema(bool partial);
 
 template <class T>
 struct SchemaFields {
+  ObjectSchema& object;
   bool partial;
-  nlohmann::json properties = nlohmann::json::object();
-  nlohmann::json required = nlohmann::json::array();
-  nlohmann::json defaults = to_json(T{});
-
   template <class M>
   void operator()(const FieldDoc& doc, M T::*) {
-    const std::string name(doc.name);
-    nlohmann::json schema = type_schema<M>(partial);
-    schema["description"] = std::string(doc.doc);
-    if (!doc.unit.empty()) schema["unit"] = std::string(doc.unit);
-    if (!doc.required) schema["default"] = defaults[name];
-    if (doc.required && (!partial || identifies(doc.name))) required.push_back(name);
-    properties[name] = std::move(schema);
+    object.add(doc, type_schema<M>(partial));
   }
 };
 
 template <class T>
 nlohmann::json object_schema(bool partial) {
-  SchemaFields<T> fields{partial};
+  ObjectSchema object(to_json(T{}), partial);
+  SchemaFields<T> fields{object, partial};
   T::describe(fields);
-  return {{"type", "object"},
-          {"additionalProperties", false},
-          {"properties", fields.properties},
-          {"required", fields.required}};
+  return object.take();
 }
 
 template <class T>
@@ -47,52 +57,45 @@ nlohmann::json type_schema(bool partial) {
   if constexpr (DescribedType<T>) {
     return object_schema<T>(partial);
   } else if constexpr (EnumType<T>) {
-    return {{"enum", enum_names<T>()}};
+    return enum_type(enum_names<T>());
   } else if constexpr (OptionalType<T>) {
-    return {{"anyOf", {type_schema<typename T::value_type>(partial), {{"type", "null"}}}}};
+    return or_null(type_schema<typename T::value_type>(partial));
   } else if constexpr (VectorType<T>) {
-    return {{"type", "array"}, {"items", type_schema<typename T::value_type>(partial)}};
+    return list_of(type_schema<typename T::value_type>(partial));
   } else if constexpr (MapType<T>) {
-    return {{"type", "object"},
-            {"additionalProperties", type_schema<typename T::mapped_type>(partial)}};
+    return map_of(type_schema<typename T::mapped_type>(partial));
   } else if constexpr (std::is_same_v<T, bool>) {
-    return {{"type", "boolean"}};
+    return named_type("boolean");
   } else if constexpr (std::is_same_v<T, int64_t>) {
-    using Limits = std::numeric_limits<int64_t>;
-    return {{"type", "integer"}, {"minimum", Limits::min()}, {"maximum", Limits::max()}};
+    return integer_type();
   } else if constexpr (std::is_same_v<T, double>) {
-    return {{"type", "number"}};
+    return named_type("number");
   } else if constexpr (std::is_same_v<T, std::string>) {
-    return {{"type", "string"}};
+    return named_type("string");
   } else {
     static_assert(std::is_same_v<T, nlohmann::json>, "see field.h for the types a struct may hold");
     return nlohmann::json::object();
   }
 }
 
+nlohmann::json document_schema(const std::string& title, nlohmann::json object);
+nlohmann::json extendable_schema(const std::string& title, nlohmann::json&& partial,
+                                 nlohmann::json&& full);
+
 }  // namespace detail
 
 /// The schema of a whole document.
 template <class T>
 nlohmann::json json_schema(const std::string& title) {
-  nlohmann::json schema = detail::object_schema<T>(/*partial=*/false);
-  schema["$schema"] = "https://json-schema.org/draft/2020-12/schema";
-  schema["title"] = title;
-  return schema;
+  return detail::document_schema(title, detail::object_schema<T>(/*partial=*/false));
 }
 
 /// The schema of a document that may `extends` another: then only the keys that identify are
 /// required, as in ReadMode::kPartial.
 template <class T>
 nlohmann::json extendable_json_schema(const std::string& title) {
-  const nlohmann::json extending = {{"type", "object"},
-                                    {"required", {"extends"}},
-                                    {"properties", {{"extends", {{"not", {{"const", ""}}}}}}}};
-  return {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-          {"title", title},
-          {"if", extending},
-          {"then", detail::object_schema<T>(/*partial=*/true)},
-          {"else", detail::object_schema<T>(/*partial=*/false)}};
+  return detail::extendable_schema(title, detail::object_schema<T>(/*partial=*/true),
+                                   detail::object_schema<T>(/*partial=*/false));
 }
 
 }  // namespace harness

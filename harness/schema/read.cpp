@@ -68,6 +68,16 @@ void Reader::missing(const json& object, const FieldDoc& doc) const {
                            std::string(doc.doc) + ")");
 }
 
+const json* Reader::enter(const json& object, const FieldDoc& doc) {
+  const auto at = object.find(doc.name);
+  if (at == object.end()) {
+    missing(object, doc);
+    return nullptr;
+  }
+  path_.emplace_back(doc.name);
+  return &*at;
+}
+
 std::string Reader::enum_text(const json& value, const std::vector<std::string>& names) const {
   expect(value, value.is_string(), "a string");
   const auto text = value.get<std::string>();

@@ -94,10 +94,9 @@ class Reader {
     T& out;
     template <class M>
     void operator()(const FieldDoc& doc, M T::* member) {
-      const auto at = object.find(doc.name);
-      if (at == object.end()) return reader.missing(object, doc);
-      reader.path_.emplace_back(doc.name);
-      reader.take(*at, out.*member);
+      const json* value = reader.enter(object, doc);
+      if (value == nullptr) return;
+      reader.take(*value, out.*member);
       reader.path_.pop_back();
     }
   };
@@ -105,6 +104,8 @@ class Reader {
   void expect(const json& value, bool ok, std::string_view want) const;
   void reject_unknown_keys(const json& object, const std::vector<std::string>& known) const;
   void missing(const json& object, const FieldDoc& doc) const;
+  /// The value of a field, whose name is then the end of the path; null when the key is absent.
+  const json* enter(const json& object, const FieldDoc& doc);
   std::string enum_text(const json& value, const std::vector<std::string>& names) const;
   std::string where() const;
 

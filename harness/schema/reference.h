@@ -11,6 +11,9 @@ namespace detail {
 /// Text as it may stand in a cell of a Markdown table.
 std::string cell(std::string_view text);
 
+/// The row of one field; `defaults`: the struct it belongs to, as it is by default.
+std::string row(const FieldDoc& doc, const std::string& type, const nlohmann::json& defaults);
+
 template <class T>
 struct ReferenceRows;
 
@@ -60,12 +63,8 @@ struct ReferenceRows {
 
   template <class M>
   void operator()(const FieldDoc& doc, M T::*) {
-    const std::string name(doc.name);
-    const std::string initial =
-        doc.required ? "required" : "`" + cell(canonical_dump(defaults[name])) + "`";
-    rows += "| `" + name + "` | " + full_type_name<M>() + " | " + initial + " | " + cell(doc.unit) +
-            " | " + cell(doc.doc) + " |\n";
-    add_nested<M>(path + "." + name, nested);
+    rows += row(doc, full_type_name<M>(), defaults);
+    add_nested<M>(path + "." + std::string(doc.name), nested);
   }
 };
 

@@ -26,6 +26,10 @@ std::string dump(const json& value, int indent) {
 
 }  // namespace
 
+void detail::put(json& object, const FieldDoc& doc, json&& value) {
+  object[std::string(doc.name)] = std::move(value);
+}
+
 std::string canonical_dump(const json& value) { return dump(value, -1); }
 
 std::string pretty_dump(const json& value) { return dump(value, 2) + "\n"; }

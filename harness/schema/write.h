@@ -10,13 +10,15 @@ template <class T>
 nlohmann::json to_json(const T& value);
 
 namespace detail {
+void put(nlohmann::json& object, const FieldDoc& doc, nlohmann::json&& value);
+
 template <class T>
 struct FieldWriter {
   const T& value;
   nlohmann::json object = nlohmann::json::object();
   template <class M>
   void operator()(const FieldDoc& doc, M T::* member) {
-    object[std::string(doc.name)] = to_json(value.*member);
+    put(object, doc, to_json(value.*member));
   }
 };
 }  // namespace detail

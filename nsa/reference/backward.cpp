@@ -10,11 +10,6 @@
 namespace nsa::reference {
 namespace {
 
-Tensor<double> rotated(const Config& c, const Tensor<double>& x, const Tensor<double>& given) {
-  if (given.defined()) return given;
-  return c.rope == Rope::kNone ? x : rope(x, c.rope_base);
-}
-
 Tensor<double> rotated_back(const Config& c, const Tensor<double>& d) {
   return c.rope == Rope::kNone ? d : rope_backward(d, c.rope_base);
 }

@@ -12,11 +12,6 @@
 namespace nsa::reference {
 namespace {
 
-Tensor<double> rotated(const Config& c, const Tensor<double>& x, const Tensor<double>& given) {
-  if (given.defined()) return given;
-  return c.rope == Rope::kNone ? x : rope(x, c.rope_base);
-}
-
 Tensor<int64_t> stack_reads(const Tensor<int64_t>& cmp, const Tensor<int64_t>& sel,
                             const Tensor<int64_t>& win) {
   Tensor<int64_t> reads({cmp.size(0), cmp.size(1), cmp.size(2), 3});
@@ -29,6 +24,11 @@ Tensor<int64_t> stack_reads(const Tensor<int64_t>& cmp, const Tensor<int64_t>& s
 }
 
 }  // namespace
+
+Tensor<double> rotated(const Config& c, const Tensor<double>& x, const Tensor<double>& given) {
+  if (given.defined()) return given;
+  return c.rope == Rope::kNone ? x : rope(x, c.rope_base);
+}
 
 Outputs forward(const Config& c, const Inputs& x, const Given& given) {
   check_inputs(c, x);

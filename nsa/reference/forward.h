@@ -8,4 +8,8 @@ namespace nsa::reference {
 /// Cost: O(B S Hq (N_c + n l' + w) (dk + dv)), memory for every stage's output.
 Outputs forward(const Config& config, const Inputs& inputs, const Given& given = {});
 
+/// x [B,S,H,dk] as the attention takes it: `given` where a caller gave the rotated tensor, else x
+/// rotated to its positions, unless the configuration has no RoPE.
+Tensor<double> rotated(const Config& config, const Tensor<double>& x, const Tensor<double>& given);
+
 }  // namespace nsa::reference
