@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <set>
 
 #include "harness/builtin/builtins.h"
-#include "harness/builtin/worker_call.h"
+#include "harness/builtin/switches.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/git.h"
 #include "harness/provenance/gpu.h"
-#include "harness/provenance/machine.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -71,25 +69,14 @@ class EnvironmentPhase {
     metric("git.dirty_count", dirty.size(), "count");
   }
 
-  /// The registry of switches is in the programs under test: a worker says it in its first line.
   void switches() {
-    WorkerCall call{.program = bin_dir_ / "nsa-worker", .kind = "gate_health"};
-    call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
-    call.timeout_s = 60;
-    const WorkerAnswer answer = call_worker(call);
-    if (!answer.problem.empty())
-      return metric("switches.unknown_count", nullptr, "count",
-                    "the worker does not say its switches: " + answer.problem);
-    std::set<std::string> known;
-    for (const auto& value :
-         std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
-      known.insert(value.name);
-    const json effective = environment_variables()["effective"];
+    const SwitchNames names = ask_switch_names(bin_dir_);
+    if (!names.problem.empty())
+      return metric("switches.unknown_count", nullptr, "count", names.problem);
     int64_t unknown = 0;
-    for (const auto& [name, value] : effective.items()) {
-      unknown += !known.contains(name);
-      check("switches." + name, known.contains(name), "CONFIG_ERROR",
-            known.contains(name) ? "" : "no such switch, or its feature does not exist; unset it");
+    for (const EnvironmentSwitch& each : check_environment_switches(names.known)) {
+      unknown += !each.problem.empty();
+      check("switches." + each.name, each.problem.empty(), "CONFIG_ERROR", each.problem);
     }
     metric("switches.unknown_count", unknown, "count");
   }

@@ -153,7 +153,7 @@ Planted judged_without_data(const MiniRun& run, bool cut) {
   const bool undecided = criterion != derived.results.criteria.end() &&
                          criterion->verdict == CriterionVerdict::kNotEvaluated;
   const Verdict& verdict = derived.results.verdict;
-  return {undecided && verdict.exit != 0 && verdict.word.find("NO-GO") == 0,
+  return {undecided && verdict.exit != 0 && verdict.word.starts_with("NO-GO"),
           std::string(undecided ? "NOT_EVALUATED" : "evaluated") + ", verdict " + verdict.word};
 }
 

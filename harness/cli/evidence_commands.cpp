@@ -13,10 +13,25 @@
 /// made it.
 namespace harness::cli {
 namespace fs = std::filesystem;
+namespace {
+
+Verification verify_run(const fs::path& run, const std::string& head = "") {
+  return verify(run, [](const Results& results) { return render_reports(results); }, head);
+}
+
+/// A bundle is handed on as proof, so what does not verify is packed on explicit wish only.
+void refuse_damaged(const fs::path& run) {
+  const Verification found = verify_run(run);
+  if (found.ok()) return;
+  const EvidenceError& first = found.problems.front();
+  throw EvidenceError(first.file(), first.message() + " (" + std::to_string(found.problems.size()) +
+                                        " in all: see verify); --damaged packs the run as it is");
+}
+
+}  // namespace
 
 int verify_command(const Options& options) {
-  const Verification found = verify(
-      options.target, [](const Results& results) { return render_reports(results); }, options.head);
+  const Verification found = verify_run(options.target, options.head);
   std::printf("%s", verification_text(found).c_str());
   return found.ok() ? 0 : 6;
 }
@@ -43,6 +58,7 @@ int bundle_command(const Options& options) {
   if (!folder.has_filename()) folder = folder.parent_path();
   const fs::path tar =
       options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
+  if (!options.damaged) refuse_damaged(folder);
   const std::string sha256 = bundle(RunFolder(folder), tar);
   std::printf("%s  %s\n", sha256.c_str(), tar.c_str());
   return 0;

@@ -6,6 +6,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/options.h"
 #include "harness/evidence/error.h"
+#include "harness/evidence/plain_text.h"
 #include "harness/schema/error.h"
 
 namespace {
@@ -20,6 +21,12 @@ const std::map<std::string, std::function<int(const Options&)>> kCommands = {
     {"schema", harness::cli::schema_command},
 };
 
+/// Errors may quote what users and files say.
+int failed(const std::exception& error, int exit_code) {
+  std::fprintf(stderr, "nsa-validate: %s\n", harness::plain_text(error.what()).c_str());
+  return exit_code;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -29,13 +36,10 @@ int main(int argc, char** argv) {
   try {
     return kCommands.at(options.command)(options);
   } catch (const harness::ConfigError& e) {
-    std::fprintf(stderr, "nsa-validate: %s\n", e.what());
-    return 2;
+    return failed(e, 2);
   } catch (const harness::EvidenceError& e) {
-    std::fprintf(stderr, "nsa-validate: %s\n", e.what());
-    return 6;
+    return failed(e, 6);
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "nsa-validate: %s\n", e.what());
-    return 3;
+    return failed(e, 3);
   }
 }

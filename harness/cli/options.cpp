@@ -16,8 +16,13 @@ constexpr const char* kExamples =
     "  nsa-validate explain C-equivalence.v2                  where a figure or verdict comes "
     "from\n";
 
+/// A variable of a script that was never set must not look like an option that was not given.
+const CLI::Validator kNotEmpty(
+    [](std::string& text) { return text.empty() ? std::string("must not be empty") : ""; }, "");
+
 void add_run_options(CLI::App& app, Options& o) {
-  app.add_option("--runbook", o.runbook, "Runbook to run: a name (see list) or the path of a file");
+  app.add_option("--runbook", o.runbook, "Runbook to run: a name (see list) or the path of a file")
+      ->check(kNotEmpty);
   app.add_option("--only", o.only, "Run only these phases (a deviation)")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -27,12 +32,16 @@ void add_run_options(CLI::App& app, Options& o) {
   app.add_option("--set", o.set, "PHASE.KEY=VALUE: change a declared argument of a phase")
       ->allow_extra_args(false);
   app.add_option("--configs", o.configs,
-                 "Folder with runbooks and phase kinds (default: the shipped ones)");
+                 "Folder with runbooks and phase kinds (default: the shipped ones)")
+      ->check(kNotEmpty);
 }
 
 void add_output_options(CLI::App& app, Options& o) {
-  app.add_option("--out", o.out, "Run folder to create (default runs/RUNBOOK-TIME)");
-  app.add_option("--resume", o.resume, "Continue the interrupted run in this folder");
+  app.add_option("--out", o.out, "Run folder to create (default runs/RUNBOOK-TIME)")
+      ->check(kNotEmpty);
+  CLI::Option* resume =
+      app.add_option("--resume", o.resume, "Continue the interrupted run in this folder")
+          ->check(kNotEmpty);
   app.add_option("--gate", o.gate,
                  "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
       ->check(CLI::IsMember({"strict", "advisory"}))
@@ -45,6 +54,10 @@ void add_output_options(CLI::App& app, Options& o) {
   app.add_option("--torch", o.torch, "Folder with LibTorch's libraries, for an installed tree")
       ->check(CLI::ExistingDirectory);
   app.add_flag("--dry-run", o.dry_run, "Same as plan: show what would run, start nothing");
+  // A run is continued as it was begun.
+  for (const char* fixed :
+       {"--runbook", "--only", "--skip", "--set", "--out", "--gate", "--dry-run"})
+    resume->excludes(app.get_option(fixed));
 }
 
 void add_json_option(CLI::App& app, Options& o) {
@@ -71,8 +84,8 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();
-  verify->add_option("--head", o.head,
-                     "Head of the ledger as it was printed at the end of the run");
+  verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run")
+      ->check(kNotEmpty);
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
@@ -86,6 +99,7 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
   bundle->add_option("target", o.target, "Run folder")->required();
   bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
+  bundle->add_flag("--damaged", o.damaged, "Pack a run that does not verify, as it is");
   CLI::App* schema =
       add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");
   schema->add_option("name", o.name, "runbook, kind, results, plan, baseline or hardware")

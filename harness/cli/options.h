@@ -24,7 +24,8 @@ struct Options {
   std::string id;       ///< explain
   std::string head;     ///< verify: head of the ledger as it was printed
   std::string name;     ///< schema: runbook, kind, results, plan, baseline or hardware
-  bool page = false;    ///< schema: the reference page instead of the JSON Schema
+  bool damaged = false;  ///< bundle: pack a run that does not verify
+  bool page = false;     ///< schema: the reference page instead of the JSON Schema
 };
 
 /// Parses argv. Prints help or the usage error itself; returns false when the program should end

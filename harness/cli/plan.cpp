@@ -2,9 +2,11 @@
 
 #include <cstdio>
 
+#include "harness/builtin/switches.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
+#include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
 namespace harness::cli {
@@ -53,6 +55,9 @@ int plan_command(const Options& options) {
   } else {
     print(plan);
   }
+  // Every process of a run would refuse these; say so before it is paid for.
+  if (const std::string refusal = environment_refusal(program_dir()); !refusal.empty())
+    throw ConfigError("switches of the environment: " + refusal);
   // A run that cannot decide everything it must would end with this code; say so before it is paid
   // for.
   for (const PlannedPhase& phase : plan.phases)

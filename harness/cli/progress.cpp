@@ -31,7 +31,7 @@ std::string beat_text(const protocol::Beat& beat, double eta_s) {
   if (!beat.at.empty()) text += " " + beat.at;
   if (beat.rate) text += fmt::format(", {:.4g} {}", *beat.rate, beat.rate_unit);
   if (eta_s > 0) text += ", " + duration(eta_s) + " left";
-  return text;
+  return plain_text(text);  // a worker may write anything into its beats
 }
 
 /// One line an event; beats at most every 10 s.
@@ -87,7 +87,8 @@ class TerminalProgress : public Observer {
     const std::string word = fmt::format("{:<10}", enum_name(record.status));
     const std::string shown =
         colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word) : word;
-    rewrite(fmt::format("{} {:>7}  {} {}{}", shown, duration(record.seconds), head_, phase.title,
+    rewrite(fmt::format("{} {:>7}  {} {}{}", shown, duration(record.seconds), head_,
+                        plain_text(phase.title),
                         record.reason.empty() ? "" : " - " + plain_text(record.reason)));
     fmt::print(stderr, "\n");
   }

@@ -65,9 +65,14 @@ Work new_work(const Options& options) {
 Work resumed_work(const Options& options) {
   if (!options.supersedes.empty())
     throw ConfigError("--supersedes belongs to the start of a run; leave it out with --resume");
-  if (!fs::is_directory(options.resume))
+  std::error_code error;
+  if (!fs::is_directory(options.resume, error))
     throw ConfigError("--resume " + options.resume +
                       ": no such run folder; start it without --resume");
+  if (!fs::exists(fs::path(options.resume) / "run.json", error))
+    throw ConfigError("--resume " + options.resume +
+                      ": holds no run.json, so no run has begun there; remove the folder and start "
+                      "again without --resume");
   const RunFiles files = read_run_files(RunFolder(options.resume));
   Work work{.runbook = files.runbook, .kinds = files.kinds, .plan = files.plan, .run = {}};
   work.run.out = options.resume;

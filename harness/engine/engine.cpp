@@ -32,7 +32,8 @@ RunReport run(const RunOptions& options, const Runbook& runbook, const Kinds& ki
   RunReport report;
   std::map<std::string, PhaseRecord> ended;
   for (const auto& phase : plan.phases) {
-    if ((report.signal = InterruptGuard::signal()) != 0) return report;
+    report.signal = InterruptGuard::signal();
+    if (report.signal != 0) return report;
     observer.on_phase_start(phase, report.phases.size() + 1, plan.phases.size());
     const auto record = phases.run(phase, ended);
     if (record.cause == "INTERRUPTED") break;

@@ -134,7 +134,7 @@ WatchHooks GroupRunner::hooks(const PlannedPhase& phase, const std::string& grou
 GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
                                              const PlannedGroup& group) const {
   auto spec = worker_spec(phase, group.id, group.id);
-  if (phase.program == "nsa-train") spec.argv.push_back("--worker");
+  if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
   spec.input = protocol::print_case(case_in(phase, group)) + "\n";
   spec.result = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
   return run_worker(spec, policy(phase), hooks(phase, group.id));

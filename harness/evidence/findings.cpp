@@ -61,7 +61,52 @@ constexpr auto kCodes = std::to_array<CodeRow>({
     {"TIMEOUT", "the process ran past its time", "raise timeout_s, or find what became slow", kNow},
     {"SIGNAL", "a signal ended the process", "read the phase's GROUP.err", kNow},
     {"DISK_FULL", "the disk of the run folder is full", "free space and go on with --resume", kNow},
+    {"CONFIG_ERROR", "an argument or a switch does not exist, or has a value it cannot have",
+     "correct the name or value that is named, or unset the variable, and run again", kNow},
+    {"EXIT_CODE", "the program ended with an error of its own",
+     "read the phase's GROUP.err; run the phase again with --only", kNow},
+    {"NOT_STARTED", "the program of the phase is missing or cannot be executed",
+     "build the default target (tools/nsa-validate does), or correct `run`", kNow},
+    {"INTERRUPTED", "the run was interrupted while the phase ran", "go on with --resume", kNow},
+    {"BUILTIN_ERROR", "the engine could not do this phase itself",
+     "read the reason; go on with --resume once it is gone", kNow},
+    {"MISSING_ARTIFACT", "the phase ended without a file it promised",
+     "read the phase's GROUP.err; correct `artifacts` if the file has another name", kNow},
+    {"NO_DONE", "the program ended before it had said everything", "read the phase's GROUP.err",
+     kNow},
+    {"MISSING_CASE", "a planned case was never ended: its figures would be of fewer cases",
+     "read the phase's GROUP.err; make the program end every case it was given", kNow},
+    {"NO_TESTS", "the filter matches no test: nothing was tried",
+     "compare the filter with the program's list of tests", kNow},
+    {"BAD_TEST_COUNT", "the tests that ran are not the tests that were listed",
+     "read the phase's GROUP.out for a test that ended the program", kNow},
+    {"BAD_TEST_JSON", "the test program wrote no report, or one that is not JSON",
+     "read the phase's GROUP.err", kNow},
+    {"TEST_FAILED", "a test does not hold", "run the named test alone and read its message", kNow},
+    {"TEST_SKIPPED", "a planned test did not run, and what did not run has not passed",
+     "bring what the test asks for, or leave it out of the filter", kNow},
+    {"TEST_DISABLED", "a planned test is disabled, and what did not run has not passed",
+     "enable the test, or leave it out of the filter", kNow},
+    {"GPU_NOT_FREE", "another process holds the device",
+     "end the named process: measured figures would be its too", kNow},
+    {"FAULT_MISSED", "a planted fault was not reported: the instrument is blind to it",
+     "trust no PASS of the checks that should have seen it", kNow},
+    {"FALSE_ALARM", "a fault was reported where none was planted",
+     "look at the named check before believing any FAIL of it", kNow},
+    {"INVARIANT_VIOLATED", "an operator breaks a property that holds for every input",
+     "run the named case alone with its seed", kNow},
+    {"LR_TRACE", "the learning rate is not that of the schedule",
+     "check warm-up, length and accumulation factor of the schedule", kNow},
+    {"DATA_MISSING", "the corpus is not there",
+     "bring it with tools/setup or nsa-data; criteria on real data say nothing until then", kNow},
+    {"CHECK_FAILED", "a check without a code of its own does not hold",
+     "read its detail in the phase's evidence", kNow},
 });
+
+/// Causes that all mean that the result channel cannot be believed.
+constexpr auto kBrokenProtocol =
+    std::to_array<std::string_view>({"NO_HELLO", "HELLO_TWICE", "GARBAGE", "FOREIGN_CASE",
+                                     "DUPLICATE_CASE", "BAD_MODE", "AFTER_DONE", "BAD_COUNT"});
 
 std::string shortened(const std::string& text) {
   return text.size() <= 300 ? text : text.substr(0, 300) + " ...";
@@ -125,7 +170,10 @@ std::string slow_text(const std::vector<SlowProcess>& slow) {
 CodeAdvice advice_for(const std::string& code) {
   for (const CodeRow& row : kCodes)
     if (code == row.code) return {row.cause, row.action, row.priority};
-  return {"", "", kNow};
+  if (std::ranges::find(kBrokenProtocol, std::string_view(code)) != kBrokenProtocol.end())
+    return {"the program broke a rule of the worker protocol, so none of its lines count",
+            "read the named line in the phase's evidence and correct the program", kNow};
+  return {"not known to this program", "read the phase's evidence and its GROUP.err", kNow};
 }
 
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,

@@ -33,6 +33,16 @@ std::string position(const std::string& text, size_t byte) {
          std::to_string(std::max<size_t>(column, 1));
 }
 
+/// The archive would be a file of the run that its ledger does not know.
+void refuse_inside(const fs::path& run, const fs::path& out) {
+  std::error_code error;
+  const fs::path inside =
+      fs::weakly_canonical(out, error).lexically_relative(fs::weakly_canonical(run, error));
+  if (fs::is_directory(run, error) && !inside.empty() && *inside.begin() != "..")
+    throw ConfigError("the bundle " + out.string() + " would lie inside of the run " +
+                      run.string() + "; name a place outside of it with --out");
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const fs::path& path) : where_(path) {
@@ -106,18 +116,25 @@ nlohmann::json RunFolder::read_json(const std::string& path) const {
 std::string RunFolder::sha256(const std::string& path) const { return sha256_hex(read(path)); }
 
 std::string bundle(const RunFolder& run, const fs::path& out) {
+  refuse_inside(run.where(), out);
   std::string top = run.read_json("run.json").value("id", "run");
   std::replace(top.begin(), top.end(), '/', '-');
-  std::ofstream tar(out, std::ios::binary | std::ios::trunc);
+  fs::path part = out;
+  part += ".part";  // whoever finds the archive finds it whole
+  std::ofstream tar(part, std::ios::binary | std::ios::trunc);
   for (const std::string& path : run.paths()) {
     const std::string content = run.read(path);
     tar << tar_header(top + "/" + path, content.size()) << content << tar_padding(content.size());
   }
   tar << tar_end() << std::flush;
-  if (!tar)
+  tar.close();
+  std::error_code error;
+  if (tar) fs::rename(part, out, error);
+  if (!tar || error) {
+    fs::remove(part, error);
     throw Error("cannot write the bundle " + out.string() +
                 "; check that its folder exists and has space");
-  tar.close();
+  }
   return sha256_file(out);
 }
 

@@ -49,7 +49,8 @@ class RunFolder {
 };
 
 /// Writes all files of `run` as one deterministic tar, below a folder named like the run
-/// (run.json), and returns the sha256 of the archive. Throws Error when `out` cannot be written.
+/// (run.json), and returns the sha256 of the archive. Throws Error when `out` cannot be written,
+/// which leaves no half archive, and ConfigError when it would lie inside of the run.
 std::string bundle(const RunFolder& run, const std::filesystem::path& out);
 
 }  // namespace harness

@@ -12,8 +12,12 @@ namespace harness {
 class TempDir {
  public:
   TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "nsa-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot create " + name);
+    std::error_code error;
+    const auto parent = std::filesystem::temp_directory_path(error);
+    std::string name = (parent / "nsa-XXXXXX").string();
+    if (error || ::mkdtemp(name.data()) == nullptr)
+      throw std::runtime_error(
+          "no folder for temporary files; set TMPDIR to one that exists and has room");
     path_ = name;
   }
   ~TempDir() {

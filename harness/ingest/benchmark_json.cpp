@@ -109,7 +109,7 @@ IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::str
   const auto errors = errors_by_name(all);
   std::vector<std::string> run;
   for (const auto& [name, error] : errors) run.push_back(name);
-  const auto verdict = compare_names(planned, run, "benchmarks");
+  auto verdict = compare_names(planned, run, "benchmarks");
   if (!verdict.cause.empty()) return verdict;
   emitter.hello(target.hello);
   const auto case_id = target.cases.empty() ? "" : target.cases.front();

@@ -89,7 +89,7 @@ IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>
   }
   std::vector<std::string> run;
   for (const auto& check : checks) run.push_back(check.id);
-  const auto verdict = compare_names(planned, run, "tests");
+  auto verdict = compare_names(planned, run, "tests");
   if (!verdict.cause.empty()) return verdict;
   emitter.hello(target.hello);
   for (auto& check : checks) {

@@ -30,13 +30,13 @@ std::vector<std::string> parse_benchmark_list(std::string_view listing);
 /// case lines and `done`. A skipped or disabled test is a failed check: it did not pass. Without
 /// tests, or when those in the JSON are not those `planned`, nothing is written and the verdict
 /// says why.
-IngestVerdict ingest_gtest(std::string_view json, const std::vector<std::string>& planned,
+IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>& planned,
                            const IngestTarget& target, protocol::Emitter& emitter);
 
 /// The same for Google Benchmark (`--benchmark_out_format=json`): one sample a repetition (series:
 /// the benchmark's name; unit ms, us or s), one check a benchmark. Strict JSON: NaN and Infinity,
 /// which Google Benchmark may print, are NON_FINITE.
-IngestVerdict ingest_benchmark(std::string_view json, const std::vector<std::string>& planned,
+IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::string>& planned,
                                const IngestTarget& target, protocol::Emitter& emitter);
 
 }  // namespace harness

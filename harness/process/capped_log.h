@@ -9,6 +9,7 @@ namespace harness {
 /// once and only counts.
 class CappedLog {
  public:
+  CappedLog() = default;  ///< of a stream that has ended and said nothing
   /// Throws Error when the file exists or cannot be made.
   CappedLog(Fd from, const std::filesystem::path& to, uint64_t cap);
 
@@ -26,7 +27,7 @@ class CappedLog {
 
   Fd from_, file_;
   std::filesystem::path path_;
-  uint64_t cap_, bytes_ = 0;
+  uint64_t cap_ = 0, bytes_ = 0;
 };
 
 }  // namespace harness

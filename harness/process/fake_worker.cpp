@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -102,6 +103,17 @@ const std::map<std::string, Behaviour> kBehaviours = {
     {"normal", [](Script& s) { return s.good(), 0; }},
     {"no_done", [](Script& s) { return s.all_cases(), 0; }},
     {"exit_3", [](Script& s) { return s.good(), 3; }},
+    {"refuse",
+     [](Script&) {
+       std::fputs("loading\nCONFIG_ERROR: \x1b[31munknown switch NSA_X; did you mean NSA_Y?\n \n",
+                  stderr);
+       return 2;
+     }},
+    {"remove_log",
+     [](Script& s) {
+       std::filesystem::remove(s.in.out + "/../" + s.in.group + ".err");
+       return s.good(), 3;
+     }},
     {"silent", [](Script&) { return 0; }},
     {"garbage",
      [](Script& s) { return s.all_cases(), raw("\xff<script>`|\x1b[31m\n"), s.emitter.done(), 0; }},

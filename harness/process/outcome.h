@@ -10,7 +10,8 @@
 
 namespace harness {
 
-/// Causes of a group that did not complete. From the watch: EXIT_CODE, SIGNAL, HANG, TIMEOUT,
+/// Causes of a group that did not complete. From the watch: EXIT_CODE, CONFIG_ERROR
+/// (it refused its case line or a switch), SIGNAL, HANG, TIMEOUT,
 /// NOT_STARTED, DISK_FULL, INTERRUPTED. From the result channel (harness/protocol/lines.h):
 /// NO_HELLO, HELLO_TWICE, GARBAGE, NON_FINITE, FOREIGN_CASE, DUPLICATE_CASE, MISSING_CASE,
 /// BAD_MODE, AFTER_DONE, BAD_COUNT, NO_DONE. From ingestion: NO_TESTS, BAD_TEST_COUNT,

@@ -15,6 +15,7 @@
 #include "harness/process/capped_log.h"
 #include "harness/process/file_io.h"
 #include "harness/process/spawn.h"
+#include "harness/schema/nearest.h"
 
 namespace harness {
 namespace {
@@ -27,6 +28,21 @@ std::string seconds_text(double s) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", s);
   return text;
+}
+
+constexpr int kUsageExit = 2;  ///< of a worker that refuses its case line or a switch
+
+/// The last line that says something of a log, fit to stand in a sentence; empty when none does.
+std::string last_words(const std::filesystem::path& log) {
+  constexpr size_t kLongest = 300;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(log, error)) return "";  // a worker may remove anything
+  const std::string text = read_bytes(log);
+  const size_t end = text.find_last_not_of(" \t\r\n");
+  if (end == std::string::npos) return "";
+  const size_t before = text.rfind('\n', end);
+  const size_t begin = before == std::string::npos ? 0 : before + 1;
+  return printable(std::string_view(text).substr(begin, end + 1 - begin), kLongest);
 }
 
 /// One process from start to proof of its end.
@@ -89,7 +105,7 @@ class Watch {
   GroupKey key_;
   Child child_;
   Fd results_;
-  std::optional<CappedLog> out_, err_;
+  CappedLog out_, err_;
   size_t input_sent_ = 0, lines_heard_ = 0;
   End end_ = End::kExited;
   bool exited_ = false;
@@ -112,10 +128,10 @@ void Watch::start() {
   child_ = spawn(spawn_spec);
   key_ = {.session = child_.pid, .marker = spec_.marker};
   if (const auto stat = read_stat(child_.pid)) key_.not_before = stat->start_ticks;
-  if (!child_.pidfd) outcome_.fallbacks.push_back("no pidfd: the end is polled with waitid");
+  if (!child_.pidfd) outcome_.fallbacks.emplace_back("no pidfd: the end is polled with waitid");
   try {
-    out_.emplace(std::move(child_.out), spec_.out, policy_.log_cap);
-    err_.emplace(std::move(child_.err), spec_.err, policy_.log_cap);
+    out_ = CappedLog(std::move(child_.out), spec_.out, policy_.log_cap);
+    err_ = CappedLog(std::move(child_.err), spec_.err, policy_.log_cap);
   } catch (...) {
     kill_group(key_, policy_.proof_s);
     ::waitpid(child_.pid, nullptr, 0);
@@ -150,14 +166,14 @@ void Watch::follow() {
 
 /// Waits for something to happen and takes whatever the worker said.
 void Watch::turn(double wait_s) {
-  pollfd fds[4] = {{out_->fd(), POLLIN, 0},
-                   {err_->fd(), POLLIN, 0},
+  pollfd fds[4] = {{out_.fd(), POLLIN, 0},
+                   {err_.fd(), POLLIN, 0},
                    {child_.pidfd.get(), POLLIN, 0},  // poll ignores negative descriptors
                    {input_sent_ < spec_.input.size() ? child_.in.get() : -1, POLLOUT, 0}};
   const double longest = child_.pidfd ? wait_s : std::min(wait_s, 0.01);
   ::poll(fds, 4, static_cast<int>(longest * 1000));
   feed_input();
-  const auto said = out_->drain() + err_->drain();
+  const auto said = out_.drain() + err_.drain();
   if (said > 0 && spec_.result.empty()) clock_.progress(now_s());  // all we hear of such a program
   read_results();
 }
@@ -248,7 +264,7 @@ void Watch::end_group() {
   wait_for_exit(policy_.proof_s);
   if (exited()) ::waitpid(child_.pid, &wait_status_, 0);
   turn(0);
-  while (out_->drain() + err_->drain() > 0) continue;
+  while (out_.drain() + err_.drain() > 0) continue;
   if (results_ && ::fdatasync(results_.get()) != 0) throw_file_error(spec_.result, "sync", errno);
 }
 
@@ -257,9 +273,9 @@ void Watch::judge() {
   outcome_.lines = static_cast<int64_t>(reader_.lines().size());
   outcome_.half_line_bytes = static_cast<int64_t>(reader_.half_line_bytes());
   for (const auto* log : {&out_, &err_})
-    if ((*log)->truncated())
+    if (log->truncated())
       outcome_.notes.push_back(std::string(log == &out_ ? "standard output" : "standard error") +
-                               ": " + std::to_string((*log)->bytes()) + " bytes, cut at " +
+                               ": " + std::to_string(log->bytes()) + " bytes, cut at " +
                                std::to_string(policy_.log_cap));
   if (outcome_.orphans_killed > 0)
     outcome_.notes.push_back(std::to_string(outcome_.orphans_killed) +
@@ -286,8 +302,13 @@ void Watch::judge_exit() {
     // Nothing in a worker sends KILL: it comes from outside, mostly from a machine out of memory.
     outcome_.infrastructure = outcome_.signal == "SIGKILL";
   } else if (outcome_.exit_code != 0 && !spec_.result.empty()) {
-    fail("EXIT_CODE", "exit status " + std::to_string(outcome_.exit_code) + ", want 0; see " +
-                          spec_.err.filename().string());
+    const std::string words = last_words(spec_.err);
+    const bool refused =
+        outcome_.exit_code == kUsageExit && words.find("CONFIG_ERROR") != std::string::npos;
+    fail(refused ? "CONFIG_ERROR" : "EXIT_CODE",
+         "exit status " + std::to_string(outcome_.exit_code) + ", want 0; " +
+             (words.empty() ? "it said nothing" : "its last words: " + words) + "; see " +
+             spec_.err.filename().string());
   }
 }
 

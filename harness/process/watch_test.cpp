@@ -86,6 +86,8 @@ TEST(Watch, EveryBrokenRuleHasItsCause) {
                                                    {"silent", "NO_DONE"},
                                                    {"half_line", "NO_DONE"},
                                                    {"exit_3", "EXIT_CODE"},
+                                                   {"remove_log", "EXIT_CODE"},
+                                                   {"refuse", "CONFIG_ERROR"},
                                                    {"garbage", "GARBAGE"},
                                                    {"raw_nan", "NON_FINITE"},
                                                    {"foreign", "FOREIGN_CASE"},
@@ -105,6 +107,15 @@ TEST(Watch, EveryBrokenRuleHasItsCause) {
     EXPECT_NE(outcome.reason, "") << behaviour;
     EXPECT_EQ(outcome.infrastructure, behaviour == "killed") << behaviour;
   }
+}
+
+TEST(Watch, LastWordsAreTheReason) {
+  const auto outcome = FakeRun("refuse").go();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.reason,
+            "exit status 2, want 0; its last words: CONFIG_ERROR: \\x1b[31munknown switch NSA_X; "
+            "did you mean NSA_Y?; see g01.err");
+  EXPECT_THAT(FakeRun("exit_3").go().reason, HasSubstr("it said nothing; see g01.err"));
 }
 
 TEST(Watch, NonFiniteFromTheEmitterIsDataNotAFault) {

@@ -104,11 +104,21 @@ int exit_of(int status) {
 int input_file(const std::string& text) {
   std::FILE* file = std::tmpfile();
   if (file == nullptr) return ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-  std::fwrite(text.data(), 1, text.size(), file);
-  std::rewind(file);
-  const int fd = ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 3);
+  const bool whole = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                     std::fseek(file, 0, SEEK_SET) == 0;
+  const int fd = whole ? ::fcntl(::fileno(file), F_DUPFD_CLOEXEC, 3) : -1;
   std::fclose(file);
   return fd;
+}
+
+/// Waits for the end of a program that has closed its output; false when the time is over first.
+bool reap(pid_t pid, Clock::time_point end, int& status) {
+  while (true) {
+    const pid_t done = ::waitpid(pid, &status, WNOHANG);
+    if (done == pid || (done < 0 && errno != EINTR)) return true;
+    if (Clock::now() > end) return false;
+    ::poll(nullptr, 0, 1);
+  }
 }
 
 }  // namespace
@@ -117,6 +127,10 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
   Captured result;
   Pipe output;
   const int input = input_file(options.input);
+  if (input < 0) {
+    result.problem = argv[0] + " got no input: no room in the folder for temporary files";
+    return result;
+  }
   pid_t pid = -1;
   const int error = spawn(argv, options, input, output.write, pid);
   ::close(input);
@@ -127,15 +141,15 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
   }
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(options.timeout_s));
-  const bool ended = read_all(output.read, end, result.out);
-  if (!ended) {
-    ::kill(-pid, SIGKILL);
-    result.problem = argv[0] + " did not end within " + std::to_string(options.timeout_s) + " s";
-  }
   int status = 0;
+  if (read_all(output.read, end, result.out) && reap(pid, end, status)) {
+    result.exit = exit_of(status);
+    return result;
+  }
+  ::kill(-pid, SIGKILL);
+  result.problem = argv[0] + " did not end within " + std::to_string(options.timeout_s) + " s";
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
-  if (ended) result.exit = exit_of(status);
   return result;
 }
 

@@ -39,6 +39,15 @@ TEST(Capture, EndlessProgramIsKilledWithItsChildren) {
   EXPECT_THAT(result.problem, HasSubstr("did not end within"));
 }
 
+TEST(Capture, AProgramThatOnlyClosesItsOutputIsKilledToo) {
+  CaptureOptions options;
+  options.timeout_s = 0.2;
+  const auto start = std::chrono::steady_clock::now();
+  const Captured result = capture({"sh", "-c", "exec >&- 2>&-; sleep 60"}, options);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_THAT(result.problem, HasSubstr("did not end within"));
+}
+
 TEST(Capture, LongOutputIsCapped) {
   EXPECT_EQ(capture({"sh", "-c", "head -c 3000000 /dev/zero"}).out.size(), size_t{1} << 20);
 }

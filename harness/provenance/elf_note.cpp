@@ -32,9 +32,10 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// Walks the notes of one segment.
-std::string build_id_in(std::ifstream& in, const Elf64_Phdr& segment) {
+/// Walks the notes of one segment; `bytes`: of the file, which no note may exceed whatever it says.
+std::string build_id_in(std::ifstream& in, const Elf64_Phdr& segment, uint64_t bytes) {
   const auto aligned = [](uint64_t size) { return (size + 3) / 4 * 4; };
+  if (segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset) return "";
   for (uint64_t at = segment.p_offset; at < segment.p_offset + segment.p_filesz;) {
     const auto note = read_at<Elf64_Nhdr>(in, at);
     if (!note || note->n_namesz > segment.p_filesz || note->n_descsz > segment.p_filesz) return "";
@@ -55,10 +56,13 @@ std::string gnu_build_id(const std::filesystem::path& program) {
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
       header->e_ident[EI_CLASS] != ELFCLASS64)
     return "";
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(program, error);
+  if (error) return "";
   for (uint64_t i = 0; i < header->e_phnum; ++i) {
     const auto segment = read_at<Elf64_Phdr>(in, header->e_phoff + i * header->e_phentsize);
     if (!segment || segment->p_type != PT_NOTE) continue;
-    const std::string id = build_id_in(in, *segment);
+    const std::string id = build_id_in(in, *segment, bytes);
     if (!id.empty()) return id;
   }
   return "";

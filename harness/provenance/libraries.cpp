@@ -16,7 +16,7 @@ std::optional<fs::path> find_library(const std::string& file, const std::string&
     if (!path.empty() && fs::exists(fs::path(path) / file, error)) return fs::path(path) / file;
   const fs::path python = this_checkout().value_or(fs::current_path()) / ".venv/lib";
   for (const auto& version : fs::directory_iterator(python, error)) {
-    const fs::path found = version.path() / "site-packages" / folder / file;
+    fs::path found = version.path() / "site-packages" / folder / file;
     if (fs::exists(found, error)) return found;
   }
   return std::nullopt;

@@ -133,7 +133,7 @@ inline std::string format_interval(double lo, double hi, int digits = 4) {
 inline std::string format_duration(double seconds) {
   if (!(seconds >= 0) || seconds >= 1e9) return format_value(seconds, "s");
   if (seconds < 59.95) return format_value(seconds, "s", 3);
-  const auto whole = static_cast<int64_t>(seconds + 0.5);
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
   const auto pad = [](int64_t v) { return (v < 10 ? "0" : "") + std::to_string(v); };
   if (whole < 3600) return std::to_string(whole / 60) + " min " + pad(whole % 60) + " s";
   return std::to_string(whole / 3600) + " h " + pad(whole % 3600 / 60) + " min";

@@ -68,7 +68,8 @@ json typed_value(const Override& set, const ArgSpec& spec) {
   if (spec.type != "string") {
     try {
       value = Source().parse(set.value, "--set");
-    } catch (const ConfigError&) {  // no JSON: stays text, and the type check says what it must be
+    } catch (const ConfigError&) {
+      value = set.value;  // no JSON: it is text, and the type check says what it must be
     }
   }
   if (const std::string problem = arg_type_problem(spec.type, value); !problem.empty())

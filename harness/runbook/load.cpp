@@ -20,7 +20,8 @@ using nlohmann::json;
 fs::path find_runbook(const std::string& name, const fs::path& folder) {
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
   const fs::path path = is_path ? fs::path(name) : folder / (name + ".json");
-  if (fs::exists(path)) return path;
+  std::error_code error;  // a name may be longer than any file's
+  if (fs::exists(path, error)) return path;
   if (is_path) throw ConfigError("runbook " + in_quotes(name) + ": no such file");
   throw ConfigError("no runbook " + in_quotes(name) + " in " + folder.string() +
                     did_you_mean(name, json_stems(folder)));
@@ -35,7 +36,7 @@ class Merger {
     chain_.push_back(path);
     const json document = source_.parse(read_text(path), path.string());
     const auto extends = document.is_object() ? document.find("extends") : document.end();
-    const bool partial = extends != document.end() && *extends != "";
+    const bool partial = extends != document.end() && *extends != json("");
     const auto head =
         Reader(source_, partial ? ReadMode::kPartial : ReadMode::kFull).read<Runbook>(document);
     check_unique_ids(source_, document);
@@ -50,8 +51,9 @@ class Merger {
   fs::path base_of(const json& extends, const fs::path& path) {
     const auto name = extends.get<std::string>();
     fs::path base = path.parent_path() / (name + ".json");  // beside it, else a shipped one
-    if (!fs::exists(base)) base = folder_ / (name + ".json");
-    if (!is_plain_name(name) || !fs::exists(base))
+    std::error_code error;
+    if (!fs::exists(base, error)) base = folder_ / (name + ".json");
+    if (!is_plain_name(name) || !fs::exists(base, error))
       source_.fail(extends, "extends no runbook " + in_quotes(name) +
                                 did_you_mean(name, json_stems(folder_)));
     for (const fs::path& known : chain_)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/stats/estimators.h"
+
 namespace harness {
 namespace {
 
@@ -58,9 +60,11 @@ const Names& arg_types() {
 }
 
 const Names& known_estimators() {
-  static const Names kEstimators = {
-      "value",    "sum",    "min",  "max", "all",          "checks_run", "checks_failed",
-      "cases_ok", "median", "rate", "eta", "paired_ratio", "arm_median", "paired_overhead"};
+  static const Names kEstimators = [] {
+    Names names;
+    for (const auto& [name, function] : estimators()) names.emplace_back(name);
+    return names;
+  }();
   return kEstimators;
 }
 

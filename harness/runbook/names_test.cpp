@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
-#include "harness/stats/estimators.h"
-
 namespace harness {
 namespace {
 
@@ -38,12 +34,6 @@ TEST(Names, PlainNamesAndCriterionIds) {
   EXPECT_TRUE(is_criterion_id("C-env.build_id"));
   for (const char* bad : {"", "C-", "c-a", "X-a", "C-A", "C-a b", "C-a`"})
     EXPECT_FALSE(is_criterion_id(bad)) << bad;
-}
-
-TEST(Names, EstimatorsAreThoseOfTheTable) {
-  std::set<std::string> table;
-  for (const auto& [name, function] : estimators()) table.emplace(name);
-  EXPECT_EQ(std::set<std::string>(known_estimators().begin(), known_estimators().end()), table);
 }
 
 TEST(Names, CountsAreExactAndTimesAreMeasured) {

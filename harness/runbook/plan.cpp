@@ -17,7 +17,7 @@ using nlohmann::json;
 
 std::string group_name(int64_t index) {
   char name[24];
-  std::snprintf(name, sizeof name, "g%02lld", static_cast<long long>(index + 1));
+  std::snprintf(name, sizeof name, "g%02lld", static_cast<long long>(index) + 1);
   return name;
 }
 

@@ -76,7 +76,8 @@ bool is_met(FactType type, const json& have, const json& want) {
   if (type == FactType::kBool) return have.is_boolean() && have == want;
   if (type == FactType::kText)
     return have.is_string() && glob_match(want.get<std::string>(), have.get<std::string>());
-  return have.is_number() && holds(have.get<double>(), *parse_comparison(want));
+  const auto comparison = parse_comparison(want);
+  return have.is_number() && comparison && holds(have.get<double>(), *comparison);
 }
 
 std::string plain(const json& value) {

@@ -57,9 +57,9 @@ void median_of_series(const std::vector<Series>& series, Metric& metric) {
 /// `work` over value and bounds: a rate from the time per unit of work, or a time from a rate. The
 /// larger one gives the smaller other, so the bounds change places.
 void divide_into(double work, Metric& metric) {
-  metric.value = work / *metric.value;
+  if (metric.value) metric.value = work / *metric.value;
   for (auto [lo, hi] : {std::pair{&metric.lo, &metric.hi}, std::pair{&metric.lo95, &metric.hi95}}) {
-    if (!*lo) continue;
+    if (!*lo || !*hi) continue;
     const double low = work / **hi, high = work / **lo;
     *lo = low;
     *hi = high;
@@ -80,7 +80,7 @@ std::vector<double> as_times(const Series& series) {
 /// Widens metric's bounds to hold another process's interval; without one there is no bound.
 void widen(std::optional<double>& lo, std::optional<double>& hi,
            const std::optional<Interval>& interval, bool first) {
-  if (!interval || (!first && !lo)) {
+  if (!interval || (!first && (!lo || !hi))) {
     lo = hi = std::nullopt;
     return;
   }
@@ -96,6 +96,7 @@ double agreed_count(const EvidenceView& view, const std::string& case_id, const 
   Metric smallest, largest;
   estimate_min(spec, view, smallest);
   estimate_max(spec, view, largest);
+  if (!smallest.value || !largest.value) throw NoData("no metric line '" + name + "'");
   if (*smallest.value != *largest.value)
     throw NoData("metric lines '" + name + "' differ between cases or processes");
   if (!(*smallest.value > 0)) throw NoData("metric line '" + name + "' is not above 0");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 #include "harness/results/number.h"
 #include "harness/verdict/verdict.h"
@@ -9,8 +10,8 @@ namespace harness {
 namespace {
 
 /// Raised inside judge() where the criterion cannot be evaluated; becomes the reason.
-struct NotEvaluated {
-  std::string reason;
+struct NotEvaluated : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 bool holds(double a, const std::string& op, double b) {
@@ -61,7 +62,8 @@ double resolve_threshold(const CriterionSpec& spec, const Baselines& baselines,
   return threshold;
 }
 
-void require_usable(const CriterionSpec& spec, const Metric* metric) {
+/// The figure a criterion may be judged by.
+double usable_value(const CriterionSpec& spec, const Metric* metric) {
   static const auto ops = {">=", ">", "<=", "<", "=="};
   if (std::ranges::find(ops, spec.op) == ops.end())
     throw NotEvaluated{"the operator must be one of >= > <= < ==, got '" + spec.op + "'"};
@@ -73,6 +75,7 @@ void require_usable(const CriterionSpec& spec, const Metric* metric) {
   if (metric->unit != spec.unit)
     throw NotEvaluated{"the metric is in '" + metric->unit + "', the criterion in '" + spec.unit +
                        "'"};
+  return *metric->value;
 }
 
 double signed_margin(double observed, const std::string& op, double threshold) {
@@ -88,17 +91,17 @@ std::string sentence(const std::string& what, double observed, const std::string
   return what + " " + left + relation + spec.op + " " + right;
 }
 
-void judge_exact(const CriterionSpec& spec, const Metric& metric, CriterionResult& result) {
-  const double value = *metric.value, threshold = *result.threshold;
+void judge_exact(const CriterionSpec& spec, double value, double threshold,
+                 CriterionResult& result) {
   result.observed = value;
   const bool pass = holds(value, spec.op, threshold);
   result.verdict = pass ? CriterionVerdict::kPass : CriterionVerdict::kFail;
   result.reason = sentence("value", value, pass ? " " : ", must be ", spec, threshold);
 }
 
-void judge_measured(const CriterionSpec& spec, const Metric& metric, CriterionResult& result) {
+void judge_measured(const CriterionSpec& spec, const Metric& metric, double threshold,
+                    CriterionResult& result) {
   if (spec.op == "==") throw NotEvaluated{"== is for exact figures; this one is measured"};
-  const double threshold = *result.threshold;
   if (!metric.lo || !metric.hi) {
     result.verdict = CriterionVerdict::kInconclusive;
     result.reason = "no " + format_number(100 * metric.level) +
@@ -141,17 +144,18 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const M
   result.severity = spec.severity;
   result.evidence = spec.evidence;
   try {
-    result.threshold = resolve_threshold(spec, baselines, result.threshold_source);
-    require_usable(spec, metric);
+    const double threshold = resolve_threshold(spec, baselines, result.threshold_source);
+    result.threshold = threshold;
+    const double value = usable_value(spec, metric);
     if (metric->method == "exact")
-      judge_exact(spec, *metric, result);
+      judge_exact(spec, value, threshold, result);
     else
-      judge_measured(spec, *metric, result);
+      judge_measured(spec, *metric, threshold, result);
+    if (result.observed) result.margin = signed_margin(*result.observed, spec.op, threshold);
   } catch (const NotEvaluated& why) {
     result.verdict = CriterionVerdict::kNotEvaluated;
-    result.reason = why.reason;
+    result.reason = why.what();
   }
-  if (result.observed) result.margin = signed_margin(*result.observed, spec.op, *result.threshold);
   return result;
 }
 

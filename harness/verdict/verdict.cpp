@@ -70,7 +70,7 @@ Reasons not_run(const Facts& f) {
   Reasons found = f.required_in({StepStatus::kDeferred, StepStatus::kNotRun, StepStatus::kPartial});
   const bool any_completed = std::ranges::any_of(
       f.in.phases, [](const PhaseResult& p) { return p.status == StepStatus::kCompleted; });
-  if (found.empty() && !any_completed) found.push_back("no phase was COMPLETED");
+  if (found.empty() && !any_completed) found.emplace_back("no phase was COMPLETED");
   return found;
 }
 
@@ -78,7 +78,7 @@ Reasons undecided(const Facts& f) {
   Reasons found = f.blockers_in({CriterionVerdict::kInconclusive, CriterionVerdict::kNotEvaluated});
   const bool any_gate = std::ranges::any_of(
       f.in.criteria, [](const CriterionResult& c) { return c.severity != Severity::kInfo; });
-  if (found.empty() && !any_gate) found.push_back("there is no blocker or major criterion");
+  if (found.empty() && !any_gate) found.emplace_back("there is no blocker or major criterion");
   return found;
 }
 

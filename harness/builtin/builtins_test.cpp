@@ -1,0 +1,30 @@
+#include "harness/builtin/builtins.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/builtin/fake_program.h"
+#include "harness/evidence/temp_dir.h"
+
+namespace harness {
+namespace {
+
+TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
+  std::vector<std::string> names;
+  for (const auto& [name, function] : builtin_phases()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"environment", "selftest"}));
+}
+
+TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const auto phases = builtin_phases(dir / "bin");
+  const auto transcript =
+      run_builtin(dir / "raw.jsonl", nlohmann::json::object(), phases.at("environment"));
+  const auto* unknown = find_line<protocol::Metric>(
+      transcript, [](const protocol::Metric& m) { return m.name == "switches.unknown_count"; });
+  ASSERT_NE(unknown, nullptr);
+  EXPECT_TRUE(unknown->value.is_number()) << unknown->reason;
+}
+
+}  // namespace
+}  // namespace harness

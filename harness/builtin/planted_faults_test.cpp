@@ -1,0 +1,62 @@
+#include "harness/builtin/planted_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/builtin/fake_program.h"
+#include "harness/evidence/findings.h"
+#include "harness/evidence/temp_dir.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+const PlantedFault& fault(const std::string& id) {
+  for (const PlantedFault& each : planted_faults())
+    if (each.id == id) return each;
+  throw std::runtime_error("no fault " + id);
+}
+
+TEST(PlantedFaults, IdsAreUniqueAndEveryCodeHasItsAdvice) {
+  std::set<std::string> ids;
+  for (const PlantedFault& each : planted_faults()) {
+    EXPECT_TRUE(ids.insert(each.id).second) << each.id;
+    EXPECT_NE(each.what, "") << each.id;
+    if (each.code == "NOT_EVALUATED" || each.code == "EVIDENCE_TAMPERED") continue;  // no findings
+    EXPECT_NE(advice_for(each.code).cause, "not known to this program") << each.code;
+  }
+}
+
+TEST(PlantedFaults, AWorkerThatAcceptsEveryNameIsSeen) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const std::string accepting = "#!/bin/sh\nexit 0\n";
+  write_bytes(dir / "bin/nsa-worker", accepting);
+  std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
+  const Planted planted = fault("P08").plant({.bin_dir = dir / "bin"});
+  EXPECT_FALSE(planted.as_wanted);
+  EXPECT_THAT(planted.seen, HasSubstr("worker: exit 0"));
+}
+
+TEST(PlantedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  write_bytes(dir / "bin/nsa-worker", "#!/bin/sh\necho broken >&2\nexit 2\n");
+  std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
+  EXPECT_FALSE(fault("P08").plant({.bin_dir = dir / "bin"}).as_wanted);
+  EXPECT_FALSE(fault("P03").plant({.bin_dir = dir / "bin"}).as_wanted);
+}
+
+TEST(PlantedFaults, FaultsInFilesNeedNoWorker) {
+  for (const char* id : {"P24", "P25", "P29"}) {
+    const Planted planted = fault(id).plant({}), control = fault(id).control({});
+    EXPECT_TRUE(planted.as_wanted) << id << ": " << planted.seen;
+    EXPECT_TRUE(control.as_wanted) << id << ": " << control.seen;
+  }
+}
+
+}  // namespace
+}  // namespace harness

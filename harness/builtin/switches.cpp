@@ -1,0 +1,59 @@
+#include "harness/builtin/switches.h"
+
+#include "harness/builtin/worker_call.h"
+#include "harness/provenance/machine.h"
+#include "harness/runbook/names.h"
+#include "harness/schema/nearest.h"
+
+namespace harness {
+
+namespace {
+
+/// A case that takes no time: what counts is what the worker says before it.
+WorkerCall question(const std::filesystem::path& bin_dir) {
+  WorkerCall call{.program = bin_dir / "nsa-worker", .kind = "gate_health"};
+  call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
+  call.timeout_s = 60;
+  return call;
+}
+
+}  // namespace
+
+SwitchNames ask_switch_names(const std::filesystem::path& bin_dir) {
+  const WorkerAnswer answer = call_worker(question(bin_dir));
+  if (!answer.problem.empty())
+    return {{}, "the worker does not say its switches: " + answer.problem};
+  SwitchNames names;
+  for (const auto& value :
+       std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
+    names.known.push_back(value.name);
+  return names;
+}
+
+std::string environment_refusal(const std::filesystem::path& bin_dir) {
+  constexpr size_t kLongest = 500;
+  const nlohmann::json effective = environment_variables()["effective"];
+  if (effective.empty()) return "";
+  WorkerCall call = question(bin_dir);
+  for (const auto& [name, value] : effective.items())
+    call.env.emplace_back(name, value.get<std::string>());
+  const WorkerAnswer answer = call_worker(call);
+  if (answer.problem.empty()) return "";
+  const size_t at = answer.log.find("CONFIG_ERROR");
+  if (at == std::string::npos) return "the worker was not asked: " + answer.problem;
+  return printable(std::string_view(answer.log).substr(at, answer.log.find('\n', at) - at),
+                   kLongest);
+}
+
+std::vector<EnvironmentSwitch> check_environment_switches(const std::vector<std::string>& known) {
+  std::vector<EnvironmentSwitch> found;
+  const nlohmann::json effective = environment_variables()["effective"];
+  for (const auto& [name, value] : effective.items())
+    found.push_back({name, contains(known, name)
+                               ? ""
+                               : "no such switch, or its feature does not exist; unset it" +
+                                     did_you_mean(name, known)});
+  return found;
+}
+
+}  // namespace harness

@@ -1,0 +1,108 @@
+#include "harness/cli/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace harness::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Parsed {
+  bool go_on = false;
+  int exit_code = 0;
+  Options options;
+  std::string out, err;
+};
+
+Parsed parse(std::vector<const char*> args) {
+  args.insert(args.begin(), "nsa-validate");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Parsed parsed;
+  parsed.go_on =
+      parse_options(static_cast<int>(args.size()), args.data(), parsed.options, parsed.exit_code);
+  parsed.out = testing::internal::GetCapturedStdout();
+  parsed.err = testing::internal::GetCapturedStderr();
+  return parsed;
+}
+
+TEST(Options, RunIsTheMainJob) {
+  const Parsed parsed =
+      parse({"--runbook", "smoke_cpu", "--only", "a,b", "--only", "c", "--set", "a.k=1,2", "--set",
+             "b.k=x y", "--format", "md,json", "--out", "dir", "--quiet"});
+  ASSERT_TRUE(parsed.go_on);
+  EXPECT_EQ(parsed.options.command, "run");
+  EXPECT_EQ(parsed.options.runbook, "smoke_cpu");
+  EXPECT_THAT(parsed.options.only, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(parsed.options.set, ElementsAre("a.k=1,2", "b.k=x y"));  // a value may hold a comma
+  EXPECT_THAT(parsed.options.formats, ElementsAre("md", "json"));
+  EXPECT_TRUE(parsed.options.quiet);
+  EXPECT_EQ(parsed.options.gate, "strict");
+  EXPECT_EQ(parsed.options.command_line.front(), "nsa-validate");
+  EXPECT_EQ(parsed.options.command_line.size(), 16U);
+}
+
+TEST(Options, EveryCommandTakesItsOwn) {
+  EXPECT_EQ(parse({"list", "--json"}).options.command, "list");
+  EXPECT_EQ(parse({"plan", "--runbook", "x"}).options.runbook, "x");
+  EXPECT_EQ(parse({"--dry-run", "--runbook", "x"}).options.command, "plan");
+  EXPECT_EQ(parse({"verify", "dir", "--head", "ab"}).options.head, "ab");
+  EXPECT_EQ(parse({"explain", "C-a", "--run", "dir"}).options.target, "dir");
+  EXPECT_EQ(parse({"report", "dir"}).options.target, "dir");
+  EXPECT_TRUE(parse({"bundle", "dir", "--damaged"}).options.damaged);
+  EXPECT_TRUE(parse({"schema", "runbook", "--page"}).options.page);
+  EXPECT_EQ(parse({"doctor"}).options.command, "doctor");
+}
+
+TEST(Options, UsageErrorsNameWhatIsWrongAndEndWithTwo) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> wrong = {
+      {{}, "nsa-validate list"},
+      {{"--runbok", "x"}, "--runbok"},
+      {{"--runbook"}, "--runbook"},
+      {{"--runbook", "x", "--gate", "lenient"}, "lenient"},
+      {{"--runbook", "x", "--format", "pdf"}, "pdf"},
+      {{"--runbook", "x", "--torch", "/nonexistent"}, "/nonexistent"},
+      {{"verify"}, "target"},
+      {{"explain"}, "id"},
+      {{"schema"}, "name"},
+      {{"list", "verify", "x"}, "verify"},
+      {{"nonsense"}, "nonsense"},
+      {{"--runbook", "x", "--only"}, "--only"},
+      {{"--runbook", ""}, "must not be empty"},
+      {{"--runbook", "x", "--out", ""}, "must not be empty"},
+      {{"verify", "x", "--head", ""}, "must not be empty"},
+      {{"--resume", "x", "--out", "y"}, "--out"},
+      {{"--resume", "x", "--set", "a.k=1"}, "--set"},
+      {{"--resume", "x", "--runbook", "y"}, "--runbook"},
+      {{"--resume", "x", "--gate", "advisory"}, "--gate"}};
+  for (const auto& [args, named] : wrong) {
+    const Parsed parsed = parse(args);
+    EXPECT_FALSE(parsed.go_on) << named;
+    EXPECT_EQ(parsed.exit_code, 2) << named;
+    EXPECT_THAT(parsed.err, HasSubstr(named));
+  }
+}
+
+TEST(Options, HelpFitsOneScreenAndEndsWithThreeExamples) {
+  const Parsed parsed = parse({"--help"});
+  EXPECT_FALSE(parsed.go_on);
+  EXPECT_EQ(parsed.exit_code, 0);
+  EXPECT_LE(std::count(parsed.out.begin(), parsed.out.end(), '\n'), 50);
+  size_t examples = 0;
+  for (size_t at = parsed.out.find("Examples:"); at != std::string::npos;
+       at = parsed.out.find("\n  nsa-validate ", at + 1))
+    ++examples;
+  EXPECT_EQ(examples, 4U) << "the heading and three examples";
+  for (const char* command :
+       {"list", "plan", "doctor", "verify", "explain", "report", "bundle", "schema"}) {
+    EXPECT_THAT(parsed.out, HasSubstr(command));
+    EXPECT_EQ(parse({command, "--help"}).exit_code, 0) << command;
+  }
+}
+
+}  // namespace
+}  // namespace harness::cli

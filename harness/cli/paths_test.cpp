@@ -1,0 +1,58 @@
+#include "harness/cli/paths.h"
+
+#include <gmock/gmock.h>
+
+#include "harness/cli/testing.h"
+#include "harness/evidence/files.h"
+#include "harness/evidence/temp_dir.h"
+#include "harness/schema/error.h"
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+template <class Function>
+std::string error_of(Function function) {
+  try {
+    function();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Paths, TheProgramIsThisOne) {
+  EXPECT_EQ(program_dir(), fs::canonical(fs::path(NSA_BUILD_DIR) / "bin"));
+  EXPECT_EQ(fs::canonical(checkout_dir()), fs::canonical(NSA_SOURCE_DIR));
+}
+
+TEST(Paths, AGivenFolderIsTheOnlyOneTried) {
+  EXPECT_EQ(configs_dir(shipped_configs()), fs::path(shipped_configs()));
+  const TempDir dir;
+  const std::string error = error_of([&] { configs_dir(dir.path().string()); });
+  EXPECT_THAT(error, HasSubstr("no folder with runbooks/ and kinds/ at " + dir.path().string()));
+  EXPECT_THAT(error, HasSubstr("--configs DIR"));
+}
+
+TEST(Paths, WithoutAFolderTheShippedOneIsFound) {
+  EXPECT_TRUE(fs::exists(configs_dir("") / "runbooks" / "smoke_cpu.json"));
+}
+
+TEST(Paths, TheNewestFinishedRunCounts) {
+  const TempDir dir;
+  const WorkingDir there(dir.path());
+  EXPECT_THAT(error_of(newest_run), HasSubstr("no finished run in runs/"));
+  for (const char* name : {"a", "b", "unfinished"}) fs::create_directories(fs::path("runs") / name);
+  EXPECT_THAT(error_of(newest_run), HasSubstr("no finished run in runs/"));
+  write_bytes("runs/a/results.json", "{}");
+  write_bytes("runs/b/results.json", "{}");
+  write_bytes("runs/stray", "");
+  fs::last_write_time("runs/b/results.json",
+                      fs::last_write_time("runs/a/results.json") - std::chrono::hours(1));
+  EXPECT_EQ(newest_run(), fs::path("runs/a"));
+}
+
+}  // namespace
+}  // namespace harness::cli

@@ -1,0 +1,81 @@
+#include "harness/process/spawn.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "harness/evidence/files.h"
+#include "harness/evidence/temp_dir.h"
+#include "harness/process/capped_log.h"
+
+namespace harness {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+/// What a shell line printed, by way of a log of `cap` bytes.
+std::string output_of(const std::string& line, uint64_t cap = 1 << 20, bool* truncated = nullptr) {
+  const TempDir dir;
+  Child child = spawn({.argv = {"/bin/sh", "-c", line}, .env = {}, .result_fd = -1});
+  CappedLog log(std::move(child.out), dir / "out", cap);
+  while (log.fd() >= 0) log.drain();
+  ::waitpid(child.pid, nullptr, 0);
+  if (truncated != nullptr) *truncated = log.truncated();
+  return read_bytes(dir / "out");
+}
+
+TEST(Spawn, ProgramsThatCannotStartAreNamed) {
+  const TempDir dir;
+  write_bytes(dir / "no_program", "x");
+  for (const auto& [program, code] : std::vector<std::pair<std::string, int>>{
+           {(dir / "none").string(), ENOENT}, {(dir / "no_program").string(), EACCES}})
+    try {
+      spawn({.argv = {program}, .env = {}, .result_fd = -1});
+      ADD_FAILURE() << program;
+    } catch (const NotStarted& e) {
+      EXPECT_EQ(e.code(), code);
+      EXPECT_THAT(e.what(), HasSubstr("cannot start " + program));
+    }
+}
+
+TEST(Spawn, AChildLeadsItsOwnSessionAndHasNothingOfOurs) {
+  EXPECT_EQ(output_of("[ \"$(cut -d' ' -f6 /proc/$$/stat)\" = $$ ] && echo leader"), "leader\n");
+  EXPECT_EQ(output_of("ls /proc/$$/fd | tr '\\n' ' '"), "0 1 2 ");
+}
+
+TEST(Spawn, AnAllowListKeepsSecretsOut) {
+  ::setenv("SECRET_TOKEN", "s", 1);
+  ::setenv("OMP_SPAWN_TEST", "2", 1);
+  const auto env = worker_environment({{"NSA_X", "given"}, {"OMP_SPAWN_TEST", "3"}});
+  ::unsetenv("OMP_SPAWN_TEST");
+  ::unsetenv("SECRET_TOKEN");
+  EXPECT_THAT(env, Contains("NSA_X=given"));
+  EXPECT_THAT(env, Contains("OMP_SPAWN_TEST=3")) << "what is given wins";
+  EXPECT_THAT(env, Not(Contains(HasSubstr("SECRET"))));
+  for (const char* refused : {"SECRET_TOKEN", "XNSA_A", "LD_PRELOAD", ""})
+    EXPECT_FALSE(env_allowed(refused)) << refused;
+}
+
+TEST(CappedLog, KeepsBytesAsTheyAreUpToTheCap) {
+  bool truncated = true;
+  EXPECT_EQ(output_of("printf 'a\\000\\377b'", 4, &truncated), std::string("a\0\377b", 4));
+  EXPECT_FALSE(truncated);
+  const std::string cut = output_of("printf 12345; printf 67890", 3, &truncated);
+  EXPECT_TRUE(truncated);
+  EXPECT_EQ(cut, "123\n[log cut here: the cap of 3 bytes is reached]\n");
+}
+
+TEST(CappedLog, AnEmptyOneSaysNothing) {
+  CappedLog log;
+  EXPECT_EQ(log.drain(), 0U);
+  EXPECT_EQ(log.fd(), -1);
+  EXPECT_FALSE(log.truncated());
+}
+
+}  // namespace
+}  // namespace harness
