@@ -16,8 +16,8 @@ harness::Metric seconds(double value) {
 
 TEST(Model, LongTimesAreSaidInHoursToo) {
   EXPECT_EQ(figure_text(seconds(26465)), "26,465 s (7 h 21 min)");
-  EXPECT_EQ(figure_text(seconds(3600)), "3,600 s (1 h 00 min)");
-  EXPECT_EQ(figure_text(seconds(3599)), "3,599 s");
+  EXPECT_EQ(figure_text(seconds(3600)), "3600 s (1 h 00 min)");
+  EXPECT_EQ(figure_text(seconds(3599)), "3599 s");
 }
 
 TEST(Model, WhatIsNoFigureSaysSo) {

@@ -22,9 +22,10 @@ std::span<const Renderer> renderers();
 /// the known ones.
 std::string render(std::string_view file, const harness::Results& results);
 
-std::string render_report_md(const Model& model);   ///< everything
-std::string render_summary_md(const Model& model);  ///< < 60 kB, for a step summary
-std::string render_comment_md(const Model& model);  ///< < 20 lines and details, for a pull request
+std::string render_report_md(const Model& model);      ///< everything
+std::string render_summary_md(const Model& complete);  ///< < 60 kB, for a step summary
+std::string render_comment_md(
+    const Model& complete);  ///< < 20 lines and details, for a pull request
 std::string render_junit_xml(const Model& model);
 
 }  // namespace reports

@@ -54,7 +54,7 @@ void add_highlights(const json& environment, Table& table) {
     const json::json_pointer at(pointer);
     if (!environment.contains(at)) continue;
     const json& value = environment.at(at);
-    if (value.is_null() || value == "") continue;
+    if (value.is_null() || value == json("")) continue;
     if (value.is_array()) {
       std::string text = std::to_string(value.size());
       for (size_t i = 0; i < std::min<size_t>(value.size(), 5); ++i)

@@ -1,5 +1,4 @@
 #include <cstdio>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -13,13 +12,17 @@ namespace {
 
 using harness::cli::Options;
 
-const std::map<std::string, std::function<int(const Options&)>> kCommands = {
-    {"run", harness::cli::run_command},       {"list", harness::cli::list_command},
-    {"plan", harness::cli::plan_command},     {"doctor", harness::cli::doctor_command},
-    {"verify", harness::cli::verify_command}, {"explain", harness::cli::explain_command},
-    {"report", harness::cli::report_command}, {"bundle", harness::cli::bundle_command},
-    {"schema", harness::cli::schema_command},
-};
+int execute(const Options& options) {
+  using Command = int (*)(const Options&);
+  static const std::map<std::string, Command> kCommands = {
+      {"run", harness::cli::run_command},       {"list", harness::cli::list_command},
+      {"plan", harness::cli::plan_command},     {"doctor", harness::cli::doctor_command},
+      {"verify", harness::cli::verify_command}, {"explain", harness::cli::explain_command},
+      {"report", harness::cli::report_command}, {"bundle", harness::cli::bundle_command},
+      {"schema", harness::cli::schema_command},
+  };
+  return kCommands.at(options.command)(options);
+}
 
 /// Errors may quote what users and files say.
 int failed(const std::exception& error, int exit_code) {
@@ -34,7 +37,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!harness::cli::parse_options(argc, argv, options, exit_code)) return exit_code;
   try {
-    return kCommands.at(options.command)(options);
+    return execute(options);
   } catch (const harness::ConfigError& e) {
     return failed(e, 2);
   } catch (const harness::EvidenceError& e) {

@@ -17,12 +17,14 @@ constexpr const char* kExamples =
     "from\n";
 
 /// A variable of a script that was never set must not look like an option that was not given.
-const CLI::Validator kNotEmpty(
-    [](std::string& text) { return text.empty() ? std::string("must not be empty") : ""; }, "");
+CLI::Validator not_empty() {
+  return {[](std::string& text) { return text.empty() ? std::string("must not be empty") : ""; },
+          ""};
+}
 
 void add_run_options(CLI::App& app, Options& o) {
   app.add_option("--runbook", o.runbook, "Runbook to run: a name (see list) or the path of a file")
-      ->check(kNotEmpty);
+      ->check(not_empty());
   app.add_option("--only", o.only, "Run only these phases (a deviation)")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -33,15 +35,15 @@ void add_run_options(CLI::App& app, Options& o) {
       ->allow_extra_args(false);
   app.add_option("--configs", o.configs,
                  "Folder with runbooks and phase kinds (default: the shipped ones)")
-      ->check(kNotEmpty);
+      ->check(not_empty());
 }
 
 void add_output_options(CLI::App& app, Options& o) {
   app.add_option("--out", o.out, "Run folder to create (default runs/RUNBOOK-TIME)")
-      ->check(kNotEmpty);
+      ->check(not_empty());
   CLI::Option* resume =
       app.add_option("--resume", o.resume, "Continue the interrupted run in this folder")
-          ->check(kNotEmpty);
+          ->check(not_empty());
   app.add_option("--gate", o.gate,
                  "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
       ->check(CLI::IsMember({"strict", "advisory"}))
@@ -85,7 +87,7 @@ void add_commands(CLI::App& app, Options& o) {
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();
   verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run")
-      ->check(kNotEmpty);
+      ->check(not_empty());
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain

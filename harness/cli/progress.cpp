@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 
 #include "harness/evidence/plain_text.h"
@@ -14,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(seconds + 0.5);
+  const auto s = static_cast<int64_t>(std::llround(seconds));
   return s < 60 ? fmt::format("{}s", s) : fmt::format("{}m{:02}s", s / 60, s % 60);
 }
 

@@ -1,6 +1,7 @@
 #include "harness/process/spawn.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -56,6 +57,7 @@ struct ChildPlan {
     ::close(3);
   else if (::dup2(plan.result, 3) < 0)
     report_and_exit(plan.failure);
+  ::close_range(4, ~0U, CLOSE_RANGE_CLOEXEC);  // what we inherited ourselves is not for workers
   ::execve(plan.argv[0], plan.argv.data(), plan.env.data());
   report_and_exit(plan.failure);
 }
