@@ -226,7 +226,8 @@ Checks check_exact_data(const Candidate& candidate, const OperatorCase& given) {
   return checks;
 }
 
-Checks check_invariants(const Candidate& candidate, const OperatorCase& one) {
+Checks check_invariants(const Candidate& candidate, const OperatorCase& one,
+                        const std::function<void(const char*)>& done) {
   using Check1 = Checks (*)(const Candidate&, const OperatorCase&);
   struct Entry {
     const char* name;
@@ -256,6 +257,7 @@ Checks check_invariants(const Candidate& candidate, const OperatorCase& one) {
       all.push_back(
           make_check(check_id(one, entry.name, "threw"), false, code::kInvariant, error.what()));
     }
+    if (done) done(entry.name);
   }
   return all;
 }

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+
 #include "suites/conformance/operator_checks.h"
 
 /// Invariants of spec/nsa.md section 5. Each returns checks "invariant/NAME/DTYPE/WHAT/CASE"; what
@@ -51,7 +53,9 @@ Checks check_hostile_ranges(const Candidate& candidate, const OperatorCase& one)
 /// an error that names the path (CONFIG_ERROR).
 Checks check_switches(const Candidate& candidate, const OperatorCase& one);
 
-/// All of the above that apply to the type of the case.
-Checks check_invariants(const Candidate& candidate, const OperatorCase& one);
+/// All of the above that apply to the type of the case. `done` hears each by its name: they take
+/// long, and whoever watches wants to see progress.
+Checks check_invariants(const Candidate& candidate, const OperatorCase& one,
+                        const std::function<void(const char*)>& done = {});
 
 }  // namespace suites

@@ -61,28 +61,69 @@ DataKind kind_of(int64_t index) {
              : all_data_kinds()[static_cast<size_t>(index / 2) % all_data_kinds().size()];
 }
 
-/// Invariants run on few configurations: each tries many inputs.
-Checks invariants_at(const Plan& plan, const OperatorCase& one, int64_t index) {
-  if (index == 0) {
-    OperatorCase twice_window = one;  // S = 2w, with more than one selection block to choose from
+/// One case: says every check and a beat as soon as its part of a configuration is done, so that a
+/// machine with little time to give still shows progress.
+class ConformanceRun {
+ public:
+  ConformanceRun(const PhaseCase& one, const Plan& plan)
+      : one_(one), plan_(plan), steps_(plan.configs * static_cast<int64_t>(plan.types.size())) {}
+
+  void configuration(const OperatorCase& each, int64_t index) {
+    const Candidate& candidate = plan_.candidate;
+    say(each, "forward", check_forward(candidate, each));
+    if (each.kind != DataKind::kHugeLogits)
+      say(each, "gradients", check_gradients(candidate, each));
+    if (index % 4 == 0) say(each, "layer", check_layer(candidate, each));
+    OperatorCase normal = each;
+    normal.kind = DataKind::kNormal;
+    say(normal, "invariants", invariants_at(normal, index));
+    ++step_;
+    beat("conformance");
+  }
+
+  int64_t checks() const { return checks_; }
+
+ private:
+  void say(const OperatorCase& each, const char* part, const Checks& found) {
+    for (const Check& check : found) {
+      if (!plan_.wants(op_of(check.id))) continue;
+      const std::string where = check.ok ? ""
+                                         : "; configuration " + to_string(each.config) + ", seed " +
+                                               std::to_string(each.seed);
+      one_.emitter.check({.case_id = one_.id,
+                          .id = check.id,
+                          .ok = check.ok,
+                          .code = check.code,
+                          .detail = check.detail + where,
+                          .err = check.err,
+                          .tol = check.tol});
+      ++checks_;
+    }
+    beat(part);
+  }
+
+  /// Invariants run on few configurations: each tries many inputs.
+  Checks invariants_at(const OperatorCase& each, int64_t index) {
+    OperatorCase twice_window = each;  // S = 2w, with more than one selection block to choose from
     twice_window.config = {};
     twice_window.config.window = twice_window.config.tokens / 2;
-    return check_invariants(plan.candidate, twice_window);
+    if (index != 0 && index != kCornerCases - 1) return {};
+    return check_invariants(plan_.candidate, index == 0 ? twice_window : each,
+                            [this](const char* name) { beat(name); });
   }
-  return index == kCornerCases - 1 ? check_invariants(plan.candidate, one) : Checks{};
-}
 
-Checks checks_of(const Plan& plan, const OperatorCase& one, int64_t index) {
-  Checks all = check_forward(plan.candidate, one);
-  const auto add = [&](const Checks& more) { all.insert(all.end(), more.begin(), more.end()); };
-  if (one.kind != DataKind::kHugeLogits) add(check_gradients(plan.candidate, one));
-  if (index % 4 == 0) add(check_layer(plan.candidate, one));
-  OperatorCase normal = one;
-  normal.kind = DataKind::kNormal;
-  add(invariants_at(plan, normal, index));
-  std::erase_if(all, [&](const Check& check) { return !plan.wants(op_of(check.id)); });
-  return all;
-}
+  void beat(const char* part) {
+    one_.emitter.beat({.case_id = one_.id,
+                       .step = step_,
+                       .of = steps_,
+                       .at = part,
+                       .mem_mib = peak_memory_mib(one_.device)});
+  }
+
+  const PhaseCase& one_;
+  const Plan& plan_;
+  int64_t steps_, step_ = 0, checks_ = 0;
+};
 
 /// What the switches ask for must be what the layer runs, in every type.
 void check_paths(const PhaseCase& one, const Plan& plan) {
@@ -105,39 +146,22 @@ std::string run_operator_conformance(const PhaseCase& one) {
   const Plan plan = read_plan(one);
   check_paths(one, plan);
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
-  const int64_t steps = plan.configs * static_cast<int64_t>(plan.types.size());
-  int64_t step = 0, run = 0;
+  ConformanceRun run(one, plan);
   for (at::ScalarType type : plan.types) {
     for (int64_t index = 0; index < plan.configs; ++index) {
-      OperatorCase each{
-          .config = sample_config(one.seed(), index),
-          .kind = kind_of(index),
-          .type = type,
-          .device = one.device,
-          .seed = one.seed() + static_cast<uint64_t>(index),
-          .layout = layout_of(index),
-          .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind_of(index)))};
-      for (const Check& check : checks_of(plan, each, index)) {
-        const std::string where = check.ok ? ""
-                                           : "; configuration " + to_string(each.config) +
-                                                 ", seed " + std::to_string(each.seed);
-        one.emitter.check({.case_id = one.id,
-                           .id = check.id,
-                           .ok = check.ok,
-                           .code = check.code,
-                           .detail = check.detail + where,
-                           .err = check.err,
-                           .tol = check.tol});
-        ++run;
-      }
-      one.emitter.beat({.case_id = one.id,
-                        .step = ++step,
-                        .of = steps,
-                        .at = "conformance",
-                        .mem_mib = peak_memory_mib(one.device)});
+      const DataKind kind = kind_of(index);
+      run.configuration(
+          {.config = sample_config(one.seed(), index),
+           .kind = kind,
+           .type = type,
+           .device = one.device,
+           .seed = one.seed() + static_cast<uint64_t>(index),
+           .layout = layout_of(index),
+           .name = "c" + std::to_string(index) + "_" + std::string(data_kind_name(kind))},
+          index);
     }
   }
-  return run > 0 ? "" : "no check ran";
+  return run.checks() > 0 ? "" : "no check ran";
 }
 
 }  // namespace suites

@@ -21,7 +21,9 @@ const std::map<std::string, std::vector<std::string>> kChoices = {
     {"rope", {"before_pool", "block_start", "none"}},
     {"gate", {"none", "softmax", "sigmoid"}}};
 
-[[noreturn]] void fail(const std::string& what) { throw std::invalid_argument("config: " + what); }
+[[noreturn]] void fail_config(const std::string& what) {
+  throw std::invalid_argument("config: " + what);
+}
 
 std::string joined(const std::vector<std::string>& words) {
   std::string text;
@@ -30,35 +32,36 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 int64_t whole_number(const std::string& key, const json& value) {
-  if (!value.is_number_integer()) fail(key + " must be a whole number, got " + excerpt(value));
+  if (!value.is_number_integer())
+    fail_config(key + " must be a whole number, got " + excerpt(value));
   const bool huge = value.is_number_unsigned() && value.get<uint64_t>() > kMaxSize;
   if (huge || value.get<int64_t>() < -kMaxSize)
-    fail(key + " must be at most " + std::to_string(kMaxSize) + ", got " + excerpt(value));
+    fail_config(key + " must be at most " + std::to_string(kMaxSize) + ", got " + excerpt(value));
   return value.get<int64_t>();
 }
 
 std::string text_of(const std::string& key, const json& value) {
-  if (!value.is_string()) fail(key + " must be a text, got " + excerpt(value));
+  if (!value.is_string()) fail_config(key + " must be a text, got " + excerpt(value));
   return value.get<std::string>();
 }
 
 void read_cfg(const json& cfg, CaseConfig& config) {
-  if (!cfg.is_object()) fail("cfg must be an object, got " + excerpt(cfg));
+  if (!cfg.is_object()) fail_config("cfg must be an object, got " + excerpt(cfg));
   for (const auto& [key, value] : cfg.items()) {
     if (std::ranges::find(kSizes, key) != kSizes.end()) {
       config.sizes[key] = whole_number("cfg." + key, value);
     } else if (const auto known = kChoices.find(key); known != kChoices.end()) {
       const std::string word = value.is_string() ? value.get<std::string>() : "";
       if (std::ranges::find(known->second, word) == known->second.end())
-        fail("cfg." + key + " has unknown value " + excerpt(value) + ", known are " +
-             joined(known->second));
+        fail_config("cfg." + key + " has unknown value " + excerpt(value) + ", known are " +
+                    joined(known->second));
       config.choices[key] = word;
     } else if (key == "rope_base") {
-      if (!value.is_number()) fail("cfg.rope_base must be a number, got " + excerpt(value));
+      if (!value.is_number()) fail_config("cfg.rope_base must be a number, got " + excerpt(value));
       config.rope_base = value.get<double>();
     } else {
-      fail("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
-           joined(kSizes) + ", phi, rope, rope_base, gate");
+      fail_config("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
+                  joined(kSizes) + ", phi, rope, rope_base, gate");
     }
   }
 }
@@ -68,9 +71,9 @@ json parse_object(const std::string& text) {
   try {
     root = parse_strict(text, "text", kMaxDepth);
   } catch (const std::invalid_argument& error) {
-    fail(error.what());
+    fail_config(error.what());
   }
-  if (!root.is_object()) fail("must be an object, got " + excerpt(root));
+  if (!root.is_object()) fail_config("must be an object, got " + excerpt(root));
   return root;
 }
 
@@ -78,7 +81,7 @@ json parse_object(const std::string& text) {
 
 int64_t CaseConfig::size(const std::string& key) const {
   const auto found = sizes.find(key);
-  if (found == sizes.end()) fail("cfg." + key + " is missing");
+  if (found == sizes.end()) fail_config("cfg." + key + " is missing");
   return found->second;
 }
 

@@ -15,15 +15,15 @@ using nlohmann::json;
 /// The outermost object, an entry and its lists.
 constexpr int kMaxDepth = 3;
 
-[[noreturn]] void fail(const std::string& key, const std::string& what) {
+[[noreturn]] void fail_key(const std::string& key, const std::string& what) {
   throw std::invalid_argument("'" + excerpt(key) + "': " + what);
 }
 
 std::map<std::string, std::string> read_metadata(const json& value) {
   std::map<std::string, std::string> metadata;
-  if (!value.is_object()) fail("__metadata__", "must be an object of texts");
+  if (!value.is_object()) fail_key("__metadata__", "must be an object of texts");
   for (const auto& [name, text] : value.items()) {
-    if (!text.is_string()) fail("__metadata__." + name, "must be a text, got " + excerpt(text));
+    if (!text.is_string()) fail_key("__metadata__." + name, "must be a text, got " + excerpt(text));
     metadata[name] = text.get<std::string>();
   }
   return metadata;
@@ -31,51 +31,52 @@ std::map<std::string, std::string> read_metadata(const json& value) {
 
 /// Bytes of the tensor; refuses negative axes and products that do not fit.
 uint64_t read_shape(const std::string& key, const json& value, HeaderEntry& entry) {
-  if (!value.is_array()) fail(key, "shape must be a list, got " + excerpt(value));
+  if (!value.is_array()) fail_key(key, "shape must be a list, got " + excerpt(value));
   uint64_t bytes = size_bytes(entry.dtype);
   bool empty = false;
   constexpr uint64_t kLimit = std::numeric_limits<int64_t>::max();
   for (const json& axis : value) {
     if (!axis.is_number_unsigned() || axis.get<uint64_t>() > kLimit)
-      fail(key, "shape must hold whole numbers >= 0, got " + excerpt(value));
+      fail_key(key, "shape must hold whole numbers >= 0, got " + excerpt(value));
     const auto length = axis.get<uint64_t>();
     entry.shape.push_back(static_cast<int64_t>(length));
     empty = empty || length == 0;
-    if (length != 0 && bytes > kLimit / length) fail(key, "shape is too large: " + excerpt(value));
+    if (length != 0 && bytes > kLimit / length)
+      fail_key(key, "shape is too large: " + excerpt(value));
     bytes *= std::max<uint64_t>(length, 1);
   }
   return empty ? 0 : bytes;
 }
 
 HeaderEntry read_entry(const std::string& key, const json& value, uint64_t data_bytes) {
-  if (!value.is_object()) fail(key, "must be an object, got " + excerpt(value));
+  if (!value.is_object()) fail_key(key, "must be an object, got " + excerpt(value));
   for (const auto& [name, _] : value.items())
     if (name != "dtype" && name != "shape" && name != "data_offsets")
-      fail(key, "unknown key '" + excerpt(name) + "'");
+      fail_key(key, "unknown key '" + excerpt(name) + "'");
   for (const char* name : {"dtype", "shape", "data_offsets"})
-    if (!value.contains(name)) fail(key, std::string(name) + " is missing");
+    if (!value.contains(name)) fail_key(key, std::string(name) + " is missing");
 
   HeaderEntry entry;
   const json& dtype = value["dtype"];
   const auto known = dtype.is_string() ? dtype_named(dtype.get<std::string>()) : std::nullopt;
   if (!known)
-    fail(key, "dtype must be F64, F32, F16, BF16, I64, I32, U8 or BOOL, got " + excerpt(dtype));
+    fail_key(key, "dtype must be F64, F32, F16, BF16, I64, I32, U8 or BOOL, got " + excerpt(dtype));
   entry.dtype = *known;
   const uint64_t bytes = read_shape(key, value["shape"], entry);
 
   const json& offsets = value["data_offsets"];
   if (!offsets.is_array() || offsets.size() != 2 || !offsets[0].is_number_unsigned() ||
       !offsets[1].is_number_unsigned())
-    fail(key, "data_offsets must be two whole numbers >= 0, got " + excerpt(offsets));
+    fail_key(key, "data_offsets must be two whole numbers >= 0, got " + excerpt(offsets));
   entry.begin = offsets[0].get<uint64_t>();
   entry.end = offsets[1].get<uint64_t>();
   if (!(entry.begin <= entry.end && entry.end <= data_bytes))
-    fail(key, "data_offsets " + excerpt(offsets) + " are outside the " +
-                  std::to_string(data_bytes) + " bytes of data");
+    fail_key(key, "data_offsets " + excerpt(offsets) + " are outside the " +
+                      std::to_string(data_bytes) + " bytes of data");
   if (entry.end - entry.begin != bytes)
-    fail(key, "data_offsets span " + std::to_string(entry.end - entry.begin) + " bytes, shape " +
-                  excerpt(value["shape"]) + " of " + excerpt(dtype) + " needs " +
-                  std::to_string(bytes));
+    fail_key(key, "data_offsets span " + std::to_string(entry.end - entry.begin) +
+                      " bytes, shape " + excerpt(value["shape"]) + " of " + excerpt(dtype) +
+                      " needs " + std::to_string(bytes));
   return entry;
 }
 
@@ -88,10 +89,10 @@ void check_tiling(const Header& header, uint64_t data_bytes) {
   uint64_t next = 0;
   std::string previous;
   for (const auto& [entry, key] : order) {
-    if (entry.begin < next) fail(key, "overlaps '" + excerpt(previous) + "'");
+    if (entry.begin < next) fail_key(key, "overlaps '" + excerpt(previous) + "'");
     if (entry.begin > next)
-      fail(key, "begins at byte " + std::to_string(entry.begin) + ", bytes from " +
-                    std::to_string(next) + " belong to no tensor");
+      fail_key(key, "begins at byte " + std::to_string(entry.begin) + ", bytes from " +
+                        std::to_string(next) + " belong to no tensor");
     next = entry.end;
     previous = key;
   }
