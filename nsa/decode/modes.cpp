@@ -124,9 +124,10 @@ DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
     k_cmp.push_back(k);
     v_cmp.push_back(v);
   }
-  const NsaInputs no_tokens = narrow_tokens(in, 0, 0);  // B = 0 has shapes too
-  out.k_cmp = batch > 0 ? at::stack(k_cmp) : no_tokens.k_cmp_src;
-  out.v_cmp = batch > 0 ? at::stack(v_cmp) : no_tokens.v_cmp_src;
+  // B = 0 has shapes too.
+  const NsaInputs no_sequences = narrow_tokens(in, 0, config.num_compressed(num_tokens));
+  out.k_cmp = batch > 0 ? at::stack(k_cmp) : no_sequences.k_cmp_src;
+  out.v_cmp = batch > 0 ? at::stack(v_cmp) : no_sequences.v_cmp_src;
   return out;
 }
 

@@ -309,6 +309,26 @@ TEST_F(Eval, ModeFollowsTheKindWhereItCan) {
   EXPECT_EQ(mode(file, options), "batched");
 }
 
+TEST_F(Eval, SizesThatAStageDependsOnMustBeThere) {
+  const auto without = [&](const char* op, const char* key) {
+    return error([&](TensorFile& f, EvalOptions& o) {
+      o.op = op;
+      set_config(f, [&](json& c) { c["cfg"].erase(key); });
+    });
+  };
+  for (const auto& [op, key] : {std::pair{"layer", "w"},
+                                {"sel_attn", "n"},
+                                {"sel_attn", "l"},
+                                {"win_attn", "w"},
+                                {"select", "n_local"},
+                                {"ranges", "d"},
+                                {"scores", "lsel"},
+                                {"compress", "l"}})
+    EXPECT_EQ(without(op, key), "config: cfg." + std::string(key) + " is missing") << op;
+  EXPECT_EQ(without("win_attn", "lsel"), "");
+  EXPECT_EQ(without("compress", "n"), "");
+}
+
 TEST_F(Eval, SizesBeyondReasonAreRefused) {
   EXPECT_THAT(config_error([](json& c) { c["cfg"]["n"] = 1 << 30; }),
               HasSubstr("config: cfg.n = 1073741824 makes block_idx of more than 2^31 elements"));

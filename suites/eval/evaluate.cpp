@@ -116,7 +116,7 @@ Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::strin
   const nsa::SwitchSet switches = switches_for(op.name);
 
   InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
-  const nsa::NsaConfig config = layer_config(given, op.needed);
+  const nsa::NsaConfig config = layer_config(given);
   Evaluation run{options, given,
                  config,  read_layout(op, given, in),
                  in,      backends_for(op.name, options.backend, switches),

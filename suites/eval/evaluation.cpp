@@ -8,6 +8,10 @@ bool Evaluation::wants_p_cmp() const {
   return options.p_cmp || values <= kLargePCmp;
 }
 
+void Evaluation::need(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) given.size(key);
+}
+
 int64_t Evaluation::size_or_any(const std::string& key) const {
   const auto found = given.sizes.find(key);
   return found == given.sizes.end() ? -1 : found->second;

@@ -1,6 +1,7 @@
 // --op layer: the whole attention layer.
 #include <ATen/ATen.h>
 
+#include "nsa/core/record_stage.h"
 #include "nsa/decode/modes.h"
 #include "nsa/gate/gate.h"
 #include "nsa/model/input_error.h"
@@ -83,7 +84,7 @@ void keep_outputs(Evaluation& run, const nsa::NsaOutputs& out) {
 /// The selected branch and what follows it, once more, on the ranges of the file.
 void use_given_ranges(Evaluation& run, const nsa::NsaInputs& x, const nsa::NsaOutputs& out,
                       const at::Tensor& ranges) {
-  record_stage("ranges", "given");
+  nsa::record_stage("ranges", "given");
   Stages stages(run);
   stages.sel_attn(out.q_rot, stages.rotate(x.k_sel), x.v_sel, ranges);
   run.results["ranges"] = ranges;
@@ -93,6 +94,7 @@ void use_given_ranges(Evaluation& run, const nsa::NsaInputs& x, const nsa::NsaOu
 }  // namespace
 
 void run_layer(Evaluation& run) {
+  run.need({"Hq", "Hkv", "dk", "dv", "l", "d", "lsel", "n", "n_initial", "n_local", "w"});
   check_mode(run);
   const nsa::NsaInputs x = layer_inputs(run);
   Stages stages(run);

@@ -62,9 +62,8 @@ std::string in_words_of_the_file(std::string text) {
 
 }  // namespace
 
-NsaConfig layer_config(const CaseConfig& given, const std::vector<std::string>& needed) {
+NsaConfig layer_config(const CaseConfig& given) {
   try {
-    for (const std::string& key : needed) given.size(key);
     NsaConfig config = unneeded_sizes(given);
     for (const Field& field : kFields)
       if (const auto found = given.sizes.find(field.key); found != given.sizes.end())
@@ -76,9 +75,7 @@ NsaConfig layer_config(const CaseConfig& given, const std::vector<std::string>& 
     config.validate();
     return config;
   } catch (const std::invalid_argument& error) {
-    const std::string text = error.what();
-    if (text.starts_with("config: ")) throw nsa::InputError(text);
-    throw nsa::InputError("config: " + in_words_of_the_file(text));
+    throw nsa::InputError("config: " + in_words_of_the_file(error.what()));
   }
 }
 

@@ -15,7 +15,7 @@ using nlohmann::json;
 using Random = std::mt19937;
 
 constexpr unsigned kSeed = 20260702;
-constexpr int kFiles = 600;
+constexpr int kFiles = 400;
 
 size_t below(Random& random, size_t end) {
   return std::uniform_int_distribution<size_t>(0, end - 1)(random);

@@ -1,5 +1,6 @@
 #include "suites/eval/operators.h"
 
+#include "nsa/core/record_stage.h"
 #include "nsa/gate/gate.h"
 #include "nsa/model/input_error.h"
 #include "nsa/win_attn/win_attn.h"
@@ -32,6 +33,7 @@ void run_select(Evaluation& run) { Stages(run).computed_block_idx(); }
 void run_ranges(Evaluation& run) { Stages(run).computed_ranges(); }
 
 void run_sel_attn(Evaluation& run) {
+  run.need({"Hq", "Hkv", "dk", "dv"});
   Stages stages(run);
   const at::Tensor ranges = stages.ranges();
   const auto made = run.results.find("q_rot");  // on the way to the ranges
@@ -42,6 +44,7 @@ void run_sel_attn(Evaluation& run) {
 }
 
 void run_win_attn(Evaluation& run) {
+  run.need({"Hq", "Hkv", "dk", "dv", "w"});
   Stages stages(run);
   const at::Tensor q = stages.q_rot();
   const at::Tensor k = stages.rotate(kv_input(run, "k_win", "dk", run.config.qk_head_dim));
@@ -50,6 +53,7 @@ void run_win_attn(Evaluation& run) {
 }
 
 void run_gate(Evaluation& run) {
+  run.need({"Hq", "Hkv", "dk"});
   InputTensors& in = run.in;
   const int64_t dk = run.config.qk_head_dim;
   const at::Tensor q = in.input("q", run.layout.axes({{"Hq", run.config.num_heads}, {"dk", dk}}));
@@ -59,7 +63,7 @@ void run_gate(Evaluation& run) {
                                  in.input("w2", {{"3", 3}, {"max(1, dk/2)", hidden}}),
                                  in.input("b2", {{"3", 3}})};
   const at::Tensor logits = nsa::gate_mlp(q, weights, run.config.num_kv_heads);
-  record_stage("gate", "plain");
+  nsa::record_stage("gate", "plain");
   run.results["logits"] = logits;
   run.results["sigmoid"] = nsa::gate_activate(logits, nsa::GateActivation::kSigmoid);
   run.results["softmax"] = nsa::gate_activate(logits, nsa::GateActivation::kSoftmax);
@@ -69,25 +73,15 @@ void run_gate(Evaluation& run) {
 }
 
 const std::vector<Operator>& operators() {
-  const std::vector<std::string> all = {"Hq",   "Hkv", "dk",        "dv",      "l", "d",
-                                        "lsel", "n",   "n_initial", "n_local", "w"};
   static const std::vector<Operator> table = {
-      {"layer", all, {"q"}, true, run_layer},
-      {"compress", {"Hkv", "dk", "dv", "l", "d"}, {"k_cmp_src"}, true, run_compress},
-      {"scores",
-       {"Hq", "Hkv", "dk", "dv", "l", "d", "lsel"},
-       {"p_cmp", "q_rot", "q"},
-       false,
-       run_scores},
-      {"select",
-       {"l", "d", "lsel", "n", "n_initial", "n_local"},
-       {"scores", "p_cmp", "q_rot", "q"},
-       false,
-       run_select},
-      {"ranges", {"lsel"}, {"block_idx", "scores", "p_cmp", "q_rot", "q"}, false, run_ranges},
-      {"sel_attn", {"Hq", "Hkv", "dk", "dv", "lsel"}, {"q_rot", "q"}, true, run_sel_attn},
-      {"win_attn", {"Hq", "Hkv", "dk", "dv", "w"}, {"q_rot", "q"}, true, run_win_attn},
-      {"gate", {"Hq", "Hkv", "dk"}, {"q"}, true, run_gate},
+      {"layer", {"q"}, true, run_layer},
+      {"compress", {"k_cmp_src"}, true, run_compress},
+      {"scores", {"p_cmp", "q_rot", "q"}, false, run_scores},
+      {"select", {"scores", "p_cmp", "q_rot", "q"}, false, run_select},
+      {"ranges", {"block_idx", "scores", "p_cmp", "q_rot", "q"}, false, run_ranges},
+      {"sel_attn", {"q_rot", "q"}, true, run_sel_attn},
+      {"win_attn", {"q_rot", "q"}, true, run_win_attn},
+      {"gate", {"q"}, true, run_gate},
   };
   return table;
 }

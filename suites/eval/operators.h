@@ -9,7 +9,6 @@ namespace suites::eval {
 /// One value of --op.
 struct Operator {
   std::string name;
-  std::vector<std::string> needed;    ///< keys of cfg without which it has no meaning
   std::vector<std::string> carriers;  ///< the first of these in the file gives B and S, or T
   bool differentiable;
   void (*run)(Evaluation& run);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/record_stage.h"
 #include "nsa/rope/rope.h"
 #include "nsa/sel_attn/sel_attn.h"
 #include "nsa/select/scores.h"
@@ -25,10 +26,6 @@ at::Tensor per_part(const Layout& layout, const F& f, int64_t width = -1) {
 }
 
 }  // namespace
-
-void record_stage(const char* stage, const std::string& backend) {
-  nsa::record_backend(stage, backend, backend, "", "", /*strict=*/false);
-}
 
 nsa::PhiWeights phi_weights(Evaluation& run, const std::string& side, int64_t D) {
   const int64_t l = run.config.block_size;
@@ -55,6 +52,7 @@ at::Tensor Stages::rotate(const at::Tensor& x) {
 }
 
 at::Tensor Stages::q_rot() {
+  run_.need({"Hq", "dk"});
   const Axes axes =
       run_.layout.axes({{"Hq", run_.config.num_heads}, {"dk", run_.config.qk_head_dim}});
   const at::Tensor q =
@@ -63,6 +61,7 @@ at::Tensor Stages::q_rot() {
 }
 
 Stages::Compressed Stages::compressed() {
+  run_.need({"Hkv", "dk", "dv", "l", "d"});
   const nsa::NsaConfig& c = run_.config;
   const Layout& layout = run_.layout;
   Compressed out;
@@ -84,7 +83,7 @@ Stages::Compressed Stages::compressed() {
     k_parts.push_back(k_part);
     v_parts.push_back(v_part);
   }
-  record_stage("compress", "plain");
+  nsa::record_stage("compress", "plain");
   out = {layout.join(k_parts), layout.join(v_parts)};
   run_.results["k_cmp"] = out.k;
   run_.results["v_cmp"] = out.v;
@@ -105,6 +104,7 @@ at::Tensor Stages::p_cmp(const at::Tensor& q_rot, const at::Tensor& k_cmp) {
 
 at::Tensor Stages::given_scores() {
   if (!run_.in.has("scores")) return {};
+  run_.need({"lsel"});
   return run_.in.accumulated(
       "scores", run_.layout.axes({run_.kv_axis(), {"ceil(S/l')", run_.width_of_scores()}}));
 }
@@ -118,6 +118,7 @@ at::Tensor Stages::scores_of_p_cmp() {
 }
 
 at::Tensor Stages::computed_scores() {
+  run_.need({"Hq", "Hkv", "l", "d", "lsel"});
   if (run_.in.has("p_cmp")) return run_.results["scores"] = scores_of_p_cmp();
   const Layout& layout = run_.layout;
   const at::Tensor q = q_rot();
@@ -142,7 +143,8 @@ at::Tensor Stages::computed_scores() {
 }
 
 at::Tensor Stages::select(const at::Tensor& scores) {
-  record_stage("select", "plain");
+  run_.need({"lsel", "n", "n_initial", "n_local"});
+  nsa::record_stage("select", "plain");
   return per_part(run_.layout, [&](size_t i) {
     return nsa::select_blocks(run_.layout.part(scores, i),
                               positions(run_.layout.length(i), scores.device()), run_.config);
@@ -163,9 +165,10 @@ at::Tensor Stages::given_block_idx() {
 }
 
 at::Tensor Stages::computed_ranges() {
+  run_.need({"lsel"});
   const at::Tensor given = given_block_idx();
   const at::Tensor ids = given.defined() ? given : computed_block_idx();
-  record_stage("ranges", to_string(run_.backends.ranges));
+  nsa::record_stage("ranges", to_string(run_.backends.ranges));
   return run_.results["ranges"] = per_part(run_.layout, [&](size_t i) {
            return nsa::block_ranges(run_.backends.ranges, run_.layout.part(ids, i),
                                     positions(run_.layout.length(i), ids.device()),

@@ -44,9 +44,6 @@ class Stages {
   Evaluation& run_;
 };
 
-/// Writes to the current record what ran for a stage whose operator does not say it itself.
-void record_stage(const char* stage, const std::string& backend);
-
 /// Weights of phi from the file, as cfg.phi needs; `side` is k or v, D its head dim.
 nsa::PhiWeights phi_weights(Evaluation& run, const std::string& side, int64_t D);
 
