@@ -76,9 +76,11 @@ void apply(const std::string& op, const std::string& name, NsaOptions& options) 
 
 }  // namespace
 
-nsa::SwitchSet switches_for(const std::string& op) {
+nsa::SwitchSet switches_for(const std::string& op, const std::string& mode) {
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment();
-  const std::string path = "nsa-eval --op " + op;
+  const std::string path = "nsa-eval --op " + op + " --mode " + mode;
+  if (mode != "decode" && !switches.is_default("NSA_PREFILL_BATCHED"))
+    switches.require_honoured(path, {});  // only decode has a prefill
   if (op == "layer")
     switches.require_honoured(
         path, {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",

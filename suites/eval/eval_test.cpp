@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 
 #include "suites/eval/testing.h"
@@ -278,6 +279,27 @@ TEST_F(Eval, RecordSaysWhatRan) {
               ::testing::Contains(AllOf(HasSubstr("win_attn: flash was asked for, plain ran"))));
 }
 
+TEST_F(Eval, SwitchesThatTheRunIgnoresAreErrors) {
+  const auto with = [&](const char* name, const char* value, const EvalOptions& options) {
+    setenv(name, value, 1);
+    const std::string error = error_of(file, options);
+    unsetenv(name);
+    return error;
+  };
+  EvalOptions options;
+  EXPECT_THAT(with("NSA_PREFILL_BATCHED", "0", options),
+              HasSubstr("NSA_PREFILL_BATCHED=0 (environment) is ignored by nsa-eval --op layer "
+                        "--mode batched"));
+  options.mode = "decode";
+  EXPECT_EQ(with("NSA_PREFILL_BATCHED", "0", options), "");
+  options.mode = "";
+  options.op = "win_attn";
+  EXPECT_THAT(with("NSA_USE_SEL_MASK", "1", options), HasSubstr("is ignored by nsa-eval"));
+  EXPECT_EQ(with("NSA_USE_FA2_WIN", "1", options), "");
+  EXPECT_THAT(with("NSA_USE_FA3", "1", options),
+              HasSubstr("the nearest known name is NSA_USE_FA2"));
+}
+
 TEST_F(Eval, IgnoredIdsAreCounted) {
   std::vector<int64_t> ids(2 * 40 * 2 * 4, -1);
   ids[0] = 7;
@@ -299,6 +321,12 @@ TEST_F(Eval, ModeFollowsTheKindWhereItCan) {
   };
   EvalOptions options;
   EXPECT_EQ(mode(file, options), "decode");
+  EXPECT_EQ(json::parse(evaluate(file, options).file.metadata.at("config"))["prefill"],
+            json::array({5, 40}));
+  options.prefill = {7};
+  EXPECT_EQ(json::parse(evaluate(file, options).file.metadata.at("config"))["prefill"],
+            json::array({7, 7}));
+  options.prefill = {};
   options.mode = "sequential";
   EXPECT_EQ(mode(file, options), "sequential");
   options.mode = "";

@@ -113,7 +113,7 @@ Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::strin
   const std::string mode = mode_of(options, op, given, file);
   check_options(options, op, mode);
   const at::Device device = nsa::open_device(options.device);
-  const nsa::SwitchSet switches = switches_for(op.name);
+  const nsa::SwitchSet switches = switches_for(op.name, mode);
 
   InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
   const nsa::NsaConfig config = layer_config(given);

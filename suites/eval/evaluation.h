@@ -23,6 +23,7 @@ struct Evaluation {
   InputTensors& in;
   nsa::NsaOptions backends;  ///< what --backend and the switches ask for
   std::string mode = "batched";
+  std::vector<int64_t> prefill = {};  ///< in force, one a sequence; decode only
   std::map<std::string, at::Tensor> results = {};
   nsa::RunRecordPtr record = {};  ///< what the operators of this run write
   nsa::RunRecordPtr layer_record =

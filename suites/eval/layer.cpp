@@ -102,9 +102,8 @@ void run_layer(Evaluation& run) {
   const at::Tensor ranges = stages.given_ranges();
   options.block_idx = stages.given_block_idx();
   const nsa::Mode mode = nsa::parse_mode(run.mode);
-  const nsa::DecodeOutputs out =
-      nsa::run_attention(mode, x, run.config, options,
-                         mode == nsa::Mode::kDecode ? prefill_of(run) : std::vector<int64_t>());
+  if (mode == nsa::Mode::kDecode) run.prefill = prefill_of(run);
+  const nsa::DecodeOutputs out = nsa::run_attention(mode, x, run.config, options, run.prefill);
   keep_outputs(run, out);
   if (out.reads.defined()) run.results["reads"] = out.reads;
   if (ranges.defined()) use_given_ranges(run, x, out, ranges);

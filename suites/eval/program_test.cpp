@@ -74,7 +74,8 @@ TEST_F(NsaEvalProgram, BadOptionsEndWithTwoAndSayWhich) {
   expect({"--in", in(), "--out", "/nowhere/out"}, "there is no folder /nowhere");
   expect({"--in", in(), "--out", out(), "--config", "nowhere"}, "--config nowhere: must be a JSON");
   expect({"--in", in(), "--out", out()}, "the nearest known name", {"NSA_NVTXX=1"});
-  expect({"--in", in(), "--out", out()}, "NSA_USE_SEL_PACK=1 (environment) is ignored by nsa-eval",
+  expect({"--in", in(), "--out", out()},
+         "NSA_USE_SEL_PACK=1 (environment) is ignored by nsa-eval --op ranges",
          {"NSA_USE_SEL_PACK=1"});
 }
 

@@ -33,7 +33,7 @@ json config_in_force(const Evaluation& run) {
                {"B", run.layout.batch},
                {"S", run.layout.tokens},
                {"cfg", cfg}};
-  if (!run.given.prefill.empty()) root["prefill"] = run.given.prefill;
+  if (run.mode == "decode") root["prefill"] = run.prefill;
   return root;
 }
 
