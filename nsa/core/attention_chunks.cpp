@@ -21,9 +21,12 @@ std::vector<QueryChunk> query_chunks(const at::Tensor& q, const at::Tensor& k,
                                      const KeyMask& mask) {
   const int64_t num_queries = q.size(1), num_keys = k.size(1);
   const int64_t budget = q.is_cuda() ? kCudaLogits : kCpuLogits;
-  const int64_t per_query = std::max<int64_t>(1, q.size(0) * q.size(2) * num_keys);
+  const bool is_window = mask.kind == KeyMask::kWindow;
+  const int64_t window = std::min(mask.extent, num_keys);
+  const int64_t reach = is_window ? std::min(num_keys, window + kMaxQueries) : num_keys;
+  const int64_t per_query = std::max<int64_t>(1, q.size(0) * q.size(2) * reach);
   int64_t step = std::clamp<int64_t>(budget / per_query, 1, kMaxQueries);
-  if (mask.kind == KeyMask::kWindow) {
+  if (is_window) {
     step = std::min(step, std::max(mask.extent, kMinWindowQueries));
   }
   std::vector<QueryChunk> chunks;

@@ -61,7 +61,8 @@ at::Tensor no_dropout_state(const at::Tensor& like) {
   return at::zeros({2}, like.options().dtype(at::kLong));
 }
 
-int64_t left_of(const WindowedQueries& x) { return x.window - 1; }
+/// The library counts in 32 bits.
+int64_t left_of(const WindowedQueries& x) { return std::min(x.window, x.k.size(1)) - 1; }
 
 }  // namespace
 

@@ -15,6 +15,10 @@ bool same_row(const RanBackend& a, const RanBackend& b) {
          a.detail == b.detail && a.reason == b.reason;
 }
 
+bool same_call(const SdpaCall& a, const SdpaCall& b) {
+  return a.op == b.op && a.shapes == b.shapes && a.dtype == b.dtype && a.sequences == b.sequences;
+}
+
 }  // namespace
 
 void merge_rows(std::vector<RanBackend>& total, const std::vector<RanBackend>& more) {
@@ -48,9 +52,16 @@ void RunRecord::sdpa(const char* op, const at::Tensor& q, const at::Tensor& k, c
   const SdpaCall call{op,
                       {q.sizes().vec(), k.sizes().vec(), v.sizes().vec()},
                       c10::toString(q.scalar_type()),
-                      sequences};
+                      sequences,
+                      1};
   const std::lock_guard lock(mutex_);
-  calls_.push_back(call);
+  const auto found = std::find_if(calls_.begin(), calls_.end(),
+                                  [&](const SdpaCall& other) { return same_call(call, other); });
+  if (found == calls_.end()) {
+    calls_.push_back(call);
+  } else {
+    ++found->count;
+  }
 }
 
 std::vector<RanBackend> RunRecord::rows() const {

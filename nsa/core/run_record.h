@@ -20,12 +20,13 @@ struct RanBackend {
   std::string reason;     ///< why it is not what was asked for, or was computed anew; else empty
 };
 
-/// One call of the library's fused attention.
+/// Calls of the library's fused attention that are equal but for their data.
 struct SdpaCall {
   std::string op;                            ///< such as _flash_attention_forward
   std::vector<std::vector<int64_t>> shapes;  ///< of q, k, v
   std::string dtype;
   int64_t sequences = 0;  ///< sequences of a packed call, 0 for a batched one
+  int64_t count = 0;
 };
 
 /// Collects what ran. The place where work happens writes here, so that a record is evidence and
@@ -37,7 +38,7 @@ class RunRecord : public torch::CustomClassHolder {
 
   /// Adds one call; equal rows are merged.
   void ran(const RanBackend& row);
-  /// Adds a call when the audit is on.
+  /// Adds a call when the audit is on; equal ones are merged.
   void sdpa(const char* op, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
             int64_t sequences = 0);
   std::vector<RanBackend> rows() const;

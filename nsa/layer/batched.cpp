@@ -117,6 +117,11 @@ class BatchedAttention {
     };
     out_.o_cmp = join(out);
     out_.lse_cmp = join(lse);
+    if (options_.strict_asserts) {
+      const BranchResult result{out_.o_cmp, out_.lse_cmp};
+      rerouted_if_not_finite("cmp_attn", result, {out_.q_rot, out_.k_cmp, out_.v_cmp}, "plain",
+                             "plain", [&] { return result; });
+    }
     if (options_.keep_scores) out_.scores = join(scores);
     out_.block_idx = given ? options_.block_idx : join(block_idx);
     if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);

@@ -6,6 +6,7 @@
 #include "nsa/core/test_util.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
+#include "nsa/layer/strict_asserts.h"
 
 namespace nsa {
 namespace {
@@ -137,6 +138,32 @@ TEST(Options, StrictAssertsRerouteANonFiniteOutput) {
   EXPECT_EQ(row_of(nsa_attention(in, small(), options), "sel_attn"), "masked/masked//");
 }
 
+TEST(Options, StrictAssertsNameANonFiniteOutputThatNothingElseCanCompute) {
+  at::manual_seed(22);
+  NsaInputs in = random_inputs(small(), 1, 20);
+  in.q = in.q * 1e20, in.k_sel = in.k_sel * 1e20, in.k_cmp_src = in.k_cmp_src * 1e20;
+  const NsaOutputs out = nsa_attention(in, small(), switched({{"NSA_STRICT_ASSERTS", "1"}}));
+  EXPECT_EQ(row_of(out, "sel_attn.assert"),
+            "gather/gather//non-finite output of gather on finite inputs");
+  EXPECT_EQ(row_of(out, "cmp_attn.assert"),
+            "plain/plain//non-finite output of plain on finite inputs");
+  EXPECT_EQ(row_of(out, "win_attn.assert"), "");
+}
+
+TEST(Options, CausalityAssertsNameTheFirstOffender) {
+  at::Tensor ranges = at::zeros({1, 6, 1, 2, 2}, at::kInt);
+  EXPECT_EQ(error_of([&] { check_causal_ranges(ranges); }), "accepted");
+  ranges[0][3][0][1][1] = 5;
+  EXPECT_THAT(error_of([&] { check_causal_ranges(ranges); }),
+              HasSubstr("nsa::nsa_attention: end of ranges must be at most t + 1, got 5 at t = 3"));
+  at::Tensor ids = at::full({1, 6, 1, 2}, -1, at::kInt);
+  EXPECT_EQ(error_of([&] { check_causal_blocks(ids, 4); }), "accepted");
+  ids[0][3][0][0] = 1;
+  EXPECT_THAT(
+      error_of([&] { check_causal_blocks(ids, 4); }),
+      HasSubstr("nsa::nsa_attention: block_idx must be at most floor(t / l'), got 1 at t = 3"));
+}
+
 TEST(Options, ProgramsSeeWhatRanInEveryCall) {
   const auto record = c10::make_intrusive<RunRecord>();
   const RunRecordScope scope(record);
@@ -150,11 +177,12 @@ TEST(Options, AnAuditWithoutLibraryCallsIsEmpty) {
   EXPECT_TRUE(call(switched({{"NSA_SDPA_AUDIT", "1"}})).sdpa_calls.empty());
   RunRecord audit(/*audit=*/true), off;
   const at::Tensor x = at::zeros({2, 3, 4, 8}, at::kHalf);
-  audit.sdpa("_flash_attention_forward", x, x, x, 5);
+  for (int i = 0; i < 2; ++i) audit.sdpa("_flash_attention_forward", x, x, x, 5);
   off.sdpa("_flash_attention_forward", x, x, x);
   ASSERT_EQ(audit.sdpa_calls().size(), 1u);
   EXPECT_EQ(audit.sdpa_calls()[0].shapes[2], (std::vector<int64_t>{2, 3, 4, 8}));
   EXPECT_EQ(audit.sdpa_calls()[0].dtype, "Half");
+  EXPECT_EQ(audit.sdpa_calls()[0].count, 2);
   EXPECT_TRUE(off.sdpa_calls().empty());
 }
 

@@ -42,14 +42,18 @@ BranchResult rerouted_if_not_finite(const char* stage, const BranchResult& resul
     if (!is_finite(input)) return result;
   }
   const RunRecordPtr record = current_record();
+  const std::string what = "non-finite output of " + backend + " on finite inputs";
+  if (backend == fallback) {
+    record->ran({std::string(stage) + ".assert", backend, 1, backend, "", what});
+    return result;
+  }
   BranchResult again;
   {
     const RunRecordScope unrecorded(c10::make_intrusive<RunRecord>());  // the row below says it
     again = recompute();
   }
   const std::string outcome = is_finite(again.first) ? "" : "; still not finite";
-  record->ran({stage, fallback, 1, backend, "",
-               "REROUTED: non-finite output of " + backend + " on finite inputs" + outcome});
+  record->ran({stage, fallback, 1, backend, "", "REROUTED: " + what + outcome});
   return again;
 }
 

@@ -14,6 +14,7 @@ using BranchResult = std::pair<at::Tensor, at::Tensor>;  ///< out, lse
 
 /// `result` of `backend`, or, where its output is not finite although all `inputs` are, that of
 /// `recompute`, which runs `fallback`; the record then has a row whose reason begins with REROUTED.
+/// Where `fallback` is `backend` there is nothing else to run: a row of stage `<stage>.assert`.
 BranchResult rerouted_if_not_finite(const char* stage, const BranchResult& result,
                                     std::initializer_list<at::Tensor> inputs,
                                     const std::string& backend, const std::string& fallback,
