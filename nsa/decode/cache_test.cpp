@@ -38,7 +38,13 @@ TEST(Cache, MemoryIsTakenOnceAndStaleContentNeverRead) {
     DecodeCache cache(c, 2, 40, at::kDouble, {layout});
     poison(cache);
     const std::vector<at::Tensor> before = memory_of(cache);
-    cache.prefill(in, {9, 23});
+    const NsaInputs padded = map_tokens(in, [](const at::Tensor& x) {
+      at::Tensor copy = x.clone();
+      copy[0].slice(0, 9).fill_(kNaN);
+      copy[1].slice(0, 23).fill_(kNaN);
+      return copy;
+    });
+    cache.prefill(padded, {9, 23});
     for (int64_t s = 0; s < 17; ++s) {
       const NsaInputs one = map_tokens(in, [&](const at::Tensor& x) {
         return at::stack({x[0].narrow(0, 9 + s, 1), x[1].narrow(0, 23 + s, 1)});
@@ -256,6 +262,11 @@ TEST(Cache, BadArgumentsAreNamed) {
   const NsaInputs wide = map_tokens(token, [](const at::Tensor& x) { return x.to(at::kDouble); });
   EXPECT_THAT(error_of([&] { cache.step(wide); }),
               HasSubstr("q must be Float like the cache, got Double"));
+  NsaOptions given;
+  given.block_idx = at::zeros({2, 1, 2}, at::kInt);
+  EXPECT_THAT(error_of([&] { cache.step(token, given); }),
+              HasSubstr("block_idx must be of rank 4 [sequences, 1, Hkv, n], got shape [2, 1, 2]"));
+  EXPECT_EQ(cache.num_tokens(0), 0);  // nothing changed
   EXPECT_THAT(error_of([&] { DecodeCache(c, -1, 9, at::kFloat); }),
               HasSubstr("num_sequences must be at least 0, got -1"));
   cache.prefill(in, {9, 0});

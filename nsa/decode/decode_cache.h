@@ -33,6 +33,9 @@ class DecodeCache {
   DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
               at::TensorOptions options, const DecodeCacheOptions& memory = {});
 
+  DecodeCache(DecodeCache&&) = default;
+  DecodeCache(const DecodeCache&) = delete;  // a copy would share the memory
+
   /// Appends lengths[b] tokens to sequence b: tokens [B, S, ...], the first lengths[b] of row b
   /// count, the others are ignored. Empty sequences take one call of nsa_attention (or, without
   /// options.prefill_batched, sequential_attention) and then fill the caches; others take steps.

@@ -88,36 +88,37 @@ Mode parse_mode(const std::string& text) {
   throw std::invalid_argument("mode must be one of " + choices + ", got '" + text + "'");
 }
 
+DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& in, const NsaConfig& config,
+                          const DecodeOutputs& prefilled, const NsaOptions& options) {
+  const int64_t batch = cache.num_sequences(), num_tokens = in.q.size(1);
+  std::vector<int64_t> all, lengths;
+  for (int64_t b = 0; b < batch; ++b) {
+    all.push_back(b);
+    lengths.push_back(cache.num_tokens(b));
+  }
+  OutputRows rows(batch, num_tokens);
+  rows.add(prefilled, all, std::vector<int64_t>(all.size(), 0), lengths);
+  for (int64_t step = 0; step < num_tokens; ++step) {
+    const StepTokens tokens(lengths, step, num_tokens);
+    if (tokens.sequences.empty()) break;
+    const auto select = [&](const at::Tensor& x) { return tokens.of(x); };
+    rows.add(cache.step(map_tokens(in, select), map_tokens(options, select), tokens.sequences),
+             tokens.sequences, tokens.positions, std::vector<int64_t>(tokens.sequences.size(), 1));
+  }
+  return rows.join(config.num_sel_blocks(num_tokens));
+}
+
 DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
                                const NsaOptions& options, const std::vector<int64_t>& given,
                                const DecodeCacheOptions& memory) {
   const std::vector<int64_t> prefill = checked_prefill(in, config, given);
   const int64_t batch = in.q.size(0), num_tokens = in.q.size(1);
-  const auto with_ids = [&](const auto& select) {
-    NsaOptions own = options;
-    if (options.block_idx.defined()) own.block_idx = select(options.block_idx);
-    return own;
-  };
+  const int64_t longest = batch > 0 ? *std::max_element(prefill.begin(), prefill.end()) : 0;
   DecodeCache cache(config, batch, num_tokens, in.q.options().requires_grad(false), memory);
-  OutputRows rows(batch, num_tokens);
-  int64_t longest = 0, shortest = num_tokens;
-  std::vector<int64_t> all;
-  for (const int64_t length : prefill) {
-    longest = std::max(longest, length);
-    shortest = std::min(shortest, length);
-    all.push_back(static_cast<int64_t>(all.size()));
-  }
   const auto head = [&](const at::Tensor& x) { return x.narrow(1, 0, longest); };
-  DecodeOutputs first = cache.prefill(map_tokens(in, head), prefill, with_ids(head));
+  DecodeOutputs first = cache.prefill(map_tokens(in, head), prefill, map_tokens(options, head));
   first.reads = attended_keys(first, config);
-  rows.add(first, all, std::vector<int64_t>(all.size(), 0), prefill);
-  for (int64_t step = 0; shortest + step < num_tokens && batch > 0; ++step) {
-    const StepTokens tokens(prefill, step, num_tokens);
-    const auto select = [&](const at::Tensor& x) { return tokens.of(x); };
-    rows.add(cache.step(map_tokens(in, select), with_ids(select), tokens.sequences),
-             tokens.sequences, tokens.positions, std::vector<int64_t>(tokens.sequences.size(), 1));
-  }
-  DecodeOutputs out = rows.join(config.num_sel_blocks(num_tokens));
+  DecodeOutputs out = decode_rest(cache, in, config, first, options);
   std::vector<at::Tensor> k_cmp, v_cmp;
   for (int64_t b = 0; b < batch; ++b) {
     auto [k, v] = cache.blocks(b);

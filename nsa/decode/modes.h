@@ -26,6 +26,12 @@ DecodeOutputs decode_attention(const NsaInputs& inputs, const NsaConfig& config,
                                const std::vector<int64_t>& prefill = {},
                                const DecodeCacheOptions& memory = {});
 
+/// The steps of decode_attention alone: every token of inputs [B, S, ...] that `cache` does not
+/// hold yet, joined with the rows of `prefilled` [B, >= its lengths, ...]. k_cmp and v_cmp stay in
+/// the cache.
+DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& inputs, const NsaConfig& config,
+                          const DecodeOutputs& prefilled, const NsaOptions& options = {});
+
 /// The call in any mode; `prefill` and `memory` are for decode. `reads` comes from decode only.
 DecodeOutputs run_attention(Mode mode, const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options = {},

@@ -15,14 +15,6 @@
 namespace nsa {
 namespace {
 
-using Selector = std::function<at::Tensor(const at::Tensor&)>;
-
-NsaOptions map_options(const NsaOptions& options, const Selector& select) {
-  NsaOptions mapped = options;
-  if (options.block_idx.defined()) mapped.block_idx = select(options.block_idx);
-  return mapped;
-}
-
 void check_lengths(const std::vector<int64_t>& lengths, int64_t batch, int64_t num_tokens) {
   const ArgumentCheck check("DecodeCache");
   if (static_cast<int64_t>(lengths.size()) != batch) {
@@ -84,7 +76,7 @@ DecodeOutputs DecodeCache::prefill(const NsaInputs& tokens, const std::vector<in
     const auto token = [&](const at::Tensor& x) {
       return x.narrow(1, s, 1).index_select(0, sequence);
     };
-    DecodeOutputs out = step(map_tokens(tokens, token), map_options(options, token), active);
+    DecodeOutputs out = step(map_tokens(tokens, token), map_tokens(options, token), active);
     out.reads = at::Tensor();
     rows.add(out, active, std::vector<int64_t>(active.size(), s),
              std::vector<int64_t>(active.size(), 1));
@@ -104,7 +96,7 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
     return all ? upto : upto.index_select(0, sequence);
   };
   const NsaInputs own = map_tokens(tokens, select);
-  const NsaOptions own_options = map_options(options, select);
+  const NsaOptions own_options = map_tokens(options, select);
   DecodeOutputs out;
   static_cast<NsaOutputs&>(out) = options.prefill_batched
                                       ? nsa_attention(own, config_, own_options)

@@ -72,6 +72,13 @@ void record_requests(const NsaOptions& options) {
   note("win_attn", to_string(wanted.win), wanted.win == BranchBackend::kPlain);
 }
 
+/// The pairs at positions [A, 1 or Hkv, L] of the sequences [A].
+template <typename Store>
+LoadedKv load_from(const Store& store, const at::Tensor& sequence, const at::Tensor& positions,
+                   LoadCount& count) {
+  return load(store.kv, store.rows(sequence.view({-1, 1, 1}), positions), count);
+}
+
 /// Every interval [A, 1, Hkv, K, 2] ends at t + 1 or before. Synchronises.
 void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
   const at::Tensor ends = ranges.select(-1, 1).gt(t.add(1).view({-1, 1, 1, 1}));
@@ -92,6 +99,13 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
   check_tokens(tokens, batch);
   ArgumentCheck("DecodeCache")
       .sizes("q", tokens.q, {batch, 1, -1, -1}, "[sequences, 1, Hq, dk] of a step");
+  if (options.block_idx.defined()) {
+    const ArgumentCheck check("DecodeCache");
+    check.sizes("block_idx", options.block_idx, {batch, 1, config_.num_kv_heads, -1},
+                "[sequences, 1, Hkv, n]");
+    check.dtype("block_idx", options.block_idx, at::kInt);
+    check.same_device("block_idx", options.block_idx, "q", tokens.q);
+  }
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
   record_requests(options);
@@ -133,9 +147,7 @@ void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
   const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);
   const at::Tensor block = num_blocks_device_.index_select(0, sequence);
   LoadCount count;
-  const LoadedKv source =
-      load(source_.kv,
-           source_.rows(sequence.view({-1, 1, 1}), last_lanes(last, config_.block_size)), count);
+  const LoadedKv source = load_from(source_, sequence, last_lanes(last, config_.block_size), count);
   record_stage("compress", "plain");
   const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
   for (const int64_t id : ids) compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
@@ -150,8 +162,14 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
   StepLoads loads;
   out.q_rot = q_rot;
   attend_compressed(active, loads, options, out);
-  attend_selected(active, loads, out);
-  attend_window(active, loads, out);
+  {
+    const NvtxRange range("nsa.sel_attn", options.nvtx);
+    attend_selected(active, loads, out);
+  }
+  {
+    const NvtxRange range("nsa.win_attn", options.nvtx);
+    attend_window(active, loads, out);
+  }
   out.gates = gate_activate(tokens.gate_logits, config_.gate);
   record_stage("gate", "plain");
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
@@ -163,12 +181,12 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
 
 void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
                                     const NsaOptions& options, DecodeOutputs& out) const {
+  const NvtxRange range("nsa.cmp_attn+select", options.nvtx);
   int64_t width = 0;
   for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
   const at::Tensor blocks = first_lanes(num_blocks_device_.index_select(0, active.sequence), width);
-  const LaneAttention cmp = attend_lanes(
-      out.q_rot,
-      load(compressed_.kv, compressed_.rows(active.sequence.view({-1, 1, 1}), blocks), loads.cmp));
+  const LaneAttention cmp =
+      attend_lanes(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
   out.o_cmp = cmp.out;
   out.lse_cmp = cmp.lse;
   const bool given = options.block_idx.defined();
@@ -190,9 +208,8 @@ void DecodeCache::attend_selected(const Active& active, StepLoads& loads,
                                   DecodeOutputs& out) const {
   const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
   const at::Tensor tokens = range_lanes(out.ranges.squeeze(1), active.t, width);
-  const LaneAttention sel = attend_lanes(
-      out.q_rot,
-      load(selected_.kv, selected_.rows(active.sequence.view({-1, 1, 1}), tokens), loads.sel));
+  const LaneAttention sel =
+      attend_lanes(out.q_rot, load_from(selected_, active.sequence, tokens, loads.sel));
   out.o_sel = sel.out;
   out.lse_sel = sel.lse;
 }
@@ -200,9 +217,8 @@ void DecodeCache::attend_selected(const Active& active, StepLoads& loads,
 void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
   const int64_t width = std::min(config_.window, active.last + 1);
   const at::Tensor tokens = last_lanes(active.t, width);
-  const LaneAttention win = attend_lanes(
-      out.q_rot,
-      load(window_.kv, window_.rows(active.sequence.view({-1, 1, 1}), tokens), loads.win));
+  const LaneAttention win =
+      attend_lanes(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
   out.o_win = win.out;
   out.lse_win = win.lse;
 }

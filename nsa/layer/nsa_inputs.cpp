@@ -41,6 +41,13 @@ NsaInputs map_tokens(const NsaInputs& in, const std::function<at::Tensor(const a
           f(in.v_win), f(in.gate_logits), in.cu_seqlens,   in.phi_k,    in.phi_v};
 }
 
+NsaOptions map_tokens(const NsaOptions& options,
+                      const std::function<at::Tensor(const at::Tensor&)>& f) {
+  NsaOptions mapped = options;
+  if (options.block_idx.defined()) mapped.block_idx = f(options.block_idx);
+  return mapped;
+}
+
 NsaInputs narrow_tokens(const NsaInputs& in, int64_t begin, int64_t count) {
   return map_tokens(in, [&](const at::Tensor& x) { return x.narrow(1, begin, count); });
 }

@@ -13,6 +13,10 @@ void check_inputs(const char* op, const NsaInputs& inputs, const NsaConfig& conf
 NsaInputs map_tokens(const NsaInputs& inputs,
                      const std::function<at::Tensor(const at::Tensor&)>& f);
 
+/// The options with `f` applied to their per-token tensor, a given block_idx.
+NsaOptions map_tokens(const NsaOptions& options,
+                      const std::function<at::Tensor(const at::Tensor&)>& f);
+
 /// Tokens [begin, begin + count) of every sequence: views.
 NsaInputs narrow_tokens(const NsaInputs& inputs, int64_t begin, int64_t count);
 

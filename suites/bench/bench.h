@@ -11,6 +11,7 @@ namespace suites {
 void time_iterations(benchmark::State& state, at::Device device, const std::function<void()>& work);
 
 /// Register the benchmarks of a file, to run on `device` with data from `seed`.
+void register_decode_benchmarks(at::Device device, uint64_t seed);
 void register_ranges_benchmarks(at::Device device, uint64_t seed);
 void register_operator_benchmarks(at::Device device, uint64_t seed);
 

@@ -40,6 +40,7 @@ int main(int argc, char** argv) {
     const at::Device where = suites::parse_device(device);
     suites::register_ranges_benchmarks(where, seed);
     suites::register_operator_benchmarks(where, seed);
+    suites::register_decode_benchmarks(where, seed);
     benchmark::AddCustomContext("nsa_device", suites::device_name(where));
     benchmark::AddCustomContext("nsa_seed", std::to_string(seed));
   } catch (const c10::Error& error) {

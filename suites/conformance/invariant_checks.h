@@ -27,6 +27,11 @@ Checks check_rope_property(const Candidate& candidate, const OperatorCase& one);
 /// MODE_DISAGREEMENT).
 Checks check_mode_agreement(const Candidate& candidate, const OperatorCase& one);
 
+/// 5. Prefills of different lengths in one batch (0, 1, around l, l', w, beyond w), then steps
+/// through caches whose memory held NaN: every stage against the oracle under the tolerance table,
+/// reads and emissions counted where loads happen against their formulas (MODE_DISAGREEMENT).
+Checks check_decode(const Candidate& candidate, const OperatorCase& one);
+
 /// 7. Directional derivatives of every branch by every differentiable input against central
 /// differences (fp64).
 Checks check_derivatives(const Candidate& candidate, const OperatorCase& one);

@@ -23,6 +23,7 @@ class ExactInvariants : public Invariants {};
 TEST_P(Invariants, FutureTokensChangeNothing) { expect(check_future_perturbation); }
 TEST_P(Invariants, FullCoverageIsDenseAttention) { expect(check_full_coverage); }
 TEST_P(Invariants, RotationIsRelativeAndTheSameInEveryHead) { expect(check_rope_property); }
+TEST_P(Invariants, DecodeAfterAnyPrefillEqualsTheOracle) { expect(check_decode); }
 TEST_P(Invariants, UniformAttentionOverIntegersIsExact) { expect(check_exact_data); }
 TEST_P(ExactInvariants, PermutedGroupsPermuteOutputs) { expect(check_group_permutation); }
 TEST_P(ExactInvariants, TokenByTokenEqualsBatched) { expect(check_mode_agreement); }

@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/compress/compress.h"
 #include "nsa/config/config.h"
+#include "nsa/decode/decode_cache.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/select/ranges.h"
@@ -51,6 +53,11 @@ struct Candidate {
   std::function<nsa::NsaOutputs(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                                 const nsa::NsaOptions& options)>
       layer;
+  /// Fills a cache: the first lengths[b] tokens of row b.
+  std::function<nsa::DecodeOutputs(nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+                                   const std::vector<int64_t>& lengths,
+                                   const nsa::NsaOptions& options)>
+      prefill;
   /// The switches in force when the environment holds `values`.
   std::function<nsa::SwitchSet(const nsa::SwitchSet::Values& values)> switches;
   bool whole = false;          ///< the operator is judged by `layer` alone, not stage by stage

@@ -55,6 +55,37 @@ void scores_over_future_blocks(Candidate& c) {
   };
 }
 
+/// P03: the ring of a prefill longer than the window begins with the oldest token instead of where
+/// the next one will be written.
+void window_not_wrapped(Candidate& c) {
+  c.prefill = [base = c.prefill](nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+                                 const std::vector<int64_t>& lengths,
+                                 const nsa::NsaOptions& options) {
+    const nsa::DecodeOutputs out = base(cache, tokens, lengths, options);
+    const int64_t slots = cache.window().num_slots();
+    for (int64_t b = 0; b < cache.num_sequences(); ++b) {
+      const int64_t length = cache.num_tokens(b);
+      if (length <= slots) continue;
+      for (Tensor* x : {&cache.window().kv.k, &cache.window().kv.v}) {
+        Tensor ring = x->narrow(0, b * slots, slots);
+        ring.copy_(ring.roll(-(length % slots), 0));
+      }
+    }
+    return out;
+  };
+}
+
+/// P04: after a prefill, compression begins anew with the next token.
+void compression_tail_lost(Candidate& c) {
+  c.prefill = [base = c.prefill](nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+                                 const std::vector<int64_t>& lengths,
+                                 const nsa::NsaOptions& options) {
+    const nsa::DecodeOutputs out = base(cache, tokens, lengths, options);
+    for (int64_t b = 0; b < cache.num_sequences(); ++b) cache.compression_source().clear(b);
+    return out;
+  };
+}
+
 /// P05: a decode-like call (one query) loses the current block while it is incomplete.
 void partial_block_dropped(Candidate& c) {
   c.select = [base = c.select](const Tensor& scores, const Tensor& t,

@@ -9,6 +9,8 @@ void rope_on_flat_heads(Candidate& c);
 void window_into_future(Candidate& c);
 void leak_at_twice_the_window(Candidate& c);
 void scores_over_future_blocks(Candidate& c);
+void window_not_wrapped(Candidate& c);
+void compression_tail_lost(Candidate& c);
 void partial_block_dropped(Candidate& c);
 void placeholder_ranges(Candidate& c);
 void backend_replaced(Candidate& c);
