@@ -76,7 +76,7 @@ class Deriver {
         results_.metrics.begin() + static_cast<std::ptrdiff_t>(first_metric),
         results_.metrics.end());
     append(tables_, kind_tables(files_.kinds.at(plan.kind), plan.id, figures));
-    if (plan.program == "nsa-train")
+    if (declares_training(files_.kinds.at(plan.kind)))
       training_.push_back(training_row(plan, result, raw.groups, figures));
     add_lines(plan, raw);
     append(results_.findings, phase_findings(result, raw, end.slow));

@@ -44,6 +44,7 @@ std::vector<json> kind_tables(const KindSpec& kind, const std::string& phase,
                               std::span<const Metric> figures) {
   std::vector<json> tables;
   for (const KindTable& table : kind.tables) {
+    if (table.rows.empty()) continue;
     json rows = json::array();
     for (const std::vector<std::string>& cells : table.rows) {
       json row = json::array();
@@ -58,6 +59,12 @@ std::vector<json> kind_tables(const KindSpec& kind, const std::string& phase,
                       {"rows", rows}});
   }
   return tables;
+}
+
+bool declares_training(const KindSpec& kind) {
+  return std::ranges::any_of(kind.tables, [](const KindTable& table) {
+    return table.id == "training" && table.rows.empty();
+  });
 }
 
 json training_row(const PlannedPhase& plan, const PhaseResult& result,

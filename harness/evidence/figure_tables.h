@@ -12,9 +12,13 @@
 namespace harness {
 
 /// The tables that a kind declares, with the figures of one of its phases in the cells "=NAME". A
-/// figure that does not exist is "none" or "withheld"; its reason stands with the figure.
+/// figure that does not exist is "none" or "withheld"; its reason stands with the figure. A table
+/// without rows is not shown.
 std::vector<nlohmann::json> kind_tables(const KindSpec& kind, const std::string& phase,
                                         std::span<const Metric> figures);
+
+/// Whether a kind asks for the table of training runs: it declares a table "training" without rows.
+bool declares_training(const KindSpec& kind);
 
 /// One training phase as a row: what was asked for (S, B), how far the process came, and its rate,
 /// memory and loss.

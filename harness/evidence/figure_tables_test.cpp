@@ -63,7 +63,14 @@ TEST(TrainingTable, SaysHowFarAHungRunCame) {
   EXPECT_EQ(table[0]["rows"][0].size(), table[0]["columns"].size());
 }
 
-TEST(TrainingTable, IsAbsentWithoutTraining) { EXPECT_TRUE(training_table({}).empty()); }
+TEST(TrainingTable, IsAbsentWithoutTrainingAndWhereNoKindAsksForIt) {
+  EXPECT_TRUE(training_table({}).empty());
+  EXPECT_FALSE(declares_training(kind_with_table()));
+  KindSpec kind;
+  kind.tables = {{.id = "training", .title = "T", .columns = {}, .rows = {}}};
+  EXPECT_TRUE(declares_training(kind));
+  EXPECT_TRUE(kind_tables(kind, "p", {}).empty()) << "it is one table for all phases";
+}
 
 }  // namespace
 }  // namespace harness

@@ -87,6 +87,7 @@ TEST(Judge, AnotherBackendThanAskedForIsAFinding) {
   RunFacts facts = facts_of(256);
   facts.paths = {{"sel_attn", "varlen", "varlen", "plain", "", 60},
                  {"win_attn", "", "plain", "", "", 60}};
+  facts.paths.push_back({"sel_attn.backward", "fused", "gather", "", "no backward kernel", 60});
   EXPECT_THAT(codes(judge(o, facts, healthy_trace(o))), ::testing::IsEmpty());
   facts.paths.push_back({"sel_attn", "varlen", "gather", "", "the shape does not fit", 1});
   const Judgement j = judge(o, facts, healthy_trace(o));

@@ -21,7 +21,8 @@ json by_id(const json& list, const std::string& id) {
 
 TEST(Measured, HealthyPhasesAreGoWithFiguresAndTables) {
   const fs::path dir = fresh_dir("measured");
-  const Outcome done = validate({"--runbook", runbook("measured"), "--out", dir.string()});
+  const Outcome done = validate(
+      {"--configs", configs_with_faults(), "--runbook", "measured", "--out", dir.string()});
   EXPECT_EQ(done.exit_code, 0) << done.output;
   const json found = results(dir);
   for (const char* name : {"M-packing.forward.layers1_ms", "M-packing.backward.layers2_ms",
@@ -90,10 +91,10 @@ TEST(Editions, OfSomethingElseAreRefused) {
   EXPECT_THAT(supersede(damaged.string()).output, HasSubstr("g01.jsonl: is missing"));
   EXPECT_EQ(supersede("/nonexistent").exit_code, 6);
   const Outcome other =
-      validate({"--runbook", runbook("measured"), "--supersedes", mini_run().string(), "--out",
+      validate({"--runbook", runbook("timed"), "--supersedes", mini_run().string(), "--out",
                 fresh_dir("edition_none").string()});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.output, HasSubstr("it is a run of 'mini', this is 'measured'"));
+  EXPECT_THAT(other.output, HasSubstr("it is a run of 'mini', this is 'timed'"));
 }
 
 /// Without a GPU the phases on CUDA are deferred by name, those on the CPU run; undecided.
