@@ -116,6 +116,30 @@ TEST(Compare, LargeLogitsWidenTheFp64Allowance) {
   EXPECT_TRUE(compare(x, oracle, fp64_rule(), with_logit(1e4)).ok);
 }
 
+TEST(Compare, NothingWidensTheAllowanceBelowFp64) {
+  const at::Tensor oracle = rows({1, 2}, 2);
+  const auto& rule = tolerance("win_attn", "o_win", at::kFloat);
+  CompareContext context = with_plain(oracle);
+  const auto off_by = [&](double ulps) {
+    return compare((oracle + ulps * 0x1p-22).to(at::kFloat), oracle, rule, context).ok;
+  };
+  EXPECT_TRUE(off_by(1));
+  EXPECT_FALSE(off_by(2));
+  context.max_logit = 1e4;
+  context.terms = 1e6;
+  EXPECT_FALSE(off_by(2));
+}
+
+TEST(Compare, AnUlpDoesNotShrinkBelowTheSmallestNormalNumber) {
+  const at::Tensor oracle = rows({0x1p-20, 0}, 2);
+  const auto& rule = tolerance("win_attn", "o_win", at::kHalf);
+  const auto off_by = [&](double error) {
+    return compare((oracle + error).to(at::kHalf), oracle, rule, with_plain(oracle)).ok;
+  };
+  EXPECT_TRUE(off_by(0x1p-24));
+  EXPECT_FALSE(off_by(0x1p-23));
+}
+
 TEST(Compare, CancelledTensorsAreJudgedByTheirTerms) {
   const at::Tensor oracle = at::zeros({2, 2}, at::kDouble), x = oracle + 1e-14;
   EXPECT_FALSE(compare(x, oracle, fp64_rule()).ok);

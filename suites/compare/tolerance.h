@@ -25,8 +25,8 @@ struct Tolerance {
   std::string_view derivation;  ///< why the figures are what they are
 };
 
-/// A gradient whose largest value is below this share of its terms has cancelled: its terms are its
-/// scale.
+/// In fp64 a gradient whose largest value is below this share of its terms has cancelled: its terms
+/// are its scale.
 inline constexpr double kCancelledShare = 1e-3;
 
 /// Largest max |q||k| * scale for which `row_relative` was derived; above it the allowance grows in

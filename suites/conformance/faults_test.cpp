@@ -12,13 +12,14 @@
 namespace suites {
 namespace {
 
-/// S = 2w with choices to make: four selection blocks, three places, one of them free.
+/// S = 2w, three sequences of four selection blocks.
 OperatorCase fault_case(at::ScalarType type = at::kDouble) {
   OperatorCase one = case_of({0, type});
   one.config = {};
   one.config.window = 16;
   one.config.tokens = 32;
   one.config.sel_block_size = 8;
+  one.config.batch = 3;
   one.layout = Layout::kContiguous;
   return one;
 }
@@ -58,7 +59,13 @@ TEST_P(PlantedFault, IsReportedByItsCode) {
                            plain_candidate().ranges(nsa::RangesVersion::kV2, ids, t, 4)));
     return;
   }
-  const Checks checks = all_checks(with_fault(plain_candidate(), fault.id), fault_case());
+  OperatorCase one = fault_case();  // data and layout on which the fault shows
+  if (fault.id == "ties_to_the_higher") {
+    one.kind = DataKind::kTies;
+    one.config.tokens = 64;
+  }
+  if (fault.id == "strides_ignored") one.layout = Layout::kStrided;
+  const Checks checks = all_checks(with_fault(plain_candidate(), fault.id), one);
   EXPECT_NE(details(checks, std::string(fault.code)), "")
       << fault.id << " (" << fault.what << ") was not reported";
 }
@@ -107,6 +114,46 @@ TEST(Faults, PathProofNamesRequestAndWhatRan) {
   EXPECT_THAT(
       details(check_layer(with_fault(plain_candidate(), "P07"), fault_case()), code::kPathProof),
       testing::HasSubstr("requested v1, ran v2"));
+}
+
+/// Ids of the checks that a fault fails, with the configuration turned a little.
+std::string failed_by(const char* fault, Checks (*check)(const Candidate&, const OperatorCase&),
+                      const OperatorCase& one = fault_case()) {
+  std::string ids;
+  for (const Check& each : check(with_fault(plain_candidate(), fault), one))
+    if (!each.ok) ids += each.id + "\n";
+  return ids;
+}
+
+TEST(Faults, EveryInvariantFailsWhenItIsBroken) {
+  using testing::HasSubstr;
+  EXPECT_THAT(failed_by("window_capped", check_full_coverage), HasSubstr("o_win"));
+  EXPECT_THAT(failed_by("first_head_differs", check_group_permutation), HasSubstr("/o/"));
+  EXPECT_THAT(failed_by("sum_too_long", check_exact_data), HasSubstr("o_win"));
+  EXPECT_THAT(failed_by("graph_broken", check_derivatives), HasSubstr("/sel/"));
+  EXPECT_THAT(failed_by("graph_broken", check_gradients), HasSubstr("d_k_sel"));
+  EXPECT_THAT(failed_by("masked_by_multiplication", check_non_finite), HasSubstr("v_sel"));
+  EXPECT_THAT(failed_by("masked_by_multiplication", check_future_perturbation), HasSubstr("sel"));
+  EXPECT_THAT(failed_by("empty_row_filled", check_hostile_ranges), HasSubstr("empty_rows"));
+  EXPECT_THAT(failed_by("input_overwritten", check_poisoned_memory), HasSubstr("/inputs/"));
+  EXPECT_THAT(failed_by("read_past_the_end", check_poisoned_memory), HasSubstr("/results/"));
+  EXPECT_THAT(failed_by("documents_joined", check_mode_agreement), HasSubstr("/o/"));
+  EXPECT_THAT(failed_by("P08", check_switches), HasSubstr("/unknown/"));
+  EXPECT_THAT(failed_by("P08/dead", check_switches), HasSubstr("/ignored/"));
+  if (fault_case().device.is_cpu()) {  // fresh memory is poisoned on a CPU
+    EXPECT_THAT(failed_by("row_never_written", check_poisoned_memory), HasSubstr("/results/"));
+  }
+}
+
+TEST(Faults, TiesAndStridesAreSeenOnTheirData) {
+  OperatorCase ties = fault_case();
+  ties.kind = DataKind::kTies;
+  ties.config.tokens = 64;  // eight blocks: free ones compete for one place
+  EXPECT_THAT(failed_by("ties_to_the_higher", check_forward, ties),
+              testing::HasSubstr("block_idx_given_scores"));
+  OperatorCase strided = fault_case();
+  strided.layout = Layout::kStrided;
+  EXPECT_THAT(failed_by("strides_ignored", check_forward, strided), testing::HasSubstr("o_win"));
 }
 
 TEST(Faults, UnknownIdNamesTheNearest) {

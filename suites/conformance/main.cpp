@@ -66,5 +66,16 @@ int main(int argc, char** argv) {
     std::cout << "nsa-tests: device " << suites::test_settings().device << " ("
               << suites::device_name(suites::test_settings().device) << "), seed "
               << suites::test_settings().seed << std::endl;
-  return RUN_ALL_TESTS();
+  const int status = RUN_ALL_TESTS();
+  const testing::UnitTest& unit = *testing::UnitTest::GetInstance();
+  if (testing::GTEST_FLAG(list_tests)) return status;
+  if (unit.test_to_run_count() == 0) {
+    std::cerr << "nsa-tests: no test matches --gtest_filter=" << testing::GTEST_FLAG(filter)
+              << "\n";
+    return 2;
+  }
+  if (suites::test_settings().device.is_cpu())
+    std::cout << "nsa-tests: not run on a GPU: " << unit.test_to_run_count()
+              << " tests (--device cuda runs the same ones there)" << std::endl;
+  return status;
 }

@@ -122,11 +122,20 @@ void forward_checks(const Candidate& candidate, const OperatorCase& one, Checks&
   if (!candidate.whole) check_gate_mlp(candidate, one, in.q, checks);
 }
 
-std::vector<std::string> backends_of(const nsa::NsaOutputs& out, const std::string& stage) {
-  std::vector<std::string> names;
-  for (const nsa::RanBackend& ran : out.ran)
-    if (ran.stage == stage && ran.count > 0) names.push_back(ran.backend);
-  return names;
+/// That nothing but `asked` ran for a stage, by the record of the call.
+Check path_check(const OperatorCase& one, const nsa::NsaOutputs& out, const std::string& stage,
+                 const std::string& asked) {
+  std::string seen;
+  bool only = true;
+  for (const nsa::RanBackend& ran : out.ran) {
+    if (ran.stage != stage || ran.count == 0) continue;
+    only = only && ran.backend == asked;
+    seen += (seen.empty() ? "" : ", ") + ran.backend;
+  }
+  return make_check(
+      "invariant/path/" + dtype_name(one.type) + "/" + stage + "_" + asked + "/" + one.name,
+      only && !seen.empty(), code::kPathProof,
+      "requested " + asked + ", ran " + (seen.empty() ? "nothing" : seen));
 }
 
 void layer_checks(const Candidate& candidate, const OperatorCase& one, Checks& checks) {
@@ -138,12 +147,10 @@ void layer_checks(const Candidate& candidate, const OperatorCase& one, Checks& c
     options.ranges = version;
     const std::string asked = to_string(version);
     const nsa::NsaOutputs got = candidate.layer(to_nsa(in), to_nsa(one.config), options);
-    const std::vector<std::string> ran = backends_of(got, "ranges");
-    const std::string seen = ran.empty() ? "nothing" : ran.front();
-    checks.push_back(
-        make_check("invariant/path/" + dtype_name(one.type) + "/ranges_" + asked + "/" + one.name,
-                   ran == std::vector<std::string>{asked}, code::kPathProof,
-                   "requested " + asked + ", ran " + seen));
+    checks.push_back(path_check(one, got, "ranges", asked));
+    if (version == nsa::RangesVersion::kV2)
+      for (const auto& [stage, backend] : candidate.runs)
+        checks.push_back(path_check(one, got, stage, backend));
     checks.push_back(make_check(check_id(one, "layer", "block_idx_" + asked),
                                 compare_exact(got.block_idx, stages.block_idx)));
     checks.push_back(

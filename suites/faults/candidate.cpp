@@ -8,6 +8,8 @@
 
 namespace suites {
 
+using at::Tensor;
+
 Candidate plain_candidate() {
   Candidate plain;
   plain.rope = nsa::rope;
@@ -34,6 +36,7 @@ Candidate plain_candidate() {
                      const std::vector<int64_t>& lengths, const nsa::NsaOptions& options) {
     return cache.prefill(tokens, lengths, options);
   };
+  plain.runs = {{"cmp_attn", "plain"}, {"sel_attn", "gather"}, {"win_attn", "plain"}};
   plain.switches = [](const nsa::SwitchSet::Values& values) {
     return nsa::SwitchSet::from({}, values, {});
   };

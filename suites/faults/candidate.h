@@ -2,6 +2,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -60,11 +62,13 @@ struct Candidate {
       prefill;
   /// The switches in force when the environment holds `values`.
   std::function<nsa::SwitchSet(const nsa::SwitchSet::Values& values)> switches;
+  /// What `layer` must record as having run, by stage.
+  std::map<std::string, std::string> runs;
   bool whole = false;          ///< the operator is judged by `layer` alone, not stage by stage
   bool differentiable = true;  ///< false: forward only
 };
 
-/// The plain operators of nsa/, untouched.
+/// The plain operators of nsa/, untouched; the selected branch by gather.
 Candidate plain_candidate();
 
 }  // namespace suites

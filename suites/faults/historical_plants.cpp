@@ -120,6 +120,17 @@ void backend_replaced(Candidate& c) {
   };
 }
 
+/// P07: whatever backend of the selected branch is asked for, gather runs.
+void selection_backend_replaced(Candidate& c) {
+  c.runs["sel_attn"] = "varlen";
+  c.layer = [base = c.layer](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                             const nsa::NsaOptions& options) {
+    nsa::NsaOptions other = options;
+    other.sel = nsa::SelBackend::kGather;
+    return base(inputs, config, other);
+  };
+}
+
 /// P08: names that are no switch are dropped instead of refused.
 void unknown_switch_dropped(Candidate& c) {
   c.switches = [base = c.switches](const nsa::SwitchSet::Values& values) {

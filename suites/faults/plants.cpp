@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "suites/faults/documents.h"
 #include "suites/faults/plants.h"
 
 namespace suites::plants {
@@ -41,13 +42,22 @@ void graph_broken(Candidate& c) {
                                    int64_t first) { return base(q, k.detach(), v, ranges, first); };
 }
 
+/// The candidate becomes one that runs documents, and takes a pack for one document.
 void documents_joined(Candidate& c) {
-  c.layer = [base = c.layer](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
-                             const nsa::NsaOptions& options) {
-    nsa::NsaInputs joined = inputs;
-    if (inputs.cu_seqlens.defined())
-      joined.cu_seqlens = at::tensor({int64_t{0}, inputs.q.size(0)}, inputs.cu_seqlens.options());
-    return base(joined, config, options);
+  c.whole = true;
+  c.layer = [](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+               const nsa::NsaOptions& options) {
+    const Layer one_document = [](const nsa::NsaInputs& packed, const nsa::NsaConfig& same,
+                                  const nsa::NsaOptions& own) {
+      nsa::NsaInputs joined = packed;
+      joined.cu_seqlens =
+          at::tensor({int64_t{0}, packed.q.size(0)}, at::kInt).to(packed.q.device());
+      nsa::NsaOutputs out = nsa::nsa_attention(joined, same, own);
+      // The blocks of every document are where they would be, so that only attention is wrong.
+      out.cu_cmp = nsa::nsa_attention(packed, same, own).cu_cmp;
+      return out;
+    };
+    return as_documents(one_document, inputs, config, options);
   };
 }
 
@@ -105,7 +115,7 @@ void strides_ignored(Candidate& c) {
 
 void input_overwritten(Candidate& c) {
   edit_window(c, [](const Tensor& out, const Tensor& v) {
-    v.detach().add_(1);
+    v.variable_data().add_(1);  // no version counter tells autograd
     return out;
   });
 }

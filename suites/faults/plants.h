@@ -14,6 +14,7 @@ void compression_tail_lost(Candidate& c);
 void partial_block_dropped(Candidate& c);
 void placeholder_ranges(Candidate& c);
 void backend_replaced(Candidate& c);
+void selection_backend_replaced(Candidate& c);
 void unknown_switch_dropped(Candidate& c);
 void dead_switch_accepted(Candidate& c);
 void window_off_by_one(Candidate& c);

@@ -1,0 +1,124 @@
+#include "suites/faults/variants.h"
+
+#include <ATen/ATen.h>
+
+#include <array>
+
+#include "nsa/decode/modes.h"
+#include "nsa/sel_attn/sel_attn.h"
+#include "nsa/win_attn/win_attn.h"
+#include "suites/faults/documents.h"
+
+namespace suites {
+namespace {
+
+using at::Tensor;
+
+/// A backend of the selected branch, alone and in the layer.
+template <nsa::SelBackend backend, bool safe_pack = true>
+Candidate selected_by() {
+  Candidate c = plain_candidate();
+  c.sel_attn = [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& ranges,
+                  int64_t first) {
+    return nsa::sel_attn(q, k, v, ranges, first, {.backend = backend, .safe_pack = safe_pack});
+  };
+  c.layer = [](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+               const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = backend;
+    own.safe_pack = safe_pack;
+    return nsa::nsa_attention(inputs, config, own);
+  };
+  c.runs["sel_attn"] = nsa::to_string(backend);
+  c.differentiable = safe_pack;
+  return c;
+}
+
+template <nsa::BranchBackend backend>
+Candidate window_by() {
+  Candidate c = plain_candidate();
+  c.win_attn = [](const Tensor& q, const Tensor& k, const Tensor& v, int64_t window,
+                  int64_t first) {
+    return nsa::win_attn(q, k, v, window, first, {.backend = backend});
+  };
+  c.layer = [](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+               const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.win = backend;
+    return nsa::nsa_attention(inputs, config, own);
+  };
+  // A shape or type that the library refuses runs plain with a record: no path to prove.
+  c.runs.erase("win_attn");
+  return c;
+}
+
+/// A candidate that is judged by its layer alone.
+template <class Layer>
+Candidate whole(Layer layer) {
+  Candidate c = plain_candidate();
+  c.whole = true;
+  c.layer = layer;
+  c.runs.clear();
+  return c;
+}
+
+Candidate sequential() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) -> nsa::NsaOutputs {
+    return nsa::run_attention(nsa::Mode::kSequential, inputs, config, options);
+  });
+}
+
+Candidate decode() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) -> nsa::NsaOutputs {
+    return nsa::run_attention(nsa::Mode::kDecode, inputs, config, options);
+  });
+}
+
+/// Every sequence of the batch is prefilled to a length of its own.
+Candidate prefill_decode() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) -> nsa::NsaOutputs {
+    const int64_t tokens = inputs.q.size(1);
+    std::vector<int64_t> prefill;
+    for (int64_t b = 0; b < inputs.q.size(0); ++b)
+      prefill.push_back((tokens / 2 + b) % (tokens + 1));
+    return nsa::run_attention(nsa::Mode::kDecode, inputs, config, options, prefill,
+                              {.layout = nsa::CacheLayout::kContiguous});
+  });
+}
+
+template <nsa::SelBackend backend>
+Candidate documents() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = backend;
+    return as_documents(nsa::nsa_attention, inputs, config, own);
+  });
+}
+
+}  // namespace
+
+const std::vector<Variant>& variants() {
+  using nsa::BranchBackend;
+  using nsa::SelBackend;
+  static const std::vector<Variant> all = {
+      {"gather", plain_candidate},
+      {"packed", selected_by<SelBackend::kPacked>},
+      {"packed_workspace", selected_by<SelBackend::kPacked, false>},
+      {"varlen", selected_by<SelBackend::kVarlen>},
+      {"masked", selected_by<SelBackend::kMasked>},
+      {"window_flash", window_by<BranchBackend::kFlash>, true},
+      {"window_cudnn", window_by<BranchBackend::kCudnn>, true},
+      {"sequential", sequential},
+      {"decode", decode},
+      {"prefill_decode", prefill_decode},
+      {"documents_gather", documents<SelBackend::kGather>},
+      {"documents_varlen", documents<SelBackend::kVarlen>},
+  };
+  return all;
+}
+
+}  // namespace suites
