@@ -1,9 +1,15 @@
 #pragma once
+#include <functional>
+
 #include "suites/conformance/case_inputs.h"
 #include "suites/conformance/check.h"
 #include "suites/faults/candidate.h"
 
 namespace suites {
+
+/// The checks of `run`. One below fp64 that misses its tolerance by no more than kDoubtfulExcess is
+/// replaced by its namesake of a second draw (same configuration, other data), and says so.
+Checks confirmed(const std::function<Checks(const OperatorCase&)>& run, const OperatorCase& one);
 
 /// Every stage's forward against the fp64 oracle evaluated on the candidate's own block_idx
 /// (spec/nsa.md section 4): rope, compress, cmp_attn, select (scores, tie rule, exactness given the

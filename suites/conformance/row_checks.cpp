@@ -106,9 +106,13 @@ void check_places(const Candidate& candidate, const OperatorCase& one, int64_t p
 }  // namespace
 
 Checks check_hostile_ranges(const Candidate& candidate, const OperatorCase& one) {
-  Checks checks;
-  for (const int64_t places : {0, 1, 5}) check_places(candidate, one, places, checks);
-  return checks;
+  return confirmed(
+      [&](const OperatorCase& drawn) {
+        Checks checks;
+        for (const int64_t places : {0, 1, 5}) check_places(candidate, drawn, places, checks);
+        return checks;
+      },
+      one);
 }
 
 }  // namespace suites
