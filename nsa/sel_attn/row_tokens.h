@@ -15,7 +15,7 @@ struct RowTokens {
 RowTokens row_tokens(const at::Tensor& ranges, int64_t first_position);
 
 /// The first `longest` tokens of the chosen rows [n] -> [n, longest], ascending; places behind the
-/// end of a row hold 0.
+/// end of a row hold tokens of no meaning, no two of a row equal.
 at::Tensor padded_tokens(const RowTokens& tokens, const at::Tensor& rows, int64_t longest);
 
 /// All tokens of the chosen rows [n], one row behind the other -> [total].

@@ -62,6 +62,22 @@ Candidate whole(Layer layer) {
   return c;
 }
 
+/// The kernels of the selected and the window branch; of types and sizes that they do not cover the
+/// plain operators run, with a record: no path to prove.
+Candidate fused() {
+  Candidate c = selected_by<nsa::SelBackend::kFused>();
+  c.win_attn = window_by<nsa::BranchBackend::kFused>().win_attn;
+  c.layer = [](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+               const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = nsa::SelBackend::kFused;
+    own.win = nsa::BranchBackend::kFused;
+    return nsa::nsa_attention(inputs, config, own);
+  };
+  c.runs.clear();
+  return c;
+}
+
 Candidate sequential() {
   return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                   const nsa::NsaOptions& options) -> nsa::NsaOutputs {
@@ -112,6 +128,7 @@ const std::vector<Variant>& variants() {
       {"masked", selected_by<SelBackend::kMasked>},
       {"window_flash", window_by<BranchBackend::kFlash>, true},
       {"window_cudnn", window_by<BranchBackend::kCudnn>, true},
+      {"fused", fused, true},
       {"sequential", sequential},
       {"decode", decode},
       {"prefill_decode", prefill_decode},
