@@ -38,6 +38,7 @@ class BatchedAttention {
     rotate();
     compress_sources();
     compressed_branch_and_selection();
+    assert_compressed_branch();
     selected_branch();
     window_branch();
     combine();
@@ -117,11 +118,6 @@ class BatchedAttention {
     };
     out_.o_cmp = join(out);
     out_.lse_cmp = join(lse);
-    if (options_.strict_asserts) {
-      const BranchResult result{out_.o_cmp, out_.lse_cmp};
-      rerouted_if_not_finite("cmp_attn", result, {out_.q_rot, out_.k_cmp, out_.v_cmp}, "plain",
-                             "plain", [&] { return result; });
-    }
     if (options_.keep_scores) out_.scores = join(scores);
     out_.block_idx = given ? options_.block_idx : join(block_idx);
     if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);
@@ -130,6 +126,17 @@ class BatchedAttention {
     } else {
       record_backend("select", "fused", "plain", "", fused_obstacle, options_.strict_backend);
     }
+  }
+
+  void assert_compressed_branch() {
+    if (!options_.strict_asserts) return;
+    std::tie(out_.o_cmp, out_.lse_cmp) = rerouted_if_not_finite(
+        "cmp_attn", {out_.o_cmp, out_.lse_cmp}, {out_.q_rot, out_.k_cmp, out_.v_cmp},
+        to_string(options_.cmp), to_string(BranchBackend::kPlain), [&]() -> BranchResult {
+          const CmpAttnResult again = cmp_attn(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, 0, {},
+                                               /*want_group_probs=*/false);
+          return {again.out, again.lse};
+        });
   }
 
   void selected_branch() {
