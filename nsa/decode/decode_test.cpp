@@ -168,6 +168,8 @@ TEST(Decode, WhatRanAndWhatWasAskedForAreRecorded) {
   const DecodeOutputs out = decode_attention(in, c, {}, {8});
   EXPECT_EQ(ran_text(out, "sel_attn"), "gather>gather 1 ;gather>cache 12 ;");
   EXPECT_EQ(ran_text(out, "ranges"), "v2>v2 13 ;");
+  EXPECT_EQ(ran_text(decode_attention(in, c), "sel_attn"), "gather>cache 20 ;");
+  EXPECT_EQ(out.record->rows().size(), out.ran.size());
   NsaOptions packed;
   packed.sel = SelBackend::kPacked;
   EXPECT_EQ(ran_text(decode_attention(in, c, packed, {19}), "sel_attn"),

@@ -111,6 +111,8 @@ DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& in, const NsaConf
 DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
                                const NsaOptions& options, const std::vector<int64_t>& given,
                                const DecodeCacheOptions& memory) {
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
+  const RunRecordScope scope(record);
   const std::vector<int64_t> prefill = checked_prefill(in, config, given);
   const int64_t batch = in.q.size(0), num_tokens = in.q.size(1);
   const int64_t longest = batch > 0 ? *std::max_element(prefill.begin(), prefill.end()) : 0;
@@ -119,6 +121,9 @@ DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
   DecodeOutputs first = cache.prefill(map_tokens(in, head), prefill, map_tokens(options, head));
   first.reads = attended_keys(first, config);
   DecodeOutputs out = decode_rest(cache, in, config, first, options);
+  out.record = record;
+  out.ran = record->rows();
+  out.sdpa_calls = record->sdpa_calls();
   std::vector<at::Tensor> k_cmp, v_cmp;
   for (int64_t b = 0; b < batch; ++b) {
     auto [k, v] = cache.blocks(b);

@@ -17,8 +17,7 @@ class OutputRows {
 
   /// [B, S, ...]; at least one piece must have been added, be it without rows. Rows that no piece
   /// had are 0 (ids -1, lse -inf); scores are padded with 0 to `score_width`. What a piece lacks,
-  /// the result lacks. What ran and dropped ids are added up; there is no `record` of several
-  /// calls.
+  /// the result lacks. What ran and dropped ids are added up.
   DecodeOutputs join(int64_t score_width) const;
 
  private:

@@ -98,6 +98,8 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
   const NsaInputs own = map_tokens(tokens, select);
   const NsaOptions own_options = map_tokens(options, select);
   DecodeOutputs out;
+  // Without tokens the call gives shapes only: nothing ran that a record should name.
+  const RunRecordScope scope(longest > 0 ? current_record() : c10::make_intrusive<RunRecord>());
   static_cast<NsaOutputs&>(out) = options.prefill_batched
                                       ? nsa_attention(own, config_, own_options)
                                       : sequential_attention(own, config_, own_options);
@@ -113,6 +115,7 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
          {one(rotated.q), one(rotated.k_sel), one(rotated.k_win), one(rotated.k_cmp_src)}, blocks);
   }
   out.k_cmp = out.v_cmp = at::Tensor();
+  if (longest == 0) out.ran.clear();
   if (out.dropped_ids.defined()) out.dropped_ids = dropped_ids(out.block_idx, lengths, config_);
   return out;
 }

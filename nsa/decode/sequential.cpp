@@ -61,7 +61,7 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
 NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config,
                                 const NsaOptions& options) {
   const NvtxRange range("nsa.sequential", options.nvtx);
-  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
   config.validate();
   check_inputs("sequential_attention", inputs, config);

@@ -92,7 +92,7 @@ void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
 DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& options,
                                 const std::optional<std::vector<int64_t>>& sequences) {
   const NvtxRange range("nsa.decode_step", options.nvtx);
-  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
   const Active active = activate(sequences);
   const auto batch = static_cast<int64_t>(active.ids.size());

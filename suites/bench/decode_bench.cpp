@@ -1,5 +1,5 @@
 // One decode step of m7c_125m's attention behind a context, and what it reads. A step appends, so a
-// context grows by the 65 steps of a benchmark.
+// context grows by the 66 steps of a benchmark.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -7,6 +7,7 @@
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
 #include "suites/bench/bench.h"
+#include "suites/instrument/host_syncs.h"
 
 namespace suites {
 namespace {
@@ -33,7 +34,10 @@ void bench_decode(benchmark::State& state, int64_t context, at::Device device, u
   const nsa::NsaInputs token =
       nsa::random_inputs(config, 1, 1, at::TensorOptions().dtype(type).device(device));
   at::Tensor reads;
-  time_iterations(state, device, [&] { reads = cache.step(token, options).reads; });
+  const auto step = [&] { reads = cache.step(token, options).reads; };
+  time_iterations(state, device, step);
+  if (const auto syncs = count_host_syncs(device, step))
+    state.counters["host_syncs"] = static_cast<double>(*syncs);
   const at::Tensor total = reads.sum(at::IntArrayRef{0, 1, 2}).cpu();
   const char* const names[] = {"reads_cmp", "reads_sel", "reads_win"};
   for (int64_t branch = 0; branch < 3; ++branch)
