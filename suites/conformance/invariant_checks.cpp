@@ -58,10 +58,6 @@ std::pair<Tensor, Tensor> derivative(const Functional& f, const DenseInputs& in,
   return {by_autograd.detach(), ((at_offset(kStep) - at_offset(-kStep)) / (2 * kStep)).view({1})};
 }
 
-}  // namespace
-
-namespace {
-
 Checks full_coverage(const Candidate& candidate, const OperatorCase& given) {
   OperatorCase one = given;
   one.config.window = one.config.tokens + 3;
