@@ -129,9 +129,9 @@ const std::vector<Variant>& variants() {
       {"window_flash", window_by<BranchBackend::kFlash>, true},
       {"window_cudnn", window_by<BranchBackend::kCudnn>, true},
       {"fused", fused, true},
-      {"sequential", sequential},
-      {"decode", decode},
-      {"prefill_decode", prefill_decode},
+      {"sequential", sequential, false, true},
+      {"decode", decode, false, true},
+      {"prefill_decode", prefill_decode, false, true},
       {"documents_gather", documents<SelBackend::kGather>},
       {"documents_varlen", documents<SelBackend::kVarlen>},
   };
