@@ -116,11 +116,7 @@ std::string interval_text(const std::optional<double>& lo, const std::optional<d
 std::string figure_text(const harness::Metric& metric) {
   if (!metric.withheld.empty()) return "**withheld**";
   if (!metric.value) return "**none**";
-  std::string text = harness::format_value(*metric.value, metric.unit);
-  constexpr double kLong = 3600;  // from here on seconds alone say little to people
-  if (metric.unit == "s" && *metric.value >= kLong)
-    text += " (" + harness::format_duration(*metric.value) + ")";
-  return escape(text);
+  return escape(harness::format_value(*metric.value, metric.unit));
 }
 
 std::string threshold_text(const harness::CriterionResult& c) {

@@ -14,12 +14,6 @@ harness::Metric seconds(double value) {
   return metric;
 }
 
-TEST(Model, LongTimesAreSaidInHoursToo) {
-  EXPECT_EQ(figure_text(seconds(26465)), "26,465 s (7 h 21 min)");
-  EXPECT_EQ(figure_text(seconds(3600)), "3600 s (1 h 00 min)");
-  EXPECT_EQ(figure_text(seconds(3599)), "3599 s");
-}
-
 TEST(Model, WhatIsNoFigureSaysSo) {
   harness::Metric metric = seconds(5000);
   metric.withheld = "outputs differ";
