@@ -74,6 +74,9 @@ Candidate candidate_under(const nsa::NsaOptions& asked) {
                            int64_t window, int64_t first_position) {
     return nsa::win_attn(q, k, v, window, first_position, win);
   };
+  candidate.runs["sel_attn"] = nsa::to_string(options.sel);
+  // The library's window refuses shapes and types, with a record: no path to prove.
+  if (options.win != nsa::BranchBackend::kPlain) candidate.runs.erase("win_attn");
   candidate.layer = [options](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                               const nsa::NsaOptions& own) {
     nsa::NsaOptions both = options;
