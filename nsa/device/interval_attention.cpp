@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "nsa/device/alignment.h"
 #include "nsa/device/sm90/interval_attention_launch.h"
 
 namespace nsa::device {
@@ -10,14 +11,14 @@ namespace {
 
 using sm90::Launch;
 
-struct Instance {
+struct IntervalInstance {
   int qk_head_dim, v_head_dim;
   Element element;
   Launch wide, narrow;  // key tiles of 128 and of 112
   Launch select;        // with block selection
 };
 
-constexpr Instance kInstances[] = {
+constexpr IntervalInstance kIntervalInstances[] = {
     {64, 64, Element::kBFloat16, sm90::interval_64_64_128_bf16, sm90::interval_64_64_112_bf16,
      sm90::select_64_64_bf16},
     {64, 64, Element::kHalf, sm90::interval_64_64_128_fp16, sm90::interval_64_64_112_fp16,
@@ -32,17 +33,12 @@ constexpr Instance kInstances[] = {
      sm90::select_192_128_fp16},
 };
 
-const Instance* find_instance(const IntervalAttention& p) {
-  for (const Instance& one : kInstances)
+const IntervalInstance* find_instance(const IntervalAttention& p) {
+  for (const IntervalInstance& one : kIntervalInstances)
     if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
         one.element == p.element)
       return &one;
   return nullptr;
-}
-
-bool aligned(const Strided& x) {
-  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch % 8 == 0 && x.token % 8 == 0 &&
-         x.head % 8 == 0;
 }
 
 /// Keys a CTA multiplies, masked ones included, with tiles of `width`.
@@ -82,7 +78,7 @@ const char* unsupported_reason(const IntervalAttention& p) {
 cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t stream) {
   if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
-  const Instance& one = *find_instance(p);
+  const IntervalInstance& one = *find_instance(p);
   if (p.selection.block_idx != nullptr) return one.select(p, stream);
   // A narrower tile wastes less of a window's ragged end; a wider one has fewer steps.
   const bool narrow = padded_keys(p, 112) * 100 < padded_keys(p, 128) * 97;

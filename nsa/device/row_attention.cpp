@@ -1,18 +1,19 @@
 // Chooses the instantiation of row attention for a problem.
 #include "nsa/device/row_attention.h"
 
+#include "nsa/device/alignment.h"
 #include "nsa/device/sm80/row_attention_launch.h"
 
 namespace nsa::device {
 namespace {
 
-struct Instance {
+struct RowInstance {
   int qk_head_dim, v_head_dim;
   Element element;
   sm80::RowLaunch launch;
 };
 
-constexpr Instance kInstances[] = {
+constexpr RowInstance kRowInstances[] = {
     {64, 64, Element::kBFloat16, sm80::row_64_64_bf16},
     {64, 64, Element::kHalf, sm80::row_64_64_fp16},
     {128, 128, Element::kBFloat16, sm80::row_128_128_bf16},
@@ -21,17 +22,12 @@ constexpr Instance kInstances[] = {
     {192, 128, Element::kHalf, sm80::row_192_128_fp16},
 };
 
-const Instance* find_instance(const RowAttention& p) {
-  for (const Instance& one : kInstances)
+const RowInstance* find_instance(const RowAttention& p) {
+  for (const RowInstance& one : kRowInstances)
     if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
         one.element == p.element)
       return &one;
   return nullptr;
-}
-
-bool aligned(const Strided& x) {
-  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch % 8 == 0 && x.token % 8 == 0 &&
-         x.head % 8 == 0;
 }
 
 }  // namespace
