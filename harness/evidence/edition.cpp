@@ -15,8 +15,8 @@ namespace harness {
 namespace {
 
 using nlohmann::json;
-const std::string kResults = "superseded/results.json";
-const std::string kLedger = "superseded/ledger.jsonl";
+constexpr const char* kResults = "superseded/results.json";
+constexpr const char* kLedger = "superseded/ledger.jsonl";
 
 std::string next_edition(const std::string& edition) {
   int64_t number = 1;

@@ -13,7 +13,7 @@ namespace ref = nsa::reference;
 
 /// The sizes a kind needs; the others keep their defaults.
 ref::Config read_config(const CaseConfig& given) {
-  using Config = ref::Config;
+  using ref::Config;
   const std::map<std::string, int64_t Config::*> all = {{"Hq", &Config::num_heads},
                                                         {"Hkv", &Config::num_kv_heads},
                                                         {"dk", &Config::qk_head_dim},

@@ -14,12 +14,19 @@ using nlohmann::json;
 constexpr int kMaxDepth = 16;  // remarks may nest; nothing that is read here does
 constexpr int64_t kMaxSize = int64_t{1} << 30;
 
-const std::vector<std::string> kSizes = {"Hq",   "Hkv", "dk",        "dv",      "l", "d",
-                                         "lsel", "n",   "n_initial", "n_local", "w", "K"};
-const std::map<std::string, std::vector<std::string>> kChoices = {
-    {"phi", {"mean", "conv", "mlp"}},
-    {"rope", {"before_pool", "block_start", "none"}},
-    {"gate", {"none", "softmax", "sigmoid"}}};
+const std::vector<std::string>& sizes() {
+  static const std::vector<std::string> all = {"Hq",   "Hkv", "dk",        "dv",      "l", "d",
+                                               "lsel", "n",   "n_initial", "n_local", "w", "K"};
+  return all;
+}
+
+const std::map<std::string, std::vector<std::string>>& choices() {
+  static const std::map<std::string, std::vector<std::string>> all = {
+      {"phi", {"mean", "conv", "mlp"}},
+      {"rope", {"before_pool", "block_start", "none"}},
+      {"gate", {"none", "softmax", "sigmoid"}}};
+  return all;
+}
 
 [[noreturn]] void fail_config(const std::string& what) {
   throw std::invalid_argument("config: " + what);
@@ -48,9 +55,9 @@ std::string text_of(const std::string& key, const json& value) {
 void read_cfg(const json& cfg, CaseConfig& config) {
   if (!cfg.is_object()) fail_config("cfg must be an object, got " + excerpt(cfg));
   for (const auto& [key, value] : cfg.items()) {
-    if (std::ranges::find(kSizes, key) != kSizes.end()) {
+    if (std::ranges::find(sizes(), key) != sizes().end()) {
       config.sizes[key] = whole_number("cfg." + key, value);
-    } else if (const auto known = kChoices.find(key); known != kChoices.end()) {
+    } else if (const auto known = choices().find(key); known != choices().end()) {
       const std::string word = value.is_string() ? value.get<std::string>() : "";
       if (std::ranges::find(known->second, word) == known->second.end())
         fail_config("cfg." + key + " has unknown value " + excerpt(value) + ", known are " +
@@ -61,7 +68,7 @@ void read_cfg(const json& cfg, CaseConfig& config) {
       config.rope_base = value.get<double>();
     } else {
       fail_config("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
-                  joined(kSizes) + ", phi, rope, rope_base, gate");
+                  joined(sizes()) + ", phi, rope, rope_base, gate");
     }
   }
 }
