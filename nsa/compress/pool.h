@@ -5,7 +5,7 @@
 
 namespace nsa {
 
-/// One compressed token a block, in the accumulation type: x [B, S, H, D], S >= l, to
+/// One compressed token a block, in the type of sums: x [B, S, H, D], S >= l, to
 /// [B, N_c, H, D]. Tokens behind the last whole block are not read.
 at::Tensor pool_mean(const at::Tensor& x, int64_t block_size, int64_t block_stride);
 /// conv [D, l]: one filter a channel.

@@ -41,8 +41,8 @@ GroupedHeads::GroupedHeads(const at::Tensor& q, const at::Tensor& k)
     : batch(q.size(0)),
       num_kv_heads(k.size(2)),
       group_size(q.size(2) / k.size(2)),
-      accumulation(accumulation_type(q.scalar_type())),
-      product_type(q.is_cuda() ? q.scalar_type() : accumulation) {}
+      sums(sum_type(q)),
+      product_type(q.is_cuda() && q.scalar_type() != at::kFloat ? q.scalar_type() : sums) {}
 
 at::Tensor GroupedHeads::rows(const at::Tensor& x, const QueryChunk& chunk) const {
   const int64_t dim = x.size(3);
@@ -84,7 +84,7 @@ at::Tensor GroupedHeads::flatten(const at::Tensor& x, const QueryChunk& chunk) c
 }
 
 at::Tensor GroupedHeads::product(const at::Tensor& a, const at::Tensor& b) const {
-  return product_type == accumulation ? at::bmm(a, b) : at::bmm(a, b, accumulation);
+  return product_type == sums ? at::bmm(a, b) : at::bmm(a, b, sums);
 }
 
 at::Tensor GroupedHeads::to_product_type(const at::Tensor& x) const { return x.to(product_type); }

@@ -30,7 +30,7 @@ class GroupedHeads {
   void store_rows(const at::Tensor& rows, const QueryChunk& chunk, at::Tensor& y) const;
   /// [B, N, Hkv, D] -> [R, N, D] in the type of products.
   at::Tensor keys(const at::Tensor& x) const;
-  /// [R, N, D] in the accumulation type -> [B, N, Hkv, D] in the type of `like`.
+  /// [R, N, D] in the type of sums -> [B, N, Hkv, D] in the type of `like`.
   at::Tensor from_keys(const at::Tensor& x, const at::Tensor& like) const;
   /// [R, M, n] -> [B, Hkv, G, count, n].
   at::Tensor split(const at::Tensor& x, const QueryChunk& chunk) const;
@@ -38,13 +38,12 @@ class GroupedHeads {
   at::Tensor flatten(const at::Tensor& x, const QueryChunk& chunk) const;
 
   /// a [R, x, y] times b [R, y, z], both in the type of products, summed and returned in the
-  /// accumulation type. On CUDA, half and bfloat16 multiply on tensor cores; on a CPU the type of
-  /// products is the accumulation type.
+  /// type of sums. On CUDA, half and bfloat16 multiply on tensor cores; else the two types are one.
   at::Tensor product(const at::Tensor& a, const at::Tensor& b) const;
   at::Tensor to_product_type(const at::Tensor& x) const;
 
   int64_t batch, num_kv_heads, group_size;
-  at::ScalarType accumulation;
+  at::ScalarType sums;  ///< of products; at least the accumulation type
   at::ScalarType product_type;
 };
 

@@ -49,6 +49,13 @@ class ArgumentCheck {
 /// fp64 for fp64, fp32 for every other float type.
 at::ScalarType accumulation_type(at::ScalarType dtype);
 
+/// fp32 for the half types, fp64 for the others.
+at::ScalarType wider_type(at::ScalarType dtype);
+
+/// Type that products of such tensors are summed in: the accumulation type, but fp64 for fp32 on
+/// CUDA. The order of cuBLAS's fp32 sums is not ours, and fp32 is there for checks, not for speed.
+at::ScalarType sum_type(const at::Tensor& x);
+
 /// cu_seqlens on the host after checking: int32 [docs + 1], starts at 0, never falls, ends at
 /// `num_tokens`. Synchronises with the device.
 std::vector<int64_t> document_offsets(const char* op, const at::Tensor& cu_seqlens,

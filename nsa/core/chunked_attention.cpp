@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "nsa/core/attention_chunks.h"
+#include "nsa/core/check.h"
 #include "nsa/core/masked_softmax.h"
 
 namespace nsa {
@@ -91,7 +92,7 @@ AttentionResult attention_forward(const Problem& problem, const at::Tensor& v_in
   const at::Tensor v = heads.keys(v_in);
   const at::Tensor v_clean = without_non_finite(v);
   const bool finite = v.is_meta() || v.numel() == 0 || v.isfinite().all().item<bool>();
-  const auto options = q.options().dtype(heads.accumulation);
+  const auto options = q.options().dtype(accumulation_type(q.scalar_type()));
   AttentionResult result;
   result.out = at::zeros({q.size(0), q.size(1), q.size(2), v_in.size(3)}, q.options());
   at::Tensor lse = at::full({q.size(0), q.size(1), q.size(2), 1}, kMinusInfinity, options);
@@ -202,7 +203,7 @@ AttentionGradients chunked_attention_backward(const at::Tensor& q, const at::Ten
                                               double scale, const at::Tensor& d_out,
                                               const at::Tensor& d_lse) {
   const Problem problem(q, k, mask, scale);
-  const auto options = q.options().dtype(problem.heads.accumulation);
+  const auto options = q.options().dtype(problem.heads.sums);
   const at::Tensor v_keys = problem.heads.keys(v);
   BackwardTensors t{v_keys,
                     without_non_finite(problem.k),
@@ -226,7 +227,7 @@ at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMa
   const Problem problem(q, k, mask, scale);
   const GroupedHeads& heads = problem.heads;
   at::Tensor probs = at::zeros({q.size(0), q.size(1), q.size(2), k.size(1)},
-                               q.options().dtype(heads.accumulation));
+                               q.options().dtype(accumulation_type(q.scalar_type())));
   for (const QueryChunk& chunk : problem.chunks) {
     if (!Problem::has_keys(chunk)) continue;
     const at::Tensor forbidden = problem.forbidden(chunk);

@@ -4,6 +4,7 @@
 #include <ATen/Context.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <sstream>
 
@@ -19,11 +20,6 @@ std::string dim_text(int64_t dk, int64_t dv) {
   return "dk = " + std::to_string(dk) + ", dv = " + std::to_string(dv);
 }
 
-bool all_finite(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const at::Tensor finite = q.isfinite().all().logical_and(k.isfinite().all());
-  return finite.logical_and(v.isfinite().all()).item<bool>();
-}
-
 std::string obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      int64_t max_dim) {
   const int64_t dk = q.size(-1), dv = v.size(-1);
@@ -36,7 +32,6 @@ std::string obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
            dim_text(dk, dv);
   }
   if (q.numel() == 0 || k.numel() == 0) return "there is nothing to compute";
-  if (!all_finite(q, k, v)) return "inputs are not finite, and it multiplies masked places by 0";
   return "";
 }
 
@@ -66,20 +61,36 @@ int64_t left_of(const WindowedQueries& x) { return std::min(x.window, x.k.size(1
 
 }  // namespace
 
+bool all_finite(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const at::Tensor finite = q.isfinite().all().logical_and(k.isfinite().all());
+  return finite.logical_and(v.isfinite().all()).item<bool>();
+}
+
 std::string flash_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   return obstacle(q, k, v, kFlashMaxDim);
 }
 
 std::string cudnn_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  return obstacle(q, k, v, kCudnnMaxDim);
+  const std::string reason = obstacle(q, k, v, kCudnnMaxDim);
+  if (!reason.empty() || all_finite(q, k, v)) return reason;
+  return "inputs are not finite, and it multiplies masked places by 0";
 }
 
 LibraryOutputs flash_packed_forward(const PackedSequences& x) {
   current_record()->sdpa("_flash_attention_forward", x.q, x.k, x.v, x.cu_k.size(0) - 1);
   const auto result = at::_flash_attention_forward(x.q, x.k, x.v, x.cu_q, x.cu_k, x.max_q, x.max_k,
                                                    /*dropout_p=*/0.0, /*is_causal=*/false,
-                                                   /*return_debug_mask=*/false, x.scale);
-  return {std::get<0>(result), std::get<1>(result)};
+                                                   /*return_debug_mask=*/false, x.scale,
+                                                   /*window_size_left=*/{},
+                                                   /*window_size_right=*/{}, x.used_k);
+  // Flash calls the lse of a row infinite whose sum is 0 or NaN, and such a row may be 0.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  at::Tensor out = std::get<0>(result), lse = std::get<1>(result);
+  const at::Tensor undefined = lse.eq(kInfinity);
+  out.masked_fill_(undefined.t().unsqueeze(-1), kNan);
+  lse.masked_fill_(undefined, kNan);
+  return {out, lse};
 }
 
 LibraryGradients flash_packed_backward(const PackedSequences& x, const at::Tensor& d_out,

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 
 #include "nsa/core/key_mask.h"
@@ -10,13 +11,16 @@ namespace nsa {
 // The library's fused attention (flash, cuDNN) behind one vocabulary. Every call is written to the
 // SDPA audit of the current record. Nothing here has a gradient of its own.
 
-/// Empty where the library's flash attention computes q, k, v [.., H, D] rightly; else why not. It
-/// needs CUDA, half or bfloat16, dk == dv <= 256 and a multiple of 8, and finite values: masked
-/// places are multiplied by 0 there, so that a NaN in the future would reach every row. Reading
-/// that synchronises with the device.
+/// Empty where the library's flash attention takes q, k, v [.., H, D]; else why not. It needs CUDA,
+/// half or bfloat16, dk == dv <= 256 and a multiple of 8. Under a mask it needs finite values too:
+/// masked places are multiplied by 0, so that a NaN of the future would reach every row.
 std::string flash_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
-/// The same for cuDNN attention, which shares the conditions on data; dims up to 128.
+/// The same for cuDNN attention, whose mask is causal: finite values (reading them synchronises
+/// with the device) and dims up to 128.
 std::string cudnn_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+/// Whether every value of all three is finite. Synchronises with the device.
+bool all_finite(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 struct LibraryOutputs {
   at::Tensor out;  ///< shape of q with dv
@@ -30,10 +34,12 @@ struct LibraryGradients {
 /// its sequence.
 struct PackedSequences {
   at::Tensor q, k, v;
-  at::Tensor cu_q, cu_k;  ///< int32 [sequences + 1]
+  at::Tensor cu_q, cu_k;             ///< int32 [sequences + 1]
+  std::optional<at::Tensor> used_k;  ///< int32 [sequences]: how many keys count; all, unless given
   int64_t max_q = 0, max_k = 0;
   double scale = 0.0;
 };
+/// A query without keys, or whose logits are all -inf or one of them +inf, gives NaN.
 LibraryOutputs flash_packed_forward(const PackedSequences& x);
 /// Deterministic. `out` and `lse` are those of the forward pass.
 LibraryGradients flash_packed_backward(const PackedSequences& x, const at::Tensor& d_out,

@@ -58,6 +58,9 @@ DecodeCache::DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t
       num_tokens_device_(at::zeros({num_sequences}, options.dtype(at::kLong))),
       num_blocks_device_(num_tokens_device_.clone()),
       all_sequences_(at::arange(num_sequences, options.dtype(at::kLong))) {
+  if (memory.wide_rows) {
+    for (KvRows* rows : {&selected_.kv, &compressed_.kv, &window_.kv, &source_.kv}) rows->widen();
+  }
   const auto counter = [&](at::IntArrayRef shape) {
     return at::zeros(shape, options.dtype(at::kLong));
   };
@@ -99,7 +102,10 @@ void DecodeCache::check_tokens(const NsaInputs& tokens, int64_t batch) const {
     kCheck.fail("cu_seqlens", "undefined (a cache holds batched sequences)", "a tensor");
   }
   kCheck.sizes("q", tokens.q, {batch, -1, -1, -1}, "[sequences, S, Hq, dk]");
-  kCheck.same_dtype("q", tokens.q, "the cache", window_.kv.k);
+  if (tokens.q.scalar_type() != window_.kv.type) {
+    kCheck.fail("q", std::string(c10::toString(window_.kv.type)) + " like the cache",
+                c10::toString(tokens.q.scalar_type()));
+  }
   kCheck.same_device("q", tokens.q, "the cache", window_.kv.k);
 }
 
@@ -124,7 +130,10 @@ std::pair<at::Tensor, at::Tensor> DecodeCache::blocks(int64_t sequence) const {
   const at::Tensor rows =
       compressed_.rows(all_sequences_.narrow(0, sequence, 1),
                        at::arange(num_blocks(sequence), all_sequences_.options()));
-  return {compressed_.kv.k.index_select(0, rows), compressed_.kv.v.index_select(0, rows)};
+  const auto copy = [&](const at::Tensor& x) {
+    return x.index_select(0, rows).to(compressed_.kv.type);
+  };
+  return {copy(compressed_.kv.k), copy(compressed_.kv.v)};
 }
 
 int64_t DecodeCache::bytes() const {

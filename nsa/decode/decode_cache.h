@@ -21,6 +21,8 @@ struct DecodeCacheOptions {
   CacheLayout layout = CacheLayout::kPaged;
   int64_t page_size = 0;    ///< tokens a page; 0: l'
   int64_t pool_tokens = 0;  ///< tokens the pool has room for; 0: capacity of every sequence
+  bool wide_rows = false;   ///< rows in the next wider type, so that gradients of many steps add up
+                            ///< without rounding each; see KvRows::widen
 };
 
 /// Caches of a batch of sequences, each with its own length, and the decode step (spec/nsa.md
@@ -88,7 +90,8 @@ class DecodeCache {
                        const NsaOptions& options);
   void attend_compressed(const Active& active, StepLoads& loads, const NsaOptions& options,
                          DecodeOutputs& out) const;
-  void attend_selected(const Active& active, StepLoads& loads, DecodeOutputs& out) const;
+  void attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
+                       DecodeOutputs& out) const;
   void attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const;
   DecodeOutputs prefill_empty(const NsaInputs& tokens, const std::vector<int64_t>& sequences,
                               const std::vector<int64_t>& lengths, const NsaOptions& options);

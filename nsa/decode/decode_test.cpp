@@ -166,19 +166,38 @@ TEST(Decode, WhatRanAndWhatWasAskedForAreRecorded) {
   at::manual_seed(8);
   const NsaInputs in = random_inputs(c, 1, 20, at::kDouble);
   const DecodeOutputs out = decode_attention(in, c, {}, {8});
-  EXPECT_EQ(ran_text(out, "sel_attn"), "gather>gather 1 ;gather>cache 12 ;");
+  EXPECT_EQ(ran_text(out, "sel_attn"), "gather>gather 1 ;gather>gather 12 ;");
   EXPECT_EQ(ran_text(out, "ranges"), "v2>v2 13 ;");
-  EXPECT_EQ(ran_text(decode_attention(in, c), "sel_attn"), "gather>cache 20 ;");
+  EXPECT_EQ(ran_text(decode_attention(in, c), "sel_attn"), "gather>gather 20 ;");
   EXPECT_EQ(out.record->rows().size(), out.ran.size());
   NsaOptions packed;
   packed.sel = SelBackend::kPacked;
-  EXPECT_EQ(ran_text(decode_attention(in, c, packed, {19}), "sel_attn"),
-            "packed>packed 1 ;packed>cache 1 a decode step loads from its caches;");
+  EXPECT_EQ(ran_text(decode_attention(in, c, packed, {19}), "sel_attn"), "packed>packed 2 ;");
   packed.strict_backend = true;
-  EXPECT_THAT(error_of([&] { decode_attention(in, c, packed, {19}); }),
-              HasSubstr("nsa::sel_attn: backend must be packed, got cache: a decode step"));
+  decode_attention(in, c, packed, {19});
+  NsaOptions flash;
+  flash.win = BranchBackend::kFlash;
+  flash.strict_backend = true;
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, flash, {}); }),
+              HasSubstr("nsa::win_attn: backend must be flash, got cache: a decode step"));
   EXPECT_EQ(ran_text(run_attention(Mode::kSequential, in, c, packed), "sel_attn"),
             "packed>packed 20 ;");
+}
+
+TEST(Decode, EveryBackendOfTheSelectedBranchGivesTheSameRows) {
+  const NsaConfig c = small();
+  at::manual_seed(9);
+  const NsaInputs in = random_inputs(c, 2, 20, at::kDouble);
+  NsaOptions options;
+  options.strict_backend = true;
+  const DecodeOutputs gather = decode_attention(in, c, options, {5, 0});
+  for (const SelBackend backend : {SelBackend::kPacked, SelBackend::kVarlen, SelBackend::kMasked}) {
+    options.sel = backend;
+    const DecodeOutputs out = decode_attention(in, c, options, {5, 0});
+    EXPECT_TRUE(at::allclose(out.o, gather.o, 1e-12, 1e-13)) << to_string(backend);
+    EXPECT_TRUE(at::allclose(out.lse_sel, gather.lse_sel, 1e-12, 1e-13)) << to_string(backend);
+    EXPECT_TRUE(at::equal(out.reads, gather.reads)) << to_string(backend);
+  }
 }
 
 TEST(Decode, SequentialPrefillBySwitch) {

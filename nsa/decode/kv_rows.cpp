@@ -2,16 +2,25 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/core/check.h"
+
 namespace nsa {
 
 KvRows KvRows::allocate(const NsaConfig& config, int64_t num_rows, at::TensorOptions options) {
   return {at::empty({num_rows, config.num_kv_heads, config.qk_head_dim}, options),
-          at::empty({num_rows, config.num_kv_heads, config.v_head_dim}, options)};
+          at::empty({num_rows, config.num_kv_heads, config.v_head_dim}, options),
+          options.dtype().toScalarType()};
+}
+
+void KvRows::widen() {
+  const auto wide = k.options().dtype(wider_type(type));
+  k = at::empty(k.sizes(), wide);
+  v = at::empty(v.sizes(), wide);
 }
 
 void KvRows::write(const at::Tensor& row, const at::Tensor& new_k, const at::Tensor& new_v) {
-  k.index_copy_(0, row, new_k);
-  v.index_copy_(0, row, new_v);
+  k.index_copy_(0, row, new_k.to(k.scalar_type()));
+  v.index_copy_(0, row, new_v.to(v.scalar_type()));
 }
 
 int64_t KvRows::bytes() const { return static_cast<int64_t>(k.nbytes() + v.nbytes()); }
@@ -26,7 +35,8 @@ LoadedKv load(const KvRows& from, const at::Tensor& row_in, LoadCount& count) {
     return x.flatten(0, 1)
         .index_select(0, address)
         .view({batch, heads, lanes, x.size(2)})
-        .masked_fill_(masked.unsqueeze(-1), 0.0);
+        .masked_fill_(masked.unsqueeze(-1), 0.0)
+        .to(from.type);
   };
   const at::Tensor hidden = masked.sum(-1), fetched = row.ge(0).sum(-1);
   count.masked = count.masked.defined() ? count.masked.add(hidden) : hidden;

@@ -14,7 +14,12 @@ struct KvRows {
   static KvRows allocate(const NsaConfig& config, int64_t num_rows, at::TensorOptions options);
   /// k [n, Hkv, dk], v [n, Hkv, dv] to the rows `row` int64 [n], no two equal.
   void write(const at::Tensor& row, const at::Tensor& new_k, const at::Tensor& new_v);
+  /// Keeps the rows, which must all be unwritten, in the next wider type: what many loads of a row
+  /// send back to it under autograd is then added up without rounding. Values stay those of `type`.
+  void widen();
   int64_t bytes() const;
+
+  at::ScalarType type = at::kFloat;  ///< of what is written and loaded
 };
 
 /// What loads of one kind fetched, per sequence of a step and KV head: int64 [A, Hkv]. Undefined

@@ -10,7 +10,7 @@ struct LaneAttention {
 };
 
 /// Attention of one query a sequence over its loaded pairs: out = softmax(q.k / sqrt(dk)) v;
-/// q [A, 1, Hq, dk] rotated. Logits, softmax and sums in the accumulation type; on CUDA half and
+/// q [A, 1, Hq, dk] rotated. Logits and softmax in the type of sums; on CUDA half and
 /// bfloat16 multiply on tensor cores. Differentiable in q and the loaded pairs.
 LaneAttention attend_lanes(const at::Tensor& q, const LoadedKv& kv);
 

@@ -11,6 +11,7 @@
 #include "nsa/decode/attended_keys.h"
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/sequential.h"
+#include "nsa/decode/step_inputs.h"
 #include "nsa/layer/nsa_inputs.h"
 
 namespace nsa {
@@ -98,11 +99,12 @@ DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& in, const NsaConf
   }
   OutputRows rows(batch, num_tokens);
   rows.add(prefilled, all, std::vector<int64_t>(all.size(), 0), lengths);
+  const StepInputs inputs(in);
   for (int64_t step = 0; step < num_tokens; ++step) {
     const StepTokens tokens(lengths, step, num_tokens);
     if (tokens.sequences.empty()) break;
     const auto select = [&](const at::Tensor& x) { return tokens.of(x); };
-    rows.add(cache.step(map_tokens(in, select), map_tokens(options, select), tokens.sequences),
+    rows.add(cache.step(inputs.take(select), map_tokens(options, select), tokens.sequences),
              tokens.sequences, tokens.positions, std::vector<int64_t>(tokens.sequences.size(), 1));
   }
   return rows.join(config.num_sel_blocks(num_tokens));
@@ -116,7 +118,9 @@ DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
   const std::vector<int64_t> prefill = checked_prefill(in, config, given);
   const int64_t batch = in.q.size(0), num_tokens = in.q.size(1);
   const int64_t longest = batch > 0 ? *std::max_element(prefill.begin(), prefill.end()) : 0;
-  DecodeCache cache(config, batch, num_tokens, in.q.options().requires_grad(false), memory);
+  DecodeCacheOptions own_memory = memory;
+  own_memory.wide_rows = memory.wide_rows || needs_gradient(in);
+  DecodeCache cache(config, batch, num_tokens, in.q.options().requires_grad(false), own_memory);
   const auto head = [&](const at::Tensor& x) { return x.narrow(1, 0, longest); };
   DecodeOutputs first = cache.prefill(map_tokens(in, head), prefill, map_tokens(options, head));
   first.reads = attended_keys(first, config);

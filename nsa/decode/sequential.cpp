@@ -8,6 +8,7 @@
 #include "nsa/core/record_stage.h"
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/rotated_tokens.h"
+#include "nsa/decode/step_inputs.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/sel_attn/sel_attn.h"
@@ -71,15 +72,16 @@ NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config
   }
   const int64_t batch = inputs.q.size(0), num_tokens = inputs.q.size(1);
   if (num_tokens == 0) return nsa_attention(inputs, config, options);
+  const StepInputs steps(inputs);
   OutputRows rows(batch, num_tokens);
   std::vector<int64_t> sequences;
   for (int64_t b = 0; b < batch; ++b) sequences.push_back(b);
   for (int64_t t = 0; t < num_tokens; ++t) {
     const at::Tensor block_idx =
         options.block_idx.defined() ? options.block_idx.narrow(1, t, 1) : at::Tensor();
-    rows.add(last_row(narrow_tokens(inputs, 0, t + 1), config, options.effective(), block_idx),
-             sequences, std::vector<int64_t>(sequences.size(), t),
-             std::vector<int64_t>(sequences.size(), 1));
+    const auto upto_t = [&](const at::Tensor& x) { return x.narrow(1, 0, t + 1); };
+    rows.add(last_row(steps.take(upto_t), config, options.effective(), block_idx), sequences,
+             std::vector<int64_t>(sequences.size(), t), std::vector<int64_t>(sequences.size(), 1));
   }
   NsaOutputs out = rows.join(config.num_sel_blocks(num_tokens));
   out.record = record;

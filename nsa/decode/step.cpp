@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
@@ -11,6 +12,7 @@
 #include "nsa/decode/emit_block.h"
 #include "nsa/decode/lane_attention.h"
 #include "nsa/decode/lanes.h"
+#include "nsa/decode/selected_lanes.h"
 #include "nsa/gate/gate.h"
 #include "nsa/select/positions.h"
 #include "nsa/select/scores.h"
@@ -59,8 +61,8 @@ DecodeCache::Active DecodeCache::activate(
 
 namespace {
 
-/// What attends to caches is neither of the backends for whole tensors; asking for another than the
-/// plain one is recorded, or refused.
+/// What attends to compressed blocks and the window is neither of the backends for whole tensors;
+/// asking for another than the plain one is recorded, or refused.
 void record_requests(const NsaOptions& options) {
   const auto note = [&](const char* stage, const std::string& requested, bool plain) {
     record_backend(stage, requested, "cache", "",
@@ -68,7 +70,6 @@ void record_requests(const NsaOptions& options) {
   };
   const NsaOptions wanted = options.effective();
   note("cmp_attn", to_string(wanted.cmp), wanted.cmp == BranchBackend::kPlain);
-  note("sel_attn", to_string(wanted.sel), wanted.sel == SelBackend::kGather);
   note("win_attn", to_string(wanted.win), wanted.win == BranchBackend::kPlain);
 }
 
@@ -164,7 +165,7 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
   attend_compressed(active, loads, options, out);
   {
     const NvtxRange range("nsa.sel_attn", options.nvtx);
-    attend_selected(active, loads, out);
+    attend_selected(active, loads, options, out);
   }
   {
     const NvtxRange range("nsa.win_attn", options.nvtx);
@@ -204,14 +205,14 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
   if (options.strict_asserts) check_causal(out.ranges, active.t);
 }
 
-void DecodeCache::attend_selected(const Active& active, StepLoads& loads,
+void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
                                   DecodeOutputs& out) const {
   const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
   const at::Tensor tokens = range_lanes(out.ranges.squeeze(1), active.t, width);
-  const LaneAttention sel =
-      attend_lanes(out.q_rot, load_from(selected_, active.sequence, tokens, loads.sel));
-  out.o_sel = sel.out;
-  out.lse_sel = sel.lse;
+  const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
+  const NsaOptions wanted = options.effective();
+  std::tie(out.o_sel, out.lse_sel) =
+      attend_selected_lanes(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
 }
 
 void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {

@@ -92,11 +92,11 @@ at::Tensor gate_mlp_op(const at::Tensor& q, const at::Tensor& w1, const at::Tens
     check.floating(name, *weight);
     check.same_device(name, *weight, "q", q);
   }
-  const at::ScalarType accumulation = accumulation_type(q.scalar_type());
+  const at::ScalarType sums = sum_type(q);
   const at::Tensor mean = q.unflatten(-2, {num_kv_heads, q.size(-2) / num_kv_heads})
-                              .mean({-2}, /*keepdim=*/false, accumulation);
-  const at::Tensor hidden = at::silu(at::linear(mean, w1.to(accumulation), b1.to(accumulation)));
-  return at::linear(hidden, w2.to(accumulation), b2.to(accumulation));
+                              .mean({-2}, /*keepdim=*/false, sums);
+  const at::Tensor hidden = at::silu(at::linear(mean, w1.to(sums), b1.to(sums)));
+  return at::linear(hidden, w2.to(sums), b2.to(sums)).to(accumulation_type(q.scalar_type()));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "nsa/core/check.h"
 #include "nsa/sel_attn/row_method.h"
 
 namespace nsa {
@@ -62,7 +63,7 @@ variable_list backward_rows(const SelAttnArgs& args, const RowMethod& method,
                             const variable_list& grads, const at::Tensor& out,
                             const at::Tensor& lse) {
   const RowProblem problem(args);
-  const auto options = args.q.options().dtype(problem.heads.accumulation);
+  const auto options = args.q.options().dtype(problem.heads.sums);
   at::Tensor dq = at::zeros(problem.q.sizes(), args.q.options());
   at::Tensor dk = at::zeros(problem.k.sizes(), options);
   at::Tensor dv = at::zeros(problem.v.sizes(), options);
@@ -129,13 +130,13 @@ SelAttnResult rows_forward(const SelAttnArgs& args, const RowMethod& method, boo
   const int64_t rows = problem.q.size(0), group = problem.heads.group_size;
   at::Tensor out = at::zeros({rows, group, args.v.size(3)}, args.q.options());
   at::Tensor lse = at::full({rows, group, 1}, -std::numeric_limits<double>::infinity(),
-                            args.q.options().dtype(problem.heads.accumulation));
+                            args.q.options().dtype(accumulation_type(args.q.scalar_type())));
   const std::vector<RowBatch> batches = method.plan(problem);
   const RowWorkspace workspace = share ? make_workspace(problem, batches) : RowWorkspace{};
   for (const RowBatch& batch : batches) {
     const RowOutputs r = method.forward(problem, batch, workspace);
     out.index_copy_(0, batch.rows, r.out.to(out.scalar_type()));
-    lse.index_copy_(0, batch.rows, r.lse);
+    lse.index_copy_(0, batch.rows, r.lse.to(lse.scalar_type()));
   }
   return {problem.from_rows(out), problem.from_rows(lse).squeeze(-1)};
 }

@@ -17,7 +17,7 @@ struct RowOutputs {
 struct RowGradients {
   at::Tensor q;      ///< [n, G, dk]
   at::Tensor index;  ///< [m] places in RowProblem::k and v; may repeat
-  at::Tensor k, v;   ///< [m, D], accumulation type, to be added up at `index`
+  at::Tensor k, v;   ///< [m, D], type of sums, to be added up at `index`
 };
 /// What a backward pass of one batch gets.
 struct RowUpstream {

@@ -15,14 +15,14 @@ at::Tensor reduce(const at::Tensor& x, const char* how, const at::Tensor& length
   return result.view(shape);
 }
 
-/// Softmax over the segments in the accumulation type.
+/// Softmax over the segments in the type of sums.
 struct SegmentSoftmax {
   SegmentSoftmax(const RowProblem& problem, const Segments& s)
       : row(at::repeat_interleave(at::arange(s.length.size(0), s.length.options()), s.length, 0,
                                   s.index.size(0))),
-        q(s.q.to(problem.heads.accumulation).index_select(0, row)),
-        k(s.k.to(problem.heads.accumulation)),
-        v(s.v.to(problem.heads.accumulation)) {
+        q(s.q.to(problem.heads.sums).index_select(0, row)),
+        k(s.k.to(problem.heads.sums)),
+        v(s.v.to(problem.heads.sums)) {
     // Not bmm: cuBLAS takes 65535 matrices at most.
     const at::Tensor logits = q.mul(k.unsqueeze(1)).sum(-1).mul_(problem.scale);
     const at::Tensor peak = reduce(logits, "max", s.length);
@@ -64,7 +64,7 @@ RowGradients segment_backward(const RowProblem& problem, const RowBatch& batch,
   const at::Tensor probs =
       softmax.weights.div(softmax.denominator.index_select(0, softmax.row)).unsqueeze(-1);
   const at::Tensor d_out =
-      upstream.d_out.to(problem.heads.accumulation).index_select(0, softmax.row);  // [total, G, dv]
+      upstream.d_out.to(problem.heads.sums).index_select(0, softmax.row);  // [total, G, dv]
   const at::Tensor d_probs =
       d_out.mul(softmax.v.unsqueeze(1)).sum(-1, /*keepdim=*/true);  // [total, G, 1]
   at::Tensor delta = reduce(d_probs.mul(probs), "sum", s.length);   // [n, G, 1]

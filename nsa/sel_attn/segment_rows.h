@@ -13,7 +13,7 @@ struct Segments {
 Segments make_segments(const RowProblem& problem, const RowBatch& batch);
 
 /// Rows of a batch as segments of one flat list, without padding: reductions over segments, made
-/// of ATen operations in the accumulation type.
+/// of ATen operations in the type of sums.
 RowOutputs segment_forward(const RowProblem& problem, const RowBatch& batch);
 RowGradients segment_backward(const RowProblem& problem, const RowBatch& batch,
                               const RowUpstream& upstream);

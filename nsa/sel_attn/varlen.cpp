@@ -71,9 +71,9 @@ class FlashMethod : public RowMethod {
     const LibraryGradients g =
         flash_packed_backward(call.sequences, flat(upstream.d_out), flat(upstream.out),
                               upstream.lse.reshape({1, -1}).contiguous());
-    const at::ScalarType accumulation = problem.heads.accumulation;
-    return {g.q.reshape(call.segments.q.sizes()), call.segments.index,
-            g.k.squeeze(1).to(accumulation), g.v.squeeze(1).to(accumulation)};
+    const at::ScalarType sums = problem.heads.sums;
+    return {g.q.reshape(call.segments.q.sizes()), call.segments.index, g.k.squeeze(1).to(sums),
+            g.v.squeeze(1).to(sums)};
   }
   bool keeps_output() const override { return true; }
 };

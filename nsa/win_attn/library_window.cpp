@@ -25,6 +25,10 @@ struct Reach {
   int64_t begin, count;
 };
 
+KeyMask mask_of(const WindowedQueries& x) {
+  return {KeyMask::kWindow, x.k.size(1) - x.q.size(1), x.window, 1, {}};
+}
+
 struct FlashWindow : torch::autograd::Function<FlashWindow> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, int64_t window, double scale) {
@@ -52,12 +56,46 @@ struct FlashWindow : torch::autograd::Function<FlashWindow> {
     record_backend("win_attn.backward", "flash", "plain", "",
                    "the library takes no gradient of lse",
                    /*strict=*/false);
-    const KeyMask mask{KeyMask::kWindow, x.k.size(1) - x.q.size(1), x.window, 1, {}};
     const AttentionGradients g =
-        chunked_attention_backward(x.q, x.k, x.v, mask, x.scale, grads[0], grads[1]);
+        chunked_attention_backward(x.q, x.k, x.v, mask_of(x), x.scale, grads[0], grads[1]);
     return {g.q, g.k, g.v, {}, {}};
   }
 };
+
+/// Rows [B, S, Hq] whose query or attended pairs hold a non-finite value.
+at::Tensor touched_rows(const WindowedQueries& x) {
+  const auto bad = [](const at::Tensor& values) { return values.isfinite().all(-1).logical_not(); };
+  const at::Tensor bad_pairs = bad(x.k).logical_or(bad(x.v)).cumsum(1);
+  const at::Tensor before = at::constant_pad_nd(bad_pairs, {0, 0, 1, 0});  // [B, N + 1, Hkv]
+  const int64_t num_keys = x.k.size(1), group = x.q.size(2) / x.k.size(2);
+  const at::Tensor end =
+      at::arange(num_keys - x.q.size(1) + 1, num_keys + 1, before.options().dtype(at::kLong));
+  const at::Tensor begin = end.sub(x.window).clamp_min_(0);
+  const at::Tensor in_window = before.index_select(1, end).gt(before.index_select(1, begin));
+  return in_window.repeat_interleave(group, 2).logical_or_(bad(x.q));
+}
+
+/// Flash on values made finite; the rows that a non-finite value touches are computed plainly, so
+/// that every other row keeps its bits.
+std::pair<at::Tensor, at::Tensor> flash_window(const WindowedQueries& x) {
+  const auto flash = [&](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+    return FlashWindow::apply(q, k, v, x.window, x.scale);
+  };
+  if (all_finite(x.q, x.k, x.v)) {
+    const variable_list result = flash(x.q, x.k, x.v);
+    return {result[0], result[1]};
+  }
+  record_backend("win_attn.non_finite_rows", "flash", "plain", "",
+                 "it multiplies masked places by 0", /*strict=*/false);
+  const auto finite = [](const at::Tensor& values) {
+    return values.masked_fill(values.isfinite().logical_not(), 0.0);
+  };
+  const at::Tensor touched = touched_rows(x);
+  const variable_list rest = flash(finite(x.q), finite(x.k), finite(x.v));
+  const AttentionResult plain = chunked_attention(x.q, x.k, x.v, mask_of(x), x.scale);
+  return {at::where(touched.unsqueeze(-1), plain.out, rest[0]),
+          at::where(touched, plain.lse, rest[1])};
+}
 
 }  // namespace
 
@@ -76,10 +114,7 @@ std::pair<at::Tensor, at::Tensor> library_window(const WindowArgs& args, BranchB
   const Reach reach(args);
   const at::Tensor q = args.q.contiguous();
   const at::Tensor k = reach.cut(args.k).contiguous(), v = reach.cut(args.v).contiguous();
-  if (backend == BranchBackend::kFlash) {
-    const variable_list result = FlashWindow::apply(q, k, v, args.window, args.scale);
-    return {result[0], result[1]};
-  }
+  if (backend == BranchBackend::kFlash) return flash_window({q, k, v, args.window, args.scale});
   const LibraryOutputs result = cudnn_causal_forward({q, k, v, args.window, args.scale});
   return {result.out, result.lse};
 }

@@ -92,6 +92,15 @@ Candidate decode() {
   });
 }
 
+Candidate decode_varlen() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) -> nsa::NsaOutputs {
+    nsa::NsaOptions own = options;
+    own.sel = nsa::SelBackend::kVarlen;
+    return nsa::run_attention(nsa::Mode::kDecode, inputs, config, own);
+  });
+}
+
 /// Every sequence of the batch is prefilled to a length of its own.
 Candidate prefill_decode() {
   return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
@@ -129,9 +138,10 @@ const std::vector<Variant>& variants() {
       {"window_flash", window_by<BranchBackend::kFlash>, true},
       {"window_cudnn", window_by<BranchBackend::kCudnn>, true},
       {"fused", fused, true},
-      {"sequential", sequential, false, true},
-      {"decode", decode, false, true},
-      {"prefill_decode", prefill_decode, false, true},
+      {"sequential", sequential},
+      {"decode", decode},
+      {"decode_varlen", decode_varlen},
+      {"prefill_decode", prefill_decode},
       {"documents_gather", documents<SelBackend::kGather>},
       {"documents_varlen", documents<SelBackend::kVarlen>},
   };

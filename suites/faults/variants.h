@@ -13,8 +13,6 @@ struct Variant {
   std::string_view name;  ///< stands in test names; letters, digits and '_'
   Candidate (*make)();
   bool needs_cuda = false;      ///< elsewhere something else would run
-  bool token_by_token = false;  ///< gradients are judged in fp64 only: below it, autograd adds up
-                                ///< the steps' terms in the input type and misses the table
 };
 
 /// Every variant, the default one first. A new backend or mode is one line here.
