@@ -18,7 +18,7 @@ constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
                    at::ScalarType sums) {
   const bool records = at::GradMode::is_enabled() && (a.requires_grad() || b.requires_grad());
-  if (a.is_cuda() && low != sums && !records) {
+  if (a.is_cuda() && at::isReducedFloatingType(low) && !records) {
     return at::bmm(a.to(low), b.to(low), sums);
   }
   return at::bmm(a.to(sums), b.to(sums));
