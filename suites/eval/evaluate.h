@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "suites/eval/options.h"
-#include "suites/tensor_file/tensor_file.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites::eval {
 

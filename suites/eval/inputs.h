@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "suites/eval/layout.h"
-#include "suites/tensor_file/tensor_file.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites::eval {
 

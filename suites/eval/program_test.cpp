@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "suites/end_to_end/command.h"
-#include "suites/tensor_file/tensor_file.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites::eval {
 namespace {

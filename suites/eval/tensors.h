@@ -1,7 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "suites/tensor_file/tensor_file.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites::eval {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nsa/reference/reference.h"
-#include "suites/tensor_file/tensor_file.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites {
 

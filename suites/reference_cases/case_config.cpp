@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "suites/tensor_file/strict_parse.h"
+#include "nsa/tensor_file/strict_parse.h"
+#include "suites/reference_cases/tensor_files.h"
 
 namespace suites {
 namespace {

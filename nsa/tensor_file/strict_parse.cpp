@@ -1,10 +1,10 @@
-#include "suites/tensor_file/strict_parse.h"
+#include "nsa/tensor_file/strict_parse.h"
 
 #include <set>
 #include <stdexcept>
 #include <vector>
 
-namespace suites {
+namespace nsa::tensor_file {
 
 using nlohmann::json;
 
@@ -39,4 +39,4 @@ std::string excerpt(const json& value) {
   return excerpt(value.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace));
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -1,4 +1,4 @@
-#include "suites/tensor_file/dtype.h"
+#include "nsa/tensor_file/dtype.h"
 
 #include <array>
 #include <bit>
@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 // Values are copied byte for byte: the format is little-endian.
@@ -148,4 +148,4 @@ void encode_element(Dtype dtype, double value, std::byte* element) {
   }
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "suites/tensor_file/dtype.h"
+#include "nsa/tensor_file/dtype.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 
 /// What is wrong with a tensor file: "<path>: <key>: <what>", the key where there is one.
 class TensorFileError : public std::runtime_error {
@@ -56,4 +56,4 @@ std::vector<int64_t> to_integers(const FileTensor& tensor);
 FileTensor from_integers(const std::vector<int64_t>& shape, const std::vector<int64_t>& values,
                          Dtype dtype);
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

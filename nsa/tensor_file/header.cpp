@@ -1,13 +1,13 @@
-#include "suites/tensor_file/header.h"
+#include "nsa/tensor_file/header.h"
 
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "suites/tensor_file/strict_parse.h"
+#include "nsa/tensor_file/strict_parse.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 using nlohmann::json;
@@ -130,4 +130,4 @@ std::string header_text(const Header& header) {
   return text;
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-namespace suites {
+namespace nsa::tensor_file {
 
 /// Element types of a tensor file.
 enum class Dtype { kF64, kF32, kF16, kBF16, kI64, kI32, kU8, kBool };
@@ -23,4 +23,4 @@ double decode_element(Dtype dtype, const std::byte* element);
 /// Throws std::domain_error for an integer type that cannot hold the value exactly.
 void encode_element(Dtype dtype, double value, std::byte* element);
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

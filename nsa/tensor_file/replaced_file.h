@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <filesystem>
 
-namespace suites {
+namespace nsa::tensor_file {
 
 /// A file that appears under its name only when it is whole: bytes go to a temporary name beside
 /// it, `commit` renames. Until then, and after any failure (a full disk), what stood under the name
@@ -23,4 +23,4 @@ class ReplacedFile {
   int fd_ = -1;
 };
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -8,9 +8,9 @@
 #include <iterator>
 #include <random>
 
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 using ::testing::HasSubstr;
@@ -166,4 +166,4 @@ TEST(TensorFileMutation, DeepNestingAndLongTextsStayShort) {
 }
 
 }  // namespace
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -1,4 +1,4 @@
-#include "suites/tensor_file/dtype.h"
+#include "nsa/tensor_file/dtype.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -96,4 +96,4 @@ TEST(Dtype, IntegersRefuseWhatTheyCannotHold) {
 }
 
 }  // namespace
-}  // namespace suites
+}  // namespace nsa::tensor_file

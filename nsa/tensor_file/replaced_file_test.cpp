@@ -1,4 +1,4 @@
-#include "suites/tensor_file/replaced_file.h"
+#include "nsa/tensor_file/replaced_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,9 +9,9 @@
 #include <iterator>
 #include <system_error>
 
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST(ReplacedFile, ALinkStaysALink) {
 }
 
 }  // namespace
-}  // namespace suites
+}  // namespace nsa::tensor_file

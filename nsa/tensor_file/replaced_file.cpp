@@ -1,4 +1,4 @@
-#include "suites/tensor_file/replaced_file.h"
+#include "nsa/tensor_file/replaced_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace fs = std::filesystem;
 namespace {
 
@@ -60,4 +60,4 @@ void ReplacedFile::commit() {
   fd_ = -1;
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

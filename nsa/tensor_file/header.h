@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "suites/tensor_file/dtype.h"
+#include "nsa/tensor_file/dtype.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 
 /// Where one tensor lies, as the JSON header says it.
 struct HeaderEntry {
@@ -30,4 +30,4 @@ Header parse_header(const std::string& text, uint64_t data_bytes);
 /// The JSON text of a header, padded with spaces so that 8 + its size is a multiple of 8.
 std::string header_text(const Header& header);
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 std::string temp(const std::string& name) { return ::testing::TempDir() + "interop_" + name; }
@@ -86,4 +86,4 @@ serialize_file(tensors, sys.argv[2], {"config": '{"kind": "forward"}'})
 }
 
 }  // namespace
-}  // namespace suites
+}  // namespace nsa::tensor_file

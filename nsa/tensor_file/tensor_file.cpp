@@ -1,9 +1,9 @@
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
 #include <cstring>
 #include <limits>
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 void check_count(const std::vector<int64_t>& shape, size_t have) {
@@ -73,4 +73,4 @@ FileTensor from_integers(const std::vector<int64_t>& shape, const std::vector<in
   return tensor;
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

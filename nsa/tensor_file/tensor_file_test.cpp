@@ -1,13 +1,13 @@
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "suites/tensor_file/header.h"
+#include "nsa/tensor_file/header.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 using ::testing::AllOf;
@@ -172,4 +172,4 @@ TEST(TensorFile, WriterRefusesWhatItCannotStore) {
 }
 
 }  // namespace
-}  // namespace suites
+}  // namespace nsa::tensor_file

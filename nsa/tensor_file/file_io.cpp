@@ -6,11 +6,11 @@
 #include <new>
 #include <system_error>
 
-#include "suites/tensor_file/header.h"
-#include "suites/tensor_file/replaced_file.h"
-#include "suites/tensor_file/tensor_file.h"
+#include "nsa/tensor_file/header.h"
+#include "nsa/tensor_file/replaced_file.h"
+#include "nsa/tensor_file/tensor_file.h"
 
-namespace suites {
+namespace nsa::tensor_file {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
@@ -124,4 +124,4 @@ void write_tensor_file(const std::filesystem::path& path, const TensorFile& file
   }
 }
 
-}  // namespace suites
+}  // namespace nsa::tensor_file

@@ -2,7 +2,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace suites {
+namespace nsa::tensor_file {
 
 /// Parses JSON that comes from a stranger: a key given twice in one object and nesting deeper than
 /// `max_depth` (1: no container inside the outermost one) are refused, so that no later recursion
@@ -13,4 +13,4 @@ nlohmann::json parse_strict(const std::string& text, const std::string& what, in
 std::string excerpt(const nlohmann::json& value);
 std::string excerpt(const std::string& text);
 
-}  // namespace suites
+}  // namespace nsa::tensor_file
