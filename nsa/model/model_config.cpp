@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <stdexcept>
 
 #include "nsa/model/strict_json.h"
@@ -78,6 +79,20 @@ void ModelConfig::validate() const {
   } catch (const std::invalid_argument& e) {
     throw InputError("model " + name + ": " + e.what());
   }
+}
+
+std::string describe(const ModelConfig& config) {
+  const NsaConfig& a = config.attention;
+  std::ostringstream text;
+  text.precision(17);
+  text << config.name << ": vocab " << config.vocab << ", dim " << config.dim << ", layers "
+       << config.num_layers << ", hidden " << config.mlp_hidden << ", norm_eps " << config.norm_eps
+       << ", heads " << a.num_heads << "/" << a.num_kv_heads << " of " << a.qk_head_dim << "/"
+       << a.v_head_dim << ", blocks " << a.block_size << "/" << a.block_stride << "/"
+       << a.sel_block_size << ", top_n " << a.top_n << " (" << a.num_initial << ", " << a.num_local
+       << "), window " << a.window << ", phi " << to_string(a.phi) << ", gate " << to_string(a.gate)
+       << ", rope " << to_string(a.rope) << " " << a.rope_base;
+  return text.str();
 }
 
 ModelConfig parse_model_config(const std::string& text, const std::string& where) {

@@ -23,6 +23,9 @@ struct ModelConfig {
   void validate() const;
 };
 
+/// Every size and option in one line, equal for equal models.
+std::string describe(const ModelConfig& config);
+
 /// Parses one configuration. `where` names the text in errors. Throws InputError with line and
 /// column.
 ModelConfig parse_model_config(const std::string& text, const std::string& where);

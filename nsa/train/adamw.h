@@ -20,8 +20,11 @@ struct AdamWOptions {
 /// Nothing waits for the device: clipping and the decision to skip happen there.
 class AdamW {
  public:
-  /// Parameters of one floating type on one device, all of which receive gradients.
-  AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options);
+  /// Parameters of one floating type on one device, all of which receive gradients. `owned`, one
+  /// entry a parameter: false leaves moments and update to another rank; empty: all are owned. The
+  /// gradient norm is over all parameters either way.
+  AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options,
+        const std::vector<bool>& owned = {});
 
   /// One update from the parameters' gradients; gradients are cleared. Returns their global L2 norm
   /// before clipping, a scalar on the device. If it is not finite the parameters and moments stay
@@ -31,17 +34,30 @@ class AdamW {
   /// Learning rate of the last update.
   double applied_learning_rate() const { return applied_learning_rate_; }
 
+  /// First and second moment of parameter `i`, by reference; undefined where it is not owned.
+  struct Moments {
+    at::Tensor first, second;
+  };
+  const Moments& moments(size_t i) const { return moments_[i]; }
+  /// fp32 scalar on the device: updates that were not skipped.
+  const at::Tensor& update_count() const { return update_count_; }
+
  private:
+  /// Parameters with one weight decay; the lists of tensors hold the owned ones.
   struct Group {
     double weight_decay = 0;
+    std::vector<size_t> members;
     std::vector<at::Tensor> parameters, first_moments, second_moments, gradients;
   };
-  void take_gradients();
-  at::Tensor gradient_norm() const;
+  void add(Group& group, size_t i, bool owned);
+  std::vector<at::Tensor> take_gradients();
+  at::Tensor gradient_norm(const std::vector<at::Tensor>& gradients) const;
 
   AdamWOptions options_;
+  std::vector<at::Tensor> parameters_;
+  std::vector<Moments> moments_;
   std::vector<Group> groups_;
-  at::Tensor step_count_;  ///< fp32 scalar on the device: updates that were not skipped
+  at::Tensor update_count_;
   double applied_learning_rate_ = 0;
 };
 

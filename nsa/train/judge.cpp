@@ -6,6 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "nsa/train/loader_report.h"
+
 namespace nsa::train {
 namespace {
 
@@ -24,18 +26,18 @@ double tail_mean(const Trace& trace) {
 
 /// Learning rate that the rows consumed so far demand. Written apart from Schedule::at (half-angle
 /// form, and the step counted from rows) so that an error in one is not repeated in the other.
-double wanted_lr(const TrainOptions& o, int64_t rows) {
-  const double updates = static_cast<double>(rows) / static_cast<double>(o.batch * o.accum);
+double wanted_lr(const TrainOptions& o, int64_t ranks, int64_t rows) {
+  const double updates = static_cast<double>(rows) / static_cast<double>(o.batch * o.accum * ranks);
   const auto warmup = static_cast<double>(o.warmup), steps = static_cast<double>(o.steps);
   if (updates <= warmup) return o.lr / warmup * updates;
   const double half = std::cos(0.5 * std::numbers::pi * (updates - warmup) / (steps - warmup));
   return o.min_lr + (o.lr - o.min_lr) * half * half;
 }
 
-Check check_lr(const TrainOptions& options, const Trace& trace) {
+Check check_lr(const TrainOptions& options, int64_t ranks, const Trace& trace) {
   Check check{"lr_trace", "LR_TRACE", "", true, 0, 1e-9 * options.lr};
   for (const StepRecord& r : trace) {
-    const double want = wanted_lr(options, r.rows);
+    const double want = wanted_lr(options, ranks, r.rows);
     const double error = std::abs(r.lr - want);
     if (!(error <= check.error)) check.error = error;
     if (!(error <= check.tolerance) && check.ok) {
@@ -128,6 +130,10 @@ Finding finding_of(const Check& check) {
   if (check.code == "PATH_PROOF")
     return text("the backend asked for does not apply here",
                 "look at the reason of the record; unset the switch, or change shape or type");
+  if (check.code == "LOADER_STALL")
+    return text("batches are read slower than they are used",
+                "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or "
+                "look at the storage");
   if (check.code == "STUCK_METRIC")
     return text(
         "the quantity is not computed where it exists (gradients already cleared, dead gate)",
@@ -164,7 +170,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                               const Trace& trace) {
   std::vector<Check> checks;
   if (trace.empty()) return checks;
-  checks.push_back(check_lr(options, trace));
+  checks.push_back(check_lr(options, facts.ranks, trace));
   const auto steps = static_cast<int64_t>(trace.size());
   if (steps >= kTail && options.is_synthetic())
     checks.push_back(check_floor(facts, tail_mean(trace)));
@@ -186,6 +192,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                     "smallest deviation of gate outputs over tokens, any layer and step: " +
                         std::to_string(spread),
                     spread > kSpreadFloor, spread, kSpreadFloor});
+  if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
   const std::vector<Check> paths = check_paths(facts.paths);
   checks.insert(checks.end(), paths.begin(), paths.end());
   return checks;
@@ -230,6 +237,8 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
                                              [](const auto& r) { return !(r.grad_norm > 0); }));
   });
   figures.add("lr.trace_matches_bool", "bool", 1, [&] { return passed("lr_trace"); });
+  for (Figure& figure : loader_figures(facts.loader, trace))
+    result.figures.push_back(std::move(figure));
   return result;
 }
 

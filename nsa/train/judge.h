@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "nsa/train/batch_loader.h"
 #include "nsa/train/step_record.h"
 #include "nsa/train/train_options.h"
 
@@ -39,8 +40,10 @@ struct RunFacts {
   bool real_data = false;  ///< a named corpus was read and its hashes matched
   double peak_mib = 0;
   std::vector<PathRow> paths;  ///< which backend every stage asked for and ran
-  int64_t step_tokens = 0;     ///< tokens of an optimizer step: batch x accum x seq_len
-  std::string stopped;         ///< why it ended before `steps`; empty when it did not
+  int64_t step_tokens = 0;     ///< tokens of an optimizer step: batch x accum x seq_len x ranks
+  int64_t ranks = 1;
+  LoaderTelemetry loader = {};
+  std::string stopped;  ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {
@@ -51,7 +54,7 @@ struct Judgement {
 
 /// Figures, checks and findings of a run. Figures that the trace does not allow (too few steps) are
 /// empty with a reason. Checks: lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_bound
-/// (if asked for), stuck.* (P20), path/STAGE (P07).
+/// (if asked for), stuck.* (P20), path/STAGE (P07), loader_stall (P17).
 Judgement judge(const TrainOptions& options, const RunFacts& facts,
                 const std::vector<StepRecord>& trace);
 

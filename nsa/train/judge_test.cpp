@@ -81,6 +81,37 @@ TEST(Judge, MemoryThatGrowsShowsInItsRatio) {
   EXPECT_FALSE(figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value);
 }
 
+TEST(Judge, ASlowLoaderIsAFinding) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.step_ms = 100, r.load_ms = 1;
+  EXPECT_FALSE(figure(judge(o, facts, trace), "loader.stall_ratio").value);  // nothing was read
+  facts.loader = {.warmup_enabled = true, .warmup_batches = 8, .warmup_s = 0.5, .batches = 30};
+  EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
+  EXPECT_EQ(figure(judge(o, facts, trace), "loader.stall_ratio").value, 0.01);
+  EXPECT_EQ(figure(judge(o, facts, trace), "loader.warmup_batches_count").value, 8);
+  facts.loader.first_batch_ms = 2000;
+  const Judgement late = judge(o, facts, trace);
+  ASSERT_EQ(codes(late), std::vector<std::string>{"LOADER_STALL"});
+  EXPECT_THAT(late.findings[0].symptom, HasSubstr("warm-up on: 8 batches in 0.500 s"));
+  facts.loader.first_batch_ms = 0;
+  for (StepRecord& r : trace) r.load_ms = 30;
+  EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LOADER_STALL"});
+}
+
+TEST(Judge, TheScheduleCountsTheRowsOfAllRanks) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.rows *= 4;
+  EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LR_TRACE"});
+  facts.ranks = 4;
+  EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
+}
+
 TEST(Judge, AnotherBackendThanAskedForIsAFinding) {
   TrainOptions o;
   o.steps = 30;

@@ -53,19 +53,39 @@ SwitchSet make_switches(const TrainOptions& options, SwitchSet::Values config,
   config.emplace("NSA_ACCUM", std::to_string(options.accum));
   if (options.seq_len > 0) config.emplace("NSA_SEQ_LEN", std::to_string(options.seq_len));
   SwitchSet switches = SwitchSet::from_environment(config, command_line);
-  switches.require_honoured(
-      "nsa-train",
-      {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
-       "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY", "NSA_USE_FA2", "NSA_USE_FA2_WIN",
-       "NSA_USE_FA2_CMP", "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_NVTX", "NSA_BATCH_SIZE",
-       "NSA_ACCUM", "NSA_SEQ_LEN", "NSA_CASES_DIR"});
+  switches.require_honoured("nsa-train", {"NSA_SEL_RANGES_V2",
+                                          "NSA_USE_SEL_PACK",
+                                          "NSA_USE_SEL_VARLEN",
+                                          "NSA_USE_SEL_MASK",
+                                          "NSA_FORCE_SEL_MASK",
+                                          "NSA_FORCE_PARITY",
+                                          "NSA_USE_FA2",
+                                          "NSA_USE_FA2_WIN",
+                                          "NSA_USE_FA2_CMP",
+                                          "NSA_TRAIN_SAFE_PACK",
+                                          "NSA_STRICT_ASSERTS",
+                                          "NSA_NVTX",
+                                          "NSA_BATCH_SIZE",
+                                          "NSA_ACCUM",
+                                          "NSA_SEQ_LEN",
+                                          "NSA_FWE_DOC_BATCH",
+                                          "NSA_FWE_PREFETCH",
+                                          "NSA_FWE_Q",
+                                          "NSA_FWE_WARMUP_BATCHES",
+                                          "NSA_FWE_WARMUP_TIMEOUT",
+                                          "NSA_CASES_DIR"});
   return switches;
 }
 
-void apply_shape(const SwitchSet& switches, TrainOptions& options) {
+void apply_switches(const SwitchSet& switches, TrainOptions& options) {
   options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
   options.accum = switches.get_int("NSA_ACCUM", options.accum);
   options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
+  options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
+  options.loader.queue = switches.get_int("NSA_FWE_Q");
+  options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
+  options.loader.warmup_batches = switches.get_int("NSA_FWE_WARMUP_BATCHES");
+  options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
 }
 
 void say_hello(ResultLines& lines, const SwitchSet& switches, const std::string& device) {
@@ -91,7 +111,7 @@ void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, Resu
   try {
     TrainOptions options = request.options_of(work);
     const SwitchSet switches = make_switches(options, request.switches, {});
-    apply_shape(switches, options);
+    apply_switches(switches, options);
     context.switches = &switches;
     nsa::train::run_case(options, context);
   } catch (const nsa::InputError& e) {
@@ -120,7 +140,7 @@ int run_once(TrainOptions options, const SwitchSet::Values& command_line, const 
              const std::string& out) {
   options.validate();
   const SwitchSet switches = make_switches(options, {}, command_line);
-  apply_shape(switches, options);
+  apply_switches(switches, options);
   const auto lines = open_lines(result, out, false);
   say_hello(*lines, switches, options.device);
   const nsa::train::RunEnd end =
@@ -159,6 +179,15 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--dtype", o.dtype,
                  "compute type: fp32, bf16, fp64 (default: fp32 on cpu, bf16 on cuda)");
   app.add_option("--threads", o.threads, "CPU threads; 0: LibTorch's choice")
+      ->capture_default_str();
+  app.add_option("--checkpoints", o.checkpoints, "folder for checkpoints of this run");
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "optimizer steps between two; 0: at the end only")
+      ->capture_default_str();
+  app.add_option("--checkpoint-keep", o.checkpoint_keep, "newest checkpoints that stay")
+      ->capture_default_str();
+  app.add_flag("--resume", o.resume, "go on from the newest checkpoint, if there is one");
+  app.add_option("--slice-steps", o.slice_steps, "steps of this process; 0: all")
       ->capture_default_str();
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()

@@ -11,6 +11,7 @@
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
 #include "nsa/model/open_device.h"
+#include "nsa/train/checkpointer.h"
 #include "nsa/train/memory.h"
 #include "nsa/train/schedule.h"
 #include "nsa/train/trainer.h"
@@ -121,11 +122,22 @@ class Run {
                  std::to_string(seq_len) + " B=" + std::to_string(options_.batch) + " accum=" +
                  std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
                  " on " + device_.str() + "; data: " + tokens_->describe());
+    make_trainer(config, std::move(model), seq_len);
+  }
+
+  void make_trainer(const ModelConfig& config, Decoder model, int64_t seq_len) {
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.steps};
-    trainer_ =
-        std::make_unique<Trainer>(TrainerParts{model, tokens_.get(), next_token_loss,
-                                               [schedule](int64_t k) { return schedule.at(k); }},
-                                  options_, seq_len, device_);
+    const TrainerParts parts{.model = std::move(model),
+                             .tokens = tokens_.get(),
+                             .loss = next_token_loss,
+                             .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
+    trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
+    checkpointer_ = std::make_unique<Checkpointer>(
+        options_, run_identity(options_, config, parts, *context_.switches, device_));
+    trace_ = checkpointer_->resume(*trainer_);
+    if (trainer_->steps_done() > 0)
+      context_.say("resumed behind step " + std::to_string(trainer_->steps_done()));
+    first_step_ = trainer_->steps_done() + 1;
   }
 
   /// Missing or foreign data ends the run; it is never replaced.
@@ -147,19 +159,26 @@ class Run {
   }
 
   bool waits(int64_t step) const {
-    return device_.is_cpu() || !options_.timed || step <= kWaitingSteps ||
+    return device_.is_cpu() || !options_.timed || step < first_step_ + kWaitingSteps ||
            (!trace_.empty() && trace_.back().step_ms > kSlowStepMs);
   }
 
   void train() {
-    for (int64_t step = 1; step <= options_.steps && facts_.stopped.empty(); ++step) {
+    const int64_t last = options_.slice_steps > 0
+                             ? std::min(options_.steps, first_step_ + options_.slice_steps - 1)
+                             : options_.steps;
+    trainer_->start_loader();
+    for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
       const bool wait_each = waits(step);
       const StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
         if (wait_each)
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
       take(record);
+      if (std::isfinite(record.loss) && std::isfinite(record.grad_norm))
+        checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
     }
+    facts_.loader = trainer_->loader_telemetry();
   }
 
   void take(const StepRecord& record) {
@@ -173,12 +192,12 @@ class Run {
     }
     trace_.push_back(record);
     facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
-    if (options_.timed && record.step > options_.untimed_steps) {
+    if (options_.timed && record.step >= first_step_ + options_.untimed_steps) {
       lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
       lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
     }
     const int64_t interval = std::max<int64_t>(1, options_.steps / kProgressLines);
-    if (record.step == 1 || record.step % interval == 0)
+    if (record.step == first_step_ || record.step % interval == 0)
       context_.say(progress_line(record, options_.steps, median_step_ms(trace_)));
     const int signal = context_.stop_signal == nullptr ? 0 : context_.stop_signal->load();
     if (signal != 0 && record.step < options_.steps)
@@ -220,7 +239,9 @@ class Run {
   at::Device device_ = at::kCPU;
   std::unique_ptr<TokenSource> tokens_;
   std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<StepRecord> trace_;
+  int64_t first_step_ = 1;  ///< of this process
   int64_t num_findings_ = 0;
 };
 

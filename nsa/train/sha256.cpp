@@ -1,7 +1,5 @@
 #include "nsa/train/sha256.h"
 
-#include <sodium.h>
-
 #include <array>
 #include <fstream>
 #include <vector>
@@ -9,36 +7,41 @@
 #include "nsa/model/input_error.h"
 
 namespace nsa::train {
-namespace {
 
-std::string to_hex(const std::array<uint8_t, crypto_hash_sha256_BYTES>& digest) {
+Sha256::Sha256() { crypto_hash_sha256_init(&state_); }
+
+void Sha256::update(std::span<const uint8_t> bytes) {
+  crypto_hash_sha256_update(&state_, bytes.data(), bytes.size());
+}
+
+void Sha256::update(std::string_view text) {
+  update({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+std::string Sha256::hex() {
+  std::array<uint8_t, crypto_hash_sha256_BYTES> digest;
+  crypto_hash_sha256_final(&state_, digest.data());
   std::string hex(2 * digest.size() + 1, '\0');
   sodium_bin2hex(hex.data(), hex.size(), digest.data(), digest.size());
   hex.pop_back();
   return hex;
 }
 
-}  // namespace
-
 std::string sha256_hex(std::span<const uint8_t> bytes) {
-  std::array<uint8_t, crypto_hash_sha256_BYTES> digest;
-  crypto_hash_sha256(digest.data(), bytes.data(), bytes.size());
-  return to_hex(digest);
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.hex();
 }
 
 std::string sha256_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw InputError("cannot read " + path.string());
-  crypto_hash_sha256_state state;
-  crypto_hash_sha256_init(&state);
+  Sha256 hash;
   std::vector<char> piece(1 << 20);
   while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())), in.gcount() > 0)
-    crypto_hash_sha256_update(&state, reinterpret_cast<const uint8_t*>(piece.data()),
-                              static_cast<uint64_t>(in.gcount()));
+    hash.update(std::string_view(piece.data(), static_cast<size_t>(in.gcount())));
   if (in.bad()) throw InputError("reading " + path.string() + " failed");
-  std::array<uint8_t, crypto_hash_sha256_BYTES> digest;
-  crypto_hash_sha256_final(&state, digest.data());
-  return to_hex(digest);
+  return hash.hex();
 }
 
 }  // namespace nsa::train

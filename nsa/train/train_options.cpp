@@ -31,6 +31,11 @@ void TrainOptions::validate() const {
   at_least("threads", threads, 0);
   at_least("untimed_steps", untimed_steps, 0);
   at_least("eta_steps", eta_steps, 1);
+  at_least("checkpoint_every", checkpoint_every, 0);
+  at_least("checkpoint_keep", checkpoint_keep, 1);
+  at_least("slice_steps", slice_steps, 0);
+  require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
+          "checkpoints", "a folder where checkpoint_every, resume or slice_steps is given", "\"\"");
   not_negative("lr", lr);
   not_negative("min_lr", min_lr);
   not_negative("weight_decay", weight_decay);
@@ -65,6 +70,11 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("threads", options.threads);
   take("untimed_steps", options.untimed_steps);
   take("eta_steps", options.eta_steps);
+  take("checkpoints", options.checkpoints);
+  take("checkpoint_every", options.checkpoint_every);
+  take("checkpoint_keep", options.checkpoint_keep);
+  take("resume", options.resume);
+  take("slice_steps", options.slice_steps);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;
   for (const char* engine_key : {"first_step_s", "rate_floor"}) object.ignore(engine_key);

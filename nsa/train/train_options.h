@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "nsa/train/batch_loader.h"
+
 namespace nsa::train {
 
 /// Everything a training run is told, from the command line or from a case of the worker protocol.
@@ -28,9 +30,15 @@ struct TrainOptions {
   /// CPU threads; 0: LibTorch's choice. Small tensors gain nothing from a second one, and where
   /// other programs want the cores, too, its barriers make a step ten times slower.
   int64_t threads = 1;
-  int64_t untimed_steps = 5;             ///< first steps that give no samples
-  int64_t eta_steps = 50000;             ///< steps of the long run that the rate is projected to
-  bool timed = false;                    ///< mode time: samples, no synchronisation inside a step
+  int64_t untimed_steps = 5;     ///< first steps that give no samples
+  int64_t eta_steps = 50000;     ///< steps of the long run that the rate is projected to
+  bool timed = false;            ///< mode time: samples, no synchronisation inside a step
+  std::string checkpoints;       ///< folder of the run's checkpoints; empty: none are made
+  int64_t checkpoint_every = 0;  ///< optimizer steps between two; 0: only when the process ends
+  int64_t checkpoint_keep = 3;   ///< newest ones that stay
+  bool resume = false;           ///< go on from the newest one, from the beginning without one
+  int64_t slice_steps = 0;       ///< steps of this process, the rest is left to --resume; 0: all
+  LoaderOptions loader;          ///< from the switches NSA_FWE_*
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
   bool is_synthetic() const { return data == "synthetic"; }

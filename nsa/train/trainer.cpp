@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "nsa/train/gate_stats.h"
 #include "nsa/train/memory.h"
 
@@ -16,13 +18,41 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
       optimizer_(parts_.model->parameters(),
                  {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm}) {}
 
-at::Tensor Trainer::load_rows(int64_t first_row) const {
-  const int64_t row_tokens = seq_len_ + 1;  // S inputs and, one place later, S targets
-  at::Tensor bytes = at::empty({options_.batch, row_tokens}, at::kByte);
-  for (int64_t i = 0; i < options_.batch; ++i)
-    parts_.tokens->read_row(first_row + i, {bytes.data_ptr<uint8_t>() + i * row_tokens,
-                                            static_cast<size_t>(row_tokens)});
-  return bytes.to(device_).to(at::kLong);
+void Trainer::set_position(int64_t steps, int64_t rows) {
+  TORCH_CHECK(!loader_, "nsa::Trainer: set_position must come before the first step");
+  steps_done_ = steps;
+  rows_done_ = rows;
+}
+
+BatchShape Trainer::batch_shape() const {
+  return {.rows = options_.batch,
+          .row_tokens = seq_len_ + 1,  // S inputs and, one place later, S targets
+          .stride = options_.batch * parts_.world,
+          .offset = options_.batch * parts_.rank};
+}
+
+void Trainer::start_loader() {
+  if (loader_) return;
+  const BatchShape shape = batch_shape();
+  loader_ = std::make_unique<BatchLoader>(*parts_.tokens, shape, options_.loader,
+                                          rows_done_ / shape.stride);
+}
+
+LoaderTelemetry Trainer::loader_telemetry() const {
+  return loader_ ? loader_->telemetry() : LoaderTelemetry{};
+}
+
+at::Tensor Trainer::to_device(const std::vector<uint8_t>& bytes) const {
+  at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
+  std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
+  return rows.to(device_).to(at::kLong);
+}
+
+/// A batch that was handed out before, read from its source again.
+at::Tensor Trainer::load_again(int64_t first_row) const {
+  LoaderOptions plain{.threads = 0, .warmup_batches = 0};
+  const BatchShape shape = batch_shape();
+  return to_device(BatchLoader(*parts_.tokens, shape, plain, first_row / shape.stride).next());
 }
 
 at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
@@ -33,7 +63,7 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
   };
   at::Tensor loss_sum;
   for (int64_t micro = 0; micro < options_.accum; ++micro) {
-    const at::Tensor tokens = load_rows(rows_done_);
+    const at::Tensor tokens = to_device(loader_->next());
     end_stage(Stage::kLoad);
     auto out = parts_.model->forward(tokens.slice(1, 0, -1));
     const at::Tensor loss = parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
@@ -43,7 +73,7 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
     loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
     gates = std::move(out.gates);
     for (const RunRecordPtr& record : out.records) merge_rows(ran_, record->rows());
-    rows_done_ += options_.batch;
+    rows_done_ += batch_shape().stride;
   }
   return loss_sum;
 }
@@ -64,6 +94,7 @@ StepRecord Trainer::read_back(const at::Tensor& loss, const at::Tensor& norm,
 }
 
 StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
+  start_loader();
   reset_peak_memory(device_);
   StageClock clock(device_, wait_each);
   clock.start();
@@ -80,7 +111,8 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   record.backward_ms = clock.stage_ms(Stage::kBackward);
   record.optimizer_ms = clock.stage_ms(Stage::kOptimizer);
   record.step_ms = clock.total_ms();
-  const auto tokens = static_cast<double>(options_.batch * options_.accum * seq_len_);
+  const auto tokens =
+      static_cast<double>(options_.batch * options_.accum * parts_.world * seq_len_);
   record.tok_s = tokens / (record.step_ms / 1000.0);
   record.mem_mib = used_memory_mib(device_);
   // A CPU's peak cannot be set back, so there a step stands for itself by what it leaves.
@@ -90,7 +122,7 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
 
 std::string Trainer::locate_non_finite() {
   for (int64_t micro = options_.accum; micro > 0; --micro) {
-    const at::Tensor tokens = load_rows(rows_done_ - micro * options_.batch);
+    const at::Tensor tokens = load_again(rows_done_ - micro * batch_shape().stride);
     const std::string found = train::locate_non_finite(parts_.model, tokens, parts_.loss);
     if (!found.empty()) return found;
   }

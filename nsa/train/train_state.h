@@ -1,0 +1,19 @@
+#pragma once
+#include <vector>
+
+#include "nsa/train/checkpoint_store.h"
+#include "nsa/train/step_record.h"
+#include "nsa/train/trainer.h"
+
+namespace nsa::train {
+
+/// Everything a run needs to go on bit for bit: parameters, moments, number of updates, states of
+/// the generators, position in the data, and the trace of the steps done, which its judgement
+/// needs. Waits for the device.
+Checkpoint take_checkpoint(const Trainer& trainer, const std::vector<StepRecord>& trace);
+
+/// Puts a checkpoint into a trainer that has done nothing yet; returns the trace. Throws InputError
+/// naming a tensor that is missing, left over, or of another shape or type than the model's.
+std::vector<StepRecord> restore_checkpoint(const Checkpoint& checkpoint, Trainer& trainer);
+
+}  // namespace nsa::train
