@@ -136,6 +136,7 @@ TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
                              .peak_mib = 12,
                              .paths = {},
                              .step_tokens = 1024,
+                             .loader = {.batches = 60},
                              .stopped = ""},
                             healthy_trace(o));
   EXPECT_THAT(codes(j), ::testing::IsEmpty());
