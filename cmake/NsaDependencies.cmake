@@ -21,6 +21,10 @@ find_library(NSA_PUGIXML libpugixml.a REQUIRED)
 add_library(nsa_pugixml INTERFACE)
 target_link_libraries(nsa_pugixml INTERFACE "${NSA_PUGIXML}")
 
+find_library(NSA_ZLIB libz.a REQUIRED)
+add_library(nsa_zlib INTERFACE)
+target_link_libraries(nsa_zlib INTERFACE "${NSA_ZLIB}")
+
 if(NSA_ENABLE_TORCH)
   set(NSA_TORCH_LIB "${NSA_SITE}/torch/lib")
   set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")

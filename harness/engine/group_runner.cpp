@@ -86,6 +86,19 @@ bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& g
   return fs::exists(file) && transcript_of(file, phase).violations.empty();
 }
 
+GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
+                                              const std::string& group) const {
+  Undecided found;
+  for (const auto& [id, end] :
+       transcript_of(dir_.phase_dir(phase.id) / (group + ".jsonl"), phase).ended) {
+    if (end.status == "deferred" || end.status == "partial")
+      found.ends.push_back(end);
+    else
+      ++found.others;
+  }
+  return found;
+}
+
 protocol::CaseIn GroupRunner::case_in(const PlannedPhase& phase, const PlannedGroup& group) const {
   protocol::CaseIn in{.phase = phase.id,
                       .kind = phase.kind,

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "harness/engine/engine.h"
 #include "harness/engine/run_dir.h"
@@ -19,6 +20,14 @@ class GroupRunner {
 
   /// Whether the evidence of a group that was recorded as COMPLETED still holds.
   bool evidence_holds(const PlannedPhase& phase, const std::string& group) const;
+
+  /// The ends of a completed group's cases that its worker could not decide (`deferred` or
+  /// `partial`), and how many others there were.
+  struct Undecided {
+    std::vector<protocol::CaseEnd> ends;
+    size_t others = 0;
+  };
+  Undecided undecided(const PlannedPhase& phase, const std::string& group) const;
 
  private:
   GroupOutcome run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const;

@@ -146,10 +146,31 @@ void PhaseRunner::judge(const PlannedPhase& phase, PhaseRecord& record) const {
     fail(outcome.cause, outcome.group + ": " + outcome.reason);
     return;
   }
+  judge_undecided(phase, record);
   if (record.groups.empty()) return fail("NO_TESTS", "the plan holds no group for it");
+  if (record.status != StepStatus::kCompleted) return;
   for (const auto& artifact : phase.artifacts)
     if (!std::filesystem::exists(dir_.phase_dir(phase.id) / "out" / artifact))
       return fail("MISSING_ARTIFACT", "out/" + artifact + " was not written");
+}
+
+/// DEFERRED when no case was decided because the machine lacks something; PARTIAL when some were,
+/// or when what a case recorded is incomplete.
+void PhaseRunner::judge_undecided(const PlannedPhase& phase, PhaseRecord& record) const {
+  bool all_deferred = true;
+  for (const auto& outcome : record.groups) {
+    const auto found = groups_.undecided(phase, outcome.group);
+    all_deferred = all_deferred && found.others == 0;
+    for (const auto& end : found.ends) {
+      all_deferred = all_deferred && end.status == "deferred";
+      if (!record.cause.empty()) continue;
+      const size_t colon = end.reason.find(": ");
+      record.cause = end.reason.substr(0, colon);
+      record.reason = end.case_id + ": " + end.reason.substr(colon + 2);
+    }
+  }
+  if (record.cause.empty()) return;
+  record.status = all_deferred ? StepStatus::kDeferred : StepStatus::kPartial;
 }
 
 }  // namespace harness

@@ -24,6 +24,7 @@ class PhaseRunner {
   GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;
   bool settled(const PlannedPhase& phase, const GroupOutcome& outcome) const;
   bool may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const;
+  void judge_undecided(const PlannedPhase& phase, PhaseRecord& record) const;
   void judge(const PlannedPhase& phase, PhaseRecord& record) const;
 
   const RunDir& dir_;

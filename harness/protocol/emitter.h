@@ -71,6 +71,12 @@ class Emitter {
   void fail_case(const std::string& id, const std::string& reason) {
     say(CaseEnd{.case_id = id, .status = "failed", .reason = reason}, true);
   }
+  /// The case cannot be decided: `deferred` where the machine lacks something, `partial` where what
+  /// was recorded is incomplete. Its figures are void. `reason` is "CAUSE: text".
+  void end_case_undecided(const std::string& id, const std::string& status,
+                          const std::string& reason) {
+    say(CaseEnd{.case_id = id, .status = status, .reason = reason}, true);
+  }
   /// The last line. The worker then exits 0: a failed case is data, not an exit status.
   void done() { say(Done{.lines = lines()}, true); }
 

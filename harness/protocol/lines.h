@@ -181,8 +181,14 @@ class LineReader {
   void check(const Artifact&) {}
   void check(const CaseEnd& end) {
     check_case(end.case_id);
-    if (end.status != "ok" && end.status != "failed")
-      throw Error("status must be ok or failed, got " + detail::shown(end.status));
+    const bool known = end.status == "ok" || end.status == "failed" || end.status == "deferred" ||
+                       end.status == "partial";
+    if (!known)
+      throw Error("status must be ok, failed, deferred or partial, got " +
+                  detail::shown(end.status));
+    if (end.status != "ok" && end.status != "failed" && end.reason.find(": ") == std::string::npos)
+      throw Error("reason of a case that is " + end.status + " must be CAUSE: text, got " +
+                  detail::shown(end.reason));
     if (!ended_.emplace(end.case_id, end).second)
       violate("DUPLICATE_CASE", "case '" + end.case_id + "' ended twice");
   }

@@ -173,12 +173,14 @@ struct Artifact {
 
 struct CaseEnd {
   static constexpr std::string_view kType = "case";
-  std::string case_id = "", status = "ok", reason = "";  ///< status: ok | failed
+  std::string case_id = "", status = "ok",
+              reason = "";  ///< status: ok | failed | deferred | partial
   template <class V>
   static void describe(V& v) {
     v({.name = "case", .doc = "case that ended", .required = true}, &CaseEnd::case_id);
-    v({.name = "status", .doc = "ok or failed", .required = true}, &CaseEnd::status);
-    v({.name = "reason", .doc = "why it failed"}, &CaseEnd::reason);
+    v({.name = "status", .doc = "ok, failed, deferred or partial", .required = true},
+      &CaseEnd::status);
+    v({.name = "reason", .doc = "why it is not ok"}, &CaseEnd::reason);
   }
 };
 

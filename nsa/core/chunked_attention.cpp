@@ -8,6 +8,7 @@
 #include "nsa/core/attention_chunks.h"
 #include "nsa/core/check.h"
 #include "nsa/core/masked_softmax.h"
+#include "nsa/core/nvtx_range.h"
 
 namespace nsa {
 namespace {
@@ -158,6 +159,12 @@ void attention_backward_chunk(const Problem& problem, const QueryChunk& chunk, B
   in_span(t.dk).add_(heads.product(d_flat.transpose(1, 2), without_non_finite(q_rows)));
 }
 
+/// Each branch has a mask of its own.
+const char* backward_range(KeyMask::Kind kind) {
+  if (kind == KeyMask::kWindow) return "nsa.win_attn.backward";
+  return kind == KeyMask::kRanges ? "nsa.sel_attn.backward" : "nsa.cmp_attn.backward";
+}
+
 struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const KeyMask& mask, double scale,
@@ -179,11 +186,13 @@ struct ChunkedAttention : torch::autograd::Function<ChunkedAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::attention: double backward is not supported; detach the gradient first");
+    const auto kind = static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt());
+    const NvtxRange range(backward_range(kind));
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
-    const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
-                       ctx->saved_data["first_position"].toInt(), ctx->saved_data["extent"].toInt(),
-                       ctx->saved_data["stride"].toInt(), saved[3]};
+    const KeyMask mask{kind, ctx->saved_data["first_position"].toInt(),
+                       ctx->saved_data["extent"].toInt(), ctx->saved_data["stride"].toInt(),
+                       saved[3]};
     const AttentionGradients g = chunked_attention_backward(
         q, k, v, mask, ctx->saved_data["scale"].toDouble(), grads[0], grads[1]);
     return {g.q, g.k, g.v, {}, {}, {}};

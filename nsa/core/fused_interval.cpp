@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nsa/core/device_problem.h"
+#include "nsa/core/nvtx_range.h"
 #include "nsa/core/run_record.h"
 
 #ifdef NSA_WITH_CUDA
@@ -109,6 +110,8 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::fused_interval_attention: double backward is not supported; detach the "
                 "gradient first");
+    const std::string stage = ctx->saved_data["stage"].toStringRef() + ".backward";
+    const NvtxRange range(("nsa." + stage).c_str());
     const variable_list saved = ctx->get_saved_variables();
     const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
                        ctx->saved_data["first_position"].toInt(),
@@ -117,7 +120,6 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
                        {}};
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
-    const std::string stage = ctx->saved_data["stage"].toStringRef() + ".backward";
     record_backend(stage.c_str(), "fused", "plain", "", "the kernel has no backward pass",
                    /*strict=*/false);
     const AttentionGradients g =

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nsa/core/check.h"
+#include "nsa/core/nvtx_range.h"
 
 namespace nsa {
 namespace {
@@ -70,6 +71,7 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
     return project_to(x, weight).unflatten(-1, {num_heads, weight.size(0) / num_heads});
   };
   const int64_t kv = config_.num_kv_heads;
+  const NvtxRange range("nsa.project");
   NsaInputs in;
   in.q = heads(w_q_, config_.num_heads);
   in.k_cmp_src = heads(w_k_cmp_, kv);
@@ -86,6 +88,7 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
 }
 
 at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
+  const NvtxRange range("nsa.project");
   return project_to(o.flatten(-2), w_o_);
 }
 

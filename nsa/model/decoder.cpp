@@ -5,6 +5,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
+#include "nsa/core/nvtx_range.h"
+
 namespace nsa {
 namespace {
 
@@ -36,6 +38,11 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
   }
 }
 
+at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
+  const NvtxRange range("model.embedding");
+  return at::embedding(embedding_, tokens).to(compute_type);
+}
+
 DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe,
                                           const LayerAttention& attention) {
   TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
@@ -45,7 +52,7 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
     if (probe) probe(place, value);
   };
   Outputs out;
-  at::Tensor x = at::embedding(embedding_, tokens).to(compute_type);
+  at::Tensor x = embed(tokens);
   report("embedding", x);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, i, probe, attention);
@@ -53,6 +60,7 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
     out.gates.push_back(layer.gates);
     out.records.push_back(layer.record);
   }
+  const NvtxRange range("model.head");
   const at::Tensor normed = rms_norm(x, final_norm_, config_.norm_eps);
   report("final RMSNorm", normed);
   out.logits = at::linear(normed, head_.to(compute_type));

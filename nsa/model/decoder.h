@@ -38,6 +38,8 @@ class DecoderImpl : public torch::nn::Module {
   void set_attention_options(const NsaOptions& options);
 
  private:
+  at::Tensor embed(const at::Tensor& tokens) const;
+
   ModelConfig config_;
   at::Tensor embedding_, head_, final_norm_;
   std::vector<DecoderLayer> layers_;

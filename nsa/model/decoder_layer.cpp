@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "nsa/core/nvtx_range.h"
+
 namespace nsa {
 namespace {
 
@@ -70,7 +72,10 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t 
   const at::Tensor middle = x + attended.y;
   const at::Tensor mlp_in = rms_norm(middle, mlp_norm_, norm_eps_);
   report("RMSNorm before MLP", mlp_in);
-  const at::Tensor added = swiglu(mlp_in, w_gate_up_, w_down_);
+  const at::Tensor added = [&] {
+    const NvtxRange range("model.mlp");
+    return swiglu(mlp_in, w_gate_up_, w_down_);
+  }();
   report("MLP", added);
   Outputs out{middle + added, attended.attention.gates.detach(), attended.attention.record};
   report("residual stream", out.x);

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nsa/core/device_problem.h"
+#include "nsa/core/nvtx_range.h"
 #include "nsa/sel_attn/backends.h"
 
 #ifdef NSA_WITH_CUDA
@@ -88,6 +89,7 @@ struct FusedRows : torch::autograd::Function<FusedRows> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::sel_attn: double backward is not supported; detach the gradient first");
+    const NvtxRange range("nsa.sel_attn.backward");
     const variable_list saved = ctx->get_saved_variables();
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "nsa/core/check.h"
+#include "nsa/core/nvtx_range.h"
 #include "nsa/sel_attn/row_method.h"
 
 namespace nsa {
@@ -109,6 +110,7 @@ struct RowAttention : torch::autograd::Function<RowAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::sel_attn: double backward is not supported; detach the gradient first");
+    const NvtxRange range("nsa.sel_attn.backward");
     const variable_list saved = ctx->get_saved_variables();
     const auto holder = ctx->saved_data["method"].toCapsule();
     const RowMethod& method = static_cast<const MethodHolder&>(*holder).method;

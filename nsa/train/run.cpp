@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "nsa/core/nvtx_range.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
 #include "nsa/model/open_device.h"
@@ -117,6 +118,7 @@ class Run {
     open_data(config, seq_len);
     facts_.real_data = tokens_->is_real();
     reset_peak_memory(device_);
+    NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     Decoder model = make_model(options_, config, device_, *context_.switches);
     context_.say(config.name + ": " + std::to_string(model->num_parameters()) + " parameters, S=" +
                  std::to_string(seq_len) + " B=" + std::to_string(options_.batch) + " accum=" +

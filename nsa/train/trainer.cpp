@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nsa/core/nvtx_range.h"
 #include "nsa/train/gate_stats.h"
 #include "nsa/train/memory.h"
 
@@ -48,11 +49,23 @@ at::Tensor Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   return rows.to(device_).to(at::kLong);
 }
 
+at::Tensor Trainer::load() {
+  const NvtxRange range("train.load");
+  return to_device(loader_->next());
+}
+
 /// A batch that was handed out before, read from its source again.
 at::Tensor Trainer::load_again(int64_t first_row) const {
   LoaderOptions plain{.threads = 0, .warmup_batches = 0};
   const BatchShape shape = batch_shape();
   return to_device(BatchLoader(*parts_.tokens, shape, plain, first_row / shape.stride).next());
+}
+
+at::Tensor Trainer::forward(const at::Tensor& tokens, DecoderImpl::Outputs& out) {
+  const NvtxRange range("train.forward");
+  out = parts_.model->forward(tokens.slice(1, 0, -1));
+  const NvtxRange loss_range("train.loss");
+  return parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
 }
 
 at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
@@ -63,12 +76,15 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
   };
   at::Tensor loss_sum;
   for (int64_t micro = 0; micro < options_.accum; ++micro) {
-    const at::Tensor tokens = to_device(loader_->next());
+    const at::Tensor tokens = load();
     end_stage(Stage::kLoad);
-    auto out = parts_.model->forward(tokens.slice(1, 0, -1));
-    const at::Tensor loss = parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
+    DecoderImpl::Outputs out;
+    const at::Tensor loss = forward(tokens, out);
     end_stage(Stage::kForward);
-    loss.backward();
+    {
+      const NvtxRange range("train.backward");
+      loss.backward();
+    }
     end_stage(Stage::kBackward);
     loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
     gates = std::move(out.gates);
@@ -80,6 +96,7 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
 
 StepRecord Trainer::read_back(const at::Tensor& loss, const at::Tensor& norm,
                               const std::vector<at::Tensor>& gates) const {
+  const NvtxRange range("train.read_back");
   const at::Tensor scalars = at::stack({loss.to(at::kDouble), norm.to(at::kDouble)});
   const at::Tensor values = at::cat({scalars, reduce_gates(gates)}).cpu();
   const double* v = values.data_ptr<double>();
@@ -99,8 +116,12 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   StageClock clock(device_, wait_each);
   clock.start();
   std::vector<at::Tensor> gates;
+  const NvtxRange step_range("train.step");
   const at::Tensor loss = forward_backward(clock, on_stage, gates);
-  const at::Tensor norm = optimizer_.step(parts_.learning_rate(steps_done_));
+  const at::Tensor norm = [&] {
+    const NvtxRange range("train.optimizer");
+    return optimizer_.step(parts_.learning_rate(steps_done_));
+  }();
   clock.end_stage(Stage::kOptimizer);
   if (on_stage) on_stage(Stage::kOptimizer);
   ++steps_done_;

@@ -66,7 +66,10 @@ class Trainer {
  private:
   BatchShape batch_shape() const;
   at::Tensor to_device(const std::vector<uint8_t>& bytes) const;
+  at::Tensor load();
   at::Tensor load_again(int64_t first_row) const;
+  /// The loss of one micro-batch, divided by their number.
+  at::Tensor forward(const at::Tensor& tokens, DecoderImpl::Outputs& out);
   at::Tensor forward_backward(StageClock& clock, const OnStage& on_stage,
                               std::vector<at::Tensor>& gates);
   StepRecord read_back(const at::Tensor& loss, const at::Tensor& norm,

@@ -7,6 +7,7 @@
 
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/library_attention.h"
+#include "nsa/core/nvtx_range.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/run_record.h"
 
@@ -44,6 +45,7 @@ struct FlashWindow : torch::autograd::Function<FlashWindow> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::win_attn: double backward is not supported; detach the gradient first");
+    const NvtxRange range("nsa.win_attn.backward");
     const variable_list saved = ctx->get_saved_variables();
     const WindowedQueries x{saved[0], saved[1], saved[2], ctx->saved_data["window"].toInt(),
                             ctx->saved_data["scale"].toDouble()};

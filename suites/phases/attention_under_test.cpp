@@ -30,12 +30,24 @@ nsa::NsaOutputs without_reroute(const nsa::NsaInputs& inputs, const nsa::NsaConf
   return nsa::nsa_attention(inputs, config, other);
 }
 
+/// Gather runs, and the record says that what was asked for did: only kernel names disprove it.
+nsa::NsaOutputs with_false_record(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                                  const nsa::NsaOptions& options) {
+  nsa::NsaOptions other = options;
+  other.sel = nsa::SelBackend::kGather;
+  nsa::NsaOutputs out = nsa::nsa_attention(inputs, config, other);
+  for (nsa::RanBackend& row : out.ran)
+    if (row.stage == "sel_attn") row.backend = row.requested = nsa::to_string(options.sel);
+  return out;
+}
+
 }  // namespace
 
 AttentionFunction attention_under_test(const Args& args) {
   const std::string fault = args.get_text("fault", "");
   if (fault.empty()) return nsa::nsa_attention;
   if (fault == "P06") return with_placeholder;
+  if (fault == "P07/record") return with_false_record;
   if (fault == "no_reroute") return without_reroute;
   try {
     return with_fault(plain_candidate(), fault).layer;

@@ -17,9 +17,9 @@ namespace suites {
 using AttentionFunction = std::function<nsa::NsaOutputs(
     const nsa::NsaInputs& inputs, const nsa::NsaConfig& config, const nsa::NsaOptions& options)>;
 
-/// nsa_attention. Faults: P06, every selection backend but gather is a placeholder; no_reroute,
-/// strict asserts are ignored; any of suites/faults that wraps the layer. Throws ConfigError naming
-/// the nearest id.
+/// nsa_attention. Faults: P06, every selection backend but gather is a placeholder; P07/record,
+/// gather runs whatever is recorded; no_reroute, strict asserts are ignored; any of suites/faults
+/// that wraps the layer. Throws ConfigError naming the nearest id.
 AttentionFunction attention_under_test(const Args& args);
 
 using SelAttnFunction = std::function<std::pair<at::Tensor, at::Tensor>(

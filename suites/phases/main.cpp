@@ -7,7 +7,9 @@
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
+#include "nsa/core/nvtx_range.h"
 #include "nsa/switches/switches.h"
+#include "suites/instrument/activity_collector.h"
 #include "suites/instrument/facts.h"
 #include "suites/instrument/stack_dump.h"
 #include "suites/phases/build_id.h"
@@ -35,6 +37,8 @@ void run_case(const PhaseKind& kind, const PhaseCase& one) {
     reason = kind.run(one);
   } catch (const ConfigError&) {
     throw;
+  } catch (const NotDecided& undecided) {
+    return one.emitter.end_case_undecided(one.id, undecided.status(), undecided.what());
   } catch (const c10::Error& error) {
     reason = error.what_without_backtrace();
   } catch (const std::exception& error) {
@@ -52,6 +56,8 @@ void run(int argc, char** argv) {
   // The engine puts the runbook's switches into the environment; naming them here keeps their
   // origin.
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
+  nsa::NvtxRange::want(switches.get_bool("NSA_NVTX"));
+  if (in.mode == "profile") inject_nvtx();
   const at::Device device = parse_device(in.device);
   std::vector<Args> args;
   for (const protocol::CaseArgs& one : in.cases)

@@ -28,6 +28,14 @@ int64_t Args::get_int(const char* key, int64_t fallback, int64_t minimum) const 
   return value.get<int64_t>();
 }
 
+double Args::get_number(const char* key, double fallback, double minimum) const {
+  if (!has(key)) return fallback;
+  const auto& value = values_.at(key);
+  if (!value.is_number() || !(value.get<double>() >= minimum))
+    refuse(key, "a number >= " + std::to_string(minimum));
+  return value.get<double>();
+}
+
 std::string Args::get_text(const char* key, const std::string& fallback) const {
   if (!has(key)) return fallback;
   if (!values_.at(key).is_string()) refuse(key, "a string");
@@ -67,10 +75,15 @@ const std::vector<PhaseKind>& phase_kinds() {
        run_decode_ab},
       {"empty_rows", {"backends", "dtypes", "S", "fault"}, run_empty_rows},
       {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
+      {"hotspots",
+       {"model", "S", "B", "accum", "steps", "warmup", "pairs", "chrome_steps", "dtype",
+        "shares_tolerance_pct", "fault"},
+       run_hotspots},
       {"layer_scaling",
        {"model", "layers", "S", "B", "rounds", "dtype", "fault"},
        run_layer_scaling},
       {"operator_conformance", {"ops", "dtypes", "configs", "fault"}, run_operator_conformance},
+      {"path_audit", {"arms", "S", "Hq", "Hkv", "dk", "calls", "dtype", "fault"}, run_path_audit},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback},

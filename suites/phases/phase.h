@@ -18,6 +18,19 @@ class ConfigError : public std::runtime_error {
   explicit ConfigError(const std::string& text) : std::runtime_error("CONFIG_ERROR: " + text) {}
 };
 
+/// The case cannot be decided here, which is no failure of what it looks at: the machine lacks
+/// something (`deferred`), or what was recorded is incomplete (`partial`). The text begins with a
+/// cause: "CUPTI_BUSY: ...".
+class NotDecided : public std::runtime_error {
+ public:
+  NotDecided(std::string status, const std::string& cause, const std::string& reason)
+      : std::runtime_error(cause + ": " + reason), status_(std::move(status)) {}
+  const std::string& status() const { return status_; }
+
+ private:
+  std::string status_;
+};
+
 /// Arguments of one case, checked: an undeclared key and a wrong type are ConfigErrors that name
 /// key, value and remedy.
 class Args {
@@ -25,6 +38,7 @@ class Args {
   /// `declared`: every key this kind reads, as in configs/kinds/KIND.json.
   Args(std::string kind, nlohmann::json values, const std::vector<std::string>& declared);
   int64_t get_int(const char* key, int64_t fallback, int64_t minimum) const;
+  double get_number(const char* key, double fallback, double minimum) const;
   std::string get_text(const char* key, const std::string& fallback) const;
   std::vector<std::string> get_list(const char* key,
                                     const std::vector<std::string>& fallback) const;
@@ -62,8 +76,10 @@ std::string run_attn_memory(const PhaseCase& one);
 std::string run_decode_ab(const PhaseCase& one);
 std::string run_empty_rows(const PhaseCase& one);
 std::string run_gate_health(const PhaseCase& one);
+std::string run_hotspots(const PhaseCase& one);
 std::string run_layer_scaling(const PhaseCase& one);
 std::string run_operator_conformance(const PhaseCase& one);
+std::string run_path_audit(const PhaseCase& one);
 std::string run_ranges_ab(const PhaseCase& one);
 std::string run_ranges_equivalence(const PhaseCase& one);
 std::string run_strict_fallback(const PhaseCase& one);

@@ -1,0 +1,80 @@
+#include "harness/trace/path_proof.h"
+
+#include <algorithm>
+#include <map>
+
+namespace harness::trace {
+namespace {
+
+constexpr size_t kNamesInDetail = 6;
+
+/// Time a kernel name got in the range or below it.
+std::map<std::string, Ns> kernels_in(const Trace& trace, const Attribution& found,
+                                     const std::string& range_name) {
+  std::map<std::string, Ns> kernels;
+  for (size_t i = 0; i < trace.work.size(); ++i) {
+    if (trace.work[i].kind != WorkKind::kKernel) continue;
+    int64_t range = found.range_of_work[i];
+    if (range == kNone || found.step[static_cast<size_t>(range)] == kNone) continue;
+    while (range != kNone &&
+           trace.name_of(trace.ranges[static_cast<size_t>(range)].name) != range_name)
+      range = found.parent[static_cast<size_t>(range)];
+    if (range != kNone) kernels[trace.name_of(trace.work[i].name)] += trace.work[i].time.length();
+  }
+  return kernels;
+}
+
+/// Whether the name contains one of the alternatives.
+bool matches(const std::string& pattern, const std::string& kernel) {
+  for (size_t begin = 0; begin <= pattern.size();) {
+    const size_t end = std::min(pattern.find('|', begin), pattern.size());
+    const std::string part = pattern.substr(begin, end - begin);
+    if (!part.empty() && kernel.find(part) != std::string::npos) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+std::vector<std::string> short_names(const std::map<std::string, Ns>& kernels) {
+  std::map<std::string, Ns> merged;
+  for (const auto& [name, time] : kernels) merged[short_name(name)] += time;
+  std::vector<std::pair<std::string, Ns>> order(merged.begin(), merged.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> names;
+  for (auto& [name, time] : order) names.push_back(std::move(name));
+  return names;
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), kNamesInDetail); ++i)
+    text += (i == 0 ? "" : ", ") + names[i];
+  const size_t more = names.size() - std::min(names.size(), kNamesInDetail);
+  return more == 0 ? text : text + " and " + std::to_string(more) + " more";
+}
+
+}  // namespace
+
+PathProof prove_path(const Trace& trace, const Attribution& found, const PathRule& rule) {
+  const std::map<std::string, Ns> kernels = kernels_in(trace, found, rule.range);
+  PathProof proof{.kernels = short_names(kernels)};
+  if (kernels.empty()) {
+    proof.detail = "range " + rule.range + " launched no kernel";
+    return proof;
+  }
+  const auto any = [&](const std::string& pattern) {
+    return std::find_if(kernels.begin(), kernels.end(),
+                        [&](const auto& each) { return matches(pattern, each.first); });
+  };
+  for (const std::string& pattern : rule.expected)
+    if (any(pattern) == kernels.end()) proof.detail += "no kernel '" + pattern + "'; ";
+  for (const std::string& pattern : rule.forbidden)
+    if (const auto bad = any(pattern); bad != kernels.end())
+      proof.detail += "kernel '" + short_name(bad->first) + "' is forbidden ('" + pattern + "'); ";
+  proof.ok = proof.detail.empty();
+  proof.detail += "range " + rule.range + " ran " + list(proof.kernels);
+  return proof;
+}
+
+}  // namespace harness::trace

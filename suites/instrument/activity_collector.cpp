@@ -1,0 +1,194 @@
+#include "suites/instrument/activity_collector.h"
+
+#ifdef NSA_WITH_CUDA
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "suites/instrument/activity_buffers.h"
+#include "suites/instrument/record_decoder.h"
+#endif
+
+namespace suites {
+#ifdef NSA_WITH_CUDA
+namespace {
+
+/// 64 blocks of 8 MiB: about three million records.
+constexpr size_t kMostBuffers = 64, kReadyBuffers = 8;
+
+constexpr auto kKinds = std::to_array<CUpti_ActivityKind>(
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
+     CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_MARKER});
+
+/// CUPTI's callbacks carry no pointer of the caller's: one collector a process. It is never
+/// destroyed, because CUPTI's own thread may still write while the process ends.
+ActivityBuffers& buffers() {
+  static auto* const all = new ActivityBuffers(kMostBuffers);
+  return *all;
+}
+
+void CUPTIAPI request_buffer(uint8_t** data, size_t* bytes, size_t* most_records) {
+  *data = buffers().request();
+  *bytes = *data == nullptr ? 0 : ActivityBuffers::kBytes;
+  *most_records = 0;
+}
+
+void CUPTIAPI complete_buffer(CUcontext, uint32_t, uint8_t* data, size_t, size_t valid_bytes) {
+  if (data != nullptr) buffers().complete(data, valid_bytes);
+}
+
+/// No domain is enabled: subscribing only takes the one place that a profiler may have.
+void CUPTIAPI on_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+const char* unavailable_code(CUptiResult result) {
+  switch (result) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+    case CUPTI_ERROR_MAX_LIMIT_REACHED:
+      return "CUPTI_BUSY";
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+      return "CUPTI_PERMISSION";
+    default:
+      return "CUPTI_UNAVAILABLE";
+  }
+}
+
+}  // namespace
+
+struct ActivityCollector::Impl {
+  CuptiLibrary cupti = open_cupti();
+  CUpti_SubscriberHandle subscriber = nullptr;
+  std::vector<CUpti_CallbackId> runtime_calls, driver_calls;
+  int64_t dropped = 0;
+  bool recording = false;
+
+  void must(CUptiResult result, const char* what) const {
+    if (result != CUPTI_SUCCESS)
+      throw CollectorUnavailable(unavailable_code(result),
+                                 std::string(what) + ": " + cupti.text(result));
+  }
+
+  /// Calls that launch, copy, set or wait; the others are frequent and say nothing.
+  std::vector<CUpti_CallbackId> wanted_calls(CUpti_CallbackDomain domain, int end) const {
+    std::vector<CUpti_CallbackId> wanted;
+    for (int id = 1; id < end; ++id) {
+      const char* name = nullptr;
+      if (cupti.callback_name(domain, static_cast<CUpti_CallbackId>(id), &name) != CUPTI_SUCCESS ||
+          name == nullptr)
+        continue;
+      if (harness::trace::call_kind(name) != harness::trace::CallKind::kOther)
+        wanted.push_back(static_cast<CUpti_CallbackId>(id));
+    }
+    return wanted;
+  }
+
+  void attach() {
+    must(cupti.subscribe(&subscriber, on_callback, nullptr), "attaching CUPTI");
+    // The kernel's number of a thread, the same in calls and ranges.
+    must(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM), "thread ids of CUPTI");
+    must(cupti.register_callbacks(request_buffer, complete_buffer), "buffers of CUPTI");
+    runtime_calls = wanted_calls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
+    driver_calls = wanted_calls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
+  }
+
+  void switch_recording(bool on) {
+    for (const CUpti_ActivityKind kind : kKinds)
+      must(on ? cupti.enable(kind) : cupti.disable(kind), "switching an activity kind");
+    for (const CUpti_CallbackId id : runtime_calls)
+      must(cupti.enable_runtime_call(id, on), "switching a runtime call");
+    for (const CUpti_CallbackId id : driver_calls)
+      must(cupti.enable_driver_call(id, on), "switching a driver call");
+    recording = on;
+  }
+
+  /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.
+  void flush() {
+    must(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flushing records");
+    size_t lost = 0;
+    if (cupti.num_dropped(nullptr, 0, &lost) == CUPTI_SUCCESS)
+      dropped += static_cast<int64_t>(lost);
+  }
+};
+
+std::string inject_nvtx() {
+  try {
+    const std::string path = open_cupti().path;
+    setenv("NVTX_INJECTION64_PATH", path.c_str(), /*overwrite=*/1);
+    return path;
+  } catch (const CollectorUnavailable&) {
+    return "";
+  }
+}
+
+ActivityCollector::ActivityCollector() : impl_(new Impl) {
+  if (c10::cuda::device_count() == 0)
+    throw CollectorUnavailable("CUPTI_UNAVAILABLE", "this machine shows no GPU");
+  buffers().prepare(kReadyBuffers);
+  impl_->attach();
+}
+
+ActivityCollector::~ActivityCollector() {
+  // Detaching is where profilers crash; the process ends soon, and recording is off.
+  try {
+    if (impl_->recording) stop();
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
+void ActivityCollector::start() {
+  c10::cuda::device_synchronize();
+  impl_->switch_recording(true);
+}
+
+void ActivityCollector::stop() {
+  c10::cuda::device_synchronize();
+  impl_->switch_recording(false);
+}
+
+void ActivityCollector::clear() {
+  impl_->flush();
+  for (const ActivityBuffers::Filled& each : buffers().take_filled()) buffers().recycle(each.data);
+  impl_->dropped = 0;
+}
+
+harness::trace::Trace ActivityCollector::take() {
+  impl_->flush();
+  RecordDecoder decoder(impl_->cupti);
+  for (const ActivityBuffers::Filled& each : buffers().take_filled()) {
+    decoder.read(each.data, each.bytes);
+    buffers().recycle(each.data);
+  }
+  harness::trace::Trace trace = decoder.finish();
+  trace.dropped = impl_->dropped + buffers().refused();
+  cudaDeviceProp properties;
+  if (cudaGetDeviceProperties(&properties, c10::cuda::current_device()) == cudaSuccess)
+    trace.device = properties.name;
+  return trace;
+}
+
+std::string ActivityCollector::library() const {
+  uint32_t version = 0;
+  impl_->cupti.get_version(&version);
+  return "CUPTI API " + std::to_string(version) + ", " + impl_->cupti.path;
+}
+#else
+struct ActivityCollector::Impl {};
+
+std::string inject_nvtx() { return ""; }
+ActivityCollector::ActivityCollector() {
+  throw CollectorUnavailable("CUPTI_UNAVAILABLE", "this build has no CUDA (NSA_ENABLE_CUDA)");
+}
+ActivityCollector::~ActivityCollector() = default;
+void ActivityCollector::start() {}
+void ActivityCollector::stop() {}
+void ActivityCollector::clear() {}
+harness::trace::Trace ActivityCollector::take() { return {}; }
+std::string ActivityCollector::library() const { return ""; }
+#endif
+
+}  // namespace suites

@@ -1,0 +1,57 @@
+#pragma once
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "harness/trace/trace.h"
+
+namespace suites {
+
+/// Why this process cannot record what the device does; nothing has been recorded.
+class CollectorUnavailable : public std::runtime_error {
+ public:
+  /// `code`: CUPTI_UNAVAILABLE, CUPTI_BUSY (another profiler is attached) or CUPTI_PERMISSION.
+  CollectorUnavailable(std::string code, const std::string& reason)
+      : std::runtime_error(reason), code_(std::move(code)) {}
+  const std::string& code() const { return code_; }
+
+ private:
+  std::string code_;
+};
+
+/// Makes NVTX ranges reach CUPTI. Must be called before the first range of the process, and only
+/// where something will be recorded: afterwards a range costs about 0.1 us instead of nothing.
+/// Returns the library it named; empty where there is none (a build or a machine without CUDA).
+std::string inject_nvtx();
+
+/// Records device activities of this process through CUPTI: concurrent kernels, copies, memory
+/// sets, runtime and driver calls that launch, copy or wait, event waits and NVTX ranges. One in a
+/// process, never in one whose times count. The library is the one that LibTorch has loaded, so
+/// nothing is searched for. It stays attached until the process ends.
+class ActivityCollector {
+ public:
+  /// Attaches. Throws CollectorUnavailable.
+  ActivityCollector();
+  ~ActivityCollector();
+  ActivityCollector(const ActivityCollector&) = delete;
+  ActivityCollector& operator=(const ActivityCollector&) = delete;
+
+  /// Switches recording on and off; waits for the device at both ends, so that no kernel is cut.
+  void start();
+  void stop();
+
+  /// Throws away what was recorded so far.
+  void clear();
+
+  /// What was recorded since the last clear(), decoded. Recording must be off.
+  harness::trace::Trace take();
+
+  /// Version of the library and its path.
+  std::string library() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace suites

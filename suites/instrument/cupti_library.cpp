@@ -1,0 +1,61 @@
+#include "suites/instrument/cupti_library.h"
+
+#include <dlfcn.h>
+
+#include "suites/instrument/activity_collector.h"
+
+namespace suites {
+namespace {
+
+constexpr const char* kFile = "libcupti.so.13";
+
+void* open_file() {
+  if (void* loaded = dlopen(kFile, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  if (void* found = dlopen(kFile, RTLD_NOW)) return found;
+  const char* why = dlerror();
+  throw CollectorUnavailable("CUPTI_UNAVAILABLE", std::string("cannot load ") + kFile + ": " +
+                                                      (why == nullptr ? "unknown" : why));
+}
+
+std::string path_of(void* symbol) {
+  Dl_info info;
+  return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : kFile;
+}
+
+template <class Function>
+void look_up(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr)
+    throw CollectorUnavailable("CUPTI_UNAVAILABLE",
+                               std::string(kFile) + " has no function " + name);
+}
+
+}  // namespace
+
+std::string CuptiLibrary::text(CUptiResult result) const {
+  const char* text = nullptr;
+  if (result_string(result, &text) != CUPTI_SUCCESS || text == nullptr) text = "unknown";
+  return std::string(text) + " (" + std::to_string(static_cast<int>(result)) + ")";
+}
+
+CuptiLibrary open_cupti() {
+  void* library = open_file();
+  CuptiLibrary cupti{};
+  look_up(library, "cuptiGetVersion", cupti.get_version);
+  look_up(library, "cuptiGetResultString", cupti.result_string);
+  look_up(library, "cuptiSubscribe", cupti.subscribe);
+  look_up(library, "cuptiActivityRegisterCallbacks", cupti.register_callbacks);
+  look_up(library, "cuptiActivityEnable", cupti.enable);
+  look_up(library, "cuptiActivityDisable", cupti.disable);
+  look_up(library, "cuptiActivityEnableRuntimeApi", cupti.enable_runtime_call);
+  look_up(library, "cuptiActivityEnableDriverApi", cupti.enable_driver_call);
+  look_up(library, "cuptiActivityFlushAll", cupti.flush_all);
+  look_up(library, "cuptiActivityGetNextRecord", cupti.next_record);
+  look_up(library, "cuptiActivityGetNumDroppedRecords", cupti.num_dropped);
+  look_up(library, "cuptiGetCallbackName", cupti.callback_name);
+  look_up(library, "cuptiSetThreadIdType", cupti.set_thread_id_type);
+  cupti.path = path_of(reinterpret_cast<void*>(cupti.get_version));
+  return cupti;
+}
+
+}  // namespace suites

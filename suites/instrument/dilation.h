@@ -1,0 +1,22 @@
+#pragma once
+#include <vector>
+
+namespace suites {
+
+/// How much longer something takes while it is recorded, percent.
+struct Dilation {
+  double pct = 0;                 ///< median over pairs of on / off - 1
+  double lo_pct = 0, hi_pct = 0;  ///< interval of the median from order statistics
+  double level = 0;               ///< its confidence, at least 0.95
+};
+
+/// A pair: times of the same work without and with recording, back to back.
+struct OffOnPair {
+  double off_ms = 0, on_ms = 0;
+};
+
+/// The narrowest symmetric interval of order statistics with a confidence of at least 95 %. Throws
+/// c10::Error for fewer than 6 pairs, which cannot give one, and for a time that is not positive.
+Dilation measure_dilation(const std::vector<OffOnPair>& pairs);
+
+}  // namespace suites

@@ -1,0 +1,54 @@
+#pragma once
+#include <cupti.h>
+
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "harness/trace/trace.h"
+#include "suites/instrument/cupti_library.h"
+
+namespace suites {
+
+/// Turns CUPTI's records into a trace. Two passes: records come in any order and in several blocks,
+/// so all are read before ranges are closed and times are made relative.
+class RecordDecoder {
+ public:
+  explicit RecordDecoder(const CuptiLibrary& cupti) : cupti_(cupti) {}
+
+  /// Reads all records of a block. Records of unknown kinds are passed over.
+  void read(uint8_t* data, size_t bytes);
+
+  /// The trace, its times from the earliest record on.
+  harness::trace::Trace finish();
+
+ private:
+  void take(CUpti_Activity* record);
+  void take_kernel(const CUpti_ActivityKernel10& kernel);
+  void take_copy(const CUpti_ActivityMemcpy6& copy);
+  void take_set(const CUpti_ActivityMemset4& set);
+  void take_call(const CUpti_ActivityAPI& call, CUpti_CallbackDomain domain);
+  void take_marker(const CUpti_ActivityMarker2& marker);
+  void take_wait(const CUpti_ActivitySynchronization2& wait);
+  void shift_times();
+  /// A record with a begin and an end; false, and counted, for one without.
+  bool has_times(uint64_t begin, uint64_t end);
+  int64_t kernel_name(const char* mangled);
+  std::pair<int64_t, harness::trace::CallKind> call_name(CUpti_CallbackDomain domain,
+                                                         CUpti_CallbackId id);
+
+  struct OpenRange {
+    uint64_t begin = 0, end = 0;
+    int64_t thread = 0;
+    int64_t name = -1;
+  };
+
+  const CuptiLibrary& cupti_;
+  harness::trace::Trace trace_;
+  harness::trace::NameTable names_{trace_.names};
+  std::unordered_map<const char*, int64_t> kernel_names_;
+  std::map<std::pair<int, uint32_t>, std::pair<int64_t, harness::trace::CallKind>> call_names_;
+  std::unordered_map<uint32_t, OpenRange> markers_;
+};
+
+}  // namespace suites

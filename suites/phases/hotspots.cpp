@@ -1,0 +1,164 @@
+// Where the time of training steps goes on the device: a profile of a few steps, what recording
+// costs, what the host does meanwhile. Times of this process are never anybody's result.
+#include <sys/resource.h>
+
+#include "harness/trace/chrome.h"
+#include "harness/trace/trace_file.h"
+#include "suites/instrument/activity_collector.h"
+#include "suites/instrument/ceilings.h"
+#include "suites/instrument/dilation.h"
+#include "suites/phases/path_rules.h"
+#include "suites/phases/profile_lines.h"
+#include "suites/phases/profile_session.h"
+#include "suites/phases/step_work.h"
+#include "suites/phases/training_step.h"
+
+namespace suites {
+namespace {
+
+namespace trace = harness::trace;
+
+double cpu_seconds() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
+}
+
+class Hotspots {
+ public:
+  explicit Hotspots(const PhaseCase& one)
+      : one_(one),
+        session_(one),
+        steps_(one.args.get_int("steps", 5, 1)),
+        warmup_(one.args.get_int("warmup", 3, 1)),
+        pairs_(one.args.get_int("pairs", 8, 6)),
+        chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
+        step_(make_training_step(one)) {}
+
+  std::string run() {
+    for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
+    measure_host();
+    measure_dilation_of_steps();
+    measure_rate_against_length();
+    say_ceilings();
+    record();
+    return "";
+  }
+
+ private:
+  double take_step(const char* what) {
+    const double ms = step_.run_ms();
+    one_.emitter.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = what});
+    return ms;
+  }
+
+  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 2 * pairs_; }
+
+  /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
+  /// sleeps.
+  void measure_host() {
+    const double before = cpu_seconds();
+    double wall_ms = 0;
+    for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
+    step_ms_ = wall_ms / static_cast<double>(steps_);
+    say_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
+    const auto tokens =
+        static_cast<double>(step_.options.batch * step_.options.accum * step_.seq_len);
+    say_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
+    say_figure(one_, "step.tokens_count", tokens, "count");
+  }
+
+  /// Steps without and with recording in turn, the order swapped every other time.
+  void measure_dilation_of_steps() {
+    std::vector<OffOnPair> pairs;
+    for (int64_t i = 0; i < pairs_; ++i) {
+      OffOnPair pair;
+      const auto off = [&] { pair.off_ms = take_step("off"); };
+      const auto on = [&] {
+        session_.collector().start();
+        pair.on_ms = take_step("on");
+        session_.collector().stop();
+      };
+      if (i % 2 == 0) {
+        off();
+        on();
+      } else {
+        on();
+        off();
+      }
+      pairs.push_back(pair);
+    }
+    session_.collector().clear();
+    const Dilation dilation = measure_dilation(pairs);
+    say_figure(one_, "profile.dilation_pct", dilation.pct, "pct");
+    say_figure(one_, "profile.dilation_lo_pct", dilation.lo_pct, "pct");
+    say_figure(one_, "profile.dilation_hi_pct", dilation.hi_pct, "pct");
+  }
+
+  /// A step of half the tokens: a step that the device bounds gets faster, one that the host bounds
+  /// does not.
+  void measure_rate_against_length() {
+    const int64_t half = step_.seq_len / 2;
+    if (half < 1) return say_missing(one_, "step.half_length_ratio", "ratio", "S is 1");
+    TrainingStep shorter = make_training_step(one_, half);
+    for (int64_t i = 0; i < warmup_; ++i) shorter.run_ms();
+    double ms = 0;
+    for (int64_t i = 0; i < steps_; ++i) {
+      ms += shorter.run_ms();
+      one_.emitter.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = "half length"});
+    }
+    say_figure(one_, "step.half_length_ratio", ms / static_cast<double>(steps_) / step_ms_,
+               "ratio");
+  }
+
+  void say_ceilings() {
+    ceilings_ = measure_ceilings(one_.device, step_.type);
+    say_figure(one_, "ceiling.matmul_tflop_s", ceilings_.tflop_s, "tflop_s");
+    say_figure(one_, "ceiling.copy_gb_s", ceilings_.gb_s, "gb_s");
+  }
+
+  void record() {
+    for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
+    session_.record([&] {
+      for (int64_t i = 0; i < steps_; ++i) take_step("record");
+    });
+    const trace::Trace recorded = session_.save("", kStepRange, chrome_steps_);
+    say_paths(recorded);
+    const trace::Profile profile = trace::profile(recorded, kStepRange);
+    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0));
+    const StepShape shape{.batch = step_.options.batch,
+                          .accum = step_.options.accum,
+                          .seq_len = step_.seq_len,
+                          .bytes_per_value = static_cast<int64_t>(at::elementSize(step_.type))};
+    say_roofline(one_, profile, step_work(step_.model, shape), ceilings_);
+    session_.refuse_losses(recorded.dropped);
+  }
+
+  void say_paths(const trace::Trace& recorded) {
+    nlohmann::json rows = nlohmann::json::array();
+    prove_paths(one_, "", recorded, trace::attribute(recorded, kStepRange), step_.trainer->ran(),
+                rows);
+    one_.emitter.table({.case_id = one_.id,
+                        .id = "paths",
+                        .title = "Kernels that ran for each stage",
+                        .columns = {"asked for", "stage", "requested", "ran", "kernels"},
+                        .rows = rows});
+  }
+
+  const PhaseCase& one_;
+  ProfileSession session_;
+  const int64_t steps_, warmup_, pairs_, chrome_steps_;
+  TrainingStep step_;
+  int64_t done_ = 0;
+  double step_ms_ = 0;
+  trace::Ceilings ceilings_;
+};
+
+}  // namespace
+
+std::string run_hotspots(const PhaseCase& one) { return Hotspots(one).run(); }
+
+}  // namespace suites

@@ -1,0 +1,34 @@
+#pragma once
+#include <map>
+
+#include "harness/trace/profile.h"
+#include "harness/trace/roofline.h"
+#include "suites/phases/phase.h"
+
+/// What a profile says on the result channel.
+namespace suites {
+
+/// The range of one optimizer step.
+inline constexpr const char* kStepRange = "train.step";
+
+/// Says metric NAME; `reason` instead of a value that is not there.
+void say_figure(const PhaseCase& one, const std::string& name, double value,
+                const std::string& unit);
+void say_missing(const PhaseCase& one, const std::string& name, const std::string& unit,
+                 const std::string& reason);
+
+/// Metric of a range: GROUP.RANGE_pct with '_' for '.' and '+' in the range.
+std::string range_metric(const std::string& group, const std::string& range);
+
+/// Counts, times and shares as metrics, per step where the name says so; the tables `ranges`,
+/// `kernels` and `copies`; check "shares/sum".
+void say_profile(const PhaseCase& one, const harness::trace::Profile& profile,
+                 double shares_tolerance_pct);
+
+/// Metrics roofline.RANGE_pct and the table `roofline`: what the ranges with known work attained,
+/// in percent of what `ceilings` allow. `work`: of one step.
+void say_roofline(const PhaseCase& one, const harness::trace::Profile& profile,
+                  const std::map<std::string, harness::trace::AnalyticalWork>& work,
+                  harness::trace::Ceilings ceilings);
+
+}  // namespace suites

@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
+
+#include "harness/trace/testing.h"
+#include "suites/conformance/check.h"
+#include "suites/phases/path_rules.h"
+#include "suites/phases/phase.h"
+#include "suites/phases/profile_lines.h"
+#include "suites/phases/step_work.h"
+
+namespace suites {
+namespace {
+
+namespace trace = harness::trace;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A case whose lines can be read back.
+class Said {
+ public:
+  explicit Said(const std::string& kind, json args = json::object())
+      : file_(testing::TempDir() + "/" + std::to_string(::getpid()) + "_" +
+              std::to_string(next_++)),
+        in_{.phase = "p", .kind = kind, .mode = "profile", .args = args, .out = testing::TempDir()},
+        emitter_(file_),
+        one_{in_, "main", Args(kind, args, find_phase_kind(kind).args), at::kCPU, emitter_} {}
+  ~Said() { ::unlink(file_.c_str()); }
+
+  const PhaseCase& one() const { return one_; }
+  std::vector<json> lines(const std::string& type) const {
+    std::vector<json> found;
+    std::ifstream in(file_);
+    for (std::string text; std::getline(in, text);) {
+      json line = json::parse(text);
+      if (line["type"] == type) found.push_back(std::move(line));
+    }
+    return found;
+  }
+  json metric(const std::string& name) const {
+    for (const json& line : lines("metric"))
+      if (line["name"] == name) return line;
+    return nullptr;
+  }
+
+ private:
+  static inline int next_ = 0;
+  std::string file_;
+  harness::protocol::CaseIn in_;
+  harness::protocol::Emitter emitter_;
+  PhaseCase one_;
+};
+
+/// A step with one launch in each of two ranges.
+trace::TraceBuilder small_trace(const std::string& sel_kernel) {
+  trace::TraceBuilder t;
+  t.range(kStepRange, 1, 0, 1'000'000);
+  t.range("nsa.sel_attn", 1, 100, 200).range("nsa.win_attn", 1, 300, 400);
+  t.launch(1, 110, 1).launch(1, 310, 2);
+  t.kernel(sel_kernel, 7, 200'000, 500'000, 1);
+  t.kernel("nvjet_gemm", 7, 500'000, 600'000, 2);
+  return t;
+}
+
+std::set<std::string> declared(const std::string& kind, const std::string& estimator) {
+  std::ifstream in(std::string(NSA_SOURCE_DIR) + "/configs/kinds/" + kind + ".json");
+  std::set<std::string> names;
+  for (const json& metric : json::parse(in)["metrics"])
+    if (metric["estimator"] == estimator) names.insert(metric["name"]);
+  return names;
+}
+
+TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
+  Said said("hotspots");
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  const trace::Profile profile = trace::profile(t.trace(), kStepRange);
+  say_profile(said.one(), profile, 2);
+  nsa::ModelConfig model;
+  say_roofline(said.one(), profile, step_work(model, {.seq_len = 64}),
+               {.tflop_s = 100, .gb_s = 1000});
+  const std::set<std::string> known = declared("hotspots", "value");
+  for (const json& line : said.lines("metric"))
+    EXPECT_TRUE(known.contains(line["name"])) << line["name"];
+  EXPECT_EQ(said.metric("share.nsa_sel_attn_pct")["value"], 75);
+  EXPECT_EQ(said.metric("share.nsa_win_attn_pct")["value"], 25);
+  EXPECT_TRUE(said.metric("share.nsa_gate_pct")["value"].is_null());
+  EXPECT_EQ(said.metric("share.nsa_gate_pct")["reason"], "the range was not entered");
+  EXPECT_EQ(said.metric("gpu.busy_pct")["value"], 40);
+  EXPECT_EQ(said.metric("step.launches_per_step_count")["value"], 2);
+  EXPECT_EQ(said.metric("comm.busy_ms")["reason"], "no communication kernels");
+  EXPECT_GT(said.metric("roofline.nsa_sel_attn_pct")["value"].get<double>(), 0);
+  EXPECT_TRUE(said.metric("roofline.model_mlp_pct")["value"].is_null());
+  const json check = said.lines("check").at(0);
+  EXPECT_TRUE(check["ok"]);
+  EXPECT_EQ(check["id"], "shares/sum");
+}
+
+TEST(ProfileLines, SharesThatDoNotSumFail) {
+  Said said("hotspots");
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  t.kernel("stray", 9, 700'000, 800'000, 55);
+  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
+  const json check = said.lines("check").at(0);
+  EXPECT_FALSE(check["ok"]);
+  EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
+}
+
+std::vector<nsa::RanBackend> ran(const std::string& requested, const std::string& backend) {
+  return {{"sel_attn", backend, 3, requested, "", ""},
+          {"gate", "plain", 3, "plain", "", ""}};
+}
+
+json prove(const std::string& kernel, const std::vector<nsa::RanBackend>& rows) {
+  Said said("path_audit");
+  trace::TraceBuilder t = small_trace(kernel);
+  json table = json::array();
+  prove_paths(said.one(), "arm", t.trace(), trace::attribute(t.trace(), kStepRange), rows, table);
+  EXPECT_EQ(said.lines("check").size(), 1u);
+  EXPECT_EQ(table.size(), 1u);
+  return said.lines("check").at(0);
+}
+
+TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
+  const json good = prove("row_attention_kernel<64>(int)", ran("fused", "fused"));
+  EXPECT_TRUE(good["ok"]);
+  EXPECT_EQ(good["id"], "path/arm/sel_attn");
+  EXPECT_EQ(good["detail"],
+            "requested fused, ran fused; range nsa.sel_attn ran row_attention_kernel");
+
+  const json replaced = prove("sm90_xmma_gemm", ran("fused", "gather"));
+  EXPECT_FALSE(replaced["ok"]);
+  EXPECT_EQ(replaced["code"], code::kPathProof);
+  EXPECT_THAT(replaced["detail"].get<std::string>(),
+              HasSubstr("requested fused, ran gather; no kernel 'row_attention_kernel'"));
+
+  // The record lies; the kernels do not.
+  EXPECT_FALSE(prove("sm90_xmma_gemm", ran("fused", "fused"))["ok"]);
+  EXPECT_FALSE(prove("row_attention_kernel", ran("gather", "gather"))["ok"]);
+  EXPECT_FALSE(prove("pytorch_flash::flash_fwd_kernel", ran("masked", "masked"))["ok"]);
+  // The kernels are right, and the record says that they are not what was asked for.
+  EXPECT_FALSE(prove("row_attention_kernel", ran("fused", "gather"))["ok"]);
+  EXPECT_TRUE(prove("nvjet_tst_64x8", ran("gather", "gather"))["ok"]);
+}
+
+TEST(StepWork, CountsWhatTheDefinitionReads) {
+  nsa::NsaConfig c = nsa::m7c_125m();
+  c.block_size = 4;
+  c.block_stride = 2;
+  c.sel_block_size = 4;
+  c.top_n = 2;
+  c.window = 3;
+  // t:          0 1 2 3 4 5 6 7
+  // compressed  0 0 0 1 1 2 2 3   = 9
+  // selected    1 2 3 4 5 6 7 8   = 36 (two blocks hold all of them)
+  // window      1 2 3 3 3 3 3 3   = 21
+  const KeyCounts counts = count_keys(c, 8);
+  EXPECT_EQ(counts.compressed, 9);
+  EXPECT_EQ(counts.selected, 36);
+  EXPECT_EQ(counts.window, 21);
+  // t = 8: block 2, the current one and one before: 4 + 1 keys.
+  EXPECT_EQ(count_keys(c, 9).selected, 41);
+
+  nsa::ModelConfig model;
+  model.attention = c;
+  model.num_layers = 1;
+  const auto one = step_work(model, {.batch = 1, .accum = 1, .seq_len = 8});
+  EXPECT_EQ(one.at("nsa.win_attn").flops, 2 * 12 * 21 * (64 + 64));
+  EXPECT_EQ(one.at("nsa.win_attn").bytes, 2.0 * 128 * (12 * 8 + 2 * 8));
+  EXPECT_EQ(one.at("model.head").flops, 2.0 * 8 * 768 * 256);
+  model.num_layers = 3;
+  const auto many = step_work(model, {.batch = 2, .accum = 4, .seq_len = 8});
+  EXPECT_EQ(many.at("nsa.win_attn").flops, 24 * one.at("nsa.win_attn").flops);
+}
+
+TEST(ProfilePhases, DeferByNameWithoutAGpu) {
+  for (const char* kind : {"hotspots", "path_audit"}) {
+    Said said(kind);
+    try {
+      find_phase_kind(kind).run(said.one());
+      FAIL() << kind;
+    } catch (const NotDecided& why) {
+      EXPECT_EQ(why.status(), "deferred");
+      EXPECT_THAT(why.what(), HasSubstr("CUPTI_UNAVAILABLE: a profile needs a CUDA device"));
+    }
+  }
+}
+
+TEST(ProfilePhases, RefuseAnotherModeAndUnknownArms) {
+  Said said("path_audit", {{"arms", {"gatter"}}});
+  EXPECT_THROW(find_phase_kind("path_audit").run(said.one()), ConfigError);
+}
+
+}  // namespace
+}  // namespace suites
