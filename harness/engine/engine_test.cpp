@@ -63,6 +63,31 @@ TEST(Engine, GroupsGetTheirOwnSeeds) {
   EXPECT_EQ(seed("g02"), 20);
 }
 
+TEST(Engine, CasesThatAWorkerCannotDecideDeferThePhaseOrMakeItPartial) {
+  FakeRun run("undecided");
+  const nlohmann::json deferred = {{"undecided", "deferred"}, {"why", "CUPTI_BUSY: by pid 7"}};
+  const nlohmann::json partial = {{"undecided", "partial"}, {"why", "PROFILE_DROPPED: 3 records"}};
+  const auto add = [&](const std::string& id, const nlohmann::json& a, const nlohmann::json& b) {
+    PlannedPhase& phase = run.add(id, "normal");
+    phase.cases[0].args = a;
+    phase.cases[1].args = b;
+  };
+  add("none", deferred, deferred);
+  add("some", nlohmann::json::object(), deferred);
+  add("lost", partial, partial);
+  add("bare", {{"undecided", "deferred"}, {"why", "no cause"}}, nlohmann::json::object());
+  add("odd", {{"undecided", "postponed"}, {"why", "X: y"}}, nlohmann::json::object());
+  run.add("below", "normal").needs = {"none"};
+  run.go();
+  EXPECT_EQ(run.end_of("none"), "DEFERRED CUPTI_BUSY");
+  EXPECT_EQ(run.record("none").reason, "a: by pid 7");
+  EXPECT_EQ(run.end_of("some"), "PARTIAL CUPTI_BUSY");
+  EXPECT_EQ(run.end_of("lost"), "PARTIAL PROFILE_DROPPED");
+  EXPECT_EQ(run.end_of("bare"), "FAILED GARBAGE");
+  EXPECT_EQ(run.end_of("odd"), "FAILED GARBAGE");
+  EXPECT_EQ(run.end_of("below"), "NOT_RUN UPSTREAM");
+}
+
 TEST(Engine, WhatThePlanDecidedIsRecorded) {
   FakeRun run("decisions");
   run.add("deferred", "normal").decision = Decision::kDefer;

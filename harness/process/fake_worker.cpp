@@ -86,6 +86,8 @@ struct Script {
       work(one);
       if (one.args.contains("fail"))
         emitter.fail_case(one.id, one.args["fail"]);
+      else if (one.args.contains("undecided"))
+        emitter.end_case_undecided(one.id, one.args["undecided"], one.args.value("why", ""));
       else
         emitter.end_case(one.id);
     }

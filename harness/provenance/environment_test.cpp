@@ -72,6 +72,12 @@ TEST(Libraries, SearchPathThenNothing) {
   EXPECT_EQ(find_library("libinvented.so", "nowhere"), std::nullopt);
   setenv("LD_LIBRARY_PATH", ("/none:" + dir.path().string()).c_str(), 1);
   EXPECT_EQ(find_library("libinvented.so", "nowhere"), dir / "libinvented.so");
+  fs::create_directories(dir / "torch/lib");
+  fs::create_directories(dir / "vendor/lib");
+  write_bytes(dir / "vendor/lib/libother.so", "");
+  setenv("LD_LIBRARY_PATH", (dir / "torch/lib").c_str(), 1);
+  EXPECT_EQ(find_library("libother.so", "vendor/lib"), dir / "vendor/lib/libother.so");
+  EXPECT_EQ(find_library("libother.so", "nowhere"), std::nullopt);
   unsetenv("LD_LIBRARY_PATH");
 }
 

@@ -18,6 +18,19 @@ at::Tensor draw_matrix(int64_t out, int64_t in, double scale) {
   return at::randn({out, in}).mul_(scale / std::sqrt(3.0 * static_cast<double>(in)));
 }
 
+void report_projections(const Probe& probe, const std::string& layer, const NsaInputs& in) {
+  const std::pair<const char*, const at::Tensor*> inputs[] = {{"q", &in.q},
+                                                              {"k_cmp_src", &in.k_cmp_src},
+                                                              {"v_cmp_src", &in.v_cmp_src},
+                                                              {"k_sel", &in.k_sel},
+                                                              {"v_sel", &in.v_sel},
+                                                              {"k_win", &in.k_win},
+                                                              {"v_win", &in.v_win},
+                                                              {"gate_logits", &in.gate_logits}};
+  for (const auto& [name, value] : inputs)
+    if (value->defined()) probe(layer + ": projection, " + name, *value);
+}
+
 void report_attention(const Probe& probe, const std::string& layer, const NsaOutputs& out) {
   const std::pair<const char*, const at::Tensor*> stages[] = {
       {"RoPE, q_rot", &out.q_rot},
@@ -65,6 +78,8 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t 
   };
   const at::Tensor attention_in = rms_norm(x, attention_norm_, norm_eps_);
   report("RMSNorm before attention", attention_in);
+  // Computed once more: a probe runs when something is wrong, and the attention call hides them.
+  if (probe) report_projections(probe, name, attention->project(attention_in));
   const NsaAttentionImpl::Detailed attended =
       run ? run(index, *attention, attention_in) : attention->forward_detailed(attention_in);
   if (probe) report_attention(probe, name, attended.attention);

@@ -38,19 +38,26 @@ std::string bad_gradient(Decoder& model) {
 
 }  // namespace
 
-std::string locate_non_finite(Decoder& model, const at::Tensor& tokens, const LossFunction& loss) {
+std::string locate_non_finite(Decoder& model, const at::Tensor& tokens, const LossFunction& loss,
+                              const LayerAttention& attention) {
   std::string found = bad_parameter(model);
   if (!found.empty()) return found;
   model->zero_grad();
-  const auto probe = [&found](const std::string& place, const at::Tensor& value) {
+  std::string found_backward;  // autograd's thread writes it while this one waits
+  const auto probe = [&](const std::string& place, const at::Tensor& value) {
     if (found.empty()) found = describe_if_bad(place, value);
+    if (!value.requires_grad()) return;
+    value.register_hook([&found_backward, place](const at::Tensor& gradient) {
+      if (found_backward.empty() && gradient.defined())
+        found_backward = describe_if_bad("gradient of " + place, gradient);
+    });
   };
-  const auto out = model->forward(tokens.slice(1, 0, -1), probe);
+  const auto out = model->forward(tokens.slice(1, 0, -1), probe, attention);
   const at::Tensor value = loss(out.logits, tokens);
   probe("loss", value);
   if (found.empty()) {
     value.backward();
-    found = bad_gradient(model);
+    found = found_backward.empty() ? bad_gradient(model) : found_backward;
   }
   model->zero_grad();
   return found;

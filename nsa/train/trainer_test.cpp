@@ -273,13 +273,42 @@ TEST(NonFinite, FirstBadTensorIsNamed) {
               HasSubstr("layer1: MLP: "));
   EXPECT_THAT(
       run([&](Decoder& m) { m->named_parameters()["layer0.attention.w_v_win"].fill_(3e38); }),
-      HasSubstr("layer0: window attention, o_win: "));
+      HasSubstr("layer0: projection, v_win: "));
   EXPECT_THAT(run([](Decoder&) {},
                   [n = 0](const at::Tensor& logits, const at::Tensor& tokens) mutable {
                     const at::Tensor loss = next_token_loss(logits, tokens);
                     return n++ == 0 ? loss : loss * std::numeric_limits<double>::infinity();
                   }),
               HasSubstr("loss: "));
+}
+
+/// Attention whose selected branch gives a NaN in layer 1, forward or backward, from finite inputs.
+TEST(NonFinite, LayerBranchAndOperationAreNamed) {
+  const auto random = make_synthetic_source(16, 3);
+  const Rig s = make_rig(small_options(1), *random, 16);
+  const at::Tensor tokens = at::arange(17).unsqueeze(0) % 16;
+  const auto locate = [&](const std::function<void(NsaOutputs&)>& damage) {
+    const LayerAttention attention = [&](size_t index, NsaAttentionImpl& layer,
+                                         const at::Tensor& x) {
+      NsaAttentionImpl::Detailed out = layer.forward_detailed(x);
+      if (index == 1) damage(out.attention);
+      out.y = layer.project_out(out.attention.o);
+      return out;
+    };
+    Decoder model = s.model;
+    return locate_non_finite(model, tokens, next_token_loss, attention);
+  };
+  EXPECT_THAT(locate([](NsaOutputs& out) {
+                out.o_sel = out.o_sel.clone();
+                out.o_sel.detach().view({-1})[3].fill_(NAN);
+              }),
+              HasSubstr("layer1: selected attention, o_sel: 1 of "));
+  EXPECT_THAT(locate([](NsaOutputs& out) {
+                // Finite forward; the root of 0 has an infinite derivative, 0 times that is NaN.
+                out.o = out.o + (out.o * 0).sqrt();
+              }),
+              HasSubstr("gradient of layer1: "));
+  EXPECT_EQ(locate([](NsaOutputs&) {}), "");
 }
 
 TEST(NonFinite, WeightsAreAsBefore) {

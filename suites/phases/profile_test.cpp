@@ -68,8 +68,9 @@ trace::TraceBuilder small_trace(const std::string& sel_kernel) {
 
 std::set<std::string> declared(const std::string& kind, const std::string& estimator) {
   std::ifstream in(std::string(NSA_SOURCE_DIR) + "/configs/kinds/" + kind + ".json");
+  const json kind_file = json::parse(in);
   std::set<std::string> names;
-  for (const json& metric : json::parse(in)["metrics"])
+  for (const json& metric : kind_file["metrics"])
     if (metric["estimator"] == estimator) names.insert(metric["name"]);
   return names;
 }
@@ -110,8 +111,7 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
 }
 
 std::vector<nsa::RanBackend> ran(const std::string& requested, const std::string& backend) {
-  return {{"sel_attn", backend, 3, requested, "", ""},
-          {"gate", "plain", 3, "plain", "", ""}};
+  return {{"sel_attn", backend, 3, requested, "", ""}, {"gate", "plain", 3, "plain", "", ""}};
 }
 
 json prove(const std::string& kernel, const std::vector<nsa::RanBackend>& rows) {
