@@ -25,6 +25,11 @@ find_library(NSA_ZLIB libz.a REQUIRED)
 add_library(nsa_zlib INTERFACE)
 target_link_libraries(nsa_zlib INTERFACE "${NSA_ZLIB}")
 
+find_library(NSA_CMARK_TABLES libcmark-gfm-extensions.a REQUIRED)
+find_library(NSA_CMARK libcmark-gfm.a REQUIRED)
+add_library(nsa_cmark INTERFACE)
+target_link_libraries(nsa_cmark INTERFACE "${NSA_CMARK_TABLES}" "${NSA_CMARK}")
+
 if(NSA_ENABLE_TORCH)
   set(NSA_TORCH_LIB "${NSA_SITE}/torch/lib")
   set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")

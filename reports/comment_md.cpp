@@ -10,7 +10,8 @@ namespace reports {
 namespace {
 
 constexpr size_t kOpenRows = 6;
-constexpr size_t kDetailRows = 60;
+constexpr size_t kBudget = 60'000;  // bytes; a comment of more than 65,536 characters is refused
+constexpr size_t kDetailRows[] = {60, 25, 8, 0};  // of each kind, as many as fit
 
 std::string marker(const Model& model) {
   std::string name;
@@ -32,6 +33,12 @@ std::string open_criteria(const Model& model) {
   return out.empty() ? "- Every criterion PASSes.\n" : out;
 }
 
+/// Criteria and steps, folded away, at most `rows` of each kind.
+std::string details(const Model& model, size_t rows) {
+  return "\n<details><summary>Criteria and steps</summary>\n\n" +
+         criteria_section(model, rows, rows) + steps_section(model, rows) + "</details>\n";
+}
+
 }  // namespace
 
 std::string render_comment_md(const Model& complete) {
@@ -48,10 +55,10 @@ std::string render_comment_md(const Model& complete) {
   out +=
       "- **Criteria:** " + criteria_counts(model) + ". **Steps:** " + steps_counts(model) + ".\n";
   out += open_criteria(model);
-  out += "\n<details><summary>Criteria and steps</summary>\n\n" +
-         criteria_section(model, kDetailRows, kDetailRows) + steps_section(model, kDetailRows) +
-         "</details>\n";
-  return out;
+  for (const size_t rows : kDetailRows)
+    if (const std::string folded = details(model, rows); out.size() + folded.size() < kBudget)
+      return out + folded;
+  return out + "\nCriteria and steps did not fit; report.md has them.\n";
 }
 
 }  // namespace reports

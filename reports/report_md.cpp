@@ -1,3 +1,4 @@
+#include "reports/plots/plot.h"
 #include "reports/render.h"
 #include "reports/sections.h"
 
@@ -10,9 +11,10 @@ std::string render_report_md(const Model& model) {
        {environment_section, +[](const Model& m) { return steps_section(m); },
         +[](const Model& m) { return criteria_section(m); }, editions_section,
         +[](const Model& m) { return findings_section(m); },
-        +[](const Model& m) { return comparisons_section(m); }, history_section, tables_section,
-        recommended_section, +[](const Model& m) { return deviations_section(m); }, figures_section,
-        settings_section, artifacts_section, reproduce_section, self_test_section})
+        +[](const Model& m) { return comparisons_section(m); }, history_section, plots_section,
+        hotspots_section, tables_section, recommended_section,
+        +[](const Model& m) { return deviations_section(m); }, figures_section, settings_section,
+        artifacts_section, reproduce_section, self_test_section})
     out += section(model);
   out += "---\nWritten by nsa-validate from results.json alone.\n";
   return out;

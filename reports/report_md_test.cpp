@@ -33,8 +33,8 @@ TEST(Render, UnknownFileIsAnError) {
 
 TEST(ReportMd, VerdictFirstWithRuleWeakestAndScope) {
   const std::string text = report(go());
-  EXPECT_THAT(text,
-              StartsWith("# ✅ GO — Smoke\n\n- **Verdict: GO**, exit code 0. Rule that fired: "));
+  EXPECT_THAT(text, StartsWith("# ✅ GO — Smoke\n\n## Executive summary\n\n- **Verdict: GO**, exit "
+                               "code 0. Rule that fired: "));
   EXPECT_THAT(text, HasSubstr("- **Weakest point:** C-x PASS\n- **Scope:** this machine only\n"));
 }
 

@@ -16,9 +16,11 @@ std::string criteria_section(const Model& model, size_t max_open = SIZE_MAX,
                              size_t max_passed = SIZE_MAX);
 
 // sections_figures.cpp
+std::string table_markdown(const nlohmann::json& table);  ///< title, rows and id of one table
 std::string comparisons_section(const Model& model, size_t max_rows = SIZE_MAX);
 std::string history_section(const Model& model);
 std::string figures_section(const Model& model);
+std::string hotspots_section(const Model& model);
 std::string tables_section(const Model& model);
 std::string editions_section(const Model& model);  ///< empty for a first edition
 

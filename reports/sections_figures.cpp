@@ -2,6 +2,7 @@
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
+#include "reports/profile.h"
 #include "reports/sections.h"
 #include "reports/table.h"
 
@@ -74,7 +75,9 @@ bool is_numeric_column(const json& rows, size_t column) {
   return any;
 }
 
-std::string phase_table(const json& table) {
+}  // namespace
+
+std::string table_markdown(const json& table) {
   static const json kNone = json::array();
   const json& columns = table.contains("columns") ? table["columns"] : kNone;
   const json& rows = table.contains("rows") ? table["rows"] : kNone;
@@ -94,8 +97,6 @@ std::string phase_table(const json& table) {
          (out.empty() ? "No rows.\n\n" : out.markdown()) + "Table " + code(text_at(table, "/id")) +
          (phase.empty() ? "" : " of step " + code("P-" + phase)) + ".\n\n";
 }
-
-}  // namespace
 
 std::string comparisons_section(const Model& model, size_t max_rows) {
   if (model.comparisons.empty()) return "";
@@ -163,12 +164,22 @@ std::string figures_section(const Model& model) {
   return out + folded(std::to_string(model.results.metrics.size()) + " figures", body);
 }
 
+std::string hotspots_section(const Model& model) {
+  std::string body;
+  if (model.results.tables.is_array())
+    for (const json& table : model.results.tables)
+      if (is_profile_table(table)) body += table_markdown(table);
+  return "## Hotspots\n\n" +
+         (body.empty() ? std::string("No step of this run took a profile.\n\n") : body);
+}
+
 std::string tables_section(const Model& model) {
   if (!model.results.tables.is_array()) return "";
   std::string body;
   for (const json& table : model.results.tables) {
     const std::string id = text_at(table, "/id");
-    if (id.find("catch_matrix") == std::string::npos && id != kEditions) body += phase_table(table);
+    if (id.find("catch_matrix") == std::string::npos && id != kEditions && !is_profile_table(table))
+      body += table_markdown(table);
   }
   return body.empty() ? "" : "## Tables of the steps\n\n" + body;
 }
@@ -178,7 +189,7 @@ std::string editions_section(const Model& model) {
   for (const json& table : model.results.tables)
     if (text_at(table, "/id") == kEditions)
       return "## Editions\n\nThis report supersedes the run whose ledger head is " +
-             code(model.results.run.supersedes) + ".\n\n" + phase_table(table);
+             code(model.results.run.supersedes) + ".\n\n" + table_markdown(table);
   return "";
 }
 
@@ -187,7 +198,7 @@ std::string self_test_section(const Model& model) {
   if (model.results.tables.is_array())
     for (const json& table : model.results.tables)
       if (text_at(table, "/id").find("catch_matrix") != std::string::npos)
-        body += phase_table(table);
+        body += table_markdown(table);
   return "## Appendix: what the self test caught\n\n" +
          (body.empty() ? std::string("Not run for this build.\n\n") : body);
 }

@@ -90,6 +90,8 @@ std::string command_line(const harness::RunInfo& run) {
 std::string environment_section(const Model& model) {
   const harness::RunInfo& run = model.results.run;
   Table table({"what", "value"});
+  const std::string& scope = model.results.verdict.scope;
+  table.add({"scope", scope.empty() ? "the runbook states none" : escape(scope, 2000)});
   table.add({"run", code(run.id)});
   table.add(
       {"runbook",
@@ -104,7 +106,7 @@ std::string environment_section(const Model& model) {
   add_highlights(model.results.environment, table);
   Table all({"fact", "value"});
   flatten(model.results.environment, "", all);
-  std::string out = "## Environment\n\n" + table.markdown();
+  std::string out = "## Scope and environment\n\n" + table.markdown();
   if (model.results.environment.empty()) return out + "**No environment was recorded.**\n\n";
   return out + "<details><summary>Every recorded fact</summary>\n\n" + all.markdown() +
          "</details>\n\n";

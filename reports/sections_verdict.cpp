@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
@@ -54,6 +55,30 @@ void add_criterion(const Model& model, const CriterionResult& c, Table& table) {
              code("M-" + c.metric) + (files.empty() ? "" : " " + files)});
 }
 
+/// What to act on now, in a line; the section Findings has cause and action.
+std::string urgent_text(const Model& model) {
+  constexpr size_t kNamed = 4;
+  std::string names;
+  size_t urgent = 0;
+  for (const harness::Finding& finding : model.results.findings)
+    if (finding.priority == harness::Priority::kImmediate && urgent++ < kNamed)
+      names += (names.empty() ? "" : ", ") + code(finding.code) + " " + code(finding.id);
+  if (urgent == 0) return "- **Immediate findings:** none\n";
+  return "- **Immediate findings:** " + std::to_string(urgent) + ": " + names +
+         (urgent > kNamed ? ", ..." : "") + "\n";
+}
+
+/// "2 FASTER, 1 EQUIVALENT"; nothing without comparisons.
+std::string comparisons_text(const Model& model) {
+  std::map<std::string, size_t> count;
+  for (const Metric* m : model.comparisons)
+    ++count[!m->withheld.empty() ? "withheld" : m->verdict.empty() ? "none" : m->verdict];
+  std::string text;
+  for (const auto& [verdict, n] : count)
+    text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + escape(verdict);
+  return text.empty() ? "" : "- **A/B comparisons:** " + text + "\n";
+}
+
 }  // namespace
 
 std::string headline_facts(const Model& model) {
@@ -66,7 +91,7 @@ std::string headline_facts(const Model& model) {
   out += "- **Criteria:** " + criteria_counts(model) + ". **Steps:** " + steps_counts(model) + ".";
   if (!model.results.deviations.empty())
     out += " **Deviations:** " + std::to_string(model.results.deviations.size()) + ".";
-  return out + "\n\n";
+  return out + "\n" + urgent_text(model) + comparisons_text(model) + "\n";
 }
 
 std::string headline(const Model& model) {
@@ -76,7 +101,8 @@ std::string headline(const Model& model) {
     out += "**The advisory gate turned this run's exit code into 0. Its verdict is " +
            escape(r.verdict.word) + ".**\n\n";
   out += "# " + status_text(r.verdict) + " — " +
-         escape(r.run.runbook_title.empty() ? r.run.runbook : r.run.runbook_title) + "\n\n";
+         escape(r.run.runbook_title.empty() ? r.run.runbook : r.run.runbook_title) +
+         "\n\n## Executive summary\n\n";
   out += headline_facts(model);
   if (!r.verdict.conditions.empty()) {
     out += "**Conditions of this verdict:**\n\n";

@@ -80,7 +80,7 @@ TEST(SummaryMd, AlwaysInBudgetAndVerdictFirst) {
   for (const int size : {100, 1000, 5000}) {
     const std::string text = summary({size, size, size, size, size, size});
     EXPECT_LT(text.size(), kBudget) << size;
-    EXPECT_THAT(text, StartsWith("# ✅ GO — Smoke\n\n- **Verdict: GO**"));
+    EXPECT_THAT(text, StartsWith("# ✅ GO — Smoke\n\n## Executive summary\n\n- **Verdict: GO**"));
   }
 }
 
@@ -106,6 +106,27 @@ TEST(CommentMd, UnderTwentyLinesAndFoldedDetails) {
   EXPECT_THAT(open, HasSubstr("- and 24 more\n"));
   EXPECT_LT(text.size(), 65'536u);
   EXPECT_THAT(text, Not(HasSubstr("](")));  // relative links lead nowhere in a comment
+}
+
+TEST(CommentMd, HostileLengthsNeverPassTheLimitAndWhatIsCutIsSaid) {
+  Results r = go();
+  r.criteria.clear();
+  for (int i = 0; i < 300; ++i) {
+    r.criteria.push_back(testing_data::criterion(
+        "C-" + std::to_string(i) + std::string(400, '&'),
+        i % 2 ? harness::CriterionVerdict::kFail : harness::CriterionVerdict::kPass));
+    r.criteria.back().text = r.criteria.back().reason = std::string(5000, '<');
+  }
+  r.verdict.rule = r.verdict.weakest = r.verdict.scope = std::string(9000, '@');
+  const std::string text = render("comment.md", r);
+  EXPECT_LT(text.size(), 65'536u);
+  EXPECT_TRUE(text.find("Not shown here: 150 criteria that did not pass; report.md has them.") !=
+              std::string::npos);
+  r.phases.assign(2000, r.phases[0]);
+  for (auto& phase : r.phases) phase.status = harness::StepStatus::kFailed;
+  const std::string steps = render("comment.md", r);
+  EXPECT_LT(steps.size(), 65'536u);
+  EXPECT_TRUE(steps.ends_with("Criteria and steps did not fit; report.md has them.\n"));
 }
 
 TEST(CommentMd, SaysWhenEverythingPasses) {

@@ -15,6 +15,7 @@ int doctor_command(const Options& options);
 int verify_command(const Options& options);
 int explain_command(const Options& options);
 int report_command(const Options& options);
+int compare_command(const Options& options);
 int bundle_command(const Options& options);
 int schema_command(const Options& options);
 

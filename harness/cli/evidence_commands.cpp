@@ -3,11 +3,15 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/rendering.h"
+#include "harness/evidence/bundle.h"
+#include "harness/evidence/compare_runs.h"
 #include "harness/evidence/derive.h"
 #include "harness/evidence/explain.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/run_folder.h"
 #include "harness/evidence/verify.h"
+#include "harness/schema/error.h"
+#include "reports/comparison_md.h"
 
 /// Commands that look at a finished run; none of them needs a GPU, LibTorch or the machine that
 /// made it.
@@ -28,6 +32,34 @@ void refuse_damaged(const fs::path& run) {
                                         " in all: see verify); --damaged packs the run as it is");
 }
 
+/// Derives, renders and seals a run folder again. What happened must be what the ledger says; what
+/// was made of it may be of another version, or damaged.
+int render_again(const fs::path& folder) {
+  const Verification raw = verify_raw(RunFolder(folder));
+  if (!raw.problems.empty()) throw EvidenceError(raw.problems.front());
+  const Written written = write_bundle(
+      folder, [](const Results& results) { return render_reports(results); },
+      [](const Results& results) { return draw_reports(results); });
+  std::printf("%s\nevidence head %s (as before)\nledger head %s%s\n",
+              (folder / "report.html").c_str(), written.evidence_head.c_str(), written.head.c_str(),
+              written.head == raw.head ? " (as before)" : "");
+  return 0;
+}
+
+/// Reports of a tar stand beside it, without their evidence.
+int render_beside(const fs::path& tar) {
+  const fs::path folder = tar.stem();
+  const Results results = read_results(RunFolder(tar));
+  std::map<std::string, std::string> files = render_reports(results);
+  files.merge(draw_reports(results));
+  for (const auto& [name, text] : files) {
+    fs::create_directories((folder / name).parent_path());
+    write_bytes(folder / name, text);
+    std::printf("%s\n", (folder / name).c_str());
+  }
+  return 0;
+}
+
 }  // namespace
 
 int verify_command(const Options& options) {
@@ -44,12 +76,27 @@ int explain_command(const Options& options) {
 
 int report_command(const Options& options) {
   const fs::path target = options.target;
-  const fs::path folder = fs::is_directory(target) ? target : fs::path(target.stem());
-  fs::create_directories(folder);
-  for (const auto& [name, text] : render_reports(read_results(RunFolder(target)))) {
-    write_bytes(folder / name, text);
-    std::printf("%s\n", (folder / name).c_str());
-  }
+  return fs::is_directory(target) ? render_again(target) : render_beside(target);
+}
+
+int compare_command(const Options& options) {
+  const auto whole_results = [](const std::string& path) {
+    const RunFolder run{fs::path(path)};
+    const Verification found = verify_files(run);
+    if (!found.ok()) throw EvidenceError(found.problems.front());
+    return read_results(run);
+  };
+  const Results a = whole_results(options.target), b = whole_results(options.against);
+  const std::string difference = hardware_difference(a, b);
+  if (!difference.empty() && !options.other_hardware)
+    throw ConfigError("compare: " + difference + "; --other-hardware compares them all the same");
+  const auto tables = comparison_tables(a, b);
+  if (options.json)
+    std::printf("%s\n", nlohmann::json({{"other_hardware", difference}, {"tables", tables}})
+                            .dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
+                            .c_str());
+  else
+    std::printf("%s", reports::render_comparison_md(difference, tables).c_str());
   return 0;
 }
 

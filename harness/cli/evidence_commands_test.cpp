@@ -71,11 +71,67 @@ TEST_F(EvidenceCommandsTest, ExplainFindsTheNewestRun) {
   EXPECT_THAT(printed(explain_command, options_).out, HasSubstr("C-SPEED"));
 }
 
-TEST_F(EvidenceCommandsTest, ReportWritesTheSameBytesAgain) {
+TEST_F(EvidenceCommandsTest, ReportRendersAgainAndKeepsTheEvidenceHead) {
   const std::string before = read_bytes(run_ / "report.md");
-  fs::remove(run_ / "report.md");
-  EXPECT_THAT(printed(report_command, options_).out, HasSubstr("report.md"));
+  write_bytes(run_ / "report.md", "of another version");
+  EXPECT_EQ(printed(verify_command, options_).exit_code, 6);
+  const Printed text = printed(report_command, options_);
+  EXPECT_THAT(text.out, HasSubstr("evidence head " + written_.evidence_head + " (as before)"));
   EXPECT_EQ(read_bytes(run_ / "report.md"), before);
+  EXPECT_TRUE(fs::exists(run_ / "report.html"));
+  EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
+  options_.head = written_.evidence_head;
+  EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
+}
+
+TEST_F(EvidenceCommandsTest, ReportRefusesRawEvidenceThatChanged) {
+  write_bytes(run_ / "plan.json", read_bytes(run_ / "plan.json") + " ");
+  EXPECT_THAT(refusal(report_command), HasSubstr("plan.json"));
+  EXPECT_FALSE(fs::exists(run_ / "report.html"));
+}
+
+TEST_F(EvidenceCommandsTest, ReportRefusesARunThatDidNotEnd) {
+  fs::remove(run_ / "ledger.jsonl");
+  EXPECT_THAT(refusal(report_command), HasSubstr("the run did not end"));
+}
+
+TEST_F(EvidenceCommandsTest, ReportsOfATarStandBesideIt) {
+  printed(bundle_command, options_);
+  options_.target = run_.string() + ".tar";
+  const WorkingDir there(dir_ / "");
+  fs::rename("run", "before");
+  printed(report_command, options_);
+  EXPECT_EQ(read_bytes("run/report.md"), read_bytes("before/report.md"));
+  EXPECT_TRUE(fs::exists("run/report.html"));
+}
+
+TEST_F(EvidenceCommandsTest, CompareShowsCriteriaAndFiguresOfBothRuns) {
+  finish_run(dir_ / "other");
+  options_.against = (dir_ / "other").string();
+  const Printed text = printed(compare_command, options_);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out,
+              HasSubstr("| C-SPEED       | PASS | 1.998      | PASS | 1.998      | same   |"));
+  EXPECT_THAT(text.out, HasSubstr("not told apart"));
+  options_.json = true;
+  EXPECT_THAT(printed(compare_command, options_).out, HasSubstr("\"other_hardware\": \"\""));
+}
+
+TEST_F(EvidenceCommandsTest, CompareRefusesADamagedRunAndOtherHardware) {
+  finish_run(dir_ / "other");
+  options_.against = (dir_ / "other").string();
+  const fs::path environment = dir_ / "other/environment.json";
+  const std::string before = read_bytes(environment);
+  write_bytes(environment, before + " ");
+  EXPECT_THAT(refusal(compare_command), HasSubstr("environment.json"));
+  nlohmann::json other = nlohmann::json::parse(before);
+  other["machine"]["cpu"]["model"] = "another";
+  other["gpu"]["gpus"] = nlohmann::json::array();
+  write_bytes(environment, other.dump());
+  write_bundle(dir_ / "other", [](const Results& results) { return render_reports(results); });
+  EXPECT_THROW(printed(compare_command, options_), ConfigError);
+  options_.other_hardware = true;
+  EXPECT_TRUE(printed(compare_command, options_).out.starts_with("**Other hardware: A ran on "));
 }
 
 TEST_F(EvidenceCommandsTest, BundleVerifiesLikeItsFolder) {

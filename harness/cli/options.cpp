@@ -50,9 +50,9 @@ void add_output_options(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--supersedes", o.supersedes,
                  "Finished run (folder or tar) that this one replaces as its next edition");
-  app.add_option("--format", o.formats, "Reports to write: md, json, junit (default: all)")
+  app.add_option("--format", o.formats, "Reports to write: md, html, json, junit (default: all)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"md", "json", "junit"}));
+      ->check(CLI::IsMember({"md", "html", "json", "junit"}));
   app.add_option("--torch", o.torch, "Folder with LibTorch's libraries, for an installed tree")
       ->check(CLI::ExistingDirectory);
   app.add_flag("--dry-run", o.dry_run, "Same as plan: show what would run, start nothing");
@@ -95,9 +95,17 @@ void add_commands(CLI::App& app, Options& o) {
                    "Id as it stands in the report: C-..., M-..., P-..., A-..., D-..., F-...")
       ->required();
   explain->add_option("--run", o.target, "Run folder or tar (default: the newest in runs/)");
-  add_command(app, o, "report", "Render the reports of a run again from its results.json")
+  add_command(app, o, "report",
+              "Render a run again with this version; its raw evidence stays as it is")
       ->add_option("target", o.target, target_help)
       ->required();
+  CLI::App* compare =
+      add_command(app, o, "compare", "Two finished runs: criterion by criterion, figure by figure");
+  compare->add_option("a", o.target, target_help)->required();
+  compare->add_option("b", o.against, target_help)->required();
+  compare->add_flag("--other-hardware", o.other_hardware,
+                    "Compare runs of different machines, and say so in the first line");
+  add_json_option(*compare, o);
   CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
   bundle->add_option("target", o.target, "Run folder")->required();
   bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");

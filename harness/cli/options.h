@@ -6,26 +6,29 @@ namespace harness::cli {
 
 /// What the user asked for; one struct for all commands, each reads its own part.
 struct Options {
-  std::string command = "run";  ///< run list plan doctor verify explain report bundle schema
-  std::string runbook;          ///< name in configs/runbooks or a path
+  std::string command =
+      "run";            ///< run list plan doctor verify explain report compare bundle schema
+  std::string runbook;  ///< name in configs/runbooks or a path
   std::vector<std::string> only, skip;
   std::vector<std::string> set;  ///< phase.key=value
   std::string out;               ///< run folder; default runs/RUNBOOK-TIME
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
   std::string supersedes;                 ///< finished run that this one is a later edition of
-  std::vector<std::string> formats;       ///< of md json junit; empty: all
+  std::vector<std::string> formats;       ///< of md html json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was
   bool dry_run = false, quiet = false, json = false;
   std::string torch;    ///< folder with LibTorch's libraries
   std::string configs;  ///< folder with runbooks, kinds, ...; default: beside the program, else the
                         ///< checkout's
   std::string target;   ///< verify, report, bundle, explain: run folder or tar
-  std::string id;       ///< explain
-  std::string head;     ///< verify: head of the ledger as it was printed
-  std::string name;     ///< schema: runbook, kind, results, plan, baseline or hardware
-  bool damaged = false;  ///< bundle: pack a run that does not verify
-  bool page = false;     ///< schema: the reference page instead of the JSON Schema
+  std::string against;  ///< compare: the second run
+  bool other_hardware = false;  ///< compare: runs of different machines, too
+  std::string id;               ///< explain
+  std::string head;             ///< verify: head of the ledger as it was printed
+  std::string name;             ///< schema: runbook, kind, results, plan, baseline or hardware
+  bool damaged = false;         ///< bundle: pack a run that does not verify
+  bool page = false;            ///< schema: the reference page instead of the JSON Schema
 };
 
 /// Parses argv. Prints help or the usage error itself; returns false when the program should end

@@ -1,118 +1,162 @@
 #include "harness/cli/progress.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <string_view>
 
+#include "harness/cli/progress_text.h"
 #include "harness/evidence/plain_text.h"
+#include "harness/results/number.h"
 
 namespace harness::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr size_t kBarWidth = 20;
 
-std::string duration(double seconds) {
-  const auto s = static_cast<int64_t>(std::llround(seconds));
-  return s < 60 ? fmt::format("{}s", s) : fmt::format("{}m{:02}s", s / 60, s % 60);
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::string bar(int64_t step, int64_t of) {
-  constexpr int64_t kWidth = 20;
-  const int64_t filled = of > 0 ? std::min(kWidth, step * kWidth / of) : 0;
-  return "[" + std::string(static_cast<size_t>(filled), '#') +
-         std::string(static_cast<size_t>(kWidth - filled), '.') + "]";
-}
-
-std::string beat_text(const protocol::Beat& beat, double eta_s) {
-  std::string text = fmt::format("step {}", beat.step);
-  if (beat.of > 0) text += fmt::format("/{}", beat.of);
-  if (!beat.at.empty()) text += " " + beat.at;
-  if (beat.rate) text += fmt::format(", {:.4g} {}", *beat.rate, beat.rate_unit);
-  if (eta_s > 0) text += ", " + duration(eta_s) + " left";
-  return plain_text(text);  // a worker may write anything into its beats
+std::string left_text(double seconds) {
+  return seconds >= 1 ? ", run " + format_duration(seconds) + " left" : "";
 }
 
 /// One line an event; beats at most every 10 s.
 class LogProgress : public Observer {
  public:
+  LogProgress(const Plan& plan, Screen screen) : clock_(plan), screen_(std::move(screen)) {}
+
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
-    fmt::print(stderr, "[{}/{}] {}: {}\n", number, total, phase.id, plain_text(phase.title));
-    last_ = Clock::now();
+    clock_.start(phase);
+    say(fmt::format("[{}/{}] {}: {}", number, total, phase.id, phase.title));
+    begin_ = last_ = Clock::now();
   }
   void on_beat(const PlannedPhase& phase, const std::string& group, const protocol::Beat& beat,
                double eta_s) override {
-    if (Clock::now() - last_ < std::chrono::seconds(10)) return;
+    if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
-    fmt::print(stderr, "      {} {}: {}\n", phase.id, group, beat_text(beat, eta_s));
+    say(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
+                    left_text(clock_.left_s(seconds_since(begin_)))));
   }
-  void on_phase_end(const PlannedPhase&, const PhaseRecord& record) override {
-    fmt::print(stderr, "      {} in {}{}{}\n", enum_name(record.status), duration(record.seconds),
-               record.reason.empty() ? "" : ": ", plain_text(record.reason));
+  void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
+    clock_.end(phase, record.seconds);
+    say(fmt::format("      {} in {}{}{}{}", enum_name(record.status),
+                    format_duration(record.seconds), left_text(clock_.left_s(0)),
+                    record.reason.empty() ? "" : ": ", record.reason));
   }
-  void on_note(const std::string& text) override {
-    fmt::print(stderr, "      {}\n", plain_text(text));
-  }
+  void on_note(const std::string& text) override { say("      " + text); }
 
  private:
-  Clock::time_point last_ = Clock::now();
+  void say(const std::string& line) const { screen_.write(plain_text(line) + "\n"); }
+
+  RunClock clock_;
+  Screen screen_;
+  Clock::time_point begin_ = Clock::now(), last_ = Clock::now();
 };
 
 /// A line that is rewritten while a phase runs and stays when it ends.
 class TerminalProgress : public Observer {
  public:
-  TerminalProgress() : colour_(std::getenv("NO_COLOR") == nullptr) {}
+  TerminalProgress(const Plan& plan, Screen screen) : clock_(plan), screen_(std::move(screen)) {}
+
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
+    clock_.start(phase);
     head_ = fmt::format("[{}/{}] {}", number, total, phase.id);
     groups_ = phase.groups.size();
     started_ = 0;
-    rewrite(head_);
+    begin_ = Clock::now();
+    last_ = {};
+    rewrite(head_ + left());
   }
   void on_group_start(const PlannedPhase&, const std::string&, int) override {
     ++started_;
     if (groups_ > 1)
-      rewrite(fmt::format("{} {} process {}/{}", head_,
-                          bar(static_cast<int64_t>(started_), static_cast<int64_t>(groups_)),
-                          started_, groups_));
+      rewrite(fmt::format(
+          "{} {} process {}/{}{}", head_,
+          bar(static_cast<int64_t>(started_) - 1, static_cast<int64_t>(groups_), kBarWidth),
+          started_, groups_, left()));
   }
   void on_beat(const PlannedPhase&, const std::string&, const protocol::Beat& beat,
                double eta_s) override {
-    if (Clock::now() - last_ < std::chrono::milliseconds(100)) return;
+    if (seconds_since(last_) < 0.1) return;
     last_ = Clock::now();
-    rewrite(fmt::format("{} {} {}", head_, bar(beat.step, beat.of), beat_text(beat, eta_s)));
+    rewrite(fmt::format("{} {} {}{}", head_, bar(beat.step, beat.of, kBarWidth),
+                        beat_text(beat, eta_s), left()));
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
-    const bool good = record.status == StepStatus::kCompleted;
+    clock_.end(phase, record.seconds);
     const std::string word = fmt::format("{:<10}", enum_name(record.status));
-    const std::string shown =
-        colour_ ? fmt::format("\x1b[{}m{}\x1b[0m", good ? 32 : 31, word) : word;
-    rewrite(fmt::format("{} {:>7}  {} {}{}", shown, duration(record.seconds), head_,
-                        plain_text(phase.title),
-                        record.reason.empty() ? "" : " - " + plain_text(record.reason)));
-    fmt::print(stderr, "\n");
+    const std::string rest =
+        fmt::format(" {:>11}  {} {}{}{}", format_duration(record.seconds), head_, phase.title,
+                    record.reason.empty() ? "" : " - ", record.reason);
+    const bool good = record.status == StepStatus::kCompleted;
+    // Colours take no columns, so the line is cut before they are put in.
+    const std::string line = fit(word + plain_text(rest), screen_.columns());
+    clear();
+    if (screen_.colour && line.size() >= word.size())
+      screen_.write(
+          fmt::format("\x1b[{}m{}\x1b[0m{}\n", good ? 32 : 31, word, line.substr(word.size())));
+    else
+      screen_.write(line + "\n");
   }
   void on_note(const std::string& text) override {
     rewrite(text);
-    fmt::print(stderr, "\n");
+    screen_.write("\n");
   }
 
  private:
-  static void rewrite(const std::string& line) { fmt::print(stderr, "\r\x1b[K{}", line); }
+  std::string left() const { return left_text(clock_.left_s(seconds_since(begin_))); }
+  void clear() const { screen_.write("\r\x1b[K"); }
+  void rewrite(const std::string& line) const {
+    clear();
+    screen_.write(fit(plain_text(line), screen_.columns()));
+  }
 
-  bool colour_;
+  RunClock clock_;
+  Screen screen_;
   std::string head_;
   size_t groups_ = 0, started_ = 0;
-  Clock::time_point last_{};
+  Clock::time_point begin_ = Clock::now(), last_{};
 };
+
+/// One less than the width: a full line would wrap, and could not be rewritten.
+size_t terminal_columns() {
+  winsize size{};
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) return size.ws_col - 1U;
+  return 79;
+}
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
 
 }  // namespace
 
-std::unique_ptr<Observer> make_progress(const Options& options) {
+Screen standard_error() {
+  const char* kind = std::getenv("TERM");
+  const bool dumb = kind != nullptr && std::string_view(kind) == "dumb";
+  Screen screen;
+  screen.terminal = isatty(STDERR_FILENO) != 0 && !dumb;
+  screen.colour = screen.terminal && !is_set("NO_COLOR");
+  screen.columns = terminal_columns;
+  screen.write = [](const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+  };
+  return screen;
+}
+
+std::unique_ptr<Observer> make_progress(const Options& options, const Plan& plan, Screen screen) {
   if (options.quiet || options.json) return std::make_unique<Observer>();
-  if (isatty(STDERR_FILENO) != 0) return std::make_unique<TerminalProgress>();
-  return std::make_unique<LogProgress>();
+  if (screen.terminal) return std::make_unique<TerminalProgress>(plan, std::move(screen));
+  return std::make_unique<LogProgress>(plan, std::move(screen));
 }
 
 }  // namespace harness::cli

@@ -2,46 +2,61 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
+#include "harness/cli/progress_text.h"
 #include "harness/cli/testing.h"
 
 namespace harness::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
-/// What an observer writes to standard error, which is no terminal here.
-template <class Events>
-std::string written(const Options& options, Events events) {
-  testing::internal::CaptureStderr();
-  events(*make_progress(options));
-  return testing::internal::GetCapturedStderr();
-}
-
-PlannedPhase phase() {
+PlannedPhase phase(double minutes = 0) {
   PlannedPhase phase;
   phase.id = "oracle";
   phase.title = "The \x1b[31moracle\n";
+  phase.minutes = minutes;
   return phase;
 }
 
+PhaseRecord record(StepStatus status, double seconds, const std::string& reason = "") {
+  PhaseRecord record;
+  record.status = status;
+  record.seconds = seconds;
+  record.reason = reason;
+  return record;
+}
+
+/// Everything an observer writes to a screen.
+template <class Events>
+std::string written(bool terminal, size_t columns, bool colour, Events events,
+                    const Options& options = {}, const Plan& plan = {}) {
+  std::string text;
+  Screen screen{.terminal = terminal,
+                .colour = colour,
+                .columns = [columns] { return columns; },
+                .write = [&text](const std::string& more) { text += more; }};
+  events(*make_progress(options, plan, screen));
+  return text;
+}
+
 TEST(Progress, ALogHasOneLineAnEvent) {
-  const std::string text = written({}, [](Observer& observer) {
+  const std::string text = written(false, 0, false, [](Observer& observer) {
     observer.on_phase_start(phase(), 2, 9);
-    PhaseRecord record;
-    record.status = StepStatus::kFailed;
-    record.reason = "g01: \x1b]0;gone\a";
-    record.seconds = 125;
-    observer.on_phase_end(phase(), record);
+    observer.on_phase_end(phase(), record(StepStatus::kFailed, 125, "g01: \x1b]0;gone\a"));
     observer.on_note("left \r\n behind");
   });
   EXPECT_THAT(text, HasSubstr("[2/9] oracle: The  [31moracle"));
-  EXPECT_THAT(text, HasSubstr("FAILED in 2m05s: g01: "));
+  EXPECT_THAT(text, HasSubstr("FAILED in 2 min 05 s: g01: "));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_EQ(text.find_first_of("\x1b\a\r"), std::string::npos);
 }
 
 TEST(Progress, BeatsOfALogAreRare) {
-  const std::string text = written({}, [](Observer& observer) {
+  const std::string text = written(false, 0, false, [](Observer& observer) {
     observer.on_phase_start(phase(), 1, 1);
     for (int step = 0; step < 1000; ++step)
       observer.on_beat(phase(), "g01", {.step = step, .of = 1000, .at = "\x1b[2J"}, 5);
@@ -49,17 +64,94 @@ TEST(Progress, BeatsOfALogAreRare) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
+TEST(Progress, ATerminalRewritesOneLineWithABar) {
+  const std::string text = written(true, 200, false, [](Observer& observer) {
+    observer.on_phase_start(phase(), 1, 2);
+    observer.on_beat(phase(), "g01", {.step = 30, .of = 40, .at = "\x1b[2J"}, 90);
+    observer.on_phase_end(phase(), record(StepStatus::kCompleted, 3));
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_THAT(
+      text,
+      HasSubstr("\r\x1b[K[1/2] oracle [###############.....] step 30/40  [2J, 1 min 30 s left"));
+  EXPECT_THAT(text, HasSubstr("COMPLETED          3 s  [1/2] oracle The  [31moracle"));
+  EXPECT_THAT(text, AllOf(Not(HasSubstr("\x1b[2J")), Not(HasSubstr("\x1b[32m"))));
+}
+
+TEST(Progress, NoLineIsWiderThanTheTerminal) {
+  const std::string text = written(true, 30, true, [](Observer& observer) {
+    observer.on_phase_start(phase(), 1, 2);
+    observer.on_beat(phase(), "g01", {.step = 30, .of = 40, .at = "forward"}, 90);
+    observer.on_phase_end(phase(), record(StepStatus::kFailed, 3, "a long reason, éèà"));
+    observer.on_note(std::string(100, 'x'));
+  });
+  EXPECT_THAT(text, HasSubstr("\x1b[31mFAILED    \x1b[0m"));
+  std::string shown = text;
+  for (const char* code : {"\x1b[31m", "\x1b[0m", "\x1b[K"})
+    for (size_t at = shown.find(code); at != std::string::npos; at = shown.find(code))
+      shown.erase(at, std::string(code).size());
+  size_t width = 0;
+  for (const char c : shown) {
+    if ((c & 0xC0) != 0x80) ++width;
+    if (c == '\r' || c == '\n') width = 0;
+    EXPECT_LE(width, 30U);
+  }
+}
+
+TEST(Progress, TheTimeLeftOfTheRunFollowsThePace) {
+  Plan plan;
+  plan.phases = {phase(1), phase(2), phase(4)};
+  RunClock clock(plan);
+  EXPECT_DOUBLE_EQ(clock.left_s(0), 420);
+  clock.start(plan.phases[0]);
+  EXPECT_DOUBLE_EQ(clock.left_s(20), 400);
+  EXPECT_DOUBLE_EQ(clock.left_s(1000), 360) << "a phase that takes longer has nothing left";
+  clock.end(plan.phases[0], 30);
+  clock.start(plan.phases[1]);
+  EXPECT_DOUBLE_EQ(clock.left_s(10), 0.5 * 240 + 50) << "twice as fast as planned";
+  clock.end(plan.phases[1], 60);
+  clock.start(plan.phases[2]);
+  clock.end(plan.phases[2], 120);
+  EXPECT_DOUBLE_EQ(clock.left_s(0), 0);
+  EXPECT_THAT(
+      written(
+          true, 200, false,
+          [&](Observer& observer) { observer.on_phase_start(plan.phases[0], 1, 3); }, {}, plan),
+      HasSubstr("[1/3] oracle, run 7 min 00 s left"));
+}
+
 TEST(Progress, QuietAndJsonSayNothing) {
   Options quiet, json;
   quiet.quiet = true;
   json.json = true;
   for (const Options& options : {quiet, json})
-    EXPECT_EQ(written(options,
-                      [](Observer& observer) {
-                        observer.on_phase_start(phase(), 1, 1);
-                        observer.on_note("x");
-                      }),
+    EXPECT_EQ(written(
+                  true, 80, true,
+                  [](Observer& observer) {
+                    observer.on_phase_start(phase(), 1, 1);
+                    observer.on_note("x");
+                  },
+                  options),
               "");
+}
+
+TEST(Progress, ARedirectedStreamIsALogWithoutColours) {
+  testing::internal::CaptureStderr();
+  const Screen screen = standard_error();
+  screen.write("x");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "x");
+  EXPECT_FALSE(screen.terminal);
+  EXPECT_FALSE(screen.colour);
+}
+
+TEST(ProgressText, BarsAndCuts) {
+  EXPECT_EQ(bar(1, 2, 4), "[##..]");
+  EXPECT_EQ(bar(9, 2, 4), "[####]") << "a worker may count on";
+  EXPECT_EQ(bar(-9, 2, 4), "[....]");
+  EXPECT_EQ(bar(3, 0, 4), "");
+  EXPECT_EQ(fit("héllo", 5), "héllo");
+  EXPECT_EQ(fit("héllo", 3), "hé…");
+  EXPECT_EQ(fit("hello", 0), "hello");
 }
 
 }  // namespace

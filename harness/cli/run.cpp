@@ -93,11 +93,10 @@ void copy_baseline(const Work& work, const fs::path& configs) {
 void print_result(const Options& options, const Written& written, const fs::path& out) {
   const Verdict& verdict = written.results.verdict;
   if (options.json) {
-    const nlohmann::json text = {{"verdict", to_json(verdict)},
-                                 {"run", written.results.run.id},
-                                 {"out", out.string()},
-                                 {"report", (out / "report.md").string()},
-                                 {"ledger_head", written.head}};
+    const nlohmann::json text = {
+        {"verdict", to_json(verdict)}, {"run", written.results.run.id},
+        {"out", out.string()},         {"report", (out / "report.md").string()},
+        {"ledger_head", written.head}, {"evidence_head", written.evidence_head}};
     std::printf("%s\n", text.dump(2).c_str());
     return;
   }
@@ -114,6 +113,8 @@ void print_result(const Options& options, const Written& written, const fs::path
   fmt::print("  report   {}\n", (out / "report.md").string());
   fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
              written.head);
+  fmt::print("  evidence {}  (the same for its raw part, whichever version renders it)\n",
+             written.evidence_head);
 }
 
 }  // namespace
@@ -123,7 +124,7 @@ int run_command(const Options& options) {
   Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
   work.run.bin_dir = program_dir();
   if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
-  const std::unique_ptr<Observer> progress = make_progress(options);
+  const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
   const RunReport report =
       run(work.run, work.runbook, work.kinds, work.plan, builtin_phases(), *progress);
   if (report.signal != 0) {
@@ -132,9 +133,10 @@ int run_command(const Options& options) {
     return 128 + report.signal;
   }
   copy_baseline(work, configs_dir(options.configs));
-  const Written written = write_bundle(work.run.out, [&options](const Results& results) {
-    return render_reports(results, options.formats);
-  });
+  const Written written = write_bundle(
+      work.run.out,
+      [&options](const Results& results) { return render_reports(results, options.formats); },
+      [&options](const Results& results) { return draw_reports(results, options.formats); });
   print_result(options, written, work.run.out);
   return static_cast<int>(written.results.verdict.exit);
 }

@@ -4,6 +4,7 @@
 #include "harness/evidence/ledger.h"
 
 namespace harness {
+namespace fs = std::filesystem;
 namespace {
 
 void refuse_odd_paths(const RunFolder& run) {
@@ -22,17 +23,34 @@ std::vector<LedgerEntry> entries_of(const RunFolder& run) {
   return entries;
 }
 
+void write_all(const fs::path& run_dir, const ReportRenderer& render, const Results& results) {
+  for (const auto& [name, text] : render(results)) {
+    fs::create_directories((run_dir / name).parent_path());
+    write_bytes(run_dir / name, text);
+  }
+}
+
+void remove_drawings(const fs::path& run_dir) {
+  fs::remove(run_dir / "report.html");
+  fs::remove_all(run_dir / "plots");
+}
+
 }  // namespace
 
-Written write_bundle(const std::filesystem::path& run_dir, const ReportRenderer& render) {
+Written write_bundle(const fs::path& run_dir, const ReportRenderer& render,
+                     const ReportRenderer& draw) {
   const RunFolder raw(run_dir);
   refuse_odd_paths(raw);
   Derived derived = derive_all(raw);
   write_bytes(run_dir / "results.json", results_text(derived.results));
-  for (const auto& [name, text] : render(derived.results)) write_bytes(run_dir / name, text);
+  write_all(run_dir, render, derived.results);
+  remove_drawings(run_dir);
+  if (draw) write_all(run_dir, draw, derived.results);
   const std::string ledger = ledger_text(entries_of(RunFolder(run_dir)));
   write_bytes(run_dir / "ledger.jsonl", ledger);
-  return {std::move(derived.results), read_ledger(ledger).head, std::move(derived.problems)};
+  const Ledger sealed = read_ledger(ledger);
+  return {std::move(derived.results), sealed.head, sealed.evidence_head,
+          std::move(derived.problems)};
 }
 
 }  // namespace harness

@@ -12,6 +12,7 @@
 #include "harness/evidence/ledger.h"
 #include "harness/evidence/raw_evidence.h"
 #include "harness/evidence/run_files.h"
+#include "harness/evidence/series.h"
 #include "harness/schema/write.h"
 #include "harness/stats/estimators.h"
 #include "harness/verdict/verdict.h"
@@ -38,6 +39,7 @@ class Deriver {
     append(tables_, training_table(training_));
     add_artifacts();
     add_settings_and_criteria();
+    add_limits(results_.series, results_.criteria);
     add_edition();
     append(results_.findings, result_findings(results_));
     sort_by_id();
@@ -79,6 +81,8 @@ class Deriver {
     if (declares_training(files_.kinds.at(plan.kind)))
       training_.push_back(training_row(plan, result, raw.groups, figures));
     add_lines(plan, raw);
+    append(results_.series, step_series(plan.id, raw.groups));
+    append(results_.series, scaling_series(files_.kinds.at(plan.kind), plan.id, figures));
     append(results_.findings, phase_findings(result, raw, end.slow));
     append(problems_, raw.problems);
     append(faults_, end.faults);
@@ -184,7 +188,7 @@ class Deriver {
     std::set<std::string> ids;
     for (const std::string& path : run_.paths()) {
       const std::string kind = ledger_kind(path);
-      if (is_outside_ledger(path) || kind == "results" || kind == "report") continue;
+      if (is_outside_ledger(path) || !is_raw_kind(kind)) continue;
       std::string id = "A-" + path;
       std::replace(id.begin(), id.end(), '/', '.');
       while (!ids.insert(id).second) id += "~";
@@ -225,6 +229,7 @@ class Deriver {
     std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);
     std::sort(results_.findings.begin(), results_.findings.end(), by_id);
     std::sort(results_.artifacts.begin(), results_.artifacts.end(), by_id);
+    std::sort(results_.series.begin(), results_.series.end(), by_id);
     std::sort(tables_.begin(), tables_.end(),
               [](const json& a, const json& b) { return a["id"] < b["id"]; });
     results_.tables = tables_;

@@ -79,23 +79,31 @@ Results read_superseded(const RunFolder& run, const std::string& head) {
   return read_as<Results>(run, kResults);
 }
 
-json edition_table(const Results& before, const Results& now) {
+json criteria_table(const Results& before, const Results& now, const std::string& then,
+                    const std::string& here) {
   std::set<std::string> ids;
   for (const Results* each : {&before, &now})
     for (const CriterionResult& criterion : each->criteria) ids.insert(criterion.id);
   json rows = json::array();
   for (const std::string& id : ids) {
-    const CriterionResult *then = find(before, id), *here = find(now, id);
-    rows.push_back({id, verdict_text(then), observed_text(then), verdict_text(here),
-                    observed_text(here), change_text(then, here)});
+    const CriterionResult *old = find(before, id), *fresh = find(now, id);
+    rows.push_back({id, verdict_text(old), observed_text(old), verdict_text(fresh),
+                    observed_text(fresh), change_text(old, fresh)});
   }
-  const std::string old = "edition " + before.run.edition, fresh = "edition " + now.run.edition;
-  return {{"id", "editions"},
-          {"title",
-           "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word + ")"},
+  return {{"id", ""},
+          {"title", ""},
           {"phase", ""},
-          {"columns", {"criterion", old, old + " observed", fresh, fresh + " observed", "change"}},
+          {"columns", {"criterion", then, then + " observed", here, here + " observed", "change"}},
           {"rows", rows}};
+}
+
+json edition_table(const Results& before, const Results& now) {
+  const std::string old = "edition " + before.run.edition;
+  json table = criteria_table(before, now, old, "edition " + now.run.edition);
+  table["id"] = "editions";
+  table["title"] =
+      "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word + ")";
+  return table;
 }
 
 }  // namespace harness

@@ -21,8 +21,12 @@ void follow_edition(const RunFolder& before, const std::string& runbook, RunInfo
 /// not what the ledger head `head` covers.
 Results read_superseded(const RunFolder& run, const std::string& head);
 
-/// Table "editions": every criterion of either run with its verdict and observed figure then and
-/// now, and what that means (same, better, worse, new, gone).
+/// Every criterion of either run with its verdict and observed figure in both, and what that means
+/// (same, better, worse, new, gone), as a table without title.
+nlohmann::json criteria_table(const Results& before, const Results& now, const std::string& then,
+                              const std::string& here);
+
+/// Table "editions": the criteria of two editions.
 nlohmann::json edition_table(const Results& before, const Results& now);
 
 }  // namespace harness

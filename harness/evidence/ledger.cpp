@@ -14,7 +14,8 @@ namespace harness {
 namespace {
 
 using nlohmann::json;
-constexpr std::array<std::string_view, 4> kOrder = {"artifact", "sample", "report", "results"};
+constexpr std::array<std::string_view, 5> kOrder = {"artifact", "sample", "report", "drawing",
+                                                    "results"};
 constexpr std::array<std::string_view, 4> kReports = {"report.md", "summary.md", "comment.md",
                                                       "junit.xml"};
 
@@ -57,13 +58,14 @@ std::string ledger_kind(const std::string& path) {
   if (path.starts_with("phases/") && path.ends_with(".jsonl") &&
       std::count(path.begin(), path.end(), '/') == 2)
     return "sample";
+  if (path == "report.html" || path.starts_with("plots/")) return "drawing";
   if (std::find(kReports.begin(), kReports.end(), path) != kReports.end()) return "report";
   return "artifact";
 }
 
-bool is_outside_ledger(const std::string& path) {
-  return path == "ledger.jsonl" || path == "report.html" || path.starts_with("plots/");
-}
+bool is_raw_kind(const std::string& kind) { return kind == "artifact" || kind == "sample"; }
+
+bool is_outside_ledger(const std::string& path) { return path == "ledger.jsonl"; }
 
 void sort_for_ledger(std::vector<LedgerEntry>& entries) {
   std::sort(entries.begin(), entries.end(), [](const LedgerEntry& a, const LedgerEntry& b) {
@@ -81,6 +83,7 @@ std::string ledger_text(const std::vector<LedgerEntry>& entries) {
 Ledger read_ledger(const std::string& text) {
   Ledger ledger;
   std::string prev(64, '0');
+  ledger.evidence_head = prev;
   for (size_t begin = 0, number = 1; begin < text.size(); ++number) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) bad_line(number, "is cut off before its end");
@@ -88,6 +91,11 @@ Ledger read_ledger(const std::string& text) {
     const LedgerEntry entry = entry_of(line, number);
     if (line_of(entry, number - 1, prev) != line)
       bad_line(number, "breaks the hash chain (changed, moved or not canonical)");
+    if (is_raw_kind(entry.kind)) {
+      if (!ledger.entries.empty() && !is_raw_kind(ledger.entries.back().kind))
+        bad_line(number, "holds raw evidence behind what is derived from it");
+      ledger.evidence_head = prev;
+    }
     ledger.entries.push_back(entry);
     begin = end + 1;
   }

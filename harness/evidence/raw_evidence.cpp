@@ -54,7 +54,9 @@ struct Sorter {
   void operator()(const protocol::Finding& line) { raw.findings.push_back(line); }
   void operator()(const protocol::Table& line) { raw.tables.push_back(line); }
   void operator()(const protocol::Beat& line) {
-    if (line.at == "step") raw.last_step = std::max(raw.last_step, line.step);
+    if (line.at != "step") return;
+    raw.last_step = std::max(raw.last_step, line.step);
+    raw.steps.push_back(line);
   }
   void operator()(const protocol::Artifact&) {}
   void operator()(const protocol::Done&) {}

@@ -17,7 +17,8 @@ struct RawGroup {
   protocol::Hello hello;
   std::vector<protocol::Finding> findings;
   std::vector<protocol::Table> tables;
-  int64_t last_step = 0;  ///< of its heartbeats, also of a process that was ended
+  std::vector<protocol::Beat> steps = {};  ///< heartbeats of completed steps
+  int64_t last_step = 0;                   ///< of its heartbeats, also of a process that was ended
 };
 
 /// What a phase left.

@@ -17,6 +17,13 @@ class Verifier {
     return std::move(found_);
   }
 
+  Verification verify_raw() && {
+    raw_only_ = true;
+    check_chain("");
+    check_files();
+    return std::move(found_);
+  }
+
   Verification verify(const std::string& head) && {
     check_chain(head);
     check_files();
@@ -40,9 +47,11 @@ class Verifier {
       return;
     }
     found_.head = ledger_.head;
+    found_.evidence_head = ledger_.evidence_head;
     found_.files = static_cast<int64_t>(ledger_.entries.size());
-    if (!head.empty() && head != ledger_.head)
-      problem("ledger.jsonl", "its head is " + ledger_.head + ", not the given " + head);
+    if (!head.empty() && head != ledger_.head && head != ledger_.evidence_head)
+      problem("ledger.jsonl", "its head is " + ledger_.head + " (of the evidence " +
+                                  ledger_.evidence_head + "), not the given " + head);
   }
 
   void check_files() {
@@ -50,13 +59,14 @@ class Verifier {
     for (const LedgerEntry& entry : ledger_.entries) {
       if (!known.insert(entry.path).second)
         problem("ledger.jsonl", "names " + entry.path + " twice");
-      check_file(entry);
+      if (!raw_only_ || is_raw_kind(entry.kind)) check_file(entry);
     }
     for (const std::string& path : run_.odd_paths())
       problem(path, "is a link, a pipe or has a name that is not UTF-8");
     if (ledger_.entries.empty()) return;
     for (const std::string& path : run_.paths())
-      if (!known.contains(path) && !is_outside_ledger(path))
+      if (!known.contains(path) && !is_outside_ledger(path) &&
+          (!raw_only_ || is_raw_kind(ledger_kind(path))))
         problem(path, "is not in the ledger: it was added");
   }
 
@@ -75,7 +85,10 @@ class Verifier {
     compare("results.json", results_text(derived.results), "is not what the raw evidence gives");
     // A report that --format left out is in no ledger; one that was removed is a problem already.
     for (const auto& [name, text] : render_(derived.results))
-      if (run_.has(name)) compare(name, text, "is not what results.json gives");
+      if (run_.has(name))
+        compare(name, text,
+                "is not what results.json gives; if another version of this program rendered it, "
+                "`report DIR` renders it again and keeps the evidence head");
   } catch (const EvidenceError& e) {
     found_.problems.push_back(e);
   } catch (const std::exception& e) {
@@ -89,6 +102,7 @@ class Verifier {
 
   const RunFolder& run_;
   const ReportRenderer& render_;
+  bool raw_only_ = false;
   Ledger ledger_;
   Verification found_;
 };
@@ -101,8 +115,13 @@ Verification verify(const std::filesystem::path& run, const ReportRenderer& rend
     const RunFolder folder(run);
     return Verifier(folder, render).verify(head);
   } catch (const EvidenceError& e) {
-    return {.head = "", .files = 0, .problems = {e}};
+    return {.head = "", .evidence_head = "", .files = 0, .problems = {e}};
   }
+}
+
+Verification verify_raw(const RunFolder& run) {
+  const ReportRenderer none;
+  return Verifier(run, none).verify_raw();
 }
 
 Verification verify_files(const RunFolder& run) {
@@ -115,6 +134,8 @@ std::string verification_text(const Verification& verification) {
   for (const EvidenceError& problem : verification.problems)
     text += std::string("evidence: ") + problem.what() + "\n";
   if (verification.ok()) text += "evidence: ok, " + std::to_string(verification.files) + " files\n";
+  if (!verification.evidence_head.empty())
+    text += "evidence head " + verification.evidence_head + "\n";
   if (!verification.head.empty()) text += "ledger head " + verification.head + "\n";
   return text;
 }

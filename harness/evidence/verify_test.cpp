@@ -61,7 +61,8 @@ TEST_F(VerifyTest, FinishedRunIsOk) {
   EXPECT_TRUE(v.ok()) << verification_text(v);
   EXPECT_EQ(v.head, written_.head);
   EXPECT_THAT(verification_text(v),
-              HasSubstr("evidence: ok, 19 files\nledger head " + written_.head));
+              HasSubstr("evidence: ok, 19 files\nevidence head " + written_.evidence_head +
+                        "\nledger head " + written_.head));
 }
 
 TEST_F(VerifyTest, HeadStandsInNoFileItCovers) {
@@ -94,14 +95,44 @@ TEST_F(VerifyTest, AnyChangedByteOfAnyFileNamesTheFile) {
   EXPECT_TRUE(verify(run_, render_mini_run).ok());
 }
 
-TEST_F(VerifyTest, AddedFilesAndLinksAreNamedHtmlAndPlotsAreNot) {
-  store(run_ / "report.html", "<html>");
-  fs::create_directories(run_ / "plots");
-  store(run_ / "plots/speed.svg", "<svg>");
-  EXPECT_TRUE(verify(run_, render_mini_run).ok());
+TEST_F(VerifyTest, AddedFilesAndLinksAreNamed) {
   store(run_ / "phases/speed/g99.jsonl", "{}");
+  store(run_ / "report.html", "<html>");
   fs::create_symlink("run.json", run_ / "link");
-  EXPECT_THAT(files_named(), ElementsAre("\"link\"", "phases/speed/g99.jsonl"));
+  EXPECT_THAT(files_named(), ElementsAre("\"link\"", "phases/speed/g99.jsonl", "report.html"));
+}
+
+std::map<std::string, std::string> draw_mini_run(const Results&) {
+  return {{"report.html", "<html>"}, {"plots/speed.svg", "<svg>"}};
+}
+
+TEST_F(VerifyTest, DrawingsAreCoveredByTheirHashesAndTheEvidenceHeadStays) {
+  const Written drawn = write_bundle(run_, render_mini_run, draw_mini_run);
+  EXPECT_NE(drawn.head, written_.head);
+  EXPECT_EQ(drawn.evidence_head, written_.evidence_head);
+  EXPECT_TRUE(verify(run_, render_mini_run, written_.evidence_head).ok());
+  EXPECT_FALSE(verify(run_, render_mini_run, written_.head).ok());
+  store(run_ / "plots/speed.svg", "<svg/>");
+  EXPECT_THAT(files_named(), ElementsAre("plots/speed.svg"));
+  EXPECT_TRUE(verify_raw(RunFolder(run_)).ok());
+}
+
+TEST_F(VerifyTest, DrawingsOfBeforeAreRemoved) {
+  write_bundle(run_, render_mini_run, draw_mini_run);
+  EXPECT_EQ(write_bundle(run_, render_mini_run).head, written_.head);
+  EXPECT_FALSE(fs::exists(run_ / "plots"));
+}
+
+TEST_F(VerifyTest, RawEvidenceIsJudgedWithoutItsReports) {
+  store(run_ / "report.md", "other");
+  fs::remove(run_ / "summary.md");
+  EXPECT_TRUE(verify_raw(RunFolder(run_)).ok());
+  replace_in("phases/speed/g01.jsonl", "\"value\":4.0", "\"value\":9.0");
+  store(run_ / "phases/speed/g99.jsonl", "{}");
+  const Verification raw = verify_raw(RunFolder(run_));
+  ASSERT_EQ(raw.problems.size(), 2U);
+  EXPECT_EQ(raw.problems[0].file(), "phases/speed/g01.jsonl");
+  EXPECT_EQ(raw.problems[1].file(), "phases/speed/g99.jsonl");
 }
 
 TEST_F(VerifyTest, ForgedVerdictIsSeenThroughAFittingLedger) {

@@ -103,7 +103,19 @@ inline std::string_view unit_text(std::string_view unit) {
   return unit;
 }
 
-/// Number and unit: "1.623", "4.35 ms", "357,123 tok/s"; a bool is "yes" or "no".
+/// "0.42 s", "12.3 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"
+inline std::string format_duration(double seconds) {
+  if (!(seconds >= 0) || seconds >= 1e9 || seconds < 59.95) return format_number(seconds, 3) + " s";
+  const auto whole = static_cast<int64_t>(std::llround(seconds));
+  const auto pad = [](int64_t v) { return (v < 10 ? "0" : "") + std::to_string(v); };
+  if (whole < 3600) return std::to_string(whole / 60) + " min " + pad(whole % 60) + " s";
+  if (whole < 48 * 3600)
+    return std::to_string(whole / 3600) + " h " + pad(whole % 3600 / 60) + " min";
+  return std::to_string(whole / 86400) + " d " + pad(whole % 86400 / 3600) + " h";
+}
+
+/// Number and unit: "1.623", "4.35 ms", "357,123 tok/s"; a bool is "yes" or "no"; from two minutes
+/// up "26,465 s (7 h 21 min)".
 inline std::string format_value(double value, std::string_view unit, int digits = 4) {
   if (unit == "bool" && (value == 0 || value == 1)) return value == 1 ? "yes" : "no";
   std::string text = format_number(value, digits);
@@ -111,6 +123,7 @@ inline std::string format_value(double value, std::string_view unit, int digits 
     text += ' ';
     text += shown;
   }
+  if (unit == "s" && value >= 120 && value < 1e9) text += " (" + format_duration(value) + ")";
   return text;
 }
 
@@ -127,16 +140,6 @@ inline std::pair<std::string, std::string> format_apart(double a, double b, std:
 /// "[1.59, 1.66]"
 inline std::string format_interval(double lo, double hi, int digits = 4) {
   return "[" + format_number(lo, digits) + ", " + format_number(hi, digits) + "]";
-}
-
-/// "0.42 s", "12.3 s", "3 min 05 s", "2 h 07 min"
-inline std::string format_duration(double seconds) {
-  if (!(seconds >= 0) || seconds >= 1e9) return format_value(seconds, "s");
-  if (seconds < 59.95) return format_value(seconds, "s", 3);
-  const auto whole = static_cast<int64_t>(std::llround(seconds));
-  const auto pad = [](int64_t v) { return (v < 10 ? "0" : "") + std::to_string(v); };
-  if (whole < 3600) return std::to_string(whole / 60) + " min " + pad(whole % 60) + " s";
-  return std::to_string(whole / 3600) + " h " + pad(whole % 3600 / 60) + " min";
 }
 
 /// "512 B", "12.3 KiB", "4.6 GiB"

@@ -70,7 +70,11 @@ TEST(FormatDuration, Steps) {
   EXPECT_EQ(format_duration(59.97), "1 min 00 s");
   EXPECT_EQ(format_duration(185), "3 min 05 s");
   EXPECT_EQ(format_duration(7620), "2 h 07 min");
+  EXPECT_EQ(format_duration(47.9 * 3600), "47 h 54 min");
+  EXPECT_EQ(format_duration(100 * 3600), "4 d 04 h");
   EXPECT_EQ(format_duration(-1), "-1 s");
+  EXPECT_EQ(format_value(26464.9, "s"), "26,465 s (7 h 21 min)");
+  EXPECT_EQ(format_value(119, "s"), "119 s");
 }
 
 TEST(FormatBytes, Steps) {

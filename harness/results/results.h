@@ -10,8 +10,8 @@
 
 /// The structs of results.json, the only source of a report. Every array is sorted by id. A number
 /// that does not exist is null, with its reason beside it; NaN and infinities never enter the file.
-/// Ids: P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding; unique in a run,
-/// shown in the report beside what they name.
+/// Ids: P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding, S- series; unique
+/// in a run, shown in the report beside what they name.
 namespace harness {
 
 enum class StepStatus { kCompleted, kPartial, kDeferred, kFailed, kNotRun };
@@ -257,6 +257,33 @@ struct Setting {
   }
 };
 
+/// Points of a plot: figures of a phase over steps, or over a size. Long lines are thinned, with
+/// the smallest and the largest point of every stretch kept.
+struct Series {
+  std::string id;                                   ///< S-<phase>.<what>
+  std::string phase;                                ///< phase id of the runbook
+  std::string title;                                ///< what it shows
+  std::string kind;                                 ///< steps | scaling
+  std::string x;                                    ///< what runs along x, e.g. "step"
+  std::string unit;                                 ///< of y
+  nlohmann::json lines = nlohmann::json::array();   ///< [{name, seen, points: [[x, y(, lo, hi)]]}]
+  nlohmann::json limits = nlohmann::json::array();  ///< [{criterion, op, value}] of the figure
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "id", .doc = "S- and a name", .required = true}, &Series::id);
+    v({.name = "phase", .doc = "phase that measured it", .required = true}, &Series::phase);
+    v({.name = "title", .doc = "what it shows"}, &Series::title);
+    v({.name = "kind", .doc = "steps or scaling", .required = true}, &Series::kind);
+    v({.name = "x", .doc = "what runs along x", .required = true}, &Series::x);
+    v({.name = "unit", .doc = "unit of y", .required = true}, &Series::unit);
+    v({.name = "lines",
+       .doc = "{name, seen: points before thinning, points: [[x, y] or [x, y, lo, hi]]}"},
+      &Series::lines);
+    v({.name = "limits", .doc = "thresholds on the figure: {criterion, op, value}"},
+      &Series::limits);
+  }
+};
+
 struct Verdict {
   std::string
       word;  ///< GO | CONDITIONAL GO | NO-GO | NO-GO (evidence) | NO-GO (fault) | NO-GO (undecided)
@@ -320,6 +347,7 @@ struct Results {
   std::vector<Artifact> artifacts;
   nlohmann::json tables =
       nlohmann::json::array();  ///< phase tables for the report: [{id,title,phase,columns,rows}]
+  std::vector<Series> series;   ///< points of plots
   nlohmann::json history =
       nlohmann::json::array();  ///< historical figures of the runbook: [{metric,value,unit,source}]
   Verdict verdict;
@@ -336,6 +364,7 @@ struct Results {
     v({.name = "settings", .doc = "switches as workers saw them"}, &Results::settings);
     v({.name = "artifacts", .doc = "files with their hashes"}, &Results::artifacts);
     v({.name = "tables", .doc = "phase tables for the report"}, &Results::tables);
+    v({.name = "series", .doc = "points of plots"}, &Results::series);
     v({.name = "history",
        .doc = "historical figures shown beside ours: {metric, value, unit, source}"},
       &Results::history);

@@ -1,0 +1,32 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "reports/model.h"
+
+/// Plots as text: what gnuplot is to draw, and the table that says the same. A script holds only
+/// words of this room and numbers; every other text is in the data file, where it is only text.
+namespace reports {
+
+struct Plot {
+  std::string name;    ///< of the file plots/NAME.svg: letters, digits, - _ .
+  std::string title;   ///< Markdown
+  std::string alt;     ///< what is to be seen, plain text
+  std::string data;    ///< DATA of the script: columns separated by tabs, blocks by two empty lines
+  std::string script;  ///< gnuplot commands up to and with `plot`; reads the file named by DATA
+  int height = 420;    ///< in units of a width of 840
+  std::string table;   ///< the same figures, Markdown
+};
+
+/// All plots of a report in their order: A/B comparisons, time per range, figures over steps and
+/// sizes.
+std::vector<Plot> plots(const Model& model);
+
+std::vector<Plot> comparison_plots(const Model& model);  ///< comparisons.cpp
+std::vector<Plot> range_plots(const Model& model);       ///< ranges.cpp
+std::vector<Plot> series_plots(const Model& model);      ///< series.cpp
+
+/// The section "Plots" of a report.
+std::string plots_section(const Model& model);
+
+}  // namespace reports
