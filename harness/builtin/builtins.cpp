@@ -4,14 +4,18 @@
 
 namespace harness {
 
-Builtins builtin_phases(std::filesystem::path bin_dir) {
+Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path configs) {
   if (bin_dir.empty()) bin_dir = program_folder();
-  return {{"environment",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
-             run_environment(bin_dir, call, emitter);
+  return {{"diff_scope",
+           [](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_diff_scope(this_checkout(), call, emitter);
            }},
-          {"selftest", [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
-             run_selftest(bin_dir, call, emitter);
+          {"environment",
+           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_environment(bin_dir, this_checkout(), call, emitter);
+           }},
+          {"selftest", [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_selftest(bin_dir, configs, call, emitter);
            }}};
 }
 

@@ -1,25 +1,35 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 
 #include "harness/engine/builtin.h"
 
 namespace harness {
 
 /// Every `builtin:NAME`, for the engine. `bin_dir`: where nsa-worker lies; empty: beside this
-/// program.
-Builtins builtin_phases(std::filesystem::path bin_dir = {});
+/// program. `configs`: runbooks and kinds, for selftest.
+Builtins builtin_phases(std::filesystem::path bin_dir = {}, std::filesystem::path configs = {});
 
 /// builtin:environment. Metrics build.id_matches_bool, git.commit_known_bool, git.dirty_count,
 /// switches.unknown_count; checks build.id (PROVENANCE_MISMATCH naming programs and files),
-/// git.clean (the files), switches.NAME (CONFIG_ERROR) and on `cuda` gpu.free (GPU_NOT_FREE naming
-/// process and MiB). Reads the machine, changes nothing.
-void run_environment(const std::filesystem::path& bin_dir, const BuiltinCall& call,
+/// git.clean (the files), switches.NAME (CONFIG_ERROR), machine.leftovers (STALE_LEFTOVERS) and on
+/// `cuda` gpu.free (GPU_NOT_FREE naming process and MiB). Reads the machine, changes nothing.
+void run_environment(const std::filesystem::path& bin_dir,
+                     const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                      protocol::Emitter& emitter);
 
-/// builtin:selftest. Plants every fault of `args.faults` and says a check `fault/PNN`, ok when its
-/// code was reported, and a check `control/PNN`, ok when the same run without the fault is clean;
-/// and the table `catch_matrix`. Throws Error naming the known ids for an unknown one.
-void run_selftest(const std::filesystem::path& bin_dir, const BuiltinCall& call,
-                  protocol::Emitter& emitter);
+/// builtin:diff_scope. Checks scope/FILE and guarded/FILE (DIFF_OUT_OF_SCOPE) for every file that
+/// differs from args.base; metric files.changed_count. Without base or scope, or where git does not
+/// answer, the case fails: nothing was held to anything.
+void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
+                    protocol::Emitter& emitter);
+
+/// builtin:selftest. Plants every fault of `args.faults` ("all": every one) and says a check
+/// `fault/PNN`, ok when its code was reported, and a check `control/PNN`, ok when the same run
+/// without the fault is clean; and the table `catch_matrix`. A fault that this machine cannot show
+/// is DEFERRED by name: it has a row and a check `deferred/PNN`, and counts as neither. Throws
+/// Error naming the known ids for an unknown one.
+void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::path& configs,
+                  const BuiltinCall& call, protocol::Emitter& emitter);
 
 }  // namespace harness

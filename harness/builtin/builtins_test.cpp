@@ -11,7 +11,7 @@ namespace {
 TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   std::vector<std::string> names;
   for (const auto& [name, function] : builtin_phases()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"environment", "selftest"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"diff_scope", "environment", "selftest"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {
@@ -19,7 +19,7 @@ TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {
   write_fake_worker(dir / "bin");
   const auto phases = builtin_phases(dir / "bin");
   const auto transcript =
-      run_builtin(dir / "raw.jsonl", nlohmann::json::object(), phases.at("environment"));
+      run_alone(dir / "raw.jsonl", nlohmann::json::object(), phases.at("environment"));
   const auto* unknown = find_line<protocol::Metric>(
       transcript, [](const protocol::Metric& m) { return m.name == "switches.unknown_count"; });
   ASSERT_NE(unknown, nullptr);

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
+#include "harness/builtin/leftovers.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/capture.h"
 #include "harness/provenance/environment.h"
@@ -97,36 +97,8 @@ DoctorRow data() {
              "nsa-data makes token shards from the text that tools/setup brings");
 }
 
-/// Workers of an earlier run that still live, by /proc.
-std::string live_workers() {
-  std::string found;
-  std::error_code error;
-  for (const auto& item : fs::directory_iterator("/proc", error)) {
-    std::string name;
-    std::getline(std::ifstream(item.path() / "comm"), name);
-    if (name == "nsa-worker" || name == "nsa-train" || name == "nsa-tests" || name == "nsa-bench")
-      found += (found.empty() ? "" : ", ") + name + " pid " + item.path().filename().string();
-  }
-  return found;
-}
-
-/// Half-written files and stop files below the output folder.
-std::string leftover_files(const fs::path& out) {
-  std::string found;
-  std::error_code error;
-  const auto skip = fs::directory_options::skip_permission_denied;
-  for (auto it = fs::recursive_directory_iterator(out, skip, error);
-       it != fs::recursive_directory_iterator(); it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    if (name.ends_with(".part") || name == "STOP" || name == "stop")
-      found += (found.empty() ? "" : ", ") + it->path().string();
-  }
-  return found;
-}
-
 DoctorRow leftovers(const fs::path& out) {
-  const std::string workers = live_workers(), files = leftover_files(out);
-  const std::string both = workers + (workers.empty() || files.empty() ? "" : ", ") + files;
+  const std::string both = stale_leftovers(out);
   return row(both.empty(), State::kWarning, "leftovers",
              both.empty() ? "none" : "STALE_LEFTOVERS: " + both,
              "end these processes and remove these files, unless a run is going on");

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "harness/builtin/builtins.h"
+#include "harness/builtin/leftovers.h"
 #include "harness/builtin/switches.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/git.h"
@@ -13,17 +14,20 @@ namespace {
 
 class EnvironmentPhase {
  public:
-  EnvironmentPhase(const fs::path& bin_dir, const BuiltinCall& call, protocol::Emitter& emitter)
+  EnvironmentPhase(const fs::path& bin_dir, const std::optional<fs::path>& checkout,
+                   const BuiltinCall& call, protocol::Emitter& emitter)
       : bin_dir_(bin_dir),
         device_(call.in.device),
         case_(call.in.cases.front().id),
         emitter_(emitter),
-        checkout_(this_checkout()) {}
+        run_(call.run_dir),
+        checkout_(checkout) {}
 
   void run() {
     build();
     git();
     switches();
+    leftovers();
     if (device_ != "cpu") gpus();
     emitter_.end_case(case_);
   }
@@ -81,6 +85,11 @@ class EnvironmentPhase {
     metric("switches.unknown_count", unknown, "count");
   }
 
+  void leftovers() {
+    const std::string found = stale_leftovers(run_);
+    check("machine.leftovers", found.empty(), "STALE_LEFTOVERS", found);
+  }
+
   /// By NVML. Where the driver hides other processes, the memory in use speaks for them: this
   /// process holds none.
   void gpus() {
@@ -109,14 +118,16 @@ class EnvironmentPhase {
   fs::path bin_dir_;
   std::string device_, case_;
   protocol::Emitter& emitter_;
+  fs::path run_;
   std::optional<fs::path> checkout_;
   BuildIdCheck build_;
 };
 
 }  // namespace
 
-void run_environment(const fs::path& bin_dir, const BuiltinCall& call, protocol::Emitter& emitter) {
-  EnvironmentPhase(bin_dir, call, emitter).run();
+void run_environment(const fs::path& bin_dir, const std::optional<fs::path>& checkout,
+                     const BuiltinCall& call, protocol::Emitter& emitter) {
+  EnvironmentPhase(bin_dir, checkout, call, emitter).run();
 }
 
 }  // namespace harness

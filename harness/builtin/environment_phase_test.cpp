@@ -35,10 +35,10 @@ class EnvironmentPhaseTest : public testing::Test {
 
   protocol::Transcript run() {
     fs::remove(dir_ / "raw.jsonl");
-    return run_builtin(dir_ / "raw.jsonl", nlohmann::json::object(),
-                       [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-                         run_environment(bin_, call, emitter);
-                       });
+    return run_alone(dir_ / "raw.jsonl", nlohmann::json::object(),
+                     [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                       run_environment(bin_, this_checkout(), call, emitter);
+                     });
   }
 
   static nlohmann::json value(const protocol::Transcript& transcript, const std::string& name) {

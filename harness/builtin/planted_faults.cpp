@@ -1,14 +1,9 @@
 #include "harness/builtin/planted_faults.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "harness/builtin/worker_call.h"
+#include "harness/builtin/planted_run.h"
+#include "harness/builtin/plants/plants.h"
+#include "harness/engine/phase_record.h"
 #include "harness/evidence/files.h"
-#include "harness/evidence/mini_run.h"
-#include "harness/evidence/temp_dir.h"
-#include "harness/evidence/verify.h"
-#include "harness/runbook/runbook.h"
 #include "harness/schema/read.h"
 
 namespace harness {
@@ -16,216 +11,152 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
 
-// P03
-// ------------------------------------------------------------------------------------------------------------------
-
-WorkerAnswer conformance(const SelftestSetup& setup, const std::string& fault) {
-  WorkerCall call{.program = setup.bin_dir / "nsa-worker", .kind = "operator_conformance"};
-  call.args = {{"configs", 1}, {"dtypes", {"fp32"}}};
-  if (!fault.empty()) call.args["fault"] = fault;
-  call.device = setup.device;
-  call.seed = setup.seed;
-  return call_worker(call);
+PlantedFault in_run(const std::string& id, const std::string& what, const std::string& code,
+                    const std::vector<FaultForm>& forms, Needs needs = Needs::kCpu) {
+  return {id, what, code, plant_forms(forms), control_forms(forms), needs};
 }
 
-/// Every form of the leak must be seen; a window into the future, scores over future blocks, a leak
-/// at S = 2w only.
-Planted plant_leak(const SelftestSetup& setup) {
-  Planted result{.as_wanted = true, .seen = ""};
-  for (const char* form : {"P03", "P03/blocks", "P03/twice_window"}) {
-    const WorkerAnswer answer = conformance(setup, form);
-    std::string seen = answer.problem.empty() ? "no CAUSALITY_LEAK" : answer.problem;
-    for (const auto& check : answer.failed_checks())
-      if (check.code == "CAUSALITY_LEAK" && answer.problem.empty()) {
-        seen = check.id + ": " + check.detail.substr(0, 120);
-        break;
-      }
-    result.as_wanted &= answer.problem.empty() && !seen.starts_with("no ");
-    result.seen += std::string(result.seen.empty() ? "" : "; ") + form + ": " + seen;
-  }
-  return result;
+/// A fault of spec/failures.md in the operators, judged by conformance.
+FaultForm operators(const std::string& fault, const std::string& code) {
+  return {.phase = "operators", .fault = fault, .code = code};
 }
 
-Planted control_leak(const SelftestSetup& setup) {
-  const WorkerAnswer answer = conformance(setup, "");
-  if (!answer.problem.empty()) return {false, answer.problem};
-  const auto failed = answer.failed_checks();
-  if (!failed.empty())
-    return {false, failed.front().id + " failed without a fault: " + failed.front().code};
-  return {!answer.checks().empty(),
-          std::to_string(answer.checks().size()) + " checks, none failed"};
+FaultForm training(const std::string& fault, const std::string& code) {
+  return {.phase = "random", .fault = fault, .code = code};
 }
 
-// P08
-// ------------------------------------------------------------------------------------------------------------------
-
-std::string runbook_text(const std::string& key) {
-  return R"({"schema": "nsa-runbook/1", "name": "planted", "title": "t", "phases": [{"id": "a", "run": "nsa-train", ")" +
-         key + R"(": 5}]})";
+/// The first configurations have one block a sequence, which is never a partial one.
+FaultForm partial_block() {
+  FaultForm form = operators("P05", "MODE_DISAGREEMENT");
+  form.args = {{"configs", 4}};
+  return form;
 }
 
-/// A misspelt key of a runbook, and a misspelt switch given to the worker, must both stop
-/// everything before it runs.
-Planted plant_unknown_names(const SelftestSetup& setup) {
-  std::string reader;
-  try {
-    read_json<Runbook>(runbook_text("timout_s"), "planted.json");
-  } catch (const ConfigError& e) {
-    reader = e.what();
-  }
-  WorkerCall call{.program = setup.bin_dir / "nsa-worker", .kind = "gate_health"};
-  call.env = {{"NSA_SEL_RANGES_V3", "1"}};
-  const WorkerAnswer answer = call_worker(call);
-  const bool key =
-      reader.find("timout_s") != std::string::npos && reader.find("timeout_s") != std::string::npos;
-  const bool name = answer.exit == 2 && !answer.said_anything &&
-                    answer.log.find("CONFIG_ERROR") != std::string::npos &&
-                    answer.log.find("NSA_SEL_RANGES_V2") != std::string::npos;
-  return {key && name, "runbook: " + (reader.empty() ? "accepted" : reader) + "; worker: exit " +
-                           std::to_string(answer.exit) + " " + answer.log.substr(0, 160)};
+/// Steps longer than the smallest allowance of the watch: slow all the same, not hung.
+FaultForm slow_steps() {
+  FaultForm form{.phase = "text", .fault = "P10", .code = "SLOW/the floor is"};
+  form.args = {{"steps", 8}, {"rate_floor", 600}};
+  form.limits = WatchPolicy{.first_step_s = 60, .stall_floor_s = 0.3};
+  form.reported_only = true;
+  return form;
 }
 
-Planted control_known_names(const SelftestSetup& setup) {
-  try {
-    read_json<Runbook>(runbook_text("timeout_s"), "planted.json");
-  } catch (const ConfigError& e) {
-    return {false, e.what()};
-  }
-  WorkerCall call{.program = setup.bin_dir / "nsa-worker", .kind = "gate_health"};
-  call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
-  call.env = {{"NSA_SEL_RANGES_V2", "1"}};
-  const WorkerAnswer answer = call_worker(call);
-  return {answer.problem.empty() && answer.exit == 0,
-          answer.problem.empty() ? "both accepted" : answer.problem};
+/// A hang leaves its autopsy, and no process.
+std::string look_at_hang(const fs::path& phase, bool with_stacks) {
+  const auto outcome = read_json<GroupOutcome>(read_bytes(phase / "g01.json"), "g01.json");
+  if (!outcome.left.empty()) return "processes survived: " + outcome.left.front();
+  if (outcome.autopsy.empty()) return "there is no autopsy";
+  const json autopsy = json::parse(read_bytes(phase / outcome.autopsy));
+  if (autopsy["processes"].empty()) return "the autopsy names no process";
+  const bool stacks = read_bytes(phase / "g01.err").find("== thread ") != std::string::npos;
+  return with_stacks && !stacks ? "the host stacks are missing" : "";
 }
 
-// P24
-// ------------------------------------------------------------------------------------------------------------------
-
-CriterionResult judged_on(const json& baseline) {
-  const TempDir dir;
-  write_mini_run(dir.path(), {.baseline = baseline, .criterion_on_baseline = true});
-  for (const CriterionResult& criterion : derive(dir.path()).criteria)
-    if (criterion.id == "C-SPEED-BASE") return criterion;
-  throw Error("the mini run lost its criterion C-SPEED-BASE");
+FaultForm hang_in_worker() {
+  FaultForm form{.phase = "ranges", .fault = "P11", .code = "HANG/no progress"};
+  form.breaking = {{"first_step_s", 4}};
+  form.inspect = [](const fs::path& run) { return look_at_hang(run / "phases/ranges", true); };
+  return form;
 }
 
-json mini_baseline(double value, const std::string& hw_key) {
-  return {{"schema", "nsa-baseline/1"},
-          {"runbook", "mini"},
-          {"hw_key", hw_key},
-          {"metrics", {{"speed.v2_ms", {{"value", value}}}}}};
+FaultForm hang_in_training() {
+  FaultForm form{.phase = "text", .fault = "P11", .code = "HANG/last heartbeat"};
+  form.limits = WatchPolicy{.first_step_s = 60, .stall_floor_s = 3};
+  form.inspect = [](const fs::path& run) { return look_at_hang(run / "phases/text", false); };
+  return form;
 }
 
-Planted plant_bad_baselines(const SelftestSetup&) {
-  Planted result{.as_wanted = true, .seen = ""};
-  const std::vector<std::pair<std::string, json>> forms = {
-      {"missing", nullptr},
-      {"zero", mini_baseline(0, "cpu-Invented_CPU")},
-      {"other hardware", mini_baseline(2, "NVIDIA_A100-300W-550")}};
-  for (const auto& [form, baseline] : forms) {
-    const CriterionResult criterion = judged_on(baseline);
-    result.as_wanted &= criterion.verdict == CriterionVerdict::kNotEvaluated &&
-                        criterion.reason.starts_with("BASELINE_INVALID");
-    result.seen += (result.seen.empty() ? "" : "; ") + form + ": " +
-                   std::string(enum_name(criterion.verdict)) + ", " + criterion.reason;
-  }
-  return result;
+std::vector<PlantedFault> faults_in_results() {
+  return {
+      in_run("P01", "selected attention sees only key 0", "ORACLE_MISMATCH",
+             {operators("P01", "ORACLE_MISMATCH")}),
+      in_run("P02", "RoPE on the flattened head vector", "ROPE_PROPERTY",
+             {operators("P02", "ROPE_PROPERTY")}),
+      in_run("P03", "attention sees future tokens", "CAUSALITY_LEAK",
+             {operators("P03", "CAUSALITY_LEAK/branch win"),
+              operators("P03/blocks", "CAUSALITY_LEAK/branch"),
+              operators("P03/twice_window", "CAUSALITY_LEAK/branch win")}),
+      in_run("P04", "prefill hands no compression tail to decode", "MODE_DISAGREEMENT",
+             {operators("P04", "MODE_DISAGREEMENT")}),
+      in_run("P05", "partial current block dropped", "MODE_DISAGREEMENT", {partial_block()}),
+      in_run("P06", "speed of a placeholder", "SPEEDUP_WITHHELD",
+             {{.phase = "ranges_ab", .fault = "P06", .code = "SPEEDUP_WITHHELD/not valid"}}),
+      in_run("P07", "backend silently replaced", "PATH_PROOF",
+             {operators("P07", "PATH_PROOF/requested"),
+              operators("P07/sel_attn", "PATH_PROOF/ran gather")}),
+  };
 }
 
-Planted control_baseline(const SelftestSetup&) {
-  const CriterionResult criterion = judged_on(mini_baseline(2, "cpu-Invented_CPU"));
-  return {criterion.verdict == CriterionVerdict::kPass,
-          "fitting baseline: " + std::string(enum_name(criterion.verdict))};
+std::vector<PlantedFault> faults_of_processes() {
+  using namespace plants;
+  return {
+      {"P08", "unknown runbook key, unknown and dead switch", "CONFIG_ERROR", plant_unknown_names,
+       control_known_names},
+      in_run("P10", "slow but progressing step", "SLOW", {slow_steps()}),
+      in_run("P11", "a call that never returns", "HANG", {hang_in_worker(), hang_in_training()}),
+      {"P12", "foreign process holds device memory", "GPU_NOT_FREE", plant_held_memory,
+       control_free_device, Needs::kCuda},
+  };
 }
 
-// P25
-// ------------------------------------------------------------------------------------------------------------------
-
-Planted judged_without_data(const MiniRun& run, bool cut) {
-  const TempDir dir;
-  write_mini_run(dir.path(), run);
-  if (cut) fs::resize_file(dir / "phases/conform/g01.jsonl", 400);
-  const Derived derived = derive_all(RunFolder(dir.path()));
-  const auto criterion =
-      std::find_if(derived.results.criteria.begin(), derived.results.criteria.end(),
-                   [](const CriterionResult& c) { return c.id == "C-CONFORM"; });
-  const bool undecided = criterion != derived.results.criteria.end() &&
-                         criterion->verdict == CriterionVerdict::kNotEvaluated;
-  const Verdict& verdict = derived.results.verdict;
-  return {undecided && verdict.exit != 0 && verdict.word.starts_with("NO-GO"),
-          std::string(undecided ? "NOT_EVALUATED" : "evaluated") + ", verdict " + verdict.word};
+std::vector<PlantedFault> faults_of_training() {
+  return {
+      in_run("P14", "label shift missing on random tokens", "LOSS_TOO_GOOD",
+             {training("P14", "LOSS_TOO_GOOD")}),
+      in_run("P15", "values of one branch overflow", "NON_FINITE",
+             {training("P15", "NON_FINITE/layer1: ")}),
+      in_run("P16", "corpus replaced by random tokens", "DATA_SUBSTITUTED",
+             {{.phase = "text", .fault = "P16", .code = "DATA_SUBSTITUTED"}}),
+      in_run("P17", "loader stalls, first batch late", "LOADER_STALL",
+             {training("P17", "LOADER_STALL")}),
+      in_run("P18", "schedule counts micro-batches", "LR_TRACE", {training("P18", "LR_TRACE")}),
+      in_run("P20", "gradient norm stuck at 0", "STUCK_METRIC", {training("P20", "STUCK_METRIC")}),
+  };
 }
 
-Planted plant_missing_data(const SelftestSetup&) {
-  const Planted skipped = judged_without_data({.conform_runs = false}, false);
-  const Planted cut = judged_without_data({}, true);
-  return {skipped.as_wanted && cut.as_wanted,
-          "phase skipped: " + skipped.seen + "; run cut: " + cut.seen};
-}
-
-Planted control_whole_run(const SelftestSetup&) {
-  const TempDir dir;
-  write_mini_run(dir.path());
-  const Verdict verdict = derive(dir.path()).verdict;
-  return {verdict.word == "GO" && verdict.exit == 0, "whole run: " + verdict.word};
-}
-
-// P29
-// ------------------------------------------------------------------------------------------------------------------
-
-struct Edit {
-  const char *what, *file, *from, *to;
-};
-
-/// The file that `verify` names after one edit of a finished run; empty when it names none.
-std::string file_named_after(const Edit& edit) {
-  const TempDir dir;
-  finish_mini_run(dir.path());
-  std::string text = read_bytes(dir / edit.file);
-  const size_t at = text.find(edit.from);
-  if (at == std::string::npos)
-    throw Error(std::string("the mini run lost '") + edit.from + "' in " + edit.file);
-  write_bytes(dir / edit.file, text.replace(at, std::string(edit.from).size(), edit.to));
-  const Verification found = verify(dir.path(), render_mini_run);
-  return found.problems.empty() ? "" : found.problems.front().file();
-}
-
-Planted plant_edits(const SelftestSetup&) {
-  static constexpr Edit kEdits[] = {
-      {"artifact", "phases/speed/g01.jsonl", "\"value\":4.0", "\"value\":9.0"},
-      {"figure", "results.json", "\"n\": 8", "\"n\": 9"},
-      {"verdict", "results.json", "\"word\": \"GO\"", "\"word\": \"NO\""},
-      {"report", "report.md", "PASS", "FAIL"}};
-  Planted result{.as_wanted = true, .seen = ""};
-  for (const Edit& edit : kEdits) {
-    const std::string named = file_named_after(edit);
-    result.as_wanted &= named == edit.file;
-    result.seen += std::string(result.seen.empty() ? "" : "; ") + edit.what + ": " +
-                   (named.empty() ? "not seen" : "verify names " + named);
-  }
-  return result;
-}
-
-Planted control_untouched(const SelftestSetup&) {
-  const TempDir dir;
-  const Written written = finish_mini_run(dir.path());
-  const Verification found = verify(dir.path(), render_mini_run, written.head);
-  return {found.ok(), found.ok() ? "untouched run verifies" : found.problems.front().what()};
+std::vector<PlantedFault> faults_of_evidence() {
+  using namespace plants;
+  return {
+      {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", plant_bad_baselines,
+       control_baseline},
+      {"P25", "criterion without data", "NOT_EVALUATED", plant_missing_data, control_whole_run},
+      {"P26", "programs older than the checkout, dirty tree", "PROVENANCE_MISMATCH",
+       plant_foreign_programs, control_own_programs},
+      {"P27", "change mixes rooms, edits a tolerance", "DIFF_OUT_OF_SCOPE", plant_mixed_diff,
+       control_plain_diff},
+      in_run("P28", "one of two equal arms slowed by 15 % (GPU: 3 %)", "AB_VERDICT",
+             {{.phase = "ab", .fault = "P28", .code = "AB_VERDICT/SLOWER"}}),
+      {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
+       control_untouched},
+      {"P31", "stop file, half a file, process of an earlier run", "STALE_LEFTOVERS",
+       plant_leftovers, control_empty_folder},
+      {"P32", "clocks of one arm fall by 20 %", "THROTTLED", plant_throttling,
+       control_steady_clocks},
+  };
 }
 
 }  // namespace
 
+std::string_view needs_name(Needs needs) {
+  switch (needs) {
+    case Needs::kCuda:
+      return "cuda";
+    case Needs::kTwoRanks:
+      return "2 ranks";
+    case Needs::kCpu:
+      break;
+  }
+  return "";
+}
+
 const std::vector<PlantedFault>& planted_faults() {
-  static const std::vector<PlantedFault> kFaults = {
-      {"P03", "attention sees future tokens", "CAUSALITY_LEAK", plant_leak, control_leak},
-      {"P08", "unknown runbook key, unknown switch", "CONFIG_ERROR", plant_unknown_names,
-       control_known_names},
-      {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", plant_bad_baselines,
-       control_baseline},
-      {"P25", "criterion without data", "NOT_EVALUATED", plant_missing_data, control_whole_run},
-      {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
-       control_untouched}};
+  static const std::vector<PlantedFault> kFaults = [] {
+    std::vector<PlantedFault> all;
+    for (auto part :
+         {faults_in_results(), faults_of_processes(), faults_of_training(), faults_of_evidence()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
   return kFaults;
 }
 

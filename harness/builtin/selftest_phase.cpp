@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "harness/builtin/builtins.h"
 #include "harness/builtin/planted_faults.h"
 #include "harness/provenance/gpu.h"
@@ -19,8 +21,18 @@ const PlantedFault& find_fault(const std::string& id) {
                     did_you_mean(id, known));
 }
 
+std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids) {
+  std::vector<const PlantedFault*> faults;
+  if (ids == std::vector<std::string>{"all"}) {
+    for (const PlantedFault& fault : planted_faults()) faults.push_back(&fault);
+  } else {
+    for (const std::string& id : ids) faults.push_back(&find_fault(id));
+  }
+  return faults;
+}
+
 /// What a planted run throws is what it led to, and not what was wanted.
-Planted tried(const std::function<Planted(const SelftestSetup&)>& run, const SelftestSetup& setup) {
+Planted tried(const PlantedAction& run, const SelftestSetup& setup) {
   try {
     return run(setup);
   } catch (const std::exception& e) {
@@ -28,46 +40,94 @@ Planted tried(const std::function<Planted(const SelftestSetup&)>& run, const Sel
   }
 }
 
+class Selftest {
+ public:
+  Selftest(SelftestSetup setup, bool has_device, const BuiltinCall& call,
+           protocol::Emitter& emitter)
+      : setup_(std::move(setup)),
+        has_device_(has_device),
+        call_(call),
+        case_(call.in.cases.front().id),
+        emitter_(emitter) {}
+
+  void run(const std::vector<const PlantedFault*>& faults) {
+    for (const PlantedFault* fault : faults) {
+      stop_if_asked("before " + fault->id);
+      if (shown_here(fault->needs))
+        plant(*fault);
+      else
+        defer(*fault);
+      emitter_.beat({.case_id = case_,
+                     .step = static_cast<int64_t>(rows_.size()),
+                     .of = static_cast<int64_t>(faults.size()),
+                     .at = fault->id});
+    }
+    emitter_.table({.case_id = case_,
+                    .id = "catch_matrix",
+                    .title = "Planted faults and what caught them",
+                    .columns = {"fault", "planted", "code", "faulted run", "run without it"},
+                    .rows = rows_});
+    emitter_.end_case(case_);
+  }
+
+ private:
+  bool shown_here(Needs needs) const {
+    return needs == Needs::kCpu || (needs == Needs::kCuda && has_device_) ||
+           needs == Needs::kTwoRanks;  // ranks are processes: Gloo joins them on any machine
+  }
+
+  void stop_if_asked(const std::string& where) const {
+    if (call_.stop_signal && call_.stop_signal() != 0)
+      throw Error("interrupted " + where + "; go on with --resume");
+  }
+
+  void check(const std::string& id, bool ok, const std::string& code, const std::string& detail) {
+    emitter_.check(
+        {.case_id = case_, .id = id, .ok = ok, .code = ok ? "" : code, .detail = detail});
+  }
+
+  void plant(const PlantedFault& fault) {
+    const Planted planted = tried(fault.plant, setup_);
+    stop_if_asked("in " + fault.id);
+    const Planted control = tried(fault.control, setup_);
+    stop_if_asked("in " + fault.id);
+    check("fault/" + fault.id, planted.as_wanted, "FAULT_MISSED", fault.code + ": " + planted.seen);
+    check("control/" + fault.id, control.as_wanted, "FALSE_ALARM", control.seen);
+    rows_.push_back(
+        json::array({fault.id, fault.what, fault.code, planted.as_wanted ? "caught" : "MISSED",
+                     control.as_wanted ? "clean" : "FALSE ALARM"}));
+  }
+
+  void defer(const PlantedFault& fault) {
+    const std::string needs(needs_name(fault.needs));
+    check("deferred/" + fault.id, true, "", "needs " + needs);
+    rows_.push_back(
+        json::array({fault.id, fault.what, fault.code, "DEFERRED: needs " + needs, "not run"}));
+  }
+
+  SelftestSetup setup_;
+  bool has_device_;
+  const BuiltinCall& call_;
+  std::string case_;
+  protocol::Emitter& emitter_;
+  json rows_ = json::array();
+};
+
 }  // namespace
 
-void run_selftest(const std::filesystem::path& bin_dir, const BuiltinCall& call,
-                  protocol::Emitter& emitter) {
-  const protocol::CaseArgs& one = call.in.cases.front();
-  const auto ids = protocol::merged_args(call.in, one).at("faults").get<std::vector<std::string>>();
-  std::vector<const PlantedFault*> faults;
-  for (const std::string& id : ids) faults.push_back(&find_fault(id));
-  // These faults need only a CPU: without the device of the runbook they are planted there.
-  const bool has_device = call.in.device == "cpu" || !list_gpus().gpus.empty();
-  const SelftestSetup setup{bin_dir, has_device ? call.in.device : "cpu", call.in.seed};
-  json rows = json::array();
-  for (const PlantedFault* fault : faults) {
-    if (call.stop_signal && call.stop_signal() != 0)
-      throw Error("interrupted before " + fault->id + "; go on with --resume");
-    const Planted planted = tried(fault->plant, setup), control = tried(fault->control, setup);
-    emitter.check({.case_id = one.id,
-                   .id = "fault/" + fault->id,
-                   .ok = planted.as_wanted,
-                   .code = planted.as_wanted ? "" : "FAULT_MISSED",
-                   .detail = fault->code + ": " + planted.seen});
-    emitter.check({.case_id = one.id,
-                   .id = "control/" + fault->id,
-                   .ok = control.as_wanted,
-                   .code = control.as_wanted ? "" : "FALSE_ALARM",
-                   .detail = control.seen});
-    rows.push_back(
-        json::array({fault->id, fault->what, fault->code, planted.as_wanted ? "caught" : "MISSED",
-                     control.as_wanted ? "clean" : "FALSE ALARM"}));
-    emitter.beat({.case_id = one.id,
-                  .step = static_cast<int64_t>(rows.size()),
-                  .of = static_cast<int64_t>(faults.size()),
-                  .at = fault->id});
-  }
-  emitter.table({.case_id = one.id,
-                 .id = "catch_matrix",
-                 .title = "Planted faults and what caught them",
-                 .columns = {"fault", "planted", "code", "faulted run", "run without it"},
-                 .rows = rows});
-  emitter.end_case(one.id);
+void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::path& configs,
+                  const BuiltinCall& call, protocol::Emitter& emitter) {
+  const auto ids = protocol::merged_args(call.in, call.in.cases.front())
+                       .at("faults")
+                       .get<std::vector<std::string>>();
+  const auto faults = chosen_faults(ids);
+  // Most faults need only a CPU: without the device of the runbook they are planted there.
+  const bool has_device = call.in.device != "cpu" && !list_gpus().gpus.empty();
+  SelftestSetup setup{.bin_dir = bin_dir,
+                      .configs = configs,
+                      .device = has_device ? call.in.device : "cpu",
+                      .seed = call.in.seed};
+  Selftest(std::move(setup), has_device, call, emitter).run(faults);
 }
 
 }  // namespace harness

@@ -15,10 +15,11 @@ using testing::HasSubstr;
 class SelftestTest : public testing::Test {
  protected:
   protocol::Transcript run(const std::vector<std::string>& faults) {
-    return run_builtin(dir_ / "raw.jsonl", {{"faults", faults}},
-                       [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-                         run_selftest(dir_ / "bin", call, emitter);
-                       });
+    return run_alone(dir_ / "raw.jsonl", {{"faults", faults}},
+                     [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                       run_selftest(dir_ / "bin", std::string(NSA_SOURCE_DIR) + "/configs", call,
+                                    emitter);
+                     });
   }
   static const protocol::Check& check(const protocol::Transcript& transcript,
                                       const std::string& id) {
@@ -32,19 +33,24 @@ class SelftestTest : public testing::Test {
 
 TEST_F(SelftestTest, EveryFaultIsCaughtAndEveryControlIsClean) {
   write_fake_worker(dir_ / "bin");
-  const auto transcript = run({"P03", "P08", "P24", "P25", "P29"});
+  const std::vector<std::string> ids = {"P08", "P24", "P25", "P29"};
+  const auto transcript = run(ids);
   EXPECT_TRUE(transcript.violations.empty());
-  for (const PlantedFault& fault : planted_faults()) {
-    EXPECT_TRUE(check(transcript, "fault/" + fault.id).ok)
-        << check(transcript, "fault/" + fault.id).detail;
-    EXPECT_TRUE(check(transcript, "control/" + fault.id).ok)
-        << check(transcript, "control/" + fault.id).detail;
+  for (const std::string& id : ids) {
+    EXPECT_TRUE(check(transcript, "fault/" + id).ok) << check(transcript, "fault/" + id).detail;
+    EXPECT_TRUE(check(transcript, "control/" + id).ok) << check(transcript, "control/" + id).detail;
   }
   const auto* table = find_line<protocol::Table>(
       transcript, [](const protocol::Table& t) { return t.id == "catch_matrix"; });
   ASSERT_NE(table, nullptr);
-  EXPECT_EQ(table->rows.size(), 5U);
+  EXPECT_EQ(table->rows.size(), 4U);
   EXPECT_EQ(table->rows[0][3], "caught");
+}
+
+TEST_F(SelftestTest, WhatNeedsOtherHardwareIsDeferredByName) {
+  const auto transcript = run({"P12"});  // on a CPU
+  EXPECT_EQ(check(transcript, "deferred/P12").detail, "needs cuda");
+  EXPECT_THROW(check(transcript, "fault/P12"), std::runtime_error);
 }
 
 TEST_F(SelftestTest, WhatWasSeenIsSaid) {
@@ -58,19 +64,19 @@ TEST_F(SelftestTest, WhatWasSeenIsSaid) {
               HasSubstr("artifact: verify names phases/speed/g01.jsonl"));
 }
 
-TEST_F(SelftestTest, BlindCheckIsMissed) {
+TEST_F(SelftestTest, BlindWorkerIsMissed) {
   write_fake_worker(dir_ / "bin", /*blind=*/true);
-  const auto transcript = run({"P03"});
-  EXPECT_FALSE(check(transcript, "fault/P03").ok);
-  EXPECT_EQ(check(transcript, "fault/P03").code, "FAULT_MISSED");
-  EXPECT_TRUE(check(transcript, "control/P03").ok);
+  const auto transcript = run({"P08"});
+  EXPECT_FALSE(check(transcript, "fault/P08").ok);
+  EXPECT_EQ(check(transcript, "fault/P08").code, "FAULT_MISSED");
+  EXPECT_TRUE(check(transcript, "control/P08").ok);
 }
 
 TEST_F(SelftestTest, AlarmWithoutFaultIsFalse) {
   write_fake_worker(dir_ / "bin", /*blind=*/false, /*alarmed=*/true);
-  const auto transcript = run({"P03"});
-  EXPECT_FALSE(check(transcript, "control/P03").ok);
-  EXPECT_EQ(check(transcript, "control/P03").code, "FALSE_ALARM");
+  const auto transcript = run({"P08"});
+  EXPECT_FALSE(check(transcript, "control/P08").ok);
+  EXPECT_EQ(check(transcript, "control/P08").code, "FALSE_ALARM");
 }
 
 TEST_F(SelftestTest, MissingWorkerIsMissedNotPassed) {

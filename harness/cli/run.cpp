@@ -125,8 +125,8 @@ int run_command(const Options& options) {
   work.run.bin_dir = program_dir();
   if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
   const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
-  const RunReport report =
-      run(work.run, work.runbook, work.kinds, work.plan, builtin_phases(), *progress);
+  const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
+                               builtin_phases({}, configs_dir(options.configs)), *progress);
   if (report.signal != 0) {
     fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
                work.run.out.string());

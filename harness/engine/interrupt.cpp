@@ -6,6 +6,7 @@ namespace harness {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
+int guards = 0;  ///< alive; a run inside a run (a planted one) keeps what the outer one noted
 void note(int signal) { noted = signal; }
 
 constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
@@ -13,7 +14,7 @@ constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};
 }  // namespace
 
 InterruptGuard::InterruptGuard() {
-  noted = 0;
+  if (guards++ == 0) noted = 0;
   for (size_t i = 0; i < kSignals.size(); i++) {
     struct sigaction action{};
     action.sa_handler = i < 2 ? note : SIG_IGN;  // no SA_RESTART: poll returns at once
@@ -22,6 +23,7 @@ InterruptGuard::InterruptGuard() {
 }
 
 InterruptGuard::~InterruptGuard() {
+  --guards;
   for (size_t i = 0; i < kSignals.size(); i++) ::sigaction(kSignals[i], &before_[i], nullptr);
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "harness/evidence/root_causes.h"
 #include "harness/results/number.h"
 
 namespace harness {
@@ -99,6 +100,36 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "check warm-up, length and accumulation factor of the schedule", kNow},
     {"DATA_MISSING", "the corpus is not there",
      "bring it with tools/setup or nsa-data; criteria on real data say nothing until then", kNow},
+    {"DIFF_OUT_OF_SCOPE", "a change touches files that it does not speak of",
+     "split the change, or name the file where a reviewer sees it", kNow},
+    {"AB_VERDICT", "an A/B says SLOWER beyond margin and noise, and a gate rests on it",
+     "look at what changed between the arms; the pairs stand in the evidence", kNow},
+    {"THROTTLED", "the clocks of the arms differ, so their times are not comparable",
+     "let the device cool down or lock its clocks, and measure again", kLater},
+    {"LOADER_STALL", "the loader is slower than the step it feeds",
+     "raise prefetch and queue (NSA_FWE_PREFETCH, NSA_FWE_Q), warm up the loader, look at the disk",
+     kNow},
+    {"HOST_BOUND", "the host cannot launch work as fast as the device ends it",
+     "remove host synchronisations from the step, then fuse kernels or capture the step as a graph",
+     kNow},
+    {"MEMORY_GROWS", "something keeps what a step made",
+     "look for tensors kept across steps (records, graphs, caches)", kLater},
+    {"CLOCKS_LOW", "a power or temperature limit holds the clocks down",
+     "look at power limit and cooling; compare in cycles", kLater},
+    {"CEILING_LOW", "the card or its host is not as its kind should be",
+     "look at clocks, ECC and other processes; use another machine before measuring", kNow},
+    {"GAP_ATTRIBUTED", "a throughput gate failed and single changes explain the gap",
+     "apply the factors in order of their share", kNow},
+    {"RANK_FAULT", "a rank is missing, died or stands still",
+     "read the last mark of every rank in the autopsy; compare world size and devices", kNow},
+    {"BUCKET_MISMATCH", "gradient buckets are not those that were asked for",
+     "compare the sizes listed beside the request; a parameter larger than the cap makes its own "
+     "bucket",
+     kLater},
+    {"RESUME_DIFFERS", "the resumed run is not the run that was interrupted",
+     "look for state that the checkpoint lacks: optimizer, generators, data position", kNow},
+    {"SHARES_DO_NOT_SUM", "parts of a step do not add up to the step",
+     "trust no share of this profile; look for work that several ranges count", kNow},
     {"CHECK_FAILED", "a check without a code of its own does not hold",
      "read its detail in the phase's evidence", kNow},
 });
@@ -165,6 +196,30 @@ std::string slow_text(const std::vector<SlowProcess>& slow) {
          (slow.size() > 1 ? "; " + std::to_string(slow.size()) + " processes are slow" : "");
 }
 
+/// "arm v2 ran at 1440 MHz, arm v1 at 1800 MHz; in cycles the speed-up is 1.51 (FASTER)".
+std::string throttle_text(const Metric& metric) {
+  const auto& clocks = metric.details.at("clocks");
+  const auto arm = [&](const char* role) {
+    return metric.details.at(role).at("arm").get<std::string>() + " at " +
+           format_number(clocks.at(std::string(role) + "_mhz").get<double>(), 4) + " MHz";
+  };
+  return "arm " + metric.details.at("throttled").get<std::string>() +
+         " was throttled: " + arm("baseline") + ", " + arm("candidate") +
+         "; in cycles the speed-up is " +
+         format_number(clocks.at("speedup_in_cycles").get<double>(), 3) + " (" +
+         clocks.at("verdict_in_cycles").get<std::string>() + ")";
+}
+
+/// The paired figure behind a gate that failed because an arm is slower; null: another reason.
+const Metric* decided_by_slower_arm(const CriterionResult& criterion, const Results& results) {
+  if (criterion.severity == Severity::kInfo || criterion.verdict != CriterionVerdict::kFail)
+    return nullptr;
+  const auto metric = std::ranges::find(results.metrics, criterion.metric, &Metric::name);
+  const bool slower = metric != results.metrics.end() && metric->method == "paired_ratio" &&
+                      metric->verdict == "SLOWER";
+  return slower ? &*metric : nullptr;
+}
+
 }  // namespace
 
 CodeAdvice advice_for(const std::string& code) {
@@ -210,10 +265,20 @@ std::vector<Finding> result_findings(const Results& results) {
     if (!metric.withheld.empty() && metric.method == "paired_ratio")
       findings.push_back(finding("F-" + metric.name + ".SPEEDUP_WITHHELD", "SPEEDUP_WITHHELD",
                                  metric.withheld, metric.id));
+  for (const Metric& metric : results.metrics)
+    if (metric.details.is_object() && metric.details.contains("throttled"))
+      findings.push_back(finding("F-" + metric.name + ".THROTTLED", "THROTTLED",
+                                 throttle_text(metric), metric.id));
+  for (const CriterionResult& criterion : results.criteria)
+    if (const Metric* slower = decided_by_slower_arm(criterion, results))
+      findings.push_back(finding("F-" + criterion.id + ".AB_VERDICT", "AB_VERDICT",
+                                 "A/B verdict " + slower->verdict + ": " + criterion.reason,
+                                 criterion.id));
   for (const CriterionResult& criterion : results.criteria)
     if (criterion.reason.starts_with("BASELINE_INVALID"))
       findings.push_back(finding("F-" + criterion.id + ".BASELINE_INVALID", "BASELINE_INVALID",
                                  criterion.reason, criterion.id));
+  for (Finding& cause : root_causes(results)) findings.push_back(std::move(cause));
   return findings;
 }
 

@@ -13,6 +13,7 @@ using nlohmann::json;
 namespace {
 
 constexpr int kProcesses = 8, kRounds = 4;
+constexpr double kBaseClockMhz = 1800;
 
 /// Without the fsync of evidence: a mini run is written many times and proves nothing.
 void put(const fs::path& file, const std::string& text) {
@@ -188,12 +189,16 @@ void write_speed(const fs::path& folder, const MiniRun& planted) {
       for (int order = 0; order < 4; ++order) {  // ABBA
         const bool candidate = order == 1 || order == 2;
         const double noise = 1 + 0.001 * ((process * 7 + round * 3 + order) % 5);
-        raw.say(protocol::Sample{.case_id = "speed",
-                                 .series = candidate ? "v2" : "v1",
-                                 .value = (candidate ? 4 / planted.speedup : 4) * noise,
-                                 .unit = "ms",
-                                 .round = round,
-                                 .order = order});
+        const bool clocked = planted.v2_clock_mhz > 0;
+        const double clock = candidate && clocked ? planted.v2_clock_mhz : kBaseClockMhz;
+        raw.say(protocol::Sample{
+            .case_id = "speed",
+            .series = candidate ? "v2" : "v1",
+            .value = (candidate ? 4 / planted.speedup : 4) * noise * kBaseClockMhz / clock,
+            .unit = "ms",
+            .round = round,
+            .order = order,
+            .clock_mhz = clocked ? std::optional(clock) : std::nullopt});
       }
     raw.say(protocol::CaseEnd{.case_id = "speed"});
     raw.write(folder / ("g0" + std::to_string(process) + ".jsonl"));

@@ -14,6 +14,8 @@ struct MiniRun {
   bool mismatch = false;     ///< one check of phase `conform` fails with ORACLE_MISMATCH
   bool conform_runs = true;  ///< false: phase `conform` is NOT_RUN (skipped on the command line)
   std::string case_reason = "";  ///< not empty: case `odd` of phase `conform` fails with this text
+  double v2_clock_mhz =
+      0;  ///< not 0: the samples carry clocks, v1's is 1800, and v2's time follows
   nlohmann::json baseline = nullptr;   ///< content of baseline.json; null: no file
   bool criterion_on_baseline = false;  ///< adds C-SPEED-BASE: v2 time within 1.1 x baseline
 };

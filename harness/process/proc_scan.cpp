@@ -45,13 +45,22 @@ std::vector<pid_t> numbered_entries(const fs::path& folder) {
 
 bool carries_marker(pid_t pid, const GroupKey& key) {
   if (key.marker.empty()) return false;
-  const auto environment = slurp("/proc/" + std::to_string(pid) + "/environ");
-  auto entry = std::string(kGroupVariable) + "=" + key.marker;
-  if (!key.prefix) entry += '\0';
-  return environment.starts_with(entry) || environment.find('\0' + entry) != std::string::npos;
+  const std::string marker = group_marker(pid);
+  return key.prefix ? marker.starts_with(key.marker) : marker == key.marker;
 }
 
 }  // namespace
+
+std::string group_marker(pid_t pid) {
+  const auto environment = '\0' + slurp("/proc/" + std::to_string(pid) + "/environ");
+  const auto entry = '\0' + std::string(kGroupVariable) + "=";
+  const auto at = environment.find(entry);
+  if (at == std::string::npos) return "";
+  const auto begin = at + entry.size();
+  return environment.substr(begin, environment.find('\0', begin) - begin);
+}
+
+std::vector<pid_t> all_processes() { return numbered_entries("/proc"); }
 
 std::optional<ProcessStat> read_stat(pid_t pid) {
   const auto text = slurp("/proc/" + std::to_string(pid) + "/stat");
@@ -68,7 +77,7 @@ std::optional<ProcessStat> read_stat(pid_t pid) {
 
 std::vector<ProcessStat> find_group(const GroupKey& key) {
   std::vector<ProcessStat> members;
-  for (const pid_t pid : numbered_entries("/proc")) {
+  for (const pid_t pid : all_processes()) {
     const auto stat = pid == ::getpid() ? std::nullopt : read_stat(pid);
     if (!stat || stat->state == 'Z' || stat->state == 'X') continue;
     if (stat->start_ticks < key.not_before) continue;

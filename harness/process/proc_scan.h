@@ -21,6 +21,12 @@ struct ProcessStat {
   uint64_t start_ticks = 0;  ///< since boot
 };
 
+/// Every process that is visible here, by pid.
+std::vector<pid_t> all_processes();
+
+/// Value of kGroupVariable in its environment; empty: none, or not readable.
+std::string group_marker(pid_t pid);
+
 /// nullopt when there is no such process.
 std::optional<ProcessStat> read_stat(pid_t pid);
 

@@ -26,17 +26,22 @@ std::vector<std::string> changed_paths(const std::string& status) {
   return paths;
 }
 
+/// Asks git about `folder`. safe.directory: a checkout that another user owns is read, never run
+/// from.
+Captured ask_git(const fs::path& folder, const std::vector<std::string>& arguments) {
+  CaptureOptions options;
+  options.env = {{"GIT_OPTIONAL_LOCKS", "0"}};
+  std::vector<std::string> argv = {"git", "-c", "safe.directory=*", "-C", folder.string()};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return capture(argv, options);
+}
+
 }  // namespace
 
 GitFacts git_facts(const fs::path& folder) {
   GitFacts facts;
-  // safe.directory: a checkout that another user owns is read, never run from.
-  CaptureOptions options;
-  options.env = {{"GIT_OPTIONAL_LOCKS", "0"}};
-  const auto git = [&](std::vector<std::string> arguments) {
-    std::vector<std::string> argv = {"git", "-c", "safe.directory=*", "-C", folder.string()};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    return capture(argv, options);
+  const auto git = [&](const std::vector<std::string>& arguments) {
+    return ask_git(folder, arguments);
   };
   const Captured commit = git({"rev-parse", "HEAD"});
   if (!commit.ok()) {
@@ -54,6 +59,28 @@ GitFacts git_facts(const fs::path& folder) {
   facts.branch = first_line(git({"rev-parse", "--abbrev-ref", "HEAD"}).out);
   facts.dirty = changed_paths(status.out);
   return facts;
+}
+
+ChangedFiles changed_since(const fs::path& folder, const std::string& base) {
+  if (base.starts_with("-")) return {.problem = "a commit must not begin with '-': " + base};
+  const Captured parted = ask_git(folder, {"merge-base", base, "HEAD"});
+  if (!parted.ok())
+    return {.problem = "git knows no common commit of '" + base + "' and the checkout"};
+  const Captured diff =
+      ask_git(folder, {"diff", "--name-only", "--no-renames", "-z", first_line(parted.out)});
+  if (!diff.ok()) return {.problem = "git diff against '" + base + "' failed"};
+  ChangedFiles changed;
+  for (size_t begin = 0; begin < diff.out.size();) {
+    const size_t end = std::min(diff.out.find('\0', begin), diff.out.size());
+    changed.paths.push_back(diff.out.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  const GitFacts now = git_facts(folder);
+  if (!now.known) return {.problem = now.problem};
+  changed.paths.insert(changed.paths.end(), now.dirty.begin(), now.dirty.end());
+  std::sort(changed.paths.begin(), changed.paths.end());
+  changed.paths.erase(std::unique(changed.paths.begin(), changed.paths.end()), changed.paths.end());
+  return changed;
 }
 
 nlohmann::json to_json(const GitFacts& facts) {

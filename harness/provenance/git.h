@@ -19,6 +19,15 @@ struct GitFacts {
 /// Asks `git` about the checkout that holds `folder`.
 GitFacts git_facts(const std::filesystem::path& folder);
 
+/// Files that differ between `base` (a commit or branch) and the working tree below `folder`: since
+/// the commit where both parted, uncommitted and untracked ones included; sorted. `problem` says
+/// why there is no list.
+struct ChangedFiles {
+  std::string problem = {};
+  std::vector<std::string> paths = {};
+};
+ChangedFiles changed_since(const std::filesystem::path& folder, const std::string& base);
+
 /// {known, problem, commit, branch, clean, dirty}
 nlohmann::json to_json(const GitFacts& facts);
 

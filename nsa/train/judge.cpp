@@ -107,6 +107,16 @@ double memory_growth(const Trace& trace) {
   return peak(trace.end() - quarter, trace.end()) / peak(trace.begin(), trace.begin() + quarter);
 }
 
+/// Share of one stage in the wall time of all steps but the first, in percent.
+double stage_share(const Trace& trace, double StepRecord::* stage) {
+  double part = 0, whole = 0;
+  for (auto it = trace.begin() + 1; it != trace.end(); ++it) {
+    part += (*it).*stage;
+    whole += it->step_ms;
+  }
+  return 100 * part / whole;
+}
+
 double extreme(const Trace& trace, const std::function<double(const StepRecord&)>& get,
                bool largest) {
   double value = get(trace.front());
@@ -134,6 +144,9 @@ Finding finding_of(const Check& check) {
     return text("batches are read slower than they are used",
                 "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or "
                 "look at the storage");
+  if (check.code == "DATA_SUBSTITUTED")
+    return text("another source of tokens stands where the named corpus should",
+                "look at what opens the data; nothing may stand in for a corpus");
   if (check.code == "STUCK_METRIC")
     return text(
         "the quantity is not computed where it exists (gradients already cleared, dead gate)",
@@ -169,6 +182,10 @@ class Figures {
 std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts,
                               const Trace& trace) {
   std::vector<Check> checks;
+  if (!facts.substitute.empty())
+    checks.push_back({"data_source", "DATA_SUBSTITUTED",
+                      options.data + " was asked for, " + facts.substitute + " was there", false, 0,
+                      0});
   if (trace.empty()) return checks;
   checks.push_back(check_lr(options, facts.ranks, trace));
   const auto steps = static_cast<int64_t>(trace.size());
@@ -226,6 +243,12 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   figures.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(trace); });
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
   figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });
+  figures.add("load.first_ms", "ms", 1, [&] { return trace.front().load_ms; });
+  for (const auto& [name, stage] : {std::pair{"stage.load_pct", &StepRecord::load_ms},
+                                    {"stage.forward_pct", &StepRecord::forward_ms},
+                                    {"stage.backward_pct", &StepRecord::backward_ms},
+                                    {"stage.optimizer_pct", &StepRecord::optimizer_ms}})
+    figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });
   figures.add("gate.entropy_min_nat", "nat", 1,
               [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });
   figures.add("gate.entropy_max_nat", "nat", 1,

@@ -37,7 +37,8 @@ struct PathRow {
 /// What is known of a run beside its trace.
 struct RunFacts {
   int64_t vocab = 256;
-  bool real_data = false;  ///< a named corpus was read and its hashes matched
+  bool real_data = false;       ///< a named corpus was read and its hashes matched
+  std::string substitute = {};  ///< what stood in for the named corpus; empty: nothing did
   double peak_mib = 0;
   std::vector<PathRow> paths;  ///< which backend every stage asked for and ran
   int64_t step_tokens = 0;     ///< tokens of an optimizer step: batch x accum x seq_len x ranks
@@ -54,7 +55,8 @@ struct Judgement {
 
 /// Figures, checks and findings of a run. Figures that the trace does not allow (too few steps) are
 /// empty with a reason. Checks: lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_bound
-/// (if asked for), stuck.* (P20), path/STAGE (P07), loader_stall (P17).
+/// (if asked for), stuck.* (P20), path/STAGE (P07), loader_stall (P17), data_source (P16, only when
+/// it fails).
 Judgement judge(const TrainOptions& options, const RunFacts& facts,
                 const std::vector<StepRecord>& trace);
 

@@ -116,7 +116,6 @@ class Run {
     facts_.step_tokens = options_.batch * options_.accum * seq_len;
     device_ = open_device(options_.device);
     open_data(config, seq_len);
-    facts_.real_data = tokens_->is_real();
     reset_peak_memory(device_);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     Decoder model = make_model(options_, config, device_, *context_.switches);
@@ -129,10 +128,12 @@ class Run {
 
   void make_trainer(const ModelConfig& config, Decoder model, int64_t seq_len) {
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.steps};
-    const TrainerParts parts{.model = std::move(model),
-                             .tokens = tokens_.get(),
-                             .loss = next_token_loss,
-                             .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
+    TrainerParts parts{.model = std::move(model),
+                       .tokens = tokens_.get(),
+                       .loss = next_token_loss,
+                       .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
+    if (context_.exchange) context_.exchange(parts);
+    require_named_data(*parts.tokens);
     trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
     checkpointer_ = std::make_unique<Checkpointer>(
         options_, run_identity(options_, config, parts, *context_.switches, device_));
@@ -140,6 +141,15 @@ class Run {
     if (trainer_->steps_done() > 0)
       context_.say("resumed behind step " + std::to_string(trainer_->steps_done()));
     first_step_ = trainer_->steps_done() + 1;
+  }
+
+  /// What is about to be trained on is what was named: nothing stands in for a corpus.
+  void require_named_data(const TokenSource& tokens) {
+    facts_.real_data = tokens.is_real();
+    facts_.substitute = options_.is_synthetic() || facts_.real_data ? "" : tokens.describe();
+    if (!facts_.substitute.empty())
+      throw InputError("data " + options_.data + " were replaced by " + facts_.substitute +
+                       "; nothing was trained");
   }
 
   /// Missing or foreign data ends the run; it is never replaced.

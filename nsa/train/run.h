@@ -9,6 +9,8 @@
 
 namespace nsa::train {
 
+struct TrainerParts;
+
 /// The outside of a run: who listens, and who may stop it.
 struct RunContext {
   std::string case_id = "train";
@@ -17,6 +19,8 @@ struct RunContext {
   const std::atomic<int>* stop_signal =
       nullptr;  ///< non-zero: end after this step; the signal's number
   std::function<void(const std::string&)> say;  ///< one line for people
+  /// Exchanges or wraps parts of the trainer before it is made; empty: the usual ones.
+  std::function<void(TrainerParts&)> exchange = {};
 };
 
 struct RunEnd {

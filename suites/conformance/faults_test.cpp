@@ -59,7 +59,8 @@ TEST_P(PlantedFault, IsReportedByItsCode) {
                            plain_candidate().ranges(nsa::RangesVersion::kV2, ids, t, 4)));
     return;
   }
-  OperatorCase one = fault_case();  // data and layout on which the fault shows
+  if (fault.code == "HANG") return;  // judged by the watch of the engine
+  OperatorCase one = fault_case();   // data and layout on which the fault shows
   if (fault.id == "ties_to_the_higher") {
     one.kind = DataKind::kTies;
     one.config.tokens = 64;

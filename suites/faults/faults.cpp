@@ -51,6 +51,7 @@ const std::vector<Fault>& fault_table() {
       {"P08", "unknown switch names dropped", "CONFIG_ERROR", plants::unknown_switch_dropped},
       {"P08/dead", "a switch that the path ignores accepted", "CONFIG_ERROR",
        plants::dead_switch_accepted},
+      {"P11", "range conversion never returns", "HANG", plants::ranges_never_return},
       {"window_off_by_one", "window one key too long", "ORACLE_MISMATCH",
        plants::window_off_by_one},
       {"forced_block_dropped", "first forced block missing", "ORACLE_MISMATCH",

@@ -1,6 +1,9 @@
 // What history got wrong (spec/failures.md).
 #include <ATen/ATen.h>
 
+#include <chrono>
+#include <thread>
+
 #include "suites/faults/plants.h"
 
 namespace suites::plants {
@@ -128,6 +131,13 @@ void selection_backend_replaced(Candidate& c) {
     nsa::NsaOptions other = options;
     other.sel = nsa::SelBackend::kGather;
     return base(inputs, config, other);
+  };
+}
+
+/// P11: the host waits for ever, and can still be asked where.
+void ranges_never_return(Candidate& c) {
+  c.ranges = [](nsa::RangesVersion, const Tensor&, const Tensor&, int64_t) -> Tensor {
+    while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
   };
 }
 

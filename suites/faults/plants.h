@@ -15,6 +15,7 @@ void partial_block_dropped(Candidate& c);
 void placeholder_ranges(Candidate& c);
 void backend_replaced(Candidate& c);
 void selection_backend_replaced(Candidate& c);
+void ranges_never_return(Candidate& c);
 void unknown_switch_dropped(Candidate& c);
 void dead_switch_accepted(Candidate& c);
 void window_off_by_one(Candidate& c);

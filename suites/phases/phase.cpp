@@ -67,6 +67,7 @@ std::vector<int64_t> Args::get_ints(const char* key, const std::vector<int64_t>&
 
 const std::vector<PhaseKind>& phase_kinds() {
   static const std::vector<PhaseKind> kinds = {
+      {"ab_control", {"B", "S", "Hkv", "K", "lsel", "rounds", "fault"}, run_ab_control},
       {"attn_memory",
        {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
        run_attn_memory},

@@ -72,6 +72,7 @@ struct PhaseKind {
   std::string (*run)(const PhaseCase& one);
 };
 
+std::string run_ab_control(const PhaseCase& one);
 std::string run_attn_memory(const PhaseCase& one);
 std::string run_decode_ab(const PhaseCase& one);
 std::string run_empty_rows(const PhaseCase& one);

@@ -1,0 +1,83 @@
+#include "harness/evidence/root_causes.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/evidence/findings.h"
+#include "harness/results/number.h"
+
+namespace harness {
+namespace {
+
+/// The figure of one phase; null when it cannot be used.
+const Metric* figure_of(const Results& results, const std::string& phase, const std::string& name) {
+  const auto found = std::ranges::find(results.metrics, phase + "." + name, &Metric::name);
+  const bool usable = found != results.metrics.end() && found->value &&
+                      std::isfinite(*found->value) && found->withheld.empty();
+  return usable ? &*found : nullptr;
+}
+
+bool holds(const RuleCondition& condition, double value) {
+  return condition.op == '<' ? value < condition.bound : value > condition.bound;
+}
+
+std::string bound_text(const RuleCondition& condition, const Metric& metric) {
+  return metric.name + " " + format_number(*metric.value, 4) + " " + metric.unit + " (" +
+         condition.op + " " + format_number(condition.bound, 4) + ")";
+}
+
+/// What the rule says of a phase; an empty code when it does not speak.
+Finding applied(const RootCauseRule& rule, const Results& results, const PhaseResult& phase) {
+  std::string figures;
+  const Metric* first = nullptr;
+  for (const RuleCondition& condition : rule.when) {
+    const Metric* metric = figure_of(results, phase.name, condition.figure);
+    if (metric == nullptr || !holds(condition, *metric->value)) return {};
+    if (first == nullptr) first = metric;
+    figures += (figures.empty() ? "" : ", ") + bound_text(condition, *metric);
+  }
+  const CodeAdvice advice = advice_for(rule.code);
+  return {"F-" + phase.name + "." + rule.code,
+          rule.code,
+          rule.says + ": " + figures,
+          first->id,
+          advice.cause,
+          advice.action,
+          advice.priority};
+}
+
+}  // namespace
+
+const std::vector<RootCauseRule>& root_cause_rules() {
+  static const std::vector<RootCauseRule> kRules = {
+      {"LOADER_STALL", "steps wait for data", {{"stage.load_pct", '>', 10}}},
+      {"HOST_BOUND",
+       "the device waits for the host",
+       {{"device.busy_pct", '<', 60}, {"launches_per_step_count", '>', 2000}}},
+      {"HOST_BOUND",
+       "the host waits for the device again and again",
+       {{"syncs_per_step_count", '>', 20}, {"device.busy_pct", '<', 80}}},
+      {"MEMORY_GROWS", "memory grows over the steps", {{"memory.growth_ratio", '>', 1.25}}},
+      {"CLOCKS_LOW", "the device runs below its clock", {{"device.clock_ratio", '<', 0.85}}},
+      {"CEILING_LOW",
+       "the device does not reach what its kind reaches",
+       {{"ceilings.copy_of_norm_ratio", '<', 0.85}}},
+      {"CEILING_LOW",
+       "the device does not reach what its kind reaches",
+       {{"ceilings.matmul_of_norm_ratio", '<', 0.85}}},
+  };
+  return kRules;
+}
+
+std::vector<Finding> root_causes(const Results& results) {
+  std::vector<Finding> findings;
+  for (const PhaseResult& phase : results.phases)
+    for (const RootCauseRule& rule : root_cause_rules()) {
+      Finding finding = applied(rule, results, phase);
+      const bool known = std::ranges::find(findings, finding.id, &Finding::id) != findings.end();
+      if (!finding.code.empty() && !known) findings.push_back(std::move(finding));
+    }
+  return findings;
+}
+
+}  // namespace harness

@@ -1,0 +1,66 @@
+// Program nsa-train-planted: the worker form of nsa-train with a historical failure planted around
+// the trainer's parts. `args.fault` names it; without one it trains as nsa-train does.
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "nsa/model/input_error.h"
+#include "nsa/train/run.h"
+#include "nsa/train/worker_request.h"
+#include "suites/faults/training_plants.h"
+
+namespace {
+
+using nsa::SwitchSet;
+using nsa::train::ResultLines;
+using nsa::train::RunContext;
+using nsa::train::TrainOptions;
+using nsa::train::WorkerRequest;
+
+void say(const std::string& line) { std::fprintf(stderr, "nsa-train-planted: %s\n", line.c_str()); }
+
+/// Takes args.fault out of the request: nsa-train knows no such argument.
+std::string take_fault(WorkerRequest& request) {
+  const auto found = request.args.find("fault");
+  if (found == request.args.end()) return "";
+  const std::string fault = found->get<std::string>();
+  request.args.erase(found);
+  return fault;
+}
+
+void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
+           const SwitchSet& switches, ResultLines& lines) {
+  const TrainOptions options = request.options_of(work);
+  RunContext context{work.id, &lines, &switches, nullptr, say, {}};
+  if (!fault.empty())
+    context.exchange = [&](nsa::train::TrainerParts& parts) {
+      suites::find_training_fault(fault).plant(parts, options);
+    };
+  nsa::train::run_case(options, context);
+}
+
+int work() {
+  WorkerRequest request =
+      nsa::train::parse_worker_request(std::string{std::istreambuf_iterator<char>(std::cin), {}});
+  const std::string fault = take_fault(request);
+  const SwitchSet switches = SwitchSet::from_environment(request.switches, {});
+  ResultLines lines(3);
+  lines.hello("", request.device, nlohmann::json::object(), nlohmann::json::array());
+  for (const WorkerRequest::Case& one : request.cases) train(request, one, fault, switches, lines);
+  lines.done();
+  return 0;
+}
+
+}  // namespace
+
+int main() {
+  try {
+    return work();
+  } catch (const nsa::InputError& e) {
+    say(std::string("CONFIG_ERROR: ") + e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    say(e.what());
+    return 3;
+  }
+}
