@@ -5,9 +5,10 @@
 // TMA, two more compute 64 rows each. Within a step the products of the next tile and of this
 // tile's V are in flight while the softmax runs.
 //
-// Masked values: a row's probability of a masked key is 0, but 0 * NaN is not. A row whose output
-// is not finite is therefore computed once more, from its own keys only (`plain_row`). On finite
-// inputs this never happens.
+// Masked values: a row's probability of a masked key is 0, but 0 * NaN is not. A tile with an
+// output that is not finite is therefore computed once more (`redo`), with zeros in the place of
+// such values: a row that attends none of them then has the bits it has without them, the others
+// are computed from their own keys (`plain_row`). On finite inputs this never happens.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -63,6 +64,7 @@ struct IntervalKernel {
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DV>, Int<BN>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
   static constexpr int kThreads = 384;
+  static constexpr uint64_t kKeep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
 
   struct Shared {
     alignas(1024) T q[cosize_v<LayoutQ>];
@@ -73,6 +75,7 @@ struct IntervalKernel {
                 [kSelectKeys];  // of the selection pass, when V is no longer read
     };
     float carry[kSelect ? kRows : 1][kMaxCarry];
+    int redo;  // a row of the tile has an output that is not finite
     alignas(8) uint64_t q_full, k_full[kStages], v_full[kStages], k_empty[kStages],
         v_empty[kStages];
   };
@@ -123,9 +126,25 @@ struct IntervalKernel {
 
   /// One thread: loads Q, then K and V of every step as places become free.
   CUTE_DEVICE static void produce(const IntervalArguments& a, Shared& s, const Tile& tile) {
-    const int head = blockIdx.y, batch = blockIdx.z;
+    load_q(a, s, tile);
+    for (int step = 0; step < tile.steps; ++step) {
+      load_k(a, s, step, tile.begin + step * BN);
+      load_v(a, s, step, tile.begin + step * BN);
+    }
+    if constexpr (kSelect) {  // the keys once more, for the scores
+      for (int i = 0; i < tile.select_steps; ++i) load_k(a, s, tile.steps + i, i * BN);
+    }
+  }
+  /// Once more, for `redo`; nobody reads shared memory by now.
+  CUTE_DEVICE static void produce_again(const IntervalArguments& a, Shared& s, const Tile& tile) {
+    load_q(a, s, tile);
+    for (int step = 0; step < tile.steps; ++step) {
+      load_k(a, s, tile.steps + tile.select_steps + step, tile.begin + step * BN);
+      load_v(a, s, tile.steps + step, tile.begin + step * BN);
+    }
+  }
+  CUTE_DEVICE static void load_q(const IntervalArguments& a, Shared& s, const Tile& tile) {
     using Full = cutlass::arch::ClusterTransactionBarrier;
-    const uint64_t keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
     const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST);
     Full::arrive_and_expect_tx(&s.q_full, a.tokens_per_tile * a.group_size * DK * sizeof(T));
     // One box when tokens lie without gaps, else one a token.
@@ -133,31 +152,26 @@ struct IntervalKernel {
     for (int c = 0; c < DK; c += 64)
       for (int i = 0; i < boxes; ++i)
         SM90_TMA_LOAD_4D::copy(&a.q_map, &s.q_full, once, s.q + c * kRows + i * a.row_group * 64, c,
-                               head * a.group_size, tile.first + i, batch);
-    for (int step = 0; step < tile.steps; ++step) {
-      const int stage = step % kStages, key = tile.begin + step * BN;
-      const uint32_t phase = (step / kStages + 1) & 1;
-      wait(s.k_empty[stage], phase);
-      Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
-      for (int c = 0; c < DK; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, head, key,
-                               batch);
-      wait(s.v_empty[stage], phase);
-      Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
-      for (int c = 0; c < DV; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c, head, key,
-                               batch);
-    }
-    if constexpr (kSelect) {  // the keys once more, for the scores
-      for (int i = 0; i < tile.select_steps; ++i) {
-        const int step = tile.steps + i, stage = step % kStages;
-        wait(s.k_empty[stage], (step / kStages + 1) & 1);
-        Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
-        for (int c = 0; c < DK; c += 64)
-          SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, head,
-                                 i * BN, batch);
-      }
-    }
+                               blockIdx.y * a.group_size, tile.first + i, blockIdx.z);
+  }
+  /// The `count`-th load of K (of V) of this CTA, keys from `key` on, when its place is free.
+  CUTE_DEVICE static void load_k(const IntervalArguments& a, Shared& s, int count, int key) {
+    const int stage = count % kStages;
+    wait(s.k_empty[stage], (count / kStages + 1) & 1);
+    cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(&s.k_full[stage],
+                                                                   BN * DK * sizeof(T));
+    for (int c = 0; c < DK; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], kKeep, s.k[stage] + c * BN, c, blockIdx.y,
+                             key, blockIdx.z);
+  }
+  CUTE_DEVICE static void load_v(const IntervalArguments& a, Shared& s, int count, int key) {
+    const int stage = count % kStages;
+    wait(s.v_empty[stage], (count / kStages + 1) & 1);
+    cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(&s.v_full[stage],
+                                                                   BN * DV * sizeof(T));
+    for (int c = 0; c < DV; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], kKeep, s.v[stage] + c * BN, c, blockIdx.y,
+                             key, blockIdx.z);
   }
 
   /// Running maximum and sum of the two rows a thread shares with its quad.
@@ -200,8 +214,8 @@ struct IntervalKernel {
     }
   };
 
-  /// A row that meets a value that is not finite: its own keys only, one warp, in fp32.
-  CUTE_DEVICE static void plain_row(const IntervalArguments& a, int token, int q_head,
+  /// A row from its own keys only, one warp, in fp32; written if it is not finite.
+  CUTE_DEVICE static bool plain_row(const IntervalArguments& a, int token, int q_head,
                                     Interval keys, float lse, T* out) {
     const int lane = threadIdx.x % 32, kv_head = blockIdx.y, batch = blockIdx.z;
     const T* q =
@@ -218,8 +232,13 @@ struct IntervalKernel {
       CUTE_UNROLL
       for (int i = 0; i < DV / 32; ++i) total[i] += p * float(v[key * a.v.token + i * 32 + lane]);
     }
+    bool finite = true;
+    CUTE_UNROLL
+    for (int i = 0; i < DV / 32; ++i) finite &= isfinite(total[i]);
+    if (__all_sync(~0u, finite)) return true;
     CUTE_UNROLL
     for (int i = 0; i < DV / 32; ++i) out[i * 32 + lane] = T(total[i]);
+    return false;
   }
 
   /// One warpgroup: 64 rows.
@@ -329,12 +348,23 @@ struct IntervalKernel {
       multiply_out(before);
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
+      if (lane == 0) arrive(s.v_empty[before]);
     }
     softmax.finish();
     if constexpr (kSelect) cutlass::arch::NamedBarrier::sync(256, 0);  // nobody reads V any more
     float lse[2];
-    store(a, s, tile, half, out, softmax, rows, keys, lse);
-    if constexpr (!kSelect) return;
+    const unsigned bad = store(a, s, tile, half, out, softmax, rows, lse);
+    const auto finish_tile = [&] {
+      cutlass::arch::fence_view_async_shared();   // what follows may be a load into this memory
+      cutlass::arch::NamedBarrier::sync(288, 2);  // with the warp that loads
+      if (s.redo != 0)
+        redo(a, s, tile, half, bad, rows, keys, lse, out, probs, scores, softmax, multiply_scores,
+             multiply_out, mask, pack, rescale_out);
+    };
+    if constexpr (!kSelect) {
+      finish_tile();
+      return;
+    }
 
     // Selection pass: the same logits again, now with their lse.
     cutlass::arch::NamedBarrier::sync(
@@ -412,23 +442,86 @@ struct IntervalKernel {
       const int64_t row = (int64_t(blockIdx.z) * a.num_queries + token) * gridDim.y + blockIdx.y;
       write_blocks(choice, row, a.first_position + token, best.block[u]);
     }
+    finish_tile();
   }
 
-  /// Output through shared memory, so that a warp writes whole rows.
+  /// The tile once more with zeros for values of V that are not finite. The same operations in the
+  /// same order as the first time, without their overlap.
+  template <typename Out, typename Probs, typename Scores, class MultiplyScores, class MultiplyOut,
+            class Mask, class Pack, class Rescale>
+  CUTE_DEVICE static void redo(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
+                               unsigned bad, const int (&rows)[2], const Interval (&keys)[2],
+                               const float (&lse)[2], Out& out, Probs& probs, Scores& scores,
+                               Softmax& softmax, MultiplyScores& multiply_scores,
+                               MultiplyOut& multiply_out, Mask& mask, Pack& pack,
+                               Rescale& rescale_out) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    clear(out);
+    softmax = Softmax{};
+    wait(s.q_full, 1);
+    for (int step = 0; step < tile.steps; ++step) {
+      const int k_count = tile.steps + tile.select_steps + step, v_count = tile.steps + step;
+      wait(s.k_full[k_count % kStages], (k_count / kStages) & 1);
+      multiply_scores(k_count % kStages, scores);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(scores);
+      if (lane == 0) arrive(s.k_empty[k_count % kStages]);
+      mask(step);
+      softmax.step(scores, a.scale_log2);
+      if (step > 0) rescale_out();
+      pack();
+      wait(s.v_full[v_count % kStages], (v_count / kStages) & 1);
+      T* v = s.v[v_count % kStages];
+      for (int i = threadIdx.x - 128; i < int(cosize_v<LayoutV>); i += 256)
+        if (!isfinite(float(v[i]))) v[i] = T(0.f);
+      cutlass::arch::fence_view_async_shared();
+      cutlass::arch::NamedBarrier::sync(256, 3);
+      multiply_out(v_count % kStages);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(out);
+      cutlass::arch::NamedBarrier::sync(256, 3);
+      if (lane == 0) arrive(s.v_empty[v_count % kStages]);
+    }
+    softmax.finish();
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r)
+      for (int group = 0; group < 8; ++group) {
+        const int source = group * 4, row = half * 64 + warp * 16 + group + 8 * r;
+        const bool was_bad = (__shfl_sync(~0u, bad, source) >> r) & 1;
+        const Interval own{__shfl_sync(~0u, keys[r].begin, source),
+                           __shfl_sync(~0u, keys[r].end, source)};
+        const float own_lse = __shfl_sync(~0u, lse[r], source);
+        if (!was_bad || row % a.row_group >= a.group_size || row / a.row_group >= tile.count)
+          continue;  // the same for every lane
+        T* to = static_cast<T*>(a.out) + place(a, tile, row) * DV;
+        if (!plain_row(a, tile.first + row / a.row_group,
+                       blockIdx.y * a.group_size + row % a.row_group, own, own_lse, to))
+          continue;
+        if (lane / 4 != group) continue;
+        const float inverse = softmax.sum[r] == 0.f ? 0.f : 1.f / softmax.sum[r];
+        CUTE_UNROLL
+        for (int i = 0; i < decltype(size(out))::value; ++i)
+          if ((i / 2) % 2 == r) to[(i / 4) * 8 + (lane % 4) * 2 + i % 2] = T(out(i) * inverse);
+      }
+  }
+
+  /// Where a row of the tile stands among all rows [B, S, Hq].
+  CUTE_DEVICE static int64_t place(const IntervalArguments& a, const Tile& tile, int row) {
+    const int64_t token = int64_t(blockIdx.z) * a.num_queries + tile.first + row / a.row_group;
+    return token * a.num_heads + blockIdx.y * a.group_size + row % a.row_group;
+  }
+
+  /// Output through shared memory, so that a warp writes whole rows. Returns which of the thread's
+  /// rows are not finite.
   template <typename Out>
-  CUTE_DEVICE static void store(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
-                                Out& out, const Softmax& softmax, const int (&rows)[2],
-                                const Interval (&keys)[2], float (&lse)[2]) {
+  CUTE_DEVICE static unsigned store(const IntervalArguments& a, Shared& s, const Tile& tile,
+                                    int half, Out& out, const Softmax& softmax,
+                                    const int (&rows)[2], float (&lse)[2]) {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto used = [&](int row) {
       return row % a.row_group < a.group_size && row / a.row_group < tile.count;
     };
-    const int64_t first_row = (int64_t(blockIdx.z) * a.num_queries + tile.first) * a.num_heads +
-                              blockIdx.y * a.group_size;
-    const auto place = [&](int row) {
-      return first_row + int64_t(row / a.row_group) * a.num_heads + row % a.row_group;
-    };
-    unsigned bad = 0;  // bit r: row r of this thread needs plain_row
+    unsigned bad = 0;  // bit r: row r of this thread is not finite
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const float inverse = softmax.sum[r] == 0.f ? 0.f : 1.f / softmax.sum[r];
@@ -442,8 +535,8 @@ struct IntervalKernel {
           finite &= isfinite(out(j));
           out(j) *= inverse;
         }
-      if (!finite) bad |= 1u << r;
-      if (lane % 4 == 0 && used(rows[r])) a.lse[place(rows[r])] = lse[r];
+      if (!finite && used(rows[r])) bad |= 1u << r;
+      if (lane % 4 == 0 && used(rows[r])) a.lse[place(a, tile, rows[r])] = lse[r];
     }
     bad |= __shfl_xor_sync(~0u, bad, 1);
     bad |= __shfl_xor_sync(~0u, bad, 2);
@@ -468,23 +561,11 @@ struct IntervalKernel {
     for (int i = lane; i < 16 * kPieces; i += 32) {
       const int row = base + i / kPieces, column = (i % kPieces) * 8;
       if (used(row))
-        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place(row) * DV + column) =
+        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place(a, tile, row) * DV + column) =
             *reinterpret_cast<const uint4*>(piece(row, column));
     }
-    if (__any_sync(~0u, bad) == 0) return;
-    for (int r = 0; r < 2; ++r)
-      for (int group = 0; group < 8; ++group) {
-        const int source = group * 4;
-        const int row = base + group + 8 * r;
-        const bool redo = (__shfl_sync(~0u, bad, source) >> r) & 1;
-        const Interval own{__shfl_sync(~0u, keys[r].begin, source),
-                           __shfl_sync(~0u, keys[r].end, source)};
-        const float own_lse = __shfl_sync(~0u, lse[r], source);
-        if (redo && used(row))
-          plain_row(a, tile.first + row / a.row_group,
-                    blockIdx.y * a.group_size + row % a.row_group, own, own_lse,
-                    static_cast<T*>(a.out) + place(row) * DV);
-      }
+    if (bad != 0) s.redo = 1;
+    return bad;
   }
 };
 
@@ -506,12 +587,17 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       Barrier::init(&s.v_empty[i], 8);
     }
     cutlass::arch::fence_barrier_init();
+    s.redo = 0;
   }
   __syncthreads();
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<24>();
+    cutlass::arch::warpgroup_reg_dealloc<32>();
+    if (threadIdx.x >= 32) return;
     if (threadIdx.x == 0) Kernel::produce(a, s, tile);
+    __syncwarp();
+    cutlass::arch::NamedBarrier::sync(288, 2);  // every output is written
+    if (s.redo != 0 && threadIdx.x == 0) Kernel::produce_again(a, s, tile);
   } else {
     cutlass::arch::warpgroup_reg_alloc<240>();
     Kernel::consume(a, s, tile, warpgroup - 1);
