@@ -98,11 +98,18 @@ struct ActivityCollector::Impl {
   void switch_recording(bool on) {
     for (const CUpti_ActivityKind kind : kKinds)
       must(on ? cupti.enable(kind) : cupti.disable(kind), "switching an activity kind");
-    for (const CUpti_CallbackId id : runtime_calls)
-      must(cupti.enable_runtime_call(id, on), "switching a runtime call");
-    for (const CUpti_CallbackId id : driver_calls)
-      must(cupti.enable_driver_call(id, on), "switching a driver call");
+    switch_calls(runtime_calls, cupti.enable_runtime_call, on);
+    switch_calls(driver_calls, cupti.enable_driver_call, on);
     recording = on;
+  }
+
+  /// Some calls of the headers cannot be recorded; a launch that is missing is found later, when
+  /// its kernel has no call.
+  void switch_calls(std::vector<CUpti_CallbackId>& calls,
+                    decltype(&::cuptiActivityEnableRuntimeApi) enable, bool on) {
+    std::erase_if(calls, [&](CUpti_CallbackId id) { return enable(id, on) != CUPTI_SUCCESS; });
+    if (calls.empty())
+      throw CollectorUnavailable("CUPTI_UNAVAILABLE", "no call of the CUDA API can be recorded");
   }
 
   /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.

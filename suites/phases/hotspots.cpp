@@ -10,8 +10,8 @@
 #include "suites/phases/path_rules.h"
 #include "suites/phases/profile_lines.h"
 #include "suites/phases/profile_session.h"
-#include "suites/phases/step_work.h"
-#include "suites/phases/training_step.h"
+#include "suites/phases/profiled_step.h"
+#include "suites/phases/trace_faults.h"
 
 namespace suites {
 namespace {
@@ -36,7 +36,7 @@ class Hotspots {
         warmup_(one.args.get_int("warmup", 3, 1)),
         pairs_(one.args.get_int("pairs", 8, 6)),
         chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
-        step_(make_training_step(one)) {}
+        step_(make_profiled_step(one)) {}
 
   std::string run() {
     for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
@@ -55,7 +55,13 @@ class Hotspots {
     return ms;
   }
 
-  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 2 * pairs_; }
+  /// The step behind a switch of the recording pays for the switch, so the next one is timed.
+  double second_step(const char* what) {
+    take_step(what);
+    return take_step(what);
+  }
+
+  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 4 * pairs_; }
 
   /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
   /// sleeps.
@@ -65,10 +71,8 @@ class Hotspots {
     for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
     step_ms_ = wall_ms / static_cast<double>(steps_);
     say_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
-    const auto tokens =
-        static_cast<double>(step_.options.batch * step_.options.accum * step_.seq_len);
     say_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
-    say_figure(one_, "step.tokens_count", tokens, "count");
+    say_figure(one_, "step.tokens_count", static_cast<double>(step_.tokens), "count");
   }
 
   /// Steps without and with recording in turn, the order swapped every other time.
@@ -76,10 +80,10 @@ class Hotspots {
     std::vector<OffOnPair> pairs;
     for (int64_t i = 0; i < pairs_; ++i) {
       OffOnPair pair;
-      const auto off = [&] { pair.off_ms = take_step("off"); };
+      const auto off = [&] { pair.off_ms = second_step("off"); };
       const auto on = [&] {
         session_.collector().start();
-        pair.on_ms = take_step("on");
+        pair.on_ms = second_step("on");
         session_.collector().stop();
       };
       if (i % 2 == 0) {
@@ -103,7 +107,7 @@ class Hotspots {
   void measure_rate_against_length() {
     const int64_t half = step_.seq_len / 2;
     if (half < 1) return say_missing(one_, "step.half_length_ratio", "ratio", "S is 1");
-    TrainingStep shorter = make_training_step(one_, half);
+    const ProfiledStep shorter = make_profiled_step(one_, half);
     for (int64_t i = 0; i < warmup_; ++i) shorter.run_ms();
     double ms = 0;
     for (int64_t i = 0; i < steps_; ++i) {
@@ -125,22 +129,19 @@ class Hotspots {
     session_.record([&] {
       for (int64_t i = 0; i < steps_; ++i) take_step("record");
     });
-    const trace::Trace recorded = session_.save("", kStepRange, chrome_steps_);
+    trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
+    if (one_.args.get_text("fault", "") == "P30")
+      count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     say_paths(recorded);
-    const trace::Profile profile = trace::profile(recorded, kStepRange);
+    const trace::Profile profile = trace::profile(recorded, step_.range);
     say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0));
-    const StepShape shape{.batch = step_.options.batch,
-                          .accum = step_.options.accum,
-                          .seq_len = step_.seq_len,
-                          .bytes_per_value = static_cast<int64_t>(at::elementSize(step_.type))};
-    say_roofline(one_, profile, step_work(step_.model, shape), ceilings_);
+    say_roofline(one_, profile, step_.work, ceilings_);
     session_.refuse_losses(recorded.dropped);
   }
 
   void say_paths(const trace::Trace& recorded) {
     nlohmann::json rows = nlohmann::json::array();
-    prove_paths(one_, "", recorded, trace::attribute(recorded, kStepRange), step_.trainer->ran(),
-                rows);
+    prove_paths(one_, "", recorded, trace::attribute(recorded, step_.range), step_.ran(), rows);
     one_.emitter.table({.case_id = one_.id,
                         .id = "paths",
                         .title = "Kernels that ran for each stage",
@@ -151,7 +152,7 @@ class Hotspots {
   const PhaseCase& one_;
   ProfileSession session_;
   const int64_t steps_, warmup_, pairs_, chrome_steps_;
-  TrainingStep step_;
+  const ProfiledStep step_;
   int64_t done_ = 0;
   double step_ms_ = 0;
   trace::Ceilings ceilings_;

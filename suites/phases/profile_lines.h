@@ -8,9 +8,6 @@
 /// What a profile says on the result channel.
 namespace suites {
 
-/// The range of one optimizer step.
-inline constexpr const char* kStepRange = "train.step";
-
 /// Says metric NAME; `reason` instead of a value that is not there.
 void say_figure(const PhaseCase& one, const std::string& name, double value,
                 const std::string& unit);

@@ -30,7 +30,7 @@ void ProfileSession::record(const std::function<void()>& work) {
   collector_->stop();
 }
 
-trace::Trace ProfileSession::save(const std::string& name, const char* step_range,
+trace::Trace ProfileSession::save(const std::string& name, const std::string& step_range,
                                   int64_t chrome_steps) {
   const std::string stem = one_.id + (name.empty() ? "" : "." + name);
   const std::string file = stem + ".trace.jsonl.gz", chrome = stem + ".chrome.json.gz";

@@ -23,7 +23,8 @@ class ProfileSession {
 
   /// Writes CASE[.NAME].trace.jsonl.gz and CASE[.NAME].chrome.json.gz, says them as artifacts, and
   /// gives back what was read from the first: figures come from the file that is kept.
-  harness::trace::Trace save(const std::string& name, const char* step_range, int64_t chrome_steps);
+  harness::trace::Trace save(const std::string& name, const std::string& step_range,
+                             int64_t chrome_steps);
 
   /// Says profile.dropped_count; throws NotDecided (partial: PROFILE_DROPPED) unless it is 0.
   void refuse_losses(int64_t dropped) const;

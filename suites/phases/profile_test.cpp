@@ -10,7 +10,9 @@
 #include "suites/phases/path_rules.h"
 #include "suites/phases/phase.h"
 #include "suites/phases/profile_lines.h"
+#include "suites/phases/profiled_step.h"
 #include "suites/phases/step_work.h"
+#include "suites/phases/trace_faults.h"
 
 namespace suites {
 namespace {
@@ -19,6 +21,8 @@ namespace trace = harness::trace;
 using nlohmann::json;
 using testing::ElementsAre;
 using testing::HasSubstr;
+
+constexpr const char* kStepRange = "train.step";
 
 /// A case whose lines can be read back.
 class Said {
@@ -110,6 +114,18 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
 }
 
+TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
+  Said said("hotspots");
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.win_attn");
+  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
+  const json check = said.lines("check").at(0);
+  EXPECT_FALSE(check["ok"]);
+  EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
+  EXPECT_THAT(check["detail"].get<std::string>(), HasSubstr("add up to 175"));
+  EXPECT_THROW(count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.gate"), ConfigError);
+}
+
 std::vector<nsa::RanBackend> ran(const std::string& requested, const std::string& backend) {
   return {{"sel_attn", backend, 3, requested, "", ""}, {"gate", "plain", 3, "plain", "", ""}};
 }
@@ -186,6 +202,33 @@ TEST(ProfilePhases, DeferByNameWithoutAGpu) {
       EXPECT_EQ(why.status(), "deferred");
       EXPECT_THAT(why.what(), HasSubstr("CUPTI_UNAVAILABLE: a profile needs a CUDA device"));
     }
+  }
+}
+
+TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
+  Said train("hotspots", {{"model", "tiny_cpu"}, {"S", 32}, {"accum", 2}, {"fault", "P09"}});
+  const ProfiledStep step = make_profiled_step(train.one());
+  EXPECT_EQ(step.range, "train.step");
+  EXPECT_EQ(step.tokens, 64);
+  EXPECT_GT(step.run_ms(), 0);
+  EXPECT_FALSE(step.ran().empty());
+  EXPECT_EQ(make_profiled_step(train.one(), 16).tokens, 32);
+
+  Said call("hotspots", {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}});
+  const ProfiledStep attention = make_profiled_step(call.one());
+  EXPECT_GT(attention.run_ms(), 0);
+  EXPECT_FALSE(attention.ran().empty());
+  EXPECT_GT(attention.work.at("nsa.sel_attn").flops, 0);
+}
+
+TEST(ProfilePhases, RefuseUnknownSubjectsAndBackends) {
+  const json wrong[] = {{{"subject", "both"}},
+                        {{"backend", "gatter"}},
+                        {{"fault", "P01"}, {"model", "tiny_cpu"}},
+                        {{"model", "no_such"}}};
+  for (const json& args : wrong) {
+    Said said("hotspots", args);
+    EXPECT_THROW(make_profiled_step(said.one()), ConfigError) << args;
   }
 }
 

@@ -1,0 +1,161 @@
+#include "suites/phases/profiled_step.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+
+#include "nsa/core/nvtx_range.h"
+#include "nsa/model/input_error.h"
+#include "nsa/model/loss.h"
+#include "nsa/train/trainer.h"
+#include "suites/conformance/convert.h"
+#include "suites/instrument/event_timer.h"
+#include "suites/phases/attention_case.h"
+#include "suites/phases/attention_under_test.h"
+#include "suites/phases/step_work.h"
+
+namespace suites {
+namespace {
+
+constexpr int64_t kSyncsOfP09 = 2000;
+constexpr double kLearningRate = 1e-4;
+
+nsa::ModelConfig load_model(const Args& args) {
+  try {
+    return nsa::load_model_config(args.get_text("model", "m7c_125m"), nsa::model_config_folders());
+  } catch (const nsa::InputError& error) {
+    throw ConfigError("args.model: " + std::string(error.what()));
+  }
+}
+
+int64_t length_of(const Args& args, const nsa::ModelConfig& model, int64_t seq_len) {
+  if (seq_len > 0) return seq_len;
+  const int64_t asked = args.get_int("S", 0, 0);
+  return asked > 0 ? asked : model.seq_len;
+}
+
+nsa::NsaOptions options_of(const PhaseCase& one) {
+  nsa::NsaOptions options = one.options;
+  options.keep_scores = false;
+  const std::string backend = one.args.get_text("backend", "");
+  if (backend.empty()) return options;
+  try {
+    options.sel = nsa::parse_sel_backend(backend);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError("args.backend: " + std::string(error.what()));
+  }
+  if (options.sel == nsa::SelBackend::kFused)
+    options.cmp = options.win = nsa::BranchBackend::kFused;
+  return options;
+}
+
+/// Reads elements of the logits one at a time.
+at::Tensor host_bound_loss(const at::Tensor& logits, const at::Tensor& tokens) {
+  const at::Tensor flat = logits.detach().flatten();
+  double sum = 0;
+  for (int64_t i = 0; i < kSyncsOfP09; ++i) sum += flat[i % flat.numel()].item<double>();
+  return nsa::next_token_loss(logits, tokens) + 0 * sum;
+}
+
+/// A trainer and what it borrows.
+struct Training {
+  std::unique_ptr<nsa::train::TokenSource> tokens;
+  std::unique_ptr<nsa::train::Trainer> trainer;
+};
+
+ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config, int64_t seq_len) {
+  const std::string fault = one.args.get_text("fault", "");
+  if (!fault.empty() && fault != "P09" && fault != "P30")
+    throw ConfigError("args.fault of a training step must be P09 or P30, got '" + fault + "'");
+  ProfiledStep step{.range = "train.step", .seq_len = seq_len, .type = input_type(one)};
+  nsa::train::TrainOptions options;
+  options.batch = one.args.get_int("B", 1, 1);
+  options.accum = one.args.get_int("accum", 4, 1);
+  at::manual_seed(one.seed());
+  nsa::Decoder model(config);
+  model->to(one.device, step.type == at::kDouble ? at::kDouble : at::kFloat);
+  model->compute_type = step.type;
+  model->set_attention_options(options_of(one));
+  const auto made = std::make_shared<Training>();
+  made->tokens = nsa::train::make_synthetic_source(config.vocab, one.seed());
+  made->trainer = std::make_unique<nsa::train::Trainer>(
+      nsa::train::TrainerParts{model, made->tokens.get(),
+                               fault == "P09" ? host_bound_loss : nsa::next_token_loss,
+                               [](int64_t) { return kLearningRate; }},
+      options, seq_len, one.device);
+  step.tokens = options.batch * options.accum * seq_len;
+  step.run_ms = [made] { return made->trainer->step(/*wait_each=*/false).step_ms; };
+  step.ran = [made] { return made->trainer->ran(); };
+  step.work =
+      step_work(config, {.batch = options.batch,
+                         .accum = options.accum,
+                         .seq_len = seq_len,
+                         .bytes_per_value = static_cast<int64_t>(at::elementSize(step.type))});
+  return step;
+}
+
+/// Inputs of one attention call and its last result.
+struct AttentionCall {
+  nsa::NsaInputs inputs;
+  nsa::NsaConfig config;
+  nsa::NsaOptions options;
+  AttentionFunction attention;
+  nsa::NsaOutputs out;
+};
+
+double call_ms(AttentionCall& call, at::Device device, const char* range_name) {
+  const at::NoGradGuard no_grad;
+  const auto start = std::chrono::steady_clock::now();
+  const nsa::NvtxRange range(range_name);
+  call.out = call.attention(call.inputs, call.config, call.options);
+  synchronize(device);
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+ProfiledStep attention_step(const PhaseCase& one, const nsa::ModelConfig& model, int64_t seq_len) {
+  static constexpr const char* kRange = "attention.call";
+  ProfiledStep step{.range = kRange, .seq_len = seq_len, .type = input_type(one)};
+  const int64_t batch = one.args.get_int("B", 1, 1);
+  CaseConfig sizes = attention_sizes(model.attention, batch, seq_len);
+  const auto replace = [&](const char* key, int64_t& size) {
+    if (const int64_t asked = one.args.get_int(key, 0, 0); asked > 0) size = asked;
+  };
+  replace("Hq", sizes.num_heads);
+  replace("Hkv", sizes.num_kv_heads);
+  replace("dk", sizes.qk_head_dim);
+  replace("dv", sizes.v_head_dim);
+  const auto call = std::make_shared<AttentionCall>();
+  call->inputs = to_nsa(draw_inputs(sizes, step.type, one.device, one.seed()));
+  call->config = to_nsa(sizes);
+  call->options = options_of(one);
+  // P30 is planted in the trace, everything else in the call.
+  const bool in_trace = one.args.get_text("fault", "") == "P30";
+  call->attention =
+      in_trace ? AttentionFunction(nsa::nsa_attention) : attention_under_test(one.args);
+  step.tokens = batch * seq_len;
+  step.run_ms = [call, device = one.device] { return call_ms(*call, device, kRange); };
+  step.ran = [call] { return call->out.ran; };
+  nsa::ModelConfig layer = model;
+  layer.attention = call->config;
+  layer.num_layers = 1;
+  step.work =
+      step_work(layer, {.batch = batch,
+                        .accum = 1,
+                        .seq_len = seq_len,
+                        .bytes_per_value = static_cast<int64_t>(at::elementSize(step.type))});
+  return step;
+}
+
+}  // namespace
+
+ProfiledStep make_profiled_step(const PhaseCase& one, int64_t seq_len) {
+  const nsa::ModelConfig model = load_model(one.args);
+  const int64_t length = length_of(one.args, model, seq_len);
+  const std::string subject = one.args.get_text("subject", "train");
+  if (subject == "train") return training_step(one, model, length);
+  if (subject == "attention") return attention_step(one, model, length);
+  throw ConfigError("args.subject must be train or attention, got '" + subject + "'");
+}
+
+}  // namespace suites
