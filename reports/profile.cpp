@@ -25,11 +25,16 @@ bool has_part(const std::string& id, std::string_view part) {
 }  // namespace
 
 bool is_profile_table(const json& table) {
-  constexpr std::array<std::string_view, 7> names = {"ranges", "hotspots", "kernels", "copies",
-                                                     "idle",   "path",     "dilation"};
+  constexpr std::array<std::string_view, 7> names = {"ranges",   "kernels", "copies",  "roofline",
+                                                     "hotspots", "idle",    "dilation"};
   if (!table.is_object()) return false;
   const std::string id = text(table, "id");
-  return std::ranges::any_of(names, [&](std::string_view name) { return has_part(id, name); });
+  if (std::ranges::any_of(names, [&](std::string_view name) { return has_part(id, name); }))
+    return true;
+  // Paths are proved by kernels in a profile; elsewhere they are what a worker said of itself.
+  const auto columns = table.find("columns");
+  return has_part(id, "paths") && columns != table.end() && columns->is_array() &&
+         std::ranges::find(*columns, json("kernels")) != columns->end();
 }
 
 std::vector<RangeTable> range_tables(const Model& model) {

@@ -4,9 +4,10 @@
 
 #include "reports/model.h"
 
-/// Which tables of a run are profiles. A step names them by id: PHASE.ranges (a column "range", and
-/// a first column that ends with "ms" or "us" and is drawn), PHASE.hotspots, PHASE.kernels,
-/// PHASE.copies, PHASE.idle, PHASE.path and PHASE.dilation.
+/// Which tables of a run are profiles. A step names them by id: PHASE.ranges (of which the column
+/// "range" and the first column that ends with "ms" or "us" are drawn), PHASE.kernels,
+/// PHASE.copies, PHASE.roofline, PHASE.idle, PHASE.dilation, PHASE.hotspots, and PHASE.paths where
+/// it has a column "kernels".
 namespace reports {
 
 bool is_profile_table(const nlohmann::json& table);

@@ -35,7 +35,8 @@ class Explainer {
                        find(results_.phases, &Explainer::phase) ||
                        find(results_.artifacts, &Explainer::artifact) ||
                        find(results_.deviations, &Explainer::deviation) ||
-                       find(results_.findings, &Explainer::finding);
+                       find(results_.findings, &Explainer::finding) ||
+                       find(results_.series, &Explainer::series);
     if (!known)
       throw ConfigError("no id " + in_quotes(id_) + " in this run" + did_you_mean(id_, ids_));
     line("again", "nsa-validate verify " + run_.where().string());
@@ -60,6 +61,18 @@ class Explainer {
 
   void file(const std::string& path) {
     line("file", path + (run_.has(path) ? "  sha256 " + run_.sha256(path) : "  is missing"));
+  }
+
+  void series(const Series& s) {
+    line(s.id, s.title + ", " + s.unit + " over " + s.x);
+    line("of", s.kind == "steps" ? "heartbeats of completed steps; thinned lines keep extremes"
+                                 : "figures of the phase's table");
+    for (const auto& one : s.lines)
+      line("line", one.value("name", "") + ", " +
+                       std::to_string(one.value("points", nlohmann::json()).size()) +
+                       " points kept");
+    for (const std::string& path : run_.paths())
+      if (path.starts_with("phases/" + s.phase + "/") && path.ends_with(".jsonl")) file(path);
   }
 
   void metric(const Metric& m) {

@@ -106,5 +106,13 @@ TEST(Formulas, EveryEstimatorHasOne) {
   EXPECT_EQ(formula_of({}), "");
 }
 
+TEST(ExplainSeries, NamesItsLinesAndFiles) {
+  const std::string sample = NSA_SOURCE_DIR "/reports/samples/smoke_cpu";
+  const std::string text = explain(RunFolder(sample), "S-train_text.loss");
+  EXPECT_THAT(text, testing::HasSubstr("Loss over steps, nat over step"));
+  EXPECT_THAT(text, testing::HasSubstr("g01, 200 points kept"));
+  EXPECT_THAT(text, testing::HasSubstr("phases/train_text/g01.jsonl"));
+}
+
 }  // namespace
 }  // namespace harness

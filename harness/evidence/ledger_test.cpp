@@ -64,10 +64,26 @@ TEST(Ledger, MovedAndMissingLinesAreSeen) {
   EXPECT_EQ(problem_of(""), "holds no line");
 }
 
+TEST(Ledger, TheEvidenceHeadEndsWithTheRawEvidence) {
+  const LedgerEntry run{"artifact", "run.json", std::string(64, 'a'), 1},
+      sample{"sample", "phases/p/g01.jsonl", std::string(64, 'b'), 2},
+      report{"report", "report.md", std::string(64, 'c'), 3},
+      other{"report", "report.md", std::string(64, 'd'), 3},
+      page{"drawing", "report.html", std::string(64, 'e'), 4},
+      results{"results", "results.json", std::string(64, 'f'), 5};
+  const Ledger a = read_ledger(ledger_text({run, sample, report, results}));
+  const Ledger b = read_ledger(ledger_text({run, sample, other, page, results}));
+  EXPECT_EQ(a.evidence_head, b.evidence_head);
+  EXPECT_NE(a.head, b.head);
+  EXPECT_NE(a.evidence_head, read_ledger(ledger_text({run, report, results})).evidence_head);
+  EXPECT_EQ(problem_of(ledger_text({run, report, sample, results})),
+            "line 3: holds raw evidence behind what is derived from it");
+}
+
 TEST(Ledger, KindsAndOrder) {
   std::vector<LedgerEntry> entries;
   for (const char* path :
-       {"results.json", "report.md", "phases/p/g01.jsonl", "phases/p/out/x.jsonl", "run.json"})
+       {"results.json", "plots/a.svg", "report.md", "phases/p/g01.jsonl", "phases/p/out/x.jsonl", "run.json"})
     entries.push_back({ledger_kind(path), path, "", 0});
   sort_for_ledger(entries);
   std::string order;
@@ -75,7 +91,7 @@ TEST(Ledger, KindsAndOrder) {
   EXPECT_EQ(
       order,
       "artifact:phases/p/out/x.jsonl artifact:run.json sample:phases/p/g01.jsonl report:report.md "
-      "results:results.json ");
+      "drawing:plots/a.svg results:results.json ");
 }
 
 }  // namespace

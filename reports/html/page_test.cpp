@@ -2,6 +2,16 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "harness/schema/read.h"
+#include "reports/html/style.h"
+
+#include "reports/plots/data.h"
 #include "reports/testing.h"
 
 namespace reports {
@@ -47,6 +57,88 @@ TEST(Page, HostileNamesStayText) {
 TEST(Page, TwiceTheSameBytes) {
   const harness::Results results = testing_data::go();
   EXPECT_EQ(render_report_html(Model(results), {}), render_report_html(Model(results), {}));
+}
+
+/// The page of a run with failures, tables, findings and plots (none drawn).
+std::string golden_page() {
+  const std::string path = NSA_SOURCE_DIR "/reports/testdata/results.json";
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  const auto results = harness::read_json<harness::Results>(text.str(), path);
+  return render_report_html(Model(results), {});
+}
+
+std::vector<std::string> all_matches(const std::string& text, const std::string& expression) {
+  const std::regex regex(expression);
+  std::vector<std::string> found;
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
+    found.push_back((*at)[1]);
+  return found;
+}
+
+TEST(Accessibility, IdsAreUniqueAndEveryLinkInsideThePageLeadsSomewhere) {
+  const std::string page = golden_page();
+  const auto ids = all_matches(page, " id=\"([^\"]*)\"");
+  const std::set<std::string> unique(ids.begin(), ids.end());
+  EXPECT_EQ(unique.size(), ids.size());
+  const auto links = all_matches(page, "href=\"#([^\"]*)\"");
+  EXPECT_GT(links.size(), 20U);
+  for (const std::string& link : links) EXPECT_TRUE(unique.contains(link)) << link;
+}
+
+TEST(Accessibility, HeadingsDescendOneByOneBelowASingleTitle) {
+  const auto levels = all_matches(golden_page(), "<h([1-6])");
+  EXPECT_EQ(std::count(levels.begin(), levels.end(), "1"), 1);
+  ASSERT_EQ(levels.front(), "1");
+  for (size_t i = 1; i < levels.size(); ++i)
+    EXPECT_LE(levels[i].front(), levels[i - 1].front() + 1) << "heading " << i;
+}
+
+TEST(Accessibility, EveryHeaderCellHasAScopeAndEveryTableALabel) {
+  const std::string page = golden_page();
+  EXPECT_EQ(all_matches(page, "(<th[ >])").size(), all_matches(page, "(<th scope=\"col\")").size());
+  EXPECT_EQ(all_matches(page, "(<table>)").size(),
+            all_matches(page, "role=\"region\" aria-label=\"(Table: [^\"]+)\"").size());
+}
+
+/// Relative luminance and contrast as WCAG 2.1 defines them.
+double luminance(const std::string& colour) {
+  double sum = 0;
+  const double weights[] = {0.2126, 0.7152, 0.0722};
+  for (size_t i = 0; i < 3; ++i) {
+    const double c = std::stoi(colour.substr(1 + 2 * i, 2), nullptr, 16) / 255.0;
+    sum += weights[i] * (c <= 0.03928 ? c / 12.92 : std::pow((c + 0.055) / 1.055, 2.4));
+  }
+  return sum;
+}
+
+double contrast(const std::string& a, const std::string& b) {
+  const double x = luminance(a) + 0.05, y = luminance(b) + 0.05;
+  return std::max(x, y) / std::min(x, y);
+}
+
+TEST(Accessibility, TextHasContrastOnBothGroundsLightAndDark) {
+  const std::string style(html::kStyle);
+  const auto grounds = all_matches(style, "--ground: (#[0-9a-f]{6})");
+  ASSERT_EQ(grounds.size(), 2U) << "light and dark";
+  const auto bands = all_matches(style, "--band: (#[0-9a-f]{6})");
+  for (const char* name : {"text", "soft", "link", "good", "bad", "open", "none"}) {
+    const auto colours = all_matches(style, "--" + std::string(name) + ": (#[0-9a-f]{6})");
+    ASSERT_EQ(colours.size(), 2U) << name;
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_GE(contrast(colours[i], grounds[i]), 4.5) << name << i;
+      EXPECT_GE(contrast(colours[i], bands[i]), 4.5) << name << i;
+    }
+  }
+}
+
+TEST(Accessibility, LinesOfPlotsHaveContrastOnBothGrounds) {
+  const auto grounds = all_matches(std::string(html::kStyle), "--ground: (#[0-9a-f]{6})");
+  for (size_t i = 0; i < 6; ++i) {
+    const auto colour = all_matches(line_style(i), "\"(#[0-9a-f]{6})\"").at(0);
+    for (const std::string& ground : grounds) EXPECT_GE(contrast(colour, ground), 3) << colour;
+  }
 }
 
 }  // namespace
