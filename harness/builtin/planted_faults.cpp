@@ -25,10 +25,17 @@ FaultForm training(const std::string& fault, const std::string& code) {
   return {.phase = "random", .fault = fault, .code = code};
 }
 
-/// The first configurations have one block a sequence, which is never a partial one.
+/// On a busy machine equal arms may come out INCONCLUSIVE, and never FASTER or SLOWER.
+FaultForm slower_arm() {
+  FaultForm form{.phase = "ab", .fault = "P28", .code = "AB_VERDICT/SLOWER"};
+  form.may_be_undecided = true;
+  return form;
+}
+
+/// Modes are compared bit for bit in fp64 only.
 FaultForm partial_block() {
   FaultForm form = operators("P05", "MODE_DISAGREEMENT");
-  form.args = {{"configs", 4}};
+  form.args = {{"dtypes", {"fp64"}}};
   return form;
 }
 
@@ -125,7 +132,7 @@ std::vector<PlantedFault> faults_of_evidence() {
       {"P27", "change mixes rooms, edits a tolerance", "DIFF_OUT_OF_SCOPE", plant_mixed_diff,
        control_plain_diff},
       in_run("P28", "one of two equal arms slowed by 15 % (GPU: 3 %)", "AB_VERDICT",
-             {{.phase = "ab", .fault = "P28", .code = "AB_VERDICT/SLOWER"}}),
+             {slower_arm()}),
       {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
        control_untouched},
       {"P31", "stop file, half a file, process of an earlier run", "STALE_LEFTOVERS",

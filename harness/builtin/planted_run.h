@@ -21,6 +21,7 @@ struct FaultForm {
   nlohmann::json breaking = nlohmann::json::object();  ///< of the faulted run only
   std::optional<WatchPolicy> limits = {};              ///< of both runs
   bool reported_only = false;                          ///< the verdict may stay what it is (SLOW)
+  bool may_be_undecided = false;  ///< a clean run on a busy machine may be INCONCLUSIVE (timing)
   /// Looks at the folder of the faulted run; what is missing there, in words, or nothing.
   std::function<std::string(const std::filesystem::path& run)> inspect = {};
 };

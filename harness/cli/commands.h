@@ -18,5 +18,6 @@ int report_command(const Options& options);
 int compare_command(const Options& options);
 int bundle_command(const Options& options);
 int schema_command(const Options& options);
+int selftest_command(const Options& options);
 
 }  // namespace harness::cli

@@ -83,6 +83,13 @@ void add_commands(CLI::App& app, Options& o) {
   add_json_option(*plan, o);
   add_json_option(
       *add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it"), o);
+  CLI::App* selftest = add_command(app, o, "selftest",
+                                   "Plant the historical faults and require that each is reported");
+  selftest->add_option("--faults", o.faults, "Only these, e.g. P03,P11 (default: all)")
+      ->delimiter(',');
+  selftest->add_option("--out", o.out, "Run folder to create (default runs/selftest-TIME)")
+      ->check(not_empty());
+  add_json_option(*selftest, o);
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();

@@ -23,12 +23,13 @@ struct Options {
                         ///< checkout's
   std::string target;   ///< verify, report, bundle, explain: run folder or tar
   std::string against;  ///< compare: the second run
-  bool other_hardware = false;  ///< compare: runs of different machines, too
-  std::string id;               ///< explain
-  std::string head;             ///< verify: head of the ledger as it was printed
-  std::string name;             ///< schema: runbook, kind, results, plan, baseline or hardware
-  bool damaged = false;         ///< bundle: pack a run that does not verify
-  bool page = false;            ///< schema: the reference page instead of the JSON Schema
+  bool other_hardware = false;      ///< compare: runs of different machines, too
+  std::string id;                   ///< explain
+  std::string head;                 ///< verify: head of the ledger as it was printed
+  std::string name;                 ///< schema: runbook, kind, results, plan, baseline or hardware
+  std::vector<std::string> faults;  ///< selftest: ids; empty: all
+  bool damaged = false;             ///< bundle: pack a run that does not verify
+  bool page = false;                ///< schema: the reference page instead of the JSON Schema
 };
 
 /// Parses argv. Prints help or the usage error itself; returns false when the program should end

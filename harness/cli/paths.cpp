@@ -1,5 +1,7 @@
 #include "harness/cli/paths.h"
 
+#include <array>
+#include <ctime>
 #include <vector>
 
 #include "harness/schema/error.h"
@@ -37,6 +39,20 @@ fs::path configs_dir(const std::string& given) {
 fs::path data_dir() {
   const fs::path checkout = checkout_dir();
   return (checkout.empty() ? fs::current_path() : checkout) / ".data";
+}
+
+fs::path new_run_folder(const std::string& runbook) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &parts);
+  return fs::path("runs") / (runbook + "-" + text.data());
+}
+
+fs::path matrices_dir() {
+  const fs::path checkout = checkout_dir();
+  return (checkout.empty() ? fs::current_path() : checkout) / ".selftest";
 }
 
 fs::path newest_run() {

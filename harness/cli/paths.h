@@ -21,4 +21,11 @@ std::filesystem::path data_dir();
 /// The newest run folder in runs/. Throws ConfigError when there is none.
 std::filesystem::path newest_run();
 
+/// runs/RUNBOOK-TIME: where a run goes that names no folder.
+std::filesystem::path new_run_folder(const std::string& runbook);
+
+/// Where the matrices of self tests are kept, one for each build and hardware: .selftest of the
+/// checkout, else of the working directory.
+std::filesystem::path matrices_dir();
+
 }  // namespace harness::cli

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 
 #include "harness/builtin/builtins.h"
 #include "harness/cli/commands.h"
@@ -14,6 +12,7 @@
 #include "harness/engine/engine.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/bundle.h"
+#include "harness/evidence/catch_matrix.h"
 #include "harness/evidence/edition.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/plain_text.h"
@@ -27,15 +26,6 @@ namespace harness::cli {
 namespace fs = std::filesystem;
 namespace {
 
-std::string utc_stamp() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  std::array<char, 32> text{};
-  std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &parts);
-  return text.data();
-}
-
 /// What is to run: planned now, or, resuming, read from the folder as it was planned then.
 struct Work {
   Runbook runbook;
@@ -44,14 +34,20 @@ struct Work {
   RunOptions run;
 };
 
+/// What the self test of this build caught on this hardware becomes part of the evidence.
+void attach_catch_matrix(RunOptions& run) {
+  const std::string name = catch_matrix_name(run.environment);
+  if (!name.empty() && fs::exists(matrices_dir() / name))
+    run.attached["catch_matrix.json"] = read_bytes(matrices_dir() / name);
+}
+
 Work new_work(const Options& options) {
   Planned planned = plan_here(options);
   Work work{.runbook = planned.book.runbook,
             .kinds = planned.book.kinds,
             .plan = planned.plan,
             .run = {}};
-  work.run.out = options.out.empty() ? fs::path("runs") / (work.runbook.name + "-" + utc_stamp())
-                                     : fs::path(options.out);
+  work.run.out = options.out.empty() ? new_run_folder(work.runbook.name) : fs::path(options.out);
   work.run.info.gate = options.gate;
   work.run.info.command_line = options.command_line;
   if (!options.supersedes.empty())
@@ -59,6 +55,7 @@ Work new_work(const Options& options) {
                    work.run.attached);
   work.run.environment = environment(
       {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
+  attach_catch_matrix(work.run);
   return work;
 }
 

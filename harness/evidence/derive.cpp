@@ -6,6 +6,7 @@
 #include <span>
 
 #include "harness/evidence/baselines.h"
+#include "harness/evidence/catch_matrix.h"
 #include "harness/evidence/edition.h"
 #include "harness/evidence/figure_tables.h"
 #include "harness/evidence/findings.h"
@@ -41,6 +42,7 @@ class Deriver {
     add_settings_and_criteria();
     add_limits(results_.series, results_.criteria);
     add_edition();
+    add_catch_matrix();
     append(results_.findings, result_findings(results_));
     sort_by_id();
     decide_verdict();
@@ -216,6 +218,15 @@ class Deriver {
     try {
       const Results before = read_superseded(run_, files_.run.supersedes);
       tables_.push_back(edition_table(before, results_));
+    } catch (const EvidenceError& problem) {
+      problems_.push_back(problem);
+    }
+  }
+
+  void add_catch_matrix() {
+    try {
+      const json table = catch_matrix_table(run_, files_.environment);
+      if (!table.is_null()) tables_.push_back(table);
     } catch (const EvidenceError& problem) {
       problems_.push_back(problem);
     }
