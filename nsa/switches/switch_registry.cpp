@@ -4,7 +4,6 @@ namespace nsa {
 namespace {
 
 constexpr bool kExists = true;
-constexpr bool kPlanned = false;
 
 std::vector<SwitchInfo> make_registry() {
   using T = SwitchType;
@@ -32,9 +31,9 @@ std::vector<SwitchInfo> make_registry() {
       {"NSA_BATCH_SIZE", T::kInt, "", "training: sequences a step and rank", kExists, "", 1},
       {"NSA_ACCUM", T::kInt, "", "training: micro-batches added up before a step", kExists, "", 1},
       {"NSA_SEQ_LEN", T::kInt, "", "training: tokens of a sequence", kExists, "", 1},
-      {"NSA_DDP_COMPRESS", T::kChoice, "none", "gradient compression between ranks", kPlanned,
+      {"NSA_DDP_COMPRESS", T::kChoice, "none", "gradient compression between ranks", kExists,
        "none|bf16"},
-      {"NSA_DDP_BUCKET_MB", T::kInt, "25", "cap of a gradient bucket in MiB", kPlanned, "", 1},
+      {"NSA_DDP_BUCKET_MB", T::kInt, "25", "cap of a gradient bucket in MiB", kExists, "", 1},
       {"NSA_FWE_DOC_BATCH", T::kInt, "64", "loader: documents a read", kExists, "", 1},
       {"NSA_FWE_PREFETCH", T::kBool, "1", "loader: read ahead in a thread", kExists},
       {"NSA_FWE_Q", T::kInt, "4", "loader: length of the queue", kExists, "", 1},

@@ -30,7 +30,7 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const 
                           {"seed", std::to_string(o.seed)},
                           {"batch", std::to_string(o.batch)},
                           {"accum", std::to_string(o.accum)},
-                          {"ranks", std::to_string(parts.world)},
+                          {"ranks", std::to_string(parts.ranks ? parts.ranks->world() : 1)},
                           {"seq_len", std::to_string(o.seq_len > 0 ? o.seq_len : model.seq_len)},
                           {"steps", std::to_string(o.steps)},
                           {"warmup", std::to_string(o.warmup)},
@@ -45,9 +45,9 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const 
   return identity;
 }
 
-Checkpointer::Checkpointer(const TrainOptions& options, RunIdentity identity)
+Checkpointer::Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank)
     : options_(options), identity_(std::move(identity)) {
-  if (options_.checkpoints.empty()) return;
+  if (options_.checkpoints.empty() || rank != 0) return;
   const std::vector<int64_t> steps = checkpoint_steps(options_.checkpoints);
   if (!steps.empty() && !options_.resume)
     throw InputError("checkpoint folder " + options_.checkpoints +
@@ -66,10 +66,11 @@ std::vector<StepRecord> Checkpointer::resume(Trainer& trainer) const {
 
 void Checkpointer::after_step(const Trainer& trainer, const std::vector<StepRecord>& trace,
                               bool last) const {
-  if (!store_) return;
+  if (options_.checkpoints.empty()) return;
   const int64_t every = options_.checkpoint_every;
-  if (last || (every > 0 && trainer.steps_done() % every == 0))
-    store_->save(take_checkpoint(trainer, trace));
+  if (!last && (every == 0 || trainer.steps_done() % every != 0)) return;
+  const Checkpoint checkpoint = take_checkpoint(trainer, trace);
+  if (store_) store_->save(checkpoint);
 }
 
 }  // namespace nsa::train

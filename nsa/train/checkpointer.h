@@ -18,14 +18,15 @@ RunIdentity run_identity(const TrainOptions& options, const ModelConfig& model,
 class Checkpointer {
  public:
   /// Throws InputError if the folder holds checkpoints and nobody said --resume.
-  Checkpointer(const TrainOptions& options, RunIdentity identity);
+  /// Rank 0 alone writes; all read, so the folder must be one that all of them see.
+  Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank);
 
   /// Goes on from the newest checkpoint, if --resume was given and there is one. Returns the trace
   /// so far. Throws InputError for a damaged or foreign one.
   std::vector<StepRecord> resume(Trainer& trainer) const;
 
   /// Saves behind a step: at every `checkpoint_every`-th, and at the `last` of this process.
-  /// Throws InputError when it cannot be written; the one before it stays.
+  /// Throws InputError when it cannot be written; the one before it stays. All ranks call it.
   void after_step(const Trainer& trainer, const std::vector<StepRecord>& trace, bool last) const;
 
  private:

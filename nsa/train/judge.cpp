@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "nsa/train/bucket_report.h"
 #include "nsa/train/loader_report.h"
 
 namespace nsa::train {
@@ -140,6 +141,9 @@ Finding finding_of(const Check& check) {
   if (check.code == "PATH_PROOF")
     return text("the backend asked for does not apply here",
                 "look at the reason of the record; unset the switch, or change shape or type");
+  if (check.code == "BUCKET_MISMATCH")
+    return text("the Reducer was given another cap, or rebuilt its buckets by another rule",
+                "look at the table of buckets beside the request");
   if (check.code == "LOADER_STALL")
     return text("batches are read slower than they are used",
                 "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or "
@@ -209,6 +213,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                     "smallest deviation of gate outputs over tokens, any layer and step: " +
                         std::to_string(spread),
                     spread > kSpreadFloor, spread, kSpreadFloor});
+  if (facts.ranks > 1) checks.push_back(check_buckets(options.reducer, facts));
   if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
   const std::vector<Check> paths = check_paths(facts.paths);
   checks.insert(checks.end(), paths.begin(), paths.end());
@@ -260,6 +265,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
                                              [](const auto& r) { return !(r.grad_norm > 0); }));
   });
   figures.add("lr.trace_matches_bool", "bool", 1, [&] { return passed("lr_trace"); });
+  figures.add("ddp.ranks_count", "count", 0, [&] { return static_cast<double>(facts.ranks); });
   for (Figure& figure : loader_figures(facts.loader, trace))
     result.figures.push_back(std::move(figure));
   return result;

@@ -20,6 +20,7 @@
 namespace {
 
 using nsa::SwitchSet;
+using nsa::train::RankPlace;
 using nsa::train::ResultLines;
 using nsa::train::RunContext;
 using nsa::train::TrainOptions;
@@ -28,14 +29,19 @@ using nsa::train::WorkerRequest;
 constexpr const char* kExamples = R"(
 A corpus is a folder made by nsa-data: .data/NAME, or --data-root DIR/NAME. Missing data is an
 error; it is never replaced by random tokens. --worker reads one JSON request from standard input.
+Several ranks: start it with torchrun --no-python, or with srun; each rank takes its part of a batch.
 
 Examples:
   nsa-train --model tiny_cpu --data local_text --steps 200
   nsa-train --model m7c_125m --data local_text --device cuda --batch 8 --steps 1000 --out runs/m7c
-  nsa-train --model tiny_cpu --data synthetic --steps 100 --result loss.jsonl)";
+  nsa-train --model tiny_cpu --data synthetic --steps 100 --result loss.jsonl
+  torchrun --no-python --nproc-per-node 2 nsa-train --model m7c_125m --data local_text --device cuda)";
 
 std::atomic<int> stop_signal{0};
-extern "C" void on_stop_signal(int signal) { stop_signal.store(signal); }
+/// The first signal ends the run after its step, the second one at once.
+extern "C" void on_stop_signal(int signal) {
+  if (stop_signal.exchange(signal) != 0) std::_Exit(128 + signal);
+}
 
 void say(const std::string& line) { std::fprintf(stderr, "nsa-train: %s\n", line.c_str()); }
 
@@ -47,7 +53,7 @@ std::string build_id() {
 }
 
 /// Switches of a run; the training shape counts as configuration, so that the record shows it.
-SwitchSet make_switches(const TrainOptions& options, SwitchSet::Values config,
+SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::Values config,
                         const SwitchSet::Values& command_line) {
   config.emplace("NSA_BATCH_SIZE", std::to_string(options.batch));
   config.emplace("NSA_ACCUM", std::to_string(options.accum));
@@ -73,7 +79,14 @@ SwitchSet make_switches(const TrainOptions& options, SwitchSet::Values config,
                                           "NSA_FWE_Q",
                                           "NSA_FWE_WARMUP_BATCHES",
                                           "NSA_FWE_WARMUP_TIMEOUT",
+                                          "NSA_DDP_BUCKET_MB",
+                                          "NSA_DDP_COMPRESS",
                                           "NSA_CASES_DIR"});
+  for (const char* name : {"NSA_DDP_BUCKET_MB", "NSA_DDP_COMPRESS"})
+    if (world == 1 && !switches.is_default(name))
+      throw std::invalid_argument(std::string(name) +
+                                  " is ignored by nsa-train with one rank, where no gradient "
+                                  "travels; unset it or start several ranks");
   return switches;
 }
 
@@ -81,6 +94,8 @@ void apply_switches(const SwitchSet& switches, TrainOptions& options) {
   options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
   options.accum = switches.get_int("NSA_ACCUM", options.accum);
   options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
+  options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
+  options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
   options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
   options.loader.queue = switches.get_int("NSA_FWE_Q");
   options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
@@ -88,29 +103,33 @@ void apply_switches(const SwitchSet& switches, TrainOptions& options) {
   options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
 }
 
-void say_hello(ResultLines& lines, const SwitchSet& switches, const std::string& device) {
+void say_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& place,
+               const std::string& device) {
   nlohmann::json list = nlohmann::json::array();
   for (const nsa::SwitchValue& s : switches.list())
     list.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
-  lines.hello(build_id(), device, {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}}, list);
+  lines.hello(build_id(), device, place, {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}},
+              list);
 }
 
-std::unique_ptr<ResultLines> open_lines(const std::string& result, const std::string& out,
-                                        bool worker) {
+/// Ranks that share one command line write files of their own: FILE, FILE.rank1, ...
+std::unique_ptr<ResultLines> open_lines(std::string result, const std::string& out, bool worker,
+                                        int64_t rank) {
   if (!out.empty()) std::filesystem::create_directories(out);
+  if (result.empty() && worker) return std::make_unique<ResultLines>(3);
+  if (result.empty() && !out.empty()) result = std::filesystem::path(out) / "result.jsonl";
+  if (rank > 0 && !result.empty()) result += ".rank" + std::to_string(rank);
   if (!result.empty()) return std::make_unique<ResultLines>(std::filesystem::path(result));
-  if (worker) return std::make_unique<ResultLines>(3);
-  if (!out.empty())
-    return std::make_unique<ResultLines>(std::filesystem::path(out) / "result.jsonl");
   return std::make_unique<ResultLines>();
 }
 
 /// One case of a worker; args that make no sense fail the case, not the process.
-void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, ResultLines& lines) {
-  RunContext context{work.id, &lines, nullptr, &stop_signal, say};
+void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, const RankPlace& place,
+             ResultLines& lines) {
+  RunContext context{work.id, &lines, nullptr, place, request.out, &stop_signal, say};
   try {
     TrainOptions options = request.options_of(work);
-    const SwitchSet switches = make_switches(options, request.switches, {});
+    const SwitchSet switches = make_switches(options, place.world, request.switches, {});
     apply_switches(switches, options);
     context.switches = &switches;
     nsa::train::run_case(options, context);
@@ -120,31 +139,32 @@ void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, Resu
   }
 }
 
-int run_worker(const std::string& result) {
+int run_worker(const std::string& result, const RankPlace& place) {
   const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
   const WorkerRequest request = nsa::train::parse_worker_request(text);
-  const auto lines = open_lines(result, request.out, true);
+  const auto lines = open_lines(result, request.out, true, place.rank);
   TrainOptions phase_options;
   try {
     phase_options = request.options_of({"(phase)", nlohmann::json::object()});
   } catch (const nsa::InputError&) {
     // Reported by every case below.
   }
-  say_hello(*lines, make_switches(phase_options, request.switches, {}), request.device);
-  for (const WorkerRequest::Case& work : request.cases) work_on(request, work, *lines);
+  say_hello(*lines, make_switches(phase_options, place.world, request.switches, {}), place,
+            request.device);
+  for (const WorkerRequest::Case& work : request.cases) work_on(request, work, place, *lines);
   lines->done();
   return stop_signal == 0 ? 0 : 128 + stop_signal;
 }
 
 int run_once(TrainOptions options, const SwitchSet::Values& command_line, const std::string& result,
-             const std::string& out) {
+             const std::string& out, const RankPlace& place) {
   options.validate();
-  const SwitchSet switches = make_switches(options, {}, command_line);
+  const SwitchSet switches = make_switches(options, place.world, {}, command_line);
   apply_switches(switches, options);
-  const auto lines = open_lines(result, out, false);
-  say_hello(*lines, switches, options.device);
+  const auto lines = open_lines(result, out, false, place.rank);
+  say_hello(*lines, switches, place, options.device);
   const nsa::train::RunEnd end =
-      run_case(options, {"train", lines.get(), &switches, &stop_signal, say});
+      run_case(options, {"train", lines.get(), &switches, place, out, &stop_signal, say});
   lines->done();
   if (stop_signal != 0) return 128 + stop_signal;
   return end.failure.empty() && end.num_findings == 0 ? 0 : 1;
@@ -189,6 +209,11 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_flag("--resume", o.resume, "go on from the newest checkpoint, if there is one");
   app.add_option("--slice-steps", o.slice_steps, "steps of this process; 0: all")
       ->capture_default_str();
+  app.add_option("--ranks", o.ranks, "ranks that the run must have; 0: as many as were started");
+  app.add_option("--rank-timeout", o.rank_timeout_s, "seconds that ranks may wait for one another")
+      ->capture_default_str();
+  app.add_flag("--shard-optimizer", o.shard_optimizer,
+               "each rank keeps the moments of a part of the parameters");
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));
@@ -224,9 +249,10 @@ int main(int argc, char** argv) {
   std::signal(SIGINT, on_stop_signal);
   try {
     arguments.options.timed = arguments.mode == "time";
-    return arguments.worker
-               ? run_worker(arguments.result)
-               : run_once(arguments.options, given_shape(app), arguments.result, arguments.out);
+    const RankPlace place = nsa::train::read_rank_place(nsa::train::environment_variable);
+    return arguments.worker ? run_worker(arguments.result, place)
+                            : run_once(arguments.options, given_shape(app), arguments.result,
+                                       arguments.out, place);
   } catch (const nsa::InputError& e) {
     say(e.what());
     return 2;

@@ -46,6 +46,7 @@ double ResultLines::seconds() const {
 
 void ResultLines::emit(const std::string& type, nlohmann::json fields) {
   if (descriptor_ < 0) return;
+  const std::lock_guard lock(mutex_);
   last_line_s_ = seconds();
   fields["type"] = type;
   fields["t"] = last_line_s_;
@@ -62,14 +63,15 @@ void ResultLines::emit(const std::string& type, nlohmann::json fields) {
 }
 
 void ResultLines::hello(const std::string& build_id, const std::string& device,
-                        const nlohmann::json& versions, const nlohmann::json& switches) {
+                        const RankPlace& place, const nlohmann::json& versions,
+                        const nlohmann::json& switches) {
   start_ = std::chrono::steady_clock::now();
   emit("hello", {{"v", 1},
                  {"program", "nsa-train"},
                  {"build_id", build_id},
                  {"pid", getpid()},
-                 {"rank", 0},
-                 {"world", 1},
+                 {"rank", place.rank},
+                 {"world", place.world},
                  {"device", device},
                  {"versions", versions},
                  {"switches", switches}});
@@ -89,6 +91,7 @@ void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t 
                           {"forward_ms", r.forward_ms},
                           {"backward_ms", r.backward_ms},
                           {"optimizer_ms", r.optimizer_ms},
+                          {"collective_ms", r.collective_ms},
                           {"step_ms", r.step_ms},
                           {"gate_cmp", finite_or_null(r.gate.cmp)},
                           {"gate_sel", finite_or_null(r.gate.sel)},

@@ -1,10 +1,12 @@
 #pragma once
 #include <chrono>
 #include <filesystem>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "nsa/train/judge.h"
+#include "nsa/train/rank_place.h"
 #include "nsa/train/step_record.h"
 
 namespace nsa::train {
@@ -23,9 +25,9 @@ class ResultLines {
   ResultLines& operator=(const ResultLines&) = delete;
 
   /// First line: who runs. `switches`: [{name, value, origin}].
-  void hello(const std::string& build_id, const std::string& device, const nlohmann::json& versions,
-             const nlohmann::json& switches);
-  /// Progress inside a step: `at` (load, forward, backward, optimizer) was completed.
+  void hello(const std::string& build_id, const std::string& device, const RankPlace& place,
+             const nlohmann::json& versions, const nlohmann::json& switches);
+  /// Progress inside a step: `at` (load, forward, backward, optimizer, collective) was completed.
   void mark(const std::string& case_id, int64_t step, int64_t of, const std::string& at);
   /// A completed step with everything it measured.
   void beat(const std::string& case_id, const StepRecord& record, int64_t of);
@@ -45,6 +47,7 @@ class ResultLines {
   void emit(const std::string& type, nlohmann::json fields);
   double seconds() const;
 
+  std::mutex mutex_;  ///< a watch may speak while the loop does
   int descriptor_ = -1;
   bool owned_ = false;
   int64_t num_lines_ = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/input_error.h"
@@ -15,6 +16,7 @@
 #include "nsa/train/checkpointer.h"
 #include "nsa/train/memory.h"
 #include "nsa/train/schedule.h"
+#include "nsa/train/step_watch.h"
 #include "nsa/train/trainer.h"
 
 namespace nsa::train {
@@ -25,6 +27,9 @@ namespace {
 constexpr int64_t kWaitingSteps = 3;
 constexpr double kSlowStepMs = 5000;
 constexpr int64_t kProgressLines = 20;
+/// A backend's own timeout names the fault better; the watch comes behind it.
+constexpr double kBackendGraceS = 5;
+constexpr int kStalledExit = 3;
 
 at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
   if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
@@ -45,13 +50,35 @@ Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::D
 }
 
 std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
-                                         int64_t seq_len) {
+                                         int64_t seq_len, int64_t world) {
   if (options.is_synthetic()) return make_synthetic_source(config.vocab, options.seed);
   if (config.vocab != 256)
     throw InputError("corpora hold bytes: model " + config.name + " must have vocab 256, got " +
                      std::to_string(config.vocab));
   return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1,
-                            options.batch * options.accum);
+                            options.batch * options.accum * world);
+}
+
+/// The device of a rank: where ranks share a machine, each takes the GPU of its local rank.
+at::Device open_rank_device(const std::string& name, const RankPlace& place) {
+  if (place.world == 1 || name != "cuda") return open_device(name);
+  try {
+    return open_device("cuda:" + std::to_string(place.local_rank));
+  } catch (const InputError& error) {
+    throw InputError("RANK_FAULT: rank " + std::to_string(place.rank) + " of " +
+                     std::to_string(place.world) + " has no GPU of its own: " + error.what() +
+                     "; start one rank a GPU");
+  }
+}
+
+Finding stall_finding(const RankPlace& place, double silence_s, const std::string& collective) {
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.1f", silence_s);
+  return {"HANG",
+          "rank " + std::to_string(place.rank) + " of " + std::to_string(place.world) +
+              " made no progress for " + seconds + " s; last collective: " + collective,
+          "steps.done_count", "another rank is dead, hangs, or took another path",
+          "compare the last collectives of the ranks: the one that began less is to blame"};
 }
 
 std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms) {
@@ -100,8 +127,14 @@ class Run {
             "the step needs more memory than the device has",
             "use a smaller batch or sequence length"});
     } catch (const c10::Error& e) {
-      facts_.stopped = e.what_without_backtrace();
+      facts_.stopped = rank_text() + e.what_without_backtrace();
+    } catch (const std::runtime_error& e) {  // of a backend of collectives
+      facts_.stopped = rank_text() + e.what();
     }
+    watch_.reset();
+    if (facts_.stopped.starts_with("RANK_FAULT"))
+      find({"RANK_FAULT", facts_.stopped, "steps.done_count", "the ranks are not all there",
+            "look at the rank that ended first; continue with --resume"});
     report();
     return {facts_.stopped, num_findings_};
   }
@@ -109,20 +142,26 @@ class Run {
  private:
   void prepare() {
     options_.validate();
+    facts_.ranks = context_.place.world;
+    require_ranks(context_.place, options_.ranks);
     if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
     const ModelConfig config = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
     facts_.vocab = config.vocab;
-    facts_.step_tokens = options_.batch * options_.accum * seq_len;
-    device_ = open_device(options_.device);
+    facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
+    device_ = open_rank_device(options_.device, context_.place);
     open_data(config, seq_len);
+    join_ranks();
     reset_peak_memory(device_);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     Decoder model = make_model(options_, config, device_, *context_.switches);
-    context_.say(config.name + ": " + std::to_string(model->num_parameters()) + " parameters, S=" +
-                 std::to_string(seq_len) + " B=" + std::to_string(options_.batch) + " accum=" +
-                 std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
-                 " on " + device_.str() + "; data: " + tokens_->describe());
+    context_.say(
+        config.name + ": " + std::to_string(model->num_parameters()) +
+        " parameters, S=" + std::to_string(seq_len) + " B=" + std::to_string(options_.batch) +
+        " accum=" + std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
+        " on " + device_.str() + "; " +
+        (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
+        "data: " + tokens_->describe());
     make_trainer(config, std::move(model), seq_len);
   }
 
@@ -131,12 +170,19 @@ class Run {
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
                        .loss = next_token_loss,
-                       .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
+                       .learning_rate = [schedule](int64_t k) { return schedule.at(k); },
+                       .ranks = ranks_.get(),
+                       .collectives = collectives_.get(),
+                       .stop_wanted = [this] { return signal() != 0; }};
     if (context_.exchange) context_.exchange(parts);
     require_named_data(*parts.tokens);
+    for (const at::Tensor& p : parts.model->parameters())
+      facts_.largest_parameter_bytes =
+          std::max(facts_.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
     trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
     checkpointer_ = std::make_unique<Checkpointer>(
-        options_, run_identity(options_, config, parts, *context_.switches, device_));
+        options_, run_identity(options_, config, parts, *context_.switches, device_),
+        context_.place.rank);
     trace_ = checkpointer_->resume(*trainer_);
     if (trainer_->steps_done() > 0)
       context_.say("resumed behind step " + std::to_string(trainer_->steps_done()));
@@ -152,10 +198,43 @@ class Run {
                        "; nothing was trained");
   }
 
+  /// Meets the other ranks, and watches from then on that all of them go on.
+  void join_ranks() {
+    if (context_.place.world == 1) return;
+    const std::string rank = std::to_string(context_.place.rank);
+    collectives_ = context_.out.empty()
+                       ? std::make_unique<CollectiveLog>()
+                       : std::make_unique<CollectiveLog>(context_.out /
+                                                         ("last_collective.rank" + rank + ".txt"));
+    const auto timeout =
+        std::chrono::milliseconds(static_cast<int64_t>(1000 * options_.rank_timeout_s));
+    ranks_ = std::make_unique<RankGroup>(context_.place, device_, timeout);
+    watch_ = std::make_unique<StepWatch>(options_.rank_timeout_s + kBackendGraceS,
+                                         [this](double silence_s) { end_stalled(silence_s); });
+  }
+
+  /// The main thread is stuck in a call that never returns: say so and leave.
+  [[noreturn]] void end_stalled(double silence_s) {
+    const Finding finding = stall_finding(context_.place, silence_s, collectives_->last());
+    context_.say(finding.code + ": " + finding.symptom);
+    context_.lines->finding(finding);
+    std::_Exit(kStalledExit);
+  }
+
+  /// Says who speaks and what the ranks did last, in front of an error between them.
+  std::string rank_text() const {
+    return ranks_ ? "RANK_FAULT: rank " + std::to_string(context_.place.rank) + ", " +
+                        collectives_->last() + ": "
+                  : "";
+  }
+
+  int signal() const { return context_.stop_signal ? context_.stop_signal->load() : 0; }
+  bool reports() const { return context_.place.rank == 0; }
+
   /// Missing or foreign data ends the run; it is never replaced.
   void open_data(const ModelConfig& config, int64_t seq_len) {
     try {
-      tokens_ = open_tokens(options_, config, seq_len);
+      tokens_ = open_tokens(options_, config, seq_len, facts_.ranks);
     } catch (const InputError& e) {
       find({"DATA_MISSING", e.what(), "data.real_bool",
             "the corpus is absent, damaged or another one",
@@ -183,6 +262,7 @@ class Run {
     for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
       const bool wait_each = waits(step);
       const StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
+        if (watch_) watch_->progress();
         if (wait_each)
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
@@ -191,10 +271,12 @@ class Run {
         checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
     }
     facts_.loader = trainer_->loader_telemetry();
+    facts_.bucket_bytes = trainer_->bucket_bytes();
   }
 
   void take(const StepRecord& record) {
     ResultLines& lines = *context_.lines;
+    if (watch_) watch_->progress();
     lines.beat(context_.case_id, record, options_.steps);
     if (!(std::isfinite(record.loss) && std::isfinite(record.grad_norm))) {
       const std::string where = trainer_->locate_non_finite();
@@ -204,17 +286,17 @@ class Run {
     }
     trace_.push_back(record);
     facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
-    if (options_.timed && record.step >= first_step_ + options_.untimed_steps) {
+    if (reports() && options_.timed && record.step >= first_step_ + options_.untimed_steps) {
       lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
       lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
     }
     const int64_t interval = std::max<int64_t>(1, options_.steps / kProgressLines);
-    if (record.step == first_step_ || record.step % interval == 0)
+    if (reports() && (record.step == first_step_ || record.step % interval == 0))
       context_.say(progress_line(record, options_.steps, median_step_ms(trace_)));
-    const int signal = context_.stop_signal == nullptr ? 0 : context_.stop_signal->load();
-    if (signal != 0 && record.step < options_.steps)
-      facts_.stopped = "stopped by signal " + std::to_string(signal) + " after step " +
-                       std::to_string(record.step);
+    if (trainer_->stop_agreed() && record.step < options_.steps)
+      facts_.stopped = "stopped by " +
+                       (signal() != 0 ? "signal " + std::to_string(signal()) : "another rank") +
+                       " after step " + std::to_string(record.step);
   }
 
   /// Which backend every stage asked for and ran, all layers and steps together.
@@ -231,7 +313,27 @@ class Run {
   }
 
   void report() {
-    report_paths();
+    if (reports()) {
+      report_paths();
+      report_judgement();
+    }
+    if (!facts_.stopped.empty()) context_.say("failed: " + facts_.stopped);
+    context_.lines->case_end(context_.case_id, facts_.stopped);
+  }
+
+  /// Buckets as they were sent, beside what was asked for.
+  void report_buckets() {
+    if (facts_.ranks == 1) return;
+    nlohmann::json rows = nlohmann::json::array();
+    for (size_t i = 0; i < facts_.bucket_bytes.size(); ++i)
+      rows.push_back({i, static_cast<double>(facts_.bucket_bytes[i]) / (1 << 20),
+                      options_.reducer.bucket_mib, options_.reducer.bf16 ? "bf16" : "none"});
+    context_.lines->table(context_.case_id, "buckets", "Buckets of gradients as they were sent",
+                          {"bucket", "MiB", "cap asked for, MiB", "compression"}, rows);
+  }
+
+  void report_judgement() {
+    report_buckets();
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
     for (const Figure& figure : judgement.figures) {
@@ -241,8 +343,6 @@ class Run {
     }
     for (const Check& check : judgement.checks) lines.check(context_.case_id, check);
     for (const Finding& finding : judgement.findings) find(finding);
-    if (!facts_.stopped.empty()) context_.say("failed: " + facts_.stopped);
-    lines.case_end(context_.case_id, facts_.stopped);
   }
 
   TrainOptions options_;
@@ -250,6 +350,9 @@ class Run {
   RunFacts facts_;
   at::Device device_ = at::kCPU;
   std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<CollectiveLog> collectives_;
+  std::unique_ptr<RankGroup> ranks_;
+  std::unique_ptr<StepWatch> watch_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<StepRecord> trace_;

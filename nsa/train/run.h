@@ -4,6 +4,7 @@
 #include <string>
 
 #include "nsa/switches/switches.h"
+#include "nsa/train/rank_place.h"
 #include "nsa/train/result_lines.h"
 #include "nsa/train/train_options.h"
 
@@ -16,6 +17,8 @@ struct RunContext {
   std::string case_id = "train";
   ResultLines* lines = nullptr;
   const SwitchSet* switches = nullptr;
+  RankPlace place = {};            ///< rank 0 reports; the others say how their case ended
+  std::filesystem::path out = {};  ///< for files of the run; empty: none
   const std::atomic<int>* stop_signal =
       nullptr;  ///< non-zero: end after this step; the signal's number
   std::function<void(const std::string&)> say;  ///< one line for people

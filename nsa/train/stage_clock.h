@@ -8,9 +8,9 @@
 
 namespace nsa::train {
 
-enum class Stage { kLoad, kForward, kBackward, kOptimizer };
-inline constexpr size_t kNumStages = 4;
-/// load, forward, backward, optimizer: as in heartbeats.
+enum class Stage { kLoad, kForward, kBackward, kOptimizer, kCollective };
+inline constexpr size_t kNumStages = 5;
+/// load, forward, backward, optimizer, collective: as in heartbeats.
 const char* stage_name(Stage stage);
 
 /// Times the stages of one optimizer step, device work included. On a GPU the borders are events on

@@ -21,9 +21,10 @@ struct StepRecord {
   double grad_norm = 0;  ///< L2 norm of all gradients before clipping
   double lr = 0;         ///< learning rate the optimizer applied
   double load_ms = 0, forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
-  double step_ms = 0;   ///< wall time of the step, device work included
-  double tok_s = 0;     ///< trained tokens per second
-  double mem_mib = 0;   ///< device memory allocated (CPU: resident set) at the step's end
+  double collective_ms = 0;  ///< with the other ranks, behind the backward pass
+  double step_ms = 0;        ///< wall time of the step, device work included
+  double tok_s = 0;          ///< trained tokens per second
+  double mem_mib = 0;        ///< device memory allocated (CPU: resident set) at the step's end
   double peak_mib = 0;  ///< largest device memory during the step (CPU: resident set at its end)
   GateStats gate;
 };

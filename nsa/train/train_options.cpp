@@ -34,6 +34,8 @@ void TrainOptions::validate() const {
   at_least("checkpoint_every", checkpoint_every, 0);
   at_least("checkpoint_keep", checkpoint_keep, 1);
   at_least("slice_steps", slice_steps, 0);
+  at_least("ranks", ranks, 0);
+  require(rank_timeout_s > 0, "rank_timeout_s", "> 0", std::to_string(rank_timeout_s));
   require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
           "checkpoints", "a folder where checkpoint_every, resume or slice_steps is given", "\"\"");
   not_negative("lr", lr);
@@ -75,6 +77,9 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("checkpoint_keep", options.checkpoint_keep);
   take("resume", options.resume);
   take("slice_steps", options.slice_steps);
+  take("ranks", options.ranks);
+  take("rank_timeout_s", options.rank_timeout_s);
+  take("shard_optimizer", options.shard_optimizer);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;
   for (const char* engine_key : {"first_step_s", "rate_floor"}) object.ignore(engine_key);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nsa/train/batch_loader.h"
+#include "nsa/train/reducer_options.h"
 
 namespace nsa::train {
 
@@ -39,6 +40,10 @@ struct TrainOptions {
   bool resume = false;           ///< go on from the newest one, from the beginning without one
   int64_t slice_steps = 0;       ///< steps of this process, the rest is left to --resume; 0: all
   LoaderOptions loader;          ///< from the switches NSA_FWE_*
+  int64_t ranks = 0;             ///< that the run must have; 0: as many as were started
+  double rank_timeout_s = 300;   ///< ranks that wait for one another this long have lost it
+  bool shard_optimizer = false;  ///< each rank keeps the moments of a part of the parameters
+  ReducerOptions reducer;        ///< from the switches NSA_DDP_*
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
   bool is_synthetic() const { return data == "synthetic"; }

@@ -41,19 +41,6 @@ at::Tensor from_file(const FileTensor& file) {
   return tensor;
 }
 
-/// Calls `visit` with the name of every tensor of the trainer's state, and the tensor by reference.
-void for_each_tensor(const Trainer& trainer,
-                     const std::function<void(const std::string&, const at::Tensor&)>& visit) {
-  const auto parameters = trainer.model()->named_parameters();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const std::string& name = parameters[i].key();
-    visit("parameter." + name, parameters[i].value());
-    visit("first_moment." + name, trainer.optimizer().moments(i).first);
-    visit("second_moment." + name, trainer.optimizer().moments(i).second);
-  }
-  visit("update_count", trainer.optimizer().update_count());
-}
-
 /// The generators a run may draw from: the CPU's and, on a GPU, that of the device.
 std::vector<std::pair<std::string, at::Generator>> generators(at::Device device) {
   std::vector<std::pair<std::string, at::Generator>> list = {
@@ -64,10 +51,10 @@ std::vector<std::pair<std::string, at::Generator>> generators(at::Device device)
 }
 
 constexpr double StepRecord::* kFigures[] = {
-    &StepRecord::loss,         &StepRecord::grad_norm,  &StepRecord::lr,
-    &StepRecord::load_ms,      &StepRecord::forward_ms, &StepRecord::backward_ms,
-    &StepRecord::optimizer_ms, &StepRecord::step_ms,    &StepRecord::tok_s,
-    &StepRecord::mem_mib,      &StepRecord::peak_mib};
+    &StepRecord::loss,         &StepRecord::grad_norm,     &StepRecord::lr,
+    &StepRecord::load_ms,      &StepRecord::forward_ms,    &StepRecord::backward_ms,
+    &StepRecord::optimizer_ms, &StepRecord::collective_ms, &StepRecord::step_ms,
+    &StepRecord::tok_s,        &StepRecord::mem_mib,       &StepRecord::peak_mib};
 constexpr double GateStats::* kGates[] = {&GateStats::cmp,
                                           &GateStats::sel,
                                           &GateStats::win,
@@ -117,6 +104,7 @@ class Reader {
   }
   void copy_to(const std::string& name, const at::Tensor& target) {
     const at::Tensor source = take(name);
+    if (!target.defined()) return;  // another rank keeps it
     if (source.sizes() != target.sizes() || source.scalar_type() != target.scalar_type())
       throw InputError("checkpoint: tensor " + name + " is " + c10::toString(source.scalar_type()) +
                        " " + c10::str(source.sizes()) + ", this model needs " +
@@ -137,25 +125,38 @@ class Reader {
 
 Checkpoint take_checkpoint(const Trainer& trainer, const std::vector<StepRecord>& trace) {
   Checkpoint checkpoint{trainer.steps_done(), {}};
-  for_each_tensor(trainer, [&](const std::string& name, const at::Tensor& tensor) {
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     checkpoint.tensors[name] = to_file(tensor);
-  });
+  };
+  const auto parameters = trainer.model()->named_parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const AdamW::Moments moments = trainer.whole_moments(i);
+    if (trainer.rank() != 0) continue;  // took part in collecting them, that is all
+    add("parameter." + parameters[i].key(), parameters[i].value());
+    add("first_moment." + parameters[i].key(), moments.first);
+    add("second_moment." + parameters[i].key(), moments.second);
+  }
+  add("update_count", trainer.optimizer().update_count());
   for (auto& [name, generator] : generators(trainer.device())) {
     const std::lock_guard lock(generator.mutex());
-    checkpoint.tensors[name] = to_file(generator.get_state());
+    add(name, generator.get_state());
   }
-  checkpoint.tensors["rows"] =
-      to_file(at::scalar_tensor(static_cast<double>(trainer.rows_done()), at::kDouble));
-  checkpoint.tensors["trace"] = to_file(trace_to_tensor(trace));
+  add("rows", at::scalar_tensor(static_cast<double>(trainer.rows_done()), at::kDouble));
+  add("trace", trace_to_tensor(trace));
   return checkpoint;
 }
 
 std::vector<StepRecord> restore_checkpoint(const Checkpoint& checkpoint, Trainer& trainer) {
   const at::NoGradGuard no_grad;
   Reader reader(checkpoint);
-  for_each_tensor(trainer, [&](const std::string& name, const at::Tensor& tensor) {
-    reader.copy_to(name, tensor);
-  });
+  const auto parameters = trainer.model()->named_parameters();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const AdamW::Moments& moments = trainer.optimizer().moments(i);
+    reader.copy_to("parameter." + parameters[i].key(), parameters[i].value());
+    reader.copy_to("first_moment." + parameters[i].key(), moments.first);
+    reader.copy_to("second_moment." + parameters[i].key(), moments.second);
+  }
+  reader.copy_to("update_count", trainer.optimizer().update_count());
   for (auto& [name, generator] : generators(trainer.device())) {
     const at::Tensor state = reader.take(name);
     const std::lock_guard lock(generator.mutex());

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "nsa/core/nvtx_range.h"
 #include "nsa/train/gate_stats.h"
@@ -10,14 +11,62 @@
 
 namespace nsa::train {
 
+namespace {
+
+/// Parameters to ranks, the largest first, each to the rank that has the least so far.
+std::vector<int64_t> spread(const std::vector<at::Tensor>& parameters, int64_t world) {
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return parameters[a].numel() > parameters[b].numel();
+  });
+  std::vector<int64_t> owner(parameters.size()), load(static_cast<size_t>(world));
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    owner[i] = least - load.begin();
+    *least += parameters[i].numel();
+  }
+  return owner;
+}
+
+std::vector<bool> owned_by(const std::vector<int64_t>& owner, int64_t rank) {
+  std::vector<bool> owned;
+  for (const int64_t each : owner) owned.push_back(each == rank);
+  return owned;
+}
+
+}  // namespace
+
 Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len,
                  at::Device device)
     : parts_(std::move(parts)),
       options_(options),
       seq_len_(seq_len),
       device_(device),
+      owner_(options.shard_optimizer && parts_.ranks
+                 ? spread(parts_.model->parameters(), parts_.ranks->world())
+                 : std::vector<int64_t>()),
       optimizer_(parts_.model->parameters(),
-                 {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm}) {}
+                 {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm},
+                 owned_by(owner_, rank())) {
+  if (parts_.ranks)
+    reducer_ = std::make_unique<GradientReducer>(parts_.model->parameters(), *parts_.ranks,
+                                                 options_.reducer, *parts_.collectives);
+}
+
+AdamW::Moments Trainer::whole_moments(size_t i) const {
+  AdamW::Moments moments = optimizer_.moments(i);
+  if (owner_.empty()) return moments;
+  const at::NoGradGuard no_grad;
+  const at::Tensor parameter = parts_.model->parameters()[i];
+  if (!moments.first.defined()) moments = {at::empty_like(parameter), at::empty_like(parameter)};
+  parts_.ranks->broadcast({moments.first, moments.second}, owner_[i]);
+  return moments;
+}
+
+std::vector<int64_t> Trainer::bucket_bytes() const {
+  return reducer_ ? reducer_->bucket_bytes() : std::vector<int64_t>();
+}
 
 void Trainer::set_position(int64_t steps, int64_t rows) {
   TORCH_CHECK(!loader_, "nsa::Trainer: set_position must come before the first step");
@@ -28,8 +77,8 @@ void Trainer::set_position(int64_t steps, int64_t rows) {
 BatchShape Trainer::batch_shape() const {
   return {.rows = options_.batch,
           .row_tokens = seq_len_ + 1,  // S inputs and, one place later, S targets
-          .stride = options_.batch * parts_.world,
-          .offset = options_.batch * parts_.rank};
+          .stride = options_.batch * world(),
+          .offset = options_.batch * rank()};
 }
 
 void Trainer::start_loader() {
@@ -68,51 +117,99 @@ at::Tensor Trainer::forward(const at::Tensor& tokens, DecoderImpl::Outputs& out)
   return parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
 }
 
-at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
-                                     std::vector<at::Tensor>& gates) {
+at::Tensor Trainer::micro_batch(bool last, StageClock& clock, const OnStage& on_stage,
+                                std::vector<at::Tensor>& gates) {
   const auto end_stage = [&](Stage stage) {
     clock.end_stage(stage);
     if (on_stage) on_stage(stage);
   };
+  const at::Tensor tokens = load();
+  end_stage(Stage::kLoad);
+  const bool reduce = last && reducer_;
+  if (reduce) reducer_->before_forward();
+  DecoderImpl::Outputs out;
+  const at::Tensor loss = forward(tokens, out);
+  end_stage(Stage::kForward);
+  {
+    const NvtxRange range("train.backward");
+    (reduce ? reducer_->before_backward(loss) : loss).backward();
+  }
+  end_stage(Stage::kBackward);
+  gates = std::move(out.gates);
+  for (const RunRecordPtr& record : out.records) merge_rows(ran_, record->rows());
+  rows_done_ += batch_shape().stride;
+  return loss.detach();
+}
+
+at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
+                                     std::vector<at::Tensor>& gates) {
   at::Tensor loss_sum;
-  for (int64_t micro = 0; micro < options_.accum; ++micro) {
-    const at::Tensor tokens = load();
-    end_stage(Stage::kLoad);
-    DecoderImpl::Outputs out;
-    const at::Tensor loss = forward(tokens, out);
-    end_stage(Stage::kForward);
-    {
-      const NvtxRange range("train.backward");
-      loss.backward();
-    }
-    end_stage(Stage::kBackward);
-    loss_sum = loss_sum.defined() ? loss_sum + loss.detach() : loss.detach();
-    gates = std::move(out.gates);
-    for (const RunRecordPtr& record : out.records) merge_rows(ran_, record->rows());
-    rows_done_ += batch_shape().stride;
+  for (int64_t micro = 1; micro <= options_.accum; ++micro) {
+    const at::Tensor loss = micro_batch(micro == options_.accum, clock, on_stage, gates);
+    loss_sum = loss_sum.defined() ? loss_sum + loss : loss;
   }
   return loss_sum;
 }
 
-StepRecord Trainer::read_back(const at::Tensor& loss, const at::Tensor& norm,
-                              const std::vector<at::Tensor>& gates) const {
+/// What the ranks tell each other behind an update: the parameters of other owners, the mean loss,
+/// and how many want to stop; the latter two are returned, fp64 [2] on the device.
+at::Tensor Trainer::collect(const at::Tensor& loss) {
+  const double stop = parts_.stop_wanted && parts_.stop_wanted() ? 1 : 0;
+  const at::Tensor mine = loss.to(at::kDouble);
+  const at::Tensor told =
+      at::stack({mine / static_cast<double>(world()), at::full_like(mine, stop)});
+  if (!parts_.ranks) return told;
+  if (!owner_.empty()) share_parameters();
+  parts_.collectives->begin("allreduce of loss and stop");
+  parts_.ranks->sum(told);
+  return told;
+}
+
+/// Every owner's updated parameters to all.
+void Trainer::share_parameters() {
+  parts_.collectives->begin("broadcast of updated parameters");
+  const auto parameters = parts_.model->parameters();
+  for (int64_t root = 0; root < world(); ++root) {
+    std::vector<at::Tensor> theirs;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (owner_[i] == root) theirs.push_back(parameters[i]);
+    if (!theirs.empty()) parts_.ranks->broadcast(theirs, root);
+  }
+}
+
+StepRecord Trainer::read_back(const at::Tensor& told, const at::Tensor& norm,
+                              const std::vector<at::Tensor>& gates) {
   const NvtxRange range("train.read_back");
-  const at::Tensor scalars = at::stack({loss.to(at::kDouble), norm.to(at::kDouble)});
+  const at::Tensor scalars = at::cat({told, norm.to(at::kDouble).view({1})});
   const at::Tensor values = at::cat({scalars, reduce_gates(gates)}).cpu();
+  if (parts_.collectives) parts_.collectives->end();
   const double* v = values.data_ptr<double>();
   StepRecord record;
   record.step = steps_done_;
   record.rows = rows_done_;
   record.loss = v[0];
-  record.grad_norm = v[1];
-  record.gate = gate_stats(v + 2);
+  stop_agreed_ = v[1] > 0;
+  record.grad_norm = v[2];
+  record.gate = gate_stats(v + 3);
   record.lr = optimizer_.applied_learning_rate();
   return record;
+}
+
+void Trainer::take_times(const StageClock& clock, StepRecord& record) const {
+  record.load_ms = clock.stage_ms(Stage::kLoad);
+  record.forward_ms = clock.stage_ms(Stage::kForward);
+  record.backward_ms = clock.stage_ms(Stage::kBackward);
+  record.optimizer_ms = clock.stage_ms(Stage::kOptimizer);
+  record.collective_ms = clock.stage_ms(Stage::kCollective);
+  record.step_ms = clock.total_ms();
+  const auto tokens = static_cast<double>(options_.batch * options_.accum * world() * seq_len_);
+  record.tok_s = tokens / (record.step_ms / 1000.0);
 }
 
 StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   start_loader();
   reset_peak_memory(device_);
+  if (parts_.collectives) parts_.collectives->at_step(steps_done_ + 1);
   StageClock clock(device_, wait_each);
   clock.start();
   std::vector<at::Tensor> gates;
@@ -124,17 +221,13 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   }();
   clock.end_stage(Stage::kOptimizer);
   if (on_stage) on_stage(Stage::kOptimizer);
+  const at::Tensor told = collect(loss);
+  if (parts_.ranks) clock.end_stage(Stage::kCollective);
+  if (parts_.ranks && on_stage) on_stage(Stage::kCollective);
   ++steps_done_;
-  StepRecord record = read_back(loss, norm, gates);
+  StepRecord record = read_back(told, norm, gates);
   clock.finish();
-  record.load_ms = clock.stage_ms(Stage::kLoad);
-  record.forward_ms = clock.stage_ms(Stage::kForward);
-  record.backward_ms = clock.stage_ms(Stage::kBackward);
-  record.optimizer_ms = clock.stage_ms(Stage::kOptimizer);
-  record.step_ms = clock.total_ms();
-  const auto tokens =
-      static_cast<double>(options_.batch * options_.accum * parts_.world * seq_len_);
-  record.tok_s = tokens / (record.step_ms / 1000.0);
+  take_times(clock, record);
   record.mem_mib = used_memory_mib(device_);
   // A CPU's peak cannot be set back, so there a step stands for itself by what it leaves.
   record.peak_mib = device_.is_cpu() ? record.mem_mib : peak_memory_mib(device_);

@@ -8,6 +8,7 @@
 #include "nsa/model/decoder.h"
 #include "nsa/train/adamw.h"
 #include "nsa/train/batch_loader.h"
+#include "nsa/train/gradient_reducer.h"
 #include "nsa/train/non_finite.h"
 #include "nsa/train/stage_clock.h"
 #include "nsa/train/step_record.h"
@@ -22,7 +23,9 @@ struct TrainerParts {
   const TokenSource* tokens = nullptr;                ///< outlives the trainer
   LossFunction loss;                                  ///< nsa::next_token_loss
   std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
-  int64_t rank = 0, world = 1;                        ///< which part of every batch is read here
+  RankGroup* ranks = nullptr;            ///< of several; every rank reads its part of a batch
+  CollectiveLog* collectives = nullptr;  ///< with ranks
+  std::function<bool()> stop_wanted;     ///< asked once a step; one rank that says yes stops all
 };
 
 /// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,
@@ -58,6 +61,16 @@ class Trainer {
   /// step; weights, moments and generators are the caller's (train_state.h).
   void set_position(int64_t steps, int64_t rows);
 
+  /// Moments of parameter `i`, wherever they are kept: a collective call where they are sharded.
+  AdamW::Moments whole_moments(size_t i) const;
+
+  /// Some rank wanted to stop before the step that was run last ended.
+  bool stop_agreed() const { return stop_agreed_; }
+  int64_t rank() const { return parts_.ranks ? parts_.ranks->rank() : 0; }
+  int64_t world() const { return parts_.ranks ? parts_.ranks->world() : 1; }
+  /// Buckets of gradients as they were sent in the last step, bytes; empty with one rank.
+  std::vector<int64_t> bucket_bytes() const;
+
   /// Starts the loader, which warms up; the first step does it otherwise.
   void start_loader();
   /// What the loader did so far.
@@ -72,17 +85,25 @@ class Trainer {
   at::Tensor forward(const at::Tensor& tokens, DecoderImpl::Outputs& out);
   at::Tensor forward_backward(StageClock& clock, const OnStage& on_stage,
                               std::vector<at::Tensor>& gates);
-  StepRecord read_back(const at::Tensor& loss, const at::Tensor& norm,
-                       const std::vector<at::Tensor>& gates) const;
+  at::Tensor micro_batch(bool last, StageClock& clock, const OnStage& on_stage,
+                         std::vector<at::Tensor>& gates);
+  at::Tensor collect(const at::Tensor& loss);
+  void share_parameters();
+  StepRecord read_back(const at::Tensor& told, const at::Tensor& norm,
+                       const std::vector<at::Tensor>& gates);
+  void take_times(const StageClock& clock, StepRecord& record) const;
 
   TrainerParts parts_;
   TrainOptions options_;
   int64_t seq_len_;
   at::Device device_;
+  std::vector<int64_t> owner_;  ///< rank that keeps the moments of a parameter; empty: all do
   AdamW optimizer_;
+  std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<BatchLoader> loader_;
   int64_t steps_done_ = 0;
   int64_t rows_done_ = 0;
+  bool stop_agreed_ = false;
   std::vector<RanBackend> ran_;
 };
 

@@ -1,0 +1,146 @@
+#include "nsa/train/gradient_reducer.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/engine.h>
+
+#include <cstdio>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace nsa::train {
+namespace {
+
+constexpr int64_t kMib = int64_t{1} << 20;
+/// The first bucket is small, so that sending begins early.
+constexpr int64_t kFirstBucketBytes = kMib;
+
+/// Bytes of the buckets as they were sent. Hooks run on the thread of the backward pass.
+class BucketRecord {
+ public:
+  void take(size_t index, int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (index == 0) bytes_.clear();
+    bytes_.push_back(bytes);
+  }
+  std::vector<int64_t> bytes() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<int64_t> bytes_;
+};
+
+struct HookState {
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  bool bf16 = false;
+  CollectiveLog* log = nullptr;
+  BucketRecord* record = nullptr;
+};
+
+std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
+  char text[96];
+  std::snprintf(text, sizeof text, "allreduce of bucket %zu (%.2f MiB%s)", index,
+                static_cast<double>(bytes) / static_cast<double>(kMib), bf16 ? " as bf16" : "");
+  return text;
+}
+
+/// Sends a bucket, divided by the number of ranks first, and says so.
+class AverageHook : public c10d::CppCommHookInterface<HookState> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    const at::Tensor whole = bucket.getBuffer();
+    const auto bytes = static_cast<int64_t>(whole.nbytes());
+    state_.log->begin(describe_bucket(bucket.getIndex(), bytes, state_.bf16));
+    state_.record->take(bucket.getIndex(), bytes);
+    const int64_t ranks = state_.group->getSize();
+    std::vector<at::Tensor> sent = {state_.bf16 ? whole.div(ranks).to(at::kBFloat16)
+                                                : bucket.getBufferRef().div_(ranks)};
+    const auto sum = state_.group->allreduce(sent)->getFuture();
+    return sum->then(
+        [whole, bf16 = state_.bf16](c10::ivalue::Future& done) {
+          if (bf16) whole.copy_(done.value().toTensorVector().front());
+          return c10::IValue(whole);
+        },
+        c10::TensorType::get());
+  }
+};
+
+/// Identity whose backward runs before all others: in the first step of a static graph the
+/// Reducer is to send its buckets when the whole pass is over.
+struct StartOfBackward : torch::autograd::Function<StartOfBackward> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& loss,
+                            int64_t reducer) {
+    context->saved_data["reducer"] = reducer;
+    return loss.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    auto* reducer = reinterpret_cast<c10d::Reducer*>(context->saved_data["reducer"].toInt());
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [reducer] { reducer->delay_all_reduce(); });
+    return {gradients.front(), at::Tensor()};
+  }
+};
+
+std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
+                                            RankGroup& group, int64_t cap_bytes) {
+  const int64_t first = std::min(kFirstBucketBytes, cap_bytes);
+  const std::vector<bool> dense(parameters.size(), false);
+  // Gradients become ready from the last parameter to the first; buckets are sent in that order.
+  std::vector<at::Tensor> backwards(parameters.rbegin(), parameters.rend());
+  std::vector<int64_t> indices(parameters.size());
+  for (size_t i = 0; i < indices.size(); ++i)
+    indices[i] = static_cast<int64_t>(parameters.size() - 1 - i);
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+      backwards, {static_cast<size_t>(first), static_cast<size_t>(cap_bytes)}, dense, indices);
+  return std::make_shared<c10d::Reducer>(
+      parameters, std::move(buckets), group.group(), dense, cap_bytes,
+      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
+      std::unordered_map<size_t, std::string>(), first,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::vector<int64_t>());
+}
+
+}  // namespace
+
+struct GradientReducer::Impl {
+  BucketRecord record;
+  std::shared_ptr<c10d::Reducer> reducer;
+  bool first_step = true;
+};
+
+GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
+                                 const ReducerOptions& options, CollectiveLog& log)
+    : impl_(std::make_unique<Impl>()) {
+  log.begin("broadcast of the parameters");
+  c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
+  group.broadcast(parameters, 0);
+  log.end();
+  impl_->reducer = make_reducer(parameters, group, options.bucket_mib * kMib);
+  impl_->reducer->register_comm_hook(
+      std::make_unique<AverageHook>(HookState{group.group(), options.bf16, &log, &impl_->record}));
+  impl_->reducer->set_static_graph();
+}
+
+GradientReducer::~GradientReducer() = default;
+
+void GradientReducer::before_forward() {
+  impl_->reducer->prepare_for_forward();
+  impl_->reducer->rebuild_buckets();
+}
+
+at::Tensor GradientReducer::before_backward(const at::Tensor& loss) {
+  impl_->reducer->prepare_for_backward({});
+  if (!impl_->first_step) return loss;
+  impl_->first_step = false;
+  return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
+}
+
+std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->record.bytes(); }
+
+}  // namespace nsa::train

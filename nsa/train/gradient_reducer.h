@@ -1,0 +1,36 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "nsa/train/collective_log.h"
+#include "nsa/train/rank_group.h"
+#include "nsa/train/reducer_options.h"
+
+namespace nsa::train {
+
+/// Averages gradients over the ranks while the backward pass runs: c10d's Reducer with a static
+/// graph and gradients as views of its buckets.
+class GradientReducer {
+ public:
+  /// Copies rank 0's parameters to all. `group` and `log` outlive the reducer.
+  GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
+                  const ReducerOptions& options, CollectiveLog& log);
+  ~GradientReducer();
+
+  /// Before the forward pass of a step's last micro-batch; earlier ones add up on their own rank.
+  void before_forward();
+  /// The loss to call backward() on, in that micro-batch.
+  at::Tensor before_backward(const at::Tensor& loss);
+
+  /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
+  /// step.
+  std::vector<int64_t> bucket_bytes() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace nsa::train
