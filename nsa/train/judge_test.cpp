@@ -243,7 +243,7 @@ TEST(ResultLines, EveryLineIsJsonWithItsFields) {
   const std::string path = ::testing::TempDir() + "nsa_result_lines_" + std::to_string(getpid());
   {
     ResultLines lines{std::filesystem::path(path)};
-    lines.hello("b", "cpu", {{"torch", "2"}}, nlohmann::json::array());
+    lines.hello("b", "cpu", {}, {{"torch", "2"}}, nlohmann::json::array());
     lines.mark("c", 1, 2, "forward");
     StepRecord nan_step;
     nan_step.loss = std::numeric_limits<double>::quiet_NaN();

@@ -61,8 +61,11 @@ Rig make_rig(const TrainOptions& options, const TokenSource& tokens, int64_t voc
   model->to(type);
   model->compute_type = type;
   const Schedule schedule{options.lr, options.min_lr, options.warmup, options.steps};
-  TrainerParts parts{model, &tokens, std::move(loss),
-                     [schedule](int64_t k) { return schedule.at(k); }};
+  TrainerParts parts;
+  parts.model = model;
+  parts.tokens = &tokens;
+  parts.loss = std::move(loss);
+  parts.learning_rate = [schedule](int64_t k) { return schedule.at(k); };
   return {model, std::make_unique<Trainer>(std::move(parts), options, 32, at::kCPU)};
 }
 

@@ -31,7 +31,11 @@ std::string take_fault(WorkerRequest& request) {
 void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
            const SwitchSet& switches, ResultLines& lines) {
   const TrainOptions options = request.options_of(work);
-  RunContext context{work.id, &lines, &switches, nullptr, say, {}};
+  RunContext context;
+  context.case_id = work.id;
+  context.lines = &lines;
+  context.switches = &switches;
+  context.say = say;
   if (!fault.empty())
     context.exchange = [&](nsa::train::TrainerParts& parts) {
       suites::find_training_fault(fault).plant(parts, options);
@@ -45,7 +49,7 @@ int work() {
   const std::string fault = take_fault(request);
   const SwitchSet switches = SwitchSet::from_environment(request.switches, {});
   ResultLines lines(3);
-  lines.hello("", request.device, nlohmann::json::object(), nlohmann::json::array());
+  lines.hello("", request.device, {}, nlohmann::json::object(), nlohmann::json::array());
   for (const WorkerRequest::Case& one : request.cases) train(request, one, fault, switches, lines);
   lines.done();
   return 0;

@@ -592,14 +592,15 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   __syncthreads();
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<32>();
+    // 128 x (168 - 40) registers, of those a launch gives, go to 256 x (232 - 168).
+    cutlass::arch::warpgroup_reg_dealloc<40>();
     if (threadIdx.x >= 32) return;
     if (threadIdx.x == 0) Kernel::produce(a, s, tile);
     __syncwarp();
     cutlass::arch::NamedBarrier::sync(288, 2);  // every output is written
     if (s.redo != 0 && threadIdx.x == 0) Kernel::produce_again(a, s, tile);
   } else {
-    cutlass::arch::warpgroup_reg_alloc<240>();
+    cutlass::arch::warpgroup_reg_alloc<232>();
     Kernel::consume(a, s, tile, warpgroup - 1);
   }
 #endif
