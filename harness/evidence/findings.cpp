@@ -130,6 +130,12 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "look for state that the checkpoint lacks: optimizer, generators, data position", kNow},
     {"SHARES_DO_NOT_SUM", "parts of a step do not add up to the step",
      "trust no share of this profile; look for work that several ranges count", kNow},
+    {"PROFILE_DROPPED", "records of the profile were lost, so its times and counts are too small",
+     "record fewer steps (args.steps), and nothing else at the same time", kLater},
+    {"PROFILE_INCOMPLETE", "launches and recorded kernels of a step do not match",
+     "trust no count of this profile; look for calls that were not recorded", kLater},
+    {"CUPTI_BUSY", "another profiler holds the one place that CUPTI gives",
+     "end the other profiler (nsys, ncu, a sanitizer) and run the phase again", kLater},
     {"CHECK_FAILED", "a check without a code of its own does not hold",
      "read its detail in the phase's evidence", kNow},
 });

@@ -40,11 +40,12 @@ TEST(RootCauses, ARuleSpeaksWhenAllItsFiguresLieAsItSays) {
 }
 
 TEST(RootCauses, TwoRulesOfOneCodeSpeakOnce) {
-  const auto found = root_causes(with_figures(
-      {{"device.busy_pct", 20}, {"launches_per_step_count", 9000}, {"syncs_per_step_count", 400}}));
+  const auto found = root_causes(with_figures({{"device.busy_pct", 20},
+                                               {"step.launches_per_step_count", 9000},
+                                               {"step.syncs_per_step_count", 400}}));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].code, "HOST_BOUND");
-  EXPECT_THAT(found[0].symptom, HasSubstr("launches_per_step_count"));
+  EXPECT_THAT(found[0].symptom, HasSubstr("step.launches_per_step_count"));
 }
 
 TEST(RootCauses, WhatIsMissingNullOrWithheldSaysNothing) {

@@ -95,7 +95,8 @@ TEST(PathProof, ExpectedAndForbiddenKernelsOfARange) {
   TraceBuilder b;
   b.range("step", 1, 0, 100).range("sel", 1, 10, 30).range("deeper", 1, 12, 20);
   b.launch(1, 13, 1).launch(1, 25, 2).launch(1, 50, 3);
-  b.kernel("void ns::row_attention<64, 64>(int)", 7, 30, 60, 1).kernel("gather_k", 7, 60, 70, 2);
+  b.kernel("void ns::row_attention<softmax::fmha, 64>(int)", 7, 30, 60, 1)
+      .kernel("gather_k", 7, 60, 70, 2);
   b.kernel("softmax_warp<float>", 7, 70, 80, 3);
   const Attribution found = attribute(b.trace(), "step");
   const auto prove = [&](PathRule rule) { return prove_path(b.trace(), found, rule); };
@@ -147,6 +148,9 @@ TEST(Names, ShortNamesAndCommunication) {
   EXPECT_EQ(short_name("ncclDevKernel_AllReduce_Sum_f32(ncclDevKernelArgs)"),
             "ncclDevKernel_AllReduce_Sum_f32");
   EXPECT_EQ(short_name("sm90_xmma_gemm_bf16"), "sm90_xmma_gemm_bf16");
+  EXPECT_EQ(short_name("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, 4>(x)"),
+            "internal::gemvx::kernel");
+  EXPECT_EQ(short_name("std::enable_if<odd"), "std::enable_if");
   EXPECT_EQ(short_name("<odd>"), "<odd>");
   EXPECT_TRUE(is_communication("ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)"));
   EXPECT_TRUE(is_communication("ncclKernel_AllReduce"));

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kNamesInDetail = 6;
 
-/// Time a kernel name got in the range or below it.
+/// Time that a short kernel name got in the range or below it.
 std::map<std::string, Ns> kernels_in(const Trace& trace, const Attribution& found,
                                      const std::string& range_name) {
   std::map<std::string, Ns> kernels;
@@ -19,7 +19,8 @@ std::map<std::string, Ns> kernels_in(const Trace& trace, const Attribution& foun
     while (range != kNone &&
            trace.name_of(trace.ranges[static_cast<size_t>(range)].name) != range_name)
       range = found.parent[static_cast<size_t>(range)];
-    if (range != kNone) kernels[trace.name_of(trace.work[i].name)] += trace.work[i].time.length();
+    if (range != kNone)
+      kernels[short_name(trace.name_of(trace.work[i].name))] += trace.work[i].time.length();
   }
   return kernels;
 }
@@ -35,10 +36,8 @@ bool matches(const std::string& pattern, const std::string& kernel) {
   return false;
 }
 
-std::vector<std::string> short_names(const std::map<std::string, Ns>& kernels) {
-  std::map<std::string, Ns> merged;
-  for (const auto& [name, time] : kernels) merged[short_name(name)] += time;
-  std::vector<std::pair<std::string, Ns>> order(merged.begin(), merged.end());
+std::vector<std::string> by_time(const std::map<std::string, Ns>& kernels) {
+  std::vector<std::pair<std::string, Ns>> order(kernels.begin(), kernels.end());
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   std::vector<std::string> names;
@@ -58,7 +57,7 @@ std::string list(const std::vector<std::string>& names) {
 
 PathProof prove_path(const Trace& trace, const Attribution& found, const PathRule& rule) {
   const std::map<std::string, Ns> kernels = kernels_in(trace, found, rule.range);
-  PathProof proof{.kernels = short_names(kernels)};
+  PathProof proof{.kernels = by_time(kernels)};
   if (kernels.empty()) {
     proof.detail = "range " + rule.range + " launched no kernel";
     return proof;
@@ -71,7 +70,7 @@ PathProof prove_path(const Trace& trace, const Attribution& found, const PathRul
     if (any(pattern) == kernels.end()) proof.detail += "no kernel '" + pattern + "'; ";
   for (const std::string& pattern : rule.forbidden)
     if (const auto bad = any(pattern); bad != kernels.end())
-      proof.detail += "kernel '" + short_name(bad->first) + "' is forbidden ('" + pattern + "'); ";
+      proof.detail += "kernel '" + bad->first + "' is forbidden ('" + pattern + "'); ";
   proof.ok = proof.detail.empty();
   proof.detail += "range " + rule.range + " ran " + list(proof.kernels);
   return proof;

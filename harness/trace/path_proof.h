@@ -6,8 +6,8 @@
 
 namespace harness::trace {
 
-/// What a range must and must not launch. Patterns are parts of kernel names; `|` separates
-/// alternatives.
+/// What a range must and must not launch. Patterns are parts of short kernel names, because
+/// template arguments name libraries that did not run; `|` separates alternatives.
 struct PathRule {
   std::string range;                   ///< name of a range
   std::vector<std::string> expected;   ///< each must be part of at least one kernel's name

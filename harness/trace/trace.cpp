@@ -36,6 +36,19 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+/// Leaves out a return type that is a template: "std::enable_if<!(false), void>::type name".
+void drop_template_return(std::string& text) {
+  if (!text.starts_with("std::enable_if<")) return;
+  size_t at = text.find('<'), depth = 0;
+  do {
+    if (text[at] == '<') ++depth;
+    if (text[at] == '>') --depth;
+    ++at;
+  } while (depth > 0 && at < text.size());
+  const size_t space = text.find(' ', at);
+  if (space != std::string::npos) text.erase(0, space + 1);
+}
+
 /// Position behind the text in front of which templates and parameters begin.
 size_t name_end(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i)
@@ -82,6 +95,7 @@ std::string short_name(std::string_view kernel) {
   for (size_t at; (at = text.find(kAnonymous)) != std::string::npos;)
     text.erase(at, kAnonymous.size());
   if (text.starts_with("void ")) text.erase(0, 5);
+  drop_template_return(text);
   const size_t end = name_end(text);
   // A name that begins with a bracket has nothing in front of it worth keeping.
   return end == 0 ? text : text.substr(0, end);

@@ -104,6 +104,7 @@ class BatchedAttention {
       out.push_back(cmp.out);
       lse.push_back(cmp.lse);
       if (!given || options_.keep_scores) {
+        const NvtxRange select_range = stage("nsa.select");
         const at::Tensor part =
             block_scores(cmp.group_probs, config_.num_sel_blocks(num_tokens), config_);
         if (options_.keep_scores) scores.push_back(part);

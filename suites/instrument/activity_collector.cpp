@@ -63,7 +63,7 @@ struct ActivityCollector::Impl {
   CuptiLibrary cupti = open_cupti();
   CUpti_SubscriberHandle subscriber = nullptr;
   std::vector<CUpti_CallbackId> runtime_calls, driver_calls;
-  int64_t dropped = 0;
+  int64_t dropped = 0, refused_before = 0;
   bool recording = false;
 
   void must(CUptiResult result, const char* what) const {
@@ -131,11 +131,17 @@ std::string inject_nvtx() {
   }
 }
 
-ActivityCollector::ActivityCollector() : impl_(new Impl) {
+ActivityCollector::ActivityCollector() {
   if (c10::cuda::device_count() == 0)
     throw CollectorUnavailable("CUPTI_UNAVAILABLE", "this machine shows no GPU");
-  buffers().prepare(kReadyBuffers);
-  impl_->attach();
+  // Attached once and never detached: later collectors of the process use the same place.
+  static const std::shared_ptr<Impl> attached = [] {
+    const auto impl = std::make_shared<Impl>();
+    buffers().prepare(kReadyBuffers);
+    impl->attach();
+    return impl;
+  }();
+  impl_ = attached;
 }
 
 ActivityCollector::~ActivityCollector() {
@@ -161,6 +167,7 @@ void ActivityCollector::clear() {
   impl_->flush();
   for (const ActivityBuffers::Filled& each : buffers().take_filled()) buffers().recycle(each.data);
   impl_->dropped = 0;
+  impl_->refused_before = buffers().refused();
 }
 
 harness::trace::Trace ActivityCollector::take() {
@@ -171,7 +178,7 @@ harness::trace::Trace ActivityCollector::take() {
     buffers().recycle(each.data);
   }
   harness::trace::Trace trace = decoder.finish();
-  trace.dropped = impl_->dropped + buffers().refused();
+  trace.dropped = impl_->dropped + buffers().refused() - impl_->refused_before;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, c10::cuda::current_device()) == cudaSuccess)
     trace.device = properties.name;

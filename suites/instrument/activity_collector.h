@@ -25,8 +25,8 @@ class CollectorUnavailable : public std::runtime_error {
 std::string inject_nvtx();
 
 /// Records device activities of this process through CUPTI: concurrent kernels, copies, memory
-/// sets, runtime and driver calls that launch, copy or wait, event waits and NVTX ranges. One in a
-/// process, never in one whose times count. The library is the one that LibTorch has loaded, so
+/// sets, runtime and driver calls that launch, copy or wait, event waits and NVTX ranges. One at a
+/// time, never in a process whose times count. The library is the one that LibTorch has loaded, so
 /// nothing is searched for. It stays attached until the process ends.
 class ActivityCollector {
  public:
@@ -51,7 +51,7 @@ class ActivityCollector {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace suites

@@ -85,6 +85,7 @@ class Hotspots {
         session_.collector().start();
         pair.on_ms = second_step("on");
         session_.collector().stop();
+        session_.collector().clear();  // so that blocks never run out
       };
       if (i % 2 == 0) {
         off();
@@ -95,7 +96,6 @@ class Hotspots {
       }
       pairs.push_back(pair);
     }
-    session_.collector().clear();
     const Dilation dilation = measure_dilation(pairs);
     say_figure(one_, "profile.dilation_pct", dilation.pct, "pct");
     say_figure(one_, "profile.dilation_lo_pct", dilation.lo_pct, "pct");
@@ -130,13 +130,13 @@ class Hotspots {
       for (int64_t i = 0; i < steps_; ++i) take_step("record");
     });
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
+    say_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
-    say_paths(recorded);
     const trace::Profile profile = trace::profile(recorded, step_.range);
     say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0));
     say_roofline(one_, profile, step_.work, ceilings_);
-    session_.refuse_losses(recorded.dropped);
+    refuse_losses(one_, recorded.dropped);
   }
 
   void say_paths(const trace::Trace& recorded) {

@@ -88,7 +88,7 @@ class Audit {
                         .title = "Kernels that ran for each backend",
                         .columns = {"asked for", "stage", "requested", "ran", "kernels"},
                         .rows = rows});
-    session_.refuse_losses(dropped);
+    refuse_losses(one_, dropped);
     return "";
   }
 

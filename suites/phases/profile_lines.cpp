@@ -29,6 +29,7 @@ constexpr auto kRanges = std::to_array<const char*>({"train.step",
                                                      "nsa.rope",
                                                      "nsa.compress",
                                                      "nsa.cmp_attn+select",
+                                                     "nsa.select",
                                                      "nsa.ranges",
                                                      "nsa.sel_attn",
                                                      "nsa.win_attn",
@@ -56,12 +57,25 @@ void say_counts(const PhaseCase& one, const Profile& p) {
   count("profile.unmatched_work_count", static_cast<double>(p.unmatched_work));
 }
 
+/// Every launch left work, and all work has a call: otherwise counts and shares lack something.
+void check_launches(const PhaseCase& one, const Profile& p) {
+  const bool complete = p.lost_launches == 0 && p.unmatched_work == 0;
+  one.emitter.check({.case_id = one.id,
+                     .id = "records/launches",
+                     .ok = complete,
+                     .code = complete ? "" : "PROFILE_INCOMPLETE",
+                     .detail = std::to_string(p.launches) + " launches, " +
+                               std::to_string(p.kernels) + " kernels; " +
+                               std::to_string(p.lost_launches) + " launches without work, " +
+                               std::to_string(p.unmatched_work) + " works without a call"});
+}
+
 void say_times(const PhaseCase& one, const Profile& p) {
   const auto pct = [&](const char* name, double value) { say_figure(one, name, value, "pct"); };
   say_figure(one, "step.wall_ms", ms_per_step(p, p.wall), "ms");
-  say_figure(one, "gpu.busy_ms", ms_per_step(p, p.wall - p.idle.total()), "ms");
-  pct("gpu.busy_pct", p.busy_pct());
-  pct("gpu.idle_pct", p.idle_pct());
+  say_figure(one, "device.busy_ms", ms_per_step(p, p.wall - p.idle.total()), "ms");
+  pct("device.busy_pct", p.busy_pct());
+  pct("device.idle_pct", p.idle_pct());
   pct("idle.sync_pct", Profile::percent(p.idle.sync, p.wall));
   pct("idle.host_wait_pct", Profile::percent(p.idle.host_wait, p.wall));
   pct("idle.event_wait_pct", Profile::percent(p.idle.event_wait, p.wall));
@@ -187,6 +201,7 @@ std::string range_metric(const std::string& group, const std::string& range) {
 
 void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct) {
   say_counts(one, p);
+  check_launches(one, p);
   say_times(one, p);
   say_communication(one, p);
   say_shares(one, p);

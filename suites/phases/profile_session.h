@@ -26,12 +26,12 @@ class ProfileSession {
   harness::trace::Trace save(const std::string& name, const std::string& step_range,
                              int64_t chrome_steps);
 
-  /// Says profile.dropped_count; throws NotDecided (partial: PROFILE_DROPPED) unless it is 0.
-  void refuse_losses(int64_t dropped) const;
-
  private:
   const PhaseCase& one_;
   std::unique_ptr<ActivityCollector> collector_;
 };
+
+/// Says profile.dropped_count; throws NotDecided (partial: PROFILE_DROPPED) unless it is 0.
+void refuse_losses(const PhaseCase& one, int64_t dropped);
 
 }  // namespace suites

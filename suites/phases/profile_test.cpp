@@ -10,6 +10,7 @@
 #include "suites/phases/path_rules.h"
 #include "suites/phases/phase.h"
 #include "suites/phases/profile_lines.h"
+#include "suites/phases/profile_session.h"
 #include "suites/phases/profiled_step.h"
 #include "suites/phases/step_work.h"
 #include "suites/phases/trace_faults.h"
@@ -94,12 +95,15 @@ TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
   EXPECT_EQ(said.metric("share.nsa_win_attn_pct")["value"], 25);
   EXPECT_TRUE(said.metric("share.nsa_gate_pct")["value"].is_null());
   EXPECT_EQ(said.metric("share.nsa_gate_pct")["reason"], "the range was not entered");
-  EXPECT_EQ(said.metric("gpu.busy_pct")["value"], 40);
+  EXPECT_EQ(said.metric("device.busy_pct")["value"], 40);
   EXPECT_EQ(said.metric("step.launches_per_step_count")["value"], 2);
   EXPECT_EQ(said.metric("comm.busy_ms")["reason"], "no communication kernels");
   EXPECT_GT(said.metric("roofline.nsa_sel_attn_pct")["value"].get<double>(), 0);
   EXPECT_TRUE(said.metric("roofline.model_mlp_pct")["value"].is_null());
-  const json check = said.lines("check").at(0);
+  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  EXPECT_TRUE(launches["ok"]);
+  EXPECT_EQ(launches["detail"],
+            "2 launches, 2 kernels; 0 launches without work, 0 works without a call");
   EXPECT_TRUE(check["ok"]);
   EXPECT_EQ(check["id"], "shares/sum");
 }
@@ -109,7 +113,8 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   t.kernel("stray", 9, 700'000, 800'000, 55);
   say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
-  const json check = said.lines("check").at(0);
+  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  EXPECT_EQ(launches["code"], "PROFILE_INCOMPLETE");
   EXPECT_FALSE(check["ok"]);
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
 }
@@ -119,7 +124,7 @@ TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.win_attn");
   say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
-  const json check = said.lines("check").at(0);
+  const json check = said.lines("check").at(1);
   EXPECT_FALSE(check["ok"]);
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
   EXPECT_THAT(check["detail"].get<std::string>(), HasSubstr("add up to 175"));
@@ -219,6 +224,19 @@ TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
   EXPECT_GT(attention.run_ms(), 0);
   EXPECT_FALSE(attention.ran().empty());
   EXPECT_GT(attention.work.at("nsa.sel_attn").flops, 0);
+}
+
+TEST(ProfilePhases, LostRecordsMakeTheCasePartial) {
+  Said said("hotspots");
+  EXPECT_NO_THROW(refuse_losses(said.one(), 0));
+  try {
+    refuse_losses(said.one(), 12);
+    FAIL();
+  } catch (const NotDecided& why) {
+    EXPECT_EQ(why.status(), "partial");
+    EXPECT_STREQ(why.what(), "PROFILE_DROPPED: 12 records were lost");
+  }
+  EXPECT_EQ(said.metric("profile.dropped_count")["value"], 0);
 }
 
 TEST(ProfilePhases, RefuseUnknownSubjectsAndBackends) {
