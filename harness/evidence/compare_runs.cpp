@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-const Metric* find(const Results& results, const std::string& name) {
+const Metric* find_metric(const Results& results, const std::string& name) {
   const auto found = std::ranges::find(results.metrics, name, &Metric::name);
   return found == results.metrics.end() ? nullptr : &*found;
 }
@@ -73,7 +73,7 @@ json figures_table(const Results& a, const Results& b) {
     for (const Metric& metric : each->metrics) names.insert(metric.name);
   json rows = json::array();
   for (const std::string& name : names) {
-    const Metric *of_a = find(a, name), *of_b = find(b, name);
+    const Metric *of_a = find_metric(a, name), *of_b = find_metric(b, name);
     rows.push_back({"M-" + name, figure_text(of_a), figure_text(of_b), ratio_text(of_a, of_b),
                     figure_change(of_a, of_b)});
   }
