@@ -23,9 +23,9 @@ struct TrainerParts {
   const TokenSource* tokens = nullptr;                ///< outlives the trainer
   LossFunction loss;                                  ///< nsa::next_token_loss
   std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
-  RankGroup* ranks = nullptr;            ///< of several; every rank reads its part of a batch
-  CollectiveLog* collectives = nullptr;  ///< with ranks
-  std::function<bool()> stop_wanted;     ///< asked once a step; one rank that says yes stops all
+  RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
+  CollectiveLog* collectives = nullptr;    ///< with ranks
+  std::function<bool()> stop_wanted = {};  ///< asked once a step; one rank that says yes stops all
 };
 
 /// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,
