@@ -78,11 +78,13 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   model->set_attention_options(options_of(one));
   const auto made = std::make_shared<Training>();
   made->tokens = nsa::train::make_synthetic_source(config.vocab, one.seed());
-  made->trainer = std::make_unique<nsa::train::Trainer>(
-      nsa::train::TrainerParts{model, made->tokens.get(),
-                               fault == "P09" ? host_bound_loss : nsa::next_token_loss,
-                               [](int64_t) { return kLearningRate; }},
-      options, seq_len, one.device);
+  nsa::train::TrainerParts parts;
+  parts.model = model;
+  parts.tokens = made->tokens.get();
+  parts.loss = fault == "P09" ? host_bound_loss : nsa::next_token_loss;
+  parts.learning_rate = [](int64_t) { return kLearningRate; };
+  made->trainer =
+      std::make_unique<nsa::train::Trainer>(std::move(parts), options, seq_len, one.device);
   step.tokens = options.batch * options.accum * seq_len;
   step.run_ms = [made] { return made->trainer->step(/*wait_each=*/false).step_ms; };
   step.ran = [made] { return made->trainer->ran(); };
