@@ -96,10 +96,23 @@ class Hotspots {
       }
       pairs.push_back(pair);
     }
+    say_dilation(pairs);
+  }
+
+  void say_dilation(const std::vector<OffOnPair>& pairs) {
     const Dilation dilation = measure_dilation(pairs);
     say_figure(one_, "profile.dilation_pct", dilation.pct, "pct");
     say_figure(one_, "profile.dilation_lo_pct", dilation.lo_pct, "pct");
     say_figure(one_, "profile.dilation_hi_pct", dilation.hi_pct, "pct");
+    nlohmann::json rows = nlohmann::json::array();
+    for (size_t i = 0; i < pairs.size(); ++i)
+      rows.push_back(
+          {i + 1, pairs[i].off_ms, pairs[i].on_ms, 100 * (pairs[i].on_ms / pairs[i].off_ms - 1)});
+    one_.emitter.table({.case_id = one_.id,
+                        .id = "dilation",
+                        .title = "What recording costs: a step with recording off and on",
+                        .columns = {"pair", "off, ms", "on, ms", "longer by, %"},
+                        .rows = rows});
   }
 
   /// A step of half the tokens: a step that the device bounds gets faster, one that the host bounds

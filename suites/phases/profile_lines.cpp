@@ -167,6 +167,23 @@ void say_kernel_table(const PhaseCase& one, const Profile& p) {
        .rows = rows});
 }
 
+void say_idle_table(const PhaseCase& one, const Profile& p) {
+  nlohmann::json rows = nlohmann::json::array();
+  const auto add = [&](const char* cause, Ns time) {
+    rows.push_back({cause, rounded(ms_per_step(p, time)), rounded(Profile::percent(time, p.wall))});
+  };
+  add("the host waited for the device, then had nothing queued", p.idle.sync);
+  add("the host had not asked for the next work yet", p.idle.host_wait);
+  add("a stream waited for an event", p.idle.event_wait);
+  add("pause under 2 us between kernels", p.idle.kernel_wait);
+  add("longer pause, work was asked for", p.idle.other);
+  one.emitter.table({.case_id = one.id,
+                     .id = "idle",
+                     .title = "Why the device was idle in a step",
+                     .columns = {"cause", "ms", "of the step, %"},
+                     .rows = rows});
+}
+
 void say_copy_table(const PhaseCase& one, const Profile& p) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& row : p.copy_rows)
@@ -208,6 +225,7 @@ void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance
   say_range_table(one, p);
   say_kernel_table(one, p);
   say_copy_table(one, p);
+  say_idle_table(one, p);
   const std::string off = harness::trace::check_shares(p, shares_tolerance_pct);
   one.emitter.check(
       {.case_id = one.id,

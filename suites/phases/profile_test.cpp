@@ -102,6 +102,12 @@ TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
   EXPECT_TRUE(said.metric("roofline.model_mlp_pct")["value"].is_null());
   const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
   EXPECT_TRUE(launches["ok"]);
+  std::vector<std::string> tables;
+  for (const json& table : said.lines("table")) tables.push_back(table["id"]);
+  EXPECT_THAT(tables, ElementsAre("ranges", "kernels", "copies", "idle", "roofline"));
+  // Idle 200 us in front of the first kernel and 400 us behind the last one.
+  EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(1), 0.6);
+  EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(2), 60);
   EXPECT_EQ(launches["detail"],
             "2 launches, 2 kernels; 0 launches without work, 0 works without a call");
   EXPECT_TRUE(check["ok"]);
