@@ -17,6 +17,10 @@ find_library(NSA_SODIUM libsodium.a REQUIRED)
 add_library(nsa_sodium INTERFACE)
 target_link_libraries(nsa_sodium INTERFACE "${NSA_SODIUM}")
 
+find_library(NSA_SQLITE libsqlite3.a REQUIRED)
+add_library(nsa_sqlite INTERFACE)
+target_link_libraries(nsa_sqlite INTERFACE "${NSA_SQLITE}" Threads::Threads ${CMAKE_DL_LIBS} m)
+
 find_library(NSA_PUGIXML libpugixml.a REQUIRED)
 add_library(nsa_pugixml INTERFACE)
 target_link_libraries(nsa_pugixml INTERFACE "${NSA_PUGIXML}")

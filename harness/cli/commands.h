@@ -18,6 +18,10 @@ int report_command(const Options& options);
 int compare_command(const Options& options);
 int bundle_command(const Options& options);
 int schema_command(const Options& options);
+int baseline_promote_command(const Options& options);
+int history_import_command(const Options& options);
+int history_list_command(const Options& options);
+int history_trend_command(const Options& options);
 int selftest_command(const Options& options);
 
 }  // namespace harness::cli

@@ -21,6 +21,10 @@ int execute(const Options& options) {
       {"report", harness::cli::report_command},     {"bundle", harness::cli::bundle_command},
       {"compare", harness::cli::compare_command},   {"schema", harness::cli::schema_command},
       {"selftest", harness::cli::selftest_command},
+      {"baseline promote", harness::cli::baseline_promote_command},
+      {"history import", harness::cli::history_import_command},
+      {"history list", harness::cli::history_list_command},
+      {"history trend", harness::cli::history_trend_command},
   };
   return kCommands.at(options.command)(options);
 }

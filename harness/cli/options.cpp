@@ -48,6 +48,9 @@ void add_output_options(CLI::App& app, Options& o) {
                  "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
       ->check(CLI::IsMember({"strict", "advisory"}))
       ->capture_default_str();
+  app.add_option("--baseline", o.baseline,
+                 "Baseline file, or none (default: configs/baselines/RUNBOOK/HARDWARE.json)")
+      ->check(not_empty());
   app.add_option("--supersedes", o.supersedes,
                  "Finished run (folder or tar) that this one replaces as its next edition");
   app.add_option("--format", o.formats, "Reports to write: md, html, json, junit (default: all)")
@@ -72,6 +75,32 @@ CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* h
   return command;
 }
 
+void add_history_commands(CLI::App& app, Options& o) {
+  CLI::App* baseline = app.add_subcommand("baseline", "Reviewed figures that criteria refer to");
+  baseline->require_subcommand(1);
+  CLI::App* promote = baseline->add_subcommand(
+      "promote", "Write the baseline of a run's hardware from its figures");
+  promote->callback([&o] { o.command = "baseline promote"; });
+  promote->add_option("target", o.target, "Run folder or tar that verifies and is no NO-GO")
+      ->required();
+  promote->add_option("--reason", o.reason, "Why this run sets the baseline; stands in the file")
+      ->required()
+      ->check(not_empty());
+  promote->add_option("--configs", o.configs, "Folder that holds baselines/");
+  CLI::App* history =
+      app.add_subcommand("history", "Figures of earlier runs: a cache over run folders and tars");
+  history->require_subcommand(1);
+  history->add_option("--db", o.history, "File of the history (default .history.sqlite)");
+  CLI::App* import = history->add_subcommand("import", "Take in runs that verify");
+  import->callback([&o] { o.command = "history import"; });
+  import->add_option("targets", o.targets, "Run folders and tars")->required();
+  CLI::App* list = history->add_subcommand("list", "Runs that were taken in");
+  list->callback([&o] { o.command = "history list"; });
+  CLI::App* trend = history->add_subcommand("trend", "One figure over time, and where it stepped");
+  trend->callback([&o] { o.command = "history trend"; });
+  trend->add_option("metric", o.metric, "Full metric name")->required();
+}
+
 void add_commands(CLI::App& app, Options& o) {
   const char* target_help = "Run folder or tar made by bundle";
   CLI::App* list = add_command(app, o, "list", "Runbooks, their phases and the hardware they want");
@@ -83,6 +112,7 @@ void add_commands(CLI::App& app, Options& o) {
   add_json_option(*plan, o);
   add_json_option(
       *add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it"), o);
+  add_history_commands(app, o);
   CLI::App* selftest = add_command(app, o, "selftest",
                                    "Plant the historical faults and require that each is reported");
   selftest->add_option("--faults", o.faults, "Only these, e.g. P03,P11 (default: all)")

@@ -14,6 +14,11 @@ struct Options {
   std::string out;               ///< run folder; default runs/RUNBOOK-TIME
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
+  std::string baseline;                   ///< file, none, or empty: that of this hardware
+  std::string reason;                     ///< baseline promote
+  std::string history;                    ///< file of the history
+  std::string metric;                     ///< history trend
+  std::vector<std::string> targets;       ///< history import
   std::string supersedes;                 ///< finished run that this one is a later edition of
   std::vector<std::string> formats;       ///< of md html json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was

@@ -41,6 +41,19 @@ void attach_catch_matrix(RunOptions& run) {
     run.attached["catch_matrix.json"] = read_bytes(matrices_dir() / name);
 }
 
+/// The reviewed baseline of this runbook on this hardware, or the one that is named, becomes part
+/// of the evidence; whether it may be used is judged with the rest.
+void attach_baseline(const Options& options, Work& work) {
+  if (options.baseline == "none") return;
+  const bool named = !options.baseline.empty();
+  const fs::path file = named ? fs::path(options.baseline)
+                              : baseline_path(configs_dir(options.configs), work.runbook.name,
+                                              hardware_of(work.run.environment));
+  if (named && !fs::is_regular_file(file))
+    throw ConfigError("--baseline " + file.string() + ": no such file; name one, or none");
+  if (fs::exists(file)) work.run.attached["baseline.json"] = read_bytes(file);
+}
+
 Work new_work(const Options& options) {
   Planned planned = plan_here(options);
   Work work{.runbook = planned.book.runbook,
@@ -56,6 +69,7 @@ Work new_work(const Options& options) {
   work.run.environment = environment(
       {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
   attach_catch_matrix(work.run);
+  attach_baseline(options, work);
   return work;
 }
 
@@ -77,14 +91,6 @@ Work resumed_work(const Options& options) {
   work.run.info = files.run;
   work.run.environment = files.environment;
   return work;
-}
-
-/// The reviewed baseline of this runbook on this hardware becomes part of the evidence.
-void copy_baseline(const Work& work, const fs::path& configs) {
-  const fs::path source =
-      configs / "baselines" / work.runbook.name / (hardware_key(work.run.environment) + ".json");
-  const fs::path copy = work.run.out / "baseline.json";
-  if (fs::exists(source) && !fs::exists(copy)) write_bytes(copy, read_bytes(source));
 }
 
 void print_result(const Options& options, const Written& written, const fs::path& out) {
@@ -129,7 +135,6 @@ int run_command(const Options& options) {
                work.run.out.string());
     return 128 + report.signal;
   }
-  copy_baseline(work, configs_dir(options.configs));
   const Written written = write_bundle(
       work.run.out,
       [&options](const Results& results) { return render_reports(results, options.formats); },

@@ -3,20 +3,21 @@
 #include <string>
 
 #include "harness/evidence/run_folder.h"
+#include "harness/runbook/baseline.h"
 #include "harness/verdict/verdict.h"
 
 namespace harness {
 
-/// What a baseline is valid for: SKU, power limit and driver major of the first GPU
-/// ("NVIDIA_H200-700W-580"), or the CPU model ("cpu-MODEL"); letters, digits, '.', '_' and '-'
-/// only, so that it can be a file name. The LibTorch version, which the workers say, is compared by
-/// the build id of the baseline.
+/// What a baseline of a run with this environment holds for: SKU, power limit and driver major of
+/// the first GPU, or the CPU model; LibTorch.
+HardwareKey hardware_of(const nlohmann::json& environment);
+
+/// hw_key() of it: "nvidia_h200-700w-580-2.11", a file name.
 std::string hardware_key(const nlohmann::json& environment);
 
-/// baseline.json of a run folder: a copy of configs/baselines/RUNBOOK/HW_KEY.json,
-/// {"schema":"nsa-baseline/1","runbook","hw_key","metrics":{NAME:{"value",...}},...}. No file: no
-/// baseline. A damaged one, or one of other hardware or another runbook, sets `problem`, which
-/// starts with BASELINE_INVALID.
+/// baseline.json of a run folder, a copy of configs/baselines/RUNBOOK/HW_KEY.json, by the rules of
+/// harness/runbook/baseline.h. No file: no baseline. One that may not be used has a problem, which
+/// starts with BASELINE_INVALID, and no values.
 Baselines read_baselines(const RunFolder& run, const std::string& runbook,
                          const nlohmann::json& environment);
 

@@ -14,11 +14,11 @@ using nlohmann::json;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-json baseline(const json& value, const std::string& hw_key = "cpu-Invented_CPU") {
-  return {{"schema", "nsa-baseline/1"},
-          {"runbook", "mini"},
-          {"hw_key", hw_key},
-          {"metrics", {{"speed.v2_ms", {{"value", value}}}}}};
+/// A baseline of the mini run with one thing changed.
+json baseline(const json& value, const std::string& pointer = "/metrics/0/value") {
+  json file = mini_baseline();
+  file[json::json_pointer(pointer)] = value;
+  return file;
 }
 
 CriterionResult judged(const json& file) {
@@ -30,9 +30,11 @@ CriterionResult judged(const json& file) {
 }
 
 TEST(Baselines, FittingBaselineDecides) {
-  EXPECT_EQ(judged(baseline(2.0)).verdict, CriterionVerdict::kPass);
-  EXPECT_NEAR(judged(baseline(2.0)).threshold.value(), 2.2, 1e-12);
-  EXPECT_EQ(judged(baseline(1.0)).verdict, CriterionVerdict::kFail);
+  EXPECT_EQ(judged(mini_baseline()).verdict, CriterionVerdict::kPass);
+  EXPECT_NEAR(judged(mini_baseline()).threshold.value(), 2.2, 1e-12);
+  json half = mini_baseline();
+  half["metrics"][0].update({{"value", 1.0}, {"lo", 0.9}, {"hi", 1.1}});
+  EXPECT_EQ(judged(half).verdict, CriterionVerdict::kFail);
 }
 
 TEST(Baselines, UnusableOnesAreBaselineInvalidAndNeverPass) {
@@ -41,7 +43,15 @@ TEST(Baselines, UnusableOnesAreBaselineInvalidAndNeverPass) {
                                  baseline(-1),
                                  baseline(nullptr),
                                  baseline("2"),
-                                 baseline(2.0, "NVIDIA_A100-300W-550"),
+                                 baseline(9.0),  // outside its interval
+                                 baseline("other", "/runbook"),
+                                 baseline("NVIDIA A100", "/hardware/sku"),
+                                 baseline(580, "/hardware/driver_major"),
+                                 baseline("2.4", "/hardware/libtorch"),
+                                 baseline("s", "/metrics/0/unit"),
+                                 baseline(0.95, "/metrics/0/level"),
+                                 baseline("", "/reason"),
+                                 baseline(json::array(), "/metrics"),
                                  json{{"schema", "nsa-baseline/1"}},
                                  json::array()};
   for (const json& file : bad) {
@@ -51,12 +61,13 @@ TEST(Baselines, UnusableOnesAreBaselineInvalidAndNeverPass) {
   }
 }
 
-TEST(Baselines, HardwareKeyNamesCardPowerAndDriver) {
+TEST(Baselines, HardwareKeyNamesCardPowerDriverAndLibrary) {
   const json environment = {
+      {"libraries", {{"libtorch", "2.11"}}},
       {"gpu",
        {{"driver", "580.65.06"}, {"gpus", {{{"name", "NVIDIA H200"}, {"power_limit_w", 700}}}}}}};
-  EXPECT_EQ(hardware_key(environment), "NVIDIA_H200-700W-580");
-  EXPECT_EQ(hardware_key(json::object()), "cpu-unknown");
+  EXPECT_EQ(hardware_key(environment), "nvidia_h200-700w-580-2.11");
+  EXPECT_EQ(hardware_key(json::object()), "unknown-0w-0-unknown");
 }
 
 }  // namespace

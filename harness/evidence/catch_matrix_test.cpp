@@ -59,7 +59,7 @@ TEST(CatchMatrix, WithoutOneThereIsNoFileAndNoName) {
   EXPECT_EQ(catch_matrix_file(derive(dir.path())), "");
   EXPECT_EQ(catch_matrix_name(json::object()), "");
   EXPECT_EQ(catch_matrix_name({{"build", {{"build_id", "0123456789abcdef99"}}}}),
-            "0123456789abcdef-cpu-unknown.json");
+            "0123456789abcdef-unknown-0w-0-unknown.json");
 }
 
 }  // namespace

@@ -136,6 +136,21 @@ const std::map<std::string, Behaviour> kBehaviours = {
        for (const auto& one : s.in.cases) s.emitter.end_case(one.id);
        return s.emitter.done(), 0;
      }},
+    {"forge_time",
+     [](Script& s) {
+       s.hello();
+       raw(R"({"type":"sample","t":0,"case":"a","series":"x","value":-1.5,"unit":"ms","round":0,"order":0})"
+           "\n");
+       return s.emitter.done(), 0;
+     }},
+    {"forge_twice",
+     [](Script& s) {
+       s.hello();
+       for (int i = 0; i < 2; i++)
+         s.emitter.sample({.case_id = "a", .series = "x", .value = 1, .unit = "ms"});
+       return s.emitter.end_case("a"), s.emitter.done(), 0;
+     }},
+    {"hello_twice", [](Script& s) { return s.hello(), s.good(), 0; }},
     {"raw_nan",
      [](Script& s) {
        return s.hello(),

@@ -90,6 +90,9 @@ TEST(Watch, EveryBrokenRuleHasItsCause) {
                                                    {"refuse", "CONFIG_ERROR"},
                                                    {"garbage", "GARBAGE"},
                                                    {"raw_nan", "NON_FINITE"},
+                                                   {"forge_time", "BAD_TIME"},
+                                                   {"forge_twice", "DUPLICATE_SAMPLE"},
+                                                   {"hello_twice", "HELLO_TWICE"},
                                                    {"foreign", "FOREIGN_CASE"},
                                                    {"duplicate", "DUPLICATE_CASE"},
                                                    {"after_done", "AFTER_DONE"},
@@ -101,7 +104,9 @@ TEST(Watch, EveryBrokenRuleHasItsCause) {
                                                    {"hang_at_start", "HANG"},
                                                    {"hang_with_grandchild", "HANG"}};
   for (const auto& [behaviour, cause] : want) {
-    const auto outcome = FakeRun(behaviour).go();
+    FakeRun run(behaviour);
+    if (behaviour.starts_with("forge")) run.in.mode = "time";
+    const auto outcome = run.go();
     EXPECT_EQ(outcome.status, StepStatus::kFailed) << behaviour;
     EXPECT_EQ(outcome.cause, cause) << behaviour << ": " << text(outcome);
     EXPECT_NE(outcome.reason, "") << behaviour;

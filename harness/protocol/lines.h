@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,8 @@ struct Line {
 };
 
 /// A broken rule. Names: NO_HELLO, HELLO_TWICE, GARBAGE (not a line of the protocol), NON_FINITE,
-/// FOREIGN_CASE, DUPLICATE_CASE, MISSING_CASE, BAD_MODE (a sample outside `time`), AFTER_DONE,
+/// BAD_TIME (a line before `hello`, or a sample that took less than no time), FOREIGN_CASE,
+/// DUPLICATE_CASE, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE (a sample outside `time`), AFTER_DONE,
 /// BAD_COUNT, NO_DONE.
 struct Violation {
   std::string name;
@@ -130,6 +132,7 @@ class LineReader {
   void accept(Line line) {
     if (lines_.empty() != std::holds_alternative<Hello>(line.message))
       violate(lines_.empty() ? "NO_HELLO" : "HELLO_TWICE", "`hello` must be the first line, once");
+    if (!(line.t >= 0)) violate("BAD_TIME", "t is " + std::to_string(line.t));
     std::visit([&](const auto& message) { check(message); }, line.message);
     lines_.push_back(std::move(line));
   }
@@ -158,6 +161,14 @@ class LineReader {
   void check(const Sample& sample) {
     check_case(sample.case_id);
     check_number(detail::write_value(sample.value), sample.reason, sample.series);
+    const bool is_time = sample.unit == "ms" || sample.unit == "us" || sample.unit == "s";
+    if (is_time && sample.value && *sample.value < 0)
+      violate("BAD_TIME", "sample '" + sample.series + "' took " + std::to_string(*sample.value) +
+                              " " + sample.unit);
+    if (!samples_.emplace(sample.case_id, sample.series, sample.round, sample.order).second)
+      violate("DUPLICATE_SAMPLE", "sample '" + sample.series + "' of round " +
+                                      std::to_string(sample.round) + ", order " +
+                                      std::to_string(sample.order) + " was said before");
     if (want_.mode != "time")
       violate("BAD_MODE",
               "sample '" + sample.series + "' in mode " + want_.mode + "; only `time` may");
@@ -205,6 +216,7 @@ class LineReader {
   bool done_ = false;
   std::vector<Line> lines_;
   std::map<std::string, CaseEnd> ended_;
+  std::set<std::tuple<std::string, std::string, int64_t, int64_t>> samples_;
   std::vector<Violation> violations_;
 };
 

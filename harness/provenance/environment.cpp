@@ -84,6 +84,7 @@ json environment(const EnvironmentRequest& request) {
           {"git", git_json(checkout)},
           {"build", build_json(checkout)},
           {"tools", {{"git", version_of("git")}, {"gnuplot", version_of("gnuplot")}}},
+          {"libraries", {{"libtorch", libtorch_version()}}},
           {"switches", variables["effective"]},
           {"foreign_variables", variables["foreign"]},
           {"seed", request.seed},

@@ -1,6 +1,8 @@
 #include "harness/provenance/libraries.h"
 
 #include <cstdlib>
+#include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "harness/provenance/git.h"
@@ -24,6 +26,17 @@ std::optional<fs::path> find_library(const std::string& file, const std::string&
     if (fs::exists(found, error)) return found;
   }
   return std::nullopt;
+}
+
+std::string libtorch_version() {
+  const auto library = find_library("libtorch_cpu.so", "torch/lib");
+  if (!library) return "unknown";
+  std::ifstream file(library->parent_path().parent_path() / "version.py");
+  static const std::regex kVersion(R"re(__version__ = '(\d+\.\d+)\.)re");
+  std::smatch found;
+  for (std::string line; std::getline(file, line);)
+    if (std::regex_search(line, found, kVersion)) return found[1];
+  return "unknown";
 }
 
 }  // namespace harness

@@ -24,6 +24,8 @@ std::string metric_problem(const BaselineMetric& metric) {
     return what + "must have a value above 0, got " + std::to_string(metric.value);
   if (!(metric.lo <= metric.value && metric.value <= metric.hi))
     return what + "has a value outside its interval";
+  if (!(metric.level >= 0 && metric.level < 1))
+    return what + "must have a level in [0, 1), got " + std::to_string(metric.level);
   if (metric.n < 1) return what + "has no unit of analysis behind it (n < 1)";
   return "";
 }
@@ -59,29 +61,43 @@ std::filesystem::path baseline_path(const std::filesystem::path& configs_dir,
   return configs_dir / "baselines" / runbook / (hw_key(key) + ".json");
 }
 
-BaselineSet load_baseline(const std::filesystem::path& file, const std::string& runbook,
-                          const HardwareKey& hardware) {
-  BaselineSet set{.file = file.string(), .problem = "", .values = {}};
+BaselineSet parse_baseline(const std::string& text, const std::string& name,
+                           const std::string& runbook, const HardwareKey& hardware) {
+  BaselineSet set{.file = name, .problem = "", .values = {}};
   const auto invalid = [&](const std::string& why) {
-    return BaselineSet{set.file, "BASELINE_INVALID: " + why, {}};
+    return BaselineSet{name, "BASELINE_INVALID: " + why, {}};
   };
-  std::error_code error;
-  if (!std::filesystem::exists(file, error))
-    return invalid(set.file + " does not exist; promote a run on this hardware");
   try {
-    const auto baseline = read_json<BaselineFile>(read_text(file), set.file);
+    const auto baseline = read_json<BaselineFile>(text, name);
     if (const auto problem = file_problem(baseline, runbook, hardware); !problem.empty())
-      return invalid(set.file + " " + problem);
+      return invalid(name + " " + problem);
     for (const BaselineMetric& metric : baseline.metrics) {
       if (const auto problem = metric_problem(metric); !problem.empty())
-        return invalid(set.file + ": " + problem);
+        return invalid(name + ": " + problem);
       if (!set.values.emplace(metric.metric, metric.value).second)
-        return invalid(set.file + ": metric " + in_quotes(metric.metric) + " is given twice");
+        return invalid(name + ": metric " + in_quotes(metric.metric) + " is given twice");
+      set.units[metric.metric] = metric.unit;
+      set.levels[metric.metric] = metric.level;
     }
   } catch (const ConfigError& e) {
     return invalid(e.what());
   }
   return set;
+}
+
+BaselineSet load_baseline(const std::filesystem::path& file, const std::string& runbook,
+                          const HardwareKey& hardware) {
+  std::error_code error;
+  if (!std::filesystem::exists(file, error))
+    return {
+        file.string(),
+        "BASELINE_INVALID: " + file.string() + " does not exist; promote a run on this hardware",
+        {}};
+  try {
+    return parse_baseline(read_text(file), file.string(), runbook, hardware);
+  } catch (const ConfigError& e) {
+    return {file.string(), std::string("BASELINE_INVALID: ") + e.what(), {}};
+  }
 }
 
 }  // namespace harness

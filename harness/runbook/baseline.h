@@ -35,6 +35,7 @@ struct BaselineMetric {
   double value = 0;
   double lo = 0, hi = 0;
   int64_t n = 0;
+  double level = 0;
   std::string unit;
   template <class V>
   static void describe(V& v) {
@@ -43,6 +44,8 @@ struct BaselineMetric {
     v({.name = "lo", .doc = "lower bound of its interval", .required = true}, &BaselineMetric::lo);
     v({.name = "hi", .doc = "upper bound of its interval", .required = true}, &BaselineMetric::hi);
     v({.name = "n", .doc = "units of analysis behind it", .required = true}, &BaselineMetric::n);
+    v({.name = "level", .doc = "confidence level of the interval; 0: an exact figure"},
+      &BaselineMetric::level);
     v({.name = "unit", .doc = "must agree with the metric's suffix", .required = true},
       &BaselineMetric::unit);
   }
@@ -73,6 +76,8 @@ struct BaselineSet {
   std::string file;
   std::string problem;  ///< starts with BASELINE_INVALID; empty when the values may be used
   std::map<std::string, double> values;  ///< metric -> value; empty when there is a problem
+  std::map<std::string, std::string> units = {};
+  std::map<std::string, double> levels = {};  ///< of the intervals; 0: exact
 };
 
 /// "nvidia_h200-700w-580-2.11": file name of a key, without extension.
@@ -88,5 +93,9 @@ std::filesystem::path baseline_path(const std::filesystem::path& configs_dir,
 /// is a problem and there are no values.
 BaselineSet load_baseline(const std::filesystem::path& file, const std::string& runbook,
                           const HardwareKey& hardware);
+
+/// The same of a text; `name` stands in the problem.
+BaselineSet parse_baseline(const std::string& text, const std::string& name,
+                           const std::string& runbook, const HardwareKey& hardware);
 
 }  // namespace harness

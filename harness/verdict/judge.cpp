@@ -32,7 +32,7 @@ double baseline_threshold(const CriterionSpec& spec, const Baselines& baselines,
                           std::string& source) {
   const auto name = spec.value.value("baseline", std::string());
   const auto factor = spec.value.value("factor", 1.0);
-  if (!baselines.problem.empty()) throw NotEvaluated{"BASELINE_INVALID: " + baselines.problem};
+  if (!baselines.problem.empty()) throw NotEvaluated{baselines.problem};
   const auto entry = baselines.values.find(name);
   if (entry == baselines.values.end())
     throw NotEvaluated{"BASELINE_INVALID: no baseline of '" + name + "'" +
@@ -40,6 +40,10 @@ double baseline_threshold(const CriterionSpec& spec, const Baselines& baselines,
   if (!(std::isfinite(entry->second) && entry->second > 0))
     throw NotEvaluated{"BASELINE_INVALID: the baseline of '" + name + "' is " +
                        format_number(entry->second) + "; it must be positive"};
+  if (const auto unit = baselines.units.find(name);
+      unit != baselines.units.end() && unit->second != spec.unit)
+    throw NotEvaluated{"BASELINE_INVALID: the baseline of '" + name + "' is in '" + unit->second +
+                       "', the criterion in '" + spec.unit + "'"};
   source = "baseline " + baselines.file + ": " + name + " x " + format_number(factor);
   return entry->second * factor;
 }
@@ -130,6 +134,16 @@ void judge_measured(const CriterionSpec& spec, const Metric& metric, double thre
   }
 }
 
+/// A bound at one level says nothing against a figure whose bounds are at another.
+void require_level(const CriterionSpec& spec, const Metric& metric, const Baselines& baselines) {
+  if (!spec.value.is_object()) return;
+  const auto level = baselines.levels.find(spec.value.value("baseline", std::string()));
+  if (level != baselines.levels.end() && level->second != metric.level)
+    throw NotEvaluated{"BASELINE_INVALID: the baseline's interval is of level " +
+                       format_number(level->second) + ", this figure's of " +
+                       format_number(metric.level)};
+}
+
 }  // namespace
 
 CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const Metric* metric,
@@ -147,6 +161,7 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const M
     const double threshold = resolve_threshold(spec, baselines, result.threshold_source);
     result.threshold = threshold;
     const double value = usable_value(spec, metric);
+    require_level(spec, *metric, baselines);
     if (metric->method == "exact")
       judge_exact(spec, value, threshold, result);
     else

@@ -164,8 +164,15 @@ TEST(Judge, UnusableBaselinesPassNothing) {
   expect_not_evaluated(judge(s, "p", &m, {}), "BASELINE_INVALID: no baseline of 'b.x'");
   for (const double bad : {0.0, -1.0, kNaN, kInf})
     expect_not_evaluated(judge(s, "p", &m, {"f", "", {{"b.x", bad}}}), "it must be positive");
-  expect_not_evaluated(judge(s, "p", &m, {"f", "it is of another card", {{"b.x", 4}}}),
-                       "BASELINE_INVALID: it is of another card");
+  expect_not_evaluated(
+      judge(s, "p", &m, {"f", "BASELINE_INVALID: it is of another card", {{"b.x", 4}}}),
+      "BASELINE_INVALID: it is of another card");
+  Baselines other{"f", "", {{"b.x", 4}}};
+  other.units["b.x"] = "furlong";
+  expect_not_evaluated(judge(s, "p", &m, other), "BASELINE_INVALID: the baseline of 'b.x' is in");
+  other.units.clear();
+  other.levels["b.x"] = 0.95;
+  expect_not_evaluated(judge(s, "p", &m, other), "BASELINE_INVALID: the baseline's interval");
   EXPECT_FALSE(judge(s, "p", &m, {}).threshold);
 }
 

@@ -15,8 +15,10 @@ namespace harness {
 struct Baselines {
   std::string file;  ///< shown as threshold source; empty when there is none
   std::string
-      problem;  ///< why the file may not be used (other hardware, unreadable); empty: usable
-  std::map<std::string, double> values;  ///< metric name -> value
+      problem;  ///< starts with BASELINE_INVALID: why the file may not be used; empty: usable
+  std::map<std::string, double> values;           ///< metric name -> value
+  std::map<std::string, std::string> units = {};  ///< metric name -> unit
+  std::map<std::string, double> levels = {};      ///< metric name -> level; 0: exact
 };
 
 /// Judges one criterion on the metric it names. `metric` is null when no phase produced it.
@@ -27,8 +29,8 @@ struct Baselines {
 ///  side
 ///  - INCONCLUSIVE: the interval holds the threshold, or there is none at this n
 ///  - NOT_EVALUATED: no metric, null, withheld, not finite, wrong unit, or an unusable baseline
-///    (missing, zero, negative, not finite, other hardware: the reason starts with
-///    BASELINE_INVALID)
+///    (missing, zero, negative, not finite, other hardware, unit or confidence level: the reason
+///    starts with BASELINE_INVALID)
 CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const Metric* metric,
                       const Baselines& baselines);
 

@@ -52,17 +52,20 @@ bool Running::ended() const {
          info.si_pid == pid_;
 }
 
-pid_t Running::child(const std::string& name) const {
-  const std::string tasks = "/proc/" + std::to_string(pid_) + "/task";
-  while (!ended()) {
-    for (const auto& task : fs::directory_iterator(tasks)) {
-      std::istringstream children(read_file(task.path() / "children"));
-      for (pid_t pid = 0; children >> pid;)
-        if (read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n") return pid;
-    }
-    pause_shortly();
+pid_t Running::child_now(const std::string& name) const {
+  std::error_code gone;
+  for (const auto& task : fs::directory_iterator("/proc/" + std::to_string(pid_) + "/task", gone)) {
+    std::istringstream children(read_file(task.path() / "children"));
+    for (pid_t pid = 0; children >> pid;)
+      if (read_file("/proc/" + std::to_string(pid) + "/comm") == name + "\n") return pid;
   }
   return 0;
+}
+
+pid_t Running::child(const std::string& name) const {
+  pid_t found = 0;
+  while (!ended() && (found = child_now(name)) == 0) pause_shortly();
+  return found;
 }
 
 bool Running::wait_for(const fs::path& path) const {

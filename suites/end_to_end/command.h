@@ -23,6 +23,8 @@ class Running {
   void send(int signal) const;
   /// A child process of it called `name`, waited for; 0 when it ended before it had one.
   pid_t child(const std::string& name) const;
+  /// The same, without waiting; 0 when it has none now.
+  pid_t child_now(const std::string& name) const;
   /// Waits until `path` exists; false when the program ended before.
   bool wait_for(const std::filesystem::path& path) const;
   Outcome finish();

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <random>
 #include <set>
 #include <sstream>
@@ -82,6 +83,70 @@ TEST(Interrupted, KilledEngineResumesWithNothingLostOrTwice) {
     EXPECT_THAT(engine.finish().exit_code, testing::AnyOf(128 + SIGKILL, 0));
     expect_resumed(dir);
   }
+}
+
+int from_environment(const char* name, int fallback) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? fallback : std::atoi(text);
+}
+
+/// Runs with kill -9 at random moments of their lives, of the engine, its worker or both.
+class Killing {
+ public:
+  /// Starts and kills until the run in `dir` is over.
+  void finish(const fs::path& dir) {
+    std::vector<std::string> argv = start(dir, book_);
+    for (bool over = false; !over;) {
+      Running engine(argv);
+      const bool engine_killed = kills < wanted_ && strike(engine);
+      const Outcome done = engine.finish();
+      over = done.exit_code == 0;
+      if (!over) {
+        ASSERT_TRUE(engine_killed && done.exit_code == 128 + SIGKILL) << done.output;
+      }
+      if (fs::exists(dir / "run.json"))
+        argv = {program(), "--resume", dir.string()};
+      else
+        fs::remove_all(dir);
+    }
+  }
+  bool done() const { return kills >= wanted_; }
+
+  int kills = 0, engines = 0, workers = 0;
+
+ private:
+  /// Returns whether the engine was killed.
+  bool strike(const Running& engine) {
+    const int victim = static_cast<int>(random_() % 3);  // engine, worker, both
+    std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 1500));
+    const pid_t worker = victim == 0 ? 0 : engine.child_now("nsa-worker");
+    if (worker > 0) kill(worker, SIGKILL);
+    if (victim != 1) engine.send(SIGKILL);
+    workers += worker > 0;
+    engines += victim != 1;
+    kills += worker > 0 || victim != 1;
+    return victim != 1;
+  }
+
+  const int wanted_ = from_environment("NSA_KILLS", 4);
+  std::mt19937 random_{static_cast<unsigned>(from_environment("NSA_KILL_SEED", 1))};
+  const std::string book_ = changed_runbook(
+      "timed", "killed_anywhere", {{"\"processes\": 3", "\"processes\": 3, \"retries\": 9"}});
+};
+
+/// NSA_KILLS=100 tries as many moments, NSA_KILL_SEED=N others.
+TEST(Interrupted, KilledAtAnyMomentNothingIsLostOrTwice) {
+  Killing killing;
+  while (!killing.done()) {
+    const fs::path dir = fresh_dir("killed_anywhere");
+    killing.finish(dir);
+    SCOPED_TRACE("after " + std::to_string(killing.kills) + " kills");
+    ASSERT_EQ(metrics(dir), metrics(whole_run()));
+    ASSERT_EQ(samples(dir), samples(whole_run()));
+    ASSERT_EQ(validate({"verify", dir.string()}).exit_code, 0);
+  }
+  std::printf("interrupted: %d kills: engine %d times, worker %d times\n", killing.kills,
+              killing.engines, killing.workers);
 }
 
 TEST(Interrupted, InterruptSaysHowToGoOn) {
