@@ -22,9 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// NSA_MUTATIONS=10000 tries as many.
+/// TEST_MUTATIONS=10000 tries as many.
 int mutations() {
-  const char* text = std::getenv("NSA_MUTATIONS");
+  const char* text = std::getenv("TEST_MUTATIONS");
   return text == nullptr ? 300 : std::atoi(text);
 }
 

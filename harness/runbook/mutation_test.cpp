@@ -33,9 +33,9 @@ int try_load(const TempConfigs& configs, const std::string& text) {
   }
 }
 
-/// NSA_MUTATIONS=10000 tries as many of both forms together.
+/// TEST_MUTATIONS=10000 tries as many of both forms together.
 int mutations_each() {
-  const char* text = std::getenv("NSA_MUTATIONS");
+  const char* text = std::getenv("TEST_MUTATIONS");
   return text == nullptr ? 1500 : std::atoi(text) / 2;
 }
 
@@ -54,10 +54,10 @@ const char* const kCorpus = NSA_SOURCE_DIR "/harness/runbook/testdata/mutated.js
 class Mutations : public testing::Test {
  protected:
   std::string original() const { return minimal_text(); }
-  /// With NSA_CORPUS=FILE the first text of each kind of answer is written there.
+  /// With TEST_CORPUS=FILE the first text of each kind of answer is written there.
   void keep(const std::string& text) {
     static std::set<std::string> kinds;
-    const char* file = std::getenv("NSA_CORPUS");
+    const char* file = std::getenv("TEST_CORPUS");
     if (file == nullptr) return;
     const std::string says = answer(configs_, text);
     const std::string kind = std::regex_replace(says, std::regex("'[^']*'|[0-9]+"), "#");

@@ -128,13 +128,13 @@ class Killing {
     return victim != 1;
   }
 
-  const int wanted_ = from_environment("NSA_KILLS", 4);
-  std::mt19937 random_{static_cast<unsigned>(from_environment("NSA_KILL_SEED", 1))};
+  const int wanted_ = from_environment("TEST_KILLS", 4);
+  std::mt19937 random_{static_cast<unsigned>(from_environment("TEST_KILL_SEED", 1))};
   const std::string book_ = changed_runbook(
       "timed", "killed_anywhere", {{"\"processes\": 3", "\"processes\": 3, \"retries\": 9"}});
 };
 
-/// NSA_KILLS=100 tries as many moments, NSA_KILL_SEED=N others.
+/// TEST_KILLS=100 tries as many moments, TEST_KILL_SEED=N others.
 TEST(Interrupted, KilledAtAnyMomentNothingIsLostOrTwice) {
   Killing killing;
   while (!killing.done()) {
