@@ -6,7 +6,11 @@ namespace harness {
 
 Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path configs) {
   if (bin_dir.empty()) bin_dir = program_folder();
-  return {{"diff_scope",
+  return {{"counterfactual",
+           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_counterfactual_phase(bin_dir, call, emitter);
+           }},
+          {"diff_scope",
            [](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_diff_scope(this_checkout(), call, emitter);
            }},

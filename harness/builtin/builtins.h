@@ -18,6 +18,13 @@ void run_environment(const std::filesystem::path& bin_dir,
                      const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                      protocol::Emitter& emitter);
 
+/// builtin:counterfactual. When the gate on tok_s of phase args.of failed, says why by experiment
+/// (counterfactual.h): series base and one for each factor, metrics factors.tried_count,
+/// gap.target_ratio, gap.explained_pct, table factors, finding GAP_ATTRIBUTED. When it passed
+/// nothing is run. A phase without such a gate, or one that was not evaluated, fails the case.
+void run_counterfactual_phase(const std::filesystem::path& bin_dir, const BuiltinCall& call,
+                              protocol::Emitter& emitter);
+
 /// builtin:diff_scope. Checks scope/FILE and guarded/FILE (DIFF_OUT_OF_SCOPE) for every file that
 /// differs from args.base; metric files.changed_count. Without base or scope, or where git does not
 /// answer, the case fails: nothing was held to anything.

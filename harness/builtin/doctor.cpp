@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/builtin/leftovers.h"
+#include "harness/builtin/worker_call.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/capture.h"
 #include "harness/provenance/environment.h"
@@ -12,6 +13,8 @@
 #include "harness/provenance/gpu.h"
 #include "harness/provenance/libraries.h"
 #include "harness/provenance/machine.h"
+#include "harness/results/number.h"
+#include "harness/runbook/hardware.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -19,6 +22,7 @@ namespace {
 
 using State = DoctorRow::State;
 constexpr int64_t kWantDiskMib = 2048, kWantMemoryMib = 4096;
+constexpr double kCeilingsLimitS = 45;
 
 DoctorRow row(bool ok, State otherwise, const std::string& what, const std::string& found,
               const std::string& remedy) {
@@ -59,15 +63,39 @@ void gpus(std::vector<DoctorRow>& rows) {
   rows.push_back(row(list.nvml, State::kWarning, "driver",
                      list.nvml ? list.driver + ", CUDA " + list.cuda : list.problem,
                      "runbooks on the CPU run all the same"));
-  for (const GpuFacts& gpu : list.gpus) {
-    std::string text = gpu.name + ", " + std::to_string(gpu.memory_free_mib) + " of " +
-                       std::to_string(gpu.memory_total_mib) + " MiB free";
-    for (const GpuProcess& p : gpu.processes)
-      text += ", pid " + std::to_string(p.pid) + " " + p.name;
-    if (!gpu.processes_problem.empty()) text += " (" + gpu.processes_problem + ")";
-    rows.push_back(row(gpu.exclusive(), State::kWarning, "GPU " + std::to_string(gpu.index), text,
-                       "end the other processes: measured figures would be theirs too"));
-  }
+  for (const GpuFacts& gpu : list.gpus)
+    for (DoctorRow& each : gpu_rows(gpu)) rows.push_back(std::move(each));
+}
+
+/// Copy and matrix product of the first GPU, by a worker, against its kind.
+void ceilings(const fs::path& bin_dir, const fs::path& configs, std::vector<DoctorRow>& rows) {
+  const GpuList list = list_gpus();
+  if (configs.empty() || list.gpus.empty()) return;
+  WorkerCall call{.program = bin_dir / "nsa-worker", .kind = "ceilings"};
+  call.device = "cuda";
+  call.timeout_s = kCeilingsLimitS;
+  const WorkerAnswer answer = call_worker(call);
+  if (!answer.problem.empty())
+    return rows.push_back({State::kProblem, "ceilings", "not measured: " + answer.problem,
+                           "run nsa-worker on the device by hand and read what it says"});
+  const auto norm = find_hardware(load_hardware(configs), list.gpus[0].name);
+  const auto rate = [&](const char* name) {
+    for (const auto& line : answer.transcript.lines)
+      if (const auto* metric = std::get_if<protocol::Metric>(&line.message);
+          metric != nullptr && metric->name == name && metric->value.is_number())
+        return metric->value.get<double>();
+    return 0.0;
+  };
+  const auto best = [](const std::optional<double>& measured, double sheet) {
+    return measured ? measured : std::optional(sheet);
+  };
+  using Norm = std::optional<double>;
+  rows.push_back(ceiling_row("memory copy", rate("copy_gb_s"),
+                             norm ? best(norm->measured_copy_gb_s, norm->memory_gb_s) : Norm(),
+                             "GB/s"));
+  rows.push_back(ceiling_row("matrix product", rate("matmul_tflop_s"),
+                             norm ? best(norm->measured_bf16_tflop_s, norm->bf16_tflop_s) : Norm(),
+                             "TFLOP/s"));
 }
 
 DoctorRow programs(const fs::path& bin_dir) {
@@ -104,9 +132,56 @@ DoctorRow leftovers(const fs::path& out) {
              "end these processes and remove these files, unless a run is going on");
 }
 
+std::string text_of(const std::optional<int64_t>& value) {
+  return value ? std::to_string(*value) : "?";
+}
+
 }  // namespace
 
-std::vector<DoctorRow> doctor(const fs::path& out, const fs::path& bin_dir) {
+std::vector<DoctorRow> gpu_rows(const GpuFacts& gpu) {
+  const std::string name = "GPU " + std::to_string(gpu.index);
+  std::string text = gpu.name + ", " + std::to_string(gpu.memory_free_mib) + " of " +
+                     std::to_string(gpu.memory_total_mib) + " MiB free";
+  for (const GpuProcess& p : gpu.processes)
+    text += ", pid " + std::to_string(p.pid) + " " + p.name +
+            (p.mib ? " " + std::to_string(*p.mib) + " MiB" : "");
+  if (!gpu.processes_problem.empty()) text += " (" + gpu.processes_problem + ")";
+  std::vector<DoctorRow> rows = {
+      row(gpu.exclusive(), State::kWarning, name, text,
+          "end the other processes: measured figures would be theirs too")};
+  // An idle link may lower its generation, never its width.
+  const bool full =
+      !gpu.pcie_width || !gpu.max_pcie_width || *gpu.pcie_width >= *gpu.max_pcie_width;
+  rows.push_back(row(full, State::kWarning, name + " PCIe",
+                     "x" + text_of(gpu.pcie_width) + " of x" + text_of(gpu.max_pcie_width) +
+                         ", generation " + text_of(gpu.pcie_gen) + " of " +
+                         text_of(gpu.max_pcie_gen),
+                     "the slot or riser gives fewer lanes: copies to the host will be slow"));
+  rows.push_back(row(gpu.ecc_uncorrected.value_or(0) == 0, State::kProblem, name + " ECC",
+                     gpu.ecc ? std::string(*gpu.ecc ? "on, " : "off, ") +
+                                   text_of(gpu.ecc_uncorrected) + " uncorrected errors"
+                             : "not said",
+                     "reset or replace the card: results cannot be trusted"));
+  rows.push_back(row(gpu.throttle_bits.value_or(0) == 0, State::kWarning, name + " clocks",
+                     text_of(gpu.sm_clock_mhz) + " of " + text_of(gpu.max_sm_clock_mhz) +
+                         " MHz, reasons held down " + text_of(gpu.throttle_bits),
+                     "look at power limit and temperature before measuring"));
+  return rows;
+}
+
+DoctorRow ceiling_row(const std::string& what, double measured, std::optional<double> norm,
+                      const std::string& unit) {
+  constexpr double kEnough = 0.85;
+  const std::string found = format_number(measured, 4) + " " + unit;
+  if (!norm) return {State::kOk, what, found + ", no norm of this card in configs/hardware", ""};
+  return row(measured >= kEnough * *norm, State::kWarning, what,
+             found + ", " + format_number(100 * measured / *norm, 3) + " % of its kind's " +
+                 format_number(*norm, 4),
+             "look at clocks, other processes and the card itself before measuring");
+}
+
+std::vector<DoctorRow> doctor(const fs::path& out, const fs::path& bin_dir,
+                              const fs::path& configs) {
   std::vector<DoctorRow> rows = {compiler(), memory(), disk(out), writable(out)};
   gpus(rows);
   const bool torch = find_library("libtorch_cpu.so", "torch/lib").has_value();
@@ -116,6 +191,7 @@ std::vector<DoctorRow> doctor(const fs::path& out, const fs::path& bin_dir) {
   rows.push_back(build(bin_dir));
   rows.push_back(data());
   rows.push_back(leftovers(out));
+  ceilings(bin_dir, configs, rows);
   return rows;
 }
 

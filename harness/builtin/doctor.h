@@ -1,7 +1,10 @@
 #pragma once
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "harness/provenance/gpu.h"
 
 namespace harness {
 
@@ -14,11 +17,21 @@ struct DoctorRow {
   std::string remedy;  ///< empty when ok
 };
 
-/// Basic facts of the machine in about a second: compiler, disk, memory, driver, GPUs, LibTorch,
-/// programs and their build id, data, leftovers of earlier runs (running workers, half-written
-/// files, stop files), and whether `out` can be written.
+/// Facts of the machine: compiler, disk, memory, driver, GPUs (foreign processes, PCIe link, ECC
+/// errors, clocks held down), LibTorch, programs and their build id, data, leftovers of earlier
+/// runs, whether `out` can be written. With `configs`, what each GPU reaches in a copy and a matrix
+/// product beside what configs/hardware says of its kind. A second without a GPU, less than 60 with
+/// one; changes nothing.
 std::vector<DoctorRow> doctor(const std::filesystem::path& out,
-                              const std::filesystem::path& bin_dir);
+                              const std::filesystem::path& bin_dir,
+                              const std::filesystem::path& configs = {});
+
+/// Rows of one GPU's health, from what NVML says.
+std::vector<DoctorRow> gpu_rows(const GpuFacts& gpu);
+
+/// A rate against the norm of its kind: a warning below 85 % of it. Without a norm it is only said.
+DoctorRow ceiling_row(const std::string& what, double measured, std::optional<double> norm,
+                      const std::string& unit);
 
 /// 0 when no row is a problem, else 3.
 int doctor_exit(const std::vector<DoctorRow>& rows);

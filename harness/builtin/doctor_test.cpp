@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
 
@@ -47,6 +49,36 @@ TEST(Doctor, LeftoversAreNamed) {
   EXPECT_EQ(row.state, State::kWarning);
   EXPECT_THAT(row.found, testing::AllOf(HasSubstr("STALE_LEFTOVERS"), HasSubstr("STOP"),
                                         HasSubstr("x.part.part")));
+}
+
+State state_of(const GpuFacts& gpu, const std::string& what) {
+  return find(gpu_rows(gpu), "GPU 0" + what).state;
+}
+
+TEST(Doctor, EveryFaultOfACardHasItsRow) {
+  GpuFacts healthy;
+  healthy.memory_used_mib = 0;
+  healthy.pcie_width = healthy.max_pcie_width = 16;
+  healthy.ecc = true;
+  healthy.ecc_uncorrected = healthy.throttle_bits = 0;
+  for (const DoctorRow& each : gpu_rows(healthy)) EXPECT_EQ(each.state, State::kOk) << each.what;
+  GpuFacts narrow = healthy, broken = healthy, hot = healthy, shared = healthy;
+  narrow.pcie_width = 4;
+  broken.ecc_uncorrected = 2;
+  hot.throttle_bits = 0x20;
+  shared.processes.push_back({.pid = 71, .mib = 900, .name = "python"});
+  EXPECT_EQ(state_of(narrow, " PCIe"), State::kWarning);
+  EXPECT_EQ(state_of(broken, " ECC"), State::kProblem);
+  EXPECT_EQ(state_of(hot, " clocks"), State::kWarning);
+  EXPECT_EQ(state_of(shared, ""), State::kWarning);
+  EXPECT_THAT(find(gpu_rows(shared), "GPU 0").found, HasSubstr("pid 71 python 900 MiB"));
+}
+
+TEST(Doctor, ACardBelowItsKindIsSaid) {
+  EXPECT_EQ(ceiling_row("copy", 4000, 4240, "GB/s").state, State::kOk);
+  EXPECT_EQ(ceiling_row("copy", 3000, 4240, "GB/s").state, State::kWarning);
+  EXPECT_EQ(ceiling_row("copy", std::nan(""), 4240, "GB/s").state, State::kWarning);
+  EXPECT_THAT(ceiling_row("copy", 3000, std::nullopt, "GB/s").found, HasSubstr("no norm"));
 }
 
 TEST(Doctor, UnwritableFolderIsAProblem) {

@@ -94,16 +94,7 @@ class EnvironmentPhase {
   /// process holds none.
   void gpus() {
     const GpuList list = list_gpus();
-    std::string held = list.gpus.empty() ? "no GPU: " + list.problem : "";
-    for (const GpuFacts& gpu : list.gpus) {
-      if (gpu.exclusive()) continue;
-      held += "GPU " + std::to_string(gpu.index) + ": " + std::to_string(gpu.foreign_mib()) +
-              " MiB held";
-      for (const GpuProcess& p : gpu.processes)
-        held += ", pid " + std::to_string(p.pid) + " " + p.name +
-                (p.mib ? " " + std::to_string(*p.mib) + " MiB" : "");
-      held += gpu.processes_problem.empty() ? "; " : ", " + gpu.processes_problem + "; ";
-    }
+    const std::string held = list.gpus.empty() ? "no GPU: " + list.problem : held_text(list);
     check("gpu.free", held.empty(), "GPU_NOT_FREE", held);
     if (list.gpus.empty()) {
       metric("gpu.free_bool", nullptr, "bool", held);

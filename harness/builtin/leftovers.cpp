@@ -20,12 +20,19 @@ bool has_living_engine(const fs::path& run, const ProcessStat& worker) {
   return ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0;
 }
 
+/// The same paths may be other folders there.
+bool sees_other_folders(pid_t pid) {
+  std::error_code error;
+  const auto theirs = fs::read_symlink("/proc/" + std::to_string(pid) + "/ns/mnt", error);
+  return error || theirs != fs::read_symlink("/proc/self/ns/mnt", error);
+}
+
 /// Processes that carry the marker RUN|PHASE/GROUP of an engine that is gone.
 void add_processes(std::vector<std::string>& found) {
   for (const pid_t pid : all_processes()) {
     const std::string marker = group_marker(pid);
     const size_t bar = marker.find('|');
-    if (bar == std::string::npos) continue;
+    if (bar == std::string::npos || sees_other_folders(pid)) continue;
     const auto stat = read_stat(pid);
     if (stat && stat->state != 'Z' && !has_living_engine(marker.substr(0, bar), *stat))
       found.push_back(stat->name + " pid " + std::to_string(pid) + " of " + marker);

@@ -99,6 +99,8 @@ std::vector<PlantedFault> faults_of_processes() {
   return {
       {"P08", "unknown runbook key, unknown and dead switch", "CONFIG_ERROR", plant_unknown_names,
        control_known_names},
+      in_run("P09", "device asked for one element at a time", "HOST_BOUND",
+             {{.phase = "hotspots", .fault = "P09", .code = "HOST_BOUND"}}, Needs::kCuda),
       in_run("P10", "slow but progressing step", "SLOW", {slow_steps()}),
       in_run("P11", "a call that never returns", "HANG", {hang_in_worker(), hang_in_training()}),
       {"P12", "foreign process holds device memory", "GPU_NOT_FREE", plant_held_memory,
@@ -107,7 +109,10 @@ std::vector<PlantedFault> faults_of_processes() {
 }
 
 std::vector<PlantedFault> faults_of_training() {
+  using namespace plants;
   return {
+      {"P13", "wrong batch and precision", "GAP_ATTRIBUTED", plant_wrong_settings,
+       control_good_settings},
       in_run("P14", "label shift missing on random tokens", "LOSS_TOO_GOOD",
              {training("P14", "LOSS_TOO_GOOD")}),
       in_run("P15", "values of one branch overflow", "NON_FINITE",
@@ -117,13 +122,42 @@ std::vector<PlantedFault> faults_of_training() {
       in_run("P17", "loader stalls, first batch late", "LOADER_STALL",
              {training("P17", "LOADER_STALL")}),
       in_run("P18", "schedule counts micro-batches", "LR_TRACE", {training("P18", "LR_TRACE")}),
+      {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", plant_lost_position,
+       control_exact_resume},
       in_run("P20", "gradient norm stuck at 0", "STUCK_METRIC", {training("P20", "STUCK_METRIC")}),
   };
+}
+
+/// World size 1 where two ranks were asked for, and a rank killed while both train.
+PlantedFault missing_rank() {
+  const std::vector<FaultForm> alone = {
+      {.phase = "text", .code = "RANK_FAULT", .breaking = {{"ranks", 2}}}};
+  const auto both = [](const PlantedAction& a, const PlantedAction& b) {
+    return [a, b](const SelftestSetup& setup) {
+      const Planted first = a(setup), second = b(setup);
+      return Planted{first.as_wanted && second.as_wanted, first.seen + "; " + second.seen};
+    };
+  };
+  return {"P21",
+          "one rank where two were asked for; a rank killed",
+          "RANK_FAULT",
+          both(plant_forms(alone), plants::plant_killed_rank),
+          both(control_forms(alone), plants::control_both_ranks),
+          Needs::kTwoRanks};
+}
+
+/// A step that cannot fit the device.
+FaultForm too_large_batch() {
+  FaultForm form{.phase = "random", .fault = "", .code = "OOM"};
+  form.breaking = {{"model", "m7c_125m"}, {"batch", 4096}, {"seq_len", 2048}};
+  return form;
 }
 
 std::vector<PlantedFault> faults_of_evidence() {
   using namespace plants;
   return {
+      missing_rank(),
+      in_run("P23", "a batch too large for the device", "OOM", {too_large_batch()}, Needs::kCuda),
       {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", plant_bad_baselines,
        control_baseline},
       {"P25", "criterion without data", "NOT_EVALUATED", plant_missing_data, control_whole_run},
@@ -135,6 +169,8 @@ std::vector<PlantedFault> faults_of_evidence() {
              {slower_arm()}),
       {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
        control_untouched},
+      in_run("P30", "work of one range counted in another, too", "SHARES_DO_NOT_SUM",
+             {{.phase = "hotspots", .fault = "P30", .code = "SHARES_DO_NOT_SUM"}}, Needs::kCuda),
       {"P31", "stop file, half a file, process of an earlier run", "STALE_LEFTOVERS",
        plant_leftovers, control_empty_folder},
       {"P32", "clocks of one arm fall by 20 %", "THROTTLED", plant_throttling,

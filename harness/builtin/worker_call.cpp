@@ -15,6 +15,7 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   in.kind = call.kind;
   in.group = "g01";
   in.device = call.device;
+  in.mode = call.mode;
   in.seed = call.seed;
   in.args = call.args;
   in.cases = {{.id = "planted", .args = nlohmann::json::object()}};
@@ -25,14 +26,17 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   options.with_stderr = true;
   options.without_prefix = "NSA_";
   options.env = call.env;
-  const Captured said = capture({call.program.string(), "--result", result_file.string()}, options);
+  std::vector<std::string> argv = {call.program.string()};
+  argv.insert(argv.end(), call.flags.begin(), call.flags.end());
+  argv.insert(argv.end(), {"--result", result_file.string()});
+  const Captured said = capture(argv, options);
   WorkerAnswer answer;
   answer.exit = said.exit;
   answer.log = said.out;
   answer.problem = said.problem;
   const std::string raw = std::filesystem::exists(result_file) ? read_bytes(result_file) : "";
   answer.said_anything = !raw.empty();
-  answer.transcript = protocol::read_transcript(raw, {"check", {"planted"}});
+  answer.transcript = protocol::read_transcript(raw, {call.mode, {"planted"}});
   if (answer.problem.empty() && !answer.transcript.violations.empty()) {
     const auto& first = answer.transcript.violations.front();
     answer.problem =

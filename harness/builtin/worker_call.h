@@ -18,6 +18,8 @@ struct WorkerCall {
   std::vector<std::pair<std::string, std::string>> env =
       {};  ///< NSA_* of this process are not inherited
   double timeout_s = 120;
+  std::vector<std::string> flags = {};  ///< before --result, e.g. --worker
+  std::string mode = "check";
 };
 
 struct WorkerAnswer {

@@ -26,7 +26,8 @@ const char* word(DoctorRow::State state) {
 }  // namespace
 
 int doctor_command(const Options& options) {
-  const auto rows = doctor(std::filesystem::current_path() / "runs", program_dir());
+  const auto rows =
+      doctor(std::filesystem::current_path() / "runs", program_dir(), configs_dir(options.configs));
   nlohmann::json all = nlohmann::json::array();
   for (const DoctorRow& row : rows) {
     if (options.json) {

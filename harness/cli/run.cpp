@@ -19,6 +19,7 @@
 #include "harness/evidence/run_files.h"
 #include "harness/provenance/build_id.h"
 #include "harness/provenance/environment.h"
+#include "harness/provenance/gpu.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
@@ -127,6 +128,10 @@ int run_command(const Options& options) {
   Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
   work.run.bin_dir = program_dir();
   if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
+  if (work.plan.device != "cpu") {
+    work.run.device_facts = [] { return to_json(list_gpus()); };
+    work.run.device_held = [] { return held_text(list_gpus()); };
+  }
   const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
   const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
                                builtin_phases({}, configs_dir(options.configs)), *progress);

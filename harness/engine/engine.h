@@ -26,6 +26,7 @@ struct RunOptions {
                                  ///< /build/build_id only
   std::function<nlohmann::json()>
       device_facts;  ///< device processes and memory, for autopsies; may be empty
+  std::function<std::string()> device_held = {};  ///< who holds device memory; may be empty
   WatchPolicy
       limits;  ///< stall constants; timeout_s, first_step_s and rate_floor come from the phases
 };

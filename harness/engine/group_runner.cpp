@@ -141,7 +141,8 @@ WatchHooks GroupRunner::hooks(const PlannedPhase& phase, const std::string& grou
                          const protocol::Beat& beat,
                          double eta_s) { observer_.on_beat(phase, group, beat, eta_s); },
           .stop_signal = InterruptGuard::signal,
-          .device_facts = options_.device_facts};
+          .device_facts = options_.device_facts,
+          .device_held = options_.device_held};
 }
 
 GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,

@@ -58,13 +58,6 @@ const std::vector<RootCauseRule>& root_cause_rules() {
        "the host waits for the device again and again",
        {{"step.syncs_per_step_count", '>', 20}, {"device.busy_pct", '<', 80}}},
       {"MEMORY_GROWS", "memory grows over the steps", {{"memory.growth_ratio", '>', 1.25}}},
-      {"CLOCKS_LOW", "the device runs below its clock", {{"device.clock_ratio", '<', 0.85}}},
-      {"CEILING_LOW",
-       "the device does not reach what its kind reaches",
-       {{"ceilings.copy_of_norm_ratio", '<', 0.85}}},
-      {"CEILING_LOW",
-       "the device does not reach what its kind reaches",
-       {{"ceilings.matmul_of_norm_ratio", '<', 0.85}}},
   };
   return kRules;
 }

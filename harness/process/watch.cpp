@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "harness/evidence/files.h"
 #include "harness/process/autopsy.h"
@@ -85,6 +86,7 @@ class Watch {
   void hear(const protocol::Line& line, double now);
   void escalate(const char* why);
   void wait_for_exit(double wait_s);
+  std::string wait_for_device();
   void end_group();
   void judge();
   void judge_exit();
@@ -246,8 +248,22 @@ void Watch::escalate(const char* why) {
   autopsy["ended_by"] = exited() ? "SIGTERM" : "SIGKILL";
   kill_group(key_, policy_.proof_s);
   if (hooks_.device_facts) autopsy["device_after"] = hooks_.device_facts();
+  autopsy["device_held"] = wait_for_device();
   write_bytes(spec_.autopsy, protocol::print_line(autopsy) + "\n");
   outcome_.autopsy = spec_.autopsy.filename();
+}
+
+/// Memory of a killed process comes back in its own time. What is still held after the proof time
+/// is a result: also with no process to blame.
+std::string Watch::wait_for_device() {
+  if (!hooks_.device_held) return "not looked at: the run is not on a device";
+  std::string held = hooks_.device_held();
+  for (const double end = now_s() + policy_.proof_s; !held.empty() && now_s() < end;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    held = hooks_.device_held();
+  }
+  if (!held.empty()) outcome_.notes.push_back("device memory did not come back: " + held);
+  return held;
 }
 
 /// Interrupted groups get TERM and the grace; then nobody of any group stays.

@@ -26,8 +26,9 @@ struct WorkerSpec {
 /// What the caller wants to hear and say during a run. Every function may be empty.
 struct WatchHooks {
   std::function<void(const protocol::Beat&, double eta_s)> on_beat;
-  std::function<int()> stop_signal;              ///< non-zero: end the group, we were interrupted
-  std::function<nlohmann::json()> device_facts;  ///< device processes and memory, for the autopsy
+  std::function<int()> stop_signal;               ///< non-zero: end the group, we were interrupted
+  std::function<nlohmann::json()> device_facts;   ///< device processes and memory, for the autopsy
+  std::function<std::string()> device_held = {};  ///< who holds device memory; empty: nobody
 };
 
 /// Runs one process to its end, whatever that is, and says how it ended. When it returns no process

@@ -151,6 +151,7 @@ TEST(Watch, AHangLeavesAnAutopsyAndNoProcess) {
   const auto start = std::chrono::steady_clock::now();
   FakeRun run("hang");
   run.hooks.device_facts = [] { return nlohmann::json("device"); };
+  run.hooks.device_held = [asked = 0]() mutable { return asked++ == 0 ? "812 MiB" : ""; };
   const auto outcome = run.go();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   EXPECT_LT(took.count(), 3);
@@ -162,9 +163,20 @@ TEST(Watch, AHangLeavesAnAutopsyAndNoProcess) {
   EXPECT_EQ(autopsy["why"], "HANG");
   EXPECT_EQ(autopsy["ended_by"], "SIGKILL");
   EXPECT_EQ(autopsy["device_after"], "device");
+  EXPECT_EQ(autopsy["device_held"], "");
   EXPECT_EQ(autopsy["processes"][0]["threads"].size(), 1u);
   EXPECT_EQ(autopsy["processes"][0]["threads"][0]["name"], "fake_worker");
   EXPECT_THAT(run.file("g01.err"), HasSubstr("host stacks: thread 1"));
+}
+
+TEST(Watch, DeviceMemoryThatDoesNotComeBackIsNoted) {
+  FakeRun run("hang_at_start");
+  run.policy.proof_s = 0.3;
+  run.hooks.device_held = [] { return "GPU 0: 812 MiB held, no process is visible"; };
+  const auto outcome = run.go();
+  EXPECT_EQ(outcome.cause, "HANG");
+  ASSERT_EQ(outcome.notes.size(), 1u);
+  EXPECT_THAT(outcome.notes[0], HasSubstr("did not come back: GPU 0: 812 MiB held"));
 }
 
 TEST(Watch, SlowIsRecordedAndNotKilled) {

@@ -38,6 +38,10 @@ json to_json(const GpuFacts& gpu) {
           {"temperature_c", or_null(gpu.temperature_c)},
           {"pcie_generation", or_null(gpu.pcie_gen)},
           {"pcie_width", or_null(gpu.pcie_width)},
+          {"max_pcie_generation", or_null(gpu.max_pcie_gen)},
+          {"max_pcie_width", or_null(gpu.max_pcie_width)},
+          {"ecc_uncorrected", or_null(gpu.ecc_uncorrected)},
+          {"throttle_bits", or_null(gpu.throttle_bits)},
           {"ecc", or_null(gpu.ecc)},
           {"persistence", or_null(gpu.persistence)},
           {"mig", or_null(gpu.mig)}};
@@ -52,6 +56,20 @@ int64_t GpuFacts::foreign_mib() const {
 }
 
 bool GpuFacts::exclusive() const { return processes.empty() && memory_used_mib <= kIdleMib; }
+
+std::string held_text(const GpuList& list) {
+  std::string held;
+  for (const GpuFacts& gpu : list.gpus) {
+    if (gpu.exclusive()) continue;
+    held += (held.empty() ? "" : "; ") + std::string("GPU ") + std::to_string(gpu.index) + ": " +
+            std::to_string(gpu.foreign_mib()) + " MiB held";
+    for (const GpuProcess& p : gpu.processes)
+      held += ", pid " + std::to_string(p.pid) + " " + p.name +
+              (p.mib ? " " + std::to_string(*p.mib) + " MiB" : "");
+    if (!gpu.processes_problem.empty()) held += ", " + gpu.processes_problem;
+  }
+  return held;
+}
 
 json to_json(const GpuList& list) {
   json gpus = json::array();

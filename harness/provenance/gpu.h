@@ -25,7 +25,9 @@ struct GpuFacts {
   std::string processes_problem;  ///< why the list cannot be trusted; empty when it can
   std::optional<int64_t> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_limit_w,
       temperature_c;
-  std::optional<int64_t> pcie_gen, pcie_width;
+  std::optional<int64_t> pcie_gen, pcie_width, max_pcie_gen, max_pcie_width;
+  std::optional<int64_t> ecc_uncorrected;  ///< errors since the driver was loaded
+  std::optional<int64_t> throttle_bits;    ///< reasons other than idling that hold clocks down
   std::optional<bool> ecc, persistence, mig;
 
   /// Memory that others hold. No context of ours exists when the facts are taken, so used memory is
@@ -46,6 +48,9 @@ struct GpuList {
 
 /// The list, at the time of the call. `library` is for tests.
 GpuList list_gpus(const std::string& library = "libnvidia-ml.so.1");
+
+/// Who holds memory of any GPU ("GPU 0: 812 MiB held, pid 71 python 800 MiB"); empty: nobody.
+std::string held_text(const GpuList& list);
 
 nlohmann::json to_json(const GpuList& list);
 

@@ -115,6 +115,17 @@ void read_switches(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
     gpu.mig = mig != 0;
 }
 
+void read_health(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
+  unsigned long long count = 0, reasons = 0;
+  if (NSA_NVML(nvml, nvmlDeviceGetTotalEccErrors, device, NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+               NVML_VOLATILE_ECC, &count) == NVML_SUCCESS)
+    gpu.ecc_uncorrected = static_cast<int64_t>(count);
+  if (NSA_NVML(nvml, nvmlDeviceGetCurrentClocksEventReasons, device, &reasons) == NVML_SUCCESS)
+    gpu.throttle_bits = static_cast<int64_t>(
+        reasons & ~static_cast<unsigned long long>(nvmlClocksEventReasonGpuIdle |
+                                                   nvmlClocksEventReasonApplicationsClocksSetting));
+}
+
 void read_rates(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
   unsigned int value = 0;
   gpu.sm_clock_mhz =
@@ -129,6 +140,11 @@ void read_rates(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
   gpu.pcie_gen =
       when_ok(NSA_NVML(nvml, nvmlDeviceGetCurrPcieLinkGeneration, device, &value), value);
   gpu.pcie_width = when_ok(NSA_NVML(nvml, nvmlDeviceGetCurrPcieLinkWidth, device, &value), value);
+  gpu.max_pcie_gen =
+      when_ok(NSA_NVML(nvml, nvmlDeviceGetMaxPcieLinkGeneration, device, &value), value);
+  gpu.max_pcie_width =
+      when_ok(NSA_NVML(nvml, nvmlDeviceGetMaxPcieLinkWidth, device, &value), value);
+  read_health(nvml, device, gpu);
   nvmlTemperature_t temperature{
       .version = nvmlTemperature_v1, .sensorType = NVML_TEMPERATURE_GPU, .temperature = 0};
   if (NSA_NVML(nvml, nvmlDeviceGetTemperatureV, device, &temperature) == NVML_SUCCESS)

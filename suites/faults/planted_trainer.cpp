@@ -1,6 +1,7 @@
 // Program nsa-train-planted: the worker form of nsa-train with a historical failure planted around
 // the trainer's parts. `args.fault` names it; without one it trains as nsa-train does.
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 
@@ -43,12 +44,15 @@ void train(const WorkerRequest& request, const WorkerRequest::Case& work, const 
   nsa::train::run_case(options, context);
 }
 
-int work() {
+int work(const std::string& result) {
   WorkerRequest request =
       nsa::train::parse_worker_request(std::string{std::istreambuf_iterator<char>(std::cin), {}});
   const std::string fault = take_fault(request);
   const SwitchSet switches = SwitchSet::from_environment(request.switches, {});
-  ResultLines lines(3);
+  ResultLines to_file(result.empty() ? std::filesystem::path("/dev/null")
+                                     : std::filesystem::path(result));
+  ResultLines to_engine(3);
+  ResultLines& lines = result.empty() ? to_engine : to_file;
   lines.hello("", request.device, {}, nlohmann::json::object(), nlohmann::json::array());
   for (const WorkerRequest::Case& one : request.cases) train(request, one, fault, switches, lines);
   lines.done();
@@ -57,9 +61,9 @@ int work() {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   try {
-    return work();
+    return work(argc > 2 && std::string(argv[argc - 2]) == "--result" ? argv[argc - 1] : "");
   } catch (const nsa::InputError& e) {
     say(std::string("CONFIG_ERROR: ") + e.what());
     return 2;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -92,6 +93,30 @@ void schedule_counts_micro_batches(TrainerParts& parts, const TrainOptions& opti
   };
 }
 
+/// Rows counted from the first one that is asked for, as when nobody knew where a run had stopped.
+class RestartedTokens : public TokenSource {
+ public:
+  explicit RestartedTokens(const TokenSource* base) : base_(base) {}
+  void read_row(int64_t row, std::span<uint8_t> out) const override {
+    int64_t none = -1;
+    first_.compare_exchange_strong(none, row);
+    base_->read_row(row >= first_ ? row - first_ : row, out);
+  }
+  bool is_real() const override { return base_->is_real(); }
+  std::string describe() const override { return base_->describe(); }
+
+ private:
+  const TokenSource* base_;
+  mutable std::atomic<int64_t> first_ = -1;
+};
+
+/// P19: a resumed run reads its data from the beginning.
+void data_position_lost(TrainerParts& parts, const TrainOptions&) {
+  static std::unique_ptr<TokenSource> restarted;
+  restarted = std::make_unique<RestartedTokens>(parts.tokens);
+  parts.tokens = restarted.get();
+}
+
 /// P20: no gradient reaches any weight, so its norm is 0 for ever.
 void gradients_cleared(TrainerParts& parts, const TrainOptions&) {
   parts.loss = [base = parts.loss](const Tensor& logits, const Tensor& tokens) {
@@ -110,6 +135,7 @@ const std::vector<TrainingFault>& training_fault_table() {
       {"P16", "named corpus replaced by random tokens", "DATA_SUBSTITUTED", data_replaced},
       {"P17", "loader slower than the step, first batch late", "LOADER_STALL", loader_stalls},
       {"P18", "schedule counts micro-batches", "LR_TRACE", schedule_counts_micro_batches},
+      {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", data_position_lost},
       {"P20", "gradients cleared before they are read", "STUCK_METRIC", gradients_cleared},
   };
   return table;

@@ -18,7 +18,7 @@ constexpr int64_t kHundred = 100;
 
 int64_t planted_pct(const PhaseCase& one) {
   const std::string fault = one.args.get_text("fault", "");
-  if (fault.empty()) return 0;
+  if (fault.empty()) return one.args.get_int("slowdown_pct", 0, 0);
   if (fault != "P28")
     throw ConfigError("args.fault of ab_control must be P28, got '" + fault + "'");
   return one.device.is_cpu() ? kSlowerCpuPct : kSlowerGpuPct;

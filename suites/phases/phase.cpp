@@ -67,10 +67,13 @@ std::vector<int64_t> Args::get_ints(const char* key, const std::vector<int64_t>&
 
 const std::vector<PhaseKind>& phase_kinds() {
   static const std::vector<PhaseKind> kinds = {
-      {"ab_control", {"B", "S", "Hkv", "K", "lsel", "rounds", "fault"}, run_ab_control},
+      {"ab_control",
+       {"B", "S", "Hkv", "K", "lsel", "slowdown_pct", "rounds", "fault"},
+       run_ab_control},
       {"attn_memory",
        {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
        run_attn_memory},
+      {"ceilings", {}, run_ceilings},
       {"decode_ab",
        {"contexts", "Hq", "Hkv", "dk", "rounds", "steps", "dtype", "fault"},
        run_decode_ab},

@@ -73,6 +73,7 @@ struct PhaseKind {
 };
 
 std::string run_ab_control(const PhaseCase& one);
+std::string run_ceilings(const PhaseCase& one);
 std::string run_attn_memory(const PhaseCase& one);
 std::string run_decode_ab(const PhaseCase& one);
 std::string run_empty_rows(const PhaseCase& one);

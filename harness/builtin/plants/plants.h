@@ -6,6 +6,12 @@ namespace harness::plants {
 
 Planted plant_unknown_names(const SelftestSetup& setup);  ///< P08
 Planted control_known_names(const SelftestSetup& setup);
+Planted plant_wrong_settings(const SelftestSetup& setup);  ///< P13
+Planted control_good_settings(const SelftestSetup& setup);
+Planted plant_lost_position(const SelftestSetup& setup);  ///< P19
+Planted control_exact_resume(const SelftestSetup& setup);
+Planted plant_killed_rank(const SelftestSetup& setup);  ///< P21
+Planted control_both_ranks(const SelftestSetup& setup);
 Planted plant_bad_baselines(const SelftestSetup& setup);  ///< P24
 Planted control_baseline(const SelftestSetup& setup);
 Planted plant_missing_data(const SelftestSetup& setup);  ///< P25

@@ -1,0 +1,80 @@
+// P21: a run on several ranks that lacks one.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "harness/builtin/plants/plants.h"
+#include "harness/provenance/capture.h"
+#include "harness/schema/error.h"
+
+namespace harness::plants {
+namespace {
+
+/// A TCP port nobody listens on now.
+std::string free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!bound) throw Error("no free port for two ranks");
+  return std::to_string(ntohs(address.sin_port));
+}
+
+/// One rank of two, trained for `steps`; after `limit_s` it is killed.
+Captured rank(const SelftestSetup& setup, const std::string& number, const std::string& port,
+              const std::string& steps, double limit_s) {
+  CaptureOptions options;
+  options.timeout_s = limit_s;
+  options.with_stderr = true;
+  options.without_prefix = "NSA_";
+  options.env = {{"RANK", number},
+                 {"LOCAL_RANK", number},
+                 {"WORLD_SIZE", "2"},
+                 {"MASTER_ADDR", "127.0.0.1"},
+                 {"MASTER_PORT", port}};
+  return capture({(setup.bin_dir / "nsa-train").string(), "--model", "tiny_cpu", "--data",
+                  "synthetic", "--batch", "1", "--seq-len", "64", "--steps", steps, "--warmup", "2",
+                  "--device", "cpu", "--rank-timeout", "20"},
+                 options);
+}
+
+/// What rank 0 says when rank 1 lives for `limit_s`.
+Captured two_ranks(const SelftestSetup& setup, const std::string& steps, double limit_s) {
+  const std::string port = free_port();
+  Captured second;
+  std::thread other([&] { second = rank(setup, "1", port, steps, limit_s); });
+  const Captured first = rank(setup, "0", port, steps, 60);
+  other.join();
+  return first;
+}
+
+std::string fault_line(const std::string& log) {
+  const size_t at = log.find("RANK_FAULT");
+  return at == std::string::npos ? ""
+                                 : log.substr(at, std::min<size_t>(log.find('\n', at) - at, 160));
+}
+
+}  // namespace
+
+/// A rank killed while both train: the other one says so and ends.
+Planted plant_killed_rank(const SelftestSetup& setup) {
+  const Captured first = two_ranks(setup, "1000000", 6);
+  const std::string seen = fault_line(first.out);
+  return {first.exit > 0 && first.exit < 128 && !seen.empty(),
+          seen.empty() ? "rank 0: exit " + std::to_string(first.exit) + " " + first.problem : seen};
+}
+
+Planted control_both_ranks(const SelftestSetup& setup) {
+  const Captured first = two_ranks(setup, "4", 60);
+  return {first.exit == 0 && fault_line(first.out).empty(),
+          "two ranks to their end: exit " + std::to_string(first.exit) + " " + first.problem};
+}
+
+}  // namespace harness::plants
