@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 #include <regex>
@@ -75,6 +76,73 @@ std::vector<std::string> all_matches(const std::string& text, const std::string&
   for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
     found.push_back((*at)[1]);
   return found;
+}
+
+/// Text made of what means something to Markdown, HTML, SVG or gnuplot.
+std::string nasty_text(uint64_t& state) {
+  constexpr std::array pieces = {"<",           ">",      "&",           "\"",
+                                 "'",           "`",      "``",          "|",
+                                 "\\",          "\n",     "[a](",        "](",
+                                 ")",           "![",     "<script>",    "</",
+                                 "<!--",        "-->",    "<![CDATA[",   "# ",
+                                 "- ",          "1. ",    "~~~",         "```",
+                                 "***",         "__",     "javascript:", "http://e/",
+                                 "&#60;",       "&lt;",   "@a",          "<details><summary>",
+                                 "</details>",  "<code>", "onload=x",    "C-x",
+                                 "M-p.x",       "\xff",   "\u202e",      "\uE0000\uE001",
+                                 "plots/a.svg", "\t",     "a",           " ",
+                                 "=\n"};
+  std::string text;
+  for (int i = 0; i < 12; ++i) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    text += pieces[(state >> 33) % pieces.size()];
+  }
+  return text;
+}
+
+harness::Results nasty_results(uint64_t& state) {
+  harness::Results r = testing_data::go();
+  const auto text = [&] { return nasty_text(state); };
+  r.run.id = text();
+  r.run.runbook = text();
+  r.run.runbook_title = text();
+  r.run.command_line = {text(), text()};
+  r.verdict = {text(), 1, text(), text(), text(), {text()}, text()};
+  r.environment = {{text(), text()}, {"git", {{"commit", text()}}}};
+  r.phases[0].id = "P-" + text();
+  r.phases[0].title = r.phases[0].reason = text();
+  r.criteria[0].id = "C-" + text();
+  r.criteria[0].text = r.criteria[0].reason = text();
+  r.metrics.push_back(testing_data::comparison(text(), text(), 1.5));
+  r.metrics[0].samples = {text()};
+  r.artifacts = {{"A-" + text(), text(), text(), 1, text()}};
+  r.findings = {{"F-" + text(), text(), text(), text(), text(), text()}};
+  r.deviations = {{"D-" + text(), text(), text()}};
+  r.settings = {{text(), text(), text(), text()}};
+  r.tables = {{{"id", text()},
+               {"title", text()},
+               {"columns", {text(), text(), text()}},
+               {"rows", {{text(), 1, text()}}}}};
+  return r;
+}
+
+TEST(Page, WhateverTextsARunHoldsThePageHasItsOwnTagsOnly) {
+  const std::set<std::string> tags = {
+      "html",  "head",    "meta",    "title", "style", "body",   "a",         "main",  "nav",
+      "h1",    "h2",      "h3",      "ul",    "ol",    "li",     "p",         "table", "thead",
+      "tbody", "tr",      "th",      "td",    "div",   "span",   "code",      "pre",   "strong",
+      "em",    "details", "summary", "hr",    "br",    "figure", "figcaption"};
+  uint64_t state = 20250216;
+  for (int run = 0; run < 25; ++run) {
+    const harness::Results results = nasty_results(state);
+    const std::string page = render_report_html(Model(results), {});
+    for (const std::string& tag : all_matches(page, "<([a-zA-Z][^ >]*)"))
+      ASSERT_TRUE(tags.contains(tag)) << tag << " in run " << run;
+    for (const std::string& link : all_matches(page, " href=\"([^\"]*)\""))
+      ASSERT_EQ(link.find_first_of(":\\"), std::string::npos) << link << " in run " << run;
+    const std::string bare = std::regex_replace(page, std::regex("\"[^\"]*\""), "");
+    ASSERT_TRUE(all_matches(bare, "<[^>]* (on[a-z]+=|src=|style=)").empty()) << "run " << run;
+  }
 }
 
 TEST(Accessibility, IdsAreUniqueAndEveryLinkInsideThePageLeadsSomewhere) {
