@@ -10,7 +10,8 @@ namespace reports {
 namespace {
 
 constexpr size_t kOpenRows = 6;
-constexpr size_t kCommentBudget = 60'000;  // bytes; a comment of more than 65,536 characters is refused
+constexpr size_t kCommentBudget =
+    60'000;  // bytes; a comment of more than 65,536 characters is refused
 constexpr size_t kDetailRows[] = {60, 25, 8, 0};  // of each kind, as many as fit
 
 std::string marker(const Model& model) {
@@ -56,7 +57,8 @@ std::string render_comment_md(const Model& complete) {
       "- **Criteria:** " + criteria_counts(model) + ". **Steps:** " + steps_counts(model) + ".\n";
   out += open_criteria(model);
   for (const size_t rows : kDetailRows)
-    if (const std::string folded = details(model, rows); out.size() + folded.size() < kCommentBudget)
+    if (const std::string folded = details(model, rows);
+        out.size() + folded.size() < kCommentBudget)
       return out + folded;
   return out + "\nCriteria and steps did not fit; report.md has them.\n";
 }

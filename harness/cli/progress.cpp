@@ -91,19 +91,20 @@ class TerminalProgress : public Observer {
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     clock_.end(phase, record.seconds);
+    const bool bad = record.status == StepStatus::kFailed || record.status == StepStatus::kPartial;
     const std::string word = fmt::format("{:<10}", enum_name(record.status));
     const std::string rest =
         fmt::format(" {:>11}  {} {}{}{}", format_duration(record.seconds), head_, phase.title,
-                    record.reason.empty() ? "" : " - ", record.reason);
-    const bool good = record.status == StepStatus::kCompleted;
-    // Colours take no columns, so the line is cut before they are put in.
-    const std::string line = fit(word + plain_text(rest), screen_.columns());
+                    bad || record.reason.empty() ? "" : " - ", bad ? "" : record.reason);
     clear();
-    if (screen_.colour && line.size() >= word.size())
-      screen_.write(
-          fmt::format("\x1b[{}m{}\x1b[0m{}\n", good ? 32 : 31, word, line.substr(word.size())));
-    else
-      screen_.write(line + "\n");
+    screen_.write(coloured(fit(word + plain_text(rest), screen_.columns()), word.size(),
+                           record.status == StepStatus::kCompleted ? 32
+                           : bad                                   ? 31
+                                                                   : 33) +
+                  "\n");
+    // Why something went wrong is never cut.
+    if (bad && !record.reason.empty())
+      screen_.write("           " + plain_text(record.reason) + "\n");
   }
   void on_note(const std::string& text) override {
     rewrite(text);
@@ -113,6 +114,12 @@ class TerminalProgress : public Observer {
  private:
   std::string left() const { return left_text(clock_.left_s(seconds_since(begin_))); }
   void clear() const { screen_.write("\r\x1b[K"); }
+
+  /// The first `count` characters of a line that was cut already: colours take no columns.
+  std::string coloured(const std::string& line, size_t count, int colour) const {
+    if (!screen_.colour || line.size() < count) return line;
+    return fmt::format("\x1b[{}m{}\x1b[0m{}", colour, line.substr(0, count), line.substr(count));
+  }
   void rewrite(const std::string& line) const {
     clear();
     screen_.write(fit(plain_text(line), screen_.columns()));

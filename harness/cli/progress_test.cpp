@@ -82,12 +82,12 @@ TEST(Progress, NoLineIsWiderThanTheTerminal) {
   const std::string text = written(true, 30, true, [](Observer& observer) {
     observer.on_phase_start(phase(), 1, 2);
     observer.on_beat(phase(), "g01", {.step = 30, .of = 40, .at = "forward"}, 90);
-    observer.on_phase_end(phase(), record(StepStatus::kFailed, 3, "a long reason, éèà"));
+    observer.on_phase_end(phase(), record(StepStatus::kNotRun, 3, "a long reason, éèà"));
     observer.on_note(std::string(100, 'x'));
   });
-  EXPECT_THAT(text, HasSubstr("\x1b[31mFAILED    \x1b[0m"));
+  EXPECT_THAT(text, HasSubstr("\x1b[33mNOT_RUN   \x1b[0m"));
   std::string shown = text;
-  for (const char* code : {"\x1b[31m", "\x1b[0m", "\x1b[K"})
+  for (const char* code : {"\x1b[33m", "\x1b[0m", "\x1b[K"})
     for (size_t at = shown.find(code); at != std::string::npos; at = shown.find(code))
       shown.erase(at, std::string(code).size());
   size_t width = 0;
@@ -96,6 +96,16 @@ TEST(Progress, NoLineIsWiderThanTheTerminal) {
     if (c == '\r' || c == '\n') width = 0;
     EXPECT_LE(width, 30U);
   }
+}
+
+TEST(Progress, WhyAPhaseFailedIsNeverCut) {
+  const std::string reason(200, 'r');
+  const std::string text = written(true, 40, true, [&](Observer& observer) {
+    observer.on_phase_start(phase(), 1, 2);
+    observer.on_phase_end(phase(), record(StepStatus::kFailed, 3, reason));
+  });
+  EXPECT_THAT(text, HasSubstr("\x1b[31mFAILED    \x1b[0m"));
+  EXPECT_THAT(text, HasSubstr("\n           " + reason + "\n"));
 }
 
 TEST(Progress, TheTimeLeftOfTheRunFollowsThePace) {
