@@ -1,6 +1,7 @@
 #include "harness/cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <memory>
 
 namespace harness::cli {
 namespace {
@@ -15,6 +16,16 @@ constexpr const char* kExamples =
     "not be decided\n"
     "  nsa-validate explain C-equivalence.v2                  where a figure or verdict comes "
     "from\n";
+
+/// One line an option: which options exclude each other is said when they meet.
+class ShortFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    const std::string type = option->get_type_name();  // "TEXT:{strict,advisory}"
+    return " " + type.substr(0, type.find(':')) + (option->get_expected_max() > 1 ? ",..." : "");
+  }
+};
 
 /// A variable of a script that was never set must not look like an option that was not given.
 CLI::Validator not_empty() {
@@ -161,7 +172,8 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   CLI::App app{
       "Runs a runbook of validation phases and gives a go/no-go verdict with its evidence."};
   app.name("nsa-validate");
-  app.get_formatter()->column_width(30);
+  app.formatter(std::make_shared<ShortFormatter>());
+  app.get_formatter()->column_width(26);
   app.footer(kExamples);
   app.require_subcommand(0, 1);
   app.fallthrough(false);

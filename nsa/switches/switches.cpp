@@ -123,7 +123,6 @@ SwitchSet SwitchSet::from(const Values& config, const Values& environment,
   set.merge(environment, SwitchOrigin::kEnvironment);
   set.merge(command_line, SwitchOrigin::kCommandLine);
   set.check_backends();
-  set.check_existence();
   return set;
 }
 
@@ -152,16 +151,6 @@ void SwitchSet::check_backends() const {
   if (count > 1) {
     throw std::invalid_argument("more than one selection backend is set: " + chosen +
                                 "; set at most one");
-  }
-}
-
-void SwitchSet::check_existence() const {
-  for (const SwitchInfo& info : switch_registry()) {
-    if (info.exists || is_default(info.name)) continue;
-    const Entry& asked = entries_.at(info.name);
-    throw std::invalid_argument(info.name + "=" + asked.value + " (" + to_string(asked.origin) +
-                                "): this feature does not exist yet (" + info.meaning +
-                                "); unset it");
   }
 }
 
@@ -209,7 +198,6 @@ void SwitchSet::require_honoured(std::string_view path,
 std::vector<SwitchValue> SwitchSet::list() const {
   std::vector<SwitchValue> values;
   for (const SwitchInfo& info : switch_registry()) {
-    if (!info.exists) continue;
     const Entry& found = entries_.at(info.name);
     values.push_back({info.name, found.value, to_string(found.origin)});
   }

@@ -20,7 +20,6 @@ struct SwitchInfo {
   SwitchType type;
   std::string default_value;     ///< as text; "" means: taken from the run's configuration
   std::string meaning;           ///< one sentence
-  bool exists;                   ///< false: asking for it is an error that says so
   std::string choices = "";      ///< kChoice: allowed words, separated by '|'
   int64_t minimum = 0;           ///< kInt: least value allowed
   bool selects_backend = false;  ///< at most one of these may be on
@@ -45,8 +44,8 @@ class SwitchSet {
   /// All defaults.
   SwitchSet();
   /// Reads NSA_* of the process environment (nothing else in the project does) and merges.
-  /// Throws on an unknown NSA_* name (naming the nearest one), a value of the wrong type, a switch
-  /// whose feature does not exist yet, and more than one selection backend.
+  /// Throws on an unknown NSA_* name (naming the nearest one), a value of the wrong type, and
+  /// more than one selection backend.
   static SwitchSet from_environment(const Values& config = {}, const Values& command_line = {});
   /// The same with a given environment: a pure function. Names without the prefix NSA_ are ignored
   /// in `environment` and are errors elsewhere.
@@ -65,7 +64,7 @@ class SwitchSet {
   void require_honoured(std::string_view path,
                         std::initializer_list<std::string_view> honoured) const;
 
-  /// Every switch that exists, in registry order, with value and origin.
+  /// Every switch in registry order, with value and origin.
   std::vector<SwitchValue> list() const;
 
  private:
@@ -75,7 +74,6 @@ class SwitchSet {
   };
   void merge(const Values& values, SwitchOrigin origin);
   void check_backends() const;
-  void check_existence() const;
   const Entry& entry(std::string_view name, SwitchType type) const;
   std::map<std::string, Entry, std::less<>> entries_;
 };

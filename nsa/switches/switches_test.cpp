@@ -75,12 +75,6 @@ TEST(Switches, WrongTypeIsNamed) {
               StrEq("NSA_DDP_COMPRESS must be one of none|bf16, got 'fp8' (config)"));
 }
 
-TEST(Switches, MissingFeatureSaysSo) {
-  EXPECT_THAT(error_of([] { SwitchSet::from({}, {{"NSA_FWE_PREFETCH", "0"}}, {}); }),
-              HasSubstr("NSA_FWE_PREFETCH=0 (environment): this feature does not exist yet"));
-  EXPECT_EQ(error_of([] { SwitchSet::from({}, {{"NSA_FWE_PREFETCH", "1"}}, {}); }), "accepted");
-}
-
 TEST(Switches, MoreThanOneSelectionBackendIsAnError) {
   EXPECT_THAT(error_of([] {
                 SwitchSet::from({{"NSA_USE_SEL_PACK", "1"}}, {{"NSA_USE_SEL_MASK", "1"}}, {});

@@ -92,8 +92,21 @@ TEST(BadInput, ResultsCutInHalfAreEvidenceThatDoesNotHold) {
   expect_refused({"verify", dir.string()}, "results.json: has [0-9]+ bytes, the ledger says", 6);
   expect_refused({"explain", "C-gate.stuck", "--run", dir.string()},
                  "results.json: line [0-9]+, column", 6);
-  expect_refused({"report", dir.string()}, "results.json: line [0-9]+, column", 6);
+  expect_refused({"compare", dir.string(), dir.string()}, "results.json: has [0-9]+ bytes", 6);
   expect_refused({"verify", "/nonexistent"}, "neither a run folder nor a bundle", 6);
+}
+
+// What happened is whole; what was made of it can be made again.
+TEST(BadInput, ReportMakesDamagedResultsAgainFromTheirRawEvidence) {
+  const fs::path dir = copy_of_mini_run("made_again");
+  const std::string whole = read_file(dir / "results.json");
+  write_file(dir / "results.json", whole.substr(0, whole.size() / 2));
+  EXPECT_EQ(validate({"report", dir.string()}).exit_code, 0);
+  EXPECT_EQ(read_file(dir / "results.json"), whole);
+  EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
+  const fs::path lines = dir / "phases" / "gate_health" / "g01.jsonl";
+  write_file(lines, read_file(lines) + "{}\n");
+  expect_refused({"report", dir.string()}, "g01.jsonl: has [0-9]+ bytes, the ledger says", 6);
 }
 
 const std::string kHostile = R"(\u001b[31m|`<script>alert(1)</script>\n# GO|&]]>)";

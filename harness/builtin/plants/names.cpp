@@ -15,8 +15,7 @@ static std::string runbook_text(const std::string& key) {
 }
 
 /// What the worker says to a switch before anything runs; empty when it did not refuse it.
-static std::string refusal(const SelftestSetup& setup, const std::string& name) {
-  WorkerCall call{.program = setup.bin_dir / "nsa-worker", .kind = "gate_health"};
+static std::string refusal(WorkerCall call, const std::string& name) {
   call.env = {{name, "7"}};
   const WorkerAnswer answer = call_worker(call);
   const bool refused = answer.exit == 2 && !answer.said_anything &&
@@ -24,8 +23,8 @@ static std::string refusal(const SelftestSetup& setup, const std::string& name) 
   return refused ? answer.log.substr(0, 160) : "";
 }
 
-/// A misspelt key of a runbook, a misspelt switch, and a switch that nothing here reads: each must
-/// stop everything before it runs.
+/// A misspelt key of a runbook, a misspelt switch, and a switch that the program called ignores:
+/// each must stop everything before it runs.
 Planted plant_unknown_names(const SelftestSetup& setup) {
   std::string reader;
   try {
@@ -33,8 +32,11 @@ Planted plant_unknown_names(const SelftestSetup& setup) {
   } catch (const ConfigError& e) {
     reader = e.what();
   }
-  const std::string unknown = refusal(setup, "NSA_SEL_RANGES_V3");
-  const std::string dead = refusal(setup, "NSA_DDP_BUCKET_MB");
+  const WorkerCall worker{.program = setup.bin_dir / "nsa-worker", .kind = "gate_health"};
+  WorkerCall alone{.program = setup.bin_dir / "nsa-train", .kind = "nsa-train"};
+  alone.flags = {"--worker"};
+  const std::string unknown = refusal(worker, "NSA_SEL_RANGES_V3");
+  const std::string dead = refusal(alone, "NSA_DDP_BUCKET_MB");  // one rank sends no gradients
   const bool key =
       reader.find("timout_s") != std::string::npos && reader.find("timeout_s") != std::string::npos;
   const bool named = unknown.find("NSA_SEL_RANGES_V2") != std::string::npos &&
