@@ -8,7 +8,8 @@
 namespace harness {
 
 /// A shell script in the place of nsa-worker for the tests of this room: says switches and knows
-/// one misspelt switch; `blind`, it accepts that one; `alarmed`, it refuses every one.
+/// one misspelt switch, and an nsa-train that refuses a switch; `blind`, it accepts that one;
+/// `alarmed`, it refuses every one.
 inline void write_fake_worker(const std::filesystem::path& bin_dir, bool blind = false,
                               bool alarmed = false) {
   std::filesystem::create_directories(bin_dir);
@@ -22,9 +23,6 @@ if [ -n "$)"
                       << R"(" ]; then
   echo "CONFIG_ERROR: unknown switch NSA_SEL_RANGES_V3; did you mean NSA_SEL_RANGES_V2?" >&2; exit 2
 fi
-if [ "$NSA_DDP_BUCKET_MB" = 7 ]; then
-  echo "CONFIG_ERROR: NSA_DDP_BUCKET_MB is not used by nsa-worker" >&2; exit 2
-fi
 cat > "$2" <<END
 {"type":"hello","t":0,"v":1,"program":"fake","build_id":"","pid":1,"rank":0,"world":1,"device":"cpu","switches":[{"name":"NSA_SEL_RANGES_V2","value":"0","origin":"default"}]}
 {"type":"check","t":0,"case":"planted","id":"invariant/future","ok":true}
@@ -33,6 +31,10 @@ cat > "$2" <<END
 END
 )";
   std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+  const std::string trainer = (bin_dir / "nsa-train").string();
+  std::ofstream(trainer) << "#!/bin/sh\n"
+                            "echo \"CONFIG_ERROR: NSA_DDP_BUCKET_MB is ignored\" >&2; exit 2\n";
+  std::filesystem::permissions(trainer, std::filesystem::perms::owner_all);
 }
 
 }  // namespace harness

@@ -48,6 +48,11 @@ FaultForm slow_steps() {
   return form;
 }
 
+/// A call that the device bounds: the host asks for little and waits once.
+FaultForm profiled(const std::string& fault, const std::string& code) {
+  return {.phase = "profile", .fault = fault, .code = code};
+}
+
 /// A hang leaves its autopsy, and no process.
 std::string look_at_hang(const fs::path& phase, bool with_stacks) {
   const auto outcome = read_json<GroupOutcome>(read_bytes(phase / "g01.json"), "g01.json");
@@ -99,8 +104,8 @@ std::vector<PlantedFault> faults_of_processes() {
   return {
       {"P08", "unknown runbook key, unknown and dead switch", "CONFIG_ERROR", plant_unknown_names,
        control_known_names},
-      in_run("P09", "device asked for one element at a time", "HOST_BOUND",
-             {{.phase = "hotspots", .fault = "P09", .code = "HOST_BOUND"}}, Needs::kCuda),
+      in_run("P09", "a wait for the device an element", "HOST_BOUND",
+             {profiled("P09", "HOST_BOUND/syncs_per_step_count")}, Needs::kCuda),
       in_run("P10", "slow but progressing step", "SLOW", {slow_steps()}),
       in_run("P11", "a call that never returns", "HANG", {hang_in_worker(), hang_in_training()}),
       {"P12", "foreign process holds device memory", "GPU_NOT_FREE", plant_held_memory,
@@ -169,8 +174,8 @@ std::vector<PlantedFault> faults_of_evidence() {
              {slower_arm()}),
       {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
        control_untouched},
-      in_run("P30", "work of one range counted in another, too", "SHARES_DO_NOT_SUM",
-             {{.phase = "hotspots", .fault = "P30", .code = "SHARES_DO_NOT_SUM"}}, Needs::kCuda),
+      in_run("P30", "work of one branch counted in another", "SHARES_DO_NOT_SUM",
+             {profiled("P30", "SHARES_DO_NOT_SUM/add up to")}, Needs::kCuda),
       {"P31", "stop file, half a file, process of an earlier run", "STALE_LEFTOVERS",
        plant_leftovers, control_empty_folder},
       {"P32", "clocks of one arm fall by 20 %", "THROTTLED", plant_throttling,

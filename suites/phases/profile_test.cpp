@@ -225,7 +225,8 @@ TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
   EXPECT_FALSE(step.ran().empty());
   EXPECT_EQ(make_profiled_step(train.one(), 16).tokens, 32);
 
-  Said call("hotspots", {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}});
+  Said call("hotspots",
+            {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}, {"fault", "P09"}});
   const ProfiledStep attention = make_profiled_step(call.one());
   EXPECT_GT(attention.run_ms(), 0);
   EXPECT_FALSE(attention.ran().empty());

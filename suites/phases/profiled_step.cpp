@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <chrono>
+#include <cmath>
 
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/input_error.h"
@@ -17,7 +18,7 @@
 namespace suites {
 namespace {
 
-constexpr int64_t kSyncsOfP09 = 2000;
+constexpr int64_t kReadsOfP09 = 2000;
 constexpr double kLearningRate = 1e-4;
 
 nsa::ModelConfig load_model(const Args& args) {
@@ -49,12 +50,31 @@ nsa::NsaOptions options_of(const PhaseCase& one) {
   return options;
 }
 
-/// Reads elements of the logits one at a time.
-at::Tensor host_bound_loss(const at::Tensor& logits, const at::Tensor& tokens) {
-  const at::Tensor flat = logits.detach().flatten();
+/// P09: reads elements one at a time, each of which waits for the device.
+void read_on_host(const at::Tensor& values) {
+  const at::Tensor flat = values.detach().flatten();
   double sum = 0;
-  for (int64_t i = 0; i < kSyncsOfP09; ++i) sum += flat[i % flat.numel()].item<double>();
-  return nsa::next_token_loss(logits, tokens) + 0 * sum;
+  for (int64_t i = 0; i < kReadsOfP09; ++i) sum += flat[i % flat.numel()].item<double>();
+  TORCH_CHECK(!std::isnan(sum), "fault P09: values must be numbers");
+}
+
+at::Tensor host_bound_loss(const at::Tensor& logits, const at::Tensor& tokens) {
+  read_on_host(logits);
+  return nsa::next_token_loss(logits, tokens);
+}
+
+nsa::NsaOutputs host_bound_attention(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                                     const nsa::NsaOptions& options) {
+  nsa::NsaOutputs out = nsa::nsa_attention(inputs, config, options);
+  read_on_host(out.o);
+  return out;
+}
+
+/// P30 is planted in the trace, everything else in the call.
+AttentionFunction attention_of(const Args& args) {
+  const std::string fault = args.get_text("fault", "");
+  if (fault == "P09") return host_bound_attention;
+  return fault == "P30" ? AttentionFunction(nsa::nsa_attention) : attention_under_test(args);
 }
 
 /// A trainer and what it borrows.
@@ -131,10 +151,7 @@ ProfiledStep attention_step(const PhaseCase& one, const nsa::ModelConfig& model,
   call->inputs = to_nsa(draw_inputs(sizes, step.type, one.device, one.seed()));
   call->config = to_nsa(sizes);
   call->options = options_of(one);
-  // P30 is planted in the trace, everything else in the call.
-  const bool in_trace = one.args.get_text("fault", "") == "P30";
-  call->attention =
-      in_trace ? AttentionFunction(nsa::nsa_attention) : attention_under_test(one.args);
+  call->attention = attention_of(one.args);
   step.tokens = batch * seq_len;
   step.run_ms = [call, device = one.device] { return call_ms(*call, device, kRange); };
   step.ran = [call] { return call->out.ran; };
