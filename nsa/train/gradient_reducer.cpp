@@ -129,14 +129,16 @@ GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, Rank
 
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::before_forward() {
+void GradientReducer::before_step() {
   impl_->reducer->prepare_for_forward();
   impl_->reducer->rebuild_buckets();
 }
 
-at::Tensor GradientReducer::before_backward(const at::Tensor& loss) {
-  impl_->reducer->prepare_for_backward({});
-  if (!impl_->first_step) return loss;
+at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, bool last) {
+  // With a static graph the Reducer learns in the first step how often every gradient comes, and
+  // takes it as ready when it has come that often: so all micro-batches are one pass to it.
+  if (first) impl_->reducer->prepare_for_backward({});
+  if (!last || !impl_->first_step) return loss;
   impl_->first_step = false;
   return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
 }

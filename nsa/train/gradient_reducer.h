@@ -19,10 +19,11 @@ class GradientReducer {
                   const ReducerOptions& options, CollectiveLog& log);
   ~GradientReducer();
 
-  /// Before the forward pass of a step's last micro-batch; earlier ones add up on their own rank.
-  void before_forward();
-  /// The loss to call backward() on, in that micro-batch.
-  at::Tensor before_backward(const at::Tensor& loss);
+  /// Before the forward pass of a step's first micro-batch.
+  void before_step();
+  /// The loss to call backward() on, in every micro-batch. Gradients add up on their own rank; each
+  /// is sent when the `last` one has made its part of it. Every step has equally many.
+  at::Tensor before_backward(const at::Tensor& loss, bool first, bool last);
 
   /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
   /// step.

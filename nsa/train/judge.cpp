@@ -213,7 +213,8 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                     "smallest deviation of gate outputs over tokens, any layer and step: " +
                         std::to_string(spread),
                     spread > kSpreadFloor, spread, kSpreadFloor});
-  if (facts.ranks > 1) checks.push_back(check_buckets(options.reducer, facts));
+  if (facts.ranks > 1 && facts.stopped.empty())
+    checks.push_back(check_buckets(options.reducer, facts));
   if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
   const std::vector<Check> paths = check_paths(facts.paths);
   checks.insert(checks.end(), paths.begin(), paths.end());

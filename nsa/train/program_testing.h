@@ -37,13 +37,19 @@ class ProgramTest : public ::testing::Test {
   /// Runs a shell command in the test's folder; returns its exit status, 128 + signal for one that
   /// was killed.
   int shell(const std::string& command) {
-    const int status = std::system(("cd " + dir_.string() + " && " + command).c_str());
+    const int status = std::system(("cd " + dir_.string() + " || exit 99\n" + command).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  /// Shell text that waits until `file` holds `text`, or the process of shell variable `pid` ends.
+  static std::string wait_for(const std::string& text, const std::string& file,
+                              const std::string& pid) {
+    return "until grep -qs '" + text + "' " + file + " || ! kill -0 $" + pid +
+           " 2> /dev/null; do sleep 0.02; done; ";
   }
   /// Runs `command` in the background, sends it SIGTERM once `file` holds `text`; its exit status.
   int terminate(const std::string& command, const std::string& file, const std::string& text) {
-    return shell(command + " & pid=$!; until grep -qs '" + text + "' " + file +
-                 "; do sleep 0.02; kill -0 $pid || break; done; kill -TERM $pid; wait $pid");
+    return shell(command + " & pid=$!; " + wait_for(text, file, "pid") +
+                 "kill -TERM $pid; wait $pid");
   }
   std::string program(const std::string& name) {
     return std::string(NSA_BUILD_DIR) + "/bin/" + name;

@@ -1,9 +1,9 @@
 // Killed at any moment and continued, a run ends with the bits of the run that nobody disturbed.
 #include <cstdlib>
 
-#include "nsa/tensor_file/tensor_file.h"
 #include "nsa/train/checkpoint_store.h"
 #include "nsa/train/program_testing.h"
+#include "nsa/train/state_testing.h"
 
 namespace nsa::train {
 namespace {
@@ -25,18 +25,8 @@ class ResumeTest : public ProgramTest {
   fs::path last_checkpoint(const std::string& folder) {
     return checkpoint_path(dir_ / folder, kSteps);
   }
-  /// The state at the end, without what only tells times.
-  std::map<std::string, FileTensor> final_state(const std::string& folder) {
-    auto file = read_tensor_file(last_checkpoint(folder));
-    EXPECT_GT(file.tensors.size(), 40u);
-    file.tensors.erase("trace");
-    return std::move(file.tensors);
-  }
   void expect_same_end(const std::string& a, const std::string& b) {
-    const auto left = final_state(a), right = final_state(b);
-    ASSERT_EQ(left.size(), right.size());
-    for (const auto& [name, tensor] : left)
-      EXPECT_TRUE(tensor.bytes == right.at(name).bytes) << name;
+    expect_same_state(last_checkpoint(a), last_checkpoint(b));
     EXPECT_EQ(losses(a), losses(b));
   }
   /// Losses and gradient norms of the whole run, as the last checkpoint tells them.
@@ -67,8 +57,10 @@ TEST_F(ResumeTest, ADifferentRunIsSeen) {
   ASSERT_EQ(shell(call("a", "")), 0);
   ASSERT_EQ(shell(call("b", "--seed 2")), 0);
   EXPECT_NE(losses("a"), losses("b"));
-  EXPECT_FALSE(final_state("a").at("parameter.head").bytes ==
-               final_state("b").at("parameter.head").bytes);
+  const auto head = [&](const std::string& folder) {
+    return read_tensor_file(last_checkpoint(folder)).tensors.at("parameter.head").bytes;
+  };
+  EXPECT_FALSE(head("a") == head("b"));
 }
 
 /// SIGKILL at random moments, many of them while a checkpoint is written.

@@ -117,7 +117,7 @@ at::Tensor Trainer::forward(const at::Tensor& tokens, DecoderImpl::Outputs& out)
   return parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
 }
 
-at::Tensor Trainer::micro_batch(bool last, StageClock& clock, const OnStage& on_stage,
+at::Tensor Trainer::micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,
                                 std::vector<at::Tensor>& gates) {
   const auto end_stage = [&](Stage stage) {
     clock.end_stage(stage);
@@ -125,14 +125,14 @@ at::Tensor Trainer::micro_batch(bool last, StageClock& clock, const OnStage& on_
   };
   const at::Tensor tokens = load();
   end_stage(Stage::kLoad);
-  const bool reduce = last && reducer_;
-  if (reduce) reducer_->before_forward();
+  const bool first = micro == 1, last = micro == options_.accum;
+  if (reducer_ && first) reducer_->before_step();
   DecoderImpl::Outputs out;
   const at::Tensor loss = forward(tokens, out);
   end_stage(Stage::kForward);
   {
     const NvtxRange range("train.backward");
-    (reduce ? reducer_->before_backward(loss) : loss).backward();
+    (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
   }
   end_stage(Stage::kBackward);
   gates = std::move(out.gates);
@@ -145,7 +145,7 @@ at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
                                      std::vector<at::Tensor>& gates) {
   at::Tensor loss_sum;
   for (int64_t micro = 1; micro <= options_.accum; ++micro) {
-    const at::Tensor loss = micro_batch(micro == options_.accum, clock, on_stage, gates);
+    const at::Tensor loss = micro_batch(micro, clock, on_stage, gates);
     loss_sum = loss_sum.defined() ? loss_sum + loss : loss;
   }
   return loss_sum;

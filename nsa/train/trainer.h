@@ -85,7 +85,7 @@ class Trainer {
   at::Tensor forward(const at::Tensor& tokens, DecoderImpl::Outputs& out);
   at::Tensor forward_backward(StageClock& clock, const OnStage& on_stage,
                               std::vector<at::Tensor>& gates);
-  at::Tensor micro_batch(bool last, StageClock& clock, const OnStage& on_stage,
+  at::Tensor micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,
                          std::vector<at::Tensor>& gates);
   at::Tensor collect(const at::Tensor& loss);
   void share_parameters();

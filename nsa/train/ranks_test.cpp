@@ -1,0 +1,234 @@
+// Several ranks as processes over Gloo: the same training, buckets as asked for, faults named.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "nsa/train/checkpoint_store.h"
+#include "nsa/train/program_testing.h"
+#include "nsa/train/state_testing.h"
+
+namespace nsa::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using Curve = std::vector<std::pair<double, double>>;
+
+/// A port that nobody listens at; `held` keeps it taken.
+class Port {
+ public:
+  explicit Port(bool held = false) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    socklen_t size = sizeof address;
+    bind(socket_, reinterpret_cast<sockaddr*>(&address), size);
+    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    number_ = ntohs(address.sin_port);
+    if (held) listen(socket_, 1);
+    if (!held) close(std::exchange(socket_, -1));
+  }
+  ~Port() {
+    if (socket_ >= 0) close(socket_);
+  }
+  std::string text() const { return std::to_string(number_); }
+
+ private:
+  int socket_;
+  int number_ = 0;
+};
+
+class RanksTest : public ProgramTest {
+ protected:
+  void SetUp() override {
+    ProgramTest::SetUp();
+    // 1.8 M parameters: 6.89 MiB of gradients, the largest of 1 MiB.
+    std::ofstream(dir_ / "wide.json")
+        << R"({"name": "wide", "vocab": 256, "dim": 256, "num_layers": 3, "mlp_hidden": 512, "seq_len": 16,
+      "attention": {"num_heads": 4, "num_kv_heads": 2, "qk_head_dim": 32, "v_head_dim": 32, "block_size": 8,
+      "block_stride": 4, "sel_block_size": 16, "top_n": 4, "window": 16}})";
+  }
+  /// The command line of one rank in the background; RESULT is NAME, NAME.rank1, ..
+  std::string rank(int64_t rank, int64_t world, const Port& port, const std::string& args) {
+    return "RANK=" + std::to_string(rank) + " WORLD_SIZE=" + std::to_string(world) +
+           " LOCAL_RANK=" + std::to_string(rank) +
+           " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port.text() + " " + program("nsa-train") +
+           " --data synthetic --warmup 2 " + args + " 2> err" + std::to_string(rank) + " & p" +
+           std::to_string(rank) + "=$!; ";
+  }
+  /// Both ranks to their ends; the sum of their exit statuses.
+  int two_ranks(const std::string& args, const std::string& variables = "") {
+    const Port port;
+    return shell("export NSA_NVTX=0 " + variables + "; " + rank(0, 2, port, args) +
+                 rank(1, 2, port, args) + "wait $p0; a=$?; wait $p1; exit $((a + $?))");
+  }
+  std::vector<json> lines_of(const std::string& result) {
+    std::vector<json> lines;
+    std::ifstream in(dir_ / result);
+    for (std::string line; std::getline(in, line);) lines.push_back(json::parse(line));
+    return lines;
+  }
+  Curve curve(const std::string& result) {
+    Curve values;
+    for (const json& beat : of_type(lines_of(result), "beat"))
+      if (beat["at"] == "step")
+        values.emplace_back(beat["extra"]["loss"], beat["extra"]["grad_norm"]);
+    return values;
+  }
+  json check(const std::string& result, const std::string& id) {
+    for (const json& line : of_type(lines_of(result), "check"))
+      if (line["id"] == id) return line;
+    return nullptr;
+  }
+  static void expect_near(const Curve& a, const Curve& b, double bound) {
+    ASSERT_EQ(a.size(), b.size());
+    ASSERT_GT(a.size(), 0u);
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_NEAR(a[i].first, b[i].first, bound) << i;
+      EXPECT_NEAR(a[i].second, b[i].second, bound) << i;
+    }
+  }
+};
+
+TEST_F(RanksTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
+  const std::string rest = " --model small.json --dtype fp64 --steps 6 --accum 2";
+  ASSERT_EQ(shell(program("nsa-train") + " --data synthetic --warmup 2 --batch 4 --result one" +
+                  rest + " 2> err"),
+            0)
+      << slurp("err");
+  ASSERT_EQ(two_ranks("--batch 2 --result two" + rest), 0) << slurp("err0") << slurp("err1");
+  expect_near(curve("one"), curve("two"), 1e-9);
+  EXPECT_EQ(curve("two"), curve("two.rank1"));
+  EXPECT_EQ(of_type(lines_of("two"), "hello").at(0)["world"], 2);
+  EXPECT_EQ(of_type(lines_of("two.rank1"), "hello").at(0)["rank"], 1);
+  EXPECT_EQ(check("two", "lr_trace")["ok"], true);
+  EXPECT_TRUE(of_type(lines_of("two.rank1"), "metric").empty());
+  EXPECT_EQ(lines_of("two.rank1").back()["type"], "done");
+}
+
+TEST_F(RanksTest, ShardedOptimizerHasTheSameBits) {
+  const std::string rest = " --model small.json --batch 2 --steps 6 --checkpoints ";
+  ASSERT_EQ(two_ranks("--result whole" + rest + "w"), 0) << slurp("err0");
+  ASSERT_EQ(two_ranks("--result parts --shard-optimizer" + rest + "p"), 0) << slurp("err0");
+  EXPECT_EQ(curve("whole"), curve("parts"));
+  expect_same_state(checkpoint_path(dir_ / "w", 6), checkpoint_path(dir_ / "p", 6));
+}
+
+TEST_F(RanksTest, BucketsAreThoseAskedFor) {
+  const std::string args = "--model wide.json --batch 1 --steps 3 --result r";
+  for (const int cap : {1, 2}) {
+    fs::remove(dir_ / "r");
+    ASSERT_EQ(two_ranks(args, "NSA_DDP_BUCKET_MB=" + std::to_string(cap)), 0) << slurp("err0");
+    const json found = check("r", "bucket_cap");
+    EXPECT_EQ(found["ok"], true) << found;
+    const json table = of_type(lines_of("r"), "table").at(1);
+    EXPECT_EQ(table["id"], "buckets");
+    EXPECT_GE(table["rows"].size(), cap == 1 ? 4u : 3u) << table;
+    double sum = 0;
+    for (const json& row : table["rows"]) sum += row[1].get<double>();
+    EXPECT_NEAR(sum, 6.8885, 1e-3) << table;
+  }
+}
+
+TEST_F(RanksTest, CompressionIsCloseAndNotTheSame) {
+  const std::string args = "--model small.json --batch 2 --steps 6 --result ";
+  ASSERT_EQ(two_ranks(args + "plain"), 0) << slurp("err0");
+  ASSERT_EQ(two_ranks(args + "bf16", "NSA_DDP_COMPRESS=bf16"), 0) << slurp("err0");
+  expect_near(curve("plain"), curve("bf16"), 0.02);
+  EXPECT_NE(curve("plain"), curve("bf16"));
+  EXPECT_EQ(curve("bf16"), curve("bf16.rank1"));
+}
+
+/// One rank is killed; the other one says so and ends; both are resumed and end with the same bits.
+TEST_F(RanksTest, AKilledRankIsNamedAndTheRunGoesOn) {
+  const std::string args =
+      "--model small.json --batch 2 --steps 12 --checkpoint-every 1 --resume --checkpoints ";
+  ASSERT_EQ(two_ranks(args + "whole --result w"), 0) << slurp("err0");
+  const Port port;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string killed = args + "killed --result k";
+  EXPECT_EQ(shell(rank(0, 2, port, killed) + rank(1, 2, port, killed) +
+                  wait_for("\"at\":\"step\".*\"step\":4,", "k", "p0") + "kill -KILL $p1; wait $p0"),
+            1);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 10);
+  EXPECT_THAT(slurp("err0"),
+              AllOf(HasSubstr("RANK_FAULT: rank 0, step "),
+                    AnyOf(HasSubstr("allreduce"), HasSubstr("none")), HasSubstr("failed: ")));
+  EXPECT_EQ(of_type(lines_of("k"), "finding").at(0)["code"], "RANK_FAULT");
+  EXPECT_EQ(lines_of("k").back()["type"], "done");
+  ASSERT_EQ(two_ranks(args + "killed --result again"), 0) << slurp("err0");
+  EXPECT_THAT(slurp("err0"), HasSubstr("resumed behind step"));
+  expect_same_state(checkpoint_path(dir_ / "whole", 12), checkpoint_path(dir_ / "killed", 12));
+}
+
+TEST_F(RanksTest, AHangingRankIsNamed) {
+  const Port port;
+  const std::string args =
+      "--model small.json --batch 2 --steps 100000 --rank-timeout 1.5 --out o --result h";
+  const auto start = std::chrono::steady_clock::now();
+  const int status = shell(rank(0, 2, port, args) + rank(1, 2, port, args) +
+                           wait_for("\"at\":\"step\"", "h", "p0") +
+                           "kill -STOP $p1; wait $p0; s=$?; cp o/last_collective.rank* .; "
+                           "kill -KILL $p1; exit $s");
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(took.count(), 12);
+  EXPECT_THAT(status, AnyOf(1, 3));
+  EXPECT_THAT(slurp("err0"),
+              AllOf(AnyOf(HasSubstr("RANK_FAULT: rank 0, step"), HasSubstr("HANG: rank 0 of 2")),
+                    HasSubstr("allreduce")));
+  EXPECT_THAT(slurp("last_collective.rank0.txt"), HasSubstr("begun"));
+  EXPECT_THAT(slurp("last_collective.rank1.txt"), HasSubstr("step "));
+}
+
+TEST_F(RanksTest, TerminatingOneRankStopsAllAfterTheSameStep) {
+  const Port port;
+  const std::string args = "--model small.json --batch 2 --steps 100000 --checkpoints c --result t";
+  EXPECT_EQ(shell(rank(0, 2, port, args) + rank(1, 2, port, args) +
+                  wait_for("\"at\":\"step\"", "t", "p0") +
+                  "kill -TERM $p1; wait $p0; a=$?; wait $p1; test $? = 143 -a $a = 1"),
+            0)
+      << slurp("err0");
+  EXPECT_THAT(slurp("err0"), HasSubstr("stopped by another rank after step"));
+  EXPECT_EQ(curve("t").size(), curve("t.rank1").size());
+  EXPECT_EQ(checkpoint_steps(dir_ / "c").size(), 1u);
+}
+
+TEST_F(RanksTest, StartsThatCannotWorkAreNamed) {
+  const std::string run = program("nsa-train") + " --model small.json --data synthetic --steps 1 ";
+  EXPECT_EQ(shell("RANK=0 WORLD_SIZE=0 " + run + "2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("WORLD_SIZE must be a number in 1..2147483647, got \"0\""));
+  EXPECT_EQ(shell("RANK=2 WORLD_SIZE=2 " + run + "2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("RANK must be a number in 0..1, got \"2\""));
+  EXPECT_EQ(shell(run + "--ranks 2 2> err"), 1);
+  EXPECT_THAT(slurp("err"), HasSubstr("RANK_FAULT: the run is to have 2 ranks, it was started "
+                                      "with 1 (one process)"));
+  EXPECT_EQ(shell("NSA_DDP_BUCKET_MB=50 " + run + "2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("NSA_DDP_BUCKET_MB is ignored by nsa-train with one rank"));
+  const Port taken(/*held=*/true);
+  EXPECT_EQ(shell(rank(0, 2, taken, "--model small.json --rank-timeout 2") + "wait $p0"), 1);
+  EXPECT_THAT(slurp("err0"), AllOf(HasSubstr(":" + taken.text()), HasSubstr("the port is in use")));
+  const Port alone;
+  EXPECT_EQ(shell(rank(0, 2, alone, "--model small.json --rank-timeout 1") + "wait $p0"), 1);
+  EXPECT_THAT(slurp("err0"), HasSubstr("not all of the 2 ranks came to 127.0.0.1:"));
+  EXPECT_EQ(shell(rank(1, 2, alone, "--model small.json --rank-timeout 1") + "wait $p1"), 1);
+  EXPECT_THAT(slurp("err1"), HasSubstr("rank 1 of 2 cannot reach 127.0.0.1:" + alone.text()));
+}
+
+TEST_F(RanksTest, TheLauncherOfTheWheel) {
+  const fs::path torchrun = fs::path(NSA_SOURCE_DIR) / ".venv/bin/torchrun";
+  if (!fs::exists(torchrun)) GTEST_SKIP() << "no torchrun at " << torchrun;
+  const Port port;
+  ASSERT_EQ(shell(torchrun.string() + " --no-python --nproc-per-node 2 --master-port " +
+                  port.text() + " " + program("nsa-train") +
+                  " --model small.json --data synthetic --ranks 2 --batch 2 --steps 4 --result t "
+                  "2> err"),
+            0)
+      << slurp("err");
+  EXPECT_EQ(curve("t").size(), 4u);
+  EXPECT_EQ(curve("t"), curve("t.rank1"));
+}
+
+}  // namespace
+}  // namespace nsa::train
