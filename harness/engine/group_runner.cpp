@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "harness/engine/interrupt.h"
+#include "harness/engine/rank_runner.h"
 #include "harness/evidence/files.h"
 #include "harness/ingest/ingest.h"
 #include "harness/schema/error.h"
@@ -14,6 +15,16 @@ namespace {
 double number_arg(const nlohmann::json& args, const char* name, double fallback) {
   const auto found = args.find(name);
   return found != args.end() && found->is_number() ? found->get<double>() : fallback;
+}
+
+/// Names of a group's raw files: GROUP, or GROUP.rN for each rank of several.
+std::vector<std::string> evidence_stems(const PlannedPhase& phase, const std::string& group) {
+  const auto ranks =
+      phase.program == "nsa-train" ? static_cast<int>(number_arg(phase.args, "ranks", 1)) : 1;
+  if (ranks <= 1) return {group};
+  std::vector<std::string> stems;
+  for (int rank = 0; rank < ranks; ++rank) stems.push_back(group + ".r" + std::to_string(rank));
+  return stems;
 }
 
 std::vector<std::string> case_ids(const PlannedPhase& phase) {
@@ -82,15 +93,19 @@ GroupOutcome GroupRunner::run(const PlannedPhase& phase, const PlannedGroup& gro
 }
 
 bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& group) const {
-  const auto file = dir_.phase_dir(phase.id) / (group + ".jsonl");
-  return fs::exists(file) && transcript_of(file, phase).violations.empty();
+  for (const std::string& stem : evidence_stems(phase, group)) {
+    const auto file = dir_.phase_dir(phase.id) / (stem + ".jsonl");
+    if (!fs::exists(file) || !transcript_of(file, phase).violations.empty()) return false;
+  }
+  return true;
 }
 
 GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
                                               const std::string& group) const {
   Undecided found;
+  const auto stem = evidence_stems(phase, group).front();  // rank 0 speaks for all
   for (const auto& [id, end] :
-       transcript_of(dir_.phase_dir(phase.id) / (group + ".jsonl"), phase).ended) {
+       transcript_of(dir_.phase_dir(phase.id) / (stem + ".jsonl"), phase).ended) {
     if (end.status == "deferred" || end.status == "partial")
       found.ends.push_back(end);
     else
@@ -147,11 +162,20 @@ WatchHooks GroupRunner::hooks(const PlannedPhase& phase, const std::string& grou
 
 GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
                                              const PlannedGroup& group) const {
-  auto spec = worker_spec(phase, group.id, group.id);
-  if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
-  spec.input = protocol::print_case(case_in(phase, group)) + "\n";
-  spec.result = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
-  return run_worker(spec, policy(phase), hooks(phase, group.id));
+  std::vector<WorkerSpec> ranks;
+  const auto stems = evidence_stems(phase, group.id);
+  const int world = static_cast<int>(stems.size()), port = world > 1 ? free_port() : 0;
+  for (int rank = 0; rank < world; ++rank) {
+    auto& spec = ranks.emplace_back(worker_spec(phase, group.id, stems[static_cast<size_t>(rank)]));
+    if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
+    spec.input = protocol::print_case(case_in(phase, group)) + "\n";
+    spec.result = dir_.phase_dir(phase.id) / (stems[static_cast<size_t>(rank)] + ".jsonl");
+    if (world == 1) break;
+    spec.env.merge(rank_variables(rank, world, port));
+    spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours
+  }
+  if (world == 1) return run_worker(ranks.front(), policy(phase), hooks(phase, group.id));
+  return run_ranks(ranks, policy(phase), hooks(phase, group.id), dir_.phase_dir(phase.id) / "out");
 }
 
 GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const {

@@ -203,6 +203,19 @@ const std::map<std::string, Behaviour> kBehaviours = {
        std::ofstream(flag) << "1";
        return s.hello(), ::raise(SIGKILL), 0;
      }},
+    {"rank1_killed",  // its neighbours wait for it for ever
+     [](Script& s) {
+       const char* rank = std::getenv("RANK");
+       s.hello();
+       if (rank != nullptr && *rank == '1') return ::raise(SIGKILL), 0;
+       return never_end(), 0;
+     }},
+    {"print_rank",
+     [](Script& s) {
+       for (const auto* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+         std::printf("%s=%s\n", name, std::getenv(name) == nullptr ? "unset" : std::getenv(name));
+       return s.good(), 0;
+     }},
     {"print_env",
      [](Script& s) {
        for (const auto* name : {"NSA_FAKE", "HARNESS_GROUP", "SECRET_TOKEN"})

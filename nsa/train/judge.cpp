@@ -266,7 +266,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
                                              [](const auto& r) { return !(r.grad_norm > 0); }));
   });
   figures.add("lr.trace_matches_bool", "bool", 1, [&] { return passed("lr_trace"); });
-  figures.add("ddp.ranks_count", "count", 0, [&] { return static_cast<double>(facts.ranks); });
+  figures.add("ddp.ranks_count", "count", 1, [&] { return static_cast<double>(facts.ranks); });
   for (Figure& figure : loader_figures(facts.loader, trace))
     result.figures.push_back(std::move(figure));
   return result;

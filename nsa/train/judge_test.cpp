@@ -109,7 +109,33 @@ TEST(Judge, TheScheduleCountsTheRowsOfAllRanks) {
   for (StepRecord& r : trace) r.rows *= 4;
   EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LR_TRACE"});
   facts.ranks = 4;
+  facts.bucket_bytes = {1000};
   EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
+}
+
+TEST(Judge, BucketsOfAnotherCapAreAFinding) {
+  constexpr int64_t kMib = 1 << 20;
+  TrainOptions o;
+  o.steps = 30;
+  o.reducer.bucket_mib = 50;
+  RunFacts facts = facts_of(256);
+  facts.ranks = 2;
+  facts.largest_parameter_bytes = 9 * kMib;
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.rows *= 2;
+  const auto codes_with = [&](std::vector<int64_t> mib) {
+    facts.bucket_bytes.clear();
+    for (const int64_t each : mib) facts.bucket_bytes.push_back(each * kMib);
+    return codes(judge(o, facts, trace));
+  };
+  EXPECT_THAT(codes_with({2, 50, 58, 57, 3}), ::testing::IsEmpty());
+  const std::vector<std::string> mismatch = {"BUCKET_MISMATCH"};
+  EXPECT_EQ(codes_with({2, 25, 28, 26, 27, 27, 30, 4}), mismatch);  // a cap of 25 in force
+  EXPECT_EQ(codes_with({2, 104, 66}), mismatch);                    // a cap of 100
+  EXPECT_EQ(codes_with({170}), mismatch);                           // none
+  EXPECT_EQ(codes_with({}), mismatch);
+  facts.stopped = "stopped";
+  EXPECT_THAT(codes_with({}), ::testing::IsEmpty());
 }
 
 TEST(Judge, AnotherBackendThanAskedForIsAFinding) {

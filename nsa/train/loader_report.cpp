@@ -7,6 +7,7 @@ namespace {
 
 constexpr double kStallBound = 0.25;    ///< share of a step that its batch may keep it waiting
 constexpr double kFirstBatchMs = 1000;  ///< that the first batch may let wait after the warm-up
+constexpr double kStallMs = 10;         ///< below it, on average, the scheduler is all there is
 constexpr size_t kStallSteps = 5;       ///< fewer say nothing about a share
 
 /// Share of the steps' time spent on their batches; the first step apart.
@@ -14,6 +15,12 @@ double stall_ratio(const std::vector<StepRecord>& trace) {
   double load = 0, all = 0;
   for (size_t i = 1; i < trace.size(); ++i) load += trace[i].load_ms, all += trace[i].step_ms;
   return all > 0 ? load / all : 0;
+}
+
+double mean_load_ms(const std::vector<StepRecord>& trace) {
+  double load = 0;
+  for (size_t i = 1; i < trace.size(); ++i) load += trace[i].load_ms;
+  return trace.size() > 1 ? load / static_cast<double>(trace.size() - 1) : 0;
 }
 
 std::string describe(const LoaderTelemetry& loader, double ratio) {
@@ -52,7 +59,8 @@ std::vector<Figure> loader_figures(const LoaderTelemetry& loader,
 
 Check check_loader(const LoaderTelemetry& loader, const std::vector<StepRecord>& trace) {
   const double ratio = trace.size() >= kStallSteps ? stall_ratio(trace) : 0;
-  const bool ok = ratio <= kStallBound && loader.first_batch_ms <= kFirstBatchMs;
+  const bool stalls = ratio > kStallBound && mean_load_ms(trace) > kStallMs;
+  const bool ok = !stalls && loader.first_batch_ms <= kFirstBatchMs;
   return {"loader_stall", "LOADER_STALL", describe(loader, ratio), ok, ratio, kStallBound};
 }
 

@@ -86,6 +86,7 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"layer_scaling",
        {"model", "layers", "S", "B", "rounds", "dtype", "fault"},
        run_layer_scaling},
+      {"loader_ab", {"data", "data_root", "B", "S", "batches", "rounds", "step_us"}, run_loader_ab},
       {"operator_conformance", {"ops", "dtypes", "configs", "fault"}, run_operator_conformance},
       {"path_audit", {"arms", "S", "Hq", "Hkv", "dk", "calls", "dtype", "fault"}, run_path_audit},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},

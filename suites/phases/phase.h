@@ -80,6 +80,7 @@ std::string run_empty_rows(const PhaseCase& one);
 std::string run_gate_health(const PhaseCase& one);
 std::string run_hotspots(const PhaseCase& one);
 std::string run_layer_scaling(const PhaseCase& one);
+std::string run_loader_ab(const PhaseCase& one);
 std::string run_operator_conformance(const PhaseCase& one);
 std::string run_path_audit(const PhaseCase& one);
 std::string run_ranges_ab(const PhaseCase& one);

@@ -1,0 +1,137 @@
+#include "harness/engine/rank_runner.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <mutex>
+#include <thread>
+
+#include "harness/evidence/files.h"
+#include "harness/process/fd.h"
+#include "harness/process/file_io.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// What the ranks' threads share: who failed first, and when.
+class FirstFailure {
+ public:
+  void ended(size_t rank, const GroupOutcome& outcome) {
+    const std::lock_guard lock(mutex_);
+    if (outcome.status == StepStatus::kCompleted || failed_ >= 0) return;
+    failed_ = static_cast<int>(rank);
+    when_s_ = now_s();
+  }
+  int rank() const {
+    const std::lock_guard lock(mutex_);
+    return failed_;
+  }
+  bool older_than(double seconds) const {
+    const std::lock_guard lock(mutex_);
+    return failed_ >= 0 && now_s() - when_s_ > seconds;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  int failed_ = -1;
+  double when_s_ = 0;
+};
+
+WatchHooks hooks_of(size_t rank, const WatchHooks& hooks, const FirstFailure& failure,
+                    double mercy_s) {
+  WatchHooks mine;
+  mine.stop_signal = [&hooks, &failure, mercy_s] {
+    const int outer = hooks.stop_signal ? hooks.stop_signal() : 0;
+    return outer != 0 ? outer : failure.older_than(mercy_s) ? SIGTERM : 0;
+  };
+  if (rank != 0) return mine;
+  mine.on_beat = hooks.on_beat;
+  mine.device_facts = hooks.device_facts;
+  return mine;
+}
+
+std::string last_collective(const std::filesystem::path& notes, size_t rank) {
+  const auto file = notes / ("last_collective.rank" + std::to_string(rank) + ".txt");
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return "unknown";
+  const std::string text = read_bytes(file);
+  return text.substr(0, text.find_last_not_of(" \n") + 1);
+}
+
+/// One outcome for all: that of the rank to blame, with what every rank did last.
+GroupOutcome merge(std::vector<GroupOutcome> outcomes, int failed, bool interrupted,
+                   const std::filesystem::path& notes) {
+  GroupOutcome result = outcomes[failed < 0 ? 0 : static_cast<size_t>(failed)];
+  result.lines = 0;
+  for (const GroupOutcome& each : outcomes) {
+    result.lines += each.lines;
+    result.seconds = std::max(result.seconds, each.seconds);
+    for (const std::string& left : each.left)
+      if (&each != &outcomes[static_cast<size_t>(std::max(failed, 0))]) result.left.push_back(left);
+  }
+  if (failed < 0 || interrupted) return result;
+  result.reason = "rank " + std::to_string(failed) + " of " + std::to_string(outcomes.size()) +
+                  ": " + result.reason;
+  for (size_t rank = 0; rank < outcomes.size(); ++rank)
+    result.notes.push_back("rank " + std::to_string(rank) + ": " +
+                           (outcomes[rank].cause.empty() ? "completed" : outcomes[rank].cause) +
+                           ", last collective: " + last_collective(notes, rank));
+  return result;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> rank_variables(int rank, int world, int port) {
+  return {{"RANK", std::to_string(rank)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(world)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)}};
+}
+
+int free_port() {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (!socket || ::bind(socket.get(), any, size) != 0 ||
+      ::getsockname(socket.get(), any, &size) != 0)
+    throw Error("no free TCP port on this machine: " + std::generic_category().message(errno));
+  return ntohs(address.sin_port);
+}
+
+GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& policy,
+                       const WatchHooks& hooks, const std::filesystem::path& notes,
+                       double mercy_s) {
+  std::vector<GroupOutcome> outcomes(ranks.size());
+  std::vector<std::exception_ptr> errors(ranks.size());
+  FirstFailure failure;
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        outcomes[rank] = run_worker(ranks[rank], policy, hooks_of(rank, hooks, failure, mercy_s));
+      } catch (...) {
+        errors[rank] = std::current_exception();
+      }
+      failure.ended(rank, outcomes[rank]);
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
+  const bool interrupted = hooks.stop_signal && hooks.stop_signal() != 0;
+  return merge(std::move(outcomes), failure.rank(), interrupted, notes);
+}
+
+}  // namespace harness

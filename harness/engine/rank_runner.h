@@ -1,0 +1,23 @@
+#pragma once
+#include <vector>
+
+#include "harness/process/watch.h"
+
+namespace harness {
+
+/// Variables by which rank `rank` of `world` on this machine finds the others, as torchrun sets
+/// them; `port` is free now.
+std::map<std::string, std::string> rank_variables(int rank, int world, int port);
+
+/// A TCP port of this machine that nobody listens at. Throws Error when there is none.
+int free_port();
+
+/// Runs the ranks of one group, a process each, to their ends. When one ends badly the others get
+/// `mercy_s` to say what they saw, then they are stopped. The outcome is that of the rank that
+/// failed first, or of rank 0; a failure names rank and, for every rank, its last collective (read
+/// from `notes`/last_collective.rankN.txt, which the ranks rewrite).
+GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& policy,
+                       const WatchHooks& hooks, const std::filesystem::path& notes,
+                       double mercy_s = 3);
+
+}  // namespace harness
