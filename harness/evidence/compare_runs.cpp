@@ -26,16 +26,14 @@ std::string figure_text(const Metric* metric) {
   return text;
 }
 
-bool has_interval(const Metric& metric) { return metric.lo && metric.hi; }
-
 /// "1.04 [0.98, 1.1]": B over A, with the widest interval that the two allow.
 std::string ratio_text(const Metric* a, const Metric* b) {
-  const auto usable = [](const Metric* m) {
-    return m != nullptr && m->withheld.empty() && m->value && *m->value > 0;
-  };
+  const auto usable = [](const Metric* m) { return m != nullptr && m->withheld.empty(); };
   if (!usable(a) || !usable(b) || a->unit != b->unit || a->unit == "bool") return "–";
-  std::string text = format_number(*b->value / *a->value);
-  if (has_interval(*a) && has_interval(*b) && *a->lo > 0 && *b->lo > 0)
+  const double of_a = a->value.value_or(0), of_b = b->value.value_or(0);
+  if (!(of_a > 0 && of_b > 0)) return "–";
+  std::string text = format_number(of_b / of_a);
+  if (a->lo && a->hi && b->lo && b->hi && *a->lo > 0 && *b->lo > 0)
     text += " " + format_interval(*b->lo / *a->hi, *b->hi / *a->lo);
   return text;
 }
@@ -98,14 +96,13 @@ std::string figure_change(const Metric* a, const Metric* b) {
   if (!a->value || !b->value) return "no figure";
   if (a->unit != b->unit) return "other unit";
   if (a->method != b->method) return "other method";
-  const bool measured = has_interval(*a) && has_interval(*b);
-  if (*b->value == *a->value && !measured) return "equal";
-  if (!measured) {
-    if (a->method != "exact") return "not told apart";
-    return *b->value > *a->value ? "higher" : *b->value < *a->value ? "lower" : "no figure";
+  if (a->lo && a->hi && b->lo && b->hi) {
+    if (*b->lo > *a->hi) return "higher";
+    return *b->hi < *a->lo ? "lower" : "not told apart";
   }
-  if (*b->lo > *a->hi) return "higher";
-  return *b->hi < *a->lo ? "lower" : "not told apart";
+  if (*b->value == *a->value) return "equal";
+  if (a->method != "exact") return "not told apart";
+  return *b->value > *a->value ? "higher" : "lower";
 }
 
 std::vector<json> comparison_tables(const Results& a, const Results& b) {

@@ -109,7 +109,7 @@ inline std::string format_duration(double seconds) {
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   const auto pad = [](int64_t v) { return (v < 10 ? "0" : "") + std::to_string(v); };
   if (whole < 3600) return std::to_string(whole / 60) + " min " + pad(whole % 60) + " s";
-  if (whole < 48 * 3600)
+  if (whole < 172'800)
     return std::to_string(whole / 3600) + " h " + pad(whole % 3600 / 60) + " min";
   return std::to_string(whole / 86400) + " d " + pad(whole % 86400 / 3600) + " h";
 }

@@ -157,8 +157,8 @@ class Rewriter {
       const bool leaf = cmark_node_first_child(node) == nullptr;
       // Headings when entered, since they say which section follows; else when left.
       const bool heading = cmark_node_get_type(node) == CMARK_NODE_HEADING;
-      if (heading ? event == CMARK_EVENT_ENTER : (leaf || event == CMARK_EVENT_EXIT))
-        if (nodes.empty() || nodes.back() != node) nodes.push_back(node);
+      const bool due = heading ? event == CMARK_EVENT_ENTER : (leaf || event == CMARK_EVENT_EXIT);
+      if (due && (nodes.empty() || nodes.back() != node)) nodes.push_back(node);
     }
     return nodes;
   }
@@ -169,8 +169,10 @@ class Rewriter {
 
   bool defines(std::string_view id) const { return is_id(id) && id[0] == section_; }
 
-  /// First pass: which ids have a place of their own.
+  /// First pass: which ids have a place of their own. Asking for a literal also makes the node its
+  /// owner; until then it lies in the block above, which may be replaced.
   void define(cmark_node* node) {
+    literal(node);
     const cmark_node_type type = cmark_node_get_type(node);
     if (type == CMARK_NODE_HEADING) enter_section(node);
     if (type == CMARK_NODE_CODE && defines(literal(node)))
