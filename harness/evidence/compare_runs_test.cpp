@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "harness/evidence/baselines.h"
+
 namespace harness {
 namespace {
 
@@ -79,7 +81,9 @@ TEST(CompareRuns, OtherHardwareIsNamed) {
   a.environment = {{"machine", {{"cpu", {{"model", "one"}}}}}};
   b.environment = {{"machine", {{"cpu", {{"model", "two"}}}}}};
   EXPECT_EQ(hardware_difference(a, a), "");
-  EXPECT_EQ(hardware_difference(a, b), "A ran on cpu-one, B on cpu-two");
+  EXPECT_EQ(hardware_difference(a, b),
+            "A ran on " + hardware_key(a.environment) + ", B on " + hardware_key(b.environment));
+  EXPECT_THAT(hardware_difference(a, b), HasSubstr("two"));
 }
 
 }  // namespace
