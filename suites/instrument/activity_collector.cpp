@@ -22,7 +22,8 @@ constexpr size_t kMostBuffers = 64, kReadyBuffers = 8;
 
 constexpr auto kKinds = std::to_array<CUpti_ActivityKind>(
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-     CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_MARKER});
+     CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_MARKER, CUPTI_ACTIVITY_KIND_RUNTIME,
+     CUPTI_ACTIVITY_KIND_DRIVER});
 
 /// CUPTI's callbacks carry no pointer of the caller's: one collector a process. It is never
 /// destroyed, because CUPTI's own thread may still write while the process ends.
@@ -62,7 +63,7 @@ const char* unavailable_code(CUptiResult result) {
 struct ActivityCollector::Impl {
   CuptiLibrary cupti = open_cupti();
   CUpti_SubscriberHandle subscriber = nullptr;
-  std::vector<CUpti_CallbackId> runtime_calls, driver_calls;
+  std::vector<CUpti_CallbackId> idle_runtime_calls, idle_driver_calls;
   int64_t dropped = 0, refused_before = 0;
   bool recording = false;
 
@@ -72,18 +73,18 @@ struct ActivityCollector::Impl {
                                  std::string(what) + ": " + cupti.text(result));
   }
 
-  /// Calls that launch, copy, set or wait; the others are frequent and say nothing.
-  std::vector<CUpti_CallbackId> wanted_calls(CUpti_CallbackDomain domain, int end) const {
-    std::vector<CUpti_CallbackId> wanted;
+  /// Calls that neither launch, copy, set nor wait: they are frequent and say nothing.
+  std::vector<CUpti_CallbackId> idle_calls(CUpti_CallbackDomain domain, int end) const {
+    std::vector<CUpti_CallbackId> idle;
     for (int id = 1; id < end; ++id) {
       const char* name = nullptr;
       if (cupti.callback_name(domain, static_cast<CUpti_CallbackId>(id), &name) != CUPTI_SUCCESS ||
           name == nullptr)
         continue;
-      if (harness::trace::call_kind(name) != harness::trace::CallKind::kOther)
-        wanted.push_back(static_cast<CUpti_CallbackId>(id));
+      if (harness::trace::call_kind(name) == harness::trace::CallKind::kOther)
+        idle.push_back(static_cast<CUpti_CallbackId>(id));
     }
-    return wanted;
+    return idle;
   }
 
   void attach() {
@@ -91,25 +92,25 @@ struct ActivityCollector::Impl {
     // The kernel's number of a thread, the same in calls and ranges.
     must(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM), "thread ids of CUPTI");
     must(cupti.register_callbacks(request_buffer, complete_buffer), "buffers of CUPTI");
-    runtime_calls = wanted_calls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
-    driver_calls = wanted_calls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
+    idle_runtime_calls = idle_calls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
+    idle_driver_calls = idle_calls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   }
 
   void switch_recording(bool on) {
     for (const CUpti_ActivityKind kind : kKinds)
       must(on ? cupti.enable(kind) : cupti.disable(kind), "switching an activity kind");
-    switch_calls(runtime_calls, cupti.enable_runtime_call, on);
-    switch_calls(driver_calls, cupti.enable_driver_call, on);
+    if (on) {
+      leave_out(idle_runtime_calls, cupti.enable_runtime_call);
+      leave_out(idle_driver_calls, cupti.enable_driver_call);
+    }
     recording = on;
   }
 
-  /// Some calls of the headers cannot be recorded; a launch that is missing is found later, when
-  /// its kernel has no call.
-  void switch_calls(std::vector<CUpti_CallbackId>& calls,
-                    decltype(&::cuptiActivityEnableRuntimeApi) enable, bool on) {
-    std::erase_if(calls, [&](CUpti_CallbackId id) { return enable(id, on) != CUPTI_SUCCESS; });
-    if (calls.empty())
-      throw CollectorUnavailable("CUPTI_UNAVAILABLE", "no call of the CUDA API can be recorded");
+  /// After the kinds, which switch all calls on: asked for one by one, an H200 with CUPTI 13.0
+  /// recorded none. A call that cannot be left out is recorded, too.
+  void leave_out(std::vector<CUpti_CallbackId>& calls,
+                 decltype(&::cuptiActivityEnableRuntimeApi) enable) {
+    std::erase_if(calls, [&](CUpti_CallbackId id) { return enable(id, 0) != CUPTI_SUCCESS; });
   }
 
   /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.
