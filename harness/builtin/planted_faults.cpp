@@ -117,7 +117,7 @@ std::vector<PlantedFault> faults_of_training() {
   using namespace plants;
   return {
       {"P13", "wrong batch and precision", "GAP_ATTRIBUTED", plant_wrong_settings,
-       control_good_settings},
+       control_good_settings, Needs::kCuda},
       in_run("P14", "label shift missing on random tokens", "LOSS_TOO_GOOD",
              {training("P14", "LOSS_TOO_GOOD")}),
       in_run("P15", "values of one branch overflow", "NON_FINITE",

@@ -69,7 +69,7 @@ class SlowTokens : public TokenSource {
  public:
   explicit SlowTokens(const TokenSource* base) : base_(base) {}
   void read_row(int64_t row, std::span<uint8_t> out) const override {
-    pause_ms(row == 0 ? 500 : 30);
+    pause_ms(row == 0 ? 500 : 80);
     base_->read_row(row, out);
   }
   bool is_real() const override { return base_->is_real(); }

@@ -18,8 +18,9 @@ static std::string runbook_text(const std::string& key) {
 static std::string refusal(WorkerCall call, const std::string& name) {
   call.env = {{name, "7"}};
   const WorkerAnswer answer = call_worker(call);
-  const bool refused = answer.exit == 2 && !answer.said_anything &&
-                       answer.log.find("CONFIG_ERROR") != std::string::npos;
+  const bool names_it = answer.log.find("CONFIG_ERROR") != std::string::npos ||
+                        answer.log.find(name + " is ignored by") != std::string::npos;
+  const bool refused = answer.exit == 2 && !answer.said_anything && names_it;
   return refused ? answer.log.substr(0, 160) : "";
 }
 
