@@ -15,11 +15,16 @@ using harness::cli::Options;
 int execute(const Options& options) {
   using Command = int (*)(const Options&);
   static const std::map<std::string, Command> kCommands = {
-      {"run", harness::cli::run_command},           {"list", harness::cli::list_command},
-      {"plan", harness::cli::plan_command},         {"doctor", harness::cli::doctor_command},
-      {"verify", harness::cli::verify_command},     {"explain", harness::cli::explain_command},
-      {"report", harness::cli::report_command},     {"bundle", harness::cli::bundle_command},
-      {"compare", harness::cli::compare_command},   {"schema", harness::cli::schema_command},
+      {"run", harness::cli::run_command},
+      {"list", harness::cli::list_command},
+      {"plan", harness::cli::plan_command},
+      {"doctor", harness::cli::doctor_command},
+      {"verify", harness::cli::verify_command},
+      {"explain", harness::cli::explain_command},
+      {"report", harness::cli::report_command},
+      {"bundle", harness::cli::bundle_command},
+      {"compare", harness::cli::compare_command},
+      {"schema", harness::cli::schema_command},
       {"selftest", harness::cli::selftest_command},
       {"baseline promote", harness::cli::baseline_promote_command},
       {"history import", harness::cli::history_import_command},

@@ -82,8 +82,8 @@ TEST(Ledger, TheEvidenceHeadEndsWithTheRawEvidence) {
 
 TEST(Ledger, KindsAndOrder) {
   std::vector<LedgerEntry> entries;
-  for (const char* path :
-       {"results.json", "plots/a.svg", "report.md", "phases/p/g01.jsonl", "phases/p/out/x.jsonl", "run.json"})
+  for (const char* path : {"results.json", "plots/a.svg", "report.md", "phases/p/g01.jsonl",
+                           "phases/p/out/x.jsonl", "run.json"})
     entries.push_back({ledger_kind(path), path, "", 0});
   sort_for_ledger(entries);
   std::string order;

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "harness/provenance/git.h"
@@ -32,10 +31,17 @@ std::string libtorch_version() {
   const auto library = find_library("libtorch_cpu.so", "torch/lib");
   if (!library) return "unknown";
   std::ifstream file(library->parent_path().parent_path() / "version.py");
-  static const std::regex kVersion(R"re(__version__ = '(\d+\.\d+)\.)re");
-  std::smatch found;
-  for (std::string line; std::getline(file, line);)
-    if (std::regex_search(line, found, kVersion)) return found[1];
+  const std::string before = "__version__ = '";  // of 2.11.0+cu130 the first two numbers
+  for (std::string line; std::getline(file, line);) {
+    const size_t at = line.find(before);
+    if (at == std::string::npos) continue;
+    const std::string version = line.substr(at + before.size());
+    const size_t first = version.find_first_not_of("0123456789");
+    if (first == 0 || first == std::string::npos || version[first] != '.') continue;
+    const size_t second = version.find_first_not_of("0123456789", first + 1);
+    if (second > first + 1 && second != std::string::npos && version[second] == '.')
+      return version.substr(0, second);
+  }
   return "unknown";
 }
 

@@ -12,7 +12,7 @@ namespace suites {
 struct Variant {
   std::string_view name;  ///< stands in test names; letters, digits and '_'
   Candidate (*make)();
-  bool needs_cuda = false;      ///< elsewhere something else would run
+  bool needs_cuda = false;  ///< elsewhere something else would run
 };
 
 /// Every variant, the default one first. A new backend or mode is one line here.
