@@ -21,9 +21,9 @@ bool holds(const RuleCondition& condition, double value) {
   return condition.op == '<' ? value < condition.bound : value > condition.bound;
 }
 
-std::string bound_text(const RuleCondition& condition, const Metric& metric) {
-  return metric.name + " " + format_number(*metric.value, 4) + " " + metric.unit + " (" +
-         condition.op + " " + format_number(condition.bound, 4) + ")";
+std::string bound_text(const RuleCondition& condition, const Metric& metric, double value) {
+  return metric.name + " " + format_number(value, 4) + " " + metric.unit + " (" + condition.op +
+         " " + format_number(condition.bound, 4) + ")";
 }
 
 /// What the rule says of a phase; an empty code when it does not speak.
@@ -32,9 +32,11 @@ Finding applied(const RootCauseRule& rule, const Results& results, const PhaseRe
   const Metric* first = nullptr;
   for (const RuleCondition& condition : rule.when) {
     const Metric* metric = figure_of(results, phase.name, condition.figure);
-    if (metric == nullptr || !holds(condition, *metric->value)) return {};
+    if (metric == nullptr) return {};
+    const double value = metric->value.value_or(std::nan(""));
+    if (!holds(condition, value)) return {};
     if (first == nullptr) first = metric;
-    figures += (figures.empty() ? "" : ", ") + bound_text(condition, *metric);
+    figures += (figures.empty() ? "" : ", ") + bound_text(condition, *metric, value);
   }
   const CodeAdvice advice = advice_for(rule.code);
   return {"F-" + phase.name + "." + rule.code,

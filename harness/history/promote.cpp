@@ -20,11 +20,12 @@ bool can_be_baseline(const Metric& metric) {
 
 /// A measured figure keeps its interval; an exact one is its own.
 BaselineMetric baseline_metric(const Metric& metric) {
+  const double value = metric.value.value_or(0);  // can_be_baseline: there is one
   const bool measured = metric.lo && metric.hi && metric.method != "exact";
   return {metric.name,
-          *metric.value,
-          measured ? *metric.lo : *metric.value,
-          measured ? *metric.hi : *metric.value,
+          value,
+          measured ? metric.lo.value_or(value) : value,
+          measured ? metric.hi.value_or(value) : value,
           std::max<int64_t>(metric.n, 1),
           measured ? metric.level : 0,
           metric.unit};

@@ -29,7 +29,7 @@ class Fit {
       for (size_t end = begin + kShortest; end <= n_; ++end)
         cost_[begin][end] = deviation(y, begin, end);
     }
-    best_.push_back(std::vector<double>(n_ + 1, kNever));
+    best_.emplace_back(n_ + 1, kNever);
     from_.emplace_back(n_ + 1, 0);
     for (size_t end = 1; end <= n_; ++end) best_[0][end] = cost_[0][end];
   }

@@ -12,15 +12,17 @@ namespace {
 
 using nlohmann::json;
 
-const json kTiny = {{"model", "tiny_cpu"}, {"data", "synthetic"}, {"batch", 1}, {"seq_len", 64}};
-const json kGood = {{"batch", 8}, {"dtype", "fp32"}};
+json tiny() {
+  return {{"model", "tiny_cpu"}, {"data", "synthetic"}, {"batch", 1}, {"seq_len", 64}};
+}
+json good() { return {{"batch", 8}, {"dtype", "fp32"}}; }
 
 CounterfactualResult explain_gap(const SelftestSetup& setup, const json& settings) {
   CounterfactualPlan plan;
   plan.program = setup.bin_dir / "nsa-train";
-  plan.settings.args = kTiny;
+  plan.settings.args = tiny();
   plan.settings.args.update(settings);
-  plan.recommended = kGood;
+  plan.recommended = good();
   plan.device = setup.device;
   plan.seed = setup.seed;
   plan.target_tok_s = 1e6;
@@ -35,7 +37,7 @@ Losses train(const SelftestSetup& setup, const json& args) {
   call.flags = {"--worker"};
   call.device = setup.device;
   call.seed = setup.seed;
-  call.args = kTiny;
+  call.args = tiny();
   call.args.update({{"steps", 8}, {"warmup", 2}});
   call.args.update(args);
   const WorkerAnswer answer = call_worker(call);
@@ -84,7 +86,7 @@ Planted plant_wrong_settings(const SelftestSetup& setup) {
 }
 
 Planted control_good_settings(const SelftestSetup& setup) {
-  const CounterfactualResult result = explain_gap(setup, kGood);
+  const CounterfactualResult result = explain_gap(setup, good());
   return {result.gap.factors.empty() && result.problem.find("in force") != std::string::npos,
           gap_text(result)};
 }
