@@ -23,7 +23,7 @@ namespace {
 std::string proved_head(const fs::path& run) {
   const Verification found =
       verify(run, [](const Results& results) { return render_reports(results); });
-  if (!found.ok()) throw found.problems.front();
+  if (!found.ok()) throw EvidenceError(found.problems.front());
   return found.head;
 }
 

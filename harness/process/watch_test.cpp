@@ -237,7 +237,8 @@ TEST(Watch, LogsAreKeptByteForByte) {
 TEST(Watch, ClosedStandardStreamsAreItsOwnAffair) {
   FakeRun run("closed_input");
   run.in.args["padding"] = std::string(1 << 20, 'x');  // more than a pipe holds
-  EXPECT_EQ(run.go().status, StepStatus::kCompleted);
+  const auto outcome = run.go();
+  EXPECT_EQ(outcome.status, StepStatus::kCompleted) << text(outcome);
 }
 
 TEST(Watch, OnlyAllowedVariablesReachTheWorker) {

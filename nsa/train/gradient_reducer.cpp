@@ -9,12 +9,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace nsa::train {
-namespace {
-
-constexpr int64_t kMib = int64_t{1} << 20;
-/// The first bucket is small, so that sending begins early.
-constexpr int64_t kFirstBucketBytes = kMib;
-
 /// Bytes of the buckets as they were sent. Hooks run on the thread of the backward pass.
 class BucketRecord {
  public:
@@ -33,6 +27,12 @@ class BucketRecord {
   std::vector<int64_t> bytes_;
 };
 
+namespace {
+
+constexpr int64_t kBytesOfMib = int64_t{1} << 20;
+/// The first bucket is small, so that sending begins early.
+constexpr int64_t kFirstBucketBytes = kBytesOfMib;
+
 struct HookState {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   bool bf16 = false;
@@ -43,7 +43,8 @@ struct HookState {
 std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   char text[96];
   std::snprintf(text, sizeof text, "allreduce of bucket %zu (%.2f MiB%s)", index,
-                static_cast<double>(bytes) / static_cast<double>(kMib), bf16 ? " as bf16" : "");
+                static_cast<double>(bytes) / static_cast<double>(kBytesOfMib),
+                bf16 ? " as bf16" : "");
   return text;
 }
 
@@ -121,7 +122,7 @@ GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, Rank
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
   log.end();
-  impl_->reducer = make_reducer(parameters, group, options.bucket_mib * kMib);
+  impl_->reducer = make_reducer(parameters, group, options.bucket_mib * kBytesOfMib);
   impl_->reducer->register_comm_hook(
       std::make_unique<AverageHook>(HookState{group.group(), options.bf16, &log, &impl_->record}));
   impl_->reducer->set_static_graph();
