@@ -7,11 +7,13 @@
 #include "harness/cli/paths.h"
 #include "harness/cli/rendering.h"
 #include "harness/evidence/derive.h"
+#include "harness/evidence/error.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/plain_text.h"
 #include "harness/evidence/verify.h"
 #include "harness/history/promote.h"
 #include "harness/results/number.h"
+#include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
 /// Commands that compare runs over time.
@@ -19,12 +21,12 @@ namespace harness::cli {
 namespace fs = std::filesystem;
 namespace {
 
-/// Head of the ledger of a run that verifies. Throws EvidenceError for any other.
+/// Evidence head of a run that verifies. Throws EvidenceError for any other.
 std::string proved_head(const fs::path& run) {
   const Verification found =
       verify(run, [](const Results& results) { return render_reports(results); });
   if (!found.ok()) throw EvidenceError(found.problems.front());
-  return found.head;
+  return found.evidence_head;
 }
 
 History open_history(const Options& options) {
@@ -49,14 +51,21 @@ int baseline_promote_command(const Options& options) {
   return 0;
 }
 
+/// Takes in what verifies; one damaged run does not keep the others out, but the exit code says so.
 int history_import_command(const Options& options) {
   History history = open_history(options);
+  int exit_code = 0;
   for (const std::string& target : options.targets) {
-    const std::string head = proved_head(target);
-    const bool is_new = history.add(read_results(RunFolder(target)), head);
-    std::printf("%s  %s\n", is_new ? "imported" : "known   ", target.c_str());
+    try {
+      const std::string head = proved_head(target);
+      const bool is_new = history.add(read_results(RunFolder(target)), head);
+      std::printf("%s  %s\n", is_new ? "imported" : "known   ", target.c_str());
+    } catch (const EvidenceError& e) {
+      std::printf("refused   %s\n", plain_text(target + ": " + e.what()).c_str());
+      exit_code = 6;
+    }
   }
-  return 0;
+  return exit_code;
 }
 
 int history_list_command(const Options& options) {
@@ -70,7 +79,9 @@ int history_list_command(const Options& options) {
 
 int history_trend_command(const Options& options) {
   const std::vector<Trend> trends = open_history(options).trends(options.metric);
-  if (trends.empty()) std::printf("no run in the history has %s\n", options.metric.c_str());
+  if (trends.empty())
+    throw ConfigError("no run in the history has the metric '" + options.metric +
+                      "'; import runs, and give its full name as `compare` and results.json do");
   for (const Trend& trend : trends) {
     std::printf("%s on %s\n", plain_text(trend.runbook).c_str(),
                 plain_text(trend.hardware).c_str());

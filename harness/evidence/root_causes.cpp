@@ -52,7 +52,7 @@ Finding applied(const RootCauseRule& rule, const Results& results, const PhaseRe
 
 const std::vector<RootCauseRule>& root_cause_rules() {
   static const std::vector<RootCauseRule> kRules = {
-      {"LOADER_STALL", "steps wait for data", {{"stage.load_pct", '>', 10}}},
+      {"LOADER_STALL", "steps wait for data", {{"loader.stall_ratio", '>', 0.1}}},
       {"HOST_BOUND",
        "the device waits for the host",
        {{"device.busy_pct", '<', 60}, {"step.launches_per_step_count", '>', 2000}}},

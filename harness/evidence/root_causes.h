@@ -8,7 +8,7 @@ namespace harness {
 
 /// Which way a figure must lie for a rule to speak of it.
 struct RuleCondition {
-  std::string figure;  ///< metric without its phase, e.g. "stage.load_pct"
+  std::string figure;  ///< metric without its phase, e.g. "loader.stall_ratio"
   char op;             ///< '<' or '>'
   double bound;
 };

@@ -30,12 +30,12 @@ Results with_figures(const std::vector<std::pair<std::string, double>>& figures)
 }
 
 TEST(RootCauses, ARuleSpeaksWhenAllItsFiguresLieAsItSays) {
-  const auto found = root_causes(with_figures({{"stage.load_pct", 42}}));
+  const auto found = root_causes(with_figures({{"loader.stall_ratio", 0.42}}));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].code, "LOADER_STALL");
-  EXPECT_EQ(found[0].fact, "M-train.stage.load_pct");
-  EXPECT_THAT(found[0].symptom, HasSubstr("train.stage.load_pct 42"));
-  EXPECT_TRUE(root_causes(with_figures({{"stage.load_pct", 10}})).empty());
+  EXPECT_EQ(found[0].fact, "M-train.loader.stall_ratio");
+  EXPECT_THAT(found[0].symptom, HasSubstr("train.loader.stall_ratio 0.42"));
+  EXPECT_TRUE(root_causes(with_figures({{"loader.stall_ratio", 0.1}})).empty());
   EXPECT_TRUE(root_causes(with_figures({{"device.busy_pct", 20}})).empty());  // half of a rule
 }
 
@@ -49,7 +49,7 @@ TEST(RootCauses, TwoRulesOfOneCodeSpeakOnce) {
 }
 
 TEST(RootCauses, WhatIsMissingNullOrWithheldSaysNothing) {
-  Results results = with_figures({{"stage.load_pct", 42}});
+  Results results = with_figures({{"loader.stall_ratio", 0.42}});
   results.metrics[0].withheld = "outputs differ";
   EXPECT_TRUE(root_causes(results).empty());
   results.metrics[0].withheld.clear();

@@ -249,9 +249,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   figures.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(trace); });
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
   figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });
-  figures.add("load.first_ms", "ms", 1, [&] { return trace.front().load_ms; });
-  for (const auto& [name, stage] : {std::pair{"stage.load_pct", &StepRecord::load_ms},
-                                    {"stage.forward_pct", &StepRecord::forward_ms},
+  for (const auto& [name, stage] : {std::pair{"stage.forward_pct", &StepRecord::forward_ms},
                                     {"stage.backward_pct", &StepRecord::backward_ms},
                                     {"stage.optimizer_pct", &StepRecord::optimizer_ms}})
     figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });
