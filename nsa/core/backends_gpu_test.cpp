@@ -5,16 +5,13 @@
 
 #include <cstdio>
 
-#include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/backends_gpu_testing.h"
 #include "nsa/core/check.h"
 #include "nsa/core/run_record.h"
 #include "nsa/core/test_util.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
 #include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/ranges.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
 #include "nsa/win_attn/win_attn.h"
 
 namespace nsa {
@@ -24,70 +21,6 @@ using ::testing::HasSubstr;
 
 constexpr SelBackend kSelBackends[] = {SelBackend::kGather, SelBackend::kPacked,
                                        SelBackend::kVarlen, SelBackend::kMasked};
-
-struct Inputs {
-  at::Tensor q, k, v, ranges;
-};
-
-Inputs on_cuda(const Inputs& x) {
-  return {x.q.to(at::kCUDA), x.k.to(at::kCUDA), x.v.to(at::kCUDA), x.ranges.to(at::kCUDA)};
-}
-
-Inputs draw(at::ScalarType dtype, int64_t s, int64_t group, int64_t dk, int64_t dv) {
-  const auto normal = [&](int64_t heads, int64_t dim) {
-    return at::randn({2, s, heads, dim}, at::kDouble).to(dtype);
-  };
-  return {normal(2 * group, dk), normal(2, dk), normal(2, dv),
-          at::randint(-4, s + 6, {2, s, 2, 3, 2}, at::kInt)};
-}
-
-using Call = std::function<std::pair<at::Tensor, at::Tensor>(const Inputs&)>;
-
-/// {out, lse, dq, dk, dv} in fp64 on the CPU, of a call with inputs on `device` in `dtype`.
-std::vector<at::Tensor> run(const Inputs& in, at::ScalarType dtype, at::Device device,
-                            const Call& call, const at::Tensor& d_out) {
-  const auto leaf = [&](const at::Tensor& x) {
-    return x.to(device, dtype).detach().clone().requires_grad_(true);
-  };
-  const Inputs x{leaf(in.q), leaf(in.k), leaf(in.v), in.ranges.to(device)};
-  const auto [out, lse] = call(x);
-  out.backward(d_out.to(device, dtype));
-  std::vector<at::Tensor> result{out.detach(), lse.detach(), x.q.grad(), x.k.grad(), x.v.grad()};
-  for (at::Tensor& tensor : result) tensor = tensor.to(at::kCPU, at::kDouble);
-  return result;
-}
-
-/// Largest difference, in units of the largest value; infinities must be equal.
-double distance(const at::Tensor& have, const at::Tensor& want) {
-  const at::Tensor same = have.eq(want);
-  const at::Tensor difference = (have - want).abs().masked_fill(same, 0.0);
-  const double scale =
-      at::where(want.isfinite(), want.abs(), at::ones_like(want)).max().item<double>();
-  // Rows of one key have gradients of exactly 0, where only rounding is left: judged as they are.
-  return difference.max().item<double>() / (scale > 1e-12 ? scale : 1.0);
-}
-
-/// CUDA in `dtype` against the CPU in fp64 on the same rounded inputs, and against itself.
-void expect_agreement(const Inputs& in, at::ScalarType dtype, const Call& call,
-                      const Call& reference) {
-  const std::pair<at::ScalarType, double> bounds[] = {
-      {at::kDouble, 1e-11}, {at::kFloat, 1e-4}, {at::kHalf, 5e-3}, {at::kBFloat16, 4e-2}};
-  double bound = 0.0;
-  for (const auto& [type, value] : bounds) {
-    if (type == dtype) bound = value;
-  }
-  const at::Tensor d_out =
-      at::randn({2, in.q.size(1), in.q.size(2), in.v.size(3)}, at::kDouble).to(dtype);
-  const std::vector<at::Tensor> have = run(in, dtype, at::kCUDA, call, d_out);
-  const std::vector<at::Tensor> again = run(in, dtype, at::kCUDA, call, d_out);
-  const std::vector<at::Tensor> want = run(in, at::kDouble, at::kCPU, reference, d_out);
-  for (size_t i = 0; i < have.size(); ++i) {
-    EXPECT_LE(distance(have[i], want[i]), bound) << "tensor " << i << " " << dtype;
-    EXPECT_TRUE(at::equal(have[i], again[i])) << "not the same bits twice: tensor " << i;
-  }
-}
-
-RanBackend last_row(const c10::intrusive_ptr<RunRecord>& record) { return record->rows().back(); }
 
 TEST(SelAttnOnCuda, EveryBackendAndTypeAgreesWithFp64) {
   at::manual_seed(1);
@@ -264,162 +197,6 @@ TEST(LayerOnCuda, PackedDocumentsEqualSeparateCallsOnEveryBackend) {
       EXPECT_TRUE(at::allclose(packed.o.narrow(0, begin, length), want, 1e-11, 1e-11));
     }
   }
-}
-
-/// Sizes the kernels are built for, at every kind of group.
-struct FusedSizes {
-  int64_t group, dk, dv;
-};
-constexpr FusedSizes kFusedSizes[] = {{1, 64, 64},   {2, 128, 128}, {3, 64, 64},    {4, 128, 128},
-                                      {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64}};
-
-TEST(FusedOnCuda, SelectedBranchAgreesWithFp64) {
-  at::manual_seed(10);
-  const Call call = [](const Inputs& x) {
-    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused, true, x.q.is_cuda()});
-  };
-  const Call reference = [](const Inputs& x) {
-    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kMasked});
-  };
-  for (const auto& [group, dk, dv] : kFusedSizes) {
-    for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
-      SCOPED_TRACE(std::to_string(group) + " heads, " + std::to_string(dk));
-      expect_agreement(draw(dtype, 170, group, dk, dv), dtype, call, reference);
-      expect_agreement(draw(dtype, 1, group, dk, dv), dtype, call, reference);
-    }
-  }
-}
-
-TEST(FusedOnCuda, WindowAgreesWithFp64) {
-  at::manual_seed(11);
-  for (const auto& [s, window] : {std::pair{1, 4}, std::pair{33, 1}, std::pair{170, 16},
-                                  std::pair{300, 129}, std::pair{130, 500}}) {
-    const int64_t w = window;
-    const auto with = [w](BranchBackend backend) {
-      return [w, backend](const Inputs& x) {
-        return win_attn(x.q, x.k, x.v, w, 0, {backend, /*strict=*/x.q.is_cuda()});
-      };
-    };
-    for (const auto& [group, dk, dv] : kFusedSizes) {
-      SCOPED_TRACE("S " + std::to_string(s) + " window " + std::to_string(window) + " group " +
-                   std::to_string(group));
-      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
-      expect_agreement(draw(dtype, s, group, dk, dv), dtype, with(BranchBackend::kFused),
-                       with(BranchBackend::kPlain));
-    }
-  }
-}
-
-/// Every free block chosen scores no less than one that was not, but for `slack`; forced ones and
-/// counts are exact. scores [B, S, Hkv, blocks] fp64, block_idx [B, S, Hkv, n].
-void expect_selection(const at::Tensor& block_idx, const at::Tensor& scores, const NsaConfig& c,
-                      double slack) {
-  const auto ids = block_idx.accessor<int32_t, 4>();
-  const auto score = scores.accessor<double, 4>();
-  int64_t wrong = 0;
-  for (int64_t b = 0; b < ids.size(0); ++b) {
-    for (int64_t t = 0; t < ids.size(1); ++t) {
-      for (int64_t h = 0; h < ids.size(2); ++h) {
-        const int64_t current = t / c.sel_block_size, count = std::min(c.top_n, current + 1);
-        std::vector<bool> chosen(static_cast<size_t>(current + 1), false);
-        bool ok = true;
-        for (int64_t i = 0; i < c.top_n; ++i) {
-          const int64_t id = ids[b][t][h][i];
-          ok = ok && (i < count ? id >= 0 && id <= current && (i == 0 || id > ids[b][t][h][i - 1])
-                                : id == -1);
-          if (ok && i < count) chosen[static_cast<size_t>(id)] = true;
-        }
-        double least = std::numeric_limits<double>::infinity(), most = -least;
-        for (int64_t j = 0; ok && j <= current; ++j) {
-          const bool forced = j < c.num_initial || j > current - c.num_local;
-          if (forced) {
-            ok = chosen[static_cast<size_t>(j)];
-          } else if (chosen[static_cast<size_t>(j)]) {
-            least = std::min(least, score[b][t][h][j]);
-          } else {
-            most = std::max(most, score[b][t][h][j]);
-          }
-        }
-        wrong += ok && least >= most - slack ? 0 : 1;
-      }
-    }
-  }
-  EXPECT_EQ(wrong, 0) << "rows with a wrong selection";
-}
-
-TEST(FusedOnCuda, CompressedBranchChoosesTheBlocksOfItsScores) {
-  at::manual_seed(12);
-  for (const auto& [group, dk, dv] : kFusedSizes) {
-    for (const int64_t s : {1, 31, 150, 1500}) {
-      SCOPED_TRACE(std::to_string(group) + " heads, S " + std::to_string(s));
-      NsaConfig c;
-      c.num_heads = 2 * group;
-      c.num_kv_heads = 2;
-      c.qk_head_dim = dk;
-      c.v_head_dim = dv;
-      c.top_n = group % 2 ? 7 : 16;
-      if (group == 7) c.block_size = 16, c.block_stride = 4, c.sel_block_size = 32;
-      c.validate();
-      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
-      const int64_t blocks = c.num_compressed(s);
-      const at::Tensor q = at::randn({2, s, 2 * group, dk}, at::kDouble).to(dtype);
-      const at::Tensor k = at::randn({2, blocks, 2, dk}, at::kDouble).to(dtype);
-      const at::Tensor v = at::randn({2, blocks, 2, dv}, at::kDouble).to(dtype);
-      const auto cuda = [](const at::Tensor& x) { return x.to(at::kCUDA); };
-      const auto fp64 = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
-      const CmpSelectResult have = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
-      const CmpAttnResult want = cmp_attn(fp64(q), fp64(k), fp64(v), c);
-      EXPECT_LE(distance(fp64(have.out), want.out), dtype == at::kHalf ? 5e-3 : 4e-2);
-      EXPECT_LE(distance(fp64(have.lse), want.lse), 1e-5);
-      const at::Tensor scores = block_scores(want.group_probs, c.num_sel_blocks(s), c);
-      expect_selection(have.block_idx.cpu(), scores, c, 1e-5 * static_cast<double>(group));
-      const at::Tensor t = at::arange(s, at::TensorOptions(at::kCUDA).dtype(at::kLong));
-      EXPECT_TRUE(at::equal(have.ranges,
-                            block_ranges(RangesVersion::kV2, have.block_idx, t, c.sel_block_size)));
-      const CmpSelectResult again = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
-      EXPECT_TRUE(at::equal(have.out, again.out) && at::equal(have.block_idx, again.block_idx));
-    }
-  }
-}
-
-TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
-  at::manual_seed(13);
-  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
-    const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
-    const auto windows = [&](const Inputs& x) {
-      return win_attn(x.q.to(at::kCUDA), x.k.to(at::kCUDA), x.v.to(at::kCUDA), 20, 0,
-                      {BranchBackend::kFused, true})
-          .first.cpu();
-    };
-    const at::Tensor healthy = windows(in);
-    Inputs poisoned = in;
-    poisoned.k = in.k.clone();
-    poisoned.v = in.v.clone();
-    poisoned.v.select(1, 150).fill_(bad);
-    poisoned.k.select(1, 220).fill_(NAN);
-    const at::Tensor seen = windows(poisoned);
-    for (int64_t t = 0; t < 300; ++t) {
-      const bool attends = (t >= 150 && t < 170) || (t >= 220 && t < 240);
-      const at::Tensor row = seen.select(1, t);
-      EXPECT_EQ(row.isfinite().any().item<bool>(), !attends) << t;
-      EXPECT_TRUE(attends || at::equal(row, healthy.select(1, t))) << t;
-    }
-  }
-}
-
-TEST(FusedOnCuda, WhatNoKernelCoversIsRefusedOrRecorded) {
-  const Inputs in = draw(at::kFloat, 40, 2, 64, 64);
-  const auto call = [&](bool strict) {
-    return win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,
-                    {BranchBackend::kFused, strict});
-  };
-  EXPECT_ANY_THROW(call(true));
-  const auto record = c10::make_intrusive<RunRecord>();
-  const RunRecordScope scope(record);
-  call(false);
-  EXPECT_EQ(last_row(record).requested, "fused");
-  EXPECT_EQ(last_row(record).backend, "plain");
-  EXPECT_THAT(last_row(record).reason, HasSubstr("bfloat16 and half only"));
 }
 
 /// More than 2^31 elements in q and out: the last rows equal a call on these rows alone.

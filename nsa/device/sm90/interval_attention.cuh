@@ -22,7 +22,9 @@
 
 #include "nsa/device/interval_attention.h"
 #include "nsa/device/sm90/block_selector.cuh"
+#include "nsa/device/sm90/interval_arguments.h"
 #include "nsa/device/sm90/interval_attention_launch.h"
+#include "nsa/device/sm90/online_softmax.cuh"
 #include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
@@ -32,21 +34,6 @@ using namespace cute;
 constexpr int kRows = kRowsOfTile;
 constexpr int kStages = 2;
 constexpr float kLog2e = 1.4426950408889634f;
-
-/// What a launch passes by value.
-struct IntervalArguments {
-  CUtensorMap q_map, k_map, v_map;
-  Strided q, k, v;  // for plain_row
-  void* out;
-  float* lse;
-  int num_queries, num_keys, num_heads, group_size, first_position;
-  int row_group;        // rows a token takes in a tile: G, or the next power of two when blocks are
-                        // chosen
-  int tokens_per_tile;  // kRows / row_group
-  IntervalRule rule;
-  float scale_log2;
-  BlockSelection selection;  // with kSelect only
-};
 
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalKernel {
@@ -174,46 +161,6 @@ struct IntervalKernel {
                              key, blockIdx.z);
   }
 
-  /// Running maximum and sum of the two rows a thread shares with its quad.
-  struct Softmax {
-    float peak[2] = {-INFINITY, -INFINITY};
-    float sum[2] = {0.f, 0.f};
-    float rescale[2];
-
-    /// scores -> probabilities relative to the running maximum. `scores` has the accumulator's
-    /// order: pairs of columns, row 0 then row 1, every 8 columns.
-    template <typename Scores>
-    CUTE_DEVICE void step(Scores& scores, float scale_log2) {
-      constexpr int kCount = decltype(size(scores))::value;
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        float top = peak[r];
-        CUTE_UNROLL
-        for (int i = 2 * r; i < kCount; i += 4) top = fmaxf(top, fmaxf(scores(i), scores(i + 1)));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-        const float shift = top == -INFINITY ? 0.f : top * scale_log2;
-        rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f(peak[r] * scale_log2 - shift);
-        peak[r] = top;
-        float part = 0.f;
-        CUTE_UNROLL
-        for (int i = 2 * r; i < kCount; i += 4) {
-          scores(i) = exp2f(fmaf(scores(i), scale_log2, -shift));
-          scores(i + 1) = exp2f(fmaf(scores(i + 1), scale_log2, -shift));
-          part += scores(i) + scores(i + 1);
-        }
-        sum[r] = sum[r] * rescale[r] + part;
-      }
-    }
-    CUTE_DEVICE void finish() {
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        sum[r] += __shfl_xor_sync(~0u, sum[r], 1);
-        sum[r] += __shfl_xor_sync(~0u, sum[r], 2);
-      }
-    }
-  };
-
   /// A row from its own keys only, one warp, in fp32; written if it is not finite.
   CUTE_DEVICE static bool plain_row(const IntervalArguments& a, int token, int q_head,
                                     Interval keys, float lse, T* out) {
@@ -271,7 +218,7 @@ struct IntervalKernel {
     inner_begin = interval_of(a, a.first_position + tile.first + tile.count - 1).begin;
     inner_end = interval_of(a, a.first_position + tile.first).end;
 
-    Softmax softmax;
+    OnlineSoftmax softmax;
     const auto multiply_scores = [&](int stage, auto& scores) {
       Tensor sk = make_tensor(make_smem_ptr(s.k[stage]), LayoutK{});
       Tensor frag_k = scores_thread.partition_fragment_B(sk);
@@ -452,12 +399,12 @@ struct IntervalKernel {
   CUTE_DEVICE static void redo(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
                                unsigned bad, const int (&rows)[2], const Interval (&keys)[2],
                                const float (&lse)[2], Out& out, Probs& probs, Scores& scores,
-                               Softmax& softmax, MultiplyScores& multiply_scores,
+                               OnlineSoftmax& softmax, MultiplyScores& multiply_scores,
                                MultiplyOut& multiply_out, Mask& mask, Pack& pack,
                                Rescale& rescale_out) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     clear(out);
-    softmax = Softmax{};
+    softmax = OnlineSoftmax{};
     wait(s.q_full, 1);
     for (int step = 0; step < tile.steps; ++step) {
       const int k_count = tile.steps + tile.select_steps + step, v_count = tile.steps + step;
@@ -515,7 +462,7 @@ struct IntervalKernel {
   /// rows are not finite.
   template <typename Out>
   CUTE_DEVICE static unsigned store(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                    int half, Out& out, const Softmax& softmax,
+                                    int half, Out& out, const OnlineSoftmax& softmax,
                                     const int (&rows)[2], float (&lse)[2]) {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto used = [&](int row) {

@@ -1,0 +1,47 @@
+// Softmax over keys that come tile by tile, in the registers of a wgmma accumulator.
+#pragma once
+#include <cute/tensor.hpp>
+
+namespace nsa::device::sm90 {
+
+/// Running maximum and sum of the two rows a thread shares with its quad.
+struct OnlineSoftmax {
+  float peak[2] = {-INFINITY, -INFINITY};
+  float sum[2] = {0.f, 0.f};
+  float rescale[2];
+
+  /// scores -> probabilities relative to the running maximum. `scores` has the accumulator's
+  /// order: pairs of columns, row 0 then row 1, every 8 columns.
+  template <typename Scores>
+  CUTE_DEVICE void step(Scores& scores, float scale_log2) {
+    constexpr int kCount = decltype(size(scores))::value;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      float top = peak[r];
+      CUTE_UNROLL
+      for (int i = 2 * r; i < kCount; i += 4) top = fmaxf(top, fmaxf(scores(i), scores(i + 1)));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+      const float shift = top == -INFINITY ? 0.f : top * scale_log2;
+      rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f(peak[r] * scale_log2 - shift);
+      peak[r] = top;
+      float part = 0.f;
+      CUTE_UNROLL
+      for (int i = 2 * r; i < kCount; i += 4) {
+        scores(i) = exp2f(fmaf(scores(i), scale_log2, -shift));
+        scores(i + 1) = exp2f(fmaf(scores(i + 1), scale_log2, -shift));
+        part += scores(i) + scores(i + 1);
+      }
+      sum[r] = sum[r] * rescale[r] + part;
+    }
+  }
+  CUTE_DEVICE void finish() {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 1);
+      sum[r] += __shfl_xor_sync(~0u, sum[r], 2);
+    }
+  }
+};
+
+}  // namespace nsa::device::sm90
