@@ -41,8 +41,8 @@ class History {
   History(const History&) = delete;
   History& operator=(const History&) = delete;
 
-  /// Takes a run in, or again: known by its evidence head, which rendering it again does not change.
-  /// Returns whether it is new.
+  /// Takes a run in, or again: known by its evidence head, which rendering it again does not
+  /// change. Returns whether it is new.
   bool add(const Results& results, const std::string& head);
 
   /// Oldest first.
