@@ -1,10 +1,15 @@
-// nsa-bench: Google Benchmark flags, and before them --device cpu|cuda|cuda:N (default cpu) and
-// --seed N.
+// nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or, as
+// `nsa-bench targets`, the cases that targets are set for; `nsa-bench compare` sets two runs beside
+// each other.
+#include <CLI/CLI.hpp>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <string>
 
 #include "suites/bench/bench.h"
+#include "suites/bench/bench_report.h"
+#include "suites/bench/target_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 
@@ -19,7 +24,76 @@ void time_iterations(benchmark::State& state, at::Device device,
 
 }  // namespace suites
 
+namespace {
+
+nlohmann::json read_report(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw std::invalid_argument(path + ": cannot be read");
+  return nlohmann::json::parse(in);
+}
+
+void write_report(const std::string& path, const nlohmann::json& report) {
+  std::ofstream out(path);
+  out << report.dump(1) << "\n";
+  if (!out.flush()) throw std::invalid_argument("--out " + path + ": cannot be written");
+}
+
+/// Status of `nsa-bench targets`: 0, or 1 where a case has problems.
+int run_targets(const std::string& device, const suites::TargetBenchOptions& options,
+                const std::string& out) {
+  if (!out.empty()) write_report(out, {});  // said before minutes of work, not after
+  const nlohmann::json report = suites::run_target_bench(suites::parse_device(device), options);
+  if (!out.empty()) write_report(out, report);
+  for (const nlohmann::json& row : report.at("cases"))
+    if (!row.at("problems").empty()) return 1;
+  return 0;
+}
+
+int run_command(int argc, char** argv) {
+  CLI::App app("nsa-bench: what the operator takes");
+  app.require_subcommand(1);
+  std::string device = "cuda", out, before, after;
+  suites::TargetBenchOptions options;
+  bool no_dense = false;
+  CLI::App* targets = app.add_subcommand(
+      "targets", "time the cases that targets are set for, each judged against the oracle first");
+  targets->add_option("--device", device, "cuda or cuda:N (cpu: correctness only makes sense)")
+      ->capture_default_str();
+  targets->add_option("--case", options.filter, "only cases whose id contains this");
+  targets->add_option("--seconds", options.seconds, "of hot samples a pass, at least 20 of them")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  targets->add_option("--seed", options.seed, "of the data")->capture_default_str();
+  targets->add_option("--out", out, "JSON with every sample");
+  targets->add_flag("--no-dense", no_dense, "leave out the library's dense attention");
+  CLI::App* compare = app.add_subcommand("compare", "ratios of two runs of `targets`, new / old");
+  compare->add_option("OLD", before, "JSON of the older run")->required();
+  compare->add_option("NEW", after, "JSON of the newer run")->required();
+  CLI11_PARSE(app, argc, argv);
+  options.dense = !no_dense;
+  if (*targets) return run_targets(device, options, out);
+  std::cout << suites::compare_text(read_report(before), read_report(after));
+  return 0;
+}
+
+bool is_command(const std::string& word) { return word == "targets" || word == "compare"; }
+
+/// run_command, with an error as one line.
+int command(int argc, char** argv) {
+  try {
+    return run_command(argc, argv);
+  } catch (const c10::Error& error) {
+    std::cerr << "nsa-bench: " << error.what_without_backtrace() << "\n";
+  } catch (const std::exception& error) {
+    std::cerr << "nsa-bench: " << error.what() << "\n";
+  }
+  return 2;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  if (argc > 1 && is_command(argv[1])) return command(argc, argv);
   std::string device = "cpu";
   uint64_t seed = 20250216;
   try {

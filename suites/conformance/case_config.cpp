@@ -39,7 +39,46 @@ std::string to_string(const CaseConfig& c) {
          kRopeNames[static_cast<size_t>(c.rope)];
 }
 
+namespace {
+
+/// What the kernels distinguish: dims, heads of a group (full, ragged and half tiles of rows), l,
+/// d, l', n, w, tokens.
+struct KernelSizes {
+  int64_t dk, dv, group, kv_heads, tokens, block, stride, sel_block, top_n, window;
+};
+constexpr std::array<KernelSizes, kKernelCases> kKernelSizes = {{
+    {64, 64, 1, 2, 200, 32, 16, 64, 4, 65},
+    {64, 64, 6, 2, 131, 32, 16, 64, 3, 33},
+    {128, 128, 2, 2, 193, 16, 8, 32, 5, 100},
+    {128, 128, 16, 1, 97, 32, 16, 64, 3, 128},
+    {192, 128, 16, 1, 130, 32, 16, 64, 4, 50},
+    {192, 128, 3, 2, 129, 8, 4, 16, 6, 17},
+    {64, 64, 4, 2, 33, 32, 16, 64, 16, 512},
+}};
+
+CaseConfig kernel_config(int64_t index) {
+  const KernelSizes& sizes = kKernelSizes.at(static_cast<size_t>(index));
+  CaseConfig c;
+  c.tokens = sizes.tokens;
+  c.num_kv_heads = sizes.kv_heads;
+  c.num_heads = sizes.kv_heads * sizes.group;
+  c.qk_head_dim = sizes.dk;
+  c.v_head_dim = sizes.dv;
+  c.block_size = sizes.block;
+  c.block_stride = sizes.stride;
+  c.sel_block_size = sizes.sel_block;
+  c.top_n = sizes.top_n;
+  c.window = sizes.window;
+  c.gate = static_cast<GateKind>(index % 3);
+  c.rope = static_cast<RopeKind>(index % 2);
+  c.batch = (kTokens + c.tokens - 1) / c.tokens;
+  return c;
+}
+
+}  // namespace
+
 CaseConfig sample_config(uint64_t seed, int64_t index) {
+  if (index >= kKernelCase) return kernel_config(index - kKernelCase);
   Draw draw(seed * 1000003 + static_cast<uint64_t>(index));
   CaseConfig c;
   c.num_kv_heads = draw.between(1, 2);

@@ -45,4 +45,8 @@ CaseConfig sample_config(uint64_t seed, int64_t index);
 /// Number of fixed corner cases at the start of every sample.
 inline constexpr int64_t kCornerCases = 12;
 
+/// sample_config(seed, kKernelCase + i), 0 <= i < kKernelCases: head dims and groups that the CUDA
+/// kernels are built for, blocks of the paper and others, several tiles of tokens.
+inline constexpr int64_t kKernelCase = 900, kKernelCases = 7;
+
 }  // namespace suites

@@ -82,6 +82,7 @@ Checks check_future_perturbation(const Candidate& candidate, const OperatorCase&
       ++tried;
       for (size_t i = 0; i < branches().size(); ++i) {
         for (auto member : branches()[i].outputs) {
+          if (!(before.*member).defined() && !(after.*member).defined()) continue;
           const int64_t row = first_difference(before.*member, after.*member, t);
           if (row < 0 || !leaks[i].empty()) continue;
           leaks[i] = std::string("branch ") + branches()[i].name + ": tokens from " +

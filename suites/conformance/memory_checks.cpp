@@ -27,7 +27,7 @@ std::vector<Tensor> results(const Candidate& candidate, const OperatorCase& one,
   std::vector<Tensor> all;
   for (const Tensor& x : {got.o, got.o_cmp, got.o_sel, got.o_win, got.lse_cmp, got.lse_sel,
                           got.lse_win, got.scores, got.block_idx, got.ranges})
-    all.push_back(x.detach().clone());
+    if (x.defined()) all.push_back(x.detach().clone());
   if (!got.o.requires_grad()) return all;
   for (const Tensor& x : torch::autograd::grad({got.o}, leaves, {at::ones_like(got.o)},
                                                std::nullopt, false, /*allow_unused=*/true))

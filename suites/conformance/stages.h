@@ -11,7 +11,8 @@ namespace suites {
 struct StageOutputs {
   at::Tensor q_rot, k_sel_rot, k_win_rot, k_cmp, v_cmp;
   at::Tensor group_probs;  ///< [B,S,Hkv,N_c]; undefined for a candidate judged as a whole
-  at::Tensor scores, block_idx, ranges;
+  at::Tensor scores;       ///< undefined for a candidate judged as a whole that keeps none
+  at::Tensor block_idx, ranges;
   at::Tensor o_cmp, o_sel, o_win, o;
   at::Tensor lse_cmp, lse_sel, lse_win;
 };

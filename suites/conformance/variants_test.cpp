@@ -23,6 +23,12 @@ std::vector<VariantPoint> variant_points(bool whole, const std::vector<int64_t>&
   std::vector<VariantPoint> all;
   for (size_t v = 1; v < variants().size(); ++v) {  // the first is what every other test runs
     if (variants()[v].make().whole != whole) continue;
+    if (variants()[v].kernels) {
+      for (int64_t index = kKernelCase; index < kKernelCase + kKernelCases; ++index)
+        for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+          all.push_back({v, {index, type}});
+      continue;
+    }
     for (const int64_t index : indices) {
       all.push_back({v, {index, at::kDouble}});
       const auto turn = static_cast<size_t>(index) + v;

@@ -101,6 +101,19 @@ Candidate decode_varlen() {
   });
 }
 
+/// Every branch by its kernel, or an error: nothing else may run. The kernel leaves no scores.
+Candidate kernels() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = nsa::SelBackend::kFused;
+    own.win = own.cmp = nsa::BranchBackend::kFused;
+    own.strict_backend = true;
+    own.keep_scores = false;
+    return nsa::nsa_attention(inputs, config, own);
+  });
+}
+
 /// Every sequence of the batch is prefilled to a length of its own.
 Candidate prefill_decode() {
   return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
@@ -138,6 +151,7 @@ const std::vector<Variant>& variants() {
       {"window_flash", window_by<BranchBackend::kFlash>, true},
       {"window_cudnn", window_by<BranchBackend::kCudnn>, true},
       {"fused", fused, true},
+      {"kernels", kernels, true, true},
       {"sequential", sequential},
       {"decode", decode},
       {"decode_varlen", decode_varlen},

@@ -13,6 +13,7 @@ struct Variant {
   std::string_view name;  ///< stands in test names; letters, digits and '_'
   Candidate (*make)();
   bool needs_cuda = false;  ///< elsewhere something else would run
+  bool kernels = false;     ///< strict: sizes of kKernelCase in bf16 and fp16 only
 };
 
 /// Every variant, the default one first. A new backend or mode is one line here.

@@ -1,0 +1,95 @@
+// What a run of the target cases says as text, and two runs beside each other; torch-free.
+#include "suites/bench/bench_report.h"
+
+#include <cstdio>
+#include <stdexcept>
+
+namespace suites {
+namespace {
+
+using nlohmann::json;
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char text[400];
+  std::snprintf(text, sizeof text, pattern, args...);
+  return text;
+}
+
+double median_of(const json& time) { return time.at("median_ms").get<double>(); }
+
+std::string pass_text(const json& row, const char* name) {
+  if (!row.contains(name)) return "";
+  const json& pass = row.at(name);
+  const double ms = median_of(pass.at("hot"));
+  std::string text =
+      format("%-10s %-8s %9.3f ms", row.at("id").get<std::string>().c_str(), name, ms);
+  if (pass.contains("target_ms"))
+    text += format("  target %7.2f %s", pass.at("target_ms").get<double>(),
+                   pass.at("met").get<bool>() ? "met   " : "missed");
+  if (pass.contains("peer_ratio"))
+    text += format("  %5.2fx of the best peer", pass.at("peer_ratio").get<double>());
+  for (const char* library : {"cudnn", "flash"})
+    if (row.contains("dense") && row.at("dense").at(library).contains(name))
+      text += format("  %s %8.3f (%.2fx)", library, median_of(row["dense"][library][name]),
+                     median_of(row["dense"][library][name]) / ms);
+  return text + "\n";
+}
+
+const json* case_of(const json& report, const std::string& id) {
+  for (const json& row : report.at("cases"))
+    if (row.at("id") == id) return &row;
+  return nullptr;
+}
+
+/// new / old of one pass with the widest ratio that the two intervals allow.
+std::string ratio_text(const std::string& id, const char* name, const json& before,
+                       const json& after) {
+  const json &old_time = before.at(name).at("hot"), &new_time = after.at(name).at("hot");
+  std::string text =
+      format("%-10s %-8s %9.3f -> %9.3f ms  x%.3f", id.c_str(), name, median_of(old_time),
+             median_of(new_time), median_of(new_time) / median_of(old_time));
+  if (old_time.at("lo_ms").is_null() || new_time.at("lo_ms").is_null())
+    return text + "  no interval: too few samples\n";
+  const double lo = new_time.at("lo_ms").get<double>() / old_time.at("hi_ms").get<double>();
+  const double hi = new_time.at("hi_ms").get<double>() / old_time.at("lo_ms").get<double>();
+  const char* verdict = hi < 1 ? "faster" : lo > 1 ? "slower" : "undecided";
+  return text + format(" [%.3f, %.3f] %s\n", lo, hi, verdict);
+}
+
+}  // namespace
+
+std::string target_bench_text(const json& report) {
+  std::string text;
+  for (const json& row : report.at("cases")) {
+    text += pass_text(row, "forward") + pass_text(row, "backward");
+    for (const json& one : row.value("not_fused", json::array()))
+      text += "           not by a kernel: " + one.get<std::string>() + "\n";
+    for (const json& problem : row.at("problems"))
+      text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
+  }
+  return text;
+}
+
+std::string compare_text(const json& before, const json& after) {
+  if (before.value("schema", "") != "nsa-bench/1" || after.value("schema", "") != "nsa-bench/1")
+    throw std::invalid_argument("--compare: a file is no report of nsa-bench targets");
+  std::string text;
+  if (before.at("device") != after.at("device"))
+    text += "devices differ: " + before.at("device").get<std::string>() + " and " +
+            after.at("device").get<std::string>() + "\n";
+  int64_t compared = 0;
+  for (const json& row : after.at("cases")) {
+    const std::string id = row.at("id");
+    const json* old_row = case_of(before, id);
+    for (const char* name : {"forward", "backward"}) {
+      if (old_row == nullptr || !row.contains(name) || !old_row->contains(name)) continue;
+      text += ratio_text(id, name, *old_row, row);
+      ++compared;
+    }
+  }
+  if (compared == 0) throw std::invalid_argument("--compare: the two have no timed case in common");
+  return text;
+}
+
+}  // namespace suites

@@ -1,0 +1,46 @@
+#include "suites/bench/bench_report.h"
+
+#include <gtest/gtest.h>
+
+namespace suites {
+namespace {
+
+using nlohmann::json;
+
+json run_of(double lo, double median, double hi, const char* id = "paper_8k") {
+  const json time = {{"n", 20}, {"median_ms", median}, {"lo_ms", lo}, {"hi_ms", hi}};
+  return {{"schema", "nsa-bench/1"},
+          {"device", "NVIDIA H200"},
+          {"cases", {{{"id", id}, {"problems", json::array()}, {"forward", {{"hot", time}}}}}}};
+}
+
+TEST(BenchReport, FasterOnlyWhenTheIntervalsAllowNothingElse) {
+  EXPECT_NE(compare_text(run_of(9, 10, 11), run_of(4, 5, 6)).find("x0.500 [0.364, 0.667] faster"),
+            std::string::npos);
+  EXPECT_NE(compare_text(run_of(9, 10, 11), run_of(10, 11, 12)).find("undecided"),
+            std::string::npos);
+  EXPECT_NE(compare_text(run_of(9, 10, 11), run_of(12, 13, 14)).find("slower"), std::string::npos);
+}
+
+TEST(BenchReport, TooFewSamplesDecideNothing) {
+  json few = run_of(1, 2, 3);
+  few["cases"][0]["forward"]["hot"]["lo_ms"] = nullptr;
+  EXPECT_NE(compare_text(run_of(9, 10, 11), few).find("no interval"), std::string::npos);
+}
+
+TEST(BenchReport, OtherFilesAndNothingInCommonAreErrors) {
+  EXPECT_THROW(compare_text(json::object(), run_of(1, 2, 3)), std::invalid_argument);
+  EXPECT_THROW(compare_text(run_of(1, 2, 3), run_of(1, 2, 3, "other")), std::invalid_argument);
+}
+
+TEST(BenchReport, ProblemsAndForeignPathsStandInTheText) {
+  json run = run_of(1, 2, 3);
+  run["cases"][0]["problems"].push_back("rows differ");
+  run["cases"][0]["not_fused"] = {"sel_attn.backward gather: no kernel"};
+  const std::string text = target_bench_text(run);
+  EXPECT_NE(text.find("PROBLEM rows differ"), std::string::npos);
+  EXPECT_NE(text.find("not by a kernel: sel_attn.backward gather"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace suites

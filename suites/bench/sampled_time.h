@@ -1,0 +1,25 @@
+#pragma once
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace suites {
+
+/// Samples of single calls, ms.
+struct SampledTime {
+  std::vector<double> hot;   ///< call after call
+  std::vector<double> cold;  ///< after 512 MiB were written, more than any L2 holds; CUDA only
+};
+
+/// After three calls to warm up: at least 20 samples and `seconds` of them, hot; 20 cold. `cold`
+/// false leaves those out.
+SampledTime sample_time(at::Device device, const std::function<void()>& work, double seconds,
+                        bool cold);
+
+/// {"n", "median_ms", "lo_ms", "hi_ms", "samples_ms"}: distribution-free interval of the median at
+/// 99 %; null where n is too small. Throws std::invalid_argument on samples that no clock gives.
+nlohmann::json time_json(const std::vector<double>& samples_ms);
+
+}  // namespace suites

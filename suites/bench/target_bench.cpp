@@ -1,0 +1,227 @@
+#include "suites/bench/target_bench.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <cstdio>
+#include <stdexcept>
+
+#include "suites/bench/bench_report.h"
+#include "suites/bench/dense_attention_bench.h"
+#include "suites/bench/sampled_time.h"
+#include "suites/bench/target_case.h"
+#include "suites/conformance/case_inputs.h"
+#include "suites/conformance/convert.h"
+#include "suites/conformance/operator_checks.h"
+#include "suites/faults/variants.h"
+#include "suites/instrument/ceilings.h"
+#include "suites/instrument/event_timer.h"
+#include "suites/instrument/facts.h"
+#include "suites/phases/attention_case.h"
+#include "suites/phases/row_judge.h"
+
+namespace suites {
+namespace {
+
+using at::Tensor;
+using nlohmann::json;
+
+constexpr int64_t kJudgedRows = 48, kGradientTokens = 200;
+constexpr double kSlowMs = 2000;  ///< a pass that takes longer is not repeated
+
+nsa::NsaOptions kernel_options() {
+  nsa::NsaOptions options;
+  options.sel = nsa::SelBackend::kFused;
+  options.cmp = options.win = nsa::BranchBackend::kFused;
+  options.keep_scores = false;
+  return options;
+}
+
+/// The leaves of a call: q, one K, one V, gate logits.
+struct Leaves {
+  DenseInputs in;
+  std::vector<Tensor> all;
+};
+
+Leaves leaves_of(const CaseConfig& config, at::Device device, uint64_t seed) {
+  Leaves leaves{draw_inputs(config, at::kBFloat16, device, seed), {}};
+  DenseInputs& in = leaves.in;
+  in.k_cmp_src = in.k_win = in.k_sel;
+  in.v_cmp_src = in.v_win = in.v_sel;
+  leaves.all = {in.q, in.k_sel, in.v_sel, in.gate};
+  for (Tensor& leaf : leaves.all) leaf.requires_grad_(true);
+  return leaves;
+}
+
+void note_checks(const Checks& checks, json& row) {
+  for (const Check& check : checks) {
+    row["checks_run"] = row.value("checks_run", 0) + 1;
+    if (!check.ok) row["problems"].push_back(check.id + ": " + check.detail);
+  }
+}
+
+/// "stage backend" pairs that are not the kernels'.
+json not_fused(const nsa::RunRecord& record) {
+  json all = json::array();
+  for (const nsa::RanBackend& ran : record.rows()) {
+    const bool branch = ran.stage.find("attn") != std::string::npos || ran.stage == "select";
+    if (branch && ran.count > 0 && ran.backend != "fused")
+      all.push_back(ran.stage + " " + ran.backend + ": " + ran.reason);
+  }
+  return all;
+}
+
+class Bench {
+ public:
+  Bench(const TargetCase& one, at::Device device, const TargetBenchOptions& options)
+      : one_(one), device_(device), options_(options) {}
+
+  json run() {
+    const CaseConfig& c = one_.config;
+    row_ = {{"id", one_.id},
+            {"config", to_string(c)},
+            {"dtype", "bf16"},
+            {"problems", json::array()},
+            {"checks_run", 0}};
+    try {
+      judge_gradients();
+      leaves_ = leaves_of(c, device_, options_.seed);
+      judge_rows();
+      if (!row_["problems"].empty()) return row_;
+      time_ours();
+      if (options_.dense) time_dense();
+    } catch (const c10::Error& error) {
+      row_["problems"].push_back(error.what_without_backtrace());
+    }
+    return row_;
+  }
+
+ private:
+  void judge_gradients() {
+    CaseConfig small = one_.config;
+    small.batch = 1;
+    small.tokens = std::min(small.tokens, kGradientTokens);
+    const OperatorCase drawn{.config = small,
+                             .type = at::kBFloat16,
+                             .device = device_,
+                             .seed = options_.seed,
+                             .name = one_.id};
+    for (const Variant& variant : variants())
+      if (variant.kernels) note_checks(check_gradients(variant.make(), drawn), row_);
+  }
+
+  void judge_rows() {
+    const at::NoGradGuard no_grad;
+    const auto positions = judged_positions(one_.config, kJudgedRows, options_.seed);
+    RowJudge judge(one_.config, queries_at(leaves_.in, positions), positions);
+    note_checks(judge.judge(rows_of(call(), positions), one_.id), row_);
+  }
+
+  nsa::NsaOutputs call() const {
+    return nsa::nsa_attention(to_nsa(leaves_.in), to_nsa(one_.config), kernel_options());
+  }
+
+  void time_ours() {
+    synchronize(device_);
+    reset_peak_memory(device_);
+    const double before = peak_memory_mib(device_);
+    const nsa::NsaOutputs out = call();
+    const Tensor d_o = at::randn_like(out.o);
+    const auto backward = [&] {
+      return torch::autograd::grad({out.o}, leaves_.all, {d_o}, /*retain_graph=*/true);
+    };
+    EventTimer timer(device_);
+    std::vector<Tensor> first;
+    const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
+    note_memory(peak_memory_mib(device_) - before, out.o);
+    row_["not_fused"] = not_fused(*out.record);
+    bool same = true;
+    const std::vector<Tensor> again = backward();
+    for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
+    row_["gradients_repeat"] = same;
+    if (!same) row_["problems"].push_back("two backward passes gave different bits");
+    pass("forward", one_.forward, sample([&] { call(); }));
+    if (once > kSlowMs) {
+      row_["problems"].push_back("backward took " + std::to_string(once) + " ms once");
+      return;
+    }
+    pass("backward", one_.backward, sample([&] { backward(); }));
+  }
+
+  SampledTime sample(const std::function<void()>& work) const {
+    return sample_time(device_, work, options_.seconds, true);
+  }
+
+  /// What a forward and backward need beyond inputs, output and gradients.
+  void note_memory(double peak_mib, const Tensor& o) {
+    double tensors = static_cast<double>(o.nbytes());
+    for (const Tensor& leaf : leaves_.all) tensors += static_cast<double>(leaf.nbytes());
+    const double mib = static_cast<double>(1 << 20), given = tensors / mib;
+    // Output, gradient of the output, gradients: everything but the leaves themselves.
+    const double own = given + static_cast<double>(o.nbytes()) / mib;
+    row_["extra_mib"] = peak_mib - own;
+    row_["extra_ratio"] = (peak_mib - own) / given;
+  }
+
+  void pass(const char* name, const TargetFigures& known, const SampledTime& time) {
+    json& out = row_[name];
+    out["hot"] = time_json(time.hot);
+    if (!time.cold.empty()) out["cold"] = time_json(time.cold);
+    const double ms = out["hot"]["median_ms"];
+    if (known.floor) out["floor_ms"] = *known.floor, out["of_floor_pct"] = *known.floor / ms * 100;
+    if (known.target) out["target_ms"] = *known.target, out["met"] = ms <= *known.target;
+    if (known.stretch) out["stretch_ms"] = *known.stretch;
+    if (known.peer) out["peer_ms"] = *known.peer, out["peer_ratio"] = *known.peer / ms;
+  }
+
+  void time_dense() {
+    for (const DenseLibrary library : {DenseLibrary::kCudnn, DenseLibrary::kFlash}) {
+      json& out = row_["dense"][to_string(library)];
+      try {
+        const Tensor o = dense_causal(leaves_.in, library);
+        const Tensor d_o = at::randn_like(o);
+        const std::vector<Tensor> wrt(leaves_.all.begin(), leaves_.all.begin() + 3);
+        out["forward"] = time_json(
+            sample_time(
+                device_, [&] { dense_causal(leaves_.in, library); }, options_.seconds / 2, false)
+                .hot);
+        out["backward"] =
+            time_json(sample_time(
+                          device_, [&] { torch::autograd::grad({o}, wrt, {d_o}, true); },
+                          options_.seconds / 2, false)
+                          .hot);
+      } catch (const c10::Error& error) {
+        out["refused"] = error.what_without_backtrace();
+      }
+    }
+  }
+
+  const TargetCase& one_;
+  at::Device device_;
+  const TargetBenchOptions& options_;
+  Leaves leaves_;
+  json row_;
+};
+
+}  // namespace
+
+json run_target_bench(at::Device device, const TargetBenchOptions& options) {
+  json report = {{"schema", "nsa-bench/1"},
+                 {"device", device_name(device)},
+                 {"libraries", library_versions(device)},
+                 {"seed", options.seed},
+                 {"cases", json::array()}};
+  const harness::trace::Ceilings ceilings = measure_ceilings(device, at::kBFloat16);
+  report["ceilings"] = {{"tflop_s", ceilings.tflop_s}, {"gb_s", ceilings.gb_s}};
+  for (const TargetCase& one : target_cases()) {
+    if (one.id.find(options.filter) == std::string::npos) continue;
+    report["cases"].push_back(Bench(one, device, options).run());
+    std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
+  }
+  if (report["cases"].empty())
+    throw std::invalid_argument("--case " + options.filter + ": no case has that in its name");
+  return report;
+}
+
+}  // namespace suites

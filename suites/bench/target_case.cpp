@@ -1,0 +1,45 @@
+#include "suites/bench/target_case.h"
+
+namespace suites {
+namespace {
+
+CaseConfig sizes(int64_t batch, int64_t tokens, int64_t num_heads, int64_t num_kv_heads, int64_t dk,
+                 int64_t dv) {
+  CaseConfig c;
+  c.batch = batch;
+  c.tokens = tokens;
+  c.num_heads = num_heads;
+  c.num_kv_heads = num_kv_heads;
+  c.qk_head_dim = dk;
+  c.v_head_dim = dv;
+  c.block_size = 32;
+  c.block_stride = 16;
+  c.sel_block_size = 64;
+  c.top_n = 16;
+  c.window = 512;
+  c.gate = GateKind::kSigmoid;
+  c.rope = RopeKind::kNone;
+  return c;
+}
+
+CaseConfig paper(int64_t tokens) { return sizes(1, tokens, 64, 4, 192, 128); }
+
+}  // namespace
+
+std::vector<TargetCase> target_cases() {
+  constexpr int64_t k = 1024;
+  return {
+      {"paper_8k", paper(8 * k), {0.79, 1.9, 1.4, 3.86}, {2.0, 5.0, 3.6, 10.1}},
+      {"paper_32k", paper(32 * k), {5.3, 11, 8.5, 20.5}, {11.7, 27, 20, 53.3}},
+      {"paper_64k", paper(64 * k), {16.2, 29, 23, 53.2}, {32.5, 70, 52, 139}},
+      {"g4_32k", sizes(1, 32 * k, 64, 16, 128, 128), {{}, 11, 8, 39.2}, {{}, 27, 20, 57.4}},
+      {"g1_32k", sizes(1, 32 * k, 64, 64, 128, 128), {{}, 22, 15, 136}, {{}, 50, 35, 146}},
+      {"m7c_2k", sizes(8, 2 * k, 12, 2, 64, 64), {0.10, 0.30, 0.20, 0.89}, {0.24, 0.75, 0.5, 1.87}},
+      {"paper_2k", paper(2 * k), {}, {}},
+      {"paper_16k", paper(16 * k), {}, {}},
+      {"m7c_8k", sizes(1, 8 * k, 12, 2, 64, 64), {}, {}},
+      {"m7c_64k", sizes(1, 64 * k, 12, 2, 64, 64), {}, {}},
+  };
+}
+
+}  // namespace suites
