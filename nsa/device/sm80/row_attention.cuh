@@ -140,7 +140,6 @@ struct RowKernel {
     const uint32_t base = shared_address(shared);
     const uint32_t value_base = base + kKeyStages * kKeyBytes;
     // An empty group keeps the count of groups.
-    // An empty group keeps the count of groups.
     const auto fetch_keys = [&](int i, int2 tile) {
       if (i < list.count)
         copy_rows<DK>(base + (i % kKeyStages) * kKeyBytes, k + tile.x * a.k.token, a.k.token,
@@ -216,14 +215,15 @@ struct RowKernel {
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         top = fmaxf(top, peak[r]);
-        const float shift = top == -INFINITY ? 0.f : top * a.scale_log2;
-        rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f(peak[r] * a.scale_log2 - shift);
+        const float base = top == -INFINITY ? 0.f : top;
+        rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f((peak[r] - base) * a.scale_log2);
         peak[r] = top;
         float part = 0.f;
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
+          // Subtracted first: the product of a large maximum and the scale would be rounded.
           float& s = scores[j / 2][2 * r + j % 2];
-          s = exp2f(fmaf(s, a.scale_log2, -shift));
+          s = exp2f((s - base) * a.scale_log2);
           part += s;
         }
         sum[r] = sum[r] * rescale[r] + part;
@@ -274,12 +274,12 @@ struct RowKernel {
       float top = peaks[0][head];
 #pragma unroll
       for (int w = 1; w < 4; ++w) top = fmaxf(top, peaks[w][head]);
-      const float shift = top == -INFINITY ? 0.f : top * a.scale_log2;
+      const float base = top == -INFINITY ? 0.f : top;
       float total = 0.f, x = 0.f, y = 0.f;
 #pragma unroll
       for (int w = 0; w < 4; ++w) {
         if (peaks[w][head] == -INFINITY && sums[w][head] == 0.f) continue;  // a warp without keys
-        const float weight = exp2f(peaks[w][head] * a.scale_log2 - shift);
+        const float weight = exp2f((peaks[w][head] - base) * a.scale_log2);
         const float2 part = *reinterpret_cast<const float2*>(parts + (w * 16 + head) * DV + column);
         total += weight * sums[w][head];
         x += weight * part.x;
@@ -290,7 +290,7 @@ struct RowKernel {
           pack<T>(x * inverse, y * inverse);
       if (column == 0)
         a.lse[first_row + head] =
-            total == 0.f ? -INFINITY : (shift + log2f(total)) / 1.4426950408889634f;
+            total == 0.f ? -INFINITY : (base * a.scale_log2 + log2f(total)) / 1.4426950408889634f;
     }
   }
 };

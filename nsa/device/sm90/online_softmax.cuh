@@ -4,6 +4,10 @@
 
 namespace nsa::device::sm90 {
 
+/// Scaled logits from which on the product of maximum and scale is rounded by so much that it shows
+/// beside the rounding of probabilities to 16 bits: the maximum is then subtracted first.
+constexpr float kFarLogit = 512.f;
+
 /// Running maximum and sum of the two rows a thread shares with its quad.
 struct OnlineSoftmax {
   float peak[2] = {-INFINITY, -INFINITY};
@@ -22,9 +26,15 @@ struct OnlineSoftmax {
       for (int i = 2 * r; i < kCount; i += 4) top = fmaxf(top, fmaxf(scores(i), scores(i + 1)));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float shift = top == -INFINITY ? 0.f : top * scale_log2;
-      rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f(peak[r] * scale_log2 - shift);
+      const float base = top == -INFINITY ? 0.f : top;
+      rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f((peak[r] - base) * scale_log2);
       peak[r] = top;
+      float shift = base * scale_log2;
+      if (__any_sync(~0u, !(fabsf(shift) < kFarLogit))) {
+        CUTE_UNROLL
+        for (int i = 2 * r; i < kCount; i += 4) scores(i) -= base, scores(i + 1) -= base;
+        shift = 0.f;
+      }
       float part = 0.f;
       CUTE_UNROLL
       for (int i = 2 * r; i < kCount; i += 4) {
