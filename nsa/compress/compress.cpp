@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "nsa/compress/fused_pool.h"
 #include "nsa/compress/pool.h"
 #include "nsa/core/check.h"
 #include "nsa/core/operator_call.h"
@@ -47,6 +48,11 @@ at::Tensor pool(const at::Tensor& x, const PhiWeights& weights, Phi phi, int64_t
   TORCH_INTERNAL_ASSERT(false, "phi without a pool");
 }
 
+/// The kernel rounds once, at its end: a rotation behind it would be a second rounding.
+bool by_kernel(const at::Tensor& x, Phi phi, RopeMode mode) {
+  return phi == Phi::kMean && mode != RopeMode::kBlockStart && pools_by_kernel(x);
+}
+
 at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const OptionalTensor& pe,
                        const OptionalTensor& w1, const OptionalTensor& b1, const OptionalTensor& w2,
                        const OptionalTensor& b2, c10::string_view phi_name, int64_t block_size,
@@ -73,6 +79,9 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
   };
   const at::Tensor source =
       mode == RopeMode::kBeforePool ? rope(x, positions(num_tokens, 1), rope_base) : x;
+  if (by_kernel(source, phi, mode)) {
+    return pool_mean_by_kernel(source, block_size, block_stride);
+  }
   at::Tensor pooled = pool(source, weights, phi, block_size, block_stride);
   if (mode == RopeMode::kBlockStart) {
     pooled = rope(pooled, positions(pooled.size(1), block_stride), rope_base);
@@ -122,6 +131,10 @@ std::pair<at::Tensor, at::Tensor> compress(const at::Tensor& k, const at::Tensor
   check.same_device("v", v, "k", k);
   return {compress_one(k, phi_k, config, config.rope),
           compress_one(v, phi_v, config, RopeMode::kNone)};
+}
+
+const char* compress_backend(const at::Tensor& k, const NsaConfig& config) {
+  return by_kernel(k, config.phi, config.rope) ? "fused" : "plain";
 }
 
 PackedCompressed compress_packed(const at::Tensor& k, const at::Tensor& v,

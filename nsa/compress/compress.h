@@ -43,4 +43,7 @@ PackedCompressed compress_packed(const at::Tensor& k, const at::Tensor& v,
                                  const at::Tensor& cu_seqlens, const PhiWeights& phi_k,
                                  const PhiWeights& phi_v, const NsaConfig& config);
 
+/// What compress runs for the keys: "fused" (the mean in one kernel each way) or "plain".
+const char* compress_backend(const at::Tensor& k, const NsaConfig& config);
+
 }  // namespace nsa

@@ -31,7 +31,7 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
   const auto [k_cmp, v_cmp] = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
   DecodeOutputs out;
   out.q_rot = last(rotated.q);
-  record_stage("compress", "plain");
+  record_stage("compress", compress_backend(in.k_cmp_src, config));
   const CmpAttnResult cmp =
       cmp_attn(out.q_rot, k_cmp, v_cmp, config, t, {options.cmp, options.strict_backend});
   out.o_cmp = cmp.out;
@@ -51,8 +51,8 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
                {options.sel, options.safe_pack, options.strict_backend});
   std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t,
                                               {options.win, options.strict_backend});
-  record_stage("gate", "plain");
   out.gates = gate_activate(last(in.gate_logits), config.gate);
+  record_stage("gate", gate_combine_backend(out.o_cmp, out.gates));
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
   return out;
 }

@@ -172,7 +172,7 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
     attend_window(active, loads, out);
   }
   out.gates = gate_activate(tokens.gate_logits, config_.gate);
-  record_stage("gate", "plain");
+  record_stage("gate", gate_combine_backend(out.o_cmp, out.gates));
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
   out.reads = loads.each(&LoadCount::loaded).unsqueeze(1);
   counters_.masked_lanes.index_add_(0, active.sequence, loads.each(&LoadCount::masked));

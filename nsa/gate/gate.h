@@ -15,6 +15,9 @@ at::Tensor gate_activate(const at::Tensor& logits, GateActivation activation);
 at::Tensor gate_combine(const at::Tensor& o_cmp, const at::Tensor& o_sel, const at::Tensor& o_win,
                         const at::Tensor& gates);
 
+/// What gate_combine runs on these: "fused" (one kernel each way) or "plain", for the record.
+const char* gate_combine_backend(const at::Tensor& o_cmp, const at::Tensor& gates);
+
 /// Weights of the gate MLP, one module for all groups; H = max(1, floor(dk / 2)).
 struct GateWeights {
   at::Tensor w1;  ///< [H, dk]

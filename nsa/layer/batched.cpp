@@ -54,18 +54,17 @@ class BatchedAttention {
     k_sel_ = in_.k_sel;
     k_win_ = in_.k_win;
     if (config_.rope == RopeMode::kNone) return;
-    const at::Tensor table =
-        rope_table(positions_, config_.qk_head_dim, config_.rope_base, in_.q.scalar_type());
-    out_.q_rot = rope_apply(in_.q, table);
-    k_sel_ = rope_apply(in_.k_sel, table);
-    k_win_ = rope_apply(in_.k_win, table);
+    Rotation rotation(positions_, config_.rope_base);
+    out_.q_rot = rotation(in_.q);
+    k_sel_ = rotation(in_.k_sel);
+    k_win_ = rotation(in_.k_win);
   }
 
   void compress_sources() {
     const NvtxRange range = stage("nsa.compress");
     std::tie(out_.k_cmp, out_.v_cmp) =
         compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
-    record_stage("compress", "plain");
+    record_stage("compress", compress_backend(in_.k_cmp_src, config_));
   }
 
   /// Why branch, choice and ranges are not computed by one kernel; empty where they are, and where
@@ -186,7 +185,7 @@ class BatchedAttention {
     const NvtxRange range = stage("nsa.gate");
     out_.gates = gate_activate(in_.gate_logits, config_.gate);
     out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
-    record_stage("gate", "plain");
+    record_stage("gate", gate_combine_backend(out_.o_cmp, out_.gates));
   }
 
   const NsaInputs& in_;

@@ -7,6 +7,7 @@
 
 #include "nsa/core/check.h"
 #include "nsa/core/operator_call.h"
+#include "nsa/rope/fused_rotate.h"
 
 namespace nsa {
 namespace {
@@ -29,7 +30,7 @@ at::Tensor rope_op(const at::Tensor& x, const at::Tensor& positions, double base
   if (!(base > 0.0 && std::isfinite(base))) {
     check.fail("base", "positive and finite", std::to_string(base));
   }
-  return rope_apply(x, rope_table(positions, x.size(-1), base, x.scalar_type()));
+  return Rotation(positions, base)(x);
 }
 
 }  // namespace
@@ -51,6 +52,16 @@ at::Tensor rope_apply(const at::Tensor& x, const at::Tensor& table) {
   const at::Tensor z =
       at::view_as_complex(x.to(accumulation_type(x.scalar_type())).contiguous().view(pairs));
   return at::view_as_real(z.mul(table.unsqueeze(-2))).flatten(-2).to(x.scalar_type());
+}
+
+Rotation::Rotation(at::Tensor positions, double base)
+    : positions_(std::move(positions)), base_(base) {}
+
+at::Tensor Rotation::operator()(const at::Tensor& x) {
+  if (x.dim() == 3) return (*this)(x.unsqueeze(0)).squeeze(0);
+  if (rotates_by_kernel(x)) return rotate_by_kernel(x, positions_, base_);
+  if (!table_.defined()) table_ = rope_table(positions_, x.size(-1), base_, x.scalar_type());
+  return rope_apply(x, table_);
 }
 
 at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, double base) {

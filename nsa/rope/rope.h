@@ -11,6 +11,20 @@ namespace nsa {
 /// result is rounded once to the type of x. Differentiable in x. Throws c10::Error by name.
 at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, double base = 1e4);
 
+/// Rotates several tensors at the same positions; the table is made once, and only when one of them
+/// does not go to the kernel.
+class Rotation {
+ public:
+  /// positions as rope's.
+  Rotation(at::Tensor positions, double base);
+  /// rope(x, positions, base).
+  at::Tensor operator()(const at::Tensor& x);
+
+ private:
+  at::Tensor positions_, table_;
+  double base_;
+};
+
 /// cos + i sin of every angle, complex in the accumulation type of `dtype`: [..., dim / 2].
 /// One table serves every tensor rotated at the same positions.
 at::Tensor rope_table(const at::Tensor& positions, int64_t dim, double base, at::ScalarType dtype);

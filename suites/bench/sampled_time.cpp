@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <stdexcept>
 
-#include "harness/stats/order_statistics.h"
 #include "suites/instrument/event_timer.h"
 
 namespace suites {
@@ -13,6 +15,19 @@ namespace {
 constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500;
 constexpr int64_t kFlushBytes = int64_t{512} << 20;
 constexpr double kLevel = 0.99;
+
+/// How many of n sorted samples may be left out at either end: the largest k with
+/// 2 P(Binomial(n, 1/2) <= k - 1) <= 1 - level; -1 where even the extremes say too little.
+int64_t left_out(int64_t n, double level) {
+  double term = std::pow(0.5, n), below = term;
+  int64_t k = 0;
+  while (2 * below <= 1 - level) {
+    ++k;
+    term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
+    below += term;
+  }
+  return k - 1;
+}
 
 }  // namespace
 
@@ -39,15 +54,19 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
 }
 
 nlohmann::json time_json(const std::vector<double>& samples_ms) {
-  harness::stats::require_positive(samples_ms, "nsa-bench");
-  const auto interval = harness::stats::median_interval(samples_ms, kLevel);
-  const auto or_null = [&](double harness::stats::Interval::* end) {
-    return interval ? nlohmann::json((*interval).*end) : nlohmann::json();
-  };
-  return {{"n", samples_ms.size()},
-          {"median_ms", harness::stats::median(samples_ms)},
-          {"lo_ms", or_null(&harness::stats::Interval::lo)},
-          {"hi_ms", or_null(&harness::stats::Interval::hi)},
+  std::vector<double> sorted = samples_ms;
+  if (sorted.empty()) throw std::invalid_argument("nsa-bench: no samples");
+  for (const double ms : sorted)
+    if (!(ms > 0 && std::isfinite(ms)))
+      throw std::invalid_argument("nsa-bench: a call took " + std::to_string(ms) + " ms");
+  std::sort(sorted.begin(), sorted.end());
+  const size_t n = sorted.size();
+  const int64_t out = left_out(static_cast<int64_t>(n), kLevel);
+  const auto at = [&](size_t i) { return out < 0 ? nlohmann::json() : nlohmann::json(sorted[i]); };
+  return {{"n", n},
+          {"median_ms", (sorted[(n - 1) / 2] + sorted[n / 2]) / 2},
+          {"lo_ms", at(static_cast<size_t>(out))},
+          {"hi_ms", at(n - 1 - static_cast<size_t>(out))},
           {"samples_ms", samples_ms}};
 }
 

@@ -99,8 +99,10 @@ class Bench {
 
  private:
   void judge_gradients() {
-    CaseConfig small = one_.config;
+    CaseConfig small = one_.config;  // every KV head does the same: one is judged
     small.batch = 1;
+    small.num_heads = small.group_size();
+    small.num_kv_heads = 1;
     small.tokens = std::min(small.tokens, kGradientTokens);
     const OperatorCase drawn{.config = small,
                              .type = at::kBFloat16,

@@ -83,7 +83,9 @@ Stages::Compressed Stages::compressed() {
     k_parts.push_back(k_part);
     v_parts.push_back(v_part);
   }
-  nsa::record_stage("compress", "plain");
+  if (layout.num_parts() > 0) {
+    nsa::record_stage("compress", nsa::compress_backend(layout.part(k, 0), c));
+  }
   out = {layout.join(k_parts), layout.join(v_parts)};
   run_.results["k_cmp"] = out.k;
   run_.results["v_cmp"] = out.v;

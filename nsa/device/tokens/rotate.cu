@@ -1,0 +1,52 @@
+// Rotary embedding: a block of threads a token; its angles once, for all heads.
+#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/vector.cuh"
+
+namespace nsa::device {
+namespace {
+
+using namespace tokens;
+
+constexpr int kThreads = 128, kMostPairs = 512;
+
+template <typename T>
+__global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
+  __shared__ float2 turn[kMostPairs];
+  const int token = blockIdx.x, batch = blockIdx.y, pairs = p.head_dim / 2;
+  const double position = static_cast<double>(
+      p.positions[(p.per_sequence ? int64_t(batch) * p.num_tokens : 0) + token]);
+  for (int i = threadIdx.x; i < pairs; i += kThreads) {
+    double sine, cosine;
+    sincos(position * pow(p.base, -2.0 * i / p.head_dim), &sine, &cosine);
+    turn[i] = make_float2(static_cast<float>(cosine), static_cast<float>(p.inverse ? -sine : sine));
+  }
+  __syncthreads();
+  const T* x = static_cast<const T*>(p.x.data) + batch * p.x.batch + token * p.x.token;
+  T* out =
+      static_cast<T*>(p.out) + (int64_t(batch) * p.num_tokens + token) * p.num_heads * p.head_dim;
+  const int vectors = p.head_dim / kVector;
+  for (int i = threadIdx.x; i < p.num_heads * vectors; i += kThreads) {
+    const int head = i / vectors, column = i % vectors * kVector;
+    float from[kVector], to[kVector];
+    load(from, x + head * p.x.head + column);
+#pragma unroll
+    for (int j = 0; j < kVector; j += 2) {
+      const float2 t = turn[(column + j) / 2];
+      to[j] = from[j] * t.x - from[j + 1] * t.y;
+      to[j + 1] = from[j] * t.y + from[j + 1] * t.x;
+    }
+    store(out + head * p.head_dim + column, to);
+  }
+}
+
+}  // namespace
+
+cudaError_t rotate(const Rotate& p, cudaStream_t stream) {
+  if (p.batch == 0 || p.num_tokens == 0 || p.num_heads == 0) return cudaSuccess;
+  if (p.head_dim % kVector != 0 || p.head_dim / 2 > kMostPairs) return cudaErrorInvalidValue;
+  return with_type(p.element, [&](auto type) {
+    rotate_kernel<decltype(type)><<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
+  });
+}
+
+}  // namespace nsa::device

@@ -1,0 +1,57 @@
+// Eight 16-bit elements as floats and back.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace nsa::device::tokens {
+
+__device__ inline float2 as_floats(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
+__device__ inline float2 as_floats(__half2 pair) { return __half22float2(pair); }
+__device__ inline void set(__nv_bfloat162& pair, float2 x) { pair = __float22bfloat162_rn(x); }
+__device__ inline void set(__half2& pair, float2 x) { pair = __float22half2_rn(x); }
+
+template <typename T>
+struct PairOf;
+template <>
+struct PairOf<__nv_bfloat16> {
+  using type = __nv_bfloat162;
+};
+template <>
+struct PairOf<__half> {
+  using type = __half2;
+};
+
+constexpr int kVector = 8;
+
+template <typename T>
+__device__ inline void load(float (&to)[kVector], const T* from) {
+  const uint4 bits = *reinterpret_cast<const uint4*>(from);
+  const auto* pairs = reinterpret_cast<const typename PairOf<T>::type*>(&bits);
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) {
+    const float2 x = as_floats(pairs[i]);
+    to[2 * i] = x.x, to[2 * i + 1] = x.y;
+  }
+}
+
+template <typename T>
+__device__ inline void store(T* to, const float (&from)[kVector]) {
+  uint4 bits;
+  auto* pairs = reinterpret_cast<typename PairOf<T>::type*>(&bits);
+#pragma unroll
+  for (int i = 0; i < kVector / 2; ++i) set(pairs[i], make_float2(from[2 * i], from[2 * i + 1]));
+  *reinterpret_cast<uint4*>(to) = bits;
+}
+
+/// Calls launch(T{}) with the type of the elements.
+template <typename Launch>
+cudaError_t with_type(Element element, Launch launch) {
+  if (element == Element::kHalf) {
+    launch(__half{});
+  } else {
+    launch(__nv_bfloat16{});
+  }
+  return cudaGetLastError();
+}
+
+}  // namespace nsa::device::tokens

@@ -1,0 +1,35 @@
+#include "suites/bench/sampled_time.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace suites {
+namespace {
+
+std::vector<double> one_to(int n) {
+  std::vector<double> all;
+  for (int i = n; i >= 1; --i) all.push_back(i);
+  return all;
+}
+
+TEST(SampledTime, IntervalOfTheMedianByTheBinomialTable) {
+  // Ranks of the 99 % interval of a median: n = 8: 1 and 8; n = 20: 4 and 17; below 8 none.
+  const nlohmann::json eight = time_json(one_to(8)), twenty = time_json(one_to(20));
+  EXPECT_EQ(eight["median_ms"], 4.5);
+  EXPECT_EQ(eight["lo_ms"], 1.0);
+  EXPECT_EQ(eight["hi_ms"], 8.0);
+  EXPECT_EQ(twenty["lo_ms"], 4.0);
+  EXPECT_EQ(twenty["hi_ms"], 17.0);
+  EXPECT_TRUE(time_json(one_to(7))["lo_ms"].is_null());
+}
+
+TEST(SampledTime, WhatNoClockGivesIsAnError) {
+  EXPECT_THROW(time_json({}), std::invalid_argument);
+  EXPECT_THROW(time_json({1, 0}), std::invalid_argument);
+  EXPECT_THROW(time_json({1, std::nan("")}), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace suites
