@@ -18,6 +18,7 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_environment(bin_dir, this_checkout(), call, emitter);
            }},
+          {"loss_gap", run_loss_gap},
           {"selftest", [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
            }}};

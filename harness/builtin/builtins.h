@@ -25,6 +25,11 @@ void run_environment(const std::filesystem::path& bin_dir,
 void run_counterfactual_phase(const std::filesystem::path& bin_dir, const BuiltinCall& call,
                               protocol::Emitter& emitter);
 
+/// builtin:loss_gap. Losses of phases args.of and args.against of this run: metrics gap.*_nat over
+/// the last args.tail steps, and both curves as heartbeats whose `line` names the phase. Curves
+/// that do not end together, or lack a step, fail the case.
+void run_loss_gap(const BuiltinCall& call, protocol::Emitter& emitter);
+
 /// builtin:diff_scope. Checks scope/FILE and guarded/FILE (DIFF_OUT_OF_SCOPE) for every file that
 /// differs from args.base; metric files.changed_count. Without base or scope, or where git does not
 /// answer, the case fails: nothing was held to anything.

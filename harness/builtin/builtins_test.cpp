@@ -11,8 +11,8 @@ namespace {
 TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   std::vector<std::string> names;
   for (const auto& [name, function] : builtin_phases()) names.push_back(name);
-  EXPECT_EQ(names,
-            (std::vector<std::string>{"counterfactual", "diff_scope", "environment", "selftest"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"counterfactual", "diff_scope", "environment",
+                                             "loss_gap", "selftest"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {

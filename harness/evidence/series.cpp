@@ -36,6 +36,12 @@ constexpr Quantity kQuantities[] = {
      }},
 };
 
+/// A process tells of one line, unless its heartbeats name theirs (`extra.line`).
+std::string line_of(const protocol::Beat& beat, const RawGroup& group) {
+  const auto line = beat.extra.find("line");
+  return line != beat.extra.end() && line->is_string() ? line->get<std::string>() : group.id;
+}
+
 constexpr size_t kFewestPoints = 3;
 
 void add_line(Series& series, const std::string& name, const json& points) {
@@ -106,10 +112,11 @@ std::vector<Series> step_series(const std::string& phase, const std::vector<RawG
                   .x = "step",
                   .unit = quantity.unit};
     for (const RawGroup& group : groups) {
-      json points = json::array();
+      std::map<std::string, json> lines;
       for (const protocol::Beat& beat : group.steps)
-        if (const auto y = quantity.of(beat)) points.push_back({beat.step, *y});
-      add_line(series, group.id, points);
+        if (const auto y = quantity.of(beat))
+          lines[line_of(beat, group)].push_back({beat.step, *y});
+      for (const auto& [name, points] : lines) add_line(series, name, points);
     }
     if (!series.lines.empty()) all.push_back(std::move(series));
   }

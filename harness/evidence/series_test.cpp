@@ -47,6 +47,15 @@ TEST(Series, HeartbeatsGiveLossAndRateALineAProcess) {
   EXPECT_EQ(all[1].id, "S-t.rate");
 }
 
+TEST(Series, HeartbeatsThatNameTheirLineAreLinesOfTheirOwn) {
+  RawGroup group = group_of("g01", 8);
+  for (size_t i = 0; i < 8; ++i) group.steps[i].extra["line"] = i < 4 ? "nsa" : "dense";
+  const auto all = step_series("t", {group});
+  ASSERT_EQ(all[0].lines.size(), 2U);
+  EXPECT_EQ(all[0].lines[0]["name"], "dense");
+  EXPECT_EQ(all[0].lines[1]["points"].size(), 4U);
+}
+
 TEST(Series, TwoPointsAreNoLine) { EXPECT_TRUE(step_series("t", {group_of("g01", 2)}).empty()); }
 
 TEST(Series, ARateOfAnotherUnitIsNotShownAsTokens) {

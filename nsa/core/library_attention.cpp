@@ -56,8 +56,16 @@ at::Tensor no_dropout_state(const at::Tensor& like) {
   return at::zeros({2}, like.options().dtype(at::kLong));
 }
 
-/// The library counts in 32 bits.
-int64_t left_of(const WindowedQueries& x) { return std::min(x.window, x.k.size(1)) - 1; }
+/// A window that reaches every key is no window: the library's causal kernels are the faster ones.
+bool sees_all(const WindowedQueries& x) { return x.window >= x.k.size(1); }
+
+std::optional<int64_t> left_of(const WindowedQueries& x) {
+  return sees_all(x) ? std::nullopt : std::optional<int64_t>(x.window - 1);
+}
+
+std::optional<int64_t> right_of(const WindowedQueries& x) {
+  return sees_all(x) ? std::nullopt : std::optional<int64_t>(0);
+}
 
 }  // namespace
 
@@ -108,8 +116,7 @@ LibraryOutputs flash_window_forward(const WindowedQueries& x) {
   current_record()->sdpa("_flash_attention_forward", x.q, x.k, x.v);
   const auto result = at::_flash_attention_forward(
       x.q, x.k, x.v, std::nullopt, std::nullopt, x.q.size(1), x.k.size(1), /*dropout_p=*/0.0,
-      /*is_causal=*/false, /*return_debug_mask=*/false, x.scale, left_of(x),
-      /*window_size_right=*/0);
+      /*is_causal=*/sees_all(x), /*return_debug_mask=*/false, x.scale, left_of(x), right_of(x));
   return {std::get<0>(result), std::get<1>(result).transpose(1, 2)};
 }
 
@@ -120,8 +127,8 @@ LibraryGradients flash_window_backward(const WindowedQueries& x, const at::Tenso
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       d_out.contiguous(), x.q, x.k, x.v, out.contiguous(), lse.transpose(1, 2).contiguous(),
       /*cum_seq_q=*/{}, /*cum_seq_k=*/{}, x.q.size(1), x.k.size(1), /*dropout_p=*/0.0,
-      /*is_causal=*/false, no_dropout_state(x.q), no_dropout_state(x.q), x.scale, left_of(x),
-      /*window_size_right=*/0);
+      /*is_causal=*/sees_all(x), no_dropout_state(x.q), no_dropout_state(x.q), x.scale, left_of(x),
+      right_of(x));
   return {dq, dk, dv};
 }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/randn.h>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/recompute.h"
 
 namespace nsa {
 namespace {
@@ -17,6 +18,7 @@ constexpr double kEmbeddingStd = 0.02;
 
 DecoderImpl::DecoderImpl(const ModelConfig& config) : config_(config) {
   config_.validate();
+  activation_checkpointing = config_.activation_checkpointing;
   embedding_ =
       register_parameter("embedding", at::randn({config.vocab, config.dim}).mul_(kEmbeddingStd));
   for (int64_t i = 0; i < config.num_layers; ++i)
@@ -33,6 +35,7 @@ int64_t DecoderImpl::num_parameters() const {
 
 void DecoderImpl::set_attention_options(const NsaOptions& options) {
   for (DecoderLayer& layer : layers_) {
+    if (layer->attention.is_empty()) continue;
     layer->attention->options = options;
     layer->attention->options.keep_scores = false;  // training needs the choice only
   }
@@ -41,6 +44,26 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
 at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
   const NvtxRange range("model.embedding");
   return at::embedding(embedding_, tokens).to(compute_type);
+}
+
+DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const at::Tensor& x) {
+  const auto gates = std::make_shared<at::Tensor>();
+  const auto f = [layer = layers_[index], index, gates](const at::Tensor& in) {
+    const DecoderLayerImpl::Outputs out = DecoderLayer(layer)->forward(in, index, {}, {});
+    *gates = out.gates;
+    return out.x;
+  };
+  const Recomputed result = recomputed(f, x, layers_[index]->parameters());
+  return {result.y, *gates, result.record};
+}
+
+DecoderLayerImpl::Outputs DecoderImpl::run_layer(size_t index, const at::Tensor& x,
+                                                 const Probe& probe,
+                                                 const LayerAttention& attention) {
+  const bool checkpointed =
+      activation_checkpointing && !probe && !attention && at::GradMode::is_enabled();
+  return checkpointed ? run_layer_checkpointed(index, x)
+                      : layers_[index]->forward(x, index, probe, attention);
 }
 
 DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe,
@@ -55,9 +78,9 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
   at::Tensor x = embed(tokens);
   report("embedding", x);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const DecoderLayerImpl::Outputs layer = layers_[i]->forward(x, i, probe, attention);
+    const DecoderLayerImpl::Outputs layer = run_layer(i, x, probe, attention);
     x = layer.x;
-    out.gates.push_back(layer.gates);
+    if (layer.gates.defined()) out.gates.push_back(layer.gates);
     out.records.push_back(layer.record);
   }
   const NvtxRange range("model.head");

@@ -23,7 +23,7 @@ class DecoderImpl : public torch::nn::Module {
 
   struct Outputs {
     at::Tensor logits;                  ///< [B, S, vocab], compute type
-    std::vector<at::Tensor> gates;      ///< per layer [B, S, Hkv, 3], activated, detached
+    std::vector<at::Tensor> gates;      ///< per NSA layer [B, S, Hkv, 3], activated, detached
     std::vector<RunRecordPtr> records;  ///< per layer, what ran
   };
   /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type. `attention`
@@ -35,10 +35,16 @@ class DecoderImpl : public torch::nn::Module {
   int64_t num_parameters() const;
 
   at::ScalarType compute_type = at::kFloat;  ///< of activations and matrix products
+  /// Layers keep only their input for the backward pass and compute the rest once more; gradients
+  /// have the same bits. Not where a probe looks on.
+  bool activation_checkpointing = false;
   void set_attention_options(const NsaOptions& options);
 
  private:
   at::Tensor embed(const at::Tensor& tokens) const;
+  DecoderLayerImpl::Outputs run_layer(size_t index, const at::Tensor& x, const Probe& probe,
+                                      const LayerAttention& attention);
+  DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const at::Tensor& x);
 
   ModelConfig config_;
   at::Tensor embedding_, head_, final_norm_;

@@ -14,6 +14,9 @@ NsaAttentionImpl::Detailed detailed(ModuleOutputs out) { return {out.y, out.atte
 DecoderCache::DecoderCache(Decoder model, int64_t num_sequences, int64_t capacity,
                            const DecodeCacheOptions& memory)
     : model_(std::move(model)) {
+  TORCH_CHECK(model_->config().attention_kind == AttentionKind::kNsa,
+              "nsa::DecoderCache: model must attend with NSA, got the dense model ",
+              model_->config().name);
   const at::TensorOptions options = model_->parameters().front().options();
   for (int64_t i = 0; i < model_->config().num_layers; ++i) {
     layers_.emplace_back(model_->config().attention, num_sequences, capacity,

@@ -62,12 +62,36 @@ DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config
   const double residual = 1.0 / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   const int64_t dim = config.dim, hidden = config.mlp_hidden;
   attention_norm_ = register_parameter("attention_norm", at::ones({dim}));
-  attention = register_module("attention", NsaAttention(dim, config.attention));
-  attention->options.keep_scores = false;
-  attention->named_parameters()["w_o"].detach().mul_(residual);
+  if (config.attention_kind == AttentionKind::kDense) {
+    dense_ = register_module("attention", DenseAttention(dim, config.attention));
+  } else {
+    attention = register_module("attention", NsaAttention(dim, config.attention));
+    attention->options.keep_scores = false;
+  }
+  named_parameters()["attention.w_o"].detach().mul_(residual);
   mlp_norm_ = register_parameter("mlp_norm", at::ones({dim}));
   w_gate_up_ = register_parameter("w_gate_up", draw_matrix(2 * hidden, dim, 1.0));
   w_down_ = register_parameter("w_down", draw_matrix(dim, hidden, residual));
+}
+
+DecoderLayerImpl::Attended DecoderLayerImpl::attend_dense(const at::Tensor& x,
+                                                          const std::string& name,
+                                                          const Probe& probe) {
+  const DenseAttentionImpl::Outputs out = dense_->forward(x);
+  if (probe) probe(name + ": dense attention, o", out.o);
+  return {out.y, {}, out.record};
+}
+
+DecoderLayerImpl::Attended DecoderLayerImpl::attend(const at::Tensor& x, size_t index,
+                                                    const Probe& probe, const LayerAttention& run) {
+  const std::string name = "layer" + std::to_string(index);
+  if (!dense_.is_empty()) return attend_dense(x, name, probe);
+  // Computed once more: a probe runs when something is wrong, and the attention call hides them.
+  if (probe) report_projections(probe, name, attention->project(x));
+  const NsaAttentionImpl::Detailed out =
+      run ? run(index, *attention, x) : attention->forward_detailed(x);
+  if (probe) report_attention(probe, name, out.attention);
+  return {out.y, out.attention.gates.detach(), out.attention.record};
 }
 
 DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t index,
@@ -78,11 +102,7 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t 
   };
   const at::Tensor attention_in = rms_norm(x, attention_norm_, norm_eps_);
   report("RMSNorm before attention", attention_in);
-  // Computed once more: a probe runs when something is wrong, and the attention call hides them.
-  if (probe) report_projections(probe, name, attention->project(attention_in));
-  const NsaAttentionImpl::Detailed attended =
-      run ? run(index, *attention, attention_in) : attention->forward_detailed(attention_in);
-  if (probe) report_attention(probe, name, attended.attention);
+  const Attended attended = attend(attention_in, index, probe, run);
   report("attention projection", attended.y);
   const at::Tensor middle = x + attended.y;
   const at::Tensor mlp_in = rms_norm(middle, mlp_norm_, norm_eps_);
@@ -92,7 +112,7 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t 
     return swiglu(mlp_in, w_gate_up_, w_down_);
   }();
   report("MLP", added);
-  Outputs out{middle + added, attended.attention.gates.detach(), attended.attention.record};
+  Outputs out{middle + added, attended.gates, attended.record};
   report("residual stream", out.x);
   return out;
 }

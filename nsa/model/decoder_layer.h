@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "nsa/layer/nsa_module.h"
+#include "nsa/model/dense_attention.h"
 #include "nsa/model/model_config.h"
 
 namespace nsa {
@@ -28,14 +29,15 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 /// W_up; w_down [D, H].
 at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down);
 
-/// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)).
+/// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)). The attention is NSA, or
+/// dense in a twin.
 class DecoderLayerImpl : public torch::nn::Module {
  public:
   explicit DecoderLayerImpl(const ModelConfig& config);
 
   struct Outputs {
     at::Tensor x;         ///< [B, S, dim]
-    at::Tensor gates;     ///< [B, S, Hkv, 3], activated, detached
+    at::Tensor gates;     ///< [B, S, Hkv, 3], activated, detached; undefined in a dense layer
     RunRecordPtr record;  ///< what ran; its backward pass writes here, too
   };
   /// x [B, S, dim] of layer `index`. "layer<index>" stands before every place that is reported to
@@ -43,9 +45,17 @@ class DecoderLayerImpl : public torch::nn::Module {
   Outputs forward(const at::Tensor& x, size_t index, const Probe& probe,
                   const LayerAttention& run = {});
 
-  NsaAttention attention{nullptr};
+  NsaAttention attention{nullptr};  ///< empty in a dense layer
 
  private:
+  struct Attended {
+    at::Tensor y, gates;
+    RunRecordPtr record;
+  };
+  Attended attend(const at::Tensor& x, size_t index, const Probe& probe, const LayerAttention& run);
+  Attended attend_dense(const at::Tensor& x, const std::string& name, const Probe& probe);
+
+  DenseAttention dense_{nullptr};  ///< empty in an NSA layer
   double norm_eps_;
   at::Tensor attention_norm_, mlp_norm_, w_gate_up_, w_down_;
 };

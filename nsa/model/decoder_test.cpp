@@ -150,6 +150,60 @@ TEST(Decoder, EveryParameterLearnsInItsOwnType) {
   }
 }
 
+/// The dense layer is what NSA gives with a window over the whole row and the gate of the window
+/// alone open.
+TEST(DenseTwin, IsTheWindowBranchAlone) {
+  ModelConfig config = shipped("tiny_cpu");
+  config.num_layers = 1;
+  at::manual_seed(5);
+  DecoderLayer layer(config);
+  config.attention_kind = AttentionKind::kDense;
+  at::manual_seed(5);
+  DecoderLayer dense(config);
+  layer->to(at::kDouble), dense->to(at::kDouble);
+  const at::Tensor x = at::randn({2, 75, config.dim}, at::kDouble).requires_grad_(true);
+  const auto window_alone = [](size_t, NsaAttentionImpl& attention, const at::Tensor& normed) {
+    NsaConfig wide = attention.config();
+    wide.window = normed.size(1);
+    NsaAttentionImpl::Detailed out;
+    out.attention = nsa_attention(attention.project(normed), wide, attention.options);
+    out.y = attention.project_out(out.attention.o_win);
+    return out;
+  };
+  const auto want = layer->forward(x, 0, {}, window_alone), have = dense->forward(x, 0, {});
+  EXPECT_TRUE(at::allclose(have.x, want.x, 0, 1e-12));
+  EXPECT_FALSE(have.gates.defined());
+  ASSERT_EQ(have.record->rows().size(), 1u);
+  EXPECT_EQ(have.record->rows()[0].stage, "dense_attn");
+  EXPECT_EQ(have.record->rows()[0].backend, "sdpa");
+  want.x.square().sum().backward();
+  const at::Tensor d_x = x.grad().clone();
+  x.mutable_grad().zero_();
+  have.x.square().sum().backward();
+  EXPECT_TRUE(at::allclose(x.grad(), d_x, 1e-10, 1e-10));
+  const auto theirs = layer->named_parameters();
+  for (const auto& item : dense->named_parameters())
+    EXPECT_TRUE(at::allclose(item.value().grad(), theirs[item.key()].grad(), 1e-10, 1e-10))
+        << item.key();
+}
+
+TEST(DenseTwin, SharesSizesAndFirstWeights) {
+  for (const std::string name : {"m7c_125m", "tiny_cpu"}) {
+    ModelConfig nsa = shipped(name), dense = shipped(name + "_dense");
+    EXPECT_EQ(dense.attention_kind, AttentionKind::kDense);
+    dense.name = nsa.name, dense.attention_kind = nsa.attention_kind;
+    EXPECT_EQ(describe(dense), describe(nsa));
+  }
+  at::manual_seed(6);
+  Decoder nsa(shipped("tiny_cpu"));
+  at::manual_seed(6);
+  Decoder dense(shipped("tiny_cpu_dense"));
+  EXPECT_LT(dense->num_parameters(), nsa->num_parameters());
+  const auto theirs = nsa->named_parameters();
+  for (const auto& item : dense->named_parameters())
+    EXPECT_TRUE(at::equal(item.value(), theirs[item.key()])) << item.key();
+}
+
 TEST(Decoder, RejectsOtherTokens) {
   Decoder model(shipped("tiny_cpu"));
   EXPECT_THAT(error_of([&] { model->forward(at::zeros({2, 3})); }),
@@ -177,10 +231,10 @@ TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
   EXPECT_THAT(error("\"num_kv_heads\": 1", "\"num_kv_heads\": 3"), HasSubstr("num_kv_heads"));
   EXPECT_THAT(error("\"window\": 8", "\"window\": 8, \"phi\": \"men\""), HasSubstr("men"));
   EXPECT_THAT(error("\"dim\": 8", "\"dim\": 8, \"dim\": 9"), HasSubstr("\"dim\" is given twice"));
-  EXPECT_THAT(
-      error_of([] { shipped("tiny_cpo"); }),
-      HasSubstr(
-          "unknown model \"tiny_cpo\"; known: m7c_125m, tiny_cpu; did you mean \"tiny_cpu\"?"));
+  EXPECT_THAT(error_of([] { shipped("tiny_cpo"); }),
+              HasSubstr("unknown model \"tiny_cpo\"; known: m7c_125m, m7c_125m_checkpointed, "
+                        "m7c_125m_dense, tiny_cpu, "
+                        "tiny_cpu_dense; did you mean \"tiny_cpu\"?"));
   EXPECT_THAT(error_of([] { shipped("/no/such.json"); }),
               HasSubstr("cannot read model configuration /no/such.json"));
 }

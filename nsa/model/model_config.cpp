@@ -35,6 +35,26 @@ NsaConfig read_attention(StrictObject object) {
   return c;
 }
 
+AttentionKind read_attention_kind(StrictObject& object) {
+  const auto text = object.optional<std::string>("attention_kind", "nsa");
+  if (text == "dense") return AttentionKind::kDense;
+  if (text == "nsa") return AttentionKind::kNsa;
+  throw std::invalid_argument("attention_kind must be nsa or dense, got \"" + text + "\"");
+}
+
+ExpectedRate read_expected(const nlohmann::json& json, const std::string& where,
+                           const std::string& text) {
+  StrictObject object(json, where, text);
+  ExpectedRate rate{.hardware = object.required<std::string>("hardware"),
+                    .source = object.required<std::string>("source"),
+                    .low = object.required<double>("low_tok_s"),
+                    .high = object.required<double>("high_tok_s")};
+  object.finish();
+  if (!(rate.low > 0 && rate.low <= rate.high))
+    object.fail(json, "\"low_tok_s\" must be above 0 and at most \"high_tok_s\"");
+  return rate;
+}
+
 std::string known_names(const std::vector<fs::path>& folders, std::vector<std::string>& names) {
   for (const fs::path& folder : folders) {
     std::error_code error;
@@ -85,13 +105,15 @@ std::string describe(const ModelConfig& config) {
   const NsaConfig& a = config.attention;
   std::ostringstream text;
   text.precision(17);
-  text << config.name << ": vocab " << config.vocab << ", dim " << config.dim << ", layers "
-       << config.num_layers << ", hidden " << config.mlp_hidden << ", norm_eps " << config.norm_eps
-       << ", heads " << a.num_heads << "/" << a.num_kv_heads << " of " << a.qk_head_dim << "/"
-       << a.v_head_dim << ", blocks " << a.block_size << "/" << a.block_stride << "/"
-       << a.sel_block_size << ", top_n " << a.top_n << " (" << a.num_initial << ", " << a.num_local
-       << "), window " << a.window << ", phi " << to_string(a.phi) << ", gate " << to_string(a.gate)
-       << ", rope " << to_string(a.rope) << " " << a.rope_base;
+  text << config.name
+       << (config.attention_kind == AttentionKind::kDense ? ": dense, vocab " : ": vocab ")
+       << config.vocab << ", dim " << config.dim << ", layers " << config.num_layers << ", hidden "
+       << config.mlp_hidden << ", norm_eps " << config.norm_eps << ", heads " << a.num_heads << "/"
+       << a.num_kv_heads << " of " << a.qk_head_dim << "/" << a.v_head_dim << ", blocks "
+       << a.block_size << "/" << a.block_stride << "/" << a.sel_block_size << ", top_n " << a.top_n
+       << " (" << a.num_initial << ", " << a.num_local << "), window " << a.window << ", phi "
+       << to_string(a.phi) << ", gate " << to_string(a.gate) << ", rope " << to_string(a.rope)
+       << " " << a.rope_base;
   return text.str();
 }
 
@@ -107,7 +129,14 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   c.mlp_hidden = object.required<int64_t>("mlp_hidden");
   c.seq_len = object.required<int64_t>("seq_len");
   c.norm_eps = object.optional("norm_eps", c.norm_eps);
+  c.activation_checkpointing =
+      object.optional("activation_checkpointing", c.activation_checkpointing);
+  object.ignore("expected");
+  if (json.contains("expected"))
+    for (const nlohmann::json& rate : json["expected"])
+      c.expected.push_back(read_expected(rate, where, text));
   try {
+    c.attention_kind = read_attention_kind(object);
     c.attention = read_attention(object.child("attention"));
   } catch (const std::invalid_argument& e) {
     throw InputError(where + ": " + e.what());

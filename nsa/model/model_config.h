@@ -8,6 +8,18 @@
 
 namespace nsa {
 
+/// What the layers attend with.
+enum class AttentionKind {
+  kNsa,    ///< Native Sparse Attention
+  kDense,  ///< all earlier tokens: the twin of the model that is NSA and else the same
+};
+
+/// Tokens a second that training is expected to reach on a card, and where the figures come from.
+struct ExpectedRate {
+  std::string hardware, source;
+  double low = 0, high = 0;
+};
+
 /// Sizes of a decoder. Files: configs/models/NAME.json (README.md there lists the keys).
 struct ModelConfig {
   std::string name;
@@ -17,7 +29,10 @@ struct ModelConfig {
   int64_t mlp_hidden = 1920;  ///< width inside SwiGLU
   int64_t seq_len = 2048;     ///< tokens of a training row unless told otherwise
   double norm_eps = 1e-6;     ///< of every RMSNorm
-  NsaConfig attention;
+  AttentionKind attention_kind = AttentionKind::kNsa;
+  bool activation_checkpointing = false;  ///< layers compute their activations twice
+  std::vector<ExpectedRate> expected;     ///< for the record; decides nothing
+  NsaConfig attention;                    ///< of a dense model: heads, dims and RoPE count
 
   /// Throws InputError naming the first impossible field and its value.
   void validate() const;

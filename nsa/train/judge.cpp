@@ -87,7 +87,8 @@ std::vector<Check> check_paths(const std::vector<PathRow>& paths) {
       found = checks.insert(checks.end(), Check{id, "PATH_PROOF", "", true, 0, 0});
     Check& check = *found;
     const bool known_lack = row.stage.ends_with(".backward") && !row.reason.empty();
-    const bool as_asked = row.requested.empty() || row.requested == row.ran || known_lack;
+    const bool as_asked = row.requested.empty() || row.requested == kAutoBackend ||
+                          row.requested == row.ran || known_lack;
     check.ok = check.ok && as_asked;
     check.detail += (check.detail.empty() ? "" : "; ") + std::string("requested ") +
                     (row.requested.empty() ? row.ran : row.requested) + ", ran " + row.ran + " " +
@@ -183,6 +184,18 @@ class Figures {
   std::string reason_;
 };
 
+Check check_gates(const Trace& trace) {
+  const double spread =
+      extreme(trace, [](const auto& r) { return r.gate.layer_spread_min; }, false);
+  return {"stuck.gate",
+          "STUCK_METRIC",
+          "smallest deviation of gate outputs over tokens, any layer and step: " +
+              std::to_string(spread),
+          spread > kSpreadFloor,
+          spread,
+          kSpreadFloor};
+}
+
 std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts,
                               const Trace& trace) {
   std::vector<Check> checks;
@@ -207,12 +220,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
     checks.push_back(check_varies("stuck.grad_norm", "gradient norm", trace,
                                   [](const auto& r) { return r.grad_norm; }));
   }
-  const double spread =
-      extreme(trace, [](const auto& r) { return r.gate.layer_spread_min; }, false);
-  checks.push_back({"stuck.gate", "STUCK_METRIC",
-                    "smallest deviation of gate outputs over tokens, any layer and step: " +
-                        std::to_string(spread),
-                    spread > kSpreadFloor, spread, kSpreadFloor});
+  if (facts.has_gates) checks.push_back(check_gates(trace));
   if (facts.ranks > 1 && facts.stopped.empty())
     checks.push_back(check_buckets(options.reducer, facts));
   if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
@@ -253,11 +261,18 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
                                     {"stage.backward_pct", &StepRecord::backward_ms},
                                     {"stage.optimizer_pct", &StepRecord::optimizer_ms}})
     figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });
-  figures.add("gate.entropy_min_nat", "nat", 1,
-              [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });
-  figures.add("gate.entropy_max_nat", "nat", 1,
-              [&] { return largest([](const auto& r) { return r.gate.layer_entropy_max; }); });
-  figures.add("gate.varies_bool", "bool", 1, [&] { return passed("stuck.gate"); });
+  if (facts.has_gates) {
+    figures.add("gate.entropy_min_nat", "nat", 1,
+                [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });
+    figures.add("gate.entropy_max_nat", "nat", 1,
+                [&] { return largest([](const auto& r) { return r.gate.layer_entropy_max; }); });
+    figures.add("gate.varies_bool", "bool", 1, [&] { return passed("stuck.gate"); });
+  } else {
+    for (const auto& [name, unit] : {std::pair{"gate.entropy_min_nat", "nat"},
+                                     {"gate.entropy_max_nat", "nat"},
+                                     {"gate.varies_bool", "bool"}})
+      result.figures.push_back({name, unit, std::nullopt, "the model is dense: it has no gates"});
+  }
   figures.add("grad.norm_varies_bool", "bool", 2, [&] { return passed("stuck.grad_norm"); });
   figures.add("grad.zero_count", "count", 1, [&] {
     return static_cast<double>(std::count_if(trace.begin(), trace.end(),

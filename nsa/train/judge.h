@@ -28,6 +28,9 @@ struct Finding {
   std::string code, symptom, fact, cause, action;
 };
 
+/// Asked for where whatever applies may run: the record says what did, and why.
+inline constexpr const char* kAutoBackend = "auto";
+
 /// A backend of a stage, summed over layers and steps.
 struct PathRow {
   std::string stage, requested, ran, detail, reason;
@@ -46,7 +49,8 @@ struct RunFacts {
   std::vector<int64_t> bucket_bytes = {};  ///< of gradients as they were sent, in order
   int64_t largest_parameter_bytes = 0;
   LoaderTelemetry loader = {};
-  std::string stopped;  ///< why it ended before `steps`; empty when it did not
+  bool has_gates = true;  ///< a dense model has none
+  std::string stopped;    ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {

@@ -92,11 +92,12 @@ void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t 
                           {"backward_ms", r.backward_ms},
                           {"optimizer_ms", r.optimizer_ms},
                           {"collective_ms", r.collective_ms},
-                          {"step_ms", r.step_ms},
-                          {"gate_cmp", finite_or_null(r.gate.cmp)},
-                          {"gate_sel", finite_or_null(r.gate.sel)},
-                          {"gate_win", finite_or_null(r.gate.win)},
-                          {"gate_entropy_nat", finite_or_null(r.gate.entropy)}};
+                          {"step_ms", r.step_ms}};
+  if (r.gate.known())
+    extra.update({{"gate_cmp", finite_or_null(r.gate.cmp)},
+                  {"gate_sel", finite_or_null(r.gate.sel)},
+                  {"gate_win", finite_or_null(r.gate.win)},
+                  {"gate_entropy_nat", finite_or_null(r.gate.entropy)}});
   emit("beat", {{"case", case_id},
                 {"step", r.step},
                 {"of", of},

@@ -82,13 +82,14 @@ Finding stall_finding(const RankPlace& place, double silence_s, const std::strin
 }
 
 std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms) {
-  char text[200];
-  std::snprintf(
-      text, sizeof text,
-      "step %lld/%lld  loss %.4f  %.0f tok/s  lr %.2e  grad %.3f  gates %.2f %.2f %.2f  eta %.0f s",
-      static_cast<long long>(r.step), static_cast<long long>(of), r.loss, r.tok_s, r.lr,
-      r.grad_norm, r.gate.cmp, r.gate.sel, r.gate.win,
-      median_step_ms / 1000 * static_cast<double>(of - r.step));
+  char text[200], gates[64] = "";
+  if (r.gate.known())
+    std::snprintf(gates, sizeof gates, "  gates %.2f %.2f %.2f", r.gate.cmp, r.gate.sel,
+                  r.gate.win);
+  std::snprintf(text, sizeof text,
+                "step %lld/%lld  loss %.4f  %.0f tok/s  lr %.2e  grad %.3f%s  eta %.0f s",
+                static_cast<long long>(r.step), static_cast<long long>(of), r.loss, r.tok_s, r.lr,
+                r.grad_norm, gates, median_step_ms / 1000 * static_cast<double>(of - r.step));
   return text;
 }
 
@@ -148,6 +149,7 @@ class Run {
     const ModelConfig config = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
     facts_.vocab = config.vocab;
+    facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
     facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
     device_ = open_rank_device(options_.device, context_.place);
     open_data(config, seq_len);

@@ -3,7 +3,8 @@
 
 namespace nsa::train {
 
-/// Gate outputs of one forward pass, each gate row normalised to sum 1 before its entropy is taken.
+/// Gate outputs of one forward pass, each gate row normalised to sum 1 before its entropy is taken;
+/// all 0 for a model without gates.
 struct GateStats {
   double cmp = 0, sel = 0, win = 0;  ///< mean gate over tokens, heads and layers, as applied
   double entropy = 0;                ///< mean entropy, nat
@@ -11,6 +12,8 @@ struct GateStats {
   double layer_entropy_max = 0;      ///< ... with the highest
   double layer_spread_min =
       0;  ///< standard deviation over tokens in the layer where it is smallest
+  /// No activation of gates gives three zeros; NaN counts as known.
+  bool known() const { return cmp + sel + win != 0; }
 };
 
 /// What one optimizer step did.

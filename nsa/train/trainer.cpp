@@ -181,7 +181,9 @@ StepRecord Trainer::read_back(const at::Tensor& told, const at::Tensor& norm,
                               const std::vector<at::Tensor>& gates) {
   const NvtxRange range("train.read_back");
   const at::Tensor scalars = at::cat({told, norm.to(at::kDouble).view({1})});
-  const at::Tensor values = at::cat({scalars, reduce_gates(gates)}).cpu();
+  const at::Tensor gate_values =
+      gates.empty() ? at::zeros({kNumGateStats}, scalars.options()) : reduce_gates(gates);
+  const at::Tensor values = at::cat({scalars, gate_values}).cpu();
   if (parts_.collectives) parts_.collectives->end();
   const double* v = values.data_ptr<double>();
   StepRecord record;
