@@ -1,0 +1,119 @@
+// What the two kernels of the backward pass of interval attention share.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+#include <cutlass/numeric_types.h>
+#include <cute/arch/copy_sm80.hpp>
+#include <cute/arch/copy_sm90_tma.hpp>
+#include <cute/atom/mma_atom.hpp>
+#include <cute/tensor.hpp>
+
+#include "nsa/device/sm90/interval_backward_launch.h"
+#include "nsa/device/sm90/interval_bounds.h"
+#include "nsa/device/sm90/tensor_map.h"
+
+namespace nsa::device::sm90 {
+
+using namespace cute;
+
+constexpr float kLog2OfE = 1.4426950408889634f;
+
+/// What a launch passes by value. Maps: of a tile of rows and of a tile of keys.
+struct BackwardArguments {
+  CUtensorMap q_map, d_out_map, k_map, v_map;
+  BackwardPlan plan;
+  IntervalAttention forward;
+  void *d_q, *d_k, *d_v;
+  RowTiling tiling;
+  float scale_log2;
+};
+
+CUTE_DEVICE void wait(uint64_t& barrier, uint32_t phase) {
+  cutlass::arch::ClusterTransactionBarrier::wait(&barrier, phase);
+}
+CUTE_DEVICE void arrive(uint64_t& barrier) { cutlass::arch::ClusterBarrier::arrive(&barrier); }
+
+/// 2^x; results below the least normal number are 0.
+CUTE_DEVICE float power_of_two(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// Two values as the register of an A operand, the first one in the low half; and back.
+template <typename T>
+CUTE_DEVICE uint32_t pack(float low, float high) {
+  uint32_t x;
+  if constexpr (std::is_same_v<T, cutlass::half_t>) {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+  }
+  return x;
+}
+template <typename T>
+CUTE_DEVICE float2 unpack(uint32_t x) {
+  if constexpr (std::is_same_v<T, cutlass::half_t>)
+    return __half22float2(*reinterpret_cast<const __half2*>(&x));
+  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+}
+
+/// An accumulator of kColumns columns as A operand of the next product: the same registers, packed
+/// in pairs.
+template <int kColumns>
+CUTE_DEVICE auto packed_accumulator() {
+  return make_tensor<uint32_t>(Layout<Shape<Shape<_1, _2, _2>, _1, Int<kColumns / 16>>>{});
+}
+
+/// c (+)= a b, enqueued.
+template <bool kClear, class Mma, class A, class B, class C>
+CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c) {
+  warpgroup_fence_operand(c);
+  warpgroup_arrive();
+  mma.accumulate_ = kClear ? GMMA::ScaleOut::Zero : GMMA::ScaleOut::One;
+  CUTE_UNROLL
+  for (int i = 0; i < decltype(size<2>(b))::value; ++i) {
+    gemm(mma, a(_, _, i), b(_, _, i), c);
+    mma.accumulate_ = GMMA::ScaleOut::One;
+  }
+  warpgroup_commit_batch();
+}
+
+/// A warp's 16 rows of an accumulator, times `factor`, through its rows of a shared tile that
+/// nobody reads any more ([64-column chunk][kTileRows][64], 16-byte pieces swizzled by row), so
+/// that whole rows are written. `target(row)` is where a row goes, or null. Returns whether all
+/// values of rows with a place are finite.
+template <int kTileRows, int kColumns, typename T, class Acc, class Target>
+CUTE_DEVICE bool store_rows(T* tile, int base, float factor, const Acc& acc, const Target& target) {
+  const int lane = threadIdx.x % 32;
+  const auto piece = [&](int row, int column) -> T* {
+    return tile + (column / 64) * (kTileRows * 64) + row * 64 +
+           (((column % 64) / 8) ^ (row % 8)) * 8 + column % 8;
+  };
+  bool finite[2] = {true, true};
+  CUTE_UNROLL
+  for (int i = 0; i < kColumns / 2; i += 2) {
+    const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2;
+    T pair[2] = {T(acc(i) * factor), T(acc(i + 1) * factor)};
+    finite[r] &= isfinite(acc(i)) && isfinite(acc(i + 1));
+    *reinterpret_cast<uint32_t*>(piece(base + lane / 4 + 8 * r, column)) =
+        *reinterpret_cast<uint32_t*>(pair);
+  }
+  __syncwarp();
+  constexpr int kPieces = kColumns / 8;  // of a row
+  for (int i = lane; i < 16 * kPieces; i += 32) {
+    const int row = base + i / kPieces, column = (i % kPieces) * 8;
+    T* const to = target(row);
+    if (to != nullptr)
+      *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(piece(row, column));
+  }
+  bool good = true;
+  CUTE_UNROLL
+  for (int r = 0; r < 2; ++r) good &= finite[r] || target(base + lane / 4 + 8 * r) == nullptr;
+  return good;
+}
+
+}  // namespace nsa::device::sm90

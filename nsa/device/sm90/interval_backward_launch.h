@@ -1,0 +1,44 @@
+#pragma once
+#include "nsa/device/interval_backward.h"
+
+/// The launches behind interval_attention_backward, in the order they are enqueued.
+namespace nsa::device::sm90 {
+
+constexpr int kKeysOfTile = 128;  // keys whose gradients a CTA sums
+/// Streaming multiprocessors a launch should keep busy. A constant, so that results do not depend
+/// on the card.
+constexpr int kBusySms = 132;
+
+/// How the rows of key tiles are cut into units, one a CTA, and where the workspace holds what.
+struct BackwardPlan {
+  int chunk_tokens = 0;       // a unit sums over so many tokens
+  int num_chunks = 1;         // of the key tile with the most; above 1: partial sums are written
+  float* lse = nullptr;       // [B, Hkv, S, G] log2; +inf for a row without keys
+  float* delta = nullptr;     // [B, Hkv, S, G] sum over columns of d_out * out, less d_lse
+  float* partials = nullptr;  // [chunks, B, Hkv, N, dk + dv], d_k scaled
+  int* bad = nullptr;         // not 0: some gradient is not finite
+};
+
+/// lse and delta of the plan; clears `bad`.
+cudaError_t prepare_rows(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
+/// d_k and d_v from partial sums.
+cudaError_t sum_partials(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
+/// Recomputes gradients that are not finite from attended pairs only; nothing to do when `bad` is
+/// 0.
+cudaError_t mend_gradients(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
+
+/// Rows a tile of the d_k, d_v kernel has.
+constexpr int rows_of_key_pass(int qk_head_dim) { return qk_head_dim == 64 ? 128 : 64; }
+
+/// d_k, d_v (or partial sums) and d_q; one function per head dims and type, each in its .cu file.
+using LaunchBackward = cudaError_t (*)(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
+
+#define NSA_DECLARE_BACKWARD(dims)                                                                \
+  cudaError_t backward_##dims##_bf16(const IntervalBackward&, const BackwardPlan&, cudaStream_t); \
+  cudaError_t backward_##dims##_fp16(const IntervalBackward&, const BackwardPlan&, cudaStream_t)
+NSA_DECLARE_BACKWARD(64_64);
+NSA_DECLARE_BACKWARD(128_128);
+NSA_DECLARE_BACKWARD(192_128);
+#undef NSA_DECLARE_BACKWARD
+
+}  // namespace nsa::device::sm90

@@ -1,0 +1,363 @@
+// d_k and d_v of interval attention on wgmma and TMA.
+//
+// A CTA sums the gradients of 128 keys of one KV head over a run of rows; a row is a (token, head
+// of the group) pair, so the whole group is summed on chip. Two warpgroups own 64 keys each and
+// compute with rows as columns: s^T = k q^T and dp^T = v d_out^T, then d_v += p^T d_out and d_k +=
+// ds^T q with p and ds in registers. A third one feeds tiles of rows by TMA.
+//
+// Rows come from the last to the first, so that the tiles of a chunk are the same for every key
+// tile of the compressed branch and are found in L2.
+#pragma once
+#include "nsa/device/sm90/backward_parts.cuh"
+
+namespace nsa::device::sm90 {
+
+template <int DK, int DV, int BM, int kStages, typename T>
+struct KeyGradients {
+  static constexpr int kKeys = kKeysOfTile, kThreads = 384;
+  using LayoutK =
+      decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kKeys>, Int<DK>>{}));
+  using LayoutV =
+      decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kKeys>, Int<DV>>{}));
+  // A tile of rows, read by rows for s and dp and by columns for the sums over rows.
+  template <int D>
+  using Rows = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<BM>, Int<D>>{}));
+  template <int D>
+  using Columns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<D>, Int<BM>>{},
+                                         Step<_2, _1>{}));
+  using MmaScores =
+      decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<BM>, _64>>()));
+  template <int D>
+  using MmaSum =
+      decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<D>, Int<BM>>,
+                                                   GMMA::Major::K, GMMA::Major::MN>()));
+
+  /// Registers for d_v on the way while ds is computed; without them wgmma is serialised.
+  static constexpr bool kRoomy = DK + DV <= 256;
+  using Bits = std::conditional_t<(BM > 64), uint64_t, uint32_t>;
+
+  struct Shared {
+    alignas(1024) T k[kKeys * DK];
+    alignas(1024) T v[kKeys * DV];
+    alignas(1024) T q[kStages][BM * DK];
+    alignas(1024) T d_out[kStages][BM * DV];
+    alignas(16) float lse[kStages][BM], delta[kStages][BM];
+    alignas(8) uint64_t keys_full, full[kStages], empty[kStages];
+  };
+  static constexpr int kSharedBytes = sizeof(Shared) + 1024;
+
+  /// What a CTA does: the rows of tokens [end - steps * tokens of a tile, end) for its keys.
+  struct Work {
+    int batch, kv_head, chunk, first_key, end, steps;
+  };
+  /// Chunk slowest, key tile fastest: tiles that read the same rows run together.
+  CUTE_DEVICE static Work work_of(const BackwardArguments& a) {
+    const int tiles = (a.forward.num_keys + kKeys - 1) / kKeys,
+              heads = a.forward.batch * a.forward.num_kv_heads;
+    Work work;
+    int rest = blockIdx.x;
+    work.first_key = rest % tiles * kKeys;
+    rest /= tiles;
+    work.kv_head = rest % heads % a.forward.num_kv_heads;
+    work.batch = rest % heads / a.forward.num_kv_heads;
+    work.chunk = rest / heads;
+    const Span span =
+        queries_of(a.forward, work.first_key, min(work.first_key + kKeys, a.forward.num_keys));
+    work.end = span.end - work.chunk * a.plan.chunk_tokens;
+    const int begin = max(span.begin, work.end - a.plan.chunk_tokens);
+    work.steps = max(0, (work.end - begin + a.tiling.tokens - 1) / a.tiling.tokens);
+    return work;
+  }
+
+  /// One warp: the keys, then the tiles of rows as places become free.
+  CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Work& work) {
+    using Full = cutlass::arch::ClusterTransactionBarrier;
+    const int lane = threadIdx.x % 32;
+    const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST),
+                   keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_NORMAL);
+    if (lane == 0) {
+      Full::arrive_and_expect_tx(&s.keys_full, kKeys * (DK + DV) * sizeof(T));
+      for (int c = 0; c < DK; c += 64)
+        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.keys_full, once, s.k + c * kKeys, c, work.kv_head,
+                               work.first_key, work.batch);
+      for (int c = 0; c < DV; c += 64)
+        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.keys_full, once, s.v + c * kKeys, c, work.kv_head,
+                               work.first_key, work.batch);
+    }
+    const int group = a.forward.num_heads / a.forward.num_kv_heads,
+              rows = a.tiling.tokens * a.tiling.heads;
+    const int64_t all_rows = int64_t(a.forward.num_queries) * group,
+                  base = (int64_t(work.batch) * a.forward.num_kv_heads + work.kv_head) * all_rows;
+    int count = 0;
+    for (int step = 0; step < work.steps; ++step)
+      for (int part = 0; part < a.tiling.parts; ++part, ++count) {
+        const int stage = count % kStages, token = work.end - (step + 1) * a.tiling.tokens,
+                  head = part * a.tiling.heads;
+        wait(s.empty[stage], (count / kStages + 1) & 1);
+        if (lane == 0) {
+          Full::arrive_and_expect_tx(&s.full[stage], rows * (DK + DV) * sizeof(T));
+          for (int c = 0; c < DK; c += 64)
+            SM90_TMA_LOAD_4D::copy(&a.q_map, &s.full[stage], keep, s.q[stage] + c * BM, c,
+                                   work.kv_head * group + head, token, work.batch);
+          for (int c = 0; c < DV; c += 64)
+            SM90_TMA_LOAD_4D::copy(&a.d_out_map, &s.full[stage], keep, s.d_out[stage] + c * BM, c,
+                                   work.kv_head * group + head, token, work.batch);
+        }
+        using Copy = SM80_CP_ASYNC_CACHEALWAYS_ZFILL<float>;
+        for (int i = lane; i < rows; i += 32) {
+          const int64_t row = int64_t(token) * group + head + i;
+          const bool exists = row >= 0 && row < all_rows;
+          const int64_t from = base + (exists ? row : 0);
+          Copy::copy(a.plan.lse[from], s.lse[stage][i], exists);
+          Copy::copy(a.plan.delta[from], s.delta[stage][i], exists);
+        }
+        cutlass::arch::cpasync_barrier_arrive_noinc(&s.full[stage]);
+      }
+  }
+
+  /// Rows of a tile beyond its tokens and heads: never loaded, probability 0.
+  CUTE_DEVICE static void clear_unused(const BackwardArguments& a, Shared& s) {
+    const int rows = a.tiling.tokens * a.tiling.heads;
+    for (int stage = 0; stage < kStages; ++stage)
+      for (int row = rows; row < BM; ++row) {
+        for (int i = threadIdx.x; i < DK; i += kThreads)
+          s.q[stage][i / 64 * (BM * 64) + row * 64 + i % 64] = T(0.f);
+        for (int i = threadIdx.x; i < DV; i += kThreads)
+          s.d_out[stage][i / 64 * (BM * 64) + row * 64 + i % 64] = T(0.f);
+        if (threadIdx.x == 0) s.lse[stage][row] = INFINITY, s.delta[stage][row] = 0.f;
+      }
+    cutlass::arch::fence_view_async_shared();
+  }
+
+  /// Which pairs of this thread are attended: bit i belongs to element i of its accumulator.
+  CUTE_DEVICE static Bits attended(const BackwardArguments& a, int key, int position) {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const int token_of_column = (65536 + a.tiling.heads - 1) / a.tiling.heads;  // over 2^16
+    Bits bits = 0;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const int own = key + warp * 16 + lane / 4 + 8 * r;
+      const int first = first_position_of(a.forward.rule, own) - position,
+                last = last_position_of(a.forward.rule, own) - position;
+      CUTE_UNROLL
+      for (int i = 2 * r; i < BM / 2; i += i % 2 ? 3 : 1) {
+        const int column = (i / 4) * 8 + (lane % 4) * 2 + i % 2;
+        const int token = (column * token_of_column) >> 16;
+        if (token >= first && token <= last) bits |= Bits{1} << i;
+      }
+    }
+    return bits;
+  }
+
+  /// Tiles of rows a warpgroup has to do with, and those whose pairs are all attended; both are
+  /// runs of the CTA's tiles.
+  struct Reach {
+    int first_any, first_all, last_any, last_all;  // positions
+    CUTE_DEVICE bool any(int position, int tokens) const {
+      return position + tokens > first_any && position <= last_any;
+    }
+    CUTE_DEVICE bool all(int position, int tokens) const {
+      return position >= first_all && position + tokens - 1 <= last_all;
+    }
+  };
+
+  /// One warpgroup: 64 keys.
+  CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Work& work,
+                                  int half) {
+    const int thread = threadIdx.x % 128, lane = thread % 32;
+    const IntervalRule& rule = a.forward.rule;
+    MmaScores mma_scores;
+    MmaSum<DK> mma_d_k;
+    MmaSum<DV> mma_d_v;
+    auto scores_thread = mma_scores.get_thread_slice(thread);
+    auto d_k_thread = mma_d_k.get_thread_slice(thread);
+    auto d_v_thread = mma_d_v.get_thread_slice(thread);
+    Tensor all_k = make_tensor(make_smem_ptr(s.k), LayoutK{});
+    Tensor all_v = make_tensor(make_smem_ptr(s.v), LayoutV{});
+    Tensor frag_k = scores_thread.partition_fragment_A(
+        local_tile(all_k, Shape<_64, Int<DK>>{}, make_coord(half, 0)));
+    Tensor frag_v = scores_thread.partition_fragment_A(
+        local_tile(all_v, Shape<_64, Int<DV>>{}, make_coord(half, 0)));
+    Tensor x = partition_fragment_C(mma_scores, Shape<_64, Int<BM>>{});  // s, then dp
+    Tensor d_k = partition_fragment_C(mma_d_k, Shape<_64, Int<DK>>{});
+    Tensor d_v = partition_fragment_C(mma_d_v, Shape<_64, Int<DV>>{});
+    Tensor p = packed_accumulator<BM>(), ds = packed_accumulator<BM>();  // A operands
+    clear(d_k);
+    clear(d_v);
+    const int own_key = work.first_key + half * 64;
+    const Reach reach{first_position_of(rule, own_key), first_position_of(rule, own_key + 63),
+                      last_position_of(rule, own_key + 63), last_position_of(rule, own_key)};
+
+    const auto position_of = [&](int count) {
+      return a.forward.first_position + work.end - (count / a.tiling.parts + 1) * a.tiling.tokens;
+    };
+    const auto multiply_scores = [&](int count) {
+      const int stage = count % kStages;
+      Tensor q = make_tensor(make_smem_ptr(s.q[stage]), Rows<DK>{});
+      wait(s.full[stage], (count / kStages) & 1);
+      multiply<true>(mma_scores, frag_k, scores_thread.partition_fragment_B(q), x);
+    };
+    const auto probabilities = [&](int stage, Bits bits, auto masked) {
+      const float2* lse = reinterpret_cast<const float2*>(s.lse[stage]) + lane % 4;
+      CUTE_UNROLL
+      for (int i = 0; i < BM / 2; i += 2) {
+        const float2 shift = lse[i / 4 * 4];
+        float low = power_of_two(fmaf(x(i), a.scale_log2, -shift.x)),
+              high = power_of_two(fmaf(x(i + 1), a.scale_log2, -shift.y));
+        if constexpr (decltype(masked)::value) {
+          low = (bits >> i) & 1 ? low : 0.f;
+          high = (bits >> (i + 1)) & 1 ? high : 0.f;
+        }
+        p(i / 2) = pack<T>(low, high);
+      }
+    };
+    const auto differentiate = [&](int stage, Bits bits, auto masked) {
+      const float2* delta = reinterpret_cast<const float2*>(s.delta[stage]) + lane % 4;
+      CUTE_UNROLL
+      for (int i = 0; i < BM / 2; i += 2) {
+        const float2 shift = delta[i / 4 * 4], probability = unpack<T>(p(i / 2));
+        float low = probability.x * (x(i) - shift.x), high = probability.y * (x(i + 1) - shift.y);
+        if constexpr (decltype(masked)::value) {
+          low = (bits >> i) & 1 ? low : 0.f;
+          high = (bits >> (i + 1)) & 1 ? high : 0.f;
+        }
+        ds(i / 2) = pack<T>(low, high);
+      }
+    };
+
+    // Tiles [begin, end) are this warpgroup's; of the others it says only that they may go.
+    const int total = work.steps * a.tiling.parts;
+    const auto skip = [&](int count) {
+      wait(s.full[count % kStages], (count / kStages) & 1);
+      if (lane == 0) arrive(s.empty[count % kStages]);
+    };
+    int count = 0;
+    while (count < total && !reach.any(position_of(count), a.tiling.tokens)) skip(count++);
+    wait(s.keys_full, 0);
+    // ds of a tile whose s is in registers, d_v on the way.
+    const auto form = [&](int count) {
+      const int stage = count % kStages, position = position_of(count);
+      const bool all = reach.all(position, a.tiling.tokens);
+      Tensor d_out = make_tensor(make_smem_ptr(s.d_out[stage]), Rows<DV>{});
+      Tensor d_out_columns = make_tensor(make_smem_ptr(s.d_out[stage]), Columns<DV>{});
+      Bits bits = 0;
+      warpgroup_fence_operand(x);
+      if (all) {
+        probabilities(stage, bits, std::false_type{});
+      } else {
+        bits = attended(a, own_key, position);
+        probabilities(stage, bits, std::true_type{});
+      }
+      warpgroup_fence_operand(p);
+      multiply<true>(mma_scores, frag_v, scores_thread.partition_fragment_B(d_out), x);
+      multiply<false>(mma_d_v, recast<T>(p), d_v_thread.partition_fragment_B(d_out_columns), d_v);
+      warpgroup_wait<kRoomy ? 1 : 0>();
+      warpgroup_fence_operand(x);
+      if (all) {
+        differentiate(stage, bits, std::false_type{});
+      } else {
+        differentiate(stage, bits, std::true_type{});
+      }
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(d_v);
+    };
+    const auto sum_d_k = [&](int stage) {
+      Tensor q_columns = make_tensor(make_smem_ptr(s.q[stage]), Columns<DK>{});
+      warpgroup_fence_operand(ds);
+      multiply<false>(mma_d_k, recast<T>(ds), d_k_thread.partition_fragment_B(q_columns), d_k);
+    };
+    if (count < total) {
+      multiply_scores(count);
+      warpgroup_wait<0>();
+      while (true) {
+        form(count);
+        ++count;
+        if (!(count < total && reach.any(position_of(count), a.tiling.tokens))) break;
+        const int before = (count - 1) % kStages;
+        sum_d_k(before);
+        multiply_scores(count);
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(d_k);
+        if (lane == 0) arrive(s.empty[before]);
+        warpgroup_wait<0>();
+      }
+      sum_d_k((count - 1) % kStages);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(d_k);
+      if (lane == 0) arrive(s.empty[(count - 1) % kStages]);
+    }
+    while (count < total) skip(count++);
+    store(a, s, work, half, d_k, d_v);
+  }
+
+  template <class DKey, class DValue>
+  CUTE_DEVICE static void store(const BackwardArguments& a, Shared& s, const Work& work, int half,
+                                DKey& d_k, DValue& d_v) {
+    const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const IntervalAttention& f = a.forward;
+    const int base = half * 64 + warp * 16;
+    if (a.plan.num_chunks > 1) {
+      const int64_t heads = int64_t(f.batch) * f.num_kv_heads,
+                    head = (work.chunk * heads + work.batch * f.num_kv_heads + work.kv_head);
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r) {
+        const int key = work.first_key + base + lane / 4 + 8 * r;
+        if (key >= f.num_keys || work.steps == 0) continue;  // nobody reads a unit without rows
+        float* const to = a.plan.partials + (head * f.num_keys + key) * (DK + DV) + (lane % 4) * 2;
+        CUTE_UNROLL
+        for (int i = 2 * r; i < DK / 2; i += 4)
+          *reinterpret_cast<float2*>(to + (i / 4) * 8) =
+              make_float2(d_k(i) * f.scale, d_k(i + 1) * f.scale);
+        CUTE_UNROLL
+        for (int i = 2 * r; i < DV / 2; i += 4)
+          *reinterpret_cast<float2*>(to + DK + (i / 4) * 8) = make_float2(d_v(i), d_v(i + 1));
+      }
+      return;
+    }
+    cutlass::arch::NamedBarrier::sync(128, 1 + half);  // nobody of the warpgroup reads keys now
+    const auto target = [&](void* to, int dim) {
+      return [=, &a](int row) -> T* {
+        const int key = work.first_key + row;
+        if (key >= a.forward.num_keys) return nullptr;
+        return static_cast<T*>(to) +
+               ((int64_t(work.batch) * a.forward.num_keys + key) * a.forward.num_kv_heads +
+                work.kv_head) *
+                   dim;
+      };
+    };
+    bool good = store_rows<kKeys, DK>(s.k, base, f.scale, d_k, target(a.d_k, DK));
+    good &= store_rows<kKeys, DV>(s.v, base, 1.f, d_v, target(a.d_v, DV));
+    if (!good) *a.plan.bad = 1;
+  }
+};
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
+    key_gradients_kernel(const __grid_constant__ BackwardArguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ char raw[];
+  auto& s = *reinterpret_cast<typename Kernel::Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) /
+                                                        1024 * 1024);
+  const auto work = Kernel::work_of(a);
+  if (work.steps == 0 && a.plan.num_chunks > 1) return;
+  if (threadIdx.x == 0) {
+    using Barrier = cutlass::arch::ClusterBarrier;
+    Barrier::init(&s.keys_full, 1);
+    for (uint64_t& barrier : s.full) Barrier::init(&barrier, 33);  // TMA, and the copies of a warp
+    for (uint64_t& barrier : s.empty) Barrier::init(&barrier, 8);  // a lane of each computing warp
+    cutlass::arch::fence_barrier_init();
+  }
+  Kernel::clear_unused(a, s);
+  __syncthreads();
+  const int warpgroup = cutlass::canonical_warp_group_idx();
+  if (warpgroup == 0) {
+    cutlass::arch::warpgroup_reg_dealloc<24>();
+    if (threadIdx.x < 32) Kernel::produce(a, s, work);
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<240>();
+    Kernel::consume(a, s, work, warpgroup - 1);
+  }
+#endif
+}
+
+}  // namespace nsa::device::sm90

@@ -1,0 +1,236 @@
+// d_q of interval attention on wgmma and TMA.
+//
+// A CTA computes 128 rows of one KV head, as the forward pass does: s = q k^T and dp = d_out v^T of
+// a tile of keys, then d_q += ds k with ds in registers. The products of the next tile are enqueued
+// behind the sum of this one.
+#pragma once
+#include "nsa/device/sm90/backward_parts.cuh"
+
+namespace nsa::device::sm90 {
+
+template <int DK, int DV, int BN, typename T>
+struct QueryGradients {
+  static constexpr int kRows = 128, kThreads = 384, kStages = 2;
+  template <int kCount, int D>
+  using ByRows =
+      decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kCount>, Int<D>>{}));
+  using KeyColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
+                                            Shape<Int<DK>, Int<BN>>{}, Step<_2, _1>{}));
+  using MmaScores =
+      decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
+  using MmaSum =
+      decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DK>, Int<BN>>,
+                                                   GMMA::Major::K, GMMA::Major::MN>()));
+
+  struct Shared {
+    alignas(1024) T q[kRows * DK];
+    alignas(1024) T d_out[kRows * DV];
+    alignas(1024) T k[kStages][BN * DK];
+    alignas(1024) T v[kStages][BN * DV];
+    alignas(8) uint64_t rows_full, k_full[kStages], v_full[kStages], k_empty[kStages],
+        v_empty[kStages];
+  };
+  static constexpr int kSharedBytes = sizeof(Shared) + 1024;
+
+  /// The tile of a CTA: heads [head, head + heads) of tokens [first, first + count), and the keys
+  /// any of them attends.
+  struct Tile {
+    int first, count, head, begin, steps;
+  };
+  CUTE_DEVICE static Tile tile_of(const BackwardArguments& a) {
+    const int index = gridDim.x - 1 - blockIdx.x;  // the last tiles attend the most keys
+    Tile tile;
+    tile.first = index / a.tiling.parts * a.tiling.tokens;
+    tile.head = index % a.tiling.parts * a.tiling.heads;
+    tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
+    const Span first = keys_of_token(a, tile.first),
+               last = keys_of_token(a, tile.first + tile.count - 1);
+    tile.begin = first.begin;
+    tile.steps = max(0, (last.end - tile.begin + BN - 1) / BN);
+    return tile;
+  }
+  CUTE_DEVICE static Span keys_of_token(const BackwardArguments& a, int token) {
+    return keys_of(a.forward.rule, a.forward.first_position + token, a.forward.num_keys);
+  }
+
+  /// One thread: rows, then K and V of every step as places become free.
+  CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Tile& tile) {
+    using Full = cutlass::arch::ClusterTransactionBarrier;
+    const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST),
+                   keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
+    const int group = a.forward.num_heads / a.forward.num_kv_heads;
+    const int head = blockIdx.y * group + tile.head, batch = blockIdx.z;
+    Full::arrive_and_expect_tx(&s.rows_full,
+                               a.tiling.tokens * a.tiling.heads * (DK + DV) * sizeof(T));
+    for (int c = 0; c < DK; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.q_map, &s.rows_full, once, s.q + c * kRows, c, head, tile.first,
+                             batch);
+    for (int c = 0; c < DV; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.d_out_map, &s.rows_full, once, s.d_out + c * kRows, c, head,
+                             tile.first, batch);
+    for (int step = 0; step < tile.steps; ++step) {
+      const int stage = step % kStages, key = tile.begin + step * BN;
+      wait(s.k_empty[stage], (step / kStages + 1) & 1);
+      Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
+      for (int c = 0; c < DK; c += 64)
+        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, blockIdx.y,
+                               key, batch);
+      wait(s.v_empty[stage], (step / kStages + 1) & 1);
+      Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
+      for (int c = 0; c < DV; c += 64)
+        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c, blockIdx.y,
+                               key, batch);
+    }
+  }
+
+  /// One warpgroup: 64 rows.
+  CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Tile& tile,
+                                  int half) {
+    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
+    const IntervalAttention& f = a.forward;
+    MmaScores mma_scores;
+    MmaSum mma_sum;
+    auto scores_thread = mma_scores.get_thread_slice(thread);
+    auto sum_thread = mma_sum.get_thread_slice(thread);
+    Tensor all_q = make_tensor(make_smem_ptr(s.q), ByRows<kRows, DK>{});
+    Tensor all_d_out = make_tensor(make_smem_ptr(s.d_out), ByRows<kRows, DV>{});
+    Tensor frag_q = scores_thread.partition_fragment_A(
+        local_tile(all_q, Shape<_64, Int<DK>>{}, make_coord(half, 0)));
+    Tensor frag_d_out = scores_thread.partition_fragment_A(
+        local_tile(all_d_out, Shape<_64, Int<DV>>{}, make_coord(half, 0)));
+    Tensor p = partition_fragment_C(mma_scores, Shape<_64, Int<BN>>{});
+    Tensor ds = partition_fragment_C(mma_scores, Shape<_64, Int<BN>>{});
+    Tensor d_q = partition_fragment_C(mma_sum, Shape<_64, Int<DK>>{});
+    Tensor packed = packed_accumulator<BN>();  // A operand
+    clear(d_q);
+
+    // The two rows of this thread.
+    const int group = f.num_heads / f.num_kv_heads;
+    Span keys[2];
+    float lse[2], delta[2];
+    for (int r = 0; r < 2; ++r) {
+      const int row = half * 64 + warp * 16 + lane / 4 + 8 * r;
+      const int token = tile.first + min(row / a.tiling.heads, tile.count - 1);
+      keys[r] = keys_of_token(a, token);
+      const int64_t from =
+          ((int64_t(blockIdx.z) * f.num_kv_heads + blockIdx.y) * f.num_queries + token) * group +
+          tile.head + row % a.tiling.heads;
+      lse[r] = a.plan.lse[from];
+      delta[r] = a.plan.delta[from];
+    }
+    const int inner_begin = keys_of_token(a, tile.first + tile.count - 1).begin,
+              inner_end = keys_of_token(a, tile.first).end;  // keys that every row attends
+
+    const auto multiply_q_k = [&](int step) {
+      const int stage = step % kStages;
+      Tensor k = make_tensor(make_smem_ptr(s.k[stage]), ByRows<BN, DK>{});
+      wait(s.k_full[stage], (step / kStages) & 1);
+      multiply<true>(mma_scores, frag_q, scores_thread.partition_fragment_B(k), p);
+    };
+    const auto multiply_d_out_v = [&](int step) {
+      const int stage = step % kStages;
+      Tensor v = make_tensor(make_smem_ptr(s.v[stage]), ByRows<BN, DV>{});
+      wait(s.v_full[stage], (step / kStages) & 1);
+      multiply<true>(mma_scores, frag_d_out, scores_thread.partition_fragment_B(v), ds);
+    };
+    const auto differentiate = [&](int first, auto masked) {
+      CUTE_UNROLL
+      for (int i = 0; i < BN / 2; i += 2) {
+        const int r = (i / 2) % 2;
+        float low = p(i) * (ds(i) - delta[r]), high = p(i + 1) * (ds(i + 1) - delta[r]);
+        if constexpr (decltype(masked)::value) {
+          const int key = first + (i / 4) * 8 + (lane % 4) * 2;
+          if (key < keys[r].begin || key >= keys[r].end) low = 0.f;
+          if (key + 1 < keys[r].begin || key + 1 >= keys[r].end) high = 0.f;
+        }
+        packed(i / 2) = pack<T>(low, high);
+      }
+    };
+
+    // ds of a step whose two products are on the way.
+    const auto form = [&](int step) {
+      const int first = tile.begin + step * BN;
+      warpgroup_wait<1>();
+      warpgroup_fence_operand(p);
+      CUTE_UNROLL
+      for (int i = 0; i < BN / 2; ++i)
+        p(i) = power_of_two(fmaf(p(i), a.scale_log2, -lse[(i / 2) % 2]));
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(ds);
+      if (lane == 0) arrive(s.v_empty[step % kStages]);
+      if (first >= inner_begin && first + BN <= inner_end) {
+        differentiate(first, std::false_type{});
+      } else {
+        differentiate(first, std::true_type{});
+      }
+    };
+    const auto sum = [&](int step) {
+      Tensor columns = make_tensor(make_smem_ptr(s.k[step % kStages]), KeyColumns{});
+      warpgroup_fence_operand(packed);
+      multiply<false>(mma_sum, recast<T>(packed), sum_thread.partition_fragment_B(columns), d_q);
+    };
+
+    wait(s.rows_full, 0);
+    if (tile.steps > 0) {
+      multiply_q_k(0);
+      multiply_d_out_v(0);
+      form(0);
+      for (int step = 1; step < tile.steps; ++step) {
+        sum(step - 1);
+        multiply_q_k(step);
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(d_q);
+        if (lane == 0) arrive(s.k_empty[(step - 1) % kStages]);
+        multiply_d_out_v(step);
+        form(step);
+      }
+      sum(tile.steps - 1);
+      warpgroup_wait<0>();
+      warpgroup_fence_operand(d_q);
+    }
+
+    cutlass::arch::NamedBarrier::sync(128, 1 + half);  // nobody of the warpgroup reads q now
+    const auto target = [&](int row) -> T* {
+      const int token = row / a.tiling.heads;
+      if (token >= tile.count) return nullptr;
+      const int64_t place =
+          (int64_t(blockIdx.z) * f.num_queries + tile.first + token) * f.num_heads +
+          blockIdx.y * group + tile.head + row % a.tiling.heads;
+      return static_cast<T*>(a.d_q) + place * DK;
+    };
+    if (!store_rows<kRows, DK>(s.q, half * 64 + warp * 16, f.scale, d_q, target)) *a.plan.bad = 1;
+  }
+};
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
+    query_gradients_kernel(const __grid_constant__ BackwardArguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ char raw[];
+  auto& s = *reinterpret_cast<typename Kernel::Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) /
+                                                        1024 * 1024);
+  const auto tile = Kernel::tile_of(a);
+  if (threadIdx.x == 0) {
+    using Barrier = cutlass::arch::ClusterBarrier;
+    Barrier::init(&s.rows_full, 1);
+    for (int i = 0; i < Kernel::kStages; ++i) {
+      Barrier::init(&s.k_full[i], 1);
+      Barrier::init(&s.v_full[i], 1);
+      Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
+      Barrier::init(&s.v_empty[i], 8);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+  __syncthreads();
+  const int warpgroup = cutlass::canonical_warp_group_idx();
+  if (warpgroup == 0) {
+    cutlass::arch::warpgroup_reg_dealloc<24>();
+    if (threadIdx.x == 0) Kernel::produce(a, s, tile);
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<240>();
+    Kernel::consume(a, s, tile, warpgroup - 1);
+  }
+#endif
+}
+
+}  // namespace nsa::device::sm90
