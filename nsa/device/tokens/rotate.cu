@@ -8,6 +8,7 @@ namespace {
 using namespace tokens;
 
 constexpr int kThreads = 128, kMostPairs = 512;
+constexpr double kPerPi = 0.31830988618379067154;
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
@@ -17,7 +18,8 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
       p.positions[(p.per_sequence ? int64_t(batch) * p.num_tokens : 0) + token]);
   for (int i = threadIdx.x; i < pairs; i += kThreads) {
     double sine, cosine;
-    sincos(position * pow(p.base, -2.0 * i / p.head_dim), &sine, &cosine);
+    // In half turns: reduced without the slow path for large angles, which needs a stack.
+    sincospi(position * pow(p.base, -2.0 * i / p.head_dim) * kPerPi, &sine, &cosine);
     turn[i] = make_float2(static_cast<float>(cosine), static_cast<float>(p.inverse ? -sine : sine));
   }
   __syncthreads();
