@@ -38,6 +38,10 @@ void print(const Plan& plan) {
     fmt::print("  {:<14} {:<34} {:>2} process{} x {:>2} case{}  {}\n", phase.id, phase.run,
                phase.groups.size(), phase.groups.size() == 1 ? "  " : "es", phase.cases.size(),
                phase.cases.size() == 1 ? " " : "s", decision_text(phase));
+    size_t further = 0;
+    for (const PlannedStage& stage : phase.further) further += stage.groups.size();
+    if (further > 0)
+      fmt::print("      up to {} more processes if undecided, or to confirm a failure\n", further);
     for (const std::string& id : phase.undecided)
       fmt::print("      cannot be decided here: {}\n", id);
   }

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -75,7 +76,7 @@ class TerminalProgress : public Observer {
     rewrite(head_ + left());
   }
   void on_group_start(const PlannedPhase&, const std::string&, int) override {
-    ++started_;
+    groups_ = std::max(groups_, ++started_);  // an A/B may ask for more than its first look
     if (groups_ > 1)
       rewrite(fmt::format(
           "{} {} process {}/{}{}", head_,

@@ -10,6 +10,7 @@
 #include "harness/cli/progress.h"
 #include "harness/cli/rendering.h"
 #include "harness/engine/engine.h"
+#include "harness/evidence/ab_stages.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/catch_matrix.h"
@@ -127,6 +128,7 @@ int run_command(const Options& options) {
   if (!options.torch.empty()) setenv("LD_LIBRARY_PATH", options.torch.c_str(), 1);
   Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
   work.run.bin_dir = program_dir();
+  work.run.asked = asked_groups;
   if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
   if (work.plan.device != "cpu") {
     work.run.device_facts = [] { return to_json(list_gpus()); };

@@ -27,6 +27,11 @@ struct RunOptions {
   std::function<nlohmann::json()>
       device_facts;  ///< device processes and memory, for autopsies; may be empty
   std::function<std::string()> device_held = {};  ///< who holds device memory; may be empty
+  /// All processes of a phase that the evidence in the run folder asks for so far: those of its
+  /// first look and of the stages of `PlannedPhase::further` that are due. Asked whenever a phase
+  /// with such stages has no process left to run; empty: no stage is ever due.
+  std::function<std::vector<PlannedGroup>(const std::filesystem::path&, const PlannedPhase&)>
+      asked = {};
   WatchPolicy
       limits;  ///< stall constants; timeout_s, first_step_s and rate_floor come from the phases
 };

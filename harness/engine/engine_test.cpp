@@ -251,5 +251,37 @@ TEST(Engine, CostsLittlePerPhase) {
   EXPECT_LT(took.count() / 10, 500);
 }
 
+/// Asks for one more process, then for a second one, then for nothing.
+std::vector<PlannedGroup> two_more(const std::filesystem::path& root, const PlannedPhase& phase) {
+  auto groups = phase.groups;
+  groups.push_back({.id = "g02", .seed = 1});
+  if (std::filesystem::exists(root / "phases" / phase.id / "g02.json"))
+    groups.push_back({.id = "c01", .seed = 2});
+  return groups;
+}
+
+TEST(Engine, RunsTheStagesThatTheEvidenceAsksFor) {
+  FakeRun run("stages");
+  run.options.asked = two_more;
+  run.add("ab", "normal").further = {{.id = "look2", .groups = {}}};
+  run.add("plain", "normal");
+  run.add("bad", "segv").further = {{.id = "look2", .groups = {}}};
+  run.go();
+  std::vector<std::string> ids;
+  for (const auto& outcome : run.record("ab").groups) ids.push_back(outcome.group);
+  EXPECT_THAT(ids, testing::ElementsAre("g01", "g02", "c01"));
+  EXPECT_EQ(run.end_of("ab"), "COMPLETED");
+  EXPECT_EQ(run.record("plain").groups.size(), 1u) << "a phase without stages is never asked about";
+  EXPECT_EQ(run.record("bad").groups.size(), 1u) << "nothing follows a process that failed";
+  const auto before = read_bytes(run.file("phases/ab/c01.jsonl"));
+  std::filesystem::remove(run.file("phases/ab/phase.json"));
+  std::filesystem::remove(run.file("phases/ab/c01.json"));
+  run.options.resume = true;
+  run.go();
+  EXPECT_EQ(run.record("ab").groups.size(), 3u);
+  EXPECT_TRUE(run.has("phases/ab/c01.a1.jsonl")) << "a stage that was cut off runs again";
+  EXPECT_FALSE(run.has("phases/ab/g02.a1.jsonl"));
+}
+
 }  // namespace
 }  // namespace harness

@@ -77,7 +77,33 @@ PhaseRecord PhaseRunner::not_run(const PlannedPhase& phase, StepStatus status,
 PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
   PhaseRecord record;
   record.phase = phase.id;
-  for (const auto& group : phase.groups) {
+  for (auto groups = phase.groups; !groups.empty(); groups = further_groups(phase, record))
+    if (!run_stage(phase, groups, record)) return record;  // not written: to be continued
+  judge(phase, record);
+  dir_.write_phase_record(record);
+  return record;
+}
+
+/// What the evidence so far asks for beyond the record; nothing once a process failed.
+std::vector<PlannedGroup> PhaseRunner::further_groups(const PlannedPhase& phase,
+                                                      const PhaseRecord& record) const {
+  if (phase.further.empty() || !asked_) return {};
+  for (const auto& outcome : record.groups)
+    if (outcome.status != StepStatus::kCompleted) return {};
+  auto groups = asked_(dir_.root(), phase);
+  std::erase_if(groups, [&](const PlannedGroup& group) {
+    return std::ranges::find(record.groups, group.id, &GroupOutcome::group) != record.groups.end();
+  });
+  if (!groups.empty())
+    observer_.on_note(phase.id + ": the evidence asks for " + std::to_string(groups.size()) +
+                      " more processes, " + groups.front().id + " to " + groups.back().id);
+  return groups;
+}
+
+/// Runs `groups` into the record. False when the phase was cut off and has to be continued.
+bool PhaseRunner::run_stage(const PlannedPhase& phase, const std::vector<PlannedGroup>& groups,
+                            PhaseRecord& record) const {
+  for (const auto& group : groups) {
     record.groups.push_back(run_group(phase, group));
     const auto& outcome = record.groups.back();
     record.seconds += outcome.seconds;
@@ -88,13 +114,11 @@ PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
     if (unfinished(outcome.cause)) {
       record.status = StepStatus::kFailed;
       record.cause = outcome.cause;
-      return record;  // not written
+      return false;
     }
     if (pointless_to_go_on(outcome.cause)) break;
   }
-  judge(phase, record);
-  dir_.write_phase_record(record);
-  return record;
+  return true;
 }
 
 /// One group with its retries; an earlier outcome that holds is reused, everything else is set

@@ -9,8 +9,10 @@ namespace harness {
 /// Takes phases from the plan to their record: decision, needs, groups, retries, reuse.
 class PhaseRunner {
  public:
-  PhaseRunner(const RunDir& dir, const GroupRunner& groups, Observer& observer)
-      : dir_(dir), groups_(groups), observer_(observer) {}
+  using Asked = decltype(RunOptions::asked);
+
+  PhaseRunner(const RunDir& dir, const GroupRunner& groups, Asked asked, Observer& observer)
+      : dir_(dir), groups_(groups), asked_(std::move(asked)), observer_(observer) {}
 
   /// `ended`: records of the phases before it. The record is written unless the run was interrupted
   /// (cause INTERRUPTED) or the disk is full (throws Error): such a phase is continued by --resume.
@@ -21,6 +23,10 @@ class PhaseRunner {
   PhaseRecord not_run(const PlannedPhase& phase, StepStatus status, const std::string& cause,
                       const std::string& reason) const;
   PhaseRecord run_groups(const PlannedPhase& phase) const;
+  bool run_stage(const PlannedPhase& phase, const std::vector<PlannedGroup>& groups,
+                 PhaseRecord& record) const;
+  std::vector<PlannedGroup> further_groups(const PlannedPhase& phase,
+                                           const PhaseRecord& record) const;
   GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;
   bool settled(const PlannedPhase& phase, const GroupOutcome& outcome) const;
   bool may_retry(const PlannedPhase& phase, const GroupOutcome& outcome) const;
@@ -29,6 +35,7 @@ class PhaseRunner {
 
   const RunDir& dir_;
   const GroupRunner& groups_;
+  Asked asked_;
   Observer& observer_;
 };
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "harness/evidence/ab_stages.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/catch_matrix.h"
 #include "harness/evidence/edition.h"
@@ -58,9 +59,12 @@ class Deriver {
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {
     RawPhase raw;
     PhaseEnd end;
+    AbStages stages{.taken = plan, .confirming = {}, .looks = 1, .problems = {}};
     try {
       end = read_phase_end(run_, plan);
-      raw = read_raw_phase(run_, files_, plan, end);
+      stages = ab_stages(run_, files_, baselines_, plan);
+      raw = read_raw_phase(run_, files_, stages.taken, end);
+      append(raw.problems, stages.problems);
     } catch (const EvidenceError& problem) {
       end = {.status = StepStatus::kFailed,
              .cause = "EVIDENCE_DAMAGED",
@@ -75,7 +79,7 @@ class Deriver {
     }
     const PhaseResult result = phase_result(spec, end, raw);
     const size_t first_metric = results_.metrics.size();
-    add_figures(spec, plan, raw);
+    add_figures(spec, plan, stages, raw);
     const std::span<const Metric> figures(
         results_.metrics.begin() + static_cast<std::ptrdiff_t>(first_metric),
         results_.metrics.end());
@@ -109,15 +113,36 @@ class Deriver {
     return result;
   }
 
-  void add_figures(const PhaseSpec& spec, const PlannedPhase& plan, const RawPhase& raw) {
+  void add_figures(const PhaseSpec& spec, const PlannedPhase& plan, const AbStages& stages,
+                   const RawPhase& raw) {
+    const EvidenceView measured = measured_view(stages, raw.view),
+                       again = confirming_view(stages, raw.view);
     for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) {
       if (!metric.device.empty() && metric.device != plan.device) continue;
       if (!estimators().contains(metric.estimator))
         throw EvidenceError("kinds.json", "names the estimator '" + metric.estimator +
                                               "', which this program lacks");
-      results_.metrics.push_back(estimate(metric, raw.view));
+      results_.metrics.push_back(estimate(metric, is_sampled(metric) ? measured : raw.view));
+      if (is_paired(metric)) add_stages(metric, stages, again, results_.metrics.back());
     }
     for (const CriterionSpec& criterion : spec.criteria) waiting_.emplace_back(criterion, spec.id);
+  }
+
+  /// Looks and confirmation stand beside the figure they belong to.
+  void add_stages(const MetricSpec& spec, const AbStages& stages, const EvidenceView& again,
+                  Metric& metric) {
+    const bool confirms = std::ranges::any_of(
+        stages.taken.further, [](const auto& stage) { return stage.id == kConfirmStage; });
+    if (!confirms) return;
+    confirmable_.insert(metric.name);
+    if (again.groups.empty()) return;
+    Metric second = estimate(spec, again);
+    metric.details["confirmation"] = {
+        {"value", to_json(second.value)}, {"lo", to_json(second.lo)},
+        {"hi", to_json(second.hi)},       {"n", second.n},
+        {"verdict", second.verdict},      {"no_value", second.null_reason},
+        {"samples", second.samples}};
+    confirmations_.push_back(std::move(second));
   }
 
   void add_lines(const PlannedPhase& plan, const RawPhase& raw) {
@@ -209,7 +234,17 @@ class Deriver {
     for (const auto& [name, phase, value, origin] : settings_)
       results_.settings.push_back({name, value, origin, phase});
     for (const auto& [criterion, phase] : waiting_)
-      results_.criteria.push_back(judge(criterion, phase, results_.metrics, baselines_));
+      results_.criteria.push_back(judged(criterion, phase));
+  }
+
+  CriterionResult judged(const CriterionSpec& criterion, const std::string& phase) const {
+    const CriterionResult first = judge(criterion, phase, results_.metrics, baselines_);
+    if (!confirmable_.contains(criterion.metric) || criterion.severity == Severity::kInfo)
+      return first;
+    const bool again =
+        std::ranges::find(confirmations_, criterion.metric, &Metric::name) != confirmations_.end();
+    const CriterionResult second = judge(criterion, phase, confirmations_, baselines_);
+    return confirmed(first, again ? &second : nullptr);
   }
 
   /// A later edition names the one before and says what became of each of its criteria.
@@ -269,6 +304,8 @@ class Deriver {
   std::vector<json> tables_;
   std::vector<json> training_;  ///< rows of the table of training runs
   std::vector<std::string> faults_;
+  std::vector<Metric> confirmations_;  ///< paired figures of the second measurement
+  std::set<std::string> confirmable_;  ///< paired figures whose plan holds one
   std::vector<std::pair<CriterionSpec, std::string>> waiting_;  ///< criterion, phase
   std::set<std::tuple<std::string, std::string, std::string, std::string>> settings_;
   std::map<std::pair<std::string, std::string>, std::set<std::string>> versions_;

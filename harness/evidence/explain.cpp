@@ -6,6 +6,8 @@
 #include <map>
 #include <vector>
 
+#include "harness/evidence/ab_stages.h"
+#include "harness/evidence/baselines.h"
 #include "harness/evidence/derive.h"
 #include "harness/evidence/formulas.h"
 #include "harness/evidence/plain_text.h"
@@ -99,7 +101,9 @@ class Explainer {
   void formula(const MetricSpec& spec, const RunFiles& files, const PlannedPhase& planned) {
     line("says", spec.doc);
     line("formula", formula_of(spec));
-    const RawPhase raw = read_raw_phase(run_, files, planned, read_phase_end(run_, planned));
+    const Baselines baselines = read_baselines(run_, files.run.runbook, files.environment);
+    const AbStages stages = ab_stages(run_, files, baselines, planned);
+    const RawPhase raw = read_raw_phase(run_, files, stages.taken, read_phase_end(run_, planned));
     for (const GroupEvidence& group : raw.view.groups) {
       if (group.file.empty()) continue;
       file(group.file);

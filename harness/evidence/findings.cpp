@@ -102,6 +102,8 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "bring it with tools/setup or nsa-data; criteria on real data say nothing until then", kNow},
     {"DIFF_OUT_OF_SCOPE", "a change touches files that it does not speak of",
      "split the change, or name the file where a reviewer sees it", kNow},
+    {"THRESHOLD_EDIT", "a change edits what decides whether it passes",
+     "look at the table of edits; state the reason with the change, or split it off", kNow},
     {"AB_VERDICT", "an A/B says SLOWER beyond margin and noise, and a gate rests on it",
      "look at what changed between the arms; the pairs stand in the evidence", kNow},
     {"THROTTLED", "the clocks of the arms differ, so their times are not comparable",

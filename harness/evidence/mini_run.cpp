@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
 
-constexpr int kProcesses = 8, kRounds = 4;
+constexpr int kRounds = 4;
 constexpr double kBaseClockMhz = 1800;
 
 /// Without the fsync of evidence: a mini run is written many times and proves nothing.
@@ -74,13 +74,19 @@ PhaseSpec conform_phase() {
   return phase;
 }
 
+int processes_of(const MiniRun& planted) {
+  return planted.confirm || planted.max_processes > 0 ? 10 : 8;
+}
+
 PhaseSpec speed_phase(const MiniRun& planted) {
   PhaseSpec phase;
   phase.id = "speed";
   phase.title = "v2 is faster than v1";
   phase.run = "nsa-worker:mini_speed";
   phase.cases = {{.id = "speed", .args = json::object()}};
-  phase.processes = kProcesses;
+  phase.processes = processes_of(planted);
+  phase.max_processes = planted.max_processes;
+  phase.confirm = planted.confirm;
   phase.criteria = {criterion("C-SPEED", "v2 is at least 1.5 times as fast",
                               "speed.v2_vs_v1.speedup_ratio", ">=", 1.5, "ratio")};
   if (planted.criterion_on_baseline)
@@ -182,28 +188,11 @@ void write_conform(const fs::path& folder, const MiniRun& planted) {
   write_phase_end(folder, "COMPLETED", "", "");
 }
 
-void write_speed(const fs::path& folder, const MiniRun& planted) {
+void write_speed(const fs::path& dir, const MiniRun& planted) {
+  const fs::path folder = dir / "phases/speed";
   fs::create_directories(folder);
-  for (int process = 1; process <= kProcesses; ++process) {
-    RawFile raw;
-    for (int round = 0; round < kRounds; ++round)
-      for (int order = 0; order < 4; ++order) {  // ABBA
-        const bool candidate = order == 1 || order == 2;
-        const double noise = 1 + 0.001 * ((process * 7 + round * 3 + order) % 5);
-        const bool clocked = planted.v2_clock_mhz > 0;
-        const double clock = candidate && clocked ? planted.v2_clock_mhz : kBaseClockMhz;
-        raw.say(protocol::Sample{
-            .case_id = "speed",
-            .series = candidate ? "v2" : "v1",
-            .value = (candidate ? 4 / planted.speedup : 4) * noise * kBaseClockMhz / clock,
-            .unit = "ms",
-            .round = round,
-            .order = order,
-            .clock_mhz = clocked ? std::optional(clock) : std::nullopt});
-      }
-    raw.say(protocol::CaseEnd{.case_id = "speed"});
-    raw.write(folder / ("g0" + std::to_string(process) + ".jsonl"));
-  }
+  for (int process = 1; process <= processes_of(planted); ++process)
+    write_mini_process(dir, (process < 10 ? "g0" : "g") + std::to_string(process), planted);
   write_phase_end(folder, "COMPLETED", "", "");
 }
 
@@ -239,7 +228,29 @@ void write_mini_run(const fs::path& dir, const MiniRun& planted) {
   put(dir / "environment.json", pretty_dump(mini_environment()));
   if (!planted.baseline.is_null()) put(dir / "baseline.json", pretty_dump(planted.baseline));
   write_conform(dir / "phases/conform", planted);
-  write_speed(dir / "phases/speed", planted);
+  write_speed(dir, planted);
+}
+
+void write_mini_process(const fs::path& dir, const std::string& group, const MiniRun& planted) {
+  const int number = std::stoi(group.substr(1));
+  RawFile raw;
+  for (int round = 0; round < kRounds; ++round)
+    for (int order = 0; order < 4; ++order) {  // ABBA
+      const bool candidate = order == 1 || order == 2;
+      const double noise = 1 + 0.001 * ((number * 7 + round * 3 + order) % 5);
+      const bool clocked = planted.v2_clock_mhz > 0;
+      const double clock = candidate && clocked ? planted.v2_clock_mhz : kBaseClockMhz;
+      raw.say(protocol::Sample{
+          .case_id = "speed",
+          .series = candidate ? "v2" : "v1",
+          .value = (candidate ? 4 / planted.speedup : 4) * noise * kBaseClockMhz / clock,
+          .unit = "ms",
+          .round = round,
+          .order = order,
+          .clock_mhz = clocked ? std::optional(clock) : std::nullopt});
+    }
+  raw.say(protocol::CaseEnd{.case_id = "speed"});
+  raw.write(dir / "phases/speed" / (group + ".jsonl"));
 }
 
 json mini_baseline() {

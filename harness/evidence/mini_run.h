@@ -17,6 +17,8 @@ struct MiniRun {
   double v2_clock_mhz =
       0;  ///< not 0: the samples carry clocks, v1's is 1800, and v2's time follows
   nlohmann::json baseline = nullptr;   ///< content of baseline.json; null: no file
+  int64_t max_processes = 0;           ///< of phase `speed`, whose first look has 10 then, else 8
+  bool confirm = false;                ///< of phase `speed`, the same
   bool criterion_on_baseline = false;  ///< adds C-SPEED-BASE: v2 time within 1.1 x baseline
 };
 
@@ -25,6 +27,10 @@ struct MiniRun {
 /// phase `cards`, DEFERRED for want of a GPU. For tests, and for the faults that `selftest` plants
 /// in files; nothing of it is a measurement.
 void write_mini_run(const std::filesystem::path& dir, const MiniRun& planted = {});
+
+/// Raw evidence of one process of phase `speed` in which v2 is `planted.speedup` times as fast.
+void write_mini_process(const std::filesystem::path& dir, const std::string& group,
+                        const MiniRun& planted);
 
 /// A baseline that fits the mini run: v2 took 2 ms.
 nlohmann::json mini_baseline();

@@ -1,5 +1,6 @@
 #include "harness/runbook/check_phase.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -50,8 +51,9 @@ void check_cases(const Source& source, const json& document, const PhaseSpec& ph
   }
 }
 
+constexpr int64_t kMostProcesses = 999;
+
 void check_limits(const Source& source, const json& document, const PhaseSpec& phase) {
-  constexpr int64_t kMostProcesses = 999;
   constexpr int64_t kMostRetries = 10;
   const std::string what = "phase '" + phase.id + "': ";
   require(source, at(document, "processes"),
@@ -65,6 +67,34 @@ void check_limits(const Source& source, const json& document, const PhaseSpec& p
     require_one_of(source, at(document, "device"), what + "device", phase.device, device_names());
   require(source, at(document, "retries"), phase.retries >= 0 && phase.retries <= kMostRetries,
           what + "retries must be 0 to 10, got " + std::to_string(phase.retries));
+}
+
+/// With the 99 % split over the looks, the first one must be able to attain its share: an exact
+/// signed-rank test of n pairs knows no error below 2^(1-n).
+void check_stages(const Source& source, const json& document, const PhaseSpec& phase,
+                  const KindSpec& kind) {
+  if (phase.max_processes == 0 && !phase.confirm) return;
+  const std::string what = "phase '" + phase.id + "': ";
+  const char* key = phase.confirm ? "confirm" : "max_processes";
+  const bool paired = std::ranges::any_of(kind.metrics, [](const MetricSpec& metric) {
+    return metric.estimator.starts_with("paired_");
+  });
+  require(source, at(document, key), paired,
+          what + key + " is for phases that compare two arms; kind '" + kind.kind +
+              "' declares no paired figure");
+  require(source, at(document, "max_processes"),
+          phase.max_processes == 0 ||
+              (phase.max_processes >= 2 * phase.processes && phase.max_processes <= kMostProcesses),
+          what + "max_processes must leave room for one doubling of processes (" +
+              std::to_string(2 * phase.processes) + " to " + std::to_string(kMostProcesses) +
+              "), got " + std::to_string(phase.max_processes));
+  int64_t looks = 1;
+  for (int64_t n = phase.processes; 2 * n <= phase.max_processes; n *= 2) ++looks;
+  const double share = 0.01 / static_cast<double>(looks);
+  require(source, at(document, "processes"),
+          std::exp2(1.0 - static_cast<double>(phase.processes)) <= share,
+          what + "processes are too few to decide anything in one of " + std::to_string(looks) +
+              " looks at 99 % together, got " + std::to_string(phase.processes));
 }
 
 void check_lists(const Source& source, const json& document, const PhaseSpec& phase,
@@ -101,6 +131,7 @@ void check_phase(const Source& source, const json& document, const PhaseSpec& ph
   if (document.contains("args")) check_args(source, document.at("args"), kind, phase.id + ".args");
   check_cases(source, document, phase, kind);
   check_limits(source, document, phase);
+  check_stages(source, document, phase, kind);
   check_lists(source, document, phase, kind);
 }
 

@@ -45,6 +45,19 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"Two phases\"", "\"\xff\"", "UTF-8"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Stages, BadRunbook,
+    testing::Values(
+        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": 19",
+                 "must leave room for one doubling of processes (20 to 999), got 19"},
+        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": -1", "got -1"},
+        BadInput{"\"processes\": 2", "\"processes\": 8, \"max_processes\": 16",
+                 "too few to decide anything in one of 2 looks at 99 % together, got 8"},
+        BadInput{"\"processes\": 2", "\"processes\": 2, \"confirm\": true", "too few"},
+        BadInput{"\"run\": \"nsa-worker:ranges_equivalence\",",
+                 "\"run\": \"nsa-worker:ranges_equivalence\", \"confirm\": true,",
+                 "kind 'ranges_equivalence' declares no paired figure"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Phases, BadRunbook,
     testing::Values(
         BadInput{

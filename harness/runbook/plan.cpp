@@ -15,10 +15,33 @@ namespace {
 
 using nlohmann::json;
 
-std::string group_name(int64_t index) {
+std::string group_name(const char* letter, int64_t index) {
   char name[24];
-  std::snprintf(name, sizeof name, "g%02lld", static_cast<long long>(index) + 1);
+  std::snprintf(name, sizeof name, "%s%02lld", letter, static_cast<long long>(index) + 1);
   return name;
+}
+
+PlannedGroup planned_group(const PhaseSpec& spec, const Runbook& runbook, std::string id) {
+  const int64_t seed = group_seed(runbook.seed, spec.id, id);
+  return {std::move(id), seed};
+}
+
+/// Looks at twice the processes each, as far as the budget goes; then a confirmation that can be as
+/// long as all looks together.
+std::vector<PlannedStage> further_stages(const PhaseSpec& spec, const Runbook& runbook) {
+  std::vector<PlannedStage> stages;
+  int64_t planned = spec.processes;
+  for (; 2 * planned <= spec.max_processes; planned *= 2) {
+    auto& look = stages.emplace_back(
+        PlannedStage{.id = "look" + std::to_string(stages.size() + 2), .groups = {}});
+    for (int64_t i = planned; i < 2 * planned; ++i)
+      look.groups.push_back(planned_group(spec, runbook, group_name("g", i)));
+  }
+  if (!spec.confirm) return stages;
+  auto& confirm = stages.emplace_back(PlannedStage{.id = std::string(kConfirmStage), .groups = {}});
+  for (int64_t i = 0; i < planned; ++i)
+    confirm.groups.push_back(planned_group(spec, runbook, group_name("c", i)));
+  return stages;
 }
 
 /// What the runbook says about a phase; decisions come later.
@@ -36,10 +59,9 @@ PlannedPhase describe_phase(const PhaseSpec& spec, const Runbook& runbook, const
   phase.args = spec.args;
   for (const CaseSpec& item : spec.cases) phase.cases.push_back({item.id, item.args});
   if (phase.cases.empty()) phase.cases.push_back({.id = spec.id});
-  for (int64_t i = 0; i < spec.processes; ++i) {
-    const std::string group = group_name(i);
-    phase.groups.push_back({group, group_seed(runbook.seed, spec.id, group)});
-  }
+  for (int64_t i = 0; i < spec.processes; ++i)
+    phase.groups.push_back(planned_group(spec, runbook, group_name("g", i)));
+  phase.further = further_stages(spec, runbook);
   phase.needs = spec.needs;
   phase.required = spec.required;
   phase.timeout_s = spec.timeout_s;

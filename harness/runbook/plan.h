@@ -59,6 +59,20 @@ struct PlannedGroup {
   }
 };
 
+/// Processes that run only when the evidence before them asks for it: a further look at an
+/// undecided A/B, or the confirmation of a failed one.
+struct PlannedStage {
+  std::string id;  ///< look2, look3, ...; confirm
+  std::vector<PlannedGroup> groups;
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "id", .doc = "look2, look3, ... or confirm", .required = true}, &PlannedStage::id);
+    v({.name = "groups", .doc = "processes, in the order they run", .required = true},
+      &PlannedStage::groups);
+  }
+};
+inline constexpr std::string_view kConfirmStage = "confirm";
+
 struct PlannedPhase {
   std::string id;
   std::string title;
@@ -71,6 +85,7 @@ struct PlannedPhase {
   nlohmann::json args = nlohmann::json::object();  ///< every declared argument, defaults filled in
   std::vector<PlannedCase> cases;
   std::vector<PlannedGroup> groups;
+  std::vector<PlannedStage> further = {};  ///< in this order; see harness/evidence/ab_stages.h
   std::vector<std::string> needs;
   Required required = Required::kAlways;
   double timeout_s = 600;
@@ -81,7 +96,7 @@ struct PlannedPhase {
   std::string cause;  ///< empty when it runs
   std::string
       reason;  ///< why it does not run as written, and what would make it run; empty when it does
-  double minutes = 0;                  ///< expected wall time of all groups; 0 when it does not run
+  double minutes = 0;                  ///< expected wall time of `groups`; 0 when it does not run
   std::vector<std::string> decides;    ///< criteria (C-...) this machine can decide
   std::vector<std::string> undecided;  ///< criteria it cannot decide: NOT_EVALUATED
   template <class V>
@@ -102,6 +117,8 @@ struct PlannedPhase {
     v({.name = "args", .doc = "every declared argument, defaults filled in"}, &PlannedPhase::args);
     v({.name = "cases", .doc = "cases every process runs", .required = true}, &PlannedPhase::cases);
     v({.name = "groups", .doc = "processes", .required = true}, &PlannedPhase::groups);
+    v({.name = "further", .doc = "processes that run only if the evidence before asks for them"},
+      &PlannedPhase::further);
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PlannedPhase::needs);
     v({.name = "required", .doc = "always, if_hardware or no"}, &PlannedPhase::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
@@ -116,7 +133,7 @@ struct PlannedPhase {
       &PlannedPhase::cause);
     v({.name = "reason", .doc = "why it does not run as written, and what would make it run"},
       &PlannedPhase::reason);
-    v({.name = "minutes", .doc = "expected wall time of all groups"}, &PlannedPhase::minutes);
+    v({.name = "minutes", .doc = "expected wall time of groups"}, &PlannedPhase::minutes);
     v({.name = "decides", .doc = "criteria this machine can decide"}, &PlannedPhase::decides);
     v({.name = "undecided", .doc = "criteria this machine cannot decide"},
       &PlannedPhase::undecided);

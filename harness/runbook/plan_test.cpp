@@ -209,5 +209,27 @@ TEST(Plan, IsAFileThatReadsBackAsItself) {
   EXPECT_EQ(pretty_dump(to_json(read_json<Plan>(text, "plan.json"))), text);
 }
 
+TEST(Plan, FurtherLooksAndTheConfirmationArePlannedBeforehand) {
+  LoadedRunbook book = load_runbook("ab_control", source_path("configs"));
+  PhaseSpec& spec = book.runbook.phases.front();
+  spec.max_processes = 45;
+  spec.confirm = true;
+  const PlannedPhase phase = make_plan(book, kCpuFacts).phases.front();
+  ASSERT_EQ(phase.further.size(), 3u);
+  EXPECT_EQ(phase.further[0].id, "look2");
+  EXPECT_EQ(phase.further[0].groups.front().id, "g11");
+  EXPECT_EQ(phase.further[1].id, "look3");
+  EXPECT_EQ(phase.further[1].groups.back().id, "g40") << "45 leaves no room for 80";
+  EXPECT_EQ(phase.further[2].id, "confirm");
+  EXPECT_EQ(phase.further[2].groups.size(), 40u);
+  std::set<int64_t> seeds;
+  for (const PlannedGroup& group : phase.groups) EXPECT_TRUE(seeds.insert(group.seed).second);
+  for (const PlannedStage& stage : phase.further)
+    for (const PlannedGroup& group : stage.groups) EXPECT_TRUE(seeds.insert(group.seed).second);
+  spec.max_processes = 0;
+  spec.confirm = false;
+  EXPECT_THAT(make_plan(book, kCpuFacts).phases.front().further, IsEmpty());
+}
+
 }  // namespace
 }  // namespace harness

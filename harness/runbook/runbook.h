@@ -179,8 +179,10 @@ struct PhaseSpec {
   std::vector<std::string> free;  ///< args that --set may change without a deviation
   std::vector<CaseSpec> cases;    ///< default: one case named like the phase
   int64_t processes = 1;  ///< case groups; each runs all cases in a process of its own (A/B pairs)
-  std::string device;     ///< cpu | cuda; empty: the runbook's
-  double minutes = 0;     ///< expected duration of one process for `plan`; 0: the kind's
+  int64_t max_processes = 0;  ///< budget of the doublings of an undecided A/B; 0: none
+  bool confirm = false;  ///< an A/B criterion that fails is measured once more before it counts
+  std::string device;    ///< cpu | cuda; empty: the runbook's
+  double minutes = 0;    ///< expected duration of one process for `plan`; 0: the kind's
   std::vector<std::string> needs;  ///< phases that must be COMPLETED before
   std::map<std::string, nlohmann::json>
       require;  ///< fact -> "A100*" (glob), ">=1" (number) or true
@@ -206,6 +208,15 @@ struct PhaseSpec {
     v({.name = "cases", .doc = "cases; default: one named like the phase"}, &PhaseSpec::cases);
     v({.name = "processes", .doc = "processes that each run all cases", .unit = "count"},
       &PhaseSpec::processes);
+    v({.name = "max_processes",
+       .doc = "an A/B whose criterion is INCONCLUSIVE doubles its processes up to this number; the "
+              "99 % is split over all looks; 0: no doubling",
+       .unit = "count"},
+      &PhaseSpec::max_processes);
+    v({.name = "confirm",
+       .doc = "an A/B criterion that fails is measured once more with fresh processes and seeds; "
+              "it fails only when both say so"},
+      &PhaseSpec::confirm);
     v({.name = "device", .doc = "cpu or cuda; empty: the runbook's"}, &PhaseSpec::device);
     v({.name = "minutes", .doc = "expected duration of one process; 0: the kind's"},
       &PhaseSpec::minutes);

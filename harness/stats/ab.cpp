@@ -61,10 +61,11 @@ AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin) {
   return AbVerdict::kInconclusive;
 }
 
-AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor) {
+AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor,
+                      double level) {
   AbResult result;
   result.log_ratio = hodges_lehmann(log_ratios);
-  result.verdict_interval = signed_rank_interval(log_ratios, kVerdictLevel);
+  result.verdict_interval = signed_rank_interval(log_ratios, level);
   result.shown_interval = signed_rank_interval(log_ratios, kShownLevel);
   result.margin = std::max(std::log1p(margin), floor);
   result.verdict = ab_verdict(result.verdict_interval, result.margin);

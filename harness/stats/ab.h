@@ -61,7 +61,9 @@ struct AbResult {
 /// FASTER when the 99 % interval lies below -margin, SLOWER above +margin, EQUIVALENT inside, else
 /// INCONCLUSIVE (also when n < 8 gives no 99 % interval).
 /// `margin` is a fraction of time (0.01 = 1 %), `floor` a log ratio. Ratios must be finite.
-AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor = 0);
+/// `level` is that of the verdict interval: a look that is one of several takes `level_each`.
+AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor = 0,
+                      double level = kVerdictLevel);
 
 /// The verdict of an interval against a margin, both on the log scale; no interval: INCONCLUSIVE.
 AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin);

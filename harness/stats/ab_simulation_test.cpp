@@ -66,6 +66,34 @@ TEST(AbSimulation, NoFalseAlarmIn200IdenticalPairs) {
             << ab_verdict_name(alarm) << " at margin " << margin;
 }
 
+/// Experiments without a difference whose centre is called off zero at the first of two looks or,
+/// after a doubling, at the second.
+int alarms_of_two_looks(double level, int experiments) {
+  Random random(77);
+  int alarms = 0;
+  for (int e = 0; e < experiments; ++e) {
+    std::vector<double> ratios;
+    bool alarm = false;
+    for (int look = 0; look < 2 && !alarm; ++look) {
+      for (int i = 0; i < kProcesses; ++i) ratios.push_back(random.normal());
+      const auto interval = signed_rank_interval(ratios, level);
+      alarm = interval && (interval->lo > 0 || interval->hi < 0);
+    }
+    alarms += alarm;
+  }
+  return alarms;
+}
+
+TEST(AbSimulation, TwoLooksTogetherKeepTheLevelOnlyWhenTheyShareIt) {
+  const int experiments = 20000;  // 1 % of them is 200, with a standard deviation of 14
+  const int shared = alarms_of_two_looks(level_each(2), experiments);
+  const int peeking = alarms_of_two_looks(kVerdictLevel, experiments);
+  std::cout << "two looks: " << shared / 200.0 << " % false alarms at the shared level, "
+            << peeking / 200.0 << " % when each takes 99 %\n";
+  EXPECT_LE(shared, 200);
+  EXPECT_GT(peeking, 228) << "the test could not tell";
+}
+
 TEST(AbSimulation, FindsPlantedSlowdown) {
   const int gpu = count(AbVerdict::kSlower, kTypical, std::log(1.03), kGpuMargin, 200, 3);
   const int cpu = count(AbVerdict::kSlower, kNoisy, std::log(1.15), kCpuMargin, 200, 4);

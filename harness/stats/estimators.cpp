@@ -68,10 +68,13 @@ const std::map<std::string_view, Estimator>& estimators() {
   return table;
 }
 
-bool is_performance(const MetricSpec& spec) {
+bool is_sampled(const MetricSpec& spec) {
   return is_one_of(spec.estimator,
-                   {"median", "arm_median", "paired_ratio", "paired_overhead", "rate", "eta"}) ||
-         is_one_of(spec.unit, {"ms", "us", "s", "tok_s", "gb_s", "tflop_s"}) ||
+                   {"median", "arm_median", "paired_ratio", "paired_overhead", "rate", "eta"});
+}
+
+bool is_performance(const MetricSpec& spec) {
+  return is_sampled(spec) || is_one_of(spec.unit, {"ms", "us", "s", "tok_s", "gb_s", "tflop_s"}) ||
          spec.name.ends_with("speedup_ratio");
 }
 

@@ -52,4 +52,7 @@ Metric estimate(const MetricSpec& spec, const EvidenceView& view);
 /// units of time and rate, names ending in speedup_ratio.
 bool is_performance(const MetricSpec& spec);
 
+/// Whether the figure rests on samples, not on checks or metric lines.
+bool is_sampled(const MetricSpec& spec);
+
 }  // namespace harness

@@ -56,6 +56,7 @@ struct EvidenceView {
   std::string device = "cpu";  ///< cpu | cuda: sets the margin of A/B verdicts
   uint64_t seed = 0;           ///< seed of the run; resampling is seeded with it
   int64_t groups_planned = 0;  ///< processes the plan holds
+  int64_t looks = 1;           ///< planned looks at the growing evidence; they share the error
   std::string
       missing;  ///< why there is no evidence at all (phase DEFERRED, NOT_RUN); empty when there is
   std::vector<GroupEvidence> groups;

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -10,6 +11,12 @@ namespace harness::stats {
 /// both.
 inline constexpr double kVerdictLevel = 0.99;
 inline constexpr double kShownLevel = 0.95;
+
+/// The level of each of several planned looks at growing evidence: the error of 1 % is split evenly
+/// (Bonferroni), so that all looks together keep kVerdictLevel, whichever of them stops.
+constexpr double level_each(int64_t looks) {
+  return looks <= 1 ? kVerdictLevel : 1 - (1 - kVerdictLevel) / static_cast<double>(looks);
+}
 
 /// A confidence interval. `level` is what it attains, at least what was asked for.
 struct Interval {

@@ -80,12 +80,12 @@ std::optional<Interval> hull(const std::optional<Interval>& a, const std::option
 /// Where the arms ran at different clocks, time alone does not decide: the interval becomes the
 /// hull of those in time and in cycles, so that a difference which is the clock's is INCONCLUSIVE.
 void apply_clocks(const MetricSpec& spec, const Arms& arms, double margin, double floor,
-                  AbResult& result, Metric& metric) {
+                  double level, AbResult& result, Metric& metric) {
   const std::vector<Series> baseline = in_cycles(arms.baseline);
   const std::vector<Series> candidate = in_cycles(arms.candidate);
   if (baseline.empty() || candidate.empty()) return;
   const auto ratios = paired_log_ratios(pair_up(baseline, candidate));
-  const AbResult cycles = compare_arms(logs(ratios), margin, floor);
+  const AbResult cycles = compare_arms(logs(ratios), margin, floor, level);
   const double clock_a = median_clock(arms.baseline), clock_b = median_clock(arms.candidate);
   metric.details["clocks"] = {{"baseline_mhz", clock_a},
                               {"candidate_mhz", clock_b},
@@ -152,12 +152,14 @@ void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Met
   const std::vector<double> log_ratios = logs(ratios);
   const double margin = view.device == "cuda" ? kGpuMargin : kCpuMargin;
   const double floor = apply_noise_floor(arms, metric);
-  AbResult result = compare_arms(log_ratios, margin, floor);
-  apply_clocks(spec, arms, margin, floor, result, metric);
+  const double level = level_each(view.looks);
+  AbResult result = compare_arms(log_ratios, margin, floor, level);
+  apply_clocks(spec, arms, margin, floor, level, result, metric);
 
   metric.n = static_cast<int64_t>(ratios.size());
   set_speedup(result, metric);
   describe_pairs(spec, ratios, metric);
+  if (view.looks > 1) metric.details["looks"] = {{"planned", view.looks}, {"level_of_each", level}};
   metric.details["time_unit"] = arms.baseline.front().unit;
   metric.details["margin_pct"] = 100 * margin;
   metric.details["margin_in_force_pct"] = percent(result.margin);

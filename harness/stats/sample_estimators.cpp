@@ -34,7 +34,7 @@ void set_interval(std::optional<double>& lo, std::optional<double>& hi,
   hi = interval->hi * factor;
 }
 
-void median_of_series(const std::vector<Series>& series, Metric& metric) {
+void median_of_series(const std::vector<Series>& series, int64_t looks, Metric& metric) {
   const double factor = unit_factor(series.front().unit, metric.unit);
   std::vector<double> units_of_analysis;
   size_t samples = 0;
@@ -48,7 +48,7 @@ void median_of_series(const std::vector<Series>& series, Metric& metric) {
   metric.value = median(units_of_analysis) * factor;
   metric.n = static_cast<int64_t>(units_of_analysis.size());
   metric.level = kVerdictLevel;
-  set_interval(metric.lo, metric.hi, median_interval(units_of_analysis, kVerdictLevel), factor);
+  set_interval(metric.lo, metric.hi, median_interval(units_of_analysis, level_each(looks)), factor);
   set_interval(metric.lo95, metric.hi95, median_interval(units_of_analysis, kShownLevel), factor);
   metric.details["unit_of_analysis"] = series.size() == 1 ? "sample" : "process";
   metric.details["samples"] = samples;
@@ -108,7 +108,7 @@ double agreed_count(const EvidenceView& view, const std::string& case_id, const 
 void estimate_median(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
   metric.method = "median";
   const Source source = parse_source(spec.source.empty() ? spec.name : spec.source);
-  median_of_series(select_series(view, source, {source.name}), metric);
+  median_of_series(select_series(view, source, {source.name}), view.looks, metric);
 }
 
 void estimate_arm_median(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
@@ -116,7 +116,7 @@ void estimate_arm_median(const MetricSpec& spec, const EvidenceView& view, Metri
   if (spec.arms.empty()) throw NoData("the metric names no arm");
   const Source source = parse_source(spec.source);
   median_of_series(select_series(view, source, {spec.arms[0], source.name + "." + spec.arms[0]}),
-                   metric);
+                   view.looks, metric);
 }
 
 void estimate_rate(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {

@@ -180,4 +180,19 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase,
   return judge(spec, phase, found == metrics.end() ? nullptr : &*found, baselines);
 }
 
+CriterionResult confirmed(CriterionResult first, const CriterionResult* again) {
+  if (first.verdict != CriterionVerdict::kFail) return first;
+  if (again == nullptr) {
+    first.verdict = CriterionVerdict::kInconclusive;
+    first.reason += "; not confirmed: the second measurement is missing";
+  } else if (again->verdict == CriterionVerdict::kFail) {
+    first.reason += "; confirmed by a second measurement: " + again->reason;
+  } else {
+    first.verdict = CriterionVerdict::kInconclusive;
+    first.reason += "; a second measurement does not confirm it, " +
+                    std::string(enum_name(again->verdict)) + ": " + again->reason;
+  }
+  return first;
+}
+
 }  // namespace harness

@@ -182,5 +182,20 @@ TEST(Judge, FindsTheMetricByName) {
   EXPECT_EQ(judge(spec(">=", 5, "ms"), "p", metrics, {}).verdict, kNotEvaluated);
 }
 
+TEST(Judge, AFailureCountsOnlyWhenASecondMeasurementAgrees) {
+  const CriterionSpec s = spec(">=", 0.95);
+  const CriterionResult fail = run(s, measured(0.7, 0.8, 0.9)), pass = run(s, measured(1, 1, 1)),
+                        open = run(s, measured(0.9, 1, 1.1)), none = run(s, exact(kNaN));
+  ASSERT_EQ(fail.verdict, kFail);
+  EXPECT_EQ(confirmed(fail, &fail).verdict, kFail);
+  EXPECT_THAT(confirmed(fail, &fail).reason, HasSubstr("confirmed by a second measurement"));
+  EXPECT_EQ(confirmed(fail, &pass).verdict, kInconclusive);
+  EXPECT_EQ(confirmed(fail, &open).verdict, kInconclusive);
+  EXPECT_EQ(confirmed(fail, &none).verdict, kInconclusive);
+  EXPECT_EQ(confirmed(fail, nullptr).verdict, kInconclusive);
+  for (const CriterionResult& other : {pass, open, none})
+    EXPECT_EQ(confirmed(other, &fail).verdict, other.verdict);
+}
+
 }  // namespace
 }  // namespace harness

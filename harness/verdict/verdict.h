@@ -38,6 +38,11 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase, const M
 CriterionResult judge(const CriterionSpec& spec, std::string_view phase,
                       std::span<const Metric> metrics, const Baselines& baselines);
 
+/// A criterion that failed, beside the same criterion on a second, independent measurement: it
+/// stays FAIL only when both say so, else it is INCONCLUSIVE; other verdicts stay as they are.
+/// `again` is null when the second measurement is missing.
+CriterionResult confirmed(CriterionResult first, const CriterionResult* again);
+
 struct VerdictInput {
   std::span<const PhaseResult> phases;
   std::span<const CriterionResult> criteria;
