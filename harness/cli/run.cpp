@@ -14,6 +14,7 @@
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/catch_matrix.h"
+#include "harness/evidence/derive.h"
 #include "harness/evidence/edition.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/plain_text.h"
@@ -23,6 +24,7 @@
 #include "harness/provenance/gpu.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
+#include "harness/verdict/verdict.h"
 
 namespace harness::cli {
 namespace fs = std::filesystem;
@@ -134,6 +136,9 @@ int run_command(const Options& options) {
     work.run.device_facts = [] { return to_json(list_gpus()); };
     work.run.device_held = [] { return held_text(list_gpus()); };
   }
+  work.run.unmet_criteria = [out = work.run.out](const PlannedPhase& phase) {
+    return unmet_criteria(phase.needs_criteria, derive(out).criteria);
+  };
   const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
   const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
                                builtin_phases({}, configs_dir(options.configs)), *progress);

@@ -28,7 +28,7 @@ RunReport run(const RunOptions& options, const Runbook& runbook, const Kinds& ki
   dir.begin(options, runbook, kinds, plan);
   if (options.resume) end_leftovers(dir, options.limits.proof_s, observer);
   const GroupRunner groups(options, dir, builtins, observer);
-  const PhaseRunner phases(dir, groups, options.asked, observer);
+  const PhaseRunner phases(options, dir, groups, observer);
   RunReport report;
   std::map<std::string, PhaseRecord> ended;
   for (const auto& phase : plan.phases) {

@@ -32,6 +32,10 @@ struct RunOptions {
   /// with such stages has no process left to run; empty: no stage is ever due.
   std::function<std::vector<PlannedGroup>(const std::filesystem::path&, const PlannedPhase&)>
       asked = {};
+  /// Which criterion that a phase needs is not PASS so far, and why (unmet_criteria of
+  /// harness/verdict over the run so far); empty: the phase may run. Without it no phase that needs
+  /// criteria runs.
+  std::function<std::string(const PlannedPhase&)> unmet_criteria = {};
   WatchPolicy
       limits;  ///< stall constants; timeout_s, first_step_s and rate_floor come from the phases
 };

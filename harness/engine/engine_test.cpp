@@ -108,6 +108,28 @@ TEST(Engine, WhatThePlanDecidedIsRecorded) {
   EXPECT_EQ(run.end_of("runs"), "COMPLETED");
 }
 
+TEST(Engine, APhaseThatNeedsCriteriaRunsWhenAllOfThemPass) {
+  FakeRun run("criteria");
+  run.add("before", "normal");
+  run.add("closed", "normal").needs_criteria = {"C-bad"};
+  run.add("open", "normal").needs_criteria = {"C-good"};
+  run.add("below", "normal").needs = {"closed"};
+  run.options.unmet_criteria = [&](const PlannedPhase& phase) {
+    EXPECT_TRUE(run.has("phases/before/phase.json")) << "judged on what the run has so far";
+    const bool bad = phase.needs_criteria.front() == "C-bad";
+    return std::string(bad ? "needs C-bad, which is FAIL: 16 misses >= 500" : "");
+  };
+  run.go();
+  EXPECT_EQ(run.end_of("closed"), "NOT_RUN CRITERIA");
+  EXPECT_EQ(run.record("closed").reason, "needs C-bad, which is FAIL: 16 misses >= 500");
+  EXPECT_EQ(run.end_of("open"), "COMPLETED");
+  EXPECT_EQ(run.end_of("below"), "NOT_RUN UPSTREAM");
+  FakeRun blind("criteria_blind");
+  blind.add("closed", "normal").needs_criteria = {"C-good"};
+  blind.go();
+  EXPECT_EQ(blind.end_of("closed"), "NOT_RUN CRITERIA") << "an engine that cannot judge runs none";
+}
+
 TEST(Engine, AFailedPhaseStopsWhatNeedsItAndNothingElse) {
   FakeRun run("needs");
   run.add("bad", "segv");

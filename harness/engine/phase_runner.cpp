@@ -45,6 +45,13 @@ PhaseRecord PhaseRunner::run(const PlannedPhase& phase,
     case Decision::kRunWithDeviation:
       break;
   }
+  if (PhaseRecord record = unmet(phase, ended); !record.cause.empty()) return record;
+  return run_groups(phase);
+}
+
+/// The record of a phase that lacks what it needs; an empty cause when it may run.
+PhaseRecord PhaseRunner::unmet(const PlannedPhase& phase,
+                               const std::map<std::string, PhaseRecord>& ended) const {
   for (const auto& need : phase.needs) {
     const auto before = ended.find(need);
     if (before != ended.end() && before->second.status == StepStatus::kCompleted) continue;
@@ -52,7 +59,11 @@ PhaseRecord PhaseRunner::run(const PlannedPhase& phase,
     return not_run(phase, StepStatus::kNotRun, std::string(kCauseUpstream),
                    "needs " + need + ", which is " + state);
   }
-  return run_groups(phase);
+  if (phase.needs_criteria.empty()) return {};
+  const std::string why = options_.unmet_criteria ? options_.unmet_criteria(phase)
+                                                  : "nothing here can judge the criteria it needs";
+  return why.empty() ? PhaseRecord()
+                     : not_run(phase, StepStatus::kNotRun, std::string(kCauseCriteria), why);
 }
 
 /// A record counts again when the evidence of its completed groups still holds.
@@ -87,10 +98,10 @@ PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
 /// What the evidence so far asks for beyond the record; nothing once a process failed.
 std::vector<PlannedGroup> PhaseRunner::further_groups(const PlannedPhase& phase,
                                                       const PhaseRecord& record) const {
-  if (phase.further.empty() || !asked_) return {};
+  if (phase.further.empty() || !options_.asked) return {};
   for (const auto& outcome : record.groups)
     if (outcome.status != StepStatus::kCompleted) return {};
-  auto groups = asked_(dir_.root(), phase);
+  auto groups = options_.asked(dir_.root(), phase);
   std::erase_if(groups, [&](const PlannedGroup& group) {
     return std::ranges::find(record.groups, group.id, &GroupOutcome::group) != record.groups.end();
   });

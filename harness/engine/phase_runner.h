@@ -6,19 +6,21 @@
 
 namespace harness {
 
-/// Takes phases from the plan to their record: decision, needs, groups, retries, reuse.
+/// Takes phases from the plan to their record: decision, needs, groups, retries, reuse. A phase
+/// that needs criteria runs only when all of them PASS on what the run has so far.
 class PhaseRunner {
  public:
-  using Asked = decltype(RunOptions::asked);
-
-  PhaseRunner(const RunDir& dir, const GroupRunner& groups, Asked asked, Observer& observer)
-      : dir_(dir), groups_(groups), asked_(std::move(asked)), observer_(observer) {}
+  PhaseRunner(const RunOptions& options, const RunDir& dir, const GroupRunner& groups,
+              Observer& observer)
+      : options_(options), dir_(dir), groups_(groups), observer_(observer) {}
 
   /// `ended`: records of the phases before it. The record is written unless the run was interrupted
   /// (cause INTERRUPTED) or the disk is full (throws Error): such a phase is continued by --resume.
   PhaseRecord run(const PlannedPhase& phase, const std::map<std::string, PhaseRecord>& ended) const;
 
  private:
+  PhaseRecord unmet(const PlannedPhase& phase,
+                    const std::map<std::string, PhaseRecord>& ended) const;
   bool reusable(const PlannedPhase& phase, const PhaseRecord& record) const;
   PhaseRecord not_run(const PlannedPhase& phase, StepStatus status, const std::string& cause,
                       const std::string& reason) const;
@@ -33,9 +35,9 @@ class PhaseRunner {
   void judge_undecided(const PlannedPhase& phase, PhaseRecord& record) const;
   void judge(const PlannedPhase& phase, PhaseRecord& record) const;
 
+  const RunOptions& options_;
   const RunDir& dir_;
   const GroupRunner& groups_;
-  Asked asked_;
   Observer& observer_;
 };
 

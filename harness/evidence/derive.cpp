@@ -41,6 +41,7 @@ class Deriver {
     append(tables_, training_table(training_));
     add_artifacts();
     add_settings_and_criteria();
+    check_needed_criteria();
     add_limits(results_.series, results_.criteria);
     add_edition();
     add_catch_matrix();
@@ -245,6 +246,21 @@ class Deriver {
         std::ranges::find(confirmations_, criterion.metric, &Metric::name) != confirmations_.end();
     const CriterionResult second = judge(criterion, phase, confirmations_, baselines_);
     return confirmed(first, again ? &second : nullptr);
+  }
+
+  /// Whether a phase that needs criteria ran must follow from the criteria.
+  void check_needed_criteria() {
+    for (const PhaseResult& phase : results_.phases) {
+      const std::vector<std::string>& needed = planned(phase.name).needs_criteria;
+      if (needed.empty()) continue;
+      const std::string unmet = unmet_criteria(needed, results_.criteria);
+      const std::string file = "phases/" + phase.name + "/phase.json";
+      if (phase.attempts > 0 && !unmet.empty())
+        problems_.emplace_back(file, "the phase ran, but it " + unmet);
+      if (phase.cause == kCauseCriteria && unmet.empty())
+        problems_.emplace_back(file,
+                               "says " + phase.cause + ", but every criterion it needs PASSes");
+    }
   }
 
   /// A later edition names the one before and says what became of each of its criteria.

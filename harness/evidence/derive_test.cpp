@@ -55,6 +55,35 @@ TEST(Derive, MiniRunIsGo) {
   EXPECT_EQ(by_id(d.results.phases, "P-speed").cases[2].id, "g03/speed");
 }
 
+/// Phase speed of the mini run behind C-CONFORM.
+void put_behind_criterion(const fs::path& dir, const std::string& id) {
+  nlohmann::json plan = nlohmann::json::parse(read_bytes(dir / "plan.json"));
+  for (auto& phase : plan["phases"])
+    if (phase["id"] == "speed") phase["needs_criteria"] = {id};
+  write_bytes(dir / "plan.json", plan.dump());
+}
+
+TEST(Derive, WhetherAPhaseRanFollowsFromTheCriteriaItNeeds) {
+  const auto problems = [](bool mismatch, const std::string& status) {
+    return derived_after({.mismatch = mismatch},
+                         [&](const fs::path& dir) {
+                           put_behind_criterion(dir, "C-CONFORM");
+                           if (status == "NOT_RUN")
+                             write_bytes(dir / "phases/speed/phase.json",
+                                         R"({"phase": "speed", "status": "NOT_RUN", "cause":
+                                             "CRITERIA", "reason": "needs C-CONFORM"})");
+                         })
+        .problems;
+  };
+  EXPECT_THAT(problems(false, "COMPLETED"), IsEmpty());
+  EXPECT_THAT(problems(true, "NOT_RUN"), IsEmpty());
+  ASSERT_EQ(problems(true, "COMPLETED").size(), 1U);
+  EXPECT_THAT(problems(true, "COMPLETED")[0].what(),
+              HasSubstr("the phase ran, but it needs C-CONFORM, which is FAIL"));
+  ASSERT_EQ(problems(false, "NOT_RUN").size(), 1U);
+  EXPECT_THAT(problems(false, "NOT_RUN")[0].what(), HasSubstr("every criterion it needs PASSes"));
+}
+
 TEST(Derive, SettingsTablesAndArtifactsComeFromTheRun) {
   const Results r = derived().results;
   ASSERT_EQ(r.settings.size(), 2U);

@@ -125,6 +125,25 @@ void check_head(const Source& source, const json& document, const Runbook& runbo
           "no phase has criteria: a run without a criterion decides nothing");
 }
 
+/// A criterion that a phase needs exists, and is decided before the phase.
+void check_needed_criteria(const Source& source, const json& document, const Runbook& runbook,
+                           const PhaseSpec& phase) {
+  std::vector<std::string> ids;
+  for (const PhaseSpec& other : runbook.phases)
+    for (const CriterionSpec& criterion : other.criteria) {
+      ids.push_back(criterion.id);
+      const bool own = other.id == phase.id || criterion.metric.starts_with(phase.id + ".");
+      require(source, at(document, "needs_criteria"),
+              !own || !contains(phase.needs_criteria, criterion.id),
+              "phase '" + phase.id + "' needs its own criterion " + in_quotes(criterion.id) +
+                  "; it must be one of an earlier phase");
+    }
+  for (const std::string& need : phase.needs_criteria)
+    require(source, at(document, "needs_criteria"), contains(ids, need),
+            "phase '" + phase.id + "' needs the criterion " + in_quotes(need) +
+                ", which does not exist" + did_you_mean(need, ids));
+}
+
 void check_needs(const Source& source, const json& document, const Runbook& runbook) {
   std::vector<std::string> ids;
   for (const PhaseSpec& phase : runbook.phases) ids.push_back(phase.id);
@@ -134,6 +153,7 @@ void check_needs(const Source& source, const json& document, const Runbook& runb
       require(source, at(document.at("phases")[i], "needs"), contains(ids, need),
               "phase '" + phase.id + "' needs " + in_quotes(need) + ", which does not exist" +
                   did_you_mean(need, ids));
+    check_needed_criteria(source, document.at("phases")[i], runbook, phase);
   }
   const PhaseOrder order = order_phases(runbook);
   if (order.cycle.empty()) return;

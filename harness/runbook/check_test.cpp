@@ -176,6 +176,25 @@ TEST(BadRunbookWhole, BoolMetricsTakeBools) {
   EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("compared by == with true or false"));
 }
 
+TEST(BadRunbookWhole, NeededCriteriaAreThoseOfEarlierPhases) {
+  TempConfigs configs;
+  auto document = minimal_json();
+  auto& needed = document["phases"][1]["needs_criteria"];
+  needed = {"C-first.v2"};
+  EXPECT_EQ(configs.error_of(document.dump()), "no error");
+  needed = {"C-first.v3"};
+  EXPECT_THAT(
+      configs.error_of(document.dump()),
+      HasSubstr("phase 'second' needs the criterion 'C-first.v3', which does not exist; did "
+                "you mean 'C-first.v2'?"));
+  needed = {"C-second.faster"};
+  EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("needs its own criterion"));
+  // A criterion of another phase that rests on a figure of this one.
+  needed = {"C-first.v2"};
+  document["phases"][0]["criteria"][0]["metric"] = "second.arms.mismatch_count";
+  EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("needs its own criterion"));
+}
+
 TEST(BadRunbookWhole, AnUnchangedMinimalIsGood) {
   EXPECT_EQ(TempConfigs().error_of(minimal_text()), "no error");
 }

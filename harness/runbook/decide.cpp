@@ -23,11 +23,11 @@ std::string left_out_by(const std::string& id, const PhaseSelection& selection) 
 }
 
 /// The first phase needed that does not run.
-const PlannedPhase* missing_need(const PlannedPhase& phase, const Plan& plan) {
+const PlannedPhase* missing_need(const std::vector<std::string>& before, const Plan& plan) {
   for (const PlannedPhase& other : plan.phases) {
     const bool runs =
         other.decision == Decision::kRun || other.decision == Decision::kRunWithDeviation;
-    if (!runs && contains(phase.needs, other.id)) return &other;
+    if (!runs && contains(before, other.id)) return &other;
   }
   return nullptr;
 }
@@ -72,8 +72,8 @@ void follow_unmet(const std::vector<Unmet>& unmet, OnUnmet on_unmet, Plan& plan,
 
 }  // namespace
 
-void decide_phase(const PhaseSpec& spec, const Facts& facts, const PhaseSelection& selection,
-                  Plan& plan, PlannedPhase& phase) {
+void decide_phase(const PhaseSpec& spec, const std::vector<std::string>& before, const Facts& facts,
+                  const PhaseSelection& selection, Plan& plan, PlannedPhase& phase) {
   if (const std::string option = left_out_by(spec.id, selection); !option.empty()) {
     set(phase, Decision::kSkip, kCauseSkipped, "left out by " + option);
     plan.deviations.push_back(
@@ -85,7 +85,7 @@ void decide_phase(const PhaseSpec& spec, const Facts& facts, const PhaseSelectio
     Unmet one = check_requirement(fact, want, facts);
     if (!one.cause.empty()) unmet.push_back(std::move(one));
   }
-  if (const PlannedPhase* need = missing_need(phase, plan)) {
+  if (const PlannedPhase* need = missing_need(before, plan)) {
     follow_need(*need, phase);
   } else if (!unmet.empty()) {
     follow_unmet(unmet, spec.on_unmet, plan, phase);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/runbook/names.h"
+
 namespace harness {
 namespace {
 
@@ -30,7 +32,7 @@ class Walk {
     }
     state_[i] = State::kOpen;
     path_.push_back(i);
-    for (const std::string& need : runbook_.phases[i].needs) {
+    for (const std::string& need : phases_before(runbook_, runbook_.phases[i])) {
       const auto found = index_.find(need);
       if (found != index_.end() && !visit(found->second)) return false;
     }
@@ -48,6 +50,18 @@ class Walk {
 };
 
 }  // namespace
+
+std::vector<std::string> phases_before(const Runbook& runbook, const PhaseSpec& phase) {
+  std::vector<std::string> before = phase.needs;
+  for (const PhaseSpec& other : runbook.phases)
+    for (const CriterionSpec& criterion : other.criteria) {
+      if (!contains(phase.needs_criteria, criterion.id)) continue;
+      for (const std::string& id :
+           {other.id, criterion.metric.substr(0, criterion.metric.find('.'))})
+        if (id != phase.id && !contains(before, id)) before.push_back(id);
+    }
+  return before;
+}
 
 PhaseOrder order_phases(const Runbook& runbook) { return Walk(runbook).run(); }
 

@@ -54,7 +54,12 @@ TEST(Load, ExtendsMergesByPhaseAndCriterion) {
   const LoadedRunbook gpu = load_runbook("single_h200", source_path("configs"));
   EXPECT_EQ(gpu.runbook.device, "cuda");
   EXPECT_EQ(gpu.runbook.hardware, "*H200*");
-  EXPECT_EQ(gpu.runbook.phases.size(), cpu.runbook.phases.size() + 1);
+  const LoadedRunbook small = load_runbook("readiness_cpu", source_path("configs"));
+  EXPECT_EQ(gpu.runbook.phases.size(), small.runbook.phases.size())
+      << "the same steps, other sizes";
+  EXPECT_EQ(small.runbook.phases.size(), cpu.runbook.phases.size() + 9);
+  EXPECT_THAT(phase_of(gpu, "production").needs_criteria,
+              testing::ElementsAre("C-operators.mismatch", "C-rate.proceed"));
   const CriterionSpec& before = phase_of(cpu, "ranges_ab").criteria[1];
   const CriterionSpec& after = phase_of(gpu, "ranges_ab").criteria[1];
   EXPECT_EQ(before.severity, Severity::kInfo);

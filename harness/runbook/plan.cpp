@@ -63,6 +63,7 @@ PlannedPhase describe_phase(const PhaseSpec& spec, const Runbook& runbook, const
     phase.groups.push_back(planned_group(spec, runbook, group_name("g", i)));
   phase.further = further_stages(spec, runbook);
   phase.needs = spec.needs;
+  phase.needs_criteria = spec.needs_criteria;
   phase.required = spec.required;
   phase.timeout_s = spec.timeout_s;
   phase.retries = spec.retries;
@@ -137,7 +138,7 @@ Plan make_plan(const LoadedRunbook& book, const Facts& facts, const PhaseSelecti
   for (const size_t index : order_phases(runbook).order) {
     const PhaseSpec& spec = runbook.phases[index];
     PlannedPhase phase = describe_phase(spec, runbook, book.kinds);
-    decide_phase(spec, facts, selection, plan, phase);
+    decide_phase(spec, phases_before(runbook, spec), facts, selection, plan, phase);
     const bool runs =
         phase.decision == Decision::kRun || phase.decision == Decision::kRunWithDeviation;
     if (runs) {

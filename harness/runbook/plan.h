@@ -36,6 +36,8 @@ struct EnumNames<Decision> {
 inline constexpr std::string_view kCauseSkipped = "SKIPPED";  ///< NOT_RUN: by --only or --skip
 inline constexpr std::string_view kCauseUpstream =
     "UPSTREAM";  ///< NOT_RUN: a phase it needs does not run
+/// NOT_RUN, known only during the run: a criterion it needs is not PASS.
+inline constexpr std::string_view kCauseCriteria = "CRITERIA";
 
 struct PlannedCase {
   std::string id;
@@ -87,6 +89,7 @@ struct PlannedPhase {
   std::vector<PlannedGroup> groups;
   std::vector<PlannedStage> further = {};  ///< in this order; see harness/evidence/ab_stages.h
   std::vector<std::string> needs;
+  std::vector<std::string> needs_criteria;
   Required required = Required::kAlways;
   double timeout_s = 600;
   int64_t retries = 0;
@@ -120,6 +123,8 @@ struct PlannedPhase {
     v({.name = "further", .doc = "processes that run only if the evidence before asks for them"},
       &PlannedPhase::further);
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PlannedPhase::needs);
+    v({.name = "needs_criteria", .doc = "criteria of other phases that must PASS before"},
+      &PlannedPhase::needs_criteria);
     v({.name = "required", .doc = "always, if_hardware or no"}, &PlannedPhase::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
       &PlannedPhase::timeout_s);

@@ -13,7 +13,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 const Facts kCpuFacts = {{"gpu.count", 0}, {"data.local_text", true}, {"git.checkout", true}};
-const Facts kGpuFacts = {{"gpu.count", 1}, {"gpu.sku", "NVIDIA H200"}, {"data.local_text", true}};
+const Facts kGpuFacts = {
+    {"gpu.count", 1}, {"gpu.sku", "NVIDIA H200"}, {"cupti.ok", true}, {"data.local_text", true}};
 
 Plan plan_of(const std::string& runbook, const Facts& facts, const PhaseSelection& selection = {}) {
   return make_plan(load_runbook(runbook, source_path("configs")), facts, selection);
@@ -81,10 +82,36 @@ TEST(Plan, NeedsComeFirst) {
   EXPECT_THAT(order_phases(runbook).cycle, ElementsAre(0, 2, 1));
 }
 
+TEST(Plan, PhasesOfNeededCriteriaComeFirst) {
+  Runbook runbook;
+  runbook.phases = {bare_phase("c", {}), bare_phase("a", {}), bare_phase("b", {})};
+  runbook.phases[0].needs_criteria = {"C-a.fast"};
+  CriterionSpec& fast = runbook.phases[1].criteria.emplace_back();
+  fast.id = "C-a.fast";
+  fast.metric = "b.speed.rate_tok_s";
+  EXPECT_THAT(phases_before(runbook, runbook.phases[0]), ElementsAre("a", "b"));
+  EXPECT_THAT(order_phases(runbook).order, ElementsAre(1, 2, 0));
+  runbook.phases[2].needs = {"c"};
+  EXPECT_THAT(order_phases(runbook).cycle, ElementsAre(0, 2));
+}
+
+TEST(Plan, APhaseBehindACriterionThatIsNotDecidedDoesNotRun) {
+  TempConfigs configs;
+  auto document = minimal_json();
+  document["phases"][1].erase("needs");
+  document["phases"][1]["needs_criteria"] = {"C-first.v2"};
+  const auto book = configs.load(document.dump());
+  EXPECT_THAT(phase_of(make_plan(book, kCpuFacts), "second").needs_criteria,
+              ElementsAre("C-first.v2"));
+  const Plan plan = make_plan(book, kCpuFacts, {.only = {}, .skip = {"first"}});
+  EXPECT_EQ(phase_of(plan, "second").cause, "UPSTREAM");
+}
+
 TEST(Plan, WithoutAGpuTheRequiredPhasesAreDeferred) {
   const Plan plan = plan_of("single_gpu", kCpuFacts);
-  EXPECT_THAT(with_decision(plan, Decision::kRun), ElementsAre("environment", "selftest"));
-  const PlannedPhase& train = phase_of(plan, "train_m7c");
+  EXPECT_THAT(with_decision(plan, Decision::kRun),
+              ElementsAre("environment", "selftest", "checkout", "configuration"));
+  const PlannedPhase& train = phase_of(plan, "smoke");
   EXPECT_EQ(train.decision, Decision::kDefer);
   EXPECT_EQ(train.required, Required::kAlways);
   EXPECT_EQ(train.cause, "GPU_COUNT");

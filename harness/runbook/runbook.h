@@ -183,7 +183,8 @@ struct PhaseSpec {
   bool confirm = false;  ///< an A/B criterion that fails is measured once more before it counts
   std::string device;    ///< cpu | cuda; empty: the runbook's
   double minutes = 0;    ///< expected duration of one process for `plan`; 0: the kind's
-  std::vector<std::string> needs;  ///< phases that must be COMPLETED before
+  std::vector<std::string> needs;           ///< phases that must be COMPLETED before
+  std::vector<std::string> needs_criteria;  ///< criteria of other phases that must PASS before
   std::map<std::string, nlohmann::json>
       require;  ///< fact -> "A100*" (glob), ">=1" (number) or true
   OnUnmet on_unmet = OnUnmet::kDefer;
@@ -221,6 +222,8 @@ struct PhaseSpec {
     v({.name = "minutes", .doc = "expected duration of one process; 0: the kind's"},
       &PhaseSpec::minutes);
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PhaseSpec::needs);
+    v({.name = "needs_criteria", .doc = "criteria of other phases that must PASS before"},
+      &PhaseSpec::needs_criteria);
     v({.name = "require", .doc = "facts of the machine: fact -> glob, comparison or bool"},
       &PhaseSpec::require);
     v({.name = "on_unmet", .doc = "defer, fail or warn (run and record a deviation)"},

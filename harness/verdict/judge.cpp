@@ -195,4 +195,16 @@ CriterionResult confirmed(CriterionResult first, const CriterionResult* again) {
   return first;
 }
 
+std::string unmet_criteria(std::span<const std::string> needed,
+                           std::span<const CriterionResult> criteria) {
+  for (const std::string& id : needed) {
+    const auto found = std::ranges::find(criteria, id, &CriterionResult::id);
+    if (found == criteria.end()) return "needs " + id + ", which this run does not have";
+    if (found->verdict != CriterionVerdict::kPass)
+      return "needs " + id + ", which is " + std::string(enum_name(found->verdict)) + ": " +
+             found->reason;
+  }
+  return "";
+}
+
 }  // namespace harness

@@ -176,6 +176,22 @@ TEST(Judge, UnusableBaselinesPassNothing) {
   EXPECT_FALSE(judge(s, "p", &m, {}).threshold);
 }
 
+TEST(UnmetCriteria, OnlyPassOpensAPhase) {
+  std::vector<CriterionResult> criteria(2);
+  criteria[0].id = "C-a";
+  criteria[1].id = "C-b";
+  criteria[0].verdict = criteria[1].verdict = kPass;
+  const std::vector<std::string> both = {"C-a", "C-b"}, absent = {"C-c"};
+  EXPECT_EQ(unmet_criteria(both, criteria), "");
+  EXPECT_EQ(unmet_criteria({}, {}), "");
+  EXPECT_EQ(unmet_criteria(absent, criteria), "needs C-c, which this run does not have");
+  for (const auto verdict : {kFail, kInconclusive, kNotEvaluated}) {
+    criteria[1].verdict = verdict;
+    criteria[1].reason = "16 misses >= 500";
+    EXPECT_THAT(unmet_criteria(both, criteria), HasSubstr(": 16 misses >= 500"));
+  }
+}
+
 TEST(Judge, FindsTheMetricByName) {
   const std::vector<Metric> metrics = {exact(1, "count"), exact(5)};
   EXPECT_EQ(judge(spec(">=", 5), "p", metrics, {}).verdict, kPass);

@@ -43,6 +43,11 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase,
 /// `again` is null when the second measurement is missing.
 CriterionResult confirmed(CriterionResult first, const CriterionResult* again);
 
+/// The first of `needed` (criterion ids) that is not PASS, with its verdict and reason; empty when
+/// all PASS. An id that no criterion has counts as not evaluated.
+std::string unmet_criteria(std::span<const std::string> needed,
+                           std::span<const CriterionResult> criteria);
+
 struct VerdictInput {
   std::span<const PhaseResult> phases;
   std::span<const CriterionResult> criteria;
