@@ -118,6 +118,12 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "look for tensors kept across steps (records, graphs, caches)", kLater},
     {"GAP_ATTRIBUTED", "a throughput gate failed and single changes explain the gap",
      "apply the factors in order of their share", kNow},
+    {"THROUGHPUT_GAP", "training is slower than it was expected to be, beyond its interval",
+     "go through the causes table, then the factors in order of their share", kNow},
+    {"RATE_GATE", "training is slower than a long run may start with",
+     "close the gap; production stays closed until the gate passes", kNow},
+    {"CONFIG_DRIFT", "a switch has another value than its default or the declared one",
+     "unset it, or declare it in the phase's switches", kNow},
     {"RANK_FAULT", "a rank is missing, died or stands still",
      "read the last mark of every rank in the autopsy; compare world size and devices", kNow},
     {"BUCKET_MISMATCH", "gradient buckets are not those that were asked for",
@@ -130,6 +136,12 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "trust no share of this profile; look for work that several ranges count", kNow},
     {"PROFILE_DROPPED", "records of the profile were lost, so its times and counts are too small",
      "record fewer steps (args.steps), and nothing else at the same time", kLater},
+    {"ROOFLINE_EXCEEDED", "the formula counts more than was done, or data came from a cache",
+     "trust no percentage of this range; compare its work with the formula of the kind", kLater},
+    {"PROFILE_DILATED", "recording makes the host slower, so it launches later",
+     "believe durations of kernels, not idle times and step times of this profile; record larger "
+     "steps",
+     kLater},
     {"PROFILE_INCOMPLETE", "launches and recorded kernels of a step do not match",
      "trust no count of this profile; look for calls that were not recorded", kLater},
     {"CUPTI_BUSY", "another profiler holds the one place that CUPTI gives",
@@ -172,16 +184,25 @@ Finding finding(std::string id, const std::string& code, std::string symptom, st
           advice.cause,  advice.action, advice.priority};
 }
 
-/// A finding a worker said. Its fact is an id of the results, or else the phase.
-Finding said_finding(const protocol::Finding& line, const std::string& id,
-                     const PhaseResult& phase) {
+/// The id behind what a worker names as fact: an id of the results, a figure it said itself, or
+/// else the phase.
+std::string fact_id(const std::string& fact, const PhaseResult& phase, const RawPhase& raw) {
+  const bool is_id =
+      fact.size() > 2 && fact[1] == '-' && std::string("PCMA").find(fact[0]) != std::string::npos;
+  if (is_id) return fact;
+  for (const GroupEvidence& group : raw.view.groups)
+    for (const MetricLine& line : group.metrics)
+      if (line.name == fact) return "M-" + phase.name + "." + fact;
+  return phase.id;
+}
+
+Finding said_finding(const protocol::Finding& line, const std::string& id, const PhaseResult& phase,
+                     const RawPhase& raw) {
   const CodeAdvice advice = advice_for(line.code);
-  const bool is_id = line.fact.size() > 2 && line.fact[1] == '-' &&
-                     std::string("PCMA").find(line.fact[0]) != std::string::npos;
   return {id,
           line.code,
           shortened(line.symptom),
-          is_id ? line.fact : phase.id,
+          fact_id(line.fact, phase, raw),
           line.cause.empty() ? advice.cause : line.cause,
           line.action.empty() ? advice.action : line.action,
           line.priority == "immediate" ? kNow : kLater};
@@ -242,8 +263,8 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
   std::map<std::string, int> said;
   for (const RawGroup& group : raw.groups)
     for (const protocol::Finding& line : group.findings)
-      findings.push_back(
-          said_finding(line, stem + line.code + "." + std::to_string(++said[line.code]), result));
+      findings.push_back(said_finding(
+          line, stem + line.code + "." + std::to_string(++said[line.code]), result, raw));
   for (const auto& [code, failed] : failed_checks(raw))
     findings.push_back(finding(stem + code, code,
                                std::to_string(failed.count) + " check" +

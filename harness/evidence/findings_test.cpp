@@ -44,6 +44,22 @@ TEST(Findings, AFailedPhaseHasCauseAndAction) {
   EXPECT_EQ(findings[0].priority, Priority::kImmediate);
 }
 
+TEST(Findings, AFigureThatAWorkerNamesIsItsFact) {
+  PhaseResult result;
+  result.id = "P-train";
+  result.name = "train";
+  RawPhase raw;
+  raw.view.groups.emplace_back().metrics.push_back({"c", "loader.stall_ratio", 0.4, "ratio", ""});
+  for (const char* fact : {"loader.stall_ratio", "loader.unknown_ratio", "C-x.y"})
+    raw.groups.emplace_back().findings.push_back(
+        {.code = "LOADER_STALL", .symptom = "slow", .fact = fact});
+  const auto findings = phase_findings(result, raw, {});
+  ASSERT_EQ(findings.size(), 3U);
+  EXPECT_EQ(findings[0].fact, "M-train.loader.stall_ratio");
+  EXPECT_EQ(findings[1].fact, "P-train");
+  EXPECT_EQ(findings[2].fact, "C-x.y");
+}
+
 TEST(Findings, FailedChecksAreOneFindingACode) {
   PhaseResult result;
   result.id = "P-x";

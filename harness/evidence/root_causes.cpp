@@ -52,13 +52,17 @@ Finding applied(const RootCauseRule& rule, const Results& results, const PhaseRe
 
 const std::vector<RootCauseRule>& root_cause_rules() {
   static const std::vector<RootCauseRule> kRules = {
-      {"LOADER_STALL", "steps wait for data", {{"loader.stall_ratio", '>', 0.1}}},
-      {"HOST_BOUND",
-       "the device waits for the host",
-       {{"device.busy_pct", '<', 60}, {"step.launches_per_step_count", '>', 2000}}},
+      // Launches and waits are both said, whichever of them decides.
       {"HOST_BOUND",
        "the host waits for the device again and again",
-       {{"step.syncs_per_step_count", '>', 20}, {"device.busy_pct", '<', 80}}},
+       {{"step.syncs_per_step_count", '>', 20},
+        {"device.busy_pct", '<', 80},
+        {"step.launches_per_step_count", '>', 0}}},
+      {"HOST_BOUND",
+       "the device waits for the host",
+       {{"device.busy_pct", '<', 60},
+        {"step.launches_per_step_count", '>', 2000},
+        {"step.syncs_per_step_count", '>', -1}}},
       {"MEMORY_GROWS", "memory grows over the steps", {{"memory.growth_ratio", '>', 1.25}}},
   };
   return kRules;

@@ -30,12 +30,12 @@ Results with_figures(const std::vector<std::pair<std::string, double>>& figures)
 }
 
 TEST(RootCauses, ARuleSpeaksWhenAllItsFiguresLieAsItSays) {
-  const auto found = root_causes(with_figures({{"loader.stall_ratio", 0.42}}));
+  const auto found = root_causes(with_figures({{"memory.growth_ratio", 1.5}}));
   ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].code, "LOADER_STALL");
-  EXPECT_EQ(found[0].fact, "M-train.loader.stall_ratio");
-  EXPECT_THAT(found[0].symptom, HasSubstr("train.loader.stall_ratio 0.42"));
-  EXPECT_TRUE(root_causes(with_figures({{"loader.stall_ratio", 0.1}})).empty());
+  EXPECT_EQ(found[0].code, "MEMORY_GROWS");
+  EXPECT_EQ(found[0].fact, "M-train.memory.growth_ratio");
+  EXPECT_THAT(found[0].symptom, HasSubstr("train.memory.growth_ratio 1.5"));
+  EXPECT_TRUE(root_causes(with_figures({{"memory.growth_ratio", 1.25}})).empty());
   EXPECT_TRUE(root_causes(with_figures({{"device.busy_pct", 20}})).empty());  // half of a rule
 }
 
@@ -46,10 +46,11 @@ TEST(RootCauses, TwoRulesOfOneCodeSpeakOnce) {
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].code, "HOST_BOUND");
   EXPECT_THAT(found[0].symptom, HasSubstr("step.launches_per_step_count"));
+  EXPECT_THAT(found[0].symptom, HasSubstr("step.syncs_per_step_count 400"));
 }
 
 TEST(RootCauses, WhatIsMissingNullOrWithheldSaysNothing) {
-  Results results = with_figures({{"loader.stall_ratio", 0.42}});
+  Results results = with_figures({{"memory.growth_ratio", 1.5}});
   results.metrics[0].withheld = "outputs differ";
   EXPECT_TRUE(root_causes(results).empty());
   results.metrics[0].withheld.clear();

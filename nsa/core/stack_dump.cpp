@@ -1,4 +1,4 @@
-#include "suites/instrument/stack_dump.h"
+#include "nsa/core/stack_dump.h"
 
 #include <dirent.h>
 #include <execinfo.h>
@@ -16,7 +16,7 @@
 
 // Everything a handler calls here is safe in a signal handler: raw system calls, and backtrace,
 // which is primed by install_stack_dump so that it allocates nothing later.
-namespace suites {
+namespace nsa {
 namespace {
 
 std::atomic<int> dumped{0};
@@ -103,4 +103,4 @@ void install_stack_dump() {
   sigaction(SIGUSR1, &action, nullptr);
 }
 
-}  // namespace suites
+}  // namespace nsa

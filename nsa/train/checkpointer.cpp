@@ -32,7 +32,7 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const 
                           {"accum", std::to_string(o.accum)},
                           {"ranks", std::to_string(parts.ranks ? parts.ranks->world() : 1)},
                           {"seq_len", std::to_string(o.seq_len > 0 ? o.seq_len : model.seq_len)},
-                          {"steps", std::to_string(o.steps)},
+                          {"steps", std::to_string(o.whole_run())},
                           {"warmup", std::to_string(o.warmup)},
                           {"lr", exact(o.lr)},
                           {"min_lr", exact(o.min_lr)},

@@ -29,7 +29,7 @@ double tail_mean(const Trace& trace) {
 /// form, and the step counted from rows) so that an error in one is not repeated in the other.
 double wanted_lr(const TrainOptions& o, int64_t ranks, int64_t rows) {
   const double updates = static_cast<double>(rows) / static_cast<double>(o.batch * o.accum * ranks);
-  const auto warmup = static_cast<double>(o.warmup), steps = static_cast<double>(o.steps);
+  const auto warmup = static_cast<double>(o.warmup), steps = static_cast<double>(o.whole_run());
   if (updates <= warmup) return o.lr / warmup * updates;
   const double half = std::cos(0.5 * std::numbers::pi * (updates - warmup) / (steps - warmup));
   return o.min_lr + (o.lr - o.min_lr) * half * half;
@@ -146,9 +146,10 @@ Finding finding_of(const Check& check) {
     return text("the Reducer was given another cap, or rebuilt its buckets by another rule",
                 "look at the table of buckets beside the request");
   if (check.code == "LOADER_STALL")
-    return text("batches are read slower than they are used",
-                "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or "
-                "look at the storage");
+    return {check.code, check.detail, "loader.stall_ratio",
+            "batches are read slower than they are used",
+            "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or look "
+            "at the storage"};
   if (check.code == "DATA_SUBSTITUTED")
     return text("another source of tokens stands where the named corpus should",
                 "look at what opens the data; nothing may stand in for a corpus");

@@ -96,6 +96,7 @@ TEST(Judge, ASlowLoaderIsAFinding) {
   const Judgement late = judge(o, facts, trace);
   ASSERT_EQ(codes(late), std::vector<std::string>{"LOADER_STALL"});
   EXPECT_THAT(late.findings[0].symptom, HasSubstr("warm-up on: 8 batches in 0.500 s"));
+  EXPECT_EQ(late.findings[0].fact, "loader.stall_ratio");
   facts.loader.first_batch_ms = 0;
   for (StepRecord& r : trace) r.load_ms = 30;
   EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LOADER_STALL"});

@@ -13,6 +13,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "nsa/core/stack_dump.h"
 #include "nsa/model/input_error.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
@@ -184,6 +185,9 @@ void declare(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_option("--data-root", o.data_root, "folder that holds corpora")->capture_default_str();
   app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
+  app.add_option("--schedule-steps", o.schedule_steps,
+                 "steps of the whole run, of which --steps are trained; 0: --steps")
+      ->capture_default_str();
   app.add_option("--batch", o.batch, "rows of a micro-batch")->capture_default_str();
   app.add_option("--accum", o.accum, "micro-batches of a step")->capture_default_str();
   app.add_option("--seq-len", o.seq_len, "tokens of a row; 0: the model's")->capture_default_str();
@@ -245,6 +249,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
+  nsa::install_stack_dump();
   std::signal(SIGTERM, on_stop_signal);
   std::signal(SIGINT, on_stop_signal);
   try {

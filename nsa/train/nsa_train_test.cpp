@@ -50,6 +50,16 @@ TEST_F(ProgramTest, WorkerTrainsOnACorpusAndKeepsTheProtocol) {
   EXPECT_LT(m["loss.min_nat"]["value"], m["loss.first_nat"]["value"]);
 }
 
+TEST_F(ProgramTest, ShowsItsStacksWhenAskedAndGoesOn) {
+  EXPECT_EQ(shell(program("nsa-train") +
+                  " --model small.json --data synthetic --steps 400 2> err & pid=$!; " +
+                  wait_for("step 1/400", "err", "pid") + "kill -USR1 $pid; " +
+                  wait_for("end of stacks", "err", "pid") + "kill -TERM $pid; wait $pid"),
+            143);
+  EXPECT_THAT(slurp("err"), HasSubstr("== thread "));
+  EXPECT_THAT(slurp("err"), HasSubstr("== end of stacks =="));
+}
+
 TEST_F(ProgramTest, BeatsCarryEveryFieldAndMarksFollowTheStages) {
   const auto lines = work(request({{"model", "small.json"}, {"data", "synthetic"}, {"steps", 2}}));
   std::string at;

@@ -16,10 +16,10 @@ class ResumeTest : public ProgramTest {
  protected:
   static constexpr int kSteps = 12;
 
-  std::string call(const std::string& folder, const std::string& more) {
+  std::string call(const std::string& folder, const std::string& more, int steps = kSteps) {
     return program("nsa-train") +
            " --model small.json --data synthetic --warmup 3 --batch 2 --accum 2 --steps " +
-           std::to_string(kSteps) + " --checkpoints " + folder + " --result " + folder + ".jsonl " +
+           std::to_string(steps) + " --checkpoints " + folder + " --result " + folder + ".jsonl " +
            more + " 2> err";
   }
   fs::path last_checkpoint(const std::string& folder) {
@@ -50,6 +50,22 @@ TEST_F(ResumeTest, SlicesEndAsTheWholeRunDoes) {
   ASSERT_EQ(shell(call("parts", "--resume")), 0) << slurp("err");
   EXPECT_THAT(slurp("err"), HasSubstr("resumed behind step 6"));
   expect_same_end("whole", "parts");
+}
+
+/// A long run in slices that are asked for one by one: each goes on to a later step of one
+/// schedule.
+TEST_F(ResumeTest, ALaterEndOfTheSameScheduleContinuesTheRun) {
+  const auto up_to = [&](const std::string& folder, int steps, const std::string& more) {
+    return call(folder, "--schedule-steps 40 " + more, steps);
+  };
+  ASSERT_EQ(shell(up_to("whole", kSteps, "")), 0) << slurp("err");
+  ASSERT_EQ(shell(up_to("parts", 5, "--resume")), 0) << slurp("err");
+  ASSERT_EQ(shell(up_to("parts", kSteps, "--resume")), 0) << slurp("err");
+  EXPECT_THAT(slurp("err"), HasSubstr("resumed behind step 5"));
+  expect_same_end("whole", "parts");
+  EXPECT_NE(shell(call("parts", "--resume")), 0) << "another schedule";
+  EXPECT_EQ(shell(up_to("short", 41, "")), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("schedule_steps must be 0 or >= steps (41), got 40"));
 }
 
 /// The comparison can fail: another seed ends elsewhere.

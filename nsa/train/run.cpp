@@ -168,7 +168,7 @@ class Run {
   }
 
   void make_trainer(const ModelConfig& config, Decoder model, int64_t seq_len) {
-    const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.steps};
+    const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.whole_run()};
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
                        .loss = next_token_loss,

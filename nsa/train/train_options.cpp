@@ -24,6 +24,8 @@ void TrainOptions::validate() const {
     require(value >= 0 && value < 1e30, name, "finite and >= 0", std::to_string(value));
   };
   at_least("steps", steps, 1);
+  require(schedule_steps == 0 || schedule_steps >= steps, "schedule_steps",
+          "0 or >= steps (" + std::to_string(steps) + ")", std::to_string(schedule_steps));
   at_least("batch", batch, 1);
   at_least("accum", accum, 1);
   at_least("seq_len", seq_len, 0);
@@ -59,6 +61,7 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("data_root", options.data_root);
   take("data_dir", options.data_dir);
   take("steps", options.steps);
+  take("schedule_steps", options.schedule_steps);
   take("batch", options.batch);
   take("accum", options.accum);
   take("seq_len", options.seq_len);

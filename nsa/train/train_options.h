@@ -17,6 +17,7 @@ struct TrainOptions {
   std::string data_root = ".data";  ///< folder of corpora
   std::string data_dir;             ///< folder of the corpus; default: data_root/data
   int64_t steps = 200;              ///< optimizer steps
+  int64_t schedule_steps = 0;       ///< that the schedule counts; 0: `steps`
   int64_t batch = 4;                ///< rows of a micro-batch
   int64_t accum = 1;                ///< micro-batches of an optimizer step
   int64_t seq_len = 0;              ///< tokens of a row; 0: the model's
@@ -46,6 +47,8 @@ struct TrainOptions {
   ReducerOptions reducer;        ///< from the switches NSA_DDP_*
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
+  /// Steps of the schedule: a run may be continued to a later `steps` of the same one.
+  int64_t whole_run() const { return schedule_steps > 0 ? schedule_steps : steps; }
   bool is_synthetic() const { return data == "synthetic"; }
   std::filesystem::path corpus_dir() const;
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <iostream>
 
+#include "nsa/core/stack_dump.h"
 #include "suites/conformance/settings.h"
 #include "suites/instrument/facts.h"
-#include "suites/instrument/stack_dump.h"
 
 namespace suites {
 namespace {
@@ -48,7 +48,7 @@ void read_flags(int& argc, char** argv) {
 }  // namespace suites
 
 int main(int argc, char** argv) {
-  suites::install_stack_dump();
+  nsa::install_stack_dump();
   try {
     suites::read_flags(argc, argv);
   } catch (const c10::Error& error) {

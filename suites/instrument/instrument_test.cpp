@@ -5,11 +5,11 @@
 #include <csignal>
 #include <thread>
 
+#include "nsa/core/stack_dump.h"
 #include "suites/instrument/clock_probe.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 #include "suites/instrument/host_syncs.h"
-#include "suites/instrument/stack_dump.h"
 
 namespace suites {
 namespace {
@@ -68,7 +68,7 @@ TEST(Facts, DeviceNamesAreChecked) {
 }
 
 TEST(StackDump, ShowsEveryThreadAndTheProcessGoesOn) {
-  install_stack_dump();
+  nsa::install_stack_dump();
   std::atomic<bool> stop{false};
   std::thread other([&] {
     while (!stop) std::this_thread::sleep_for(std::chrono::milliseconds(1));

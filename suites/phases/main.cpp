@@ -8,10 +8,10 @@
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/stack_dump.h"
 #include "nsa/switches/switches.h"
 #include "suites/instrument/activity_collector.h"
 #include "suites/instrument/facts.h"
-#include "suites/instrument/stack_dump.h"
 #include "suites/phases/build_id.h"
 #include "suites/phases/phase.h"
 
@@ -73,7 +73,7 @@ void run(int argc, char** argv) {
 }  // namespace suites
 
 int main(int argc, char** argv) {
-  suites::install_stack_dump();
+  nsa::install_stack_dump();
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives, up to 100
                            // times on a busy machine
   const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
