@@ -6,7 +6,15 @@ namespace harness {
 
 Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path configs) {
   if (bin_dir.empty()) bin_dir = program_folder();
-  return {{"counterfactual",
+  return {{"checkout",
+           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_checkout(bin_dir, this_checkout(), call, emitter);
+           }},
+          {"configuration",
+           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_configuration(bin_dir, call, emitter);
+           }},
+          {"counterfactual",
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_counterfactual_phase(bin_dir, call, emitter);
            }},
@@ -18,7 +26,10 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_environment(bin_dir, this_checkout(), call, emitter);
            }},
+          {"forecast", run_forecast},
+          {"gap_analysis", run_gap_analysis},
           {"loss_gap", run_loss_gap},
+          {"rate_gate", run_rate_gate},
           {"selftest", [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
            }}};

@@ -18,10 +18,24 @@ void run_environment(const std::filesystem::path& bin_dir,
                      const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                      protocol::Emitter& emitter);
 
-/// builtin:counterfactual. When the gate on tok_s of phase args.of failed, says why by experiment
-/// (counterfactual.h): series base and one for each factor, metrics factors.tried_count,
-/// gap.target_ratio, gap.explained_pct, table factors, finding GAP_ATTRIBUTED. When it passed
-/// nothing is run. A phase without such a gate, or one that was not evaluated, fails the case.
+/// builtin:checkout. The code under test: table code, metrics programs.checked_count,
+/// programs.differ_count, sources.differ_count, commit.as_named_bool; check checkout.commit
+/// (PROVENANCE_MISMATCH) when args.commit names one.
+void run_checkout(const std::filesystem::path& bin_dir,
+                  const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
+                  protocol::Emitter& emitter);
+
+/// builtin:configuration. Switches as the programs of phases args.of see them beside the declared
+/// ones (checks switch/PHASE/NAME: CONFIG_DRIFT), and their arguments beside args.reference; tables
+/// switches and settings. Throws Error when a phase or the worker does not answer.
+void run_configuration(const std::filesystem::path& bin_dir, const BuiltinCall& call,
+                       protocol::Emitter& emitter);
+
+/// builtin:counterfactual. When a gate on tok_s of phase args.of is not PASS, or args.always, says
+/// why by experiment (counterfactual.h): series base and one for each factor, metrics
+/// factors.tried_count, gap.target_ratio, gap.explained_pct, table factors, finding GAP_ATTRIBUTED.
+/// Otherwise nothing is run. A phase without such a gate, one that was not evaluated, or a
+/// recommended setting that nsa-train lacks fails the case.
 void run_counterfactual_phase(const std::filesystem::path& bin_dir, const BuiltinCall& call,
                               protocol::Emitter& emitter);
 
@@ -35,6 +49,20 @@ void run_loss_gap(const BuiltinCall& call, protocol::Emitter& emitter);
 /// answer, the case fails: nothing was held to anything.
 void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                     protocol::Emitter& emitter);
+
+/// builtin:forecast. Time and cost of a long run from the bounds of eta.long_run_s of phase
+/// args.of, at args.price_per_gpu_hour; table forecast. Without that figure the case fails.
+void run_forecast(const BuiltinCall& call, protocol::Emitter& emitter);
+
+/// builtin:gap_analysis. The rate of phase args.of beside args.references (gap_analysis.h): metric
+/// gap.expected_ratio (of the first), tables gap and causes, finding THROUGHPUT_GAP when even the
+/// bounds are slower than the first. Without a rate the case fails.
+void run_gap_analysis(const BuiltinCall& call, protocol::Emitter& emitter);
+
+/// builtin:rate_gate. What criteria args.proceed and args.abort on one rate mean together
+/// (rate_gate.h): metrics decision.proceed_bool and decision.abort_bool, null when undecided; table
+/// decision; finding RATE_GATE unless it is PROCEED. Criteria of two figures fail the case.
+void run_rate_gate(const BuiltinCall& call, protocol::Emitter& emitter);
 
 /// builtin:selftest. Plants every fault of `args.faults` ("all": every one) and says a check
 /// `fault/PNN`, ok when its code was reported, and a check `control/PNN`, ok when the same run

@@ -11,8 +11,9 @@ namespace {
 TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   std::vector<std::string> names;
   for (const auto& [name, function] : builtin_phases()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"counterfactual", "diff_scope", "environment",
-                                             "loss_gap", "selftest"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"checkout", "configuration", "counterfactual",
+                                             "diff_scope", "environment", "forecast",
+                                             "gap_analysis", "loss_gap", "rate_gate", "selftest"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {

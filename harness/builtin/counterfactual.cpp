@@ -126,7 +126,7 @@ GapAttribution attribute_gap(const MeasuredRate& base, double target,
     gain.gain = rate.value / base.value;
     gain.lo = rate.lo / base.hi;
     gain.hi = base.lo > 0 ? rate.hi / base.lo : INFINITY;
-    gain.share_pct = log_gap != 0 ? 100 * std::log(gain.gain) / log_gap : 0;
+    gain.share_pct = log_gap > 0 ? 100 * std::log(gain.gain) / log_gap : 0;
     if (name != kTogether) result.explained_pct += gain.share_pct;
     result.factors.push_back(gain);
   }

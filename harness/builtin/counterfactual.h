@@ -45,7 +45,7 @@ struct GapAttribution {
   std::vector<FactorGain> factors;  ///< largest gain first
   double gap = 1;                   ///< target / base
   double explained_pct = 0;  ///< sum of the shares of the single factors: 100 when they multiply up
-                             ///< to the gap
+                             ///< to the gap; like every share 0 when there is no gap
 };
 
 /// Pure. Rates and target must be positive. Factors whose interval holds 1 have a share all the

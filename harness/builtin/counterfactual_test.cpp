@@ -57,6 +57,13 @@ TEST(AttributeGap, AFactorThatDoesNothingOrHarmsIsShownAsSuch) {
   EXPECT_GT(gap.factors[0].hi, 1);
 }
 
+TEST(AttributeGap, WithoutAGapThereIsNothingToShare) {
+  const auto gap = attribute_gap({100, 95, 105}, 80, {{"batch", {150, 140, 160}}});
+  EXPECT_DOUBLE_EQ(gap.factors[0].gain, 1.5);
+  EXPECT_EQ(gap.factors[0].share_pct, 0);
+  EXPECT_EQ(gap.explained_pct, 0);
+}
+
 TEST(RunCounterfactual, WithoutFactorOrProgramItSaysWhy) {
   CounterfactualPlan plan;
   plan.program = "/nonexistent/nsa-train";

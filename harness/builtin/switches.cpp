@@ -3,6 +3,7 @@
 #include "harness/builtin/worker_call.h"
 #include "harness/provenance/machine.h"
 #include "harness/runbook/names.h"
+#include "harness/schema/error.h"
 #include "harness/schema/nearest.h"
 
 namespace harness {
@@ -18,6 +19,27 @@ WorkerCall question(const std::filesystem::path& bin_dir) {
 }
 
 }  // namespace
+
+SwitchValues ask_switches(const std::filesystem::path& bin_dir, const SwitchValues& environment) {
+  WorkerCall call = question(bin_dir);
+  call.env.assign(environment.begin(), environment.end());
+  const WorkerAnswer answer = call_worker(call);
+  if (!answer.problem.empty())
+    throw Error("the worker does not say its switches: " + answer.problem);
+  SwitchValues values;
+  for (const auto& one :
+       std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
+    values[one.name] = one.value;
+  return values;
+}
+
+SwitchValues switches_here(const SwitchValues& declared) {
+  SwitchValues values = declared;
+  const nlohmann::json effective = environment_variables()["effective"];
+  for (const auto& [name, value] : effective.items())
+    values.emplace(name, value.get<std::string>());
+  return values;
+}
 
 SwitchNames ask_switch_names(const std::filesystem::path& bin_dir) {
   const WorkerAnswer answer = call_worker(question(bin_dir));

@@ -1,5 +1,6 @@
 #pragma once
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,16 @@ struct SwitchNames {
   std::string problem;  ///< why the worker does not say them; empty when it does
 };
 SwitchNames ask_switch_names(const std::filesystem::path& bin_dir);
+
+using SwitchValues = std::map<std::string, std::string>;  ///< name -> value
+
+/// Every switch as nsa-worker sees it in an environment that holds `environment` and no other NSA_*
+/// variable. Throws Error when the worker does not say.
+SwitchValues ask_switches(const std::filesystem::path& bin_dir, const SwitchValues& environment);
+
+/// What a worker of a phase with these `declared` switches gets: the NSA_* variables of this
+/// process, and the declared ones over them.
+SwitchValues switches_here(const SwitchValues& declared);
 
 /// Why the worker refuses the NSA_* variables of this process's environment, in its own words: an
 /// unknown name with the nearest one, a value or a combination that cannot be. Empty when it takes

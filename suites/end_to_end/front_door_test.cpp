@@ -51,8 +51,7 @@ TEST(FrontDoor, ShippedRunbooksPlan) {
 TEST(FrontDoor, SingleGpuIsUndecidedWithoutAGpu) {
   const json plan = json::parse(validate({"plan", "--json", "--runbook", "single_gpu"}).output);
   const json& phases = plan["phases"];
-  const auto training =
-      std::ranges::find(phases, "train_m7c", [](const json& p) { return p["id"]; });
+  const auto training = std::ranges::find(phases, "smoke", [](const json& p) { return p["id"]; });
   ASSERT_NE(training, phases.end());
   if ((*training)["decision"] != "defer") {
     EXPECT_GE(plan["facts"]["gpu.count"], 1) << "not deferred, so there is a GPU";
