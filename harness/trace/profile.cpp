@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "harness/schema/error.h"
 #include "harness/trace/idle.h"
@@ -66,8 +66,8 @@ class Profiler {
   }
 
   void take_calls() {
-    std::unordered_set<int64_t> worked;
-    for (const DeviceWork& work : trace_.work) worked.insert(work.correlation);
+    std::unordered_map<int64_t, int64_t> works;
+    for (const DeviceWork& work : trace_.work) ++works[work.correlation];
     const std::vector<bool> nested = nested_calls(trace_);
     for (size_t i = 0; i < trace_.calls.size(); ++i) {
       const HostCall& call = trace_.calls[i];
@@ -79,7 +79,11 @@ class Profiler {
       row.syncs += call.kind == CallKind::kSync;
       out_.launches += launch;
       out_.syncs += call.kind == CallKind::kSync;
-      out_.lost_launches += launch && !worked.contains(call.correlation);
+      if (!launch) continue;
+      const auto recorded = works.find(call.correlation);
+      out_.lost_launches += recorded == works.end();
+      out_.doubled_launches +=
+          call.kind == CallKind::kLaunch && recorded != works.end() && recorded->second > 1;
     }
   }
 
@@ -126,13 +130,12 @@ class Profiler {
     const std::string& name = trace_.name_of(work.name);
     (is_communication(name) ? communication_ : compute_).push_back(work.time);
     out_.communication.kernels += is_communication(name);
-    KernelRow& row = kernels_[work.name];
+    KernelRow& row = kernels_[{work.name, trace_.ranges[at(found_.range_of_work[index])].name}];
     const Ns length = work.time.length();
     row.min = row.count == 0 ? length : std::min(row.min, length);
     row.max = std::max(row.max, length);
     ++row.count;
     row.sum += length;
-    kernel_ranges_[work.name][trace_.ranges[at(found_.range_of_work[index])].name] += length;
   }
 
   void count_copy(const DeviceWork& work) {
@@ -166,27 +169,21 @@ class Profiler {
     }
   }
 
-  /// Instances of one template are one row.
+  /// Instances of one template in one range are one row.
   void finish_kernels() {
-    std::map<std::string, KernelRow> rows;
-    std::map<std::string, std::map<int64_t, Ns>> ranges;
+    std::map<std::pair<std::string, int64_t>, KernelRow> rows;
     Ns total = 0;
-    for (const auto& [name, part] : kernels_) {
-      const std::string text = short_name(trace_.name_of(name));
-      KernelRow& row = rows[text];
+    for (const auto& [key, part] : kernels_) {
+      KernelRow& row = rows[{short_name(trace_.name_of(key.first)), key.second}];
       row.min = row.count == 0 ? part.min : std::min(row.min, part.min);
       row.max = std::max(row.max, part.max);
       row.count += part.count;
       row.sum += part.sum;
       total += part.sum;
-      for (const auto& [range, time] : kernel_ranges_[name]) ranges[text][range] += time;
     }
-    for (auto& [name, row] : rows) {
-      row.name = name;
-      const auto most =
-          std::max_element(ranges[name].begin(), ranges[name].end(),
-                           [](const auto& a, const auto& b) { return a.second < b.second; });
-      row.range = trace_.name_of(most->first);
+    for (auto& [key, row] : rows) {
+      row.name = key.first;
+      row.range = trace_.name_of(key.second);
       row.share_pct = Profile::percent(row.sum, total);
       out_.top.push_back(std::move(row));
     }
@@ -205,8 +202,7 @@ class Profiler {
   std::vector<Interval> windows_, all_, unattributed_, compute_, communication_;
   std::map<int64_t, Gathered> gathered_;
   std::map<int64_t, Interval> spans_;
-  std::map<int64_t, KernelRow> kernels_;
-  std::map<int64_t, std::map<int64_t, Ns>> kernel_ranges_;
+  std::map<std::pair<int64_t, int64_t>, KernelRow> kernels_;  ///< by name and range
   std::map<std::string, CopyRow> copies_;
   Profile out_;
 };

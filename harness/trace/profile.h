@@ -22,9 +22,10 @@ struct RangeRow {
   double share_pct = 0;  ///< self over the union of all work, percent
 };
 
+/// A kernel in one range: where it runs in several, each has a row.
 struct KernelRow {
   std::string name;   ///< without template arguments
-  std::string range;  ///< where most of its time was asked for
+  std::string range;  ///< that asked for it
   int64_t count = 0;
   Ns sum = 0, min = 0, max = 0;
   double share_pct = 0;  ///< of the sum over all kernels
@@ -67,6 +68,7 @@ struct Profile {
   int64_t short_kernels = 0;     ///< kernels that ran shorter than the call that launched them took
   int64_t dropped = 0;           ///< records that the collector lost
   int64_t lost_launches = 0;     ///< launches in a step without any recorded work
+  int64_t doubled_launches = 0;  ///< launches, no graphs, with more than one recorded kernel
   int64_t unmatched_work = 0;    ///< work in a step's time without a recorded call
   Ns unattributed = 0;           ///< union of the work in a step's time that no range asked for
   double shares_sum_pct = 0;     ///< shares of all ranges, `unattributed` left out

@@ -18,10 +18,11 @@ struct Plot {
   std::string table;   ///< the same figures, Markdown
 };
 
-/// All plots of a report in their order: A/B comparisons, time per range, figures over steps and
-/// sizes.
+/// All plots of a report in their order: agreement with the oracle, A/B comparisons, time per
+/// range, figures over steps and sizes.
 std::vector<Plot> plots(const Model& model);
 
+std::vector<Plot> agreement_plots(const Model& model);   ///< agreement.cpp
 std::vector<Plot> comparison_plots(const Model& model);  ///< comparisons.cpp
 std::vector<Plot> range_plots(const Model& model);       ///< ranges.cpp
 std::vector<Plot> series_plots(const Model& model);      ///< series.cpp

@@ -53,6 +53,25 @@ TEST(Plots, ComparisonsGiveAForestAndTheirPairs) {
   EXPECT_THAT(all[1].table, HasSubstr("`g03`"));
 }
 
+TEST(Plots, ComparisonsWithTheOracleShowTheShareOfTheirAllowance) {
+  harness::Results results = testing_data::go();
+  results.tables = {{{"id", "operators.agreement"},
+                     {"columns", {"comparison", "error over allowance"}},
+                     {"rows",
+                      {{"oracle/rope/fp32/q_rot", "c1", 0.01},
+                       {"oracle/gate/bf16/o", "c2", 0.75},
+                       {"oracle/bad/fp32/x", "c3", nullptr},
+                       {"oracle/tiny/fp64/x", "c4", 1e-9}}}}};
+  const auto all = plots(Model(results));
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].name, "agreement-operators.agreement");
+  EXPECT_THAT(all[0].data, testing::StartsWith("0.75\t3\toracle/gate/bf16/o\n0.01\t2\t"));
+  EXPECT_THAT(all[0].data, HasSubstr("0.001\t1\toracle/tiny"));
+  EXPECT_THAT(all[0].data, Not(HasSubstr("bad")));
+  EXPECT_THAT(all[0].alt, HasSubstr("the largest share 0.75"));
+  EXPECT_THAT(all[0].table, HasSubstr("1e-09")) << "the table has the number itself";
+}
+
 TEST(Plots, SeriesShowTheirLimitsAndSayTheSameInATable) {
   harness::Results results = testing_data::go();
   results.series = {loss_series()};

@@ -18,7 +18,9 @@ ActivityBuffers::~ActivityBuffers() {
 uint8_t* ActivityBuffers::make() {
   if (all_.size() >= most_) return nullptr;
   auto* data = static_cast<uint8_t*>(std::aligned_alloc(kAlignment, kBytes));
-  if (data != nullptr) all_.push_back(data);
+  if (data == nullptr) return nullptr;
+  std::memset(data, 0, kBytes);  // also: the pages exist before anything is measured
+  all_.push_back(data);
   return data;
 }
 
@@ -27,7 +29,6 @@ void ActivityBuffers::prepare(size_t count) {
   while (free_.size() < count) {
     uint8_t* data = make();
     if (data == nullptr) return;
-    std::memset(data, 0, kBytes);  // the pages exist before anything is measured
     free_.push_back(data);
   }
 }
@@ -58,9 +59,10 @@ std::vector<ActivityBuffers::Filled> ActivityBuffers::take_filled() {
   return std::exchange(filled_, {});
 }
 
-void ActivityBuffers::recycle(uint8_t* data) {
+void ActivityBuffers::recycle(const Filled& used) {
+  std::memset(used.data, 0, kBytes);
   const std::lock_guard lock(mutex_);
-  free_.push_back(data);
+  free_.push_back(used.data);
 }
 
 int64_t ActivityBuffers::refused() const {

@@ -6,9 +6,9 @@
 
 namespace suites {
 
-/// Where CUPTI writes records: large aligned blocks, reused. Handing one out and taking it back do
-/// nothing else, because CUPTI calls from inside its own locks; records are read afterwards.
-/// Thread-safe.
+/// Where CUPTI writes records: large aligned blocks, reused, handed out zeroed. Handing a ready one
+/// out and taking it back do nothing else, because CUPTI calls from inside its own locks, on the
+/// threads that launch; records are read and blocks cleared afterwards. Thread-safe.
 class ActivityBuffers {
  public:
   struct Filled {
@@ -29,9 +29,9 @@ class ActivityBuffers {
   uint8_t* request();  ///< null: no block is left
   void complete(uint8_t* data, size_t valid_bytes);
 
-  /// Blocks with records, in the order they came; give each back by `recycle`.
+  /// Blocks with records, in the order they came; give each back by `recycle`, which clears it.
   std::vector<Filled> take_filled();
-  void recycle(uint8_t* data);
+  void recycle(const Filled& used);
 
   int64_t refused() const;
 

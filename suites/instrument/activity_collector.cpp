@@ -5,8 +5,8 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "suites/instrument/activity_buffers.h"
@@ -17,13 +17,26 @@ namespace suites {
 #ifdef NSA_WITH_CUDA
 namespace {
 
-/// 64 blocks of 8 MiB: about three million records.
-constexpr size_t kMostBuffers = 64, kReadyBuffers = 8;
+/// 64 blocks of 8 MiB: about three million records. Every thread that calls CUDA fills its own.
+constexpr size_t kMostBuffers = 64, kReadyBuffers = 16;
 
-constexpr auto kKinds = std::to_array<CUpti_ActivityKind>(
-    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET,
-     CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_MARKER, CUPTI_ACTIVITY_KIND_RUNTIME,
-     CUPTI_ACTIVITY_KIND_DRIVER});
+std::vector<CUpti_ActivityKind> kinds_of(RecordPart part) {
+  switch (part) {
+    case RecordPart::kKernels:
+      return {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+    case RecordPart::kCopies:
+      return {CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
+    case RecordPart::kRuntime:
+      return {CUPTI_ACTIVITY_KIND_RUNTIME};
+    case RecordPart::kDriver:
+      return {CUPTI_ACTIVITY_KIND_DRIVER};
+    case RecordPart::kWaits:
+      return {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
+    case RecordPart::kRanges:
+      return {CUPTI_ACTIVITY_KIND_MARKER};
+  }
+  return {};
+}
 
 /// CUPTI's callbacks carry no pointer of the caller's: one collector a process. It is never
 /// destroyed, because CUPTI's own thread may still write while the process ends.
@@ -64,6 +77,7 @@ struct ActivityCollector::Impl {
   CuptiLibrary cupti = open_cupti();
   CUpti_SubscriberHandle subscriber = nullptr;
   std::vector<CUpti_CallbackId> idle_runtime_calls, idle_driver_calls;
+  std::vector<CUpti_ActivityKind> enabled;
   int64_t dropped = 0, refused_before = 0;
   bool recording = false;
 
@@ -91,19 +105,31 @@ struct ActivityCollector::Impl {
     must(cupti.subscribe(&subscriber, on_callback, nullptr), "attaching CUPTI");
     // The kernel's number of a thread, the same in calls and ranges.
     must(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM), "thread ids of CUPTI");
+    // Blocks are handed over zeroed; else CUPTI clears each on the thread that launches.
+    uint8_t zeroed = 1;
+    size_t bytes = sizeof zeroed;
+    cupti.set_attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &zeroed);
     must(cupti.register_callbacks(request_buffer, complete_buffer), "buffers of CUPTI");
     idle_runtime_calls = idle_calls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
     idle_driver_calls = idle_calls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   }
 
-  void switch_recording(bool on) {
-    for (const CUpti_ActivityKind kind : kKinds)
-      must(on ? cupti.enable(kind) : cupti.disable(kind), "switching an activity kind");
-    if (on) {
-      leave_out(idle_runtime_calls, cupti.enable_runtime_call);
-      leave_out(idle_driver_calls, cupti.enable_driver_call);
+  void switch_on(const std::vector<RecordPart>& parts) {
+    recording = true;
+    for (const RecordPart part : parts) {
+      for (const CUpti_ActivityKind kind : kinds_of(part)) {
+        must(cupti.enable(kind), "switching an activity kind on");
+        enabled.push_back(kind);
+      }
+      if (part == RecordPart::kRuntime) leave_out(idle_runtime_calls, cupti.enable_runtime_call);
+      if (part == RecordPart::kDriver) leave_out(idle_driver_calls, cupti.enable_driver_call);
     }
-    recording = on;
+  }
+
+  void switch_off() {
+    for (const CUpti_ActivityKind kind : std::exchange(enabled, {}))
+      must(cupti.disable(kind), "switching an activity kind off");
+    recording = false;
   }
 
   /// After the kinds, which switch all calls on: asked for one by one, an H200 with CUPTI 13.0
@@ -154,19 +180,19 @@ ActivityCollector::~ActivityCollector() {
   }
 }
 
-void ActivityCollector::start() {
+void ActivityCollector::start(const std::vector<RecordPart>& parts) {
   c10::cuda::device_synchronize();
-  impl_->switch_recording(true);
+  impl_->switch_on(parts);
 }
 
 void ActivityCollector::stop() {
   c10::cuda::device_synchronize();
-  impl_->switch_recording(false);
+  impl_->switch_off();
 }
 
 void ActivityCollector::clear() {
   impl_->flush();
-  for (const ActivityBuffers::Filled& each : buffers().take_filled()) buffers().recycle(each.data);
+  for (const ActivityBuffers::Filled& each : buffers().take_filled()) buffers().recycle(each);
   impl_->dropped = 0;
   impl_->refused_before = buffers().refused();
 }
@@ -176,7 +202,7 @@ harness::trace::Trace ActivityCollector::take() {
   RecordDecoder decoder(impl_->cupti);
   for (const ActivityBuffers::Filled& each : buffers().take_filled()) {
     decoder.read(each.data, each.bytes);
-    buffers().recycle(each.data);
+    buffers().recycle(each);
   }
   harness::trace::Trace trace = decoder.finish();
   trace.dropped = impl_->dropped + buffers().refused() - impl_->refused_before;
@@ -199,7 +225,7 @@ ActivityCollector::ActivityCollector() {
   throw CollectorUnavailable("CUPTI_UNAVAILABLE", "this build has no CUDA (NSA_ENABLE_CUDA)");
 }
 ActivityCollector::~ActivityCollector() = default;
-void ActivityCollector::start() {}
+void ActivityCollector::start(const std::vector<RecordPart>&) {}
 void ActivityCollector::stop() {}
 void ActivityCollector::clear() {}
 harness::trace::Trace ActivityCollector::take() { return {}; }

@@ -2,6 +2,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "harness/trace/trace.h"
 
@@ -24,6 +25,19 @@ class CollectorUnavailable : public std::runtime_error {
 /// Returns the library it named; empty where there is none (a build or a machine without CUDA).
 std::string inject_nvtx();
 
+/// What can be recorded apart, to learn what each part costs.
+enum class RecordPart {
+  kKernels,
+  kCopies,   ///< copies and memory sets
+  kRuntime,  ///< calls of the runtime that launch, copy or wait
+  kDriver,   ///< the same of the driver
+  kWaits,    ///< event waits
+  kRanges,   ///< NVTX
+};
+inline const std::vector<RecordPart> kAllParts = {RecordPart::kKernels, RecordPart::kCopies,
+                                                  RecordPart::kRuntime, RecordPart::kDriver,
+                                                  RecordPart::kWaits,   RecordPart::kRanges};
+
 /// Records device activities of this process through CUPTI: concurrent kernels, copies, memory
 /// sets, runtime and driver calls that launch, copy or wait, event waits and NVTX ranges. One at a
 /// time, never in a process whose times count. The library is the one that LibTorch has loaded, so
@@ -37,10 +51,10 @@ class ActivityCollector {
   ActivityCollector& operator=(const ActivityCollector&) = delete;
 
   /// Switches recording on and off; waits for the device at both ends, so that no kernel is cut.
-  void start();
+  void start(const std::vector<RecordPart>& parts = kAllParts);
   void stop();
 
-  /// Throws away what was recorded so far.
+  /// Throws away what was recorded so far. While recording is on, wait for the device before.
   void clear();
 
   /// What was recorded since the last clear(), decoded. Recording must be off.

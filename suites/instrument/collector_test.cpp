@@ -27,8 +27,10 @@ TEST(ActivityBuffers, HandsOutUpToTheMostAndCountsRefusals) {
   EXPECT_EQ(filled[0].data, first);
   EXPECT_EQ(filled[0].bytes, 100u);
   EXPECT_EQ(buffers.request(), second);
-  buffers.recycle(first);
+  first[0] = first[99] = 7;
+  buffers.recycle(filled[0]);
   EXPECT_EQ(buffers.request(), first);
+  EXPECT_EQ(first[0] + first[99], 0) << "blocks are handed out zeroed";
 }
 
 TEST(Dilation, MedianWithItsInterval) {

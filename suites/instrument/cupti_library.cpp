@@ -45,6 +45,7 @@ CuptiLibrary open_cupti() {
   look_up(library, "cuptiGetResultString", cupti.result_string);
   look_up(library, "cuptiSubscribe", cupti.subscribe);
   look_up(library, "cuptiActivityRegisterCallbacks", cupti.register_callbacks);
+  look_up(library, "cuptiActivitySetAttribute", cupti.set_attribute);
   look_up(library, "cuptiActivityEnable", cupti.enable);
   look_up(library, "cuptiActivityDisable", cupti.disable);
   look_up(library, "cuptiActivityEnableRuntimeApi", cupti.enable_runtime_call);

@@ -13,6 +13,7 @@ struct CuptiLibrary {
   decltype(&::cuptiGetResultString) result_string;
   decltype(&::cuptiSubscribe) subscribe;
   decltype(&::cuptiActivityRegisterCallbacks) register_callbacks;
+  decltype(&::cuptiActivitySetAttribute) set_attribute;
   decltype(&::cuptiActivityEnable) enable;
   decltype(&::cuptiActivityDisable) disable;
   decltype(&::cuptiActivityEnableRuntimeApi) enable_runtime_call;

@@ -2,6 +2,8 @@
 // costs, what the host does meanwhile. Times of this process are never anybody's result.
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include "harness/trace/chrome.h"
 #include "harness/trace/trace_file.h"
 #include "suites/instrument/activity_collector.h"
@@ -11,12 +13,15 @@
 #include "suites/phases/profile_lines.h"
 #include "suites/phases/profile_session.h"
 #include "suites/phases/profiled_step.h"
+#include "suites/phases/recording_cost.h"
 #include "suites/phases/trace_faults.h"
 
 namespace suites {
 namespace {
 
 namespace trace = harness::trace;
+
+constexpr double kMostStretchPct = 3;
 
 double cpu_seconds() {
   rusage use{};
@@ -36,12 +41,14 @@ class Hotspots {
         warmup_(one.args.get_int("warmup", 3, 1)),
         pairs_(one.args.get_int("pairs", 8, 6)),
         chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
+        cost_rounds_(one.args.get_int("cost_rounds", 0, 0)),
         step_(make_profiled_step(one)) {}
 
   std::string run() {
     for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
     measure_host();
     measure_dilation_of_steps();
+    if (cost_rounds_ > 0) measure_cost_of_parts();
     measure_rate_against_length();
     say_ceilings();
     record();
@@ -61,7 +68,7 @@ class Hotspots {
     return take_step(what);
   }
 
-  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 4 * pairs_; }
+  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 4 * pairs_ + 16 * cost_rounds_ + 1; }
 
   /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
   /// sleeps.
@@ -97,6 +104,26 @@ class Hotspots {
       pairs.push_back(pair);
     }
     say_dilation(pairs);
+    say_residual(pairs);
+  }
+
+  /// What stays behind when recording is switched off: the pairs alone do not show it.
+  void say_residual(std::vector<OffOnPair> pairs) {
+    const auto half = pairs.begin() + static_cast<std::ptrdiff_t>(pairs.size() / 2);
+    std::nth_element(pairs.begin(), half, pairs.end(),
+                     [](const auto& a, const auto& b) { return a.off_ms < b.off_ms; });
+    say_figure(one_, "profile.residual_pct", 100 * (half->off_ms / step_ms_ - 1), "pct");
+  }
+
+  void measure_cost_of_parts() {
+    one_.emitter.table(
+        {.case_id = one_.id,
+         .id = "recording_cost",
+         .title = "What recording costs part by part: median step, " +
+                  std::to_string(cost_rounds_) + " rounds",
+         .columns = {"recorded", "step, ms", "longer than untouched, %"},
+         .rows = recording_cost_rows(
+             session_.collector(), [this] { return take_step("cost"); }, step_ms_, cost_rounds_)});
   }
 
   void say_dilation(const std::vector<OffOnPair>& pairs) {
@@ -139,17 +166,33 @@ class Hotspots {
 
   void record() {
     for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
-    session_.record([&] {
-      for (int64_t i = 0; i < steps_; ++i) take_step("record");
-    });
+    double recorded_ms = 0;
+    session_.record(
+        [&] {
+          for (int64_t i = 0; i < steps_; ++i) recorded_ms += take_step("record");
+        },
+        [&] { take_step("settle"); });
+    say_stretch(recorded_ms / static_cast<double>(steps_));
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
     say_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);
-    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0));
-    say_roofline(one_, profile, step_.work, ceilings_);
+    const Roof roof{.work = step_.work, .ceilings = ceilings_};
+    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof);
+    say_roofline(one_, profile, roof);
     refuse_losses(one_, recorded.dropped);
+  }
+
+  /// The steps of this very profile against those before anything was recorded.
+  void say_stretch(double recorded_ms) {
+    const double pct = 100 * (recorded_ms / step_ms_ - 1);
+    say_figure(one_, "profile.stretch_pct", pct, "pct");
+    if (pct <= kMostStretchPct) return;
+    one_.emitter.finding({.code = "PROFILE_DILATED",
+                          .symptom = "the recorded steps took " + std::to_string(recorded_ms) +
+                                     " ms, " + std::to_string(pct) +
+                                     " % longer than steps before anything was recorded"});
   }
 
   void say_paths(const trace::Trace& recorded) {
@@ -164,7 +207,7 @@ class Hotspots {
 
   const PhaseCase& one_;
   ProfileSession session_;
-  const int64_t steps_, warmup_, pairs_, chrome_steps_;
+  const int64_t steps_, warmup_, pairs_, chrome_steps_, cost_rounds_;
   const ProfiledStep step_;
   int64_t done_ = 0;
   double step_ms_ = 0;

@@ -61,6 +61,43 @@ DataKind kind_of(int64_t index) {
              : all_data_kinds()[static_cast<size_t>(index / 2) % all_data_kinds().size()];
 }
 
+/// The comparison nearest to its allowance, for each operator, type and tensor over all
+/// configurations. Comparisons that allow nothing are left out: they are equal or they fail.
+class WorstAgreement {
+ public:
+  void take(const Check& check) {
+    if (!check.id.starts_with("oracle/") || !(check.tol > 0)) return;
+    const size_t end = check.id.rfind('/');
+    const auto [found, first] = worst_.try_emplace(check.id.substr(0, end), check);
+    if (!first && check.err / check.tol > found->second.err / found->second.tol)
+      found->second = check;
+  }
+
+  void say(const PhaseCase& one) const {
+    nlohmann::json rows = nlohmann::json::array();
+    for (const auto& [name, check] : worst_)
+      rows.push_back({name, check.id.substr(check.id.rfind('/') + 1), check.err, check.tol,
+                      check.err / check.tol});
+    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+      return a.back().template get<double>() > b.back().template get<double>();
+    });
+    const size_t all = rows.size();
+    if (all > kMostRows) rows.erase(rows.begin() + kMostRows, rows.end());
+    one.emitter.table({.case_id = one.id,
+                       .id = "agreement",
+                       .title = "Error over allowance, the worst of all configurations, above 1 a "
+                                "comparison fails: " +
+                                std::to_string(rows.size()) + " of " + std::to_string(all),
+                       .columns = {"comparison", "worst configuration", "error", "allowance",
+                                   "error over allowance"},
+                       .rows = rows});
+  }
+
+ private:
+  static constexpr size_t kMostRows = 60;
+  std::map<std::string, Check> worst_;  ///< by id without the configuration
+};
+
 /// One case: says every check and a beat as soon as its part of a configuration is done, so that a
 /// machine with little time to give still shows progress.
 class ConformanceRun {
@@ -82,6 +119,7 @@ class ConformanceRun {
   }
 
   int64_t checks() const { return checks_; }
+  void say_agreement() const { worst_.say(one_); }
 
  private:
   void say(const OperatorCase& each, const char* part, const Checks& found) {
@@ -97,6 +135,7 @@ class ConformanceRun {
                           .detail = check.detail + where,
                           .err = check.err,
                           .tol = check.tol});
+      worst_.take(check);
       ++checks_;
     }
     beat(part);
@@ -123,6 +162,7 @@ class ConformanceRun {
   const PhaseCase& one_;
   const Plan& plan_;
   int64_t steps_, step_ = 0, checks_ = 0;
+  WorstAgreement worst_;
 };
 
 /// What the switches ask for must be what the layer runs, in every type.
@@ -161,6 +201,7 @@ std::string run_operator_conformance(const PhaseCase& one) {
           index);
     }
   }
+  run.say_agreement();
   return run.checks() > 0 ? "" : "no check ran";
 }
 

@@ -81,7 +81,7 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
       {"hotspots",
        {"subject", "model", "S", "B", "accum", "Hq", "Hkv", "dk", "dv", "backend", "steps",
-        "warmup", "pairs", "chrome_steps", "dtype", "shares_tolerance_pct", "fault"},
+        "warmup", "pairs", "chrome_steps", "cost_rounds", "dtype", "shares_tolerance_pct", "fault"},
        run_hotspots},
       {"layer_scaling",
        {"model", "layers", "S", "B", "rounds", "dtype", "fault"},

@@ -13,6 +13,8 @@ using harness::trace::Profile;
 using harness::trace::RangeRow;
 
 constexpr size_t kKernelRows = 20;
+constexpr double kCarriesRange = 90;  ///< percent of a range's time that make a kernel its work
+constexpr double kWholeRoof = 100;
 
 /// Ranges whose share is a metric in every report, entered or not.
 constexpr auto kRanges = std::to_array<const char*>({"train.step",
@@ -59,15 +61,16 @@ void say_counts(const PhaseCase& one, const Profile& p) {
 
 /// Every launch left work, and all work has a call: otherwise counts and shares lack something.
 void check_launches(const PhaseCase& one, const Profile& p) {
-  const bool complete = p.lost_launches == 0 && p.unmatched_work == 0;
-  one.emitter.check({.case_id = one.id,
-                     .id = "records/launches",
-                     .ok = complete,
-                     .code = complete ? "" : "PROFILE_INCOMPLETE",
-                     .detail = std::to_string(p.launches) + " launches, " +
-                               std::to_string(p.kernels) + " kernels; " +
-                               std::to_string(p.lost_launches) + " launches without work, " +
-                               std::to_string(p.unmatched_work) + " works without a call"});
+  const bool complete = p.lost_launches == 0 && p.unmatched_work == 0 && p.doubled_launches == 0;
+  one.emitter.check(
+      {.case_id = one.id,
+       .id = "records/launches",
+       .ok = complete,
+       .code = complete ? "" : "PROFILE_INCOMPLETE",
+       .detail = std::to_string(p.launches) + " launches, " + std::to_string(p.kernels) +
+                 " kernels; " + std::to_string(p.lost_launches) + " launches without work, " +
+                 std::to_string(p.unmatched_work) + " works without a call, " +
+                 std::to_string(p.doubled_launches) + " launches with several kernels"});
 }
 
 void say_times(const PhaseCase& one, const Profile& p) {
@@ -115,38 +118,56 @@ void say_shares(const PhaseCase& one, const Profile& p) {
   }
 }
 
-void say_range_table(const PhaseCase& one, const Profile& p) {
+/// Percent of the roof of a range's work in `time`, all steps together; null without a formula.
+nlohmann::json roof_cell(const Profile& p, const Roof& roof, const std::string& range, Ns time) {
+  const auto need = roof.work.find(range);
+  if (need == roof.work.end()) return nullptr;
+  const auto found = harness::trace::roofline(need->second, time / p.steps, roof.ceilings);
+  return found ? nlohmann::json(rounded(found->pct)) : nlohmann::json();
+}
+
+/// A kernel that takes nearly all of its range's time did the range's work.
+nlohmann::json kernel_roof_cell(const Profile& p, const Roof& roof, const KernelRow& row) {
+  const RangeRow* range = find_range(p, row.range);
+  if (range == nullptr || !(Profile::percent(row.sum, range->busy) >= kCarriesRange))
+    return nullptr;
+  return roof_cell(p, roof, row.range, row.sum);
+}
+
+void say_range_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
   for (const RangeRow& row : p.ranges)
     rows.push_back({row.name, rounded(p.per_step(row.count)), rounded(row.share_pct),
                     rounded(ms_per_step(p, row.self)), rounded(ms_per_step(p, row.busy)),
                     rounded(ms_per_step(p, row.span)), rounded(ms_per_step(p, row.sum)),
                     rounded(ms_per_step(p, row.host)), rounded(p.per_step(row.launches)),
-                    rounded(p.per_step(row.syncs))});
+                    rounded(p.per_step(row.syncs)), roof_cell(p, roof, row.name, row.busy)});
   rows.push_back({"(no range)", nullptr, rounded(Profile::percent(p.unattributed, p.busy)),
                   rounded(ms_per_step(p, p.unattributed)), nullptr, nullptr, nullptr, nullptr,
-                  nullptr, nullptr});
+                  nullptr, nullptr, nullptr});
   one.emitter.table({.case_id = one.id,
                      .id = "ranges",
                      .title = "Device time of a step by range",
                      .columns = {"range", "entered", "share, %", "own, ms", "busy, ms", "span, ms",
-                                 "sum, ms", "host, ms", "launches", "syncs"},
+                                 "sum, ms", "host, ms", "launches", "syncs", "of roof, %"},
                      .rows = rows,
-                     .reason = "work without a range has a share only"});
+                     .reason = "work without a range has a share only; a range without a formula "
+                               "has no roof"});
 }
 
-void say_kernel_table(const PhaseCase& one, const Profile& p) {
+void say_kernel_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
   const auto add = [&](const std::string& name, const std::string& range, int64_t count, Ns sum,
-                       Ns least, Ns most, double share) {
+                       Ns least, Ns most, double share, const nlohmann::json& of_roof) {
     const auto us = [](Ns ns) { return rounded(static_cast<double>(ns) / 1e3); };
     rows.push_back({name, range, rounded(p.per_step(count)), rounded(ms_per_step(p, sum)),
-                    us(count > 0 ? sum / count : 0), us(least), us(most), rounded(share)});
+                    us(count > 0 ? sum / count : 0), us(least), us(most), rounded(share), of_roof});
   };
   const size_t shown = std::min(kKernelRows, p.top.size());
   for (size_t i = 0; i < shown; ++i) {
     const KernelRow& row = p.top[i];
-    add(row.name, row.range, row.count, row.sum, row.min, row.max, row.share_pct);
+    add(row.name, row.range, row.count, row.sum, row.min, row.max, row.share_pct,
+        kernel_roof_cell(p, roof, row));
   }
   KernelRow others{.name = "others", .range = ""};
   for (size_t i = shown; i < p.top.size(); ++i) {
@@ -158,13 +179,16 @@ void say_kernel_table(const PhaseCase& one, const Profile& p) {
     others.share_pct += row.share_pct;
   }
   if (others.count > 0)
-    add(others.name, "", others.count, others.sum, others.min, others.max, others.share_pct);
+    add(others.name, "", others.count, others.sum, others.min, others.max, others.share_pct,
+        nullptr);
   one.emitter.table(
       {.case_id = one.id,
        .id = "kernels",
        .title = "Kernels of a step",
-       .columns = {"kernel", "range", "calls", "ms", "mean, us", "min, us", "max, us", "share, %"},
-       .rows = rows});
+       .columns = {"kernel", "range", "calls", "ms", "mean, us", "min, us", "max, us", "share, %",
+                   "of roof, %"},
+       .rows = rows,
+       .reason = "a roof stands where one kernel takes 90 % of a range with a formula"});
 }
 
 void say_idle_table(const PhaseCase& one, const Profile& p) {
@@ -216,14 +240,15 @@ std::string range_metric(const std::string& group, const std::string& range) {
   return group + "." + name + "_pct";
 }
 
-void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct) {
+void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct,
+                 const Roof& roof) {
   say_counts(one, p);
   check_launches(one, p);
   say_times(one, p);
   say_communication(one, p);
   say_shares(one, p);
-  say_range_table(one, p);
-  say_kernel_table(one, p);
+  say_range_table(one, p, roof);
+  say_kernel_table(one, p, roof);
   say_copy_table(one, p);
   say_idle_table(one, p);
   const std::string off = harness::trace::check_shares(p, shares_tolerance_pct);
@@ -237,19 +262,21 @@ void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance
        .tol = shares_tolerance_pct});
 }
 
-void say_roofline(const PhaseCase& one, const Profile& p,
-                  const std::map<std::string, harness::trace::AnalyticalWork>& work,
-                  harness::trace::Ceilings ceilings) {
+void say_roofline(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const auto& [range, need] : work) {
+  for (const auto& [range, need] : roof.work) {
     const RangeRow* row = find_range(p, range);
     const Ns busy = row == nullptr ? 0 : row->busy / p.steps;
-    const auto found = harness::trace::roofline(need, busy, ceilings);
+    const auto found = harness::trace::roofline(need, busy, roof.ceilings);
     if (!found) {
       say_missing(one, range_metric("roofline", range), "pct", "the range had no work");
       continue;
     }
     say_figure(one, range_metric("roofline", range), found->pct, "pct");
+    if (!(found->pct <= kWholeRoof))
+      one.emitter.finding({.code = "ROOFLINE_EXCEEDED",
+                           .symptom = "range " + range + " reached " + std::to_string(found->pct) +
+                                      " % of its roof"});
     rows.push_back({range, rounded(static_cast<double>(busy) / 1e6), rounded(found->tflop_s),
                     rounded(found->gb_s), found->memory_bound ? "memory" : "matrix products",
                     rounded(found->pct)});

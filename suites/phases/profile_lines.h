@@ -17,15 +17,20 @@ void say_missing(const PhaseCase& one, const std::string& name, const std::strin
 /// Metric of a range: GROUP.RANGE_pct with '_' for '.' and '+' in the range.
 std::string range_metric(const std::string& group, const std::string& range);
 
+/// What the work of a step could reach at best.
+struct Roof {
+  std::map<std::string, harness::trace::AnalyticalWork> work = {};  ///< of one step, by range
+  harness::trace::Ceilings ceilings = {};
+};
+
 /// Counts, times and shares as metrics, per step where the name says so; the tables `ranges`,
-/// `kernels` and `copies`; check "shares/sum".
+/// `kernels` (both with the percentage of the roof where there is a formula), `copies` and `idle`;
+/// checks "records/launches" and "shares/sum".
 void say_profile(const PhaseCase& one, const harness::trace::Profile& profile,
-                 double shares_tolerance_pct);
+                 double shares_tolerance_pct, const Roof& roof = {});
 
 /// Metrics roofline.RANGE_pct and the table `roofline`: what the ranges with known work attained,
-/// in percent of what `ceilings` allow. `work`: of one step.
-void say_roofline(const PhaseCase& one, const harness::trace::Profile& profile,
-                  const std::map<std::string, harness::trace::AnalyticalWork>& work,
-                  harness::trace::Ceilings ceilings);
+/// in percent of what the ceilings allow. More than 100 % is a finding ROOFLINE_EXCEEDED.
+void say_roofline(const PhaseCase& one, const harness::trace::Profile& profile, const Roof& roof);
 
 }  // namespace suites

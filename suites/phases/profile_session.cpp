@@ -23,9 +23,14 @@ ProfileSession::ProfileSession(const PhaseCase& one) : one_(one) {
   }
 }
 
-void ProfileSession::record(const std::function<void()>& work) {
+void ProfileSession::record(const std::function<void()>& work,
+                            const std::function<void()>& settle) {
   collector_->clear();
   collector_->start();
+  if (settle) {
+    settle();
+    collector_->clear();
+  }
   work();
   collector_->stop();
 }

@@ -18,8 +18,10 @@ class ProfileSession {
 
   ActivityCollector& collector() { return *collector_; }
 
-  /// Records what `work` does; earlier records are thrown away.
-  void record(const std::function<void()>& work);
+  /// Records what `work` does; earlier records are thrown away, and so are those of `settle`, which
+  /// runs before it with recording on: the first launches of each kernel behind the switch cost
+  /// more. Both end with the device at rest.
+  void record(const std::function<void()>& work, const std::function<void()>& settle = {});
 
   /// Writes CASE[.NAME].trace.jsonl.gz and CASE[.NAME].chrome.json.gz, says them as artifacts, and
   /// gives back what was read from the first: figures come from the file that is kept.

@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 
 #include "harness/trace/testing.h"
+#include "harness/trace/trace_file.h"
 #include "suites/conformance/check.h"
 #include "suites/phases/path_rules.h"
 #include "suites/phases/phase.h"
@@ -84,10 +86,11 @@ TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
-  say_profile(said.one(), profile, 2);
   nsa::ModelConfig model;
-  say_roofline(said.one(), profile, step_work(model, {.seq_len = 64}),
-               {.tflop_s = 100, .gb_s = 1000});
+  const Roof roof{.work = step_work(model, {.seq_len = 64}),
+                  .ceilings = {.tflop_s = 100, .gb_s = 1000}};
+  say_profile(said.one(), profile, 2, roof);
+  say_roofline(said.one(), profile, roof);
   const std::set<std::string> known = declared("hotspots", "value");
   for (const json& line : said.lines("metric"))
     EXPECT_TRUE(known.contains(line["name"])) << line["name"];
@@ -108,8 +111,10 @@ TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
   // Idle 200 us in front of the first kernel and 400 us behind the last one.
   EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(1), 0.6);
   EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(2), 60);
-  EXPECT_EQ(launches["detail"],
-            "2 launches, 2 kernels; 0 launches without work, 0 works without a call");
+  EXPECT_EQ(
+      launches["detail"],
+      "2 launches, 2 kernels; 0 launches without work, 0 works without a call, 0 launches with "
+      "several kernels");
   EXPECT_TRUE(check["ok"]);
   EXPECT_EQ(check["id"], "shares/sum");
 }
@@ -125,12 +130,47 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
 }
 
+TEST(ProfileLines, RoofStandsBesideRangesAndKernelsAndIsNeverExceededInSilence) {
+  Said said("hotspots");
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  const trace::Profile profile = trace::profile(t.trace(), kStepRange);
+  // 300 us in nsa.sel_attn: 15 MFLOP at 0.1 TFLOP/s take 150 us, 50 %. 100 us in nsa.win_attn:
+  // 200 KB at 1 GB/s take 200 us, twice what is possible.
+  const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}},
+                           {"nsa.win_attn", {.flops = 0, .bytes = 200e3}}},
+                  .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
+  say_profile(said.one(), profile, 2, roof);
+  say_roofline(said.one(), profile, roof);
+  const json ranges = said.lines("table").at(0), kernels = said.lines("table").at(1);
+  EXPECT_EQ(ranges["columns"].back(), "of roof, %");
+  EXPECT_EQ(ranges["rows"][0].back(), 50) << ranges["rows"][0];
+  EXPECT_EQ(ranges["rows"][1].back(), 200);
+  EXPECT_TRUE(ranges["rows"].back().back().is_null()) << "no range, no formula";
+  EXPECT_EQ(kernels["rows"][0].back(), 50) << "the only kernel of its range did its work";
+  ASSERT_EQ(said.lines("finding").size(), 1u);
+  EXPECT_EQ(said.lines("finding")[0]["code"], "ROOFLINE_EXCEEDED");
+  EXPECT_THAT(said.lines("finding")[0]["symptom"].get<std::string>(), HasSubstr("nsa.win_attn"));
+}
+
+TEST(ProfileLines, AKernelThatSharesItsRangeHasNoRoof) {
+  Said said("hotspots");
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  t.launch(1, 120, 3).kernel("cast", 7, 700'000, 800'000, 3);
+  const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}}},
+                  .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
+  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2, roof);
+  for (const json& row : said.lines("table").at(1)["rows"])
+    EXPECT_TRUE(row.back().is_null()) << row;
+}
+
 TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.win_attn");
   say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
-  const json check = said.lines("check").at(1);
+  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  EXPECT_FALSE(launches["ok"]) << "a launch with two kernels";
+  EXPECT_THAT(launches["detail"].get<std::string>(), HasSubstr("1 launches with several kernels"));
   EXPECT_FALSE(check["ok"]);
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
   EXPECT_THAT(check["detail"].get<std::string>(), HasSubstr("add up to 175"));
@@ -173,6 +213,29 @@ TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
   EXPECT_TRUE(prove("nvjet_tst_64x8", ran("gather", "gather"))["ok"]);
 }
 
+/// Recorded on an H200: fused was asked for and recorded as run, gather's kernels ran.
+TEST(PathRules, ARecordedTraceDisprovesARecordThatLies) {
+  Said said("path_audit");
+  const trace::Trace recorded =
+      trace::read_trace_file(std::filesystem::path(NSA_SOURCE_DIR) /
+                             "suites/phases/testdata/h200_replaced_backend.trace.jsonl.gz");
+  json table = json::array();
+  prove_paths(said.one(), "", recorded, trace::attribute(recorded, "audit.call"),
+              {{"cmp_attn", "fused", 1, "fused", "", ""},
+               {"sel_attn", "fused", 1, "fused", "", ""},
+               {"win_attn", "fused", 1, "fused", "", ""}},
+              table);
+  const std::vector<json> checks = said.lines("check");
+  ASSERT_EQ(checks.size(), 3u);
+  EXPECT_TRUE(checks[0]["ok"]) << checks[0];
+  EXPECT_FALSE(checks[1]["ok"]);
+  EXPECT_EQ(checks[1]["code"], code::kPathProof);
+  EXPECT_THAT(checks[1]["detail"].get<std::string>(),
+              HasSubstr("no kernel 'row_attention_kernel'"));
+  EXPECT_THAT(checks[1]["detail"].get<std::string>(), HasSubstr("vectorized_gather_kernel"));
+  EXPECT_TRUE(checks[2]["ok"]) << checks[2];
+}
+
 TEST(StepWork, CountsWhatTheDefinitionReads) {
   nsa::NsaConfig c = nsa::m7c_125m();
   c.block_size = 4;
@@ -198,6 +261,22 @@ TEST(StepWork, CountsWhatTheDefinitionReads) {
   EXPECT_EQ(one.at("nsa.win_attn").flops, 2 * 12 * 21 * (64 + 64));
   EXPECT_EQ(one.at("nsa.win_attn").bytes, 2.0 * 128 * (12 * 8 + 2 * 8));
   EXPECT_EQ(one.at("model.head").flops, 2.0 * 8 * 768 * 256);
+  // Five products: q.k, dq, dk over dk and p.v, dp, dv over dv; 6 dk + 4 dv a pair of query and
+  // key.
+  c.v_head_dim = 32;
+  model.attention = c;
+  const auto narrow = step_work(model, {.batch = 1, .accum = 1, .seq_len = 8});
+  EXPECT_EQ(narrow.at("nsa.win_attn.backward").flops, 12 * 21 * (6 * 64 + 4 * 32));
+  EXPECT_EQ(narrow.at("nsa.win_attn.backward").bytes, 2 * narrow.at("nsa.win_attn").bytes);
+  // Three blocks of four tokens, two KV heads, 96 wide; eight tokens read, three written.
+  EXPECT_EQ(narrow.at("nsa.compress").flops, 4 * 96 * 2 * 3);
+  EXPECT_EQ(narrow.at("nsa.compress").bytes, 2 * 96 * 2 * (8 + 3));
+  // q and three key sources, 64 wide, read and written: 12 + 3 * 2 heads.
+  EXPECT_EQ(narrow.at("nsa.rope").bytes, 2 * 2 * 64 * 18 * 8);
+  // Three outputs in, one out, 32 wide, and three logits a head.
+  EXPECT_EQ(narrow.at("nsa.gate").bytes, 2 * 12 * 8 * (4 * 32 + 3));
+  c.v_head_dim = 64;
+  model.attention = c;
   model.num_layers = 3;
   const auto many = step_work(model, {.batch = 2, .accum = 4, .seq_len = 8});
   EXPECT_EQ(many.at("nsa.win_attn").flops, 24 * one.at("nsa.win_attn").flops);

@@ -7,24 +7,42 @@ namespace {
 
 using harness::trace::AnalyticalWork;
 
-constexpr double kBackwardProducts = 2.5;
-
 AnalyticalWork scaled(AnalyticalWork work, double factor) {
   return {work.flops * factor, work.bytes * factor};
 }
 
-/// One branch of one layer and one sequence. `reads`: keys over all queries; `keys`: that exist.
-AnalyticalWork branch(const nsa::NsaConfig& c, double reads, double keys, double queries,
-                      double bytes_per_value) {
-  const auto width = static_cast<double>(c.qk_head_dim + c.v_head_dim);
-  const auto heads = static_cast<double>(c.num_heads), kv = static_cast<double>(c.num_kv_heads);
-  return {.flops = 2 * heads * reads * width,
-          .bytes = bytes_per_value * width * (heads * queries + kv * keys)};
+/// Sizes of one layer and one sequence, as numbers to multiply.
+struct Sizes {
+  double heads, kv, dk, dv, queries, blocks, bytes;
+  double width() const { return dk + dv; }
+};
+
+/// One branch. `reads`: keys over all queries; `keys`: that exist.
+AnalyticalWork branch(const Sizes& s, double reads, double keys) {
+  return {.flops = 2 * s.heads * reads * s.width(),
+          .bytes = s.bytes * s.width() * (s.heads * s.queries + s.kv * keys)};
 }
 
-/// Gradients of q, k, v from those, from o and from its gradient: twice the tensors.
-AnalyticalWork backward_of(AnalyticalWork forward) {
-  return {forward.flops * kBackwardProducts, forward.bytes * 2};
+/// Gradients of q, k, v from those, from o and from its gradient: q.k and its two gradients, p.v's
+/// two gradients.
+AnalyticalWork branch_backward(const Sizes& s, double reads, double keys) {
+  return {.flops = s.heads * reads * (6 * s.dk + 4 * s.dv),
+          .bytes = 2 * branch(s, reads, keys).bytes};
+}
+
+AnalyticalWork compression(const Sizes& s, double block_size) {
+  return {.flops = block_size * s.width() * s.kv * s.blocks,
+          .bytes = s.bytes * s.width() * s.kv * (s.queries + s.blocks)};
+}
+
+AnalyticalWork rope(const Sizes& s) {
+  const double values = s.dk * (s.heads + 3 * s.kv) * s.queries;
+  return {.flops = 3 * values, .bytes = 2 * s.bytes * values};
+}
+
+AnalyticalWork gates(const Sizes& s) {
+  return {.flops = 5 * s.heads * s.dv * s.queries,
+          .bytes = s.bytes * s.heads * s.queries * (4 * s.dv + 3)};
 }
 
 /// A product of activations [tokens, in] with weights [out, in].
@@ -56,31 +74,32 @@ std::map<std::string, AnalyticalWork> step_work(const nsa::ModelConfig& model,
                                                 const StepShape& shape) {
   const nsa::NsaConfig& c = model.attention;
   const KeyCounts reads = count_keys(c, shape.seq_len);
-  const auto queries = static_cast<double>(shape.seq_len);
-  const auto blocks = static_cast<double>(c.num_compressed(shape.seq_len));
-  const auto bytes = static_cast<double>(shape.bytes_per_value);
-  const auto sequences = static_cast<double>(shape.batch * shape.accum);
-  const double layers = sequences * static_cast<double>(model.num_layers);
-  const double tokens = static_cast<double>(shape.batch) * queries;
+  const Sizes s{.heads = static_cast<double>(c.num_heads),
+                .kv = static_cast<double>(c.num_kv_heads),
+                .dk = static_cast<double>(c.qk_head_dim),
+                .dv = static_cast<double>(c.v_head_dim),
+                .queries = static_cast<double>(shape.seq_len),
+                .blocks = static_cast<double>(c.num_compressed(shape.seq_len)),
+                .bytes = static_cast<double>(shape.bytes_per_value)};
+  const double calls = static_cast<double>(shape.accum * model.num_layers);
+  const double layers = calls * static_cast<double>(shape.batch);
+  const double tokens = static_cast<double>(shape.batch) * s.queries;
   const auto dim = static_cast<double>(model.dim), hidden = static_cast<double>(model.mlp_hidden);
-  const auto heads = static_cast<double>(c.num_heads), kv = static_cast<double>(c.num_kv_heads);
-  const auto dk = static_cast<double>(c.qk_head_dim), dv = static_cast<double>(c.v_head_dim);
-  const double calls = static_cast<double>(shape.accum) * static_cast<double>(model.num_layers);
-
-  const AnalyticalWork cmp = branch(c, reads.compressed, blocks, queries, bytes);
-  const AnalyticalWork sel = branch(c, reads.selected, queries, queries, bytes);
-  const AnalyticalWork win = branch(c, reads.window, queries, queries, bytes);
   const AnalyticalWork mlp =
-      product(tokens, dim, 2 * hidden, bytes) + product(tokens, hidden, dim, bytes);
-  const AnalyticalWork project = product(tokens, dim, heads * dk + 3 * kv * (dk + dv), bytes) +
-                                 product(tokens, heads * dv, dim, bytes);
-  const AnalyticalWork head = product(tokens, dim, static_cast<double>(model.vocab), bytes);
-  return {{"nsa.cmp_attn+select", scaled(cmp, layers)},
-          {"nsa.sel_attn", scaled(sel, layers)},
-          {"nsa.win_attn", scaled(win, layers)},
-          {"nsa.cmp_attn.backward", scaled(backward_of(cmp), layers)},
-          {"nsa.sel_attn.backward", scaled(backward_of(sel), layers)},
-          {"nsa.win_attn.backward", scaled(backward_of(win), layers)},
+      product(tokens, dim, 2 * hidden, s.bytes) + product(tokens, hidden, dim, s.bytes);
+  const AnalyticalWork project =
+      product(tokens, dim, s.heads * s.dk + 3 * s.kv * s.width(), s.bytes) +
+      product(tokens, s.heads * s.dv, dim, s.bytes);
+  const AnalyticalWork head = product(tokens, dim, static_cast<double>(model.vocab), s.bytes);
+  return {{"nsa.rope", scaled(rope(s), layers)},
+          {"nsa.compress", scaled(compression(s, static_cast<double>(c.block_size)), layers)},
+          {"nsa.cmp_attn+select", scaled(branch(s, reads.compressed, s.blocks), layers)},
+          {"nsa.sel_attn", scaled(branch(s, reads.selected, s.queries), layers)},
+          {"nsa.win_attn", scaled(branch(s, reads.window, s.queries), layers)},
+          {"nsa.gate", scaled(gates(s), layers)},
+          {"nsa.cmp_attn.backward", scaled(branch_backward(s, reads.compressed, s.blocks), layers)},
+          {"nsa.sel_attn.backward", scaled(branch_backward(s, reads.selected, s.queries), layers)},
+          {"nsa.win_attn.backward", scaled(branch_backward(s, reads.window, s.queries), layers)},
           {"model.mlp", scaled(mlp, calls)},
           {"nsa.project", scaled(project, calls)},
           {"model.head", scaled(head, static_cast<double>(shape.accum))}};

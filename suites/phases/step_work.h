@@ -14,9 +14,17 @@ struct StepShape {
 };
 
 /// What one training step needs at least, by range: operations of the products, and every input and
-/// output of a range moved once. Keys are those that the definition reads: N_c(t+1) compressed, the
-/// selected blocks up to t, min(w, t+1) of the window. A backward pass counts 2.5 forward passes of
-/// an attention branch (five products instead of two).
+/// output of a range moved once between the device's memory and its processors. With X the keys
+/// that all queries of a sequence read (KeyCounts):
+///   attention forward   FLOP 2 (dk+dv) Hq X,  values (dk+dv) (Hq S + Hkv keys)
+///   attention backward  FLOP (6 dk + 4 dv) Hq X (five products), twice the values: each tensor and
+///                       its gradient, the output and its gradient
+///   compression, mean   FLOP l (dk+dv) Hkv N_c, values (dk+dv) Hkv (S + N_c)
+///   RoPE                q and three key sources read and written
+///   gates               three outputs and the logits read, one output written
+///   products            2 tokens in out; activations and weights once
+/// Scores, exponentials and selection are left out: they need no bytes beyond the branch's, and no
+/// ceiling of theirs is measured. So a percentage is never too high for what they cost.
 std::map<std::string, harness::trace::AnalyticalWork> step_work(const nsa::ModelConfig& model,
                                                                 const StepShape& shape);
 
