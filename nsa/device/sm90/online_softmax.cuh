@@ -30,7 +30,7 @@ struct OnlineSoftmax {
       rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f((peak[r] - base) * scale_log2);
       peak[r] = top;
       float shift = base * scale_log2;
-      if (__any_sync(~0u, !(fabsf(shift) < kFarLogit))) {
+      if (!(fabsf(shift) < kFarLogit)) {  // by row: no row's bits depend on another row
         CUTE_UNROLL
         for (int i = 2 * r; i < kCount; i += 4) scores(i) -= base, scores(i + 1) -= base;
         shift = 0.f;
