@@ -17,7 +17,7 @@ enum class BranchBackend {
   kPlain,  ///< the project's own composition of ATen operations
   kFlash,  ///< the library's flash attention
   kCudnn,  ///< the library's cuDNN attention
-  kFused,  ///< the project's own CUDA kernel; backward as kPlain
+  kFused,  ///< the project's own CUDA kernels, forward and backward
 };
 
 /// "gather", "packed", "varlen", "masked", "fused" / "plain", "flash", "cudnn", "fused". The

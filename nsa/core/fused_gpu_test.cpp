@@ -130,6 +130,76 @@ TEST(FusedOnCuda, CompressedBranchChoosesTheBlocksOfItsScores) {
   }
 }
 
+TEST(FusedOnCuda, CompressedGradientsAgreeWithFp64) {
+  at::manual_seed(14);
+  for (const auto& [group, dk, dv] : kFusedSizes) {
+    for (const int64_t s : {20, 150, 1100}) {
+      SCOPED_TRACE(std::to_string(group) + " heads, S " + std::to_string(s));
+      NsaConfig c;
+      c.num_heads = 2 * group;
+      c.num_kv_heads = 2;
+      c.qk_head_dim = dk;
+      c.v_head_dim = dv;
+      c.validate();
+      // A loss through lse as well: it is added to every column.
+      const auto with_lse = [](const at::Tensor& out, const at::Tensor& lse) {
+        const at::Tensor finite = lse.masked_fill(lse.isinf(), 0.0).to(out.scalar_type());
+        return std::pair{out + finite.unsqueeze(-1), lse.detach()};
+      };
+      const Call call = [&](const Inputs& x) {
+        const CmpSelectResult r = cmp_attn_select(x.q, x.k, x.v, c);
+        return with_lse(r.out, r.lse);
+      };
+      const Call reference = [&](const Inputs& x) {
+        const CmpAttnResult r = cmp_attn(x.q, x.k, x.v, c);
+        return with_lse(r.out, r.lse);
+      };
+      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
+      Inputs in = draw(dtype, s, group, dk, dv);
+      in.k = in.k.narrow(1, 0, c.num_compressed(s));
+      in.v = in.v.narrow(1, 0, c.num_compressed(s));
+      expect_agreement(in, dtype, call, reference);
+    }
+  }
+}
+
+TEST(FusedOnCuda, GradientsAreComputedByTheKernelAndRecorded) {
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  const Inputs in = draw(at::kHalf, 50, 2, 64, 64);
+  const Call call = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 8, 0, {BranchBackend::kFused, true});
+  };
+  run(in, at::kHalf, at::kCUDA, call, at::randn({2, 50, 4, 64}));
+  EXPECT_EQ(last_row(record).stage, "win_attn.backward");
+  EXPECT_EQ(last_row(record).backend, "fused");
+}
+
+TEST(FusedOnCuda, GradientsOfBadValuesAreThoseOfFp64) {
+  at::manual_seed(15);
+  const auto window = [](BranchBackend backend) {
+    return [backend](const Inputs& x) { return win_attn(x.q, x.k, x.v, 20, 0, {backend, true}); };
+  };
+  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+    at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
+    in.v.select(1, 150).fill_(bad);
+    in.k.select(1, 220).fill_(NAN);
+    in.q.select(1, 20).fill_(NAN);
+    d_out.select(1, 70).fill_(bad);
+    const auto have = run(in, at::kBFloat16, at::kCUDA, window(BranchBackend::kFused), d_out);
+    const auto want = run(in, at::kDouble, at::kCPU, window(BranchBackend::kPlain), d_out);
+    for (size_t i = 2; i < have.size(); ++i) {  // d_q, d_k, d_v
+      const at::Tensor finite = want[i].isfinite();
+      EXPECT_TRUE(at::equal(have[i].isfinite(), finite)) << "tensor " << i;
+      EXPECT_TRUE(finite.any().item<bool>() && !finite.all().item<bool>()) << "tensor " << i;
+      EXPECT_LE(distance(have[i].masked_fill(~finite, 0.0), want[i].masked_fill(~finite, 0.0)),
+                4e-2)
+          << "tensor " << i;
+    }
+  }
+}
+
 TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
   at::manual_seed(13);
   for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {

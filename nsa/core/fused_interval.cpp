@@ -8,6 +8,8 @@
 #include "nsa/core/run_record.h"
 
 #ifdef NSA_WITH_CUDA
+#include "nsa/device/interval_backward.h"
+
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #endif
@@ -87,12 +89,41 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
   return result;
 }
 
+AttentionGradients launch_backward(const variable_list& saved, const KeyMask& mask, double scale,
+                                   const at::Tensor& d_out_in, const at::Tensor& d_lse_in) {
+  const c10::cuda::CUDAGuard guard(saved[0].device());
+  const at::Tensor q = addressable(saved[0]), k = addressable(saved[1]), v = addressable(saved[2]);
+  const at::Tensor &out = saved[3], &lse = saved[4];
+  const at::Tensor d_out =
+      d_out_in.defined() ? addressable(d_out_in.to(out.scalar_type())) : at::zeros_like(out);
+  const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
+  const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const AttentionGradients g{like(q), like(k), like(v)};
+  device::IntervalBackward p;
+  p.forward = problem_of(q, k, v, mask, scale);
+  p.forward.out = out.data_ptr();  // read only
+  p.forward.lse = lse.data_ptr<float>();
+  p.d_out = strided(d_out);
+  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  p.d_q = g.q.mutable_data_ptr();
+  p.d_k = g.k.mutable_data_ptr();
+  p.d_v = g.v.mutable_data_ptr();
+  const at::Tensor workspace =
+      at::empty({static_cast<int64_t>(device::workspace_bytes(p))}, q.options().dtype(at::kByte));
+  p.workspace = workspace.mutable_data_ptr();
+  const cudaError_t status =
+      device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+  TORCH_CHECK(status == cudaSuccess, "nsa::fused_interval_attention: backward launch failed: ",
+              cudaGetErrorString(status));
+  return g;
+}
+
 struct FusedInterval : torch::autograd::Function<FusedInterval> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const KeyMask& mask, double scale,
                                const char* stage, const NsaConfig* choice) {
     const FusedSelection result = launch(q, k, v, mask, scale, choice);
-    ctx->save_for_backward({q, k, v});
+    ctx->save_for_backward({q, k, v, result.out, result.lse});
     ctx->saved_data["kind"] = static_cast<int64_t>(mask.kind);
     ctx->saved_data["first_position"] = mask.first_position;
     ctx->saved_data["extent"] = mask.extent;
@@ -120,11 +151,9 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
                        {}};
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
-    record_backend(stage.c_str(), "fused", "plain", "", "the kernel has no backward pass",
-                   /*strict=*/false);
+    record_backend(stage.c_str(), "fused", "fused", "", "", /*strict=*/false);
     const AttentionGradients g =
-        chunked_attention_backward(saved[0], saved[1], saved[2], mask,
-                                   ctx->saved_data["scale"].toDouble(), grads[0], grads[1]);
+        launch_backward(saved, mask, ctx->saved_data["scale"].toDouble(), grads[0], grads[1]);
     return {g.q, g.k, g.v, {}, {}, {}, {}};
   }
 };

@@ -21,7 +21,8 @@ struct FusedSelection {
 };
 
 /// One launch, no host synchronisation, no tensor of scores or probabilities. Differentiable once
-/// in q, k, v through out and lse, by chunked_attention_backward (recorded as STAGE.backward).
+/// in q, k, v through out and lse, by kernels too (recorded as STAGE.backward); saved are the
+/// arguments, out and lse.
 FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const KeyMask& mask, double scale,
                                         const char* stage, const NsaConfig* choice = nullptr);

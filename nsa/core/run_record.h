@@ -12,7 +12,7 @@ namespace nsa {
 /// What ran for one branch or stage, what was asked for, and how often.
 struct RanBackend {
   std::string stage;  ///< compress, cmp_attn, select, ranges, sel_attn, win_attn, gate; a backward
-                      ///< pass that differs from its forward adds ".backward"
+                      ///< pass with a row of its own adds ".backward"
   std::string backend;  ///< what ran: plain, gather, packed, varlen, masked, flash, cudnn, v1, ...
   int64_t count = 0;    ///< calls
   std::string requested;  ///< what was asked for

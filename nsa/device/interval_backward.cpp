@@ -31,60 +31,30 @@ const BackwardInstance* find_instance(const IntervalAttention& f) {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// How the tokens of every key tile are cut into chunks: units, and how long they take.
-struct Cut {
-  int64_t units = 0, chunks = 1;  // of all heads; of the longest tile
-  double tokens = 0;              // time of the whole launch, in tokens of one unit
-};
-
-Cut cut(const IntervalAttention& f, int64_t chunk_tokens, int64_t tokens_of_tile) {
-  constexpr int64_t kStart =
-      8;  // starting and ending a unit takes as long as so many tiles of rows
-  Cut result;
-  int64_t total = 0, longest = 0;
-  for (int first = 0; first < f.num_keys; first += sm90::kKeysOfTile) {
-    const Span span = sm90::queries_of(f, first, std::min(first + sm90::kKeysOfTile, f.num_keys));
-    const int64_t run = std::max(0, span.end - span.begin), chunks = ceil_div(run, chunk_tokens);
-    result.units += chunks;
-    result.chunks = std::max(result.chunks, chunks);
-    longest = std::max(longest, std::min(run, chunk_tokens));
-    total += run + chunks * kStart * tokens_of_tile;
-  }
-  if (result.units == 0) return result;
-  longest += kStart * tokens_of_tile;
-  const double mean = double(total) / double(result.units);
-  result.units *= int64_t{f.batch} * f.num_kv_heads;
-  const int64_t waves = ceil_div(result.units, sm90::kBusySms);
-  // Equal units run in waves; of unequal ones the longest may be among the last.
-  result.tokens = double(waves) * mean + (double(longest) - mean) * (waves > 1 ? 1.0 : 0.0);
-  result.tokens = std::max(result.tokens, double(longest));
-  return result;
-}
-
 int64_t partial_bytes(const IntervalAttention& f, int64_t chunks) {
   return chunks * f.batch * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim) *
          int64_t{sizeof(float)};
 }
 
-/// One chunk a key tile unless more keep the SMs clearly busier.
+/// Cuts the tokens of a key tile into chunks so that no unit takes much longer than an SM's share
+/// of all units; the tiles of d_q, which follow, fill the rest.
 void choose_chunks(const IntervalAttention& f, BackwardPlan& plan) {
   const auto tiling =
       sm90::row_tiling(f.num_heads / f.num_kv_heads, sm90::rows_of_key_pass(f.qk_head_dim));
-  const int64_t tile = tiling.tokens, most = ceil_div(std::max(f.num_queries, 1), tile) * tile;
-  plan.chunk_tokens = static_cast<int>(most);
-  plan.num_chunks = 1;
-  Cut best = cut(f, most, tile);
-  best.tokens *= 0.92;  // what partial sums must save at least
-  constexpr int kSteps = 40;
-  for (int step = 1; step < kSteps; ++step) {
-    const int64_t tokens = ceil_div(most * (kSteps - step), kSteps * tile) * tile;
-    const Cut one = cut(f, tokens, tile);
-    if (partial_bytes(f, one.chunks) > int64_t{kMaxPartialBytes}) break;
-    if (one.tokens >= best.tokens) continue;
-    best = one;
-    plan.chunk_tokens = static_cast<int>(tokens);
-    plan.num_chunks = static_cast<int>(one.chunks);
+  int64_t total = 0, longest = 1;
+  for (int first = 0; first < f.num_keys; first += sm90::kKeysOfTile) {
+    const Span span = sm90::queries_of(f, first, std::min(first + sm90::kKeysOfTile, f.num_keys));
+    const int64_t run = std::max(0, span.end - span.begin);
+    total += run * f.batch * f.num_kv_heads;
+    longest = std::max(longest, run);
   }
+  const int64_t share = std::max<int64_t>(total / sm90::kBusySms, 16 * tiling.tokens);
+  const int64_t most = std::max<int64_t>(1, int64_t{kMaxPartialBytes} / partial_bytes(f, 1));
+  int64_t chunks = longest <= share ? 1 : ceil_div(longest * 4, share * 3);
+  chunks = std::min(chunks, most);
+  const int64_t tokens = ceil_div(ceil_div(longest, chunks), tiling.tokens) * tiling.tokens;
+  plan.chunk_tokens = static_cast<int>(tokens);
+  plan.num_chunks = static_cast<int>(ceil_div(longest, tokens));
 }
 
 /// The plan, and the bytes of its workspace; pointers only where there is a workspace.

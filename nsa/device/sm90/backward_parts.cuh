@@ -28,6 +28,7 @@ struct BackwardArguments {
   IntervalAttention forward;
   void *d_q, *d_k, *d_v;
   RowTiling tiling;
+  int units;  // CTAs
   float scale_log2;
 };
 

@@ -1,5 +1,7 @@
-// Launches the two kernels of the backward pass of interval attention for one set of head dims.
+// The backward pass of interval attention for one set of head dims, in one launch.
 #pragma once
+#include <algorithm>
+
 #include "nsa/device/sm90/key_gradients.cuh"
 #include "nsa/device/sm90/query_gradients.cuh"
 
@@ -30,38 +32,71 @@ inline cudaError_t backward_arguments(const IntervalBackward& p, const BackwardP
   return status;
 }
 
-template <class Kernel>
-cudaError_t launch_backward(void (*kernel)(BackwardArguments), dim3 grid,
-                            const BackwardArguments& a, cudaStream_t stream) {
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
-  if (status != cudaSuccess) return status;
-  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
-  return cudaGetLastError();
+/// The units of d_k, d_v first, which are the longest; those of d_q fill what they leave idle.
+struct BothArguments {
+  BackwardArguments keys, queries;
+};
+
+template <class Keys, class Queries>
+__global__ void __launch_bounds__(Keys::kThreads, 1)
+    interval_backward_kernel(const __grid_constant__ BothArguments a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ char raw[];
+  void* const aligned =
+      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
+  auto& keys = *static_cast<typename Keys::Shared*>(aligned);
+  auto& queries = *static_cast<typename Queries::Shared*>(aligned);
+  const int unit = blockIdx.x;
+  const bool of_keys = unit < a.keys.units;
+  if (of_keys) {
+    if (Keys::work_of(a.keys, unit).steps == 0 && a.keys.plan.num_chunks > 1) return;
+    Keys::prepare(a.keys, keys);
+  } else {
+    Queries::prepare(a.queries, queries);
+  }
+  __syncthreads();
+  const int warpgroup = cutlass::canonical_warp_group_idx();
+  if (warpgroup == 0) {
+    cutlass::arch::warpgroup_reg_dealloc<24>();
+    if (threadIdx.x >= 32) return;
+    if (of_keys) {
+      Keys::produce(a.keys, keys, Keys::work_of(a.keys, unit));
+    } else {
+      Queries::produce(a.queries, queries, Queries::work_of(a.queries, unit - a.keys.units));
+    }
+  } else {
+    cutlass::arch::warpgroup_reg_alloc<240>();
+    if (of_keys) {
+      Keys::consume(a.keys, keys, Keys::work_of(a.keys, unit), warpgroup - 1);
+    } else {
+      Queries::consume(a.queries, queries, Queries::work_of(a.queries, unit - a.keys.units),
+                       warpgroup - 1);
+    }
+  }
+#endif
 }
 
-/// kStages: tiles of rows in flight in the d_k, d_v kernel; BN: keys of a step of the d_q kernel.
+/// kStages: tiles of rows in flight for d_k, d_v; BN: keys of a step for d_q.
 template <int DK, int DV, int kStages, int BN, typename T>
 cudaError_t interval_backward(const IntervalBackward& p, const BackwardPlan& plan,
                               cudaStream_t stream) {
   using Keys = KeyGradients<DK, DV, rows_of_key_pass(DK), kStages, T>;
   using Queries = QueryGradients<DK, DV, BN, T>;
   const IntervalAttention& f = p.forward;
-  BackwardArguments a{};
-  cudaError_t status = backward_arguments(p, plan, rows_of_key_pass(DK), kKeysOfTile, a);
+  const int sequences = f.batch * f.num_kv_heads;
+  BothArguments a{};
+  cudaError_t status = backward_arguments(p, plan, rows_of_key_pass(DK), kKeysOfTile, a.keys);
+  if (status == cudaSuccess) status = backward_arguments(p, plan, Queries::kRows, BN, a.queries);
   if (status != cudaSuccess) return status;
-  const unsigned key_tiles = (f.num_keys + kKeysOfTile - 1) / kKeysOfTile;
-  status = launch_backward<Keys>(
-      key_gradients_kernel<Keys>,
-      dim3(key_tiles * unsigned(f.batch) * unsigned(f.num_kv_heads) * unsigned(plan.num_chunks)), a,
-      stream);
+  a.keys.units = (f.num_keys + kKeysOfTile - 1) / kKeysOfTile * sequences * plan.num_chunks;
+  const RowTiling& rows = a.queries.tiling;
+  a.queries.units = (f.num_queries + rows.tokens - 1) / rows.tokens * rows.parts * sequences;
+  const auto kernel = interval_backward_kernel<Keys, Queries>;
+  constexpr int kBytes = std::max(Keys::kSharedBytes, Queries::kSharedBytes);
+  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
   if (status != cudaSuccess) return status;
-  status = backward_arguments(p, plan, Queries::kRows, BN, a);
-  if (status != cudaSuccess) return status;
-  const unsigned row_tiles =
-      (f.num_queries + a.tiling.tokens - 1) / a.tiling.tokens * a.tiling.parts;
-  return launch_backward<Queries>(query_gradients_kernel<Queries>,
-                                  dim3(row_tiles, f.num_kv_heads, f.batch), a, stream);
+  kernel<<<unsigned(a.keys.units + a.queries.units), Keys::kThreads, kBytes, stream>>>(a);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device::sm90

@@ -33,33 +33,45 @@ __device__ const T* row_of(const Strided& x, int64_t batch, int64_t token, int64
   return static_cast<const T*>(x.data) + batch * x.batch + token * x.token + head * x.head;
 }
 
-/// dv / 8 lanes a row of [B, S, Hq].
-template <typename T>
+constexpr int kRowsInFlight = 4;
+
+/// kLanes lanes a row of [B, S, Hq], 16 bytes of each tensor a lane; blockIdx.y is the sequence.
+template <typename T, int kLanes>
 __global__ void __launch_bounds__(kThreads)
     prepare_rows_kernel(IntervalBackward p, BackwardPlan plan) {
   const IntervalAttention& f = p.forward;
-  if (blockIdx.x == 0 && threadIdx.x == 0) *plan.bad = 0;
-  const int lanes = f.v_head_dim / 8, lane = threadIdx.x % lanes;
-  const int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / lanes;
-  const bool exists = row < int64_t(f.batch) * f.num_queries * f.num_heads;
-  const int64_t position = row / f.num_heads, batch = position / f.num_queries,
-                token = position % f.num_queries, head = row % f.num_heads;
-  float sum = 0.f;
-  if (exists) {
-    const auto d_out =
-        reinterpret_cast<const Eight<T>*>(row_of<T>(p.d_out, batch, token, head))[lane];
-    const auto out =
-        reinterpret_cast<const Eight<T>*>(static_cast<const T*>(f.out) + row * f.v_head_dim)[lane];
-    for (int i = 0; i < 8; ++i) sum += number(d_out.value[i]) * number(out.value[i]);
+  if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *plan.bad = 0;
+  constexpr unsigned kStep = kThreads / kLanes;
+  const unsigned lane = threadIdx.x % kLanes, heads = f.num_heads, rows = f.num_queries * heads,
+                 first = blockIdx.x * (kRowsInFlight * kStep) + threadIdx.x / kLanes;
+  const int64_t batch = blockIdx.y, before = batch * rows;  // rows of sequences before this one
+  Eight<T> out[kRowsInFlight], d_out[kRowsInFlight];
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) {
+    const unsigned row = min(first + i * kStep, rows - 1);
+    out[i] = reinterpret_cast<const Eight<T>*>(static_cast<const T*>(f.out) +
+                                               (before + row) * (kLanes * 8))[lane];
+    d_out[i] = reinterpret_cast<const Eight<T>*>(
+        row_of<T>(p.d_out, batch, row / heads, row % heads))[lane];
   }
-  for (int mask = lanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
-  if (!exists || lane != 0) return;
-  const int group = f.num_heads / f.num_kv_heads;
-  const int64_t place =
-      ((batch * f.num_kv_heads + head / group) * f.num_queries + token) * group + head % group;
-  const float lse = f.lse[row];
-  plan.lse[place] = lse == -INFINITY ? INFINITY : lse * kLog2e;
-  plan.delta[place] = lse == -INFINITY ? 0.f : sum - (p.d_lse == nullptr ? 0.f : p.d_lse[row]);
+#pragma unroll
+  for (int i = 0; i < kRowsInFlight; ++i) {
+    float sum = 0.f;
+#pragma unroll
+    for (int c = 0; c < 8; ++c) sum += number(d_out[i].value[c]) * number(out[i].value[c]);
+#pragma unroll
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(~0u, sum, mask);
+    const unsigned row = first + i * kStep;
+    if (row >= rows || lane != 0) continue;
+    const unsigned group = heads / f.num_kv_heads, head = row % heads;
+    const int64_t place =
+        ((batch * f.num_kv_heads + head / group) * f.num_queries + row / heads) * group +
+        head % group;
+    const float lse = f.lse[before + row];
+    const float d_lse = p.d_lse == nullptr ? 0.f : p.d_lse[before + row];
+    plan.lse[place] = lse == -INFINITY ? INFINITY : lse * kLog2e;
+    plan.delta[place] = lse == -INFINITY ? 0.f : sum - d_lse;
+  }
 }
 
 /// Four columns of d_k and d_v of a key a thread.
@@ -212,23 +224,31 @@ __global__ void __launch_bounds__(kThreads) mend_kernel(IntervalBackward g, Back
 
 using RowsKernel = void (*)(IntervalBackward, BackwardPlan);
 
-cudaError_t launch(RowsKernel bf16, RowsKernel fp16, int64_t blocks, const IntervalBackward& p,
+cudaError_t launch(RowsKernel bf16, RowsKernel fp16, dim3 blocks, const IntervalBackward& p,
                    const BackwardPlan& plan, cudaStream_t stream) {
-  if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
   const RowsKernel kernel = p.forward.element == Element::kHalf ? fp16 : bf16;
-  kernel<<<unsigned(blocks), kThreads, 0, stream>>>(p, plan);
+  kernel<<<blocks, kThreads, 0, stream>>>(p, plan);
   return cudaGetLastError();
 }
 
-int64_t blocks_for(int64_t threads) { return (threads + kThreads - 1) / kThreads; }
+unsigned blocks_for(int64_t items, int64_t of_block) {
+  return static_cast<unsigned>((items + of_block - 1) / of_block);
+}
+
+template <int kLanes>
+cudaError_t prepare(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
+  const IntervalAttention& f = p.forward;
+  const dim3 blocks(
+      blocks_for(int64_t(f.num_queries) * f.num_heads, kRowsInFlight * (kThreads / kLanes)),
+      f.batch);
+  return launch(prepare_rows_kernel<__nv_bfloat16, kLanes>, prepare_rows_kernel<__half, kLanes>,
+                blocks, p, plan, stream);
+}
 
 }  // namespace
 
 cudaError_t prepare_rows(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
-  const IntervalAttention& f = p.forward;
-  const int64_t rows = int64_t(f.batch) * f.num_queries * f.num_heads;
-  return launch(prepare_rows_kernel<__nv_bfloat16>, prepare_rows_kernel<__half>,
-                blocks_for(rows * (f.v_head_dim / 8)), p, plan, stream);
+  return p.forward.v_head_dim == 64 ? prepare<8>(p, plan, stream) : prepare<16>(p, plan, stream);
 }
 
 cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
@@ -236,12 +256,13 @@ cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cu
   const int64_t values =
       int64_t(f.batch) * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim);
   return launch(sum_partials_kernel<__nv_bfloat16>, sum_partials_kernel<__half>,
-                blocks_for(values / 4), p, plan, stream);
+                blocks_for(values / 4, kThreads), p, plan, stream);
 }
 
 cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
                            cudaStream_t stream) {
-  return launch(mend_kernel<__nv_bfloat16>, mend_kernel<__half>, kBusySms * 4, p, plan, stream);
+  return launch(mend_kernel<__nv_bfloat16>, mend_kernel<__half>, dim3(kBusySms * 4), p, plan,
+                stream);
 }
 
 }  // namespace nsa::device::sm90

@@ -51,11 +51,11 @@ struct KeyGradients {
     int batch, kv_head, chunk, first_key, end, steps;
   };
   /// Chunk slowest, key tile fastest: tiles that read the same rows run together.
-  CUTE_DEVICE static Work work_of(const BackwardArguments& a) {
+  CUTE_DEVICE static Work work_of(const BackwardArguments& a, int unit) {
     const int tiles = (a.forward.num_keys + kKeys - 1) / kKeys,
               heads = a.forward.batch * a.forward.num_kv_heads;
     Work work;
-    int rest = blockIdx.x;
+    int rest = unit;
     work.first_key = rest % tiles * kKeys;
     rest /= tiles;
     work.kv_head = rest % heads % a.forward.num_kv_heads;
@@ -113,6 +113,19 @@ struct KeyGradients {
         }
         cutlass::arch::cpasync_barrier_arrive_noinc(&s.full[stage]);
       }
+  }
+
+  CUTE_DEVICE static void prepare(const BackwardArguments& a, Shared& s) {
+    if (threadIdx.x == 0) {
+      using Barrier = cutlass::arch::ClusterBarrier;
+      Barrier::init(&s.keys_full, 1);
+      for (uint64_t& barrier : s.full)
+        Barrier::init(&barrier, 33);  // TMA, and the copies of a warp
+      for (uint64_t& barrier : s.empty)
+        Barrier::init(&barrier, 8);  // a lane of each computing warp
+      cutlass::arch::fence_barrier_init();
+    }
+    clear_unused(a, s);
   }
 
   /// Rows of a tile beyond its tokens and heads: never loaded, probability 0.
@@ -330,34 +343,5 @@ struct KeyGradients {
     if (!good) *a.plan.bad = 1;
   }
 };
-
-template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, 1)
-    key_gradients_kernel(const __grid_constant__ BackwardArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) /
-                                                        1024 * 1024);
-  const auto work = Kernel::work_of(a);
-  if (work.steps == 0 && a.plan.num_chunks > 1) return;
-  if (threadIdx.x == 0) {
-    using Barrier = cutlass::arch::ClusterBarrier;
-    Barrier::init(&s.keys_full, 1);
-    for (uint64_t& barrier : s.full) Barrier::init(&barrier, 33);  // TMA, and the copies of a warp
-    for (uint64_t& barrier : s.empty) Barrier::init(&barrier, 8);  // a lane of each computing warp
-    cutlass::arch::fence_barrier_init();
-  }
-  Kernel::clear_unused(a, s);
-  __syncthreads();
-  const int warpgroup = cutlass::canonical_warp_group_idx();
-  if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<24>();
-    if (threadIdx.x < 32) Kernel::produce(a, s, work);
-  } else {
-    cutlass::arch::warpgroup_reg_alloc<240>();
-    Kernel::consume(a, s, work, warpgroup - 1);
-  }
-#endif
-}
 
 }  // namespace nsa::device::sm90

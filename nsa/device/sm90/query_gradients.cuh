@@ -35,11 +35,14 @@ struct QueryGradients {
   /// The tile of a CTA: heads [head, head + heads) of tokens [first, first + count), and the keys
   /// any of them attends.
   struct Tile {
-    int first, count, head, begin, steps;
+    int batch, kv_head, first, count, head, begin, steps;
   };
-  CUTE_DEVICE static Tile tile_of(const BackwardArguments& a) {
-    const int index = gridDim.x - 1 - blockIdx.x;  // the last tiles attend the most keys
+  CUTE_DEVICE static Tile work_of(const BackwardArguments& a, int unit) {
+    const int sequences = a.forward.batch * a.forward.num_kv_heads, tiles = a.units / sequences;
+    const int index = tiles - 1 - unit % tiles;  // the last tiles attend the most keys
     Tile tile;
+    tile.kv_head = unit / tiles % a.forward.num_kv_heads;
+    tile.batch = unit / tiles / a.forward.num_kv_heads;
     tile.first = index / a.tiling.parts * a.tiling.tokens;
     tile.head = index % a.tiling.parts * a.tiling.heads;
     tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
@@ -53,13 +56,27 @@ struct QueryGradients {
     return keys_of(a.forward.rule, a.forward.first_position + token, a.forward.num_keys);
   }
 
-  /// One thread: rows, then K and V of every step as places become free.
+  CUTE_DEVICE static void prepare(const BackwardArguments&, Shared& s) {
+    if (threadIdx.x != 0) return;
+    using Barrier = cutlass::arch::ClusterBarrier;
+    Barrier::init(&s.rows_full, 1);
+    for (int i = 0; i < kStages; ++i) {
+      Barrier::init(&s.k_full[i], 1);
+      Barrier::init(&s.v_full[i], 1);
+      Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
+      Barrier::init(&s.v_empty[i], 8);
+    }
+    cutlass::arch::fence_barrier_init();
+  }
+
+  /// One warp, of which one thread works: rows, then K and V of every step as places become free.
   CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Tile& tile) {
+    if (threadIdx.x != 0) return;
     using Full = cutlass::arch::ClusterTransactionBarrier;
     const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST),
                    keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
     const int group = a.forward.num_heads / a.forward.num_kv_heads;
-    const int head = blockIdx.y * group + tile.head, batch = blockIdx.z;
+    const int head = tile.kv_head * group + tile.head, batch = tile.batch;
     Full::arrive_and_expect_tx(&s.rows_full,
                                a.tiling.tokens * a.tiling.heads * (DK + DV) * sizeof(T));
     for (int c = 0; c < DK; c += 64)
@@ -73,13 +90,13 @@ struct QueryGradients {
       wait(s.k_empty[stage], (step / kStages + 1) & 1);
       Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
       for (int c = 0; c < DK; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, blockIdx.y,
-                               key, batch);
+        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c,
+                               tile.kv_head, key, batch);
       wait(s.v_empty[stage], (step / kStages + 1) & 1);
       Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
       for (int c = 0; c < DV; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c, blockIdx.y,
-                               key, batch);
+        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c,
+                               tile.kv_head, key, batch);
     }
   }
 
@@ -113,7 +130,7 @@ struct QueryGradients {
       const int token = tile.first + min(row / a.tiling.heads, tile.count - 1);
       keys[r] = keys_of_token(a, token);
       const int64_t from =
-          ((int64_t(blockIdx.z) * f.num_kv_heads + blockIdx.y) * f.num_queries + token) * group +
+          ((int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries + token) * group +
           tile.head + row % a.tiling.heads;
       lse[r] = a.plan.lse[from];
       delta[r] = a.plan.delta[from];
@@ -194,43 +211,12 @@ struct QueryGradients {
       const int token = row / a.tiling.heads;
       if (token >= tile.count) return nullptr;
       const int64_t place =
-          (int64_t(blockIdx.z) * f.num_queries + tile.first + token) * f.num_heads +
-          blockIdx.y * group + tile.head + row % a.tiling.heads;
+          (int64_t(tile.batch) * f.num_queries + tile.first + token) * f.num_heads +
+          tile.kv_head * group + tile.head + row % a.tiling.heads;
       return static_cast<T*>(a.d_q) + place * DK;
     };
     if (!store_rows<kRows, DK>(s.q, half * 64 + warp * 16, f.scale, d_q, target)) *a.plan.bad = 1;
   }
 };
-
-template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, 1)
-    query_gradients_kernel(const __grid_constant__ BackwardArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) /
-                                                        1024 * 1024);
-  const auto tile = Kernel::tile_of(a);
-  if (threadIdx.x == 0) {
-    using Barrier = cutlass::arch::ClusterBarrier;
-    Barrier::init(&s.rows_full, 1);
-    for (int i = 0; i < Kernel::kStages; ++i) {
-      Barrier::init(&s.k_full[i], 1);
-      Barrier::init(&s.v_full[i], 1);
-      Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
-      Barrier::init(&s.v_empty[i], 8);
-    }
-    cutlass::arch::fence_barrier_init();
-  }
-  __syncthreads();
-  const int warpgroup = cutlass::canonical_warp_group_idx();
-  if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<24>();
-    if (threadIdx.x == 0) Kernel::produce(a, s, tile);
-  } else {
-    cutlass::arch::warpgroup_reg_alloc<240>();
-    Kernel::consume(a, s, tile, warpgroup - 1);
-  }
-#endif
-}
 
 }  // namespace nsa::device::sm90
