@@ -377,9 +377,17 @@ struct IntervalKernel {
       }
       __syncwarp();
     };
+    // The warpgroups multiply by turns: one has the tensor cores while the other sums and chooses.
+    constexpr int kThreadsOfTurn = 256, kFirstTurn = 4;
+    const bool leads = half == 0;
+    if (!leads && tile.select_steps > 0)
+      cutlass::arch::NamedBarrier::arrive(kThreadsOfTurn, kFirstTurn);
     for (int step = 0; step < tile.select_steps; ++step) {
+      cutlass::arch::NamedBarrier::sync(kThreadsOfTurn, kFirstTurn + half);
       start(step, scores);
       warpgroup_wait<0>();
+      if (leads || step + 1 < tile.select_steps)
+        cutlass::arch::NamedBarrier::arrive(kThreadsOfTurn, kFirstTurn + 1 - half);
       choose(step, scores);
     }
     CUTE_UNROLL
