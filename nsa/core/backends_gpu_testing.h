@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,9 @@ inline std::vector<at::Tensor> run(const Inputs& in, at::ScalarType dtype, at::D
 
 /// Largest difference, in units of the largest value; infinities must be equal.
 inline double distance(const at::Tensor& have, const at::Tensor& want) {
+  if (want.numel() == 0) {
+    return have.sizes() == want.sizes() ? 0.0 : std::numeric_limits<double>::infinity();
+  }
   const at::Tensor same = have.eq(want);
   const at::Tensor difference = (have - want).abs().masked_fill(same, 0.0);
   const double scale =

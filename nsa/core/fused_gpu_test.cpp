@@ -182,11 +182,10 @@ TEST(FusedOnCuda, GradientsOfBadValuesAreThoseOfFp64) {
   };
   for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
-    at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
+    const at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
     in.v.select(1, 150).fill_(bad);
     in.k.select(1, 220).fill_(NAN);
     in.q.select(1, 20).fill_(NAN);
-    d_out.select(1, 70).fill_(bad);
     const auto have = run(in, at::kBFloat16, at::kCUDA, window(BranchBackend::kFused), d_out);
     const auto want = run(in, at::kDouble, at::kCPU, window(BranchBackend::kPlain), d_out);
     for (size_t i = 2; i < have.size(); ++i) {  // d_q, d_k, d_v
@@ -198,6 +197,22 @@ TEST(FusedOnCuda, GradientsOfBadValuesAreThoseOfFp64) {
           << "tensor " << i;
     }
   }
+}
+
+TEST(FusedOnCuda, ABadGradientReachesItsOwnRowAndKeysOnly) {
+  at::manual_seed(16);
+  const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+  at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
+  d_out.select(1, 70).fill_(NAN);
+  const Call call = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 20, 0, {BranchBackend::kFused, true});
+  };
+  const auto have = run(in, at::kBFloat16, at::kCUDA, call, d_out);
+  const at::Tensor token = at::arange(300).view({1, 300, 1, 1});
+  const at::Tensor own = token.eq(70), keys = token.ge(51).logical_and(token.le(70));
+  EXPECT_TRUE(at::equal(have[2].isnan(), own.expand_as(have[2])));
+  EXPECT_TRUE(at::equal(have[3].isnan(), keys.expand_as(have[3])));
+  EXPECT_TRUE(at::equal(have[4].isnan(), keys.expand_as(have[4])));
 }
 
 TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {

@@ -53,7 +53,7 @@ constexpr std::array<KernelSizes, kKernelCases> kKernelSizes = {{
     {128, 128, 16, 1, 97, 32, 16, 64, 3, 128},
     {192, 128, 16, 1, 130, 32, 16, 64, 4, 50},
     {192, 128, 3, 2, 129, 8, 4, 16, 6, 17},
-    {64, 64, 4, 2, 33, 32, 16, 64, 16, 512},
+    {64, 64, 4, 2, 65, 32, 16, 64, 16, 512},
 }};
 
 CaseConfig kernel_config(int64_t index) {
