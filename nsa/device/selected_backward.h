@@ -1,0 +1,46 @@
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "nsa/device/interval_attention.h"
+
+/// Torch-free launcher of the selected branch's backward pass, in the order of keys: a tile of 64
+/// keys stays on chip while the rows that attend it pass by (docs: README of this room).
+namespace nsa::device {
+
+struct SelectedBackward {
+  Strided q;                        ///< [B, S, Hq, dk]
+  Strided k;                        ///< [B, N, Hkv, dk]
+  Strided v;                        ///< [B, N, Hkv, dv]
+  Strided d_out;                    ///< [B, S, Hq, dv]
+  const int32_t* ranges = nullptr;  ///< [B, S, Hkv, K, 2] contiguous; any order, may overlap
+  const void* out = nullptr;        ///< [B, S, Hq, dv] contiguous, of the forward pass
+  const float* lse = nullptr;       ///< [B, S, Hq] natural log, of the forward pass
+  const float* d_lse = nullptr;     ///< [B, S, Hq], or null: no gradient of lse
+  void* d_q = nullptr;              ///< like q, contiguous, element type
+  void* d_k = nullptr;              ///< like k, contiguous, element type
+  void* d_v = nullptr;              ///< like v, contiguous, element type
+  int batch = 0, num_queries = 0, num_keys = 0, num_heads = 0, num_kv_heads = 0, num_ranges = 0;
+  int qk_head_dim = 0, v_head_dim = 0;
+  int first_position = 0;  ///< query i stands at position first_position + i
+  /// No row's ranges meet more aligned tiles of 64 keys than this; memory is linear in it. A row
+  /// that breaks the promise gets a d_q of NaN.
+  int max_tiles_of_row = 0;
+  float scale = 0;
+  Element element = Element::kBFloat16;
+};
+
+/// nullptr when a kernel exists for these sizes; else why not, for a message.
+const char* unsupported_reason(const SelectedBackward& problem);
+
+/// Bytes of device memory that a launch of `problem` works in; any content.
+size_t workspace_bytes(const SelectedBackward& problem);
+
+/// Enqueues the backward pass; sm_90a. `workspace` is 256-byte aligned. No allocation, no
+/// synchronisation, capturable; the same bits every time. Keys that no row attends get zeros.
+cudaError_t selected_attention_backward(const SelectedBackward& problem, void* workspace,
+                                        cudaStream_t stream);
+
+}  // namespace nsa::device

@@ -1,0 +1,110 @@
+#include "nsa/device/selected_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace nsa::device {
+namespace {
+
+constexpr int64_t kMaxChunks = 256;
+constexpr int64_t kLeastChunkTokens = 32;
+constexpr int64_t kLeastPartBytes = int64_t{768} << 20;
+constexpr int64_t kRowsOfItem = 4096, kLeastRowsOfItem = 512;
+constexpr int64_t kItemsWanted = 132 * 6;
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/// Bytes that partial results of d_q may take: they and the index stay below half of q, k, v and
+/// the output, except for small problems.
+int64_t part_budget(const SelectedSizes& s) {
+  const int64_t queries = int64_t{s.batch} * s.num_queries * s.num_kv_heads * s.group_size,
+                keys = int64_t{s.batch} * s.num_keys * s.num_kv_heads;
+  const int64_t tensors = (queries + keys) * (s.qk_head_dim + s.v_head_dim) * 2;
+  const int64_t index = int64_t{s.batch} * s.num_queries * s.num_kv_heads * s.max_tiles_of_row * 16;
+  return std::max(kLeastPartBytes, tensors * 35 / 100 - index);
+}
+
+/// Columns of a part of a row.
+int part_columns(const SelectedSizes& s) {
+  return s.pass == SelectedPass::kForward ? s.v_head_dim : s.qk_head_dim;
+}
+
+void cut_sets(SelectedPlan& p, const SelectedSizes& s) {
+  const int64_t bytes_of_token = int64_t{s.max_tiles_of_row} * s.group_size * part_columns(s) * 2;
+  const int64_t budget = part_budget(s), lane = bytes_of_token * p.chunks * p.chunk_tokens;
+  p.lanes_of_set = static_cast<int>(std::clamp<int64_t>(budget / lane, 1, p.lanes));
+  const int64_t chunks = budget / (bytes_of_token * p.chunk_tokens);
+  const int64_t most = std::clamp<int64_t>(chunks, 1, p.chunks);
+  p.chunk_sets = p.lanes_of_set > 1 ? 1 : static_cast<int>(ceil_div(p.chunks, most));
+  p.chunks_of_set = static_cast<int>(ceil_div(p.chunks, p.chunk_sets));
+  p.chunk_sets = static_cast<int>(ceil_div(p.chunks, p.chunks_of_set));
+  p.lane_sets = static_cast<int>(ceil_div(p.lanes, p.lanes_of_set));
+  p.lanes_of_set = static_cast<int>(ceil_div(p.lanes, p.lane_sets));
+}
+
+void cut_items(SelectedPlan& p, const SelectedSizes& s) {
+  const int64_t pairs = int64_t{p.tokens_of_set()} * s.max_tiles_of_row;
+  const int64_t rows = std::clamp(pairs * p.lanes_of_set * s.group_size / kItemsWanted,
+                                  kLeastRowsOfItem, kRowsOfItem);
+  const int64_t whole = 64 / std::gcd(64, s.group_size);  // pairs that fill tiles of 64 rows
+  p.pairs_of_item = static_cast<int>(ceil_div(ceil_div(rows, s.group_size), whole) * whole);
+  p.items_of_lane = static_cast<int>(p.tiles + ceil_div(pairs, p.pairs_of_item));
+}
+
+}  // namespace
+
+SelectedPlan plan_selected(const SelectedSizes& s) {
+  SelectedPlan p{};
+  p.lanes = s.batch * s.num_kv_heads;
+  p.tiles = static_cast<int>(ceil_div(s.num_keys, kKeysOfTile));
+  p.max_tiles_of_row = s.max_tiles_of_row;
+  p.chunk_tokens =
+      static_cast<int>(std::max(kLeastChunkTokens, ceil_div(s.num_queries, kMaxChunks)));
+  p.chunks = static_cast<int>(ceil_div(s.num_queries, p.chunk_tokens));
+  cut_sets(p, s);
+  cut_items(p, s);
+  const size_t rows = size_t(p.lanes) * s.num_queries, pairs = rows * p.max_tiles_of_row;
+  const size_t tile = size_t(kKeysOfTile) * (s.qk_head_dim + s.v_head_dim) * 4;
+  const size_t lanes = p.lanes_of_set, sets = p.sets();
+  const size_t parts = lanes * p.tokens_of_set() * p.max_tiles_of_row * s.group_size;
+  const bool backward = s.pass == SelectedPass::kBackward;
+  size_t end = 0;
+  const auto place = [&](size_t& offset, size_t bytes) {
+    offset = end;
+    end += (bytes + 255) / 256 * 256;
+  };
+  place(p.offsets, size_t(p.lanes) * (p.chunks + 1) * p.tiles * 4);
+  place(p.row_tiles, pairs * 4);
+  place(p.row_masks, pairs * 8);
+  place(p.row_counts, rows * 4);
+  place(p.entries, pairs * 4);
+  place(p.items, sets * lanes * p.items_of_lane * sizeof(SelectedItem));
+  place(p.first_item, sets * lanes * (p.tiles + 1) * 4);
+  place(p.stats, backward ? rows * s.group_size * 8 : 0);
+  place(p.parts, parts * part_columns(s) * 2);
+  place(p.part_stats, backward ? 0 : parts * 8);
+  place(p.slots, backward ? lanes * p.items_of_lane * tile : 0);
+  place(p.sums, backward && p.chunk_sets > 1 ? lanes * p.tiles * tile : 0);
+  p.bytes = end;
+  return p;
+}
+
+bool prefer_order_of_keys(const SelectedSizes& s) {
+  // The order of rows reads the keys and values of every (row, tile) pair, at about 7 TB/s; the
+  // order of keys has an index to build, which takes as long as 1 GiB of that.
+  const int64_t pairs =
+      int64_t{s.batch} * s.num_queries * s.num_kv_heads * std::max(s.max_tiles_of_row, 0);
+  return pairs * kKeysOfTile * (s.qk_head_dim + s.v_head_dim) * 2 > int64_t{1} << 30;
+}
+
+const char* unsupported_index(const SelectedSizes& s) {
+  if (s.max_tiles_of_row < 1) return "no bound on the key tiles of a row";
+  if (s.max_tiles_of_row > kMaxTilesOfRow) return "more than 128 key tiles a row";
+  if (s.num_queries > kMaxTokens || s.num_keys / kKeysOfTile >= kMaxTiles ||
+      int64_t{s.num_queries} * s.max_tiles_of_row > INT32_MAX)
+    return "more tokens than an entry of the inverse index counts";
+  if (int64_t{s.batch} * s.num_kv_heads > 65535) return "more than 65535 KV heads of a batch";
+  return nullptr;
+}
+
+}  // namespace nsa::device

@@ -1,0 +1,11 @@
+#pragma once
+#include "nsa/device/row_attention.h"
+#include "nsa/device/selected_plan.h"
+
+namespace nsa::device::sm80 {
+
+/// out and lse of the tokens of a set from their parts, in the order of the row's tiles.
+cudaError_t join_parts(const RowAttention& p, const SelectedPlan& plan, void* workspace, int set,
+                       cudaStream_t stream);
+
+}  // namespace nsa::device::sm80

@@ -1,0 +1,240 @@
+#include "nsa/device/sm80/selected_sums.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+
+#include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm80/quad.cuh"
+
+namespace nsa::device::sm80 {
+namespace {
+
+constexpr int kThreads = 256;
+
+struct StatsArguments {
+  Strided d_out;
+  const void* out;
+  const float *lse, *d_lse;
+  float2* stats;
+  int64_t num_rows;
+  int num_queries, num_heads;
+};
+
+/// kDim / 8 lanes a row.
+template <int kDim, typename T>
+__global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__ StatsArguments a) {
+  constexpr int kLanes = kDim / 8;
+  const int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kLanes;
+  const int piece = threadIdx.x % kLanes;
+  const bool valid = row < a.num_rows;
+  float delta = 0.f;
+  bool finite = true;
+  if (valid) {
+    const int64_t token = row / a.num_heads, head = row % a.num_heads;
+    const T* d_out = static_cast<const T*>(a.d_out.data) + token / a.num_queries * a.d_out.batch +
+                     token % a.num_queries * a.d_out.token + head * a.d_out.head;
+    const uint4 x = *reinterpret_cast<const uint4*>(d_out + piece * 8);
+    const uint4 y =
+        *reinterpret_cast<const uint4*>(static_cast<const T*>(a.out) + row * kDim + piece * 8);
+    const uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float2 d = unpack(xs[i], T{}), o = unpack(ys[i], T{});
+      finite = finite && isfinite(d.x) && isfinite(d.y);
+      delta += d.x * o.x + d.y * o.y;
+    }
+  }
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) {
+    delta += __shfl_xor_sync(~0u, delta, step);
+    finite &= static_cast<bool>(__shfl_xor_sync(~0u, static_cast<int>(finite), step));
+  }
+  if (!valid || piece != 0) return;
+  const float lse = a.lse[row];
+  finite = finite && isfinite(lse);
+  a.stats[row] = make_float2(finite ? lse * 1.4426950408889634f : NAN,
+                             a.d_lse == nullptr ? delta : delta - a.d_lse[row]);
+}
+
+struct QueryArguments {
+  const void* parts;
+  const int32_t* row_counts;
+  void* d_q;
+  int64_t num_pieces;  // pieces of 8 columns, all rows of the set
+  int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
+  int pieces_of_row;  // G * dk / 8
+};
+
+/// A thread sums 16 bytes of the parts of one row of d_q. Parts have the columns of each 32 in the
+/// order [thread of the quad][pair j][2] that store_part of sm90/selected_tiles.cuh writes.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    sum_queries_kernel(const __grid_constant__ QueryArguments a) {
+  const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+  const bool valid = thread < a.num_pieces;  // the same for a quad
+  const int64_t index = valid ? thread : a.num_pieces - 1;
+  const int row_of_set = static_cast<int>(index / a.pieces_of_row);
+  const int piece = static_cast<int>(index % a.pieces_of_row);
+  const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
+  const int64_t row =
+      (int64_t(lane / a.num_kv_heads) * a.num_queries + a.first_token + token) * a.num_kv_heads +
+      lane % a.num_kv_heads;
+  const int count = a.row_counts[row];
+  const int64_t first = int64_t(row_of_set / a.tokens) * a.tokens_of_set + token;
+  const uint4* parts =
+      static_cast<const uint4*>(a.parts) + first * a.max_tiles * a.pieces_of_row + piece;
+  float sum[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) sum[i] = count < 0 ? NAN : 0.f;
+#pragma unroll 4
+  for (int tile = 0; tile < count; ++tile)
+    add_eight<T>(sum, __ldcs(parts + int64_t(tile) * a.pieces_of_row));
+  const uint4 whole = whole_columns<T>(sum);
+  if (valid) static_cast<uint4*>(a.d_q)[row * a.pieces_of_row + piece] = whole;
+}
+
+struct KeyArguments {
+  const float* slots;
+  float* sums;
+  const int32_t* first_item;
+  void *d_k, *d_v;
+  int lane, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
+  int set, last_set, first_position, tokens_of_set;  // sets of tokens
+};
+
+/// A warp adds up 8 keys x 32 columns of a tile. Slots have the order of the accumulators that fill
+/// them: value i of thread t stands at i * 128 + t; key t / 32 * 16 + t % 32 / 4 + 8 * (i / 2 % 2),
+/// column i / 4 * 8 + t % 4 * 2 + i % 2; those of d_k, then those of d_v.
+template <typename T>
+__global__ void __launch_bounds__(kThreads)
+    sum_keys_kernel(const __grid_constant__ KeyArguments a) {
+  const int tile = blockIdx.x, lane_of_set = blockIdx.y, lane = a.lane + lane_of_set;
+  // Tokens before its first key attend nothing of a tile.
+  const int own_set =
+      min(max(0, tile * kKeysOfTile - a.first_position) / a.tokens_of_set, a.last_set);
+  if (a.set < own_set) return;
+  const int size = kKeysOfTile * (a.qk_head_dim + a.v_head_dim);
+  const int32_t* first_item = a.first_item + int64_t(lane_of_set) * (a.tiles + 1) + tile;
+  const int begin = first_item[0], end = first_item[1];
+  if (begin == end && a.set != own_set && a.set != a.last_set) return;
+  const int unit = blockIdx.z * (kThreads / 32) + threadIdx.x / 32;
+  const int group = unit / 8, half = unit / 4 % 2, thread = unit % 4 * 32 + threadIdx.x % 32;
+  if (group * 32 >= a.qk_head_dim + a.v_head_dim) return;
+  const int first_value = group * 16 + half * 2;
+  const float* slots = a.slots + int64_t(lane_of_set) * a.items_of_lane * size + thread;
+  float* sums = a.sums + (int64_t(lane_of_set) * a.tiles + tile) * size + thread;
+  float sum[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    sum[i] = a.set == own_set ? 0.f : sums[(first_value + i / 2 * 4 + i % 2) * 128];
+#pragma unroll 2
+  for (int item = begin; item < end; ++item)
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      sum[i] += slots[int64_t(item) * size + (first_value + i / 2 * 4 + i % 2) * 128];
+  if (a.set != a.last_set) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sums[(first_value + i / 2 * 4 + i % 2) * 128] = sum[i];
+    return;
+  }
+  const uint4 whole = whole_columns<T>(sum);
+  const bool is_k = group * 32 < a.qk_head_dim;
+  const int dim = is_k ? a.qk_head_dim : a.v_head_dim,
+            column = group * 32 - (is_k ? 0 : a.qk_head_dim) + thread % 4 * 8;
+  const int key = tile * kKeysOfTile + thread / 32 * 16 + thread % 32 / 4 + half * 8;
+  if (key >= a.num_keys) return;
+  const int64_t row =
+      (int64_t(lane / a.num_kv_heads) * a.num_keys + key) * a.num_kv_heads + lane % a.num_kv_heads;
+  *reinterpret_cast<uint4*>(static_cast<T*>(is_k ? a.d_k : a.d_v) + row * dim + column) = whole;
+}
+
+template <typename F>
+cudaError_t with_type(Element element, F&& launch) {
+  if (element == Element::kHalf) {
+    launch(__half{});
+  } else {
+    launch(__nv_bfloat16{});
+  }
+  return cudaGetLastError();
+}
+
+char* at(void* workspace, size_t offset) { return static_cast<char*>(workspace) + offset; }
+
+unsigned blocks_of(int64_t threads) {
+  return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
+}
+
+}  // namespace
+
+cudaError_t row_stats(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
+                      cudaStream_t stream) {
+  const int64_t rows = int64_t{p.batch} * p.num_queries * p.num_heads;
+  const StatsArguments a{p.d_out,
+                         p.out,
+                         p.lse,
+                         p.d_lse,
+                         reinterpret_cast<float2*>(at(workspace, plan.stats)),
+                         rows,
+                         p.num_queries,
+                         p.num_heads};
+  return with_type(p.element, [&](auto type) {
+    using T = decltype(type);
+    if (p.v_head_dim == 64) {
+      stats_kernel<64, T><<<blocks_of(rows * 8), kThreads, 0, stream>>>(a);
+    } else {
+      stats_kernel<128, T><<<blocks_of(rows * 16), kThreads, 0, stream>>>(a);
+    }
+  });
+}
+
+cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
+                            int set, cudaStream_t stream) {
+  QueryArguments a{};
+  a.parts = at(workspace, plan.parts);
+  a.row_counts = reinterpret_cast<const int32_t*>(at(workspace, plan.row_counts));
+  a.d_q = p.d_q;
+  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
+  a.tokens_of_set = plan.tokens_of_set();
+  a.tokens = std::min(a.tokens_of_set, p.num_queries - a.first_token);
+  a.num_queries = p.num_queries;
+  a.num_kv_heads = p.num_kv_heads;
+  a.max_tiles = plan.max_tiles_of_row;
+  a.pieces_of_row = p.num_heads / p.num_kv_heads * p.qk_head_dim / 8;
+  const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
+  a.num_pieces = int64_t{lanes} * a.tokens * a.pieces_of_row;
+  return with_type(p.element, [&](auto type) {
+    sum_queries_kernel<decltype(type)><<<blocks_of(a.num_pieces), kThreads, 0, stream>>>(a);
+  });
+}
+
+cudaError_t sum_key_slots(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
+                          int set, cudaStream_t stream) {
+  KeyArguments a{};
+  a.slots = reinterpret_cast<const float*>(at(workspace, plan.slots));
+  a.sums = reinterpret_cast<float*>(at(workspace, plan.sums));
+  a.first_item = reinterpret_cast<const int32_t*>(at(workspace, plan.first_item)) +
+                 int64_t{set} * plan.lanes_of_set * (plan.tiles + 1);
+  a.d_k = p.d_k;
+  a.d_v = p.d_v;
+  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.items_of_lane = plan.items_of_lane;
+  a.tiles = plan.tiles;
+  a.num_keys = p.num_keys;
+  a.num_kv_heads = p.num_kv_heads;
+  a.qk_head_dim = p.qk_head_dim;
+  a.v_head_dim = p.v_head_dim;
+  a.set = set % plan.chunk_sets;
+  a.last_set = plan.chunk_sets - 1;
+  a.first_position = p.first_position;
+  a.tokens_of_set = plan.tokens_of_set();
+  const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
+  return with_type(p.element, [&](auto type) {
+    sum_keys_kernel<decltype(type)>
+        <<<dim3(plan.tiles, lanes, (p.qk_head_dim + p.v_head_dim) / 32), kThreads, 0, stream>>>(a);
+  });
+}
+
+}  // namespace nsa::device::sm80

@@ -1,0 +1,282 @@
+// What the kernels of the selected branch in the order of keys share: an item's key tile stays in
+// shared memory, the rows that attend it are gathered in tiles of 64 and pass by. A row is a
+// (token, head of the group) pair, row = pair of the list * G + head, so any group size fills the
+// tiles.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cutlass/arch/barrier.h>
+#include <cutlass/arch/reg_reconfig.h>
+#include <cutlass/numeric_types.h>
+#include <cute/atom/mma_atom.hpp>
+#include <cute/tensor.hpp>
+
+#include <algorithm>
+
+#include "nsa/device/interval_attention.h"
+#include "nsa/device/selected_plan.h"
+#include "nsa/device/sm80/mma.cuh"
+
+namespace nsa::device::sm90 {
+
+using namespace cute;
+
+/// What a launch for one set passes by value.
+struct SelectedArguments {
+  Strided q, k, v, d_out;
+  const uint64_t* row_masks;
+  const uint32_t* entries;
+  const float2* stats;
+  const SelectedItem* items;
+  const int32_t* first_item;
+  void* parts;
+  float2* part_stats;
+  float* slots;
+  int lane;  // first of the set
+  int first_token, tokens_of_set, num_queries, num_keys, num_heads, num_kv_heads, group_size;
+  uint32_t group_inverse;  // 2^32 / G, rounded up
+  int max_tiles, tiles, items_of_lane;
+  float scale, scale_log2;
+};
+
+/// Fills what follows from a problem of either pass and its plan.
+template <class Problem>
+SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan, void* workspace,
+                                     int set) {
+  const auto at = [&](size_t offset) { return static_cast<char*>(workspace) + offset; };
+  const int64_t first_lane = int64_t{set} * plan.lanes_of_set;
+  const int group = p.num_heads / p.num_kv_heads;
+  SelectedArguments a{};
+  a.q = p.q, a.k = p.k, a.v = p.v;
+  a.row_masks = reinterpret_cast<const uint64_t*>(at(plan.row_masks));
+  a.entries = reinterpret_cast<const uint32_t*>(at(plan.entries));
+  a.stats = reinterpret_cast<const float2*>(at(plan.stats));
+  a.items = reinterpret_cast<const SelectedItem*>(at(plan.items)) + first_lane * plan.items_of_lane;
+  a.first_item =
+      reinterpret_cast<const int32_t*>(at(plan.first_item)) + first_lane * (plan.tiles + 1);
+  a.parts = at(plan.parts);
+  a.part_stats = reinterpret_cast<float2*>(at(plan.part_stats));
+  a.slots = reinterpret_cast<float*>(at(plan.slots));
+  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
+  a.tokens_of_set = plan.tokens_of_set();
+  a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_heads = p.num_heads;
+  a.num_kv_heads = p.num_kv_heads, a.group_size = group;
+  a.group_inverse = static_cast<uint32_t>(((uint64_t{1} << 32) + group - 1) / group);
+  a.max_tiles = plan.max_tiles_of_row, a.tiles = plan.tiles, a.items_of_lane = plan.items_of_lane;
+  a.scale = p.scale, a.scale_log2 = p.scale * 1.4426950408889634f;
+  return a;
+}
+
+/// One CTA an item; those behind a lane's last item return at once.
+template <class Kernel>
+cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArguments& a,
+                         const SelectedPlan& plan, cudaStream_t stream) {
+  const cudaError_t status = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
+  if (status != cudaSuccess) return status;
+  const dim3 grid(plan.items_of_lane, std::min(plan.lanes_of_set, plan.lanes - a.lane));
+  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
+  return cudaGetLastError();
+}
+
+__device__ __forceinline__ float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
+                                               uint32_t d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
+               "r"(a), "r"(b), "r"(c), "r"(d)
+               : "memory");
+}
+__device__ __forceinline__ void copy_async_8(uint32_t to, const void* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;\n" ::"r"(to), "l"(from));
+}
+
+/// cutlass's element types as the ones of CUDA.
+template <typename T>
+struct ElementTraits;
+template <>
+struct ElementTraits<cutlass::bfloat16_t> {
+  using Cuda = __nv_bfloat16;
+  static constexpr uint32_t kExponent = 0x7f80;
+  __device__ static float2 unpack(uint32_t x) {
+    return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));
+  }
+};
+template <>
+struct ElementTraits<cutlass::half_t> {
+  using Cuda = __half;
+  static constexpr uint32_t kExponent = 0x7c00;
+  __device__ static float2 unpack(uint32_t x) {
+    return __half22float2(*reinterpret_cast<const __half2*>(&x));
+  }
+};
+/// 8 values, of which one is not finite.
+template <typename T>
+__device__ __forceinline__ bool not_finite(const uint4& x) {
+  constexpr uint32_t kLow = ElementTraits<T>::kExponent, kHigh = kLow << 16;
+  bool bad = false;
+  for (const uint32_t pair : {x.x, x.y, x.z, x.w})
+    bad |= (pair & kLow) == kLow || (pair & kHigh) == kHigh;
+  return bad;
+}
+
+/// Barriers, with the compiler kept from moving memory operations across them.
+CUTE_DEVICE void wait_for(uint64_t& barrier, uint32_t phase) {
+  cutlass::arch::ClusterTransactionBarrier::wait(&barrier, phase);
+  asm volatile("" ::: "memory");
+}
+CUTE_DEVICE void arrive_at(uint64_t& barrier) {
+  asm volatile("" ::: "memory");
+  cutlass::arch::ClusterBarrier::arrive(&barrier);
+}
+/// Arrives now, for what this thread stored, and when its copies have landed.
+CUTE_DEVICE void arrive_with_copies(uint64_t& barrier) {
+  cutlass::arch::cpasync_barrier_arrive_noinc(&barrier);
+  arrive_at(barrier);
+}
+
+/// Which (sequence, KV head) and item a CTA has; false: none.
+struct SelectedWork {
+  int lane, batch, kv_head, slot;
+  SelectedItem item;
+
+  CUTE_DEVICE bool find(const SelectedArguments& a) {
+    slot = blockIdx.x;
+    if (slot >= a.first_item[int64_t(blockIdx.y) * (a.tiles + 1) + a.tiles]) return false;
+    item = a.items[int64_t(blockIdx.y) * a.items_of_lane + slot];
+    lane = a.lane + blockIdx.y;
+    batch = lane / a.num_kv_heads;
+    kv_head = lane % a.num_kv_heads;
+    return true;
+  }
+  /// Row tiles of the item.
+  CUTE_DEVICE int steps(const SelectedArguments& a) const {
+    return (item.count * a.group_size + 63) / 64;
+  }
+};
+
+/// Shared-memory tiles of 64 rows: 64-column chunks of 128-byte rows, 16-byte pieces swizzled by
+/// row. As rows x columns, and the same memory as columns x rows.
+template <typename T, int kColumns>
+using RowTile =
+    decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<_64, Int<kColumns>>{}));
+template <typename T, int kColumns>
+using ColumnTile = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
+                                          Shape<Int<kColumns>, _64>{}, Step<_2, _1>{}));
+/// Element of such a tile where 16-byte piece `piece` of row `row` begins.
+CUTE_DEVICE int piece_of_tile(int row, int piece) {
+  return piece / 8 * 4096 + row * 64 + (piece % 8 ^ row % 8) * 8;
+}
+
+/// 128 threads fill tiles: thread t has 16-byte piece t % 8 of every 64 columns of rows t / 8 + 16
+/// i.
+template <int kColumns, typename T>
+CUTE_DEVICE void copy_row(T* tile, int i, const T* from, bool valid) {
+  const int piece = threadIdx.x % 8, row = threadIdx.x % 128 / 8 + 16 * i;
+  const uint32_t to = sm80::shared_address(tile) + row * 128 + (piece ^ row % 8) * 16;
+  CUTE_UNROLL
+  for (int c = 0; c < kColumns / 64; ++c)
+    sm80::copy_async_or_zero(to + c * 64 * 128, from + c * 64 + piece * 8, valid);
+}
+
+/// The item's keys and values; zeros behind the last key.
+template <int DK, int DV, typename T>
+CUTE_DEVICE void copy_keys(const SelectedArguments& a, const SelectedWork& w, T* k_tile,
+                           T* v_tile) {
+  const T* k = static_cast<const T*>(a.k.data) + w.batch * a.k.batch + w.kv_head * a.k.head;
+  const T* v = static_cast<const T*>(a.v.data) + w.batch * a.v.batch + w.kv_head * a.v.head;
+  for (int i = 0; i < 4; ++i) {
+    const int64_t key = int64_t(w.item.tile) * 64 + threadIdx.x % 128 / 8 + 16 * i;
+    const bool valid = key < a.num_keys;
+    copy_row<DK>(k_tile, i, k + (valid ? key : 0) * a.k.token, valid);
+    copy_row<DV>(v_tile, i, v + (valid ? key : 0) * a.v.token, valid);
+  }
+}
+
+/// Row `row` of a stage, for one thread: the place of its part (in rows; -1: no row), its mask.
+CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w, uint64_t& mask,
+                              int32_t& place, uint32_t entry, int in_group, bool valid) {
+  const int token = entry >> 8, tile = entry & 127;
+  place = -1;
+  if (!valid || entry & 128) mask = valid ? ~0ull : 0;
+  if (!valid) return;
+  if (!(entry & 128))
+    copy_async_8(sm80::shared_address(&mask),
+                 a.row_masks +
+                     ((int64_t(w.batch) * a.num_queries + token) * a.num_kv_heads + w.kv_head) *
+                         a.max_tiles +
+                     tile);
+  const int token_of_set = (w.lane - a.lane) * a.tokens_of_set + token - a.first_token;
+  place = (token_of_set * a.max_tiles + tile) * a.group_size + in_group;
+}
+
+/// The loop of the 128 threads that gather rows. copy(stage, i, token, in_group, valid) copies this
+/// thread's pieces of its i-th row; describe(stage, row, entry, in_group, valid) is called by one
+/// thread a row.
+template <int kStages, class Copy, class Describe>
+CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, uint64_t* full,
+                             uint64_t* empty, Copy&& copy, Describe&& describe) {
+  const int piece = threadIdx.x % 8, first_row = threadIdx.x / 8;
+  const int group = a.group_size, rows = w.item.count * group;
+  const uint32_t* entries =
+      a.entries + int64_t(w.lane) * a.num_queries * a.max_tiles + w.item.begin;
+  const auto pair_of = [&](int row) {
+    return group == 1 ? row : static_cast<int>(__umulhi(row, a.group_inverse));
+  };
+  uint32_t next[4];
+  const auto fetch = [&](int step) {
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i)
+      next[i] = __ldg(entries + pair_of(min(step * 64 + first_row + 16 * i, rows - 1)));
+  };
+  fetch(0);
+  for (int step = 0; step * 64 < rows; ++step) {
+    const int stage = step % kStages;
+    wait_for(empty[stage], (step / kStages + 1) & 1);
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = step * 64 + first_row + 16 * i;
+      const bool valid = row < rows;
+      const int in_group = valid ? row - pair_of(row) * group : 0;
+      copy(stage, i, int64_t(next[i] >> 8), in_group, valid);
+      if (piece == i) describe(stage, first_row + 16 * i, next[i], in_group, valid);
+    }
+    arrive_with_copies(full[stage]);
+    fetch(step + 1);
+  }
+}
+
+/// c = a * b over all steps of the inner dimension, or c +=.
+template <class Mma, class A, class B, class C>
+CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c, GMMA::ScaleOut accumulate) {
+  mma.accumulate_ = accumulate;
+  CUTE_UNROLL
+  for (int i = 0; i < size<2>(b); ++i) {
+    gemm(mma, a(_, _, i), b(_, _, i), c);
+    mma.accumulate_ = GMMA::ScaleOut::One;
+  }
+}
+
+/// 64 columns, packed in pairs, of two rows of a part. Columns of a part have an order in which a
+/// thread's values are neighbours (sm80/quad.cuh has the inverse): 16 bytes of each of the quad's
+/// threads are 64 bytes of a row.
+template <typename T>
+CUTE_DEVICE void store_part(T* parts, int row_columns, const int (&places)[2], int column,
+                            const uint32_t (&part)[16]) {
+  CUTE_UNROLL
+  for (int r = 0; r < 2; ++r) {
+    if (places[r] < 0) continue;
+    T* row = parts + int64_t(places[r]) * row_columns + column + threadIdx.x % 4 * 8;
+    CUTE_UNROLL
+    for (int h = 0; h < 2; ++h)
+      *reinterpret_cast<uint4*>(row + h * 32) = make_uint4(
+          part[8 * h + r], part[8 * h + 2 + r], part[8 * h + 4 + r], part[8 * h + 6 + r]);
+  }
+}
+
+}  // namespace nsa::device::sm90
