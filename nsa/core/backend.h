@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 
 namespace nsa {
@@ -9,7 +10,7 @@ enum class SelBackend {
   kPacked,  ///< rows bucketed by length, so that little padding is computed
   kVarlen,  ///< rows as sequences of one packed attention call over cu_seqlens
   kMasked,  ///< all keys in reach, masked
-  kFused,   ///< the project's own CUDA kernel; backward as kGather
+  kFused,   ///< the project's own CUDA kernels; what they do not cover goes as kGather
 };
 
 /// How the window and the compressed branch are computed.
@@ -38,6 +39,9 @@ struct SelAttnOptions {
   SelBackend backend = SelBackend::kGather;
   bool safe_pack = true;  ///< false: `packed` may use its workspace, which has no gradient
   bool strict = false;    ///< true: a backend that does not apply is an error, not a record
+  /// Tokens of the aligned blocks, at most K a row, that the ranges are made of; 0: any ranges. It
+  /// bounds what the backward pass of `fused` works in.
+  int64_t block_size = 0;
 };
 
 }  // namespace nsa

@@ -38,6 +38,62 @@ TEST(FusedOnCuda, SelectedBranchAgreesWithFp64) {
   }
 }
 
+/// Backends that ran, by stage, and their details.
+std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& stage) {
+  for (const RanBackend& row : record->rows()) {
+    if (row.stage == stage) return row.backend + " " + row.detail;
+  }
+  return "nothing";
+}
+
+TEST(FusedOnCuda, SelectedBranchGoesByKeysWhereThatIsFasterAndSaysSo) {
+  at::manual_seed(14);
+  constexpr int64_t kTokens = 4100, kHeads = 4, kBlocks = 6;
+  const auto normal = [](int64_t dim) {
+    return at::randn({1, kTokens, kHeads, dim}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
+  };
+  const at::Tensor t = at::arange(kTokens, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+  const at::Tensor ids = std::get<0>(
+      at::randint(0, kTokens / 64, {1, kTokens, kHeads, kBlocks}, t.options().dtype(at::kInt))
+          .sort(-1));
+  const Inputs in{normal(64), normal(64), normal(64), block_ranges(RangesVersion::kV2, ids, t, 64)};
+  const at::Tensor d_out = normal(64);
+  const auto with = [](const SelAttnOptions& options) {
+    return [options](const Inputs& x) { return sel_attn(x.q, x.k, x.v, x.ranges, 0, options); };
+  };
+  const auto record = c10::make_intrusive<RunRecord>();
+  std::vector<at::Tensor> have;
+  {
+    const RunRecordScope scope(record);
+    have = run(in, at::kBFloat16, at::kCUDA, with({SelBackend::kFused, true, true, 64}), d_out);
+  }
+  EXPECT_EQ(ran(record, "sel_attn"), "fused by keys");
+  EXPECT_EQ(ran(record, "sel_attn.backward"), "fused ");
+  const std::vector<at::Tensor> want =
+      run(in, at::kFloat, at::kCUDA, with({SelBackend::kGather}), d_out);
+  for (size_t i = 0; i < have.size(); ++i) EXPECT_LE(distance(have[i], want[i]), 4e-2) << i;
+}
+
+// A bound on the tiles of a row is what the backward kernel works in; too many go another way.
+TEST(FusedOnCuda, SelectedBackwardOfUnboundedRangesIsRecordedAsGather) {
+  at::manual_seed(15);
+  const Inputs in = draw(at::kBFloat16, 64 * 130, 1, 64, 64);
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  Inputs few = in;
+  few.ranges =
+      at::stack({at::arange(64 * 130, at::kInt), at::arange(64 * 130, at::kInt).add(3)}, -1)
+          .view({1, -1, 1, 1, 2})
+          .expand({2, -1, 2, 1, 2});
+  const Call call = [](const Inputs& x) {
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused});
+  };
+  run(few, at::kBFloat16, at::kCUDA, call, at::randn({2, 64 * 130, 2, 64}));
+  EXPECT_EQ(last_row(record).stage, "sel_attn.backward");
+  EXPECT_EQ(last_row(record).backend, "gather");
+  EXPECT_THAT(last_row(record).reason, HasSubstr("more than 128 key tiles a row"));
+}
+
 TEST(FusedOnCuda, WindowAgreesWithFp64) {
   at::manual_seed(11);
   for (const auto& [s, window] : {std::pair{1, 4}, std::pair{33, 1}, std::pair{170, 16},

@@ -48,7 +48,7 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
   record_stage("ranges", to_string(options.ranges));
   std::tie(out.o_sel, out.lse_sel) =
       sel_attn(out.q_rot, rotated.k_sel, in.v_sel, out.ranges, t,
-               {options.sel, options.safe_pack, options.strict_backend});
+               {options.sel, options.safe_pack, options.strict_backend, config.sel_block_size});
   std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t,
                                               {options.win, options.strict_backend});
   out.gates = gate_activate(last(in.gate_logits), config.gate);

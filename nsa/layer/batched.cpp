@@ -150,8 +150,9 @@ class BatchedAttention {
     }
     const NvtxRange range = stage("nsa.sel_attn");
     const auto run = [&](SelBackend backend) {
-      return sel_attn(out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
-                      {backend, options_.safe_pack, options_.strict_backend});
+      return sel_attn(
+          out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
+          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size});
     };
     BranchResult result = run(options_.sel);
     if (options_.strict_asserts) {

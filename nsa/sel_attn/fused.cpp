@@ -1,7 +1,10 @@
-// The project's CUDA kernel: one block of threads a (token, KV head), straight from the ranges; no
-// plan, no gathered copies, no host synchronisation. Its backward pass is that of `gather`.
+// The project's CUDA kernels: by rows, a block of threads a (token, KV head), straight from the
+// ranges; or by tiles of keys, which the backward pass always does. No plan, no gathered copies, no
+// host synchronisation. Without a bound on the tiles of a row, backward is that of `gather`.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 
 #include "nsa/core/device_problem.h"
 #include "nsa/core/nvtx_range.h"
@@ -12,6 +15,9 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "nsa/device/row_attention.h"
+#include "nsa/device/selected_backward.h"
+#include "nsa/device/selected_forward.h"
+#include "nsa/device/selected_plan.h"
 #endif
 
 namespace nsa {
@@ -23,9 +29,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int kLeastMajor = 8;  // mma.sync and cp.async
+constexpr int kKeysMajor = 9;   // wgmma
+constexpr int64_t kKeysOfTile = 64;
 
-device::RowAttention problem_of(const SelAttnArgs& args) {
-  device::RowAttention p;
+template <typename Problem>
+Problem problem_of(const SelAttnArgs& args) {
+  Problem p;
   p.batch = static_cast<int>(args.q.size(0));
   p.num_queries = static_cast<int>(args.q.size(1));
   p.num_heads = static_cast<int>(args.q.size(2));
@@ -40,6 +49,16 @@ device::RowAttention problem_of(const SelAttnArgs& args) {
   return p;
 }
 
+/// At most how many aligned tiles of 64 keys the ranges of a row meet.
+int64_t tiles_of_row(const SelAttnArgs& args) {
+  const int64_t all = (args.k.size(1) + kKeysOfTile - 1) / kKeysOfTile, block = args.block_size;
+  if (block == 0) return std::max<int64_t>(all, 1);
+  const int64_t of_block = block % kKeysOfTile == 0   ? block / kKeysOfTile
+                           : kKeysOfTile % block == 0 ? 1
+                                                      : (block - 1) / kKeysOfTile + 2;
+  return std::clamp<int64_t>(args.ranges.size(3) * of_block, 1, std::max<int64_t>(all, 1));
+}
+
 std::string obstacle_of(const SelAttnArgs& args) {
   const std::string obstacle = kernel_obstacle(args.q, kLeastMajor, /*only=*/false);
   if (!obstacle.empty()) return obstacle;
@@ -48,8 +67,68 @@ std::string obstacle_of(const SelAttnArgs& args) {
       return "a size does not fit 32 bits";
     }
   }
-  const char* reason = device::unsupported_reason(problem_of(args));
+  const char* reason = device::unsupported_reason(problem_of<device::RowAttention>(args));
   return reason == nullptr ? "" : reason;
+}
+
+device::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
+  device::SelectedBackward p = problem_of<device::SelectedBackward>(args);
+  p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
+  return p;
+}
+
+std::string backward_obstacle_of(const SelAttnArgs& args) {
+  const std::string obstacle = kernel_obstacle(args.q, kKeysMajor, /*only=*/true);
+  if (!obstacle.empty()) return obstacle;
+  const char* reason = device::unsupported_reason(backward_problem_of(args));
+  return reason == nullptr ? "" : reason;
+}
+
+/// Whether the forward pass goes by tiles of keys; a question of sizes.
+bool goes_by_keys(const SelAttnArgs& args) {
+  if (args.block_size == 0 || !kernel_obstacle(args.q, kKeysMajor, /*only=*/true).empty()) {
+    return false;
+  }
+  const auto p = problem_of<device::RowAttention>(args);
+  const int tiles = static_cast<int>(tiles_of_row(args));
+  return device::unsupported_by_keys(p, tiles) == nullptr &&
+         device::prefer_order_of_keys(
+             device::selected_sizes(p, tiles, device::SelectedPass::kForward));
+}
+
+at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
+  return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
+}
+
+variable_list launch_backward(const SelAttnArgs& args, const variable_list& grads,
+                              const at::Tensor& out, const at::Tensor& lse) {
+  const c10::cuda::CUDAGuard guard(args.q.device());
+  const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
+  const at::Tensor d_out =
+      grads[0].defined() ? addressable(grads[0]) : at::zeros(out.sizes(), out.options());
+  const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
+  const at::Tensor ranges = args.ranges.contiguous();
+  if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
+  const variable_list result{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
+                             at::empty(v.sizes(), v.options())};
+  device::SelectedBackward p = backward_problem_of(args);
+  p.q = strided(q);
+  p.k = strided(k);
+  p.v = strided(v);
+  p.d_out = strided(d_out);
+  p.ranges = ranges.const_data_ptr<int32_t>();
+  p.out = out.const_data_ptr();
+  p.lse = lse.const_data_ptr<float>();
+  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  p.d_q = result[0].mutable_data_ptr();
+  p.d_k = result[1].mutable_data_ptr();
+  p.d_v = result[2].mutable_data_ptr();
+  const at::Tensor workspace = workspace_of(device::workspace_bytes(p), q);
+  const cudaError_t status = device::selected_attention_backward(
+      p, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream(q.get_device()));
+  TORCH_CHECK(status == cudaSuccess,
+              "nsa::sel_attn: backward launch failed: ", cudaGetErrorString(status));
+  return result;
 }
 
 SelAttnResult launch(const SelAttnArgs& args) {
@@ -60,15 +139,21 @@ SelAttnResult launch(const SelAttnArgs& args) {
   const at::Tensor lse =
       at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
   if (q.numel() == 0) return {out, lse};
-  device::RowAttention p = problem_of(args);
+  device::RowAttention p = problem_of<device::RowAttention>(args);
   p.q = strided(q);
   p.k = strided(k);
   p.v = strided(v);
   p.ranges = ranges.const_data_ptr<int32_t>();
   p.out = out.mutable_data_ptr();
   p.lse = lse.mutable_data_ptr<float>();
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.get_device());
+  const auto by_keys = [&] {
+    const int tiles = static_cast<int>(tiles_of_row(args));
+    const at::Tensor workspace = workspace_of(device::workspace_bytes(p, tiles), q);
+    return device::selected_attention_forward(p, tiles, workspace.mutable_data_ptr(), stream);
+  };
   const cudaError_t status =
-      device::row_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+      goes_by_keys(args) ? by_keys() : device::row_attention_forward(p, stream);
   TORCH_CHECK(status == cudaSuccess, "nsa::sel_attn: launch failed: ", cudaGetErrorString(status));
   return {out, lse};
 }
@@ -76,11 +161,12 @@ SelAttnResult launch(const SelAttnArgs& args) {
 struct FusedRows : torch::autograd::Function<FusedRows> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const at::Tensor& ranges,
-                               int64_t first_position, double scale) {
-    const auto [out, lse] = launch({q, k, v, ranges, first_position, scale});
+                               int64_t first_position, double scale, int64_t block_size) {
+    const auto [out, lse] = launch({q, k, v, ranges, first_position, scale, block_size});
     ctx->save_for_backward({q, k, v, ranges, out, lse});
     ctx->saved_data["first_position"] = first_position;
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["block_size"] = block_size;
     ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
     ctx->set_materialize_grads(false);
     return {out, lse};
@@ -93,20 +179,27 @@ struct FusedRows : torch::autograd::Function<FusedRows> {
     const variable_list saved = ctx->get_saved_variables();
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
-    record_backend("sel_attn.backward", "fused", "gather", "", "the kernel has no backward pass",
-                   /*strict=*/false);
-    variable_list result = rows_backward(
-        {saved[0], saved[1], saved[2], saved[3], ctx->saved_data["first_position"].toInt(),
-         ctx->saved_data["scale"].toDouble()},
-        gather_method(), grads[0], grads[1], saved[4], saved[5]);
-    result.resize(6);
+    const SelAttnArgs args{saved[0],
+                           saved[1],
+                           saved[2],
+                           saved[3],
+                           ctx->saved_data["first_position"].toInt(),
+                           ctx->saved_data["scale"].toDouble(),
+                           ctx->saved_data["block_size"].toInt()};
+    const std::string obstacle = backward_obstacle_of(args);
+    record_backend("sel_attn.backward", "fused", obstacle.empty() ? "fused" : "gather", "",
+                   obstacle, /*strict=*/false);
+    variable_list result = obstacle.empty() ? launch_backward(args, grads, saved[4], saved[5])
+                                            : rows_backward(args, gather_method(), grads[0],
+                                                            grads[1], saved[4], saved[5]);
+    result.resize(7);
     return result;
   }
 };
 
 SelAttnResult run(const SelAttnArgs& args) {
-  const variable_list result =
-      FusedRows::apply(args.q, args.k, args.v, args.ranges, args.first_position, args.scale);
+  const variable_list result = FusedRows::apply(args.q, args.k, args.v, args.ranges,
+                                                args.first_position, args.scale, args.block_size);
   return {result[0], result[1]};
 }
 
@@ -116,6 +209,8 @@ namespace {
 
 std::string obstacle_of(const SelAttnArgs& args) { return kernel_obstacle(args.q, 0, false); }
 
+bool goes_by_keys(const SelAttnArgs&) { return false; }
+
 SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 
 }  // namespace
@@ -124,7 +219,8 @@ SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
   const std::string obstacle = obstacle_of(args);
   if (obstacle.empty()) {
-    record_backend("sel_attn", "fused", "fused", "", "", strict);
+    record_backend("sel_attn", "fused", "fused", goes_by_keys(args) ? "by keys" : "by rows", "",
+                   strict);
     return run(args);
   }
   record_backend("sel_attn", "fused", "gather", "", obstacle, strict);

@@ -15,6 +15,7 @@ struct SelAttnArgs {
   at::Tensor ranges;   ///< [B, S, Hkv, K, 2] int32
   int64_t first_position;
   double scale;
+  int64_t block_size = 0;  ///< as in SelAttnOptions
 };
 
 /// One call as independent rows (b, KV head, query), each with its G heads and its own tokens.
