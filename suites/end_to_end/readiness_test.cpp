@@ -113,7 +113,7 @@ TEST(Readiness, ASwitchThatNobodyDeclaredAndAnotherCommitAreNamed) {
   const json found = results(dir);
   for (const char* id : {"P-checkout", "P-configuration"})
     EXPECT_EQ(by_id(found["phases"], id)["status"], "COMPLETED") << done.output;
-  EXPECT_EQ(by_id(found["criteria"], "C-checkout.programs")["verdict"], "PASS") << done.output;
+  EXPECT_EQ(by_id(found["criteria"], "C-checkout.checked")["verdict"], "PASS") << done.output;
   EXPECT_EQ(by_id(found["criteria"], "C-checkout.commit")["verdict"], "FAIL");
   EXPECT_EQ(by_id(found["criteria"], "C-configuration.undeclared")["verdict"], "FAIL");
   EXPECT_THAT(codes(dir), testing::IsSupersetOf({"CONFIG_DRIFT", "PROVENANCE_MISMATCH"}));

@@ -2,7 +2,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <tuple>
 
 #include "suites/conformance/convert.h"
 #include "suites/conformance/invariant_checks.h"
@@ -69,31 +71,41 @@ class WorstAgreement {
     if (!check.id.starts_with("oracle/") || !(check.tol > 0)) return;
     const size_t end = check.id.rfind('/');
     const auto [found, first] = worst_.try_emplace(check.id.substr(0, end), check);
-    if (!first && check.err / check.tol > found->second.err / found->second.tol)
-      found->second = check;
+    if (!first && share(check) > share(found->second)) found->second = check;
   }
 
   void say(const PhaseCase& one) const {
-    nlohmann::json rows = nlohmann::json::array();
-    for (const auto& [name, check] : worst_)
-      rows.push_back({name, check.id.substr(check.id.rfind('/') + 1), check.err, check.tol,
-                      check.err / check.tol});
-    std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
-      return a.back().template get<double>() > b.back().template get<double>();
+    std::vector<std::pair<double, const Check*>> order;  // by share, the largest first
+    for (const auto& [name, check] : worst_) order.emplace_back(-share(check), &check);
+    std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.first, a.second->id) < std::tie(b.first, b.second->id);
     });
-    const size_t all = rows.size();
-    if (all > kMostRows) rows.erase(rows.begin() + kMostRows, rows.end());
+    nlohmann::json rows = nlohmann::json::array();
+    for (size_t i = 0; i < std::min(order.size(), kMostRows); ++i) {
+      const Check& check = *order[i].second;
+      const size_t end = check.id.rfind('/');
+      const bool finite = std::isfinite(check.err);
+      rows.push_back({check.id.substr(0, end), check.id.substr(end + 1),
+                      finite ? nlohmann::json(check.err) : nlohmann::json(), check.tol,
+                      finite ? nlohmann::json(share(check)) : nlohmann::json()});
+    }
     one.emitter.table({.case_id = one.id,
                        .id = "agreement",
                        .title = "Error over allowance, the worst of all configurations, above 1 a "
                                 "comparison fails: " +
-                                std::to_string(rows.size()) + " of " + std::to_string(all),
+                                std::to_string(rows.size()) + " of " + std::to_string(order.size()),
                        .columns = {"comparison", "worst configuration", "error", "allowance",
                                    "error over allowance"},
-                       .rows = rows});
+                       .rows = rows,
+                       .reason = "an error that is not finite has no share; it stands first"});
   }
 
  private:
+  /// Nothing is worse than an error that is not finite.
+  static double share(const Check& check) {
+    return std::isfinite(check.err) ? check.err / check.tol : HUGE_VAL;
+  }
+
   static constexpr size_t kMostRows = 60;
   std::map<std::string, Check> worst_;  ///< by id without the configuration
 };
