@@ -28,7 +28,8 @@ struct BackwardArguments {
   IntervalAttention forward;
   void *d_q, *d_k, *d_v;
   RowTiling tiling;
-  int units;  // CTAs
+  int units;          // CTAs
+  int tiles_of_unit;  // d_q: tiles of rows a CTA computes
   float scale_log2;
 };
 
@@ -83,37 +84,40 @@ CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c) {
   warpgroup_commit_batch();
 }
 
-/// A warp's 16 rows of an accumulator, times `factor`, through its rows of a shared tile that
-/// nobody reads any more ([64-column chunk][kTileRows][64], 16-byte pieces swizzled by row), so
-/// that whole rows are written. `target(row)` is where a row goes, or null. Returns whether all
-/// values of rows with a place are finite.
-template <int kTileRows, int kColumns, typename T, class Acc, class Target>
-CUTE_DEVICE bool store_rows(T* tile, int base, float factor, const Acc& acc, const Target& target) {
-  const int lane = threadIdx.x % 32;
-  const auto piece = [&](int row, int column) -> T* {
-    return tile + (column / 64) * (kTileRows * 64) + row * 64 +
-           (((column % 64) / 8) ^ (row % 8)) * 8 + column % 8;
+/// A warp's 16 rows of an accumulator, times `factor`, by 64 columns through shared memory of its
+/// own, so that whole sectors are written. `target(row)` is where a row goes, or null. Returns
+/// whether all values of rows with a place are finite.
+template <int kColumns, typename T, class Acc, class Target>
+CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Target& target) {
+  int lane = threadIdx.x % 32;
+  asm volatile("" : "+r"(lane));  // addresses are not computed ahead, where registers are scarce
+  const auto piece = [&](int row, int column) -> T* {  // of 16 bytes, swizzled by row
+    return staging + row * 64 + ((column / 8) ^ (row % 8)) * 8 + column % 8;
   };
   bool finite[2] = {true, true};
   CUTE_UNROLL
-  for (int i = 0; i < kColumns / 2; i += 2) {
-    const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2;
-    T pair[2] = {T(acc(i) * factor), T(acc(i + 1) * factor)};
-    finite[r] &= isfinite(acc(i)) && isfinite(acc(i + 1));
-    *reinterpret_cast<uint32_t*>(piece(base + lane / 4 + 8 * r, column)) =
-        *reinterpret_cast<uint32_t*>(pair);
-  }
-  __syncwarp();
-  constexpr int kPieces = kColumns / 8;  // of a row
-  for (int i = lane; i < 16 * kPieces; i += 32) {
-    const int row = base + i / kPieces, column = (i % kPieces) * 8;
-    T* const to = target(row);
-    if (to != nullptr)
-      *reinterpret_cast<uint4*>(to + column) = *reinterpret_cast<const uint4*>(piece(row, column));
+  for (int first = 0; first < kColumns; first += 64) {
+    CUTE_UNROLL
+    for (int i = first / 2; i < first / 2 + 32; i += 2) {
+      const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2 - first;
+      finite[r] &= isfinite(acc(i)) && isfinite(acc(i + 1));
+      *reinterpret_cast<uint32_t*>(piece(lane / 4 + 8 * r, column)) =
+          pack<T>(acc(i) * factor, acc(i + 1) * factor);
+    }
+    __syncwarp();
+    CUTE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = i * 4 + lane / 8, column = lane % 8 * 8;
+      T* const to = target(row);
+      if (to != nullptr)
+        *reinterpret_cast<uint4*>(to + first + column) =
+            *reinterpret_cast<const uint4*>(piece(row, column));
+    }
+    __syncwarp();
   }
   bool good = true;
   CUTE_UNROLL
-  for (int r = 0; r < 2; ++r) good &= finite[r] || target(base + lane / 4 + 8 * r) == nullptr;
+  for (int r = 0; r < 2; ++r) good &= finite[r] || target(lane / 4 + 8 * r) == nullptr;
   return good;
 }
 

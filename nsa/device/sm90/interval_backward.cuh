@@ -89,8 +89,10 @@ cudaError_t interval_backward(const IntervalBackward& p, const BackwardPlan& pla
   if (status == cudaSuccess) status = backward_arguments(p, plan, Queries::kRows, BN, a.queries);
   if (status != cudaSuccess) return status;
   a.keys.units = (f.num_keys + kKeysOfTile - 1) / kKeysOfTile * sequences * plan.num_chunks;
-  const RowTiling& rows = a.queries.tiling;
-  a.queries.units = (f.num_queries + rows.tokens - 1) / rows.tokens * rows.parts * sequences;
+  // Several tiles a CTA, but so many CTAs that they spread evenly.
+  const int tiles = Queries::tiles_of(a.queries);
+  a.queries.tiles_of_unit = std::clamp(tiles * sequences / (kBusySms * 6), 1, 8);
+  a.queries.units = (tiles + a.queries.tiles_of_unit - 1) / a.queries.tiles_of_unit * sequences;
   const auto kernel = interval_backward_kernel<Keys, Queries>;
   constexpr int kBytes = std::max(Keys::kSharedBytes, Queries::kSharedBytes);
   status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);

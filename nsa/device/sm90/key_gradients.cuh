@@ -330,7 +330,7 @@ struct KeyGradients {
     cutlass::arch::NamedBarrier::sync(128, 1 + half);  // nobody of the warpgroup reads keys now
     const auto target = [&](void* to, int dim) {
       return [=, &a](int row) -> T* {
-        const int key = work.first_key + row;
+        const int key = work.first_key + base + row;
         if (key >= a.forward.num_keys) return nullptr;
         return static_cast<T*>(to) +
                ((int64_t(work.batch) * a.forward.num_keys + key) * a.forward.num_kv_heads +
@@ -338,8 +338,9 @@ struct KeyGradients {
                    dim;
       };
     };
-    bool good = store_rows<kKeys, DK>(s.k, base, f.scale, d_k, target(a.d_k, DK));
-    good &= store_rows<kKeys, DV>(s.v, base, 1.f, d_v, target(a.d_v, DV));
+    T* const staging = s.k + base * 64;  // own rows of the first columns of K
+    bool good = store_rows<DK>(staging, f.scale, d_k, target(a.d_k, DK));
+    good &= store_rows<DV>(staging, 1.f, d_v, target(a.d_v, DV));
     if (!good) *a.plan.bad = 1;
   }
 };

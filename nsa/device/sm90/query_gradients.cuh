@@ -27,22 +27,35 @@ struct QueryGradients {
     alignas(1024) T d_out[kRows * DV];
     alignas(1024) T k[kStages][BN * DK];
     alignas(1024) T v[kStages][BN * DV];
-    alignas(8) uint64_t rows_full, k_full[kStages], v_full[kStages], k_empty[kStages],
-        v_empty[kStages];
+    alignas(16) T staging[8][16 * 64];  // of each computing warp, for its output
+    alignas(8) uint64_t rows_full,
+        rows_empty, k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
 
-  /// The tile of a CTA: heads [head, head + heads) of tokens [first, first + count), and the keys
-  /// any of them attends.
+  /// A tile of rows: heads [head, head + heads) of tokens [first, first + count), and the keys any
+  /// of them attends.
   struct Tile {
     int batch, kv_head, first, count, head, begin, steps;
   };
-  CUTE_DEVICE static Tile work_of(const BackwardArguments& a, int unit) {
-    const int sequences = a.forward.batch * a.forward.num_kv_heads, tiles = a.units / sequences;
-    const int index = tiles - 1 - unit % tiles;  // the last tiles attend the most keys
+  /// The tiles of a CTA, one after the other: what the next one needs is loaded while one ends.
+  struct Work {
+    int sequence, first, count;
+  };
+  CUTE_DEVICE static Work work_of(const BackwardArguments& a, int unit) {
+    const int tiles = tiles_of(a), units = (tiles + a.tiles_of_unit - 1) / a.tiles_of_unit;
+    const int first = unit % units * a.tiles_of_unit;
+    return {unit / units, first, min(a.tiles_of_unit, tiles - first)};
+  }
+  /// Of one KV head of one sequence.
+  CUTE_HOST_DEVICE static int tiles_of(const BackwardArguments& a) {
+    return (a.forward.num_queries + a.tiling.tokens - 1) / a.tiling.tokens * a.tiling.parts;
+  }
+  CUTE_DEVICE static Tile tile_of(const BackwardArguments& a, const Work& work, int i) {
+    const int index = tiles_of(a) - 1 - work.first - i;  // the last tiles attend the most keys
     Tile tile;
-    tile.kv_head = unit / tiles % a.forward.num_kv_heads;
-    tile.batch = unit / tiles / a.forward.num_kv_heads;
+    tile.kv_head = work.sequence % a.forward.num_kv_heads;
+    tile.batch = work.sequence / a.forward.num_kv_heads;
     tile.first = index / a.tiling.parts * a.tiling.tokens;
     tile.head = index % a.tiling.parts * a.tiling.heads;
     tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
@@ -60,6 +73,7 @@ struct QueryGradients {
     if (threadIdx.x != 0) return;
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.rows_full, 1);
+    Barrier::init(&s.rows_empty, 8);
     for (int i = 0; i < kStages; ++i) {
       Barrier::init(&s.k_full[i], 1);
       Barrier::init(&s.v_full[i], 1);
@@ -69,40 +83,63 @@ struct QueryGradients {
     cutlass::arch::fence_barrier_init();
   }
 
-  /// One warp, of which one thread works: rows, then K and V of every step as places become free.
-  CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Tile& tile) {
+  /// One warp, of which one thread works: K and V of the first step, rows, K and V of the others as
+  /// places become free.
+  CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Work& work) {
     if (threadIdx.x != 0) return;
-    using Full = cutlass::arch::ClusterTransactionBarrier;
-    const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST),
-                   keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
-    const int group = a.forward.num_heads / a.forward.num_kv_heads;
-    const int head = tile.kv_head * group + tile.head, batch = tile.batch;
-    Full::arrive_and_expect_tx(&s.rows_full,
-                               a.tiling.tokens * a.tiling.heads * (DK + DV) * sizeof(T));
+    int count = 0;  // of K (of V) loaded so far
+    for (int i = 0; i < work.count; ++i) {
+      const Tile tile = tile_of(a, work, i);
+      if (tile.steps > 0) load_keys(a, s, tile, count, tile.begin);
+      wait(s.rows_empty, (i + 1) & 1);
+      load_rows(a, s, tile);
+      for (int step = 1; step < tile.steps; ++step)
+        load_keys(a, s, tile, count + step, tile.begin + step * BN);
+      count += tile.steps;
+    }
+  }
+  CUTE_DEVICE static void load_rows(const BackwardArguments& a, Shared& s, const Tile& tile) {
+    const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST);
+    const int head = tile.kv_head * (a.forward.num_heads / a.forward.num_kv_heads) + tile.head;
+    cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(
+        &s.rows_full, a.tiling.tokens * a.tiling.heads * (DK + DV) * sizeof(T));
     for (int c = 0; c < DK; c += 64)
       SM90_TMA_LOAD_4D::copy(&a.q_map, &s.rows_full, once, s.q + c * kRows, c, head, tile.first,
-                             batch);
+                             tile.batch);
     for (int c = 0; c < DV; c += 64)
       SM90_TMA_LOAD_4D::copy(&a.d_out_map, &s.rows_full, once, s.d_out + c * kRows, c, head,
-                             tile.first, batch);
-    for (int step = 0; step < tile.steps; ++step) {
-      const int stage = step % kStages, key = tile.begin + step * BN;
-      wait(s.k_empty[stage], (step / kStages + 1) & 1);
-      Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
-      for (int c = 0; c < DK; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c,
-                               tile.kv_head, key, batch);
-      wait(s.v_empty[stage], (step / kStages + 1) & 1);
-      Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
-      for (int c = 0; c < DV; c += 64)
-        SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c,
-                               tile.kv_head, key, batch);
+                             tile.first, tile.batch);
+  }
+  CUTE_DEVICE static void load_keys(const BackwardArguments& a, Shared& s, const Tile& tile,
+                                    int count, int key) {
+    using Full = cutlass::arch::ClusterTransactionBarrier;
+    const uint64_t keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
+    const int stage = count % kStages, free = (count / kStages + 1) & 1;
+    wait(s.k_empty[stage], free);
+    Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
+    for (int c = 0; c < DK; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, tile.kv_head,
+                             key, tile.batch);
+    wait(s.v_empty[stage], free);
+    Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
+    for (int c = 0; c < DV; c += 64)
+      SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c, tile.kv_head,
+                             key, tile.batch);
+  }
+
+  /// One warpgroup: 64 rows of every tile.
+  CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Work& work,
+                                  int half) {
+    int count = 0;
+    for (int i = 0; i < work.count; ++i) {
+      count += consume_tile(a, s, work, i, half, count);
     }
   }
 
-  /// One warpgroup: 64 rows.
-  CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Tile& tile,
-                                  int half) {
+  /// The i-th tile, whose first step is the `count`-th of the CTA; returns its steps.
+  CUTE_DEVICE static int consume_tile(const BackwardArguments& a, Shared& s, const Work& work,
+                                      int i, int half, int count) {
+    const Tile tile = tile_of(a, work, i);
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const IntervalAttention& f = a.forward;
     MmaScores mma_scores;
@@ -139,15 +176,15 @@ struct QueryGradients {
               inner_end = keys_of_token(a, tile.first).end;  // keys that every row attends
 
     const auto multiply_q_k = [&](int step) {
-      const int stage = step % kStages;
+      const int stage = (count + step) % kStages;
       Tensor k = make_tensor(make_smem_ptr(s.k[stage]), ByRows<BN, DK>{});
-      wait(s.k_full[stage], (step / kStages) & 1);
+      wait(s.k_full[stage], ((count + step) / kStages) & 1);
       multiply<true>(mma_scores, frag_q, scores_thread.partition_fragment_B(k), p);
     };
     const auto multiply_d_out_v = [&](int step) {
-      const int stage = step % kStages;
+      const int stage = (count + step) % kStages;
       Tensor v = make_tensor(make_smem_ptr(s.v[stage]), ByRows<BN, DV>{});
-      wait(s.v_full[stage], (step / kStages) & 1);
+      wait(s.v_full[stage], ((count + step) / kStages) & 1);
       multiply<true>(mma_scores, frag_d_out, scores_thread.partition_fragment_B(v), ds);
     };
     const auto differentiate = [&](int first, auto masked) {
@@ -174,7 +211,10 @@ struct QueryGradients {
         p(i) = power_of_two(fmaf(p(i), a.scale_log2, -lse[(i / 2) % 2]));
       warpgroup_wait<0>();
       warpgroup_fence_operand(ds);
-      if (lane == 0) arrive(s.v_empty[step % kStages]);
+      if (lane == 0) {
+        arrive(s.v_empty[(count + step) % kStages]);
+        if (step + 1 == tile.steps) arrive(s.rows_empty);
+      }
       if (first >= inner_begin && first + BN <= inner_end) {
         differentiate(first, std::false_type{});
       } else {
@@ -182,12 +222,12 @@ struct QueryGradients {
       }
     };
     const auto sum = [&](int step) {
-      Tensor columns = make_tensor(make_smem_ptr(s.k[step % kStages]), KeyColumns{});
+      Tensor columns = make_tensor(make_smem_ptr(s.k[(count + step) % kStages]), KeyColumns{});
       warpgroup_fence_operand(packed);
       multiply<false>(mma_sum, recast<T>(packed), sum_thread.partition_fragment_B(columns), d_q);
     };
 
-    wait(s.rows_full, 0);
+    wait(s.rows_full, i & 1);
     if (tile.steps > 0) {
       multiply_q_k(0);
       multiply_d_out_v(0);
@@ -197,25 +237,39 @@ struct QueryGradients {
         multiply_q_k(step);
         warpgroup_wait<1>();
         warpgroup_fence_operand(d_q);
-        if (lane == 0) arrive(s.k_empty[(step - 1) % kStages]);
+        if (lane == 0) arrive(s.k_empty[(count + step - 1) % kStages]);
         multiply_d_out_v(step);
         form(step);
       }
       sum(tile.steps - 1);
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_q);
+      if (lane == 0) arrive(s.k_empty[(count + tile.steps - 1) % kStages]);
+    } else if (lane == 0) {
+      arrive(s.rows_empty);
     }
 
-    cutlass::arch::NamedBarrier::sync(128, 1 + half);  // nobody of the warpgroup reads q now
-    const auto target = [&](int row) -> T* {
-      const int token = row / a.tiling.heads;
+    store(a, s, work, i, half, d_q);
+    return tile.steps;
+  }
+
+  /// Finds the tile once more: in registers it would stand in the way of the loop.
+  template <class Acc>
+  CUTE_DEVICE static void store(const BackwardArguments& a, Shared& s, const Work& work, int i,
+                                int half, const Acc& d_q) {
+    asm volatile("" : "+r"(i));
+    const Tile tile = tile_of(a, work, i);
+    const IntervalAttention& f = a.forward;
+    const int warp = threadIdx.x % 128 / 32;
+    const auto target = [&](int row_of_warp) -> T* {
+      const int row = half * 64 + warp * 16 + row_of_warp, token = row / a.tiling.heads;
       if (token >= tile.count) return nullptr;
       const int64_t place =
           (int64_t(tile.batch) * f.num_queries + tile.first + token) * f.num_heads +
-          tile.kv_head * group + tile.head + row % a.tiling.heads;
+          tile.kv_head * (f.num_heads / f.num_kv_heads) + tile.head + row % a.tiling.heads;
       return static_cast<T*>(a.d_q) + place * DK;
     };
-    if (!store_rows<kRows, DK>(s.q, half * 64 + warp * 16, f.scale, d_q, target)) *a.plan.bad = 1;
+    if (!store_rows<DK>(s.staging[half * 4 + warp], f.scale, d_q, target)) *a.plan.bad = 1;
   }
 };
 
