@@ -46,10 +46,11 @@ at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
   return at::embedding(embedding_, tokens).to(compute_type);
 }
 
-DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const at::Tensor& x) {
+DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const at::Tensor& x,
+                                                              const LayerAttention& attention) {
   const auto gates = std::make_shared<at::Tensor>();
-  const auto f = [layer = layers_[index], index, gates](const at::Tensor& in) {
-    const DecoderLayerImpl::Outputs out = DecoderLayer(layer)->forward(in, index, {}, {});
+  const auto f = [layer = layers_[index], index, gates, attention](const at::Tensor& in) {
+    const DecoderLayerImpl::Outputs out = DecoderLayer(layer)->forward(in, index, {}, attention);
     *gates = out.gates;
     return out.x;
   };
@@ -60,9 +61,8 @@ DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, cons
 DecoderLayerImpl::Outputs DecoderImpl::run_layer(size_t index, const at::Tensor& x,
                                                  const Probe& probe,
                                                  const LayerAttention& attention) {
-  const bool checkpointed =
-      activation_checkpointing && !probe && !attention && at::GradMode::is_enabled();
-  return checkpointed ? run_layer_checkpointed(index, x)
+  const bool checkpointed = activation_checkpointing && !probe && at::GradMode::is_enabled();
+  return checkpointed ? run_layer_checkpointed(index, x, attention)
                       : layers_[index]->forward(x, index, probe, attention);
 }
 
@@ -71,6 +71,10 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
   TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
               "nsa::Decoder: tokens must be int64 [B, S], got ", tokens.scalar_type(), " ",
               tokens.sizes());
+  TORCH_CHECK(!attention || config_.attention_kind == AttentionKind::kNsa,
+              "nsa::Decoder: model must attend with NSA where its attention is replaced, got the "
+              "dense model ",
+              config_.name);
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(place, value);
   };

@@ -44,7 +44,8 @@ class DecoderImpl : public torch::nn::Module {
   at::Tensor embed(const at::Tensor& tokens) const;
   DecoderLayerImpl::Outputs run_layer(size_t index, const at::Tensor& x, const Probe& probe,
                                       const LayerAttention& attention);
-  DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const at::Tensor& x);
+  DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const at::Tensor& x,
+                                                   const LayerAttention& attention);
 
   ModelConfig config_;
   at::Tensor embedding_, head_, final_norm_;

@@ -10,4 +10,9 @@ namespace nsa {
 /// or types do not fit.
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& tokens);
 
+/// The same without the targets where `ignored` (bool [B, S]) holds: the mean over the others, NaN
+/// without any. Undefined: none is left out.
+at::Tensor masked_next_token_loss(const at::Tensor& logits, const at::Tensor& tokens,
+                                  const at::Tensor& ignored);
+
 }  // namespace nsa

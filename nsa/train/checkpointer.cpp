@@ -38,6 +38,8 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const 
                           {"min_lr", exact(o.min_lr)},
                           {"weight_decay", exact(o.weight_decay)},
                           {"clip_norm", exact(o.clip_norm)},
+                          {"backend", o.backend},
+                          {"packing", o.packing ? "documents" : "none"},
                           {"dtype", c10::toString(parts.model->compute_type)},
                           {"device", c10::DeviceTypeName(device.type(), true)}};
   for (const SwitchValue& value : switches.list())

@@ -5,28 +5,11 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <cstdio>
-#include <mutex>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "nsa/train/bucket_record.h"
+
 namespace nsa::train {
-/// Bytes of the buckets as they were sent. Hooks run on the thread of the backward pass.
-class BucketRecord {
- public:
-  void take(size_t index, int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    if (index == 0) bytes_.clear();
-    bytes_.push_back(bytes);
-  }
-  std::vector<int64_t> bytes() const {
-    const std::lock_guard lock(mutex_);
-    return bytes_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<int64_t> bytes_;
-};
-
 namespace {
 
 constexpr int64_t kBytesOfMib = int64_t{1} << 20;
@@ -57,14 +40,16 @@ class AverageHook : public c10d::CppCommHookInterface<HookState> {
     const at::Tensor whole = bucket.getBuffer();
     const auto bytes = static_cast<int64_t>(whole.nbytes());
     state_.log->begin(describe_bucket(bucket.getIndex(), bytes, state_.bf16));
-    state_.record->take(bucket.getIndex(), bytes);
+    state_.record->ready(bucket.getIndex(), bytes);
     const int64_t ranks = state_.group->getSize();
     std::vector<at::Tensor> sent = {state_.bf16 ? whole.div(ranks).to(at::kBFloat16)
                                                 : bucket.getBufferRef().div_(ranks)};
     const auto sum = state_.group->allreduce(sent)->getFuture();
     return sum->then(
-        [whole, bf16 = state_.bf16](c10::ivalue::Future& done) {
+        [whole, bf16 = state_.bf16, record = state_.record,
+         index = bucket.getIndex()](c10::ivalue::Future& done) {
           if (bf16) whole.copy_(done.value().toTensorVector().front());
+          record->done(index);
           return c10::IValue(whole);
         },
         c10::TensorType::get());
@@ -110,6 +95,7 @@ std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& param
 }  // namespace
 
 struct GradientReducer::Impl {
+  explicit Impl(at::Device device) : record(device) {}
   BucketRecord record;
   std::shared_ptr<c10d::Reducer> reducer;
   bool first_step = true;
@@ -117,7 +103,7 @@ struct GradientReducer::Impl {
 
 GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
                                  const ReducerOptions& options, CollectiveLog& log)
-    : impl_(std::make_unique<Impl>()) {
+    : impl_(std::make_unique<Impl>(parameters.front().device())) {
   log.begin("broadcast of the parameters");
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
@@ -145,5 +131,7 @@ at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, 
 }
 
 std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->record.bytes(); }
+
+std::vector<BucketTimes> GradientReducer::bucket_times() const { return impl_->record.times(); }
 
 }  // namespace nsa::train

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nsa/train/collective_log.h"
+#include "nsa/train/communication.h"
 #include "nsa/train/rank_group.h"
 #include "nsa/train/reducer_options.h"
 
@@ -28,6 +29,8 @@ class GradientReducer {
   /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
   /// step.
   std::vector<int64_t> bucket_bytes() const;
+  /// When they were ready and summed, in the same order. The device must have finished the step.
+  std::vector<BucketTimes> bucket_times() const;
 
  private:
   struct Impl;

@@ -257,6 +257,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
               [&] { return smallest([](const auto& r) { return r.loss; }); });
   figures.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(trace); });
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
+  result.figures.insert(result.figures.end(), facts.memory.begin(), facts.memory.end());
   figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });
   for (const auto& [name, stage] : {std::pair{"stage.forward_pct", &StepRecord::forward_ms},
                                     {"stage.backward_pct", &StepRecord::backward_ms},

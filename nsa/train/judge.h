@@ -43,8 +43,9 @@ struct RunFacts {
   bool real_data = false;       ///< a named corpus was read and its hashes matched
   std::string substitute = {};  ///< what stood in for the named corpus; empty: nothing did
   double peak_mib = 0;
-  std::vector<PathRow> paths;  ///< which backend every stage asked for and ran
-  int64_t step_tokens = 0;     ///< tokens of an optimizer step: batch x accum x seq_len x ranks
+  std::vector<Figure> memory = {};  ///< predicted and measured (memory_report.h)
+  std::vector<PathRow> paths;       ///< which backend every stage asked for and ran
+  int64_t step_tokens = 0;  ///< tokens of an optimizer step: batch x accum x seq_len x ranks
   int64_t ranks = 1;
   std::vector<int64_t> bucket_bytes = {};  ///< of gradients as they were sent, in order
   int64_t largest_parameter_bytes = 0;

@@ -14,6 +14,7 @@
 #include <numbers>
 
 #include "nsa/model/strict_json.h"
+#include "nsa/train/communication.h"
 #include "nsa/train/result_lines.h"
 #include "nsa/train/schedule.h"
 
@@ -327,6 +328,18 @@ TEST(StrictJson, ErrorsCarryPosition) {
     EXPECT_STREQ(e.what(), "m.json:3:13: unknown key \"leyers\"; did you mean \"layers\"?");
   }
   EXPECT_EQ(nearest_name("zzzzzz", {"layers", "dim"}), "");
+}
+
+TEST(Communication, ByHand) {
+  EXPECT_EQ(communication_of({}).busy_ms, 0);
+  EXPECT_EQ(communication_of({}).overlapped_pct(), 0);
+  // Hidden 0..4; then 5..9 of which the last gradient comes at 8; its own sum waits until 9.
+  const Communication c = communication_of({{0, 4}, {5, 9}, {8, 12}});
+  EXPECT_DOUBLE_EQ(c.busy_ms, 4 + 4 + 3);
+  EXPECT_DOUBLE_EQ(c.exposed_ms, 1 + 3);
+  EXPECT_DOUBLE_EQ(c.overlapped_pct(), 100 * (1 - 4.0 / 11));
+  const Communication alone = communication_of({{2, 7}});
+  EXPECT_DOUBLE_EQ(alone.exposed_ms, 5) << "one bucket hides nothing";
 }
 
 }  // namespace

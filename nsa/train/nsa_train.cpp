@@ -218,6 +218,14 @@ void declare(CLI::App& app, Arguments& a) {
       ->capture_default_str();
   app.add_flag("--shard-optimizer", o.shard_optimizer,
                "each rank keeps the moments of a part of the parameters");
+  app.add_flag("--activation-checkpointing", o.activation_checkpointing,
+               "layers keep their input alone and compute the rest twice");
+  app.add_option(
+         "--backend", o.backend,
+         "of attention: auto (own kernels on cuda where no switch decides), fused, switches")
+      ->capture_default_str();
+  app.add_flag("--packing", o.packing, "attention and loss stay within documents");
+  app.add_option("--memory-limit", o.memory_limit_mib, "MiB of tensors on a cpu; 0: no limit");
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));

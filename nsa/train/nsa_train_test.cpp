@@ -175,5 +175,82 @@ TEST_F(ProgramTest, UsageErrorsNameTheRemedy) {
   EXPECT_THAT(slurp("err"), HasSubstr("cannot read nothing.txt"));
 }
 
+TEST_F(ProgramTest, ActivationCheckpointingChangesNoBit) {
+  std::vector<json> losses[2];
+  for (const bool on : {false, true}) {
+    const auto lines = work(request({{"model", "small.json"},
+                                     {"data", "synthetic"},
+                                     {"steps", 4},
+                                     {"warmup", 2},
+                                     {"accum", 2},
+                                     {"activation_checkpointing", on}}));
+    for (const json& beat : of_type(lines, "beat"))
+      if (beat["at"] == "step")
+        losses[on].push_back({beat["extra"]["loss"], beat["extra"]["grad_norm"]});
+  }
+  EXPECT_EQ(losses[0].size(), 4u);
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+TEST_F(ProgramTest, ADenseModelTrainsWithoutGates) {
+  std::string text = slurp("small.json");
+  text.replace(text.find("\"attention\""), 0, "\"attention_kind\": \"dense\", ");
+  std::ofstream(dir_ / "dense.json") << text;
+  const auto lines =
+      work(request({{"model", "dense.json"}, {"data", "synthetic"}, {"steps", 3}, {"warmup", 2}}));
+  const auto figures = metrics(lines);
+  EXPECT_EQ(figures.at("steps.done_count")["value"], 3);
+  EXPECT_EQ(figures.at("gate.varies_bool")["value"], nullptr);
+  EXPECT_EQ(figures.at("gate.varies_bool")["reason"], "the model is dense: it has no gates");
+  for (const json& check : of_type(lines, "check")) EXPECT_EQ(check["ok"], true) << check;
+  EXPECT_FALSE(of_type(lines, "beat").back()["extra"].contains("gate_cmp"));
+  const json ran = of_type(lines, "table").at(0)["rows"];
+  ASSERT_EQ(ran.size(), 1u);
+  EXPECT_EQ(ran[0], (json{"dense_attn", "auto", "sdpa", "", 6, ""}));
+}
+
+TEST_F(ProgramTest, OutOfMemoryNamesWhatWouldFit) {
+  const json args = {
+      {"model", "small.json"}, {"data", "synthetic"}, {"steps", 3}, {"warmup", 2}, {"batch", 16}};
+  const auto whole = metrics(work(request(args)));
+  const double peak = whole.at("memory.tensors_peak_mib")["value"];
+  const double predicted = whole.at("memory.predicted_mib")["value"];
+  EXPECT_NEAR(peak / predicted, whole.at("memory.unpredicted_ratio")["value"].get<double>(), 1e-9);
+  json limited = args;
+  limited["memory_limit_mib"] = 0.7 * peak;
+  const auto lines = work(request(limited));
+  const json finding = of_type(lines, "finding").at(0);
+  EXPECT_EQ(finding["code"], "OOM");
+  EXPECT_THAT(finding["symptom"].get<std::string>(),
+              ::testing::AllOf(HasSubstr("predicted: "), HasSubstr("measured: "),
+                               HasSubstr("largest allocations: ")));
+  EXPECT_THAT(finding["action"].get<std::string>(), HasSubstr("is predicted to fit"));
+  EXPECT_EQ(of_type(lines, "case").at(0)["status"], "failed");
+  limited["activation_checkpointing"] = true;
+  EXPECT_EQ(metrics(work(request(limited))).at("steps.done_count")["value"], 3);
+}
+
+/// Documents of a corpus packed in rows: resumed, the run has the bits of the uninterrupted one;
+/// and they are other bits than those of running text.
+TEST_F(ProgramTest, PackedRunsAreResumedExactly) {
+  make_documents();
+  const json args = {{"model", "small.json"}, {"data", "short"}, {"steps", 4}, {"warmup", 2}};
+  const auto losses = [&](const json& more) {
+    json all = args;
+    all.update(more);
+    std::vector<json> found;
+    for (const json& beat : of_type(work(request(all)), "beat"))
+      if (beat["at"] == "step") found.push_back(beat["extra"]["loss"]);
+    return found;
+  };
+  const auto whole = losses({{"packing", true}});
+  auto resumed = losses({{"packing", true}, {"checkpoints", "c"}, {"slice_steps", 2}});
+  ASSERT_EQ(resumed.size(), 2u);
+  for (const json& loss : losses({{"packing", true}, {"checkpoints", "c"}, {"resume", true}}))
+    resumed.push_back(loss);
+  EXPECT_EQ(resumed, whole);
+  EXPECT_NE(losses({{"packing", false}}), whole);
+}
+
 }  // namespace
 }  // namespace nsa::train

@@ -101,6 +101,14 @@ class ProgramTest : public ::testing::Test {
     text.close();
     ASSERT_EQ(shell(program("nsa-data") + " --in t.txt --out .data/letters > out"), 0);
   }
+  /// A corpus of documents shorter than a row.
+  void make_documents() {
+    std::ofstream text(dir_ / "t.jsonl");
+    for (int i = 0; i < 3000; ++i)
+      text << json{{"text", "said " + std::to_string(i * i % 997)}}.dump() << "\n";
+    text.close();
+    ASSERT_EQ(shell(program("nsa-data") + " --in t.jsonl --out .data/short > out"), 0);
+  }
   fs::path dir_;
 };
 

@@ -99,6 +99,9 @@ TEST_F(RanksTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
       << slurp("err");
   ASSERT_EQ(two_ranks("--batch 2 --result two" + rest), 0) << slurp("err0") << slurp("err1");
   expect_near(curve("one"), curve("two"), 1e-9);
+  ASSERT_EQ(two_ranks("--batch 2 --activation-checkpointing --result again" + rest), 0)
+      << slurp("err0");
+  EXPECT_EQ(curve("again"), curve("two"));
   EXPECT_EQ(curve("two"), curve("two.rank1"));
   EXPECT_EQ(of_type(lines_of("two"), "hello").at(0)["world"], 2);
   EXPECT_EQ(of_type(lines_of("two.rank1"), "hello").at(0)["rank"], 1);

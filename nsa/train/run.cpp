@@ -10,14 +10,17 @@
 #include <cstdlib>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/document_packing.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
 #include "nsa/model/open_device.h"
 #include "nsa/train/checkpointer.h"
 #include "nsa/train/memory.h"
+#include "nsa/train/memory_report.h"
 #include "nsa/train/schedule.h"
 #include "nsa/train/step_watch.h"
 #include "nsa/train/trainer.h"
+#include "nsa/train/training_attention.h"
 
 namespace nsa::train {
 namespace {
@@ -39,13 +42,14 @@ at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
 }
 
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
-                   const SwitchSet& switches) {
+                   const NsaOptions& attention) {
   at::manual_seed(options.seed);
   Decoder model(config);
   const at::ScalarType type = compute_type(options, device);
   model->to(device, type == at::kDouble ? at::kDouble : at::kFloat);
   model->compute_type = type;
-  model->set_attention_options(NsaOptions::from(switches));
+  model->activation_checkpointing |= options.activation_checkpointing;
+  model->set_attention_options(attention);
   return model;
 }
 
@@ -107,6 +111,20 @@ Finding non_finite_finding(const std::string& where, int64_t step) {
       "look at the operation that produced it, with this step's learning rate and gradient norm"};
 }
 
+StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t seq_len,
+                     int64_t ranks, at::Device device) {
+  const at::ScalarType type = compute_type(o, device);
+  const auto bytes = [](at::ScalarType t) { return static_cast<int64_t>(c10::elementSize(t)); };
+  return {.batch = o.batch,
+          .accum = o.accum,
+          .seq_len = seq_len,
+          .ranks = ranks,
+          .shard_optimizer = o.shard_optimizer,
+          .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
+          .value_bytes = bytes(type),
+          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat)};
+}
+
 /// One run in progress.
 class Run {
  public:
@@ -124,9 +142,7 @@ class Run {
       facts_.stopped = e.what();
     } catch (const c10::OutOfMemoryError& e) {
       facts_.stopped = e.what_without_backtrace();
-      find({"OOM", facts_.stopped, "memory.peak_mib",
-            "the step needs more memory than the device has",
-            "use a smaller batch or sequence length"});
+      find(oom_finding(config_, shape_, last_allocation_failure(), facts_.stopped));
     } catch (const c10::Error& e) {
       facts_.stopped = rank_text() + e.what_without_backtrace();
     } catch (const std::runtime_error& e) {  // of a backend of collectives
@@ -146,21 +162,29 @@ class Run {
     facts_.ranks = context_.place.world;
     require_ranks(context_.place, options_.ranks);
     if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
-    const ModelConfig config = load_model_config(options_.model, model_config_folders());
+    const ModelConfig& config = config_ = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
+    if (options_.packing && config.attention_kind == AttentionKind::kDense)
+      throw InputError("training option packing must be false with the dense model " + config.name +
+                       ", got true");
     facts_.vocab = config.vocab;
     facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
     facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
     device_ = open_rank_device(options_.device, context_.place);
+    shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
     open_data(config, seq_len);
     join_ranks();
     reset_peak_memory(device_);
+    watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
-    Decoder model = make_model(options_, config, device_, *context_.switches);
+    attention_ = training_attention(*context_.switches, options_.backend, device_);
+    Decoder model = make_model(options_, config, device_, attention_.options);
     context_.say(
         config.name + ": " + std::to_string(model->num_parameters()) +
         " parameters, S=" + std::to_string(seq_len) + " B=" + std::to_string(options_.batch) +
         " accum=" + std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
+        (model->activation_checkpointing ? ", activation checkpointing" : "") + ", " +
+        std::to_string(std::lround(plan_memory(config, shape_).total_mib())) + " MiB predicted" +
         " on " + device_.str() + "; " +
         (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
         "data: " + tokens_->describe());
@@ -171,7 +195,7 @@ class Run {
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.whole_run()};
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
-                       .loss = next_token_loss,
+                       .loss = options_.packing ? packed_next_token_loss : next_token_loss,
                        .learning_rate = [schedule](int64_t k) { return schedule.at(k); },
                        .ranks = ranks_.get(),
                        .collectives = collectives_.get(),
@@ -261,6 +285,7 @@ class Run {
                              ? std::min(options_.steps, first_step_ + options_.slice_steps - 1)
                              : options_.steps;
     trainer_->start_loader();
+    reset_tensor_peak(device_);
     for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
       const bool wait_each = waits(step);
       const StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
@@ -288,6 +313,7 @@ class Run {
     }
     trace_.push_back(record);
     facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
+    tensors_peak_mib_ = std::max(tensors_peak_mib_, tensor_peak_mib(device_));
     if (reports() && options_.timed && record.step >= first_step_ + options_.untimed_steps) {
       lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
       lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
@@ -307,8 +333,9 @@ class Run {
     nlohmann::json rows = nlohmann::json::array();
     for (const RanBackend& row : trainer_->ran()) {
       facts_.paths.push_back(
-          {row.stage, row.requested, row.backend, row.detail, row.reason, row.count});
-      rows.push_back({row.stage, row.requested, row.backend, row.detail, row.count, row.reason});
+          {row.stage, attention_.requested(row), row.backend, row.detail, row.reason, row.count});
+      rows.push_back(
+          {row.stage, attention_.requested(row), row.backend, row.detail, row.count, row.reason});
     }
     context_.lines->table(context_.case_id, "ran", "What ran, over all layers and steps",
                           {"stage", "requested", "ran", "variant", "calls", "why"}, rows);
@@ -334,8 +361,31 @@ class Run {
                           {"bucket", "MiB", "cap asked for, MiB", "compression"}, rows);
   }
 
+  /// The parts of the prediction beside what the tensors took.
+  void report_memory() {
+    const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
+    facts_.memory = memory_figures(plan, tensors_peak_mib_,
+                                   facts_.stopped.empty() ? "no step was done" : facts_.stopped);
+    nlohmann::json rows = nlohmann::json::array();
+    for (const MemoryPart& part : plan.parts) rows.push_back({part.name, part.mib});
+    context_.lines->table(context_.case_id, "memory", "Memory of a step by formula",
+                          {"part", "MiB"}, rows);
+  }
+
+  /// Rates that the model's configuration says to expect, for the reader.
+  void report_expected() {
+    if (config_.expected.empty()) return;
+    nlohmann::json rows = nlohmann::json::array();
+    for (const ExpectedRate& rate : config_.expected)
+      rows.push_back({rate.hardware, rate.low, rate.high, rate.source});
+    context_.lines->table(context_.case_id, "expected", "Rates expected of this model",
+                          {"hardware", "from, tok/s", "to, tok/s", "source"}, rows);
+  }
+
   void report_judgement() {
     report_buckets();
+    report_memory();
+    report_expected();
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
     for (const Figure& figure : judgement.figures) {
@@ -350,6 +400,10 @@ class Run {
   TrainOptions options_;
   RunContext context_;
   RunFacts facts_;
+  ModelConfig config_;
+  StepShape shape_;
+  TrainingAttention attention_;
+  double tensors_peak_mib_ = 0;
   at::Device device_ = at::kCPU;
   std::unique_ptr<TokenSource> tokens_;
   std::unique_ptr<CollectiveLog> collectives_;

@@ -41,6 +41,11 @@ void TrainOptions::validate() const {
   require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
           "checkpoints", "a folder where checkpoint_every, resume or slice_steps is given", "\"\"");
   not_negative("lr", lr);
+  not_negative("memory_limit_mib", memory_limit_mib);
+  require(memory_limit_mib == 0 || device == "cpu", "memory_limit_mib",
+          "0 where the device is not the CPU", std::to_string(memory_limit_mib));
+  require(backend == "auto" || backend == "fused" || backend == "switches", "backend",
+          "auto, fused or switches", "\"" + backend + "\"");
   not_negative("min_lr", min_lr);
   not_negative("weight_decay", weight_decay);
   not_negative("clip_norm", clip_norm);
@@ -83,6 +88,10 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("ranks", options.ranks);
   take("rank_timeout_s", options.rank_timeout_s);
   take("shard_optimizer", options.shard_optimizer);
+  take("activation_checkpointing", options.activation_checkpointing);
+  take("backend", options.backend);
+  take("packing", options.packing);
+  take("memory_limit_mib", options.memory_limit_mib);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));
   if (bound >= 0) options.loss_bound_nat = bound;
   for (const char* engine_key : {"first_step_s", "rate_floor"}) object.ignore(engine_key);

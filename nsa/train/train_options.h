@@ -45,6 +45,10 @@ struct TrainOptions {
   double rank_timeout_s = 300;   ///< ranks that wait for one another this long have lost it
   bool shard_optimizer = false;  ///< each rank keeps the moments of a part of the parameters
   ReducerOptions reducer;        ///< from the switches NSA_DDP_*
+  bool activation_checkpointing = false;  ///< also where the model's configuration says so
+  std::string backend = "auto";  ///< of attention: auto, fused or switches (training_attention.h)
+  bool packing = false;          ///< attention and loss stay within documents
+  double memory_limit_mib = 0;   ///< CPU: tensors beyond it fail, as on a small device; 0: no limit
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
   /// Steps of the schedule: a run may be continued to a later `steps` of the same one.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/document_packing.h"
 #include "nsa/train/gate_stats.h"
 #include "nsa/train/memory.h"
 
@@ -50,8 +51,9 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
                  {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm},
                  owned_by(owner_, rank())) {
   if (parts_.ranks)
-    reducer_ = std::make_unique<GradientReducer>(parts_.model->parameters(), *parts_.ranks,
-                                                 options_.reducer, *parts_.collectives);
+    reducer_ = std::make_unique<GradientReducer>(
+        parts_.model->parameters(), *parts_.ranks,
+        parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
 }
 
 AdamW::Moments Trainer::whole_moments(size_t i) const {
@@ -66,6 +68,10 @@ AdamW::Moments Trainer::whole_moments(size_t i) const {
 
 std::vector<int64_t> Trainer::bucket_bytes() const {
   return reducer_ ? reducer_->bucket_bytes() : std::vector<int64_t>();
+}
+
+Communication Trainer::communication() const {
+  return reducer_ ? communication_of(reducer_->bucket_times()) : Communication{};
 }
 
 void Trainer::set_position(int64_t steps, int64_t rows) {
@@ -92,29 +98,31 @@ LoaderTelemetry Trainer::loader_telemetry() const {
   return loader_ ? loader_->telemetry() : LoaderTelemetry{};
 }
 
-at::Tensor Trainer::to_device(const std::vector<uint8_t>& bytes) const {
+Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
-  return rows.to(device_).to(at::kLong);
+  Batch batch{rows.to(device_).to(at::kLong), {}};
+  if (options_.packing) batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
+  return batch;
 }
 
-at::Tensor Trainer::load() {
+Trainer::Batch Trainer::load() {
   const NvtxRange range("train.load");
   return to_device(loader_->next());
 }
 
 /// A batch that was handed out before, read from its source again.
-at::Tensor Trainer::load_again(int64_t first_row) const {
+Trainer::Batch Trainer::load_again(int64_t first_row) const {
   LoaderOptions plain{.threads = 0, .warmup_batches = 0};
   const BatchShape shape = batch_shape();
   return to_device(BatchLoader(*parts_.tokens, shape, plain, first_row / shape.stride).next());
 }
 
-at::Tensor Trainer::forward(const at::Tensor& tokens, DecoderImpl::Outputs& out) {
+at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
   const NvtxRange range("train.forward");
-  out = parts_.model->forward(tokens.slice(1, 0, -1));
+  out = parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
   const NvtxRange loss_range("train.loss");
-  return parts_.loss(out.logits, tokens) / static_cast<double>(options_.accum);
+  return parts_.loss(out.logits, batch.tokens) / static_cast<double>(options_.accum);
 }
 
 at::Tensor Trainer::micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,
@@ -123,12 +131,12 @@ at::Tensor Trainer::micro_batch(int64_t micro, StageClock& clock, const OnStage&
     clock.end_stage(stage);
     if (on_stage) on_stage(stage);
   };
-  const at::Tensor tokens = load();
+  const Batch batch = load();
   end_stage(Stage::kLoad);
   const bool first = micro == 1, last = micro == options_.accum;
   if (reducer_ && first) reducer_->before_step();
   DecoderImpl::Outputs out;
-  const at::Tensor loss = forward(tokens, out);
+  const at::Tensor loss = forward(batch, out);
   end_stage(Stage::kForward);
   {
     const NvtxRange range("train.backward");
@@ -238,8 +246,9 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
 
 std::string Trainer::locate_non_finite() {
   for (int64_t micro = options_.accum; micro > 0; --micro) {
-    const at::Tensor tokens = load_again(rows_done_ - micro * batch_shape().stride);
-    const std::string found = train::locate_non_finite(parts_.model, tokens, parts_.loss);
+    const Batch batch = load_again(rows_done_ - micro * batch_shape().stride);
+    const std::string found =
+        train::locate_non_finite(parts_.model, batch.tokens, parts_.loss, batch.attention);
     if (!found.empty()) return found;
   }
   return "not reproduced: repeating the step gave finite values everywhere";

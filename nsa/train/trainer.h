@@ -26,6 +26,7 @@ struct TrainerParts {
   RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
   CollectiveLog* collectives = nullptr;    ///< with ranks
   std::function<bool()> stop_wanted = {};  ///< asked once a step; one rank that says yes stops all
+  std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
 };
 
 /// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,
@@ -70,6 +71,8 @@ class Trainer {
   int64_t world() const { return parts_.ranks ? parts_.ranks->world() : 1; }
   /// Buckets of gradients as they were sent in the last step, bytes; empty with one rank.
   std::vector<int64_t> bucket_bytes() const;
+  /// How the sums of the last step's buckets overlapped its backward pass; zeros with one rank.
+  Communication communication() const;
 
   /// Starts the loader, which warms up; the first step does it otherwise.
   void start_loader();
@@ -78,11 +81,15 @@ class Trainer {
 
  private:
   BatchShape batch_shape() const;
-  at::Tensor to_device(const std::vector<uint8_t>& bytes) const;
-  at::Tensor load();
-  at::Tensor load_again(int64_t first_row) const;
+  struct Batch {
+    at::Tensor tokens;         ///< int64 [B, S + 1] on the device
+    LayerAttention attention;  ///< within documents; empty: over whole rows
+  };
+  Batch to_device(const std::vector<uint8_t>& bytes) const;
+  Batch load();
+  Batch load_again(int64_t first_row) const;
   /// The loss of one micro-batch, divided by their number.
-  at::Tensor forward(const at::Tensor& tokens, DecoderImpl::Outputs& out);
+  at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
   at::Tensor forward_backward(StageClock& clock, const OnStage& on_stage,
                               std::vector<at::Tensor>& gates);
   at::Tensor micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,

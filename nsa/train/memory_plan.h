@@ -1,0 +1,51 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "nsa/model/model_config.h"
+
+namespace nsa::train {
+
+/// What decides the memory of a training step.
+struct StepShape {
+  int64_t batch = 1, accum = 1, seq_len = 1;
+  int64_t ranks = 1;
+  bool shard_optimizer = false;
+  bool activation_checkpointing = false;
+  int64_t value_bytes = 4;   ///< of activations
+  int64_t master_bytes = 4;  ///< of parameters, gradients and moments
+};
+
+struct MemoryPart {
+  std::string name;
+  double mib = 0;
+};
+
+/// Memory of tensors where a step needs most: when its backward pass begins, or at the update.
+struct MemoryPlan {
+  std::vector<MemoryPart> parts;
+  double total_mib() const;
+};
+
+/// By formula, from what the operators keep for their backward pass: per layer the inputs of norms,
+/// products and branches; logits and their softmax; weights rounded to the compute type.
+/// Temporaries of single operators, and what an allocator loses, are not in it.
+MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape);
+
+/// Parameters of a model, by formula.
+int64_t count_parameters(const ModelConfig& model);
+
+/// A change of settings that keeps the rows of a step, or else says that it does not.
+struct FittingChange {
+  std::string text;  ///< "activation_checkpointing=true batch=2 accum=8"; empty: nothing fits
+  double predicted_mib = 0;
+};
+
+/// The first change that is predicted to fit `capacity_mib`: the largest micro-batch, without and
+/// with activation checkpointing, that keeps the rows of a step; else shorter rows. Predictions are
+/// multiplied by `factor`, how far the formula was seen to be short of the truth.
+FittingChange fitting_change(const ModelConfig& model, const StepShape& shape, double capacity_mib,
+                             double factor);
+
+}  // namespace nsa::train
