@@ -53,11 +53,11 @@ NoiseFloor noise_floor(std::span<const double> aa_log_ratios) {
   return noise;
 }
 
-AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin) {
+AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin, double indifference) {
   if (!interval) return AbVerdict::kInconclusive;
   if (interval->hi < -margin) return AbVerdict::kFaster;
   if (interval->lo > margin) return AbVerdict::kSlower;
-  if (interval->lo >= -margin && interval->hi <= margin) return AbVerdict::kEquivalent;
+  if (interval->lo >= -indifference && interval->hi <= indifference) return AbVerdict::kEquivalent;
   return AbVerdict::kInconclusive;
 }
 
@@ -67,8 +67,9 @@ AbResult compare_arms(std::span<const double> log_ratios, double margin, double 
   result.log_ratio = hodges_lehmann(log_ratios);
   result.verdict_interval = signed_rank_interval(log_ratios, level);
   result.shown_interval = signed_rank_interval(log_ratios, kShownLevel);
-  result.margin = std::max(std::log1p(margin), floor);
-  result.verdict = ab_verdict(result.verdict_interval, result.margin);
+  result.indifference = std::log1p(margin);
+  result.margin = std::max(result.indifference, floor);
+  result.verdict = ab_verdict(result.verdict_interval, result.margin, result.indifference);
   return result;
 }
 

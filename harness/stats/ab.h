@@ -54,18 +54,20 @@ NoiseFloor noise_floor(std::span<const double> aa_log_ratios);
 struct AbResult {
   double log_ratio = 0;                                      ///< Hodges-Lehmann estimate
   std::optional<Interval> verdict_interval, shown_interval;  ///< of the log ratio, 99 % and 95 %
-  double margin = 0;  ///< in force, log scale: the larger of ln(1 + margin) and the noise floor
+  double indifference = 0;                                   ///< ln(1 + margin)
+  double margin = 0;  ///< in force, log scale: the larger of `indifference` and the noise floor
   AbVerdict verdict = AbVerdict::kInconclusive;
 };
 
-/// FASTER when the 99 % interval lies below -margin, SLOWER above +margin, EQUIVALENT inside, else
-/// INCONCLUSIVE (also when n < 8 gives no 99 % interval).
+/// FASTER when the 99 % interval lies below the margin in force, SLOWER above it, EQUIVALENT inside
+/// of the indifference: noise widens what a difference has to exceed, never what counts as equal.
+/// Else INCONCLUSIVE (also when n < 8 gives no 99 % interval).
 /// `margin` is a fraction of time (0.01 = 1 %), `floor` a log ratio. Ratios must be finite.
 /// `level` is that of the verdict interval: a look that is one of several takes `level_each`.
 AbResult compare_arms(std::span<const double> log_ratios, double margin, double floor = 0,
                       double level = kVerdictLevel);
 
-/// The verdict of an interval against a margin, both on the log scale; no interval: INCONCLUSIVE.
-AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin);
+/// The verdict of an interval, all on the log scale; no interval: INCONCLUSIVE.
+AbVerdict ab_verdict(const std::optional<Interval>& interval, double margin, double indifference);
 
 }  // namespace harness::stats

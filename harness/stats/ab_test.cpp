@@ -74,13 +74,16 @@ TEST(CompareArms, NoiseFloorWidensTheMargin) {
   const std::vector<double> two_percent(10, std::log(1.02));
   const AbResult result = compare_arms(two_percent, kGpuMargin, .03);
   EXPECT_EQ(result.margin, .03);
-  EXPECT_EQ(result.verdict, AbVerdict::kEquivalent);
+  EXPECT_EQ(result.verdict, AbVerdict::kInconclusive) << "noise makes no arms equal";
+  const std::vector<double> same(10, 0.0), far(10, std::log(1.05));
+  EXPECT_EQ(compare_arms(same, kGpuMargin, .03).verdict, AbVerdict::kEquivalent);
+  EXPECT_EQ(compare_arms(far, kGpuMargin, .03).verdict, AbVerdict::kSlower);
 }
 
 TEST(AbVerdict, NoIntervalOrNaNDecidesNothing) {
-  EXPECT_EQ(ab_verdict(std::nullopt, .01), AbVerdict::kInconclusive);
-  EXPECT_EQ(ab_verdict(Interval{NAN, NAN, .99}, .01), AbVerdict::kInconclusive);
-  EXPECT_EQ(ab_verdict(Interval{0, 0, .99}, NAN), AbVerdict::kInconclusive);
+  EXPECT_EQ(ab_verdict(std::nullopt, .01, .01), AbVerdict::kInconclusive);
+  EXPECT_EQ(ab_verdict(Interval{NAN, NAN, .99}, .01, .01), AbVerdict::kInconclusive);
+  EXPECT_EQ(ab_verdict(Interval{0, 0, .99}, NAN, NAN), AbVerdict::kInconclusive);
   EXPECT_THROW(compare_arms(std::vector<double>{0, NAN}, .01), std::invalid_argument);
 }
 

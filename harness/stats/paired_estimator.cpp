@@ -95,7 +95,7 @@ void apply_clocks(const MetricSpec& spec, const Arms& arms, double margin, doubl
   metric.details["throttled"] = clock_b < clock_a ? spec.arms[1] : spec.arms[0];
   result.verdict_interval = hull(result.verdict_interval, cycles.verdict_interval);
   result.shown_interval = hull(result.shown_interval, cycles.shown_interval);
-  result.verdict = ab_verdict(result.verdict_interval, result.margin);
+  result.verdict = ab_verdict(result.verdict_interval, result.margin, result.indifference);
 }
 
 double apply_noise_floor(const Arms& arms, Metric& metric) {

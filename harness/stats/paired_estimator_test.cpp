@@ -108,7 +108,8 @@ TEST(PairedRatio, AaSeriesGivesTheFloor) {
   const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"aa", 2.1}}));
   EXPECT_NEAR(m.details["noise_floor"]["floor_pct"].get<double>(), 5, .2);
   EXPECT_NEAR(m.details["margin_in_force_pct"].get<double>(), 5, .2);
-  EXPECT_EQ(m.verdict, "EQUIVALENT");  // 3 % is below what identical arms show here
+  // 3 % is below what identical arms show here, and above what counts as equal on a GPU.
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
 }
 
 TEST(PairedRatio, FailedCheckWithholds) {
