@@ -6,7 +6,15 @@ namespace harness {
 
 Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path configs) {
   if (bin_dir.empty()) bin_dir = program_folder();
-  return {{"checkout",
+  return {{"binaries_ab",
+           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_binaries_ab(bin_dir, call, emitter);
+           }},
+          {"threshold_edits",
+           [](const BuiltinCall& call, protocol::Emitter& emitter) {
+             run_threshold_edits(this_checkout(), call, emitter);
+           }},
+          {"checkout",
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_checkout(bin_dir, this_checkout(), call, emitter);
            }},

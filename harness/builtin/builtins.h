@@ -18,6 +18,14 @@ void run_environment(const std::filesystem::path& bin_dir,
                      const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                      protocol::Emitter& emitter);
 
+/// builtin:binaries_ab. For every case, starts nsa-worker of args.base_bin and of args.head_bin
+/// (empty: bin_dir) in turn, base, base once more and head, then backwards, which end first drawn
+/// from the seed. Samples NAME.base, NAME.aa and NAME.head for each entry of args.series, the
+/// median of what one start said; checks outputs/ARM (SPEEDUP_WITHHELD); metric CASE.differ_bool:
+/// the builds differ. A worker that fails fails the case.
+void run_binaries_ab(const std::filesystem::path& bin_dir, const BuiltinCall& call,
+                     protocol::Emitter& emitter);
+
 /// builtin:checkout. The code under test: table code, metrics programs.checked_count,
 /// programs.differ_count, sources.differ_count, commit.as_named_bool; check checkout.commit
 /// (PROVENANCE_MISMATCH) when args.commit names one.
@@ -63,6 +71,13 @@ void run_gap_analysis(const BuiltinCall& call, protocol::Emitter& emitter);
 /// (rate_gate.h): metrics decision.proceed_bool and decision.abort_bool, null when undecided; table
 /// decision; finding RATE_GATE unless it is PROCEED. Criteria of two figures fail the case.
 void run_rate_gate(const BuiltinCall& call, protocol::Emitter& emitter);
+
+/// builtin:threshold_edits. Compares every changed file of args.watched with args.base: criteria
+/// and phases of runbooks one by one, other files by line. Check edit/FILE (THRESHOLD_EDIT without
+/// args.reason), metrics edits.found_count and edits.unexplained_count, table edits. Without base,
+/// or where git does not answer, the case fails.
+void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
+                         const BuiltinCall& call, protocol::Emitter& emitter);
 
 /// builtin:selftest. Plants every fault of `args.faults` ("all": every one) and says a check
 /// `fault/PNN`, ok when its code was reported, and a check `control/PNN`, ok when the same run

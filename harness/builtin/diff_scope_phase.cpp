@@ -1,38 +1,19 @@
 #include <algorithm>
 
+#include "harness/builtin/arguments.h"
 #include "harness/builtin/builtins.h"
 #include "harness/provenance/git.h"
-#include "harness/runbook/require.h"
-#include "harness/schema/error.h"
 
 namespace harness {
-namespace {
-
 using nlohmann::json;
-
-std::vector<std::string> texts(const json& args, const char* key) {
-  const json list = args.value(key, json::array());
-  try {
-    return list.get<std::vector<std::string>>();
-  } catch (const json::exception&) {
-    throw ConfigError(std::string("args.") + key + " must be a list of strings, got " +
-                      list.dump());
-  }
-}
-
-bool matches_any(const std::vector<std::string>& globs, const std::string& path) {
-  return std::ranges::any_of(globs, [&](const auto& glob) { return glob_match(glob, path); });
-}
-
-}  // namespace
 
 void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                     protocol::Emitter& emitter) {
   const protocol::CaseArgs& one = call.in.cases.front();
   const json args = protocol::merged_args(call.in, one);
   const std::string base = args.value("base", "");
-  const auto scope = texts(args, "scope"), guarded = texts(args, "guarded"),
-             allow = texts(args, "allow");
+  const auto scope = text_list(args, "scope"), guarded = text_list(args, "guarded"),
+             allow = text_list(args, "allow");
   if (base.empty() || scope.empty())
     return emitter.fail_case(one.id,
                              "args.base and args.scope must be given: the commit the change "

@@ -58,13 +58,5 @@ TEST(PlantedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
   EXPECT_FALSE(fault("P03").plant(setup).as_wanted);
 }
 
-TEST(PlantedFaults, FaultsInFilesNeedNoWorker) {
-  for (const char* id : {"P24", "P25", "P27", "P29", "P31", "P32"}) {
-    const Planted planted = fault(id).plant({}), control = fault(id).control({});
-    EXPECT_TRUE(planted.as_wanted) << id << ": " << planted.seen;
-    EXPECT_TRUE(control.as_wanted) << id << ": " << control.seen;
-  }
-}
-
 }  // namespace
 }  // namespace harness

@@ -3,6 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "harness/cli/paths.h"
+#include "harness/cli/version.h"
+
 namespace harness::cli {
 namespace {
 
@@ -179,6 +182,8 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   app.fallthrough(false);
   add_run_options(app, options);
   add_output_options(app, options);
+  app.set_version_flag(
+      "--version", [] { return version_text(program_dir()); }, "Build id and commit, then exit");
   app.add_flag("--quiet", options.quiet, "Print only the verdict");
   add_json_option(app, options);
   add_commands(app, options);

@@ -69,7 +69,7 @@ ChangedFiles changed_since(const fs::path& folder, const std::string& base) {
   const Captured diff =
       ask_git(folder, {"diff", "--name-only", "--no-renames", "-z", first_line(parted.out)});
   if (!diff.ok()) return {.problem = "git diff against '" + base + "' failed"};
-  ChangedFiles changed;
+  ChangedFiles changed{.parted = first_line(parted.out)};
   for (size_t begin = 0; begin < diff.out.size();) {
     const size_t end = std::min(diff.out.find('\0', begin), diff.out.size());
     changed.paths.push_back(diff.out.substr(begin, end - begin));
@@ -81,6 +81,28 @@ ChangedFiles changed_since(const fs::path& folder, const std::string& base) {
   std::sort(changed.paths.begin(), changed.paths.end());
   changed.paths.erase(std::unique(changed.paths.begin(), changed.paths.end()), changed.paths.end());
   return changed;
+}
+
+std::optional<std::string> file_in_commit(const fs::path& folder, const std::string& commit,
+                                          const std::string& path) {
+  const Captured shown = ask_git(folder, {"show", commit + ":" + path});
+  return shown.ok() ? std::optional(shown.out) : std::nullopt;
+}
+
+std::vector<std::string> changed_lines(const fs::path& folder, const std::string& commit,
+                                       const std::string& path) {
+  const Captured diff = ask_git(
+      folder, {"diff", "-U0", "--no-color", "--no-ext-diff", "--no-textconv", commit, "--", path});
+  std::vector<std::string> lines;
+  bool in_hunk = false;
+  for (size_t begin = 0; begin < diff.out.size();) {
+    const size_t end = std::min(diff.out.find('\n', begin), diff.out.size());
+    const std::string line = diff.out.substr(begin, end - begin);
+    begin = end + 1;
+    in_hunk = in_hunk || line.starts_with("@@");
+    if (in_hunk && (line.starts_with("-") || line.starts_with("+"))) lines.push_back(line);
+  }
+  return lines;
 }
 
 nlohmann::json to_json(const GitFacts& facts) {

@@ -24,9 +24,18 @@ GitFacts git_facts(const std::filesystem::path& folder);
 /// why there is no list.
 struct ChangedFiles {
   std::string problem = {};
+  std::string parted = {};  ///< the commit where both parted
   std::vector<std::string> paths = {};
 };
 ChangedFiles changed_since(const std::filesystem::path& folder, const std::string& base);
+
+/// Content of a file in a commit; none when the commit lacks it or git does not answer.
+std::optional<std::string> file_in_commit(const std::filesystem::path& folder,
+                                          const std::string& commit, const std::string& path);
+
+/// Lines of a file that differ between a commit and the working tree, as "-OLD" and "+NEW".
+std::vector<std::string> changed_lines(const std::filesystem::path& folder,
+                                       const std::string& commit, const std::string& path);
 
 /// {known, problem, commit, branch, clean, dirty}
 nlohmann::json to_json(const GitFacts& facts);

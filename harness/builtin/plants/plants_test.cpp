@@ -1,0 +1,55 @@
+#include "harness/builtin/plants/plants.h"
+
+#include <gtest/gtest.h>
+
+#include "harness/evidence/temp_dir.h"
+
+namespace harness::plants {
+namespace {
+
+using Action = Planted (*)(const SelftestSetup&);
+
+struct Row {
+  const char* id;
+  Action plant, control;
+};
+
+// Faults in files, changes and leftovers: the fault is seen, its twin is clean, and both say why.
+TEST(Plants, WhatNeedsNoProgramIsSeenAndItsTwinIsClean) {
+  for (const Row& row : {Row{"P24", plant_bad_baselines, control_baseline},
+                         Row{"P25", plant_missing_data, control_whole_run},
+                         Row{"P27", plant_mixed_diff, control_plain_diff},
+                         Row{"P29", plant_edits, control_untouched},
+                         Row{"P31", plant_leftovers, control_empty_folder},
+                         Row{"P32", plant_throttling, control_steady_clocks}}) {
+    const Planted planted = row.plant({}), control = row.control({});
+    EXPECT_TRUE(planted.as_wanted) << row.id << ": " << planted.seen;
+    EXPECT_TRUE(control.as_wanted) << row.id << ": " << control.seen;
+    EXPECT_NE(planted.seen, "") << row.id;
+  }
+}
+
+// Neither the fault nor its twin may pass because nothing ran. (The twin of P13 starts nothing: good
+// settings leave nothing to try.)
+TEST(Plants, AMissingProgramIsNeverAsWanted) {
+  const TempDir empty;
+  const SelftestSetup setup{.bin_dir = empty.path(),
+                            .configs = std::string(NSA_SOURCE_DIR) + "/configs"};
+  for (const Row& row : {Row{"P08", plant_unknown_names, control_known_names},
+                         Row{"P13", plant_wrong_settings, plant_wrong_settings},
+                         Row{"P19", plant_lost_position, control_exact_resume},
+                         Row{"P21", plant_killed_rank, control_both_ranks}}) {
+    const auto seen = [&](Action action) {
+      try {
+        return action(setup).as_wanted;
+      } catch (const std::exception&) {
+        return false;  // the phase says FAULT_MISSED with the text
+      }
+    };
+    EXPECT_FALSE(seen(row.plant)) << row.id;
+    EXPECT_FALSE(seen(row.control)) << row.id;
+  }
+}
+
+}  // namespace
+}  // namespace harness::plants

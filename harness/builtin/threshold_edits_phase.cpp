@@ -1,0 +1,72 @@
+#include <algorithm>
+
+#include "harness/builtin/arguments.h"
+#include "harness/builtin/builtins.h"
+#include "harness/builtin/threshold_edits.h"
+#include "harness/evidence/files.h"
+#include "harness/provenance/git.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+std::vector<ThresholdEdit> edits_of(const std::filesystem::path& checkout,
+                                    const std::string& parted, const std::string& path) {
+  const auto file = checkout / path;
+  const bool runbook = path.starts_with("configs/runbooks/");
+  const auto before = file_in_commit(checkout, parted, path);
+  if (!before && runbook) return {};  // a new runbook loosens nothing
+  if (!before) return {{"file", "", "new"}};
+  if (!runbook) return line_edits(changed_lines(checkout, parted, path));
+  const bool there = std::filesystem::is_regular_file(file);
+  return runbook_edits(*before, there ? std::optional(read_bytes(file)) : std::nullopt);
+}
+
+}  // namespace
+
+void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
+                         const BuiltinCall& call, protocol::Emitter& emitter) {
+  const protocol::CaseArgs& one = call.in.cases.front();
+  const json args = protocol::merged_args(call.in, one);
+  const std::string base = args.value("base", ""), reason = args.value("reason", "");
+  const auto watched = text_list(args, "watched");
+  if (base.empty())
+    return emitter.fail_case(one.id, "args.base must be given: the commit the change starts from");
+  const ChangedFiles changed =
+      checkout ? changed_since(*checkout, base) : ChangedFiles{.problem = "no checkout"};
+  if (!changed.problem.empty()) return emitter.fail_case(one.id, changed.problem);
+  json rows = json::array();
+  int64_t unexplained = 0;
+  for (const std::string& path : changed.paths) {
+    if (!matches_any(watched, path)) continue;
+    const auto edits = edits_of(*checkout, changed.parted, path);
+    if (edits.empty()) continue;
+    for (const ThresholdEdit& edit : edits)
+      rows.push_back({path, edit.what, edit.before, edit.after});
+    unexplained += reason.empty();
+    const std::string first = path + ": " + edits.front().what + " was " + edits.front().before +
+                              ", is " + edits.front().after;
+    emitter.check(
+        {.case_id = one.id,
+         .id = "edit/" + path,
+         .ok = !reason.empty(),
+         .code = reason.empty() ? "THRESHOLD_EDIT" : "",
+         .detail = first + (reason.empty() ? "; no reason is given" : "; reason: " + reason)});
+  }
+  emitter.metric(
+      {.case_id = one.id, .name = "edits.found_count", .value = rows.size(), .unit = "count"});
+  emitter.metric({.case_id = one.id,
+                  .name = "edits.unexplained_count",
+                  .value = unexplained,
+                  .unit = "count"});
+  emitter.table({.case_id = one.id,
+                 .id = "edits",
+                 .title = "Changes of what decides a verdict",
+                 .columns = {"file", "what", "before", "after"},
+                 .rows = rows});
+  emitter.end_case(one.id);
+}
+
+}  // namespace harness

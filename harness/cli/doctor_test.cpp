@@ -1,0 +1,52 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "harness/cli/commands.h"
+#include "harness/cli/testing.h"
+#include "harness/evidence/temp_dir.h"
+
+namespace harness::cli {
+namespace {
+
+using testing::HasSubstr;
+
+class DoctorCommand : public testing::Test {
+ protected:
+  DoctorCommand() { options_.configs = shipped_configs(); }
+  TempDir dir_;
+  WorkingDir here_{dir_.path()};
+  Options options_;
+};
+
+TEST_F(DoctorCommand, SaysEveryRowAndARemedyForWhatIsNotOk) {
+  options_.json = true;
+  const Printed said = printed(doctor_command, options_);
+  const auto rows = nlohmann::json::parse(said.out);
+  ASSERT_GE(rows.size(), 5u);
+  bool problem = false;
+  std::set<std::string> names;
+  for (const auto& row : rows) {
+    EXPECT_NE(row["what"], "");
+    EXPECT_NE(row["found"], "") << row;
+    names.insert(row["what"]);
+    problem = problem || row["state"] == "PROBLEM";
+    if (row["state"] == "PROBLEM") {
+      EXPECT_NE(row["remedy"], "") << row;
+    }
+  }
+  EXPECT_TRUE(names.contains("disk space"));
+  EXPECT_EQ(said.exit_code, problem ? 3 : 0);
+}
+
+TEST_F(DoctorCommand, TheTextHasTheSameRows) {
+  options_.json = true;
+  const auto rows = nlohmann::json::parse(printed(doctor_command, options_).out);
+  options_.json = false;
+  const Printed text = printed(doctor_command, options_);
+  for (const auto& row : rows) EXPECT_THAT(text.out, HasSubstr(row["what"].get<std::string>()));
+}
+
+}  // namespace
+}  // namespace harness::cli

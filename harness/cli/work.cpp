@@ -1,0 +1,78 @@
+#include "harness/cli/work.h"
+
+#include "harness/cli/paths.h"
+#include "harness/cli/planning.h"
+#include "harness/evidence/baselines.h"
+#include "harness/evidence/catch_matrix.h"
+#include "harness/evidence/edition.h"
+#include "harness/evidence/files.h"
+#include "harness/evidence/run_files.h"
+#include "harness/provenance/environment.h"
+#include "harness/schema/error.h"
+
+namespace harness::cli {
+namespace fs = std::filesystem;
+namespace {
+
+/// What the self test of this build caught on this hardware becomes part of the evidence.
+void attach_catch_matrix(RunOptions& run) {
+  const std::string name = catch_matrix_name(run.environment);
+  if (!name.empty() && fs::exists(matrices_dir() / name))
+    run.attached["catch_matrix.json"] = read_bytes(matrices_dir() / name);
+}
+
+/// The reviewed baseline of this runbook on this hardware, or the one that is named, becomes part
+/// of the evidence; whether it may be used is judged with the rest.
+void attach_baseline(const Options& options, Work& work) {
+  if (options.baseline == "none") return;
+  const bool named = !options.baseline.empty();
+  const fs::path file = named ? fs::path(options.baseline)
+                              : baseline_path(configs_dir(options.configs), work.runbook.name,
+                                              hardware_of(work.run.environment));
+  if (named && !fs::is_regular_file(file))
+    throw ConfigError("--baseline " + file.string() + ": no such file; name one, or none");
+  if (fs::exists(file)) work.run.attached["baseline.json"] = read_bytes(file);
+}
+
+}  // namespace
+
+Work new_work(const Options& options) {
+  Planned planned = plan_here(options);
+  Work work{.runbook = planned.book.runbook,
+            .kinds = planned.book.kinds,
+            .plan = planned.plan,
+            .run = {}};
+  work.run.out = options.out.empty() ? new_run_folder(work.runbook.name) : fs::path(options.out);
+  work.run.info.gate = options.gate;
+  work.run.info.command_line = options.command_line;
+  if (!options.supersedes.empty())
+    follow_edition(RunFolder(options.supersedes), work.runbook.name, work.run.info,
+                   work.run.attached);
+  work.run.environment = environment(
+      {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
+  attach_catch_matrix(work.run);
+  attach_baseline(options, work);
+  return work;
+}
+
+Work resumed_work(const Options& options) {
+  if (!options.supersedes.empty())
+    throw ConfigError("--supersedes belongs to the start of a run; leave it out with --resume");
+  std::error_code error;
+  if (!fs::is_directory(options.resume, error))
+    throw ConfigError("--resume " + options.resume +
+                      ": no such run folder; start it without --resume");
+  if (!fs::exists(fs::path(options.resume) / "run.json", error))
+    throw ConfigError("--resume " + options.resume +
+                      ": holds no run.json, so no run has begun there; remove the folder and start "
+                      "again without --resume");
+  const RunFiles files = read_run_files(RunFolder(options.resume));
+  Work work{.runbook = files.runbook, .kinds = files.kinds, .plan = files.plan, .run = {}};
+  work.run.out = options.resume;
+  work.run.resume = true;
+  work.run.info = files.run;
+  work.run.environment = files.environment;
+  return work;
+}
+
+}  // namespace harness::cli

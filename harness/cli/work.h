@@ -1,0 +1,22 @@
+#pragma once
+#include "harness/cli/options.h"
+#include "harness/engine/engine.h"
+
+namespace harness::cli {
+
+/// What is to run: planned now, or, resuming, read from the folder as it was planned then.
+struct Work {
+  Runbook runbook;
+  Kinds kinds;
+  Plan plan;
+  RunOptions run;
+};
+
+/// Plans the runbook of the command line on this machine. Throws ConfigError.
+Work new_work(const Options& options);
+
+/// What the folder of --resume was to do. Throws ConfigError, or EvidenceError for a damaged
+/// folder.
+Work resumed_work(const Options& options);
+
+}  // namespace harness::cli
