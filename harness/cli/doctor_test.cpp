@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
 
 #include "harness/cli/commands.h"
 #include "harness/cli/testing.h"
@@ -28,14 +29,14 @@ TEST_F(DoctorCommand, SaysEveryRowAndARemedyForWhatIsNotOk) {
   bool problem = false;
   std::set<std::string> names;
   for (const auto& row : rows) {
-    EXPECT_NE(row["what"], "");
-    EXPECT_NE(row["found"], "") << row;
-    names.insert(row["what"]);
+    names.insert(row["what"].get<std::string>());
+    EXPECT_NE(row["found"].get<std::string>(), "") << row;
     problem = problem || row["state"] == "PROBLEM";
     if (row["state"] == "PROBLEM") {
-      EXPECT_NE(row["remedy"], "") << row;
+      EXPECT_NE(row["remedy"].get<std::string>(), "") << row;
     }
   }
+  EXPECT_FALSE(names.contains(""));
   EXPECT_TRUE(names.contains("disk space"));
   EXPECT_EQ(said.exit_code, problem ? 3 : 0);
 }

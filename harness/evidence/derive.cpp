@@ -9,12 +9,14 @@
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/catch_matrix.h"
 #include "harness/evidence/edition.h"
+#include "harness/evidence/environment_sections.h"
 #include "harness/evidence/figure_tables.h"
 #include "harness/evidence/findings.h"
 #include "harness/evidence/ledger.h"
 #include "harness/evidence/raw_evidence.h"
 #include "harness/evidence/run_files.h"
 #include "harness/evidence/series.h"
+#include "harness/schema/nearest.h"
 #include "harness/schema/write.h"
 #include "harness/stats/estimators.h"
 #include "harness/verdict/verdict.h"
@@ -121,8 +123,8 @@ class Deriver {
     for (const MetricSpec& metric : files_.kinds.at(plan.kind).metrics) {
       if (!metric.device.empty() && metric.device != plan.device) continue;
       if (!estimators().contains(metric.estimator))
-        throw EvidenceError("kinds.json", "names the estimator '" + metric.estimator +
-                                              "', which this program lacks");
+        throw EvidenceError("kinds.json", "names the estimator " + in_quotes(metric.estimator) +
+                                              ", which this program lacks");
       results_.metrics.push_back(estimate(metric, is_sampled(metric) ? measured : raw.view));
       if (is_paired(metric)) add_stages(metric, stages, again, results_.metrics.back());
     }
@@ -337,6 +339,10 @@ Results derive(const std::filesystem::path& run_dir) {
 
 std::string results_text(const Results& results) { return pretty_dump(to_json(results)); }
 
-Results read_results(const RunFolder& run) { return read_as<Results>(run, "results.json"); }
+Results read_results(const RunFolder& run) {
+  Results results = read_as<Results>(run, "results.json");
+  require_sections(results.environment, "results.json");
+  return results;
+}
 
 }  // namespace harness

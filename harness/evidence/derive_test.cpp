@@ -185,6 +185,27 @@ TEST(Derive, DamagedRunFilesAreErrorsNamingThem) {
   }
 }
 
+TEST(Derive, AnEnvironmentWithAListForASectionIsAnError) {
+  for (const char* text : {R"({"build": []})", R"({"gpu": [1]})", R"({"machine": "x"})", "[]"}) {
+    try {
+      derived_after({}, [&](const fs::path& run) { write_bytes(run / "environment.json", text); });
+      ADD_FAILURE() << text;
+    } catch (const EvidenceError& e) {
+      EXPECT_EQ(e.file(), "environment.json");
+      EXPECT_THAT(e.what(), HasSubstr("not an object"));
+    }
+  }
+}
+
+TEST(Derive, AnErrorQuotesNoMoreThanCanBeRead) {
+  const auto found = derived_after({}, [](const fs::path& run) {
+    write_bytes(run / "phases/conform/phase.json",
+                R"({"status": ")" + std::string(5000, 'x') + R"("})");
+  });
+  ASSERT_FALSE(found.problems.empty());
+  EXPECT_LT(std::string(found.problems[0].what()).size(), 400u);
+}
+
 TEST(Derive, AnotherRunbookThanRunJsonNamesIsAnError) {
   try {
     derived_after({}, [](const fs::path& run) {

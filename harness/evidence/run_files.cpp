@@ -1,5 +1,8 @@
 #include "harness/evidence/run_files.h"
 
+#include "harness/evidence/environment_sections.h"
+#include "harness/schema/nearest.h"
+
 namespace harness {
 namespace {
 
@@ -17,8 +20,8 @@ PhaseEnd end_of_plan(const PlannedPhase& planned) {
 StepStatus status_of(const std::string& text, const std::string& file) {
   for (const auto& [status, name] : EnumNames<StepStatus>::names)
     if (name == text) return status;
-  throw EvidenceError(
-      file, "status '" + text + "' is none of COMPLETED, PARTIAL, DEFERRED, FAILED, NOT_RUN");
+  throw EvidenceError(file, "status " + in_quotes(text) +
+                                " is none of COMPLETED, PARTIAL, DEFERRED, FAILED, NOT_RUN");
 }
 
 /// Groups that failed by a fault of the machine, when the phase did not complete in spite of it.
@@ -49,7 +52,7 @@ RunFiles read_run_files(const RunFolder& run) {
   RunFiles files{read_as<RunInfo>(run, "run.json"), read_as<Runbook>(run, "runbook.json"),
                  read_as<Kinds>(run, "kinds.json"), read_as<Plan>(run, "plan.json"),
                  run.read_json("environment.json")};
-  if (!files.environment.is_object()) throw EvidenceError("environment.json", "is not an object");
+  require_sections(files.environment, "environment.json");
   if (!files.run.runbook_sha256.empty() && files.run.runbook_sha256 != run.sha256("runbook.json"))
     throw EvidenceError("runbook.json", "is not the runbook that run.json names (sha256 differs)");
   for (const PhaseSpec& phase : files.runbook.phases) {

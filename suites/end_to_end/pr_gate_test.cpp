@@ -1,0 +1,316 @@
+// The gate of a change, on a repository made here: ci/pr_gate builds base and head in worktrees (a
+// build of this repository copies nsa-validate and a small worker), and what was planted in the
+// change turns its verdict.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "suites/end_to_end/command.h"
+
+namespace suites::end_to_end {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+const fs::path kSource = NSA_SOURCE_DIR;
+
+/// The shipped runbook without what a real build alone can show, with one A/B of 8 pairs.
+std::string small_runbook() {
+  json book =
+      json::parse(read_file(kSource / "configs/runbooks/pr_gate.json"), nullptr, true, true);
+  json phases = json::array();
+  for (json phase : book["phases"]) {
+    const std::string id = phase["id"];
+    if (id == "environment" || id == "equivalence") continue;
+    if (id == "speed") {
+      phase["needs"] = {"operators"};
+      phase["cases"] = json::array({phase["cases"][0]});
+      phase["processes"] = 8;
+      phase["max_processes"] = 0;
+      json criteria = json::array();
+      for (const json& c : phase["criteria"])
+        if (c["id"] != "C-speed.forward" && c["id"] != "C-speed.backward") criteria.push_back(c);
+      phase["criteria"] = criteria;
+    }
+    phases.push_back(phase);
+  }
+  book["phases"] = phases;
+  return book.dump(2);
+}
+
+class PrGate : public testing::Test {
+ protected:
+  PrGate() : repo_(fresh_dir("pr_gate_repo")) {
+    put("CMakeLists.txt", "");
+    put(".gitignore", "/build/\n/runs/\n");
+    put("harness/keep", "");
+    put("tools/setup", "");
+    put("nsa/ms", "10");
+    put("nsa/right", "yes");
+    put("suites/compare/tolerance.cpp", "constexpr double kEps = 1;\n");
+    put("configs/runbooks/pr_gate.json", small_runbook());
+    fs::copy(kSource / "configs/kinds", repo_ / "configs/kinds");
+    fs::create_directories(repo_ / "ci");
+    fs::copy(kSource / "ci/pr_gate", repo_ / "ci/pr_gate");
+    git({"init", "-q", "-b", "main"});
+    commit("base");
+  }
+
+  void put(const std::string& path, const std::string& text) const {
+    fs::create_directories((repo_ / path).parent_path());
+    write_file(repo_ / path, text);
+  }
+  Outcome git(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(),
+                     {"/usr/bin/env", "git", "-C", repo_.string(), "-c", "user.name=n", "-c",
+                      "user.email=e@e", "-c", "commit.gpgsign=false"});
+    return run(arguments);
+  }
+  void commit(const std::string& message) const {
+    git({"add", "."});
+    ASSERT_EQ(git({"commit", "-q", "-m", message}).exit_code, 0);
+  }
+  Outcome gate(const std::vector<std::string>& more = {}) const {
+    const std::string worker = (kSource / "suites/end_to_end/testdata/gate_worker.sh").string();
+    const std::string build = "mkdir -p build/cpu/bin && { ln '" + program() +
+                              "' build/cpu/bin/ 2>/dev/null || cp '" + program() +
+                              "' build/cpu/bin/; } && sed \"s/@MS@/$(cat nsa/ms)/; " +
+                              "s/@RIGHT@/$(cat nsa/right)/\" '" + worker +
+                              "' > build/cpu/bin/nsa-worker && chmod +x build/cpu/bin/nsa-worker";
+    fs::remove_all(out_);
+    fs::remove(step_summary_);
+    std::vector<std::string> argv = {(repo_ / "ci/pr_gate").string(),
+                                     "--base",
+                                     "HEAD~1",
+                                     "--build",
+                                     build,
+                                     "--out",
+                                     out_.string()};
+    argv.insert(argv.end(), more.begin(), more.end());
+    return run(argv, {"GITHUB_STEP_SUMMARY=" + step_summary_.string()});
+  }
+  std::string verdict_of(const std::string& criterion) const {
+    const json found = results(out_);
+    for (const json& c : found["criteria"])
+      if (c["id"] == criterion) return c["verdict"];
+    return "absent";
+  }
+
+  const fs::path repo_, out_ = fresh_dir("pr_gate_out"),
+                        step_summary_ = fresh_dir("pr_gate_step.md");
+};
+
+TEST_F(PrGate, AHealthyChangeIsGoAndLeavesEveryOutput) {
+  put("nsa/ms", "9");
+  commit("Faster\n\nScope: nsa/*");
+  const Outcome done = gate();
+  EXPECT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_EQ(verdict_of("C-speed.ranges"), "PASS");
+  EXPECT_THAT(read_file(out_ / "comment.md"), StartsWith("<!-- nsa-validate:pr_gate -->\n"));
+  EXPECT_EQ(read_file(step_summary_), read_file(out_ / "summary.md"));
+  EXPECT_TRUE(fs::exists(out_ / "junit.xml"));
+  EXPECT_EQ(validate({"verify", out_.string()}).exit_code, 0);
+  EXPECT_THAT(git({"worktree", "list"}).output, Not(HasSubstr("/base")));
+}
+
+TEST_F(PrGate, APlantedSlowDownIsMeasuredTwiceAndIsNoGo) {
+  put("nsa/ms", "15");
+  commit("Slower\n\nScope: nsa/*");
+  const Outcome done = gate();
+  EXPECT_EQ(done.exit_code, 1) << done.output;
+  EXPECT_EQ(verdict_of("C-speed.ranges"), "FAIL");
+  const std::string comment = read_file(out_ / "comment.md");
+  EXPECT_THAT(comment, HasSubstr("C-speed.ranges"));
+  EXPECT_THAT(comment, HasSubstr("confirmed by a second measurement"));
+  EXPECT_TRUE(fs::exists(out_ / "phases/speed/c08.jsonl"));
+  EXPECT_EQ(validate({"verify", out_.string()}).exit_code, 0);
+  // A confirmation that is taken away turns the evidence, not the verdict.
+  fs::remove(out_ / "phases/speed/c08.jsonl");
+  EXPECT_EQ(validate({"verify", out_.string()}).exit_code, 6);
+}
+
+TEST_F(PrGate, APlantedWrongResultIsNoGoWithoutASpeed) {
+  put("nsa/right", "no");
+  put("nsa/ms", "1");
+  commit("Wrong\n\nScope: nsa/*");
+  const Outcome done = gate();
+  EXPECT_EQ(done.exit_code, 1) << done.output;
+  EXPECT_EQ(verdict_of("C-operators.mismatch"), "FAIL");
+  EXPECT_EQ(verdict_of("C-speed.ranges"), "NOT_EVALUATED");
+  EXPECT_THAT(codes(out_), Contains("ORACLE_MISMATCH"));
+}
+
+TEST_F(PrGate, APlantedThresholdEditNeedsAReasonAndIsShown) {
+  put("suites/compare/tolerance.cpp", "constexpr double kEps = 100;\n");
+  json book = json::parse(read_file(repo_ / "configs/runbooks/pr_gate.json"));
+  for (json& phase : book["phases"])
+    for (json& c : phase["criteria"])
+      if (c["id"] == "C-speed.ranges") c["value"] = 0.5;
+  put("configs/runbooks/pr_gate.json", book.dump(2));
+  commit("Looser\n\nScope: suites/compare/*, configs/runbooks/*");
+  const std::vector<std::string> quick = {"--", "--skip", "speed"};
+  const Outcome silent = gate(quick);
+  EXPECT_EQ(silent.exit_code, 1) << silent.output;
+  EXPECT_EQ(verdict_of("C-edits.unexplained"), "FAIL");
+  EXPECT_THAT(codes(out_), Contains("THRESHOLD_EDIT"));
+  const std::string report = read_file(out_ / "report.md");
+  EXPECT_THAT(report, HasSubstr("kEps = 100"));
+  EXPECT_THAT(report, HasSubstr("0.95"));
+  std::vector<std::string> explained = {"--reason", "fp8 \"inputs\" \\ new kernel"};
+  explained.insert(explained.end(), quick.begin(), quick.end());
+  const Outcome told = gate(explained);
+  EXPECT_EQ(told.exit_code, 5) << told.output;  // speed was left out: undecided
+  EXPECT_EQ(verdict_of("C-edits.unexplained"), "PASS");
+  EXPECT_EQ(verdict_of("C-edits.none"), "FAIL");
+}
+
+TEST_F(PrGate, FilesOutsideTheScopeAndAChangeWithoutOneDoNotPass) {
+  const std::vector<std::string> quick = {"--", "--only", "scope"};
+  put("nsa/ms", "9");
+  put("README.md", "unrelated");
+  commit("Mixed\n\nScope: nsa/*");
+  gate(quick);
+  EXPECT_EQ(verdict_of("C-scope.outside"), "FAIL");
+  EXPECT_THAT(codes(out_), Contains("DIFF_OUT_OF_SCOPE"));
+  put("nsa/ms", "8");
+  commit("No scope");
+  gate(quick);
+  EXPECT_EQ(verdict_of("C-scope.changed"), "NOT_EVALUATED");
+}
+
+TEST_F(PrGate, WrongOptionsAndBrokenBuildsEndEarly) {
+  const std::string script = (repo_ / "ci/pr_gate").string();
+  EXPECT_EQ(run({script}).exit_code, 2);
+  EXPECT_EQ(run({script, "--base", "nowhere"}).exit_code, 2);
+  EXPECT_EQ(run({script, "--base", "--output=x"}).exit_code, 2);
+  EXPECT_EQ(run({script, "--bass", "main"}).exit_code, 2);
+  const Outcome broken = run({script, "--base", "HEAD", "--build", "echo no compiler; false"});
+  EXPECT_EQ(broken.exit_code, 3);
+  EXPECT_THAT(broken.output, HasSubstr("no compiler"));
+}
+
+class CheckComment : public testing::Test {
+ protected:
+  static Outcome check_file(const fs::path& file) {
+    return run({(kSource / "ci/check_comment").string(), file.string()});
+  }
+  Outcome check(const std::string& text) const {
+    const fs::path file = fresh_dir("comment.md");
+    write_file(file, text);
+    return check_file(file);
+  }
+  const std::string marker_ = "<!-- nsa-validate:pr_gate -->\n";
+};
+
+TEST_F(CheckComment, WhatIsNoCommentIsRefused) {
+  for (const std::string& bad :
+       std::vector<std::string>{"", "hello\n", "<!-- nsa-validate:../x -->\n", marker_ + "\x1b[31m",
+                                marker_ + "\xff", marker_ + std::string(70'000, 'a'),
+                                marker_ + "\xe2\x80\xae"
+                                          "evil"})
+    EXPECT_EQ(check(bad).exit_code, 1) << bad.substr(0, 60);
+  const fs::path link = fresh_dir("comment_link.md");
+  fs::create_symlink("/etc/passwd", link);
+  EXPECT_EQ(check_file(link).exit_code, 1);
+  EXPECT_EQ(check(marker_ + std::string(65'000, 'a')).exit_code, 0);
+}
+
+TEST_F(CheckComment, WhatIsPostedIsInert) {
+  const Outcome done =
+      check(marker_ +
+            "### GO\n<details><summary>x</summary>\n<img src=x onerror=y> <script>z</script> "
+            "<!-- nsa-validate:other --> @maintainer #12 GH-3 [a](https://evil.example) "
+            "![b](http://evil.example) www.evil.example 1 < 2\n[c]: ftp://evil\n</details>\n");
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.output, StartsWith(marker_ + "> "));
+  EXPECT_THAT(done.output, HasSubstr("<details><summary>x</summary>"));
+  EXPECT_THAT(done.output, HasSubstr("1 < 2"));
+  for (const char* live : {"<img", "<script", "<!-- nsa-validate:other", "@maintainer", "#12",
+                           "GH-3", "](", "://", "www.e", "]:"})
+    EXPECT_THAT(done.output, Not(HasSubstr(live))) << live;
+}
+
+TEST_F(CheckComment, CommentsOfRealRunsPass) {
+  int seen = 0;
+  for (const auto& sample : fs::directory_iterator(kSource / "reports/samples")) {
+    if (!fs::exists(sample.path() / "comment.md")) continue;
+    ++seen;
+    const Outcome done = check(read_file(sample.path() / "comment.md"));
+    EXPECT_EQ(done.exit_code, 0) << sample.path() << done.output;
+  }
+  EXPECT_GE(seen, 3);
+}
+
+/// A `gh` that answers from files and notes what it was asked to write.
+class PostComment : public testing::Test {
+ protected:
+  PostComment() : dir_(fresh_dir("post_comment")) {
+    fs::create_directories(dir_);
+    write_file(dir_ / "gh", R"(#!/bin/sh
+dir=$(dirname "$0")
+case "$*" in
+  *artifacts/7/zip*) cat "$dir/artifact.zip" ;;
+  *runs/5/artifacts*) cat "$dir/artifacts" ;;
+  *-X\ GET*pulls*) cat "$dir/pulls" ;;
+  *--paginate*) cat "$dir/comments" ;;
+  *) echo "$*" >>"$dir/asked"; for a; do case $a in body=@*) cat "${a#body=@}" >>"$dir/posted" ;; esac; done ;;
+esac
+)");
+    fs::permissions(dir_ / "gh", fs::perms::owner_all);
+    say("artifacts", "7 900");
+    say("pulls", "31");
+    say("comments", "");
+    pack("<!-- nsa-validate:pr_gate -->\n### GO @you\n");
+  }
+  void say(const std::string& name, const std::string& text) const {
+    write_file(dir_ / name, text + "\n");
+  }
+  void pack(const std::string& comment) const {
+    write_file(dir_ / "comment.md", comment);
+    run({"/usr/bin/env", "python3", "-c",
+         "import sys, zipfile\nzipfile.ZipFile(sys.argv[1], 'w', "
+         "zipfile.ZIP_DEFLATED).write(sys.argv[2], 'comment.md')",
+         (dir_ / "artifact.zip").string(), (dir_ / "comment.md").string()});
+  }
+  Outcome post() const {
+    return run({(kSource / "ci/post_comment").string()},
+               {"PATH=" + dir_.string() + ":" + std::string(getenv("PATH")), "REPO=o/r", "RUN=5",
+                "HEAD=abc", "OWNER=someone", "BRANCH=$(touch x)", "GH_TOKEN=none"});
+  }
+  std::string asked() const { return read_file(dir_ / "asked"); }
+  const fs::path dir_;
+};
+
+TEST_F(PostComment, PostsOnceAndThenUpdates) {
+  EXPECT_EQ(post().exit_code, 0);
+  EXPECT_THAT(asked(), HasSubstr("-X POST repos/o/r/issues/31/comments"));
+  EXPECT_THAT(read_file(dir_ / "posted"), StartsWith("<!-- nsa-validate:pr_gate -->\n"));
+  EXPECT_THAT(read_file(dir_ / "posted"), Not(HasSubstr("@you")));
+  say("comments", "99");
+  EXPECT_EQ(post().exit_code, 0);
+  EXPECT_THAT(asked(), HasSubstr("-X PATCH repos/o/r/issues/comments/99"));
+}
+
+TEST_F(PostComment, NothingIsPostedOfWhatIsTooLargeForeignOrStale) {
+  say("artifacts", "7 99999999");
+  EXPECT_EQ(post().exit_code, 1);
+  say("artifacts", "7 900");
+  pack("hello");
+  EXPECT_EQ(post().exit_code, 1);
+  pack("<!-- nsa-validate:pr_gate -->\n" + std::string(30'000'000, 'a'));
+  EXPECT_EQ(post().exit_code, 1);
+  pack("<!-- nsa-validate:pr_gate -->\nfine");
+  say("pulls", "");
+  EXPECT_EQ(post().exit_code, 0);
+  say("artifacts", "null null");
+  EXPECT_EQ(post().exit_code, 0);
+  EXPECT_EQ(asked(), "");
+}
+
+}  // namespace
+}  // namespace suites::end_to_end
