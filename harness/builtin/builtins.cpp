@@ -22,6 +22,7 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_configuration(bin_dir, call, emitter);
            }},
+          {"ci_status", run_ci_status},
           {"counterfactual",
            [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_counterfactual_phase(bin_dir, call, emitter);

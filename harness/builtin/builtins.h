@@ -18,6 +18,10 @@ void run_environment(const std::filesystem::path& bin_dir,
                      const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
                      protocol::Emitter& emitter);
 
+/// builtin:ci_status. Metrics tests.*_count of the JUnit file args.file, check ci/tests
+/// (CI_FAILED). A file that is missing, no JUnit or without a test case fails the case.
+void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter);
+
 /// builtin:binaries_ab. For every case, starts nsa-worker of args.base_bin and of args.head_bin
 /// (empty: bin_dir) in turn, base, base once more and head, then backwards, which end first drawn
 /// from the seed. Samples NAME.base, NAME.aa and NAME.head for each entry of args.series, the

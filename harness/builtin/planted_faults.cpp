@@ -162,6 +162,9 @@ std::vector<PlantedFault> faults_of_evidence() {
   using namespace plants;
   return {
       missing_rank(),
+      in_run("P22", "bucket cap asked for and not in force", "BUCKET_MISMATCH",
+             {{.phase = "ranks", .fault = "P22", .code = "BUCKET_MISMATCH/cap asked for"}},
+             Needs::kTwoRanks),
       in_run("P23", "a batch too large for the device", "OOM", {too_large_batch()}, Needs::kCuda),
       {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", plant_bad_baselines,
        control_baseline},

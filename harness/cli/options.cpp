@@ -47,6 +47,8 @@ void add_run_options(CLI::App& app, Options& o) {
       ->allow_extra_args(false);
   app.add_option("--set", o.set, "PHASE.KEY=VALUE: change a declared argument of a phase")
       ->allow_extra_args(false);
+  app.add_option("--ci-status", o.ci_status, "JUnit file of a CI run, for phases that judge it")
+      ->check(CLI::ExistingFile);
   app.add_option("--configs", o.configs,
                  "Folder with runbooks and phase kinds (default: the shipped ones)")
       ->check(not_empty());

@@ -15,6 +15,7 @@ struct Options {
   std::string resume;            ///< run folder to continue
   std::string gate = "strict";
   std::string baseline;                   ///< file, none, or empty: that of this hardware
+  std::string ci_status;                  ///< JUnit file of a CI run, for phases ci_status
   std::string reason;                     ///< baseline promote
   std::string history;                    ///< file of the history
   std::string metric;                     ///< history trend

@@ -19,8 +19,8 @@ double number_arg(const nlohmann::json& args, const char* name, double fallback)
 
 /// Names of a group's raw files: GROUP, or GROUP.rN for each rank of several.
 std::vector<std::string> evidence_stems(const PlannedPhase& phase, const std::string& group) {
-  const auto ranks =
-      phase.program == "nsa-train" ? static_cast<int>(number_arg(phase.args, "ranks", 1)) : 1;
+  const bool has_ranks = phase.program == "nsa-train" || phase.program == "nsa-worker";
+  const auto ranks = has_ranks ? static_cast<int>(number_arg(phase.args, "ranks", 1)) : 1;
   if (ranks <= 1) return {group};
   std::vector<std::string> stems;
   for (int rank = 0; rank < ranks; ++rank) stems.push_back(group + ".r" + std::to_string(rank));

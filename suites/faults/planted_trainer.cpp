@@ -30,12 +30,14 @@ std::string take_fault(WorkerRequest& request) {
 }
 
 void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
-           const SwitchSet& switches, ResultLines& lines) {
+           const SwitchSet& switches, const nsa::train::RankPlace& place, ResultLines& lines) {
   const TrainOptions options = request.options_of(work);
   RunContext context;
   context.case_id = work.id;
   context.lines = &lines;
   context.switches = &switches;
+  context.place = place;
+  context.out = request.out;
   context.say = say;
   if (!fault.empty())
     context.exchange = [&](nsa::train::TrainerParts& parts) {
@@ -53,8 +55,10 @@ int work(const std::string& result) {
                                      : std::filesystem::path(result));
   ResultLines to_engine(3);
   ResultLines& lines = result.empty() ? to_engine : to_file;
-  lines.hello("", request.device, {}, nlohmann::json::object(), nlohmann::json::array());
-  for (const WorkerRequest::Case& one : request.cases) train(request, one, fault, switches, lines);
+  const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
+  lines.hello("", request.device, place, nlohmann::json::object(), nlohmann::json::array());
+  for (const WorkerRequest::Case& one : request.cases)
+    train(request, one, fault, switches, place, lines);
   lines.done();
   return 0;
 }

@@ -124,6 +124,15 @@ void gradients_cleared(TrainerParts& parts, const TrainOptions&) {
   };
 }
 
+/// P22: the reducer is given no cap, so that every gradient travels alone.
+void bucket_cap_ignored(TrainerParts& parts, const TrainOptions&) {
+  parts.reduce = [](const nsa::train::ReducerOptions& asked) {
+    nsa::train::ReducerOptions in_force = asked;
+    in_force.bucket_mib = 0;
+    return in_force;
+  };
+}
+
 }  // namespace
 
 const std::vector<TrainingFault>& training_fault_table() {
@@ -137,6 +146,7 @@ const std::vector<TrainingFault>& training_fault_table() {
       {"P18", "schedule counts micro-batches", "LR_TRACE", schedule_counts_micro_batches},
       {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", data_position_lost},
       {"P20", "gradients cleared before they are read", "STUCK_METRIC", gradients_cleared},
+      {"P22", "bucket cap asked for and not in force", "BUCKET_MISMATCH", bucket_cap_ignored},
   };
   return table;
 }

@@ -10,6 +10,7 @@
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/stack_dump.h"
 #include "nsa/switches/switches.h"
+#include "nsa/train/rank_place.h"
 #include "suites/instrument/activity_collector.h"
 #include "suites/instrument/facts.h"
 #include "suites/phases/build_id.h"
@@ -20,9 +21,12 @@ namespace {
 
 namespace protocol = harness::protocol;
 
-protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device) {
+protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device,
+                           const nsa::train::RankPlace& place) {
   protocol::Hello hello{.program = "nsa-worker",
                         .build_id = build_id(),
+                        .rank = place.rank,
+                        .world = place.world,
                         .device = device_name(device),
                         .versions = library_versions(device)};
   for (const nsa::SwitchValue& each : switches.list())
@@ -58,12 +62,15 @@ void run(int argc, char** argv) {
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
   nsa::NvtxRange::want(switches.get_bool("NSA_NVTX"));
   if (in.mode == "profile") inject_nvtx();
-  const at::Device device = parse_device(in.device);
+  const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
+  const at::Device device = place.world == 1 || in.device != "cuda"
+                                ? parse_device(in.device)
+                                : parse_device("cuda:" + std::to_string(place.local_rank));
   std::vector<Args> args;
   for (const protocol::CaseArgs& one : in.cases)
     args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
   protocol::Emitter emitter(protocol::result_path(argc, argv));
-  emitter.hello(make_hello(switches, device));
+  emitter.hello(make_hello(switches, device, place));
   for (size_t i = 0; i < in.cases.size(); ++i)
     run_case(kind, {in, in.cases[i].id, args[i], device, emitter, nsa::NsaOptions::from(switches)});
   emitter.done();

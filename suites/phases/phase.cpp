@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "suites/faults/faults.h"
+#include "suites/phases/training_phases.h"
 
 namespace suites {
 
@@ -74,6 +75,11 @@ const std::vector<PhaseKind>& phase_kinds() {
        {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
        run_attn_memory},
       {"ceilings", {}, run_ceilings},
+      {"checkpointing_ab", {"model", "S", "B", "rounds", "dtype", "backend"}, run_checkpointing_ab},
+      {"ddp_sweep",
+       {"model", "S", "B", "accum", "caps", "compress", "rounds", "calls", "warmup", "ranks",
+        "rank_timeout_s", "dtype", "backend"},
+       run_ddp_sweep},
       {"decode_ab",
        {"contexts", "Hq", "Hkv", "dk", "rounds", "steps", "dtype", "fault"},
        run_decode_ab},

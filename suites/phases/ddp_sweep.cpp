@@ -1,0 +1,222 @@
+// Bucket caps and compression of data-parallel training, in pairs: one trainer an arm, all on the
+// same ranks, data and first weights, one step of each in turn. Rank 0 reports.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+#include "nsa/model/loss.h"
+#include "nsa/model/open_device.h"
+#include "nsa/train/bucket_report.h"
+#include "nsa/train/rank_group.h"
+#include "nsa/train/trainer.h"
+#include "nsa/train/training_attention.h"
+#include "suites/instrument/event_timer.h"
+#include "suites/phases/attention_under_test.h"
+#include "suites/phases/rounds.h"
+#include "suites/phases/training_phases.h"
+
+namespace suites {
+namespace {
+
+namespace train = nsa::train;
+
+constexpr double kLearningRate = 1e-4;
+constexpr double kMibBytes = 1024.0 * 1024.0;
+
+struct Arm {
+  std::string name;  ///< cap25, cap25_bf16
+  train::TrainOptions options;
+  std::unique_ptr<train::Trainer> trainer;
+  double first_loss = 0;
+  std::vector<train::Communication> overlaps;  ///< of its timed steps
+};
+
+class DdpSweep {
+ public:
+  explicit DdpSweep(const PhaseCase& one)
+      : one_(one),
+        place_(train::read_rank_place(train::environment_variable)),
+        device_(nsa::open_device(one.device.str())),
+        warmup_(one.args.get_int("warmup", 3, 2)),
+        calls_(one.args.get_int("calls", 2, 1)),
+        rounds_(one.args.get_int("rounds", 3, 1)),
+        config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
+                                       nsa::model_config_folders())) {
+    train::require_ranks(place_, one.args.get_int("ranks", 2, 2));
+    const int64_t asked = one.args.get_int("S", 0, 0);
+    seq_len_ = asked > 0 ? asked : config_.seq_len;
+    const double timeout_s = one.args.get_number("rank_timeout_s", 120, 1);
+    ranks_ = std::make_unique<train::RankGroup>(
+        place_, device_, std::chrono::milliseconds(static_cast<int64_t>(1000 * timeout_s)));
+    tokens_ = train::make_synthetic_source(config_.vocab, one.seed());
+    attention_ = train::training_attention(nsa::SwitchSet::from_environment(one.in.switches),
+                                           one.args.get_text("backend", "auto"), device_)
+                     .options;
+    for (const int64_t cap : one.args.get_ints("caps", {25, 50, 100}, 1))
+      for (const std::string& compress : one.args.get_list("compress", {"none", "bf16"}))
+        add_arm(cap, compress);
+  }
+
+  std::string run() {
+    for (Arm& arm : arms_) warm_up(arm);
+    say_buckets();
+    const std::string broken = check_arms();
+    if (!broken.empty()) return broken;
+    time_arms();
+    for (const Arm& arm : arms_) say_overlap(arm);
+    return "";
+  }
+
+ private:
+  void add_arm(int64_t cap, const std::string& compress) {
+    if (compress != "none" && compress != "bf16")
+      throw ConfigError("args.compress must name none or bf16, got '" + compress + "'");
+    Arm arm;
+    arm.name = "cap" + std::to_string(cap) + (compress == "bf16" ? "_bf16" : "");
+    arm.options.batch = one_.args.get_int("B", 1, 1);
+    arm.options.accum = one_.args.get_int("accum", 1, 1);
+    arm.options.reducer = {.bucket_mib = cap, .bf16 = compress == "bf16"};
+    at::manual_seed(one_.seed());
+    nsa::Decoder model(config_);
+    const at::ScalarType type = input_type(one_);
+    model->to(device_, type == at::kDouble ? at::kDouble : at::kFloat);
+    model->compute_type = type;
+    model->set_attention_options(attention_);
+    train::TrainerParts parts;
+    parts.model = model;
+    parts.tokens = tokens_.get();
+    parts.loss = nsa::next_token_loss;
+    parts.learning_rate = [](int64_t) { return kLearningRate; };
+    parts.ranks = ranks_.get();
+    parts.collectives = &collectives_;
+    arm.trainer =
+        std::make_unique<train::Trainer>(std::move(parts), arm.options, seq_len_, device_);
+    arms_.push_back(std::move(arm));
+  }
+
+  /// The first steps build the buckets anew; their losses tell whether all arms train alike.
+  void warm_up(Arm& arm) {
+    for (int64_t i = 0; i < warmup_; ++i) {
+      const double loss = arm.trainer->step(/*wait_each=*/false).loss;
+      if (i == 1) arm.first_loss = loss;  // behind the first update
+      one_.emitter.beat({.case_id = one_.id, .step = i + 1, .of = warmup_, .at = "warm-up"});
+    }
+  }
+
+  train::Check bucket_check(const Arm& arm) const {
+    train::RunFacts facts;
+    facts.ranks = place_.world;
+    facts.bucket_bytes = arm.trainer->bucket_bytes();
+    for (const at::Tensor& p : arm.trainer->model()->parameters())
+      facts.largest_parameter_bytes =
+          std::max(facts.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
+    return train::check_buckets(arm.options.reducer, facts);
+  }
+
+  /// Empty when every arm sent the buckets asked for and trained as the first one: two ranks' sums
+  /// have the same bits in any bucket; rounded gradients may differ.
+  std::string check_arms() {
+    std::string broken;
+    const auto plain =
+        std::ranges::find_if(arms_, [](const Arm& arm) { return !arm.options.reducer.bf16; });
+    for (const Arm& arm : arms_) {
+      const train::Check buckets = bucket_check(arm);
+      say({.case_id = one_.id,
+           .id = "bucket_cap/" + arm.name,
+           .ok = buckets.ok,
+           .code = buckets.ok ? "" : buckets.code,
+           .detail = buckets.detail});
+      const bool exact = !arm.options.reducer.bf16 && place_.world == 2;
+      const bool same = !exact || arm.first_loss == plain->first_loss;
+      if (exact)
+        say({.case_id = one_.id,
+             .id = "same_loss/" + arm.name,
+             .ok = same,
+             .code = same ? "" : "SPEEDUP_WITHHELD",
+             .detail = "loss behind the first update: " + std::to_string(arm.first_loss)});
+      if (broken.empty() && !buckets.ok) broken = arm.name + ": " + buckets.detail;
+      if (broken.empty() && !same) broken = arm.name + " trains another model";
+    }
+    return broken;
+  }
+
+  void say(const harness::protocol::Check& check) {
+    if (reports()) one_.emitter.check(check);
+  }
+
+  void say_buckets() {
+    if (!reports()) return;
+    nlohmann::json rows = nlohmann::json::array();
+    for (const Arm& arm : arms_) {
+      const std::vector<int64_t> bytes = arm.trainer->bucket_bytes();
+      for (size_t i = 0; i < bytes.size(); ++i)
+        rows.push_back({arm.name, arm.options.reducer.bucket_mib, i,
+                        static_cast<double>(bytes[i]) / kMibBytes});
+    }
+    one_.emitter.table({.case_id = one_.id,
+                        .id = "sent",
+                        .title = "Buckets of gradients as they were sent",
+                        .columns = {"arm", "cap asked for, MiB", "bucket", "MiB"},
+                        .rows = rows});
+  }
+
+  /// Every rank takes the same steps in the same order; what rank 0 times is what counts.
+  void time_arms() {
+    std::vector<TimedSeries> series;
+    for (Arm& arm : arms_) series.push_back({"step." + arm.name, [&] { take_step(arm); }, calls_});
+    series.push_back({"step.aa", [&] { take_step(arms_.front()); }, calls_});
+    harness::protocol::Emitter nobody("/dev/null");
+    const PhaseCase unheard{one_.in, one_.id, one_.args, one_.device, nobody, one_.options};
+    int64_t step = 0;
+    time_rounds(reports() ? one_ : unheard, series, rounds_, step, rounds_);
+  }
+
+  void take_step(Arm& arm) {
+    arm.trainer->step(/*wait_each=*/false);
+    arm.overlaps.push_back(arm.trainer->communication());
+    if (!reports())  // the others are watched, too
+      one_.emitter.beat({.case_id = one_.id, .step = ++taken_, .of = 0, .at = "step"});
+  }
+
+  /// Of every timed step, from moments on its stream (a CPU: on the host's clock).
+  void say_overlap(const Arm& arm) {
+    if (!reports()) return;
+    for (size_t i = 0; i < arm.overlaps.size(); ++i) {
+      const train::Communication& found = arm.overlaps[i];
+      for (const auto& [series, value, unit] :
+           {std::tuple{"comm_busy.", found.busy_ms, "ms"},
+            {"comm_exposed.", found.exposed_ms, "ms"},
+            {"comm_overlapped.", found.overlapped_pct(), "pct"}})
+        one_.emitter.sample({.case_id = one_.id,
+                             .series = series + arm.name,
+                             .value = value,
+                             .unit = unit,
+                             .round = 0,
+                             .order = static_cast<int64_t>(i)});
+    }
+  }
+
+  bool reports() const { return place_.rank == 0; }
+
+  const PhaseCase& one_;
+  train::RankPlace place_;
+  at::Device device_;
+  int64_t warmup_, calls_, rounds_, seq_len_ = 0, taken_ = 0;
+  nsa::ModelConfig config_;
+  std::unique_ptr<train::RankGroup> ranks_;
+  train::CollectiveLog collectives_;
+  std::unique_ptr<train::TokenSource> tokens_;
+  nsa::NsaOptions attention_;
+  std::vector<Arm> arms_;
+};
+
+}  // namespace
+
+std::string run_ddp_sweep(const PhaseCase& one) {
+  if (one.in.mode != "time")
+    throw ConfigError("mode of ddp_sweep must be time, got '" + one.in.mode + "'");
+  return DdpSweep(one).run();
+}
+
+}  // namespace suites

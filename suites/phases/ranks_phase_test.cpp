@@ -1,0 +1,114 @@
+// Phases that run on several ranks, as processes over Gloo.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/engine/rank_runner.h"
+#include "harness/protocol/lines.h"
+
+namespace suites {
+namespace {
+
+namespace fs = std::filesystem;
+namespace protocol = harness::protocol;
+using nlohmann::json;
+
+class RanksPhase : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() / ("ranks_phase_" + std::to_string(getpid()));
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+    // 1.8 M parameters: 6.89 MiB of gradients.
+    std::ofstream(dir_ / "wide.json")
+        << R"({"name": "wide", "vocab": 256, "dim": 256, "num_layers": 3, "mlp_hidden": 512, "seq_len": 16,
+      "attention": {"num_heads": 4, "num_kv_heads": 2, "qk_head_dim": 32, "v_head_dim": 32, "block_size": 8,
+      "block_stride": 4, "sel_block_size": 16, "top_n": 4, "window": 16}})";
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+
+  /// Both ranks to their ends; their transcripts.
+  std::vector<protocol::Transcript> two_ranks(const std::string& kind, const json& args) {
+    const json request = {{"v", 1},
+                          {"phase", "p"},
+                          {"kind", kind},
+                          {"group", "g01"},
+                          {"mode", "time"},
+                          {"device", "cpu"},
+                          {"seed", 7},
+                          {"args", args},
+                          {"cases", {{{"id", "all"}}}},
+                          {"switches", json::object()},
+                          {"out", dir_.string()}};
+    std::ofstream(dir_ / "request.json") << request.dump() << "\n";
+    const int port = harness::free_port();
+    std::string script;
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const auto& [name, value] : harness::rank_variables(rank, 2, port))
+        script += name + "=" + value + " ";
+      const std::string r = std::to_string(rank);
+      script += std::string(NSA_BUILD_DIR) + "/bin/nsa-worker < request.json 3> r" + r +
+                ".jsonl 2> err" + r + " & p" + r + "=$!; ";
+    }
+    script += "wait $p0; a=$?; wait $p1; exit $((a + $?))";
+    EXPECT_EQ(std::system(("cd " + dir_.string() + "; " + script).c_str()), 0) << slurp("err0");
+    std::vector<protocol::Transcript> all;
+    for (const char* file : {"r0.jsonl", "r1.jsonl"})
+      all.push_back(protocol::read_transcript(slurp(file), {"time", {"all"}}));
+    return all;
+  }
+  std::string slurp(const std::string& name) const {
+    std::ifstream in(dir_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  fs::path dir_;
+};
+
+template <class Line>
+std::vector<Line> lines_of(const protocol::Transcript& transcript) {
+  std::vector<Line> found;
+  for (const auto& line : transcript.lines)
+    if (const auto* one = std::get_if<Line>(&line.message)) found.push_back(*one);
+  return found;
+}
+
+TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
+  const auto ranks = two_ranks(
+      "ddp_sweep",
+      {{"model", (dir_ / "wide.json").string()}, {"caps", {25, 1}}, {"rounds", 1}, {"calls", 1}});
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank.violations.empty()) << rank.violations.front().detail;
+    ASSERT_EQ(rank.ended.size(), 1u);
+    EXPECT_EQ(rank.ended.begin()->second.status, "ok") << rank.ended.begin()->second.reason;
+  }
+  EXPECT_TRUE(lines_of<protocol::Sample>(ranks[1]).empty()) << "rank 0 speaks for all";
+  EXPECT_EQ(lines_of<protocol::Hello>(ranks[1]).at(0).rank, 1);
+  std::map<std::string, double> smallest;
+  for (const auto& sample : lines_of<protocol::Sample>(ranks[0])) {
+    const auto [at, fresh] = smallest.emplace(sample.series, *sample.value);
+    if (!fresh) at->second = std::min(at->second, *sample.value);
+  }
+  for (const std::string arm : {"cap25", "cap25_bf16", "cap1", "cap1_bf16"}) {
+    EXPECT_GT(smallest.at("step." + arm), 0) << arm;
+    EXPECT_GT(smallest.at("comm_busy." + arm), 0) << arm;
+    EXPECT_GE(smallest.at("comm_exposed." + arm), 0) << arm;
+  }
+  EXPECT_EQ(smallest.at("comm_overlapped.cap25"), 0) << "one bucket hides nothing";
+  EXPECT_TRUE(smallest.contains("step.aa"));
+  std::map<std::string, bool> checks;
+  for (const auto& check : lines_of<protocol::Check>(ranks[0])) checks[check.id] = check.ok;
+  EXPECT_EQ(checks, (std::map<std::string, bool>{{"bucket_cap/cap1", true},
+                                                 {"bucket_cap/cap1_bf16", true},
+                                                 {"bucket_cap/cap25", true},
+                                                 {"bucket_cap/cap25_bf16", true},
+                                                 {"same_loss/cap1", true},
+                                                 {"same_loss/cap25", true}}));
+  EXPECT_GE(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 10u);
+}
+
+}  // namespace
+}  // namespace suites

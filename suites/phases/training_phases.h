@@ -1,0 +1,10 @@
+#pragma once
+#include "suites/phases/phase.h"
+
+/// Phase kinds that train.
+namespace suites {
+
+std::string run_checkpointing_ab(const PhaseCase& one);
+std::string run_ddp_sweep(const PhaseCase& one);
+
+}  // namespace suites
