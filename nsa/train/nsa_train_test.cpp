@@ -211,7 +211,7 @@ TEST_F(ProgramTest, ADenseModelTrainsWithoutGates) {
 
 TEST_F(ProgramTest, OutOfMemoryNamesWhatWouldFit) {
   const json args = {
-      {"model", "small.json"}, {"data", "synthetic"}, {"steps", 3}, {"warmup", 2}, {"batch", 16}};
+      {"model", "small.json"}, {"data", "synthetic"}, {"steps", 3}, {"warmup", 2}, {"batch", 64}};
   const auto whole = metrics(work(request(args)));
   const double peak = whole.at("memory.tensors_peak_mib")["value"];
   const double predicted = whole.at("memory.predicted_mib")["value"];

@@ -2,7 +2,7 @@
 // pairs. Both must give the same loss and gradients, bit for bit.
 #include <ATen/ATen.h>
 
-#include "nsa/model/input_error.h"
+#include "nsa/model/decoder.h"
 #include "nsa/model/loss.h"
 #include "nsa/train/tensor_memory.h"
 #include "nsa/train/training_attention.h"

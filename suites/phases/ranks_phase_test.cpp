@@ -95,9 +95,10 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
   for (const std::string arm : {"cap25", "cap25_bf16", "cap1", "cap1_bf16"}) {
     EXPECT_GT(smallest.at("step." + arm), 0) << arm;
     EXPECT_GT(smallest.at("comm_busy." + arm), 0) << arm;
-    EXPECT_GE(smallest.at("comm_exposed." + arm), 0) << arm;
+    EXPECT_GT(smallest.at("comm_exposed." + arm), 0) << arm << ": the last sum is always exposed";
+    EXPECT_GE(smallest.at("comm_overlapped." + arm), 0) << arm;
+    EXPECT_LT(smallest.at("comm_overlapped." + arm), 100) << arm;
   }
-  EXPECT_EQ(smallest.at("comm_overlapped.cap25"), 0) << "one bucket hides nothing";
   EXPECT_TRUE(smallest.contains("step.aa"));
   std::map<std::string, bool> checks;
   for (const auto& check : lines_of<protocol::Check>(ranks[0])) checks[check.id] = check.ok;
