@@ -10,7 +10,9 @@ TEST_F(ProgramTest, WorkerHonoursTheBackendSwitchAndRecordsWhatRan) {
   asked["switches"] = {{"NSA_USE_SEL_VARLEN", "1"}};
   const auto lines = work(asked);
   const auto tables = of_type(lines, "table");
-  ASSERT_EQ(tables.size(), 1u);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0]["id"], "ran");
+  EXPECT_EQ(tables[1]["id"], "memory");
   bool varlen = false;
   for (const json& row : tables[0]["rows"])
     if (row[0] == "sel_attn") varlen = row[1] == "varlen" && row[2] == "varlen" && row[4] > 0;
