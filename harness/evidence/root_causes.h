@@ -20,8 +20,8 @@ struct RootCauseRule {
   std::vector<RuleCondition> when;  ///< all must hold; the first is the fact behind the finding
 };
 
-/// LOADER_STALL has no rule here: the trainer judges its own loader (nsa/train/loader_report), where
-/// the first batch and the scheduler are known, and says the finding itself.
+/// LOADER_STALL has no rule here: the trainer judges its own loader (nsa/train/loader_report),
+/// where the first batch and the scheduler are known, and says the finding itself.
 const std::vector<RootCauseRule>& root_cause_rules();
 
 /// One finding for each rule whose figures all exist in one phase and lie as it says: symptom with

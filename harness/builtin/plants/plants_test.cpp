@@ -29,8 +29,8 @@ TEST(Plants, WhatNeedsNoProgramIsSeenAndItsTwinIsClean) {
   }
 }
 
-// Neither the fault nor its twin may pass because nothing ran. (The twin of P13 starts nothing: good
-// settings leave nothing to try.)
+// Neither the fault nor its twin may pass because nothing ran. (The twin of P13 starts nothing:
+// good settings leave nothing to try.)
 TEST(Plants, AMissingProgramIsNeverAsWanted) {
   const TempDir empty;
   const SelftestSetup setup{.bin_dir = empty.path(),
