@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
+#include "nsa/train/mib.h"
+
 namespace nsa::train {
 namespace {
-
-constexpr double kMib = 1024.0 * 1024.0;
 
 std::string mib_text(double mib) {
   char text[32];

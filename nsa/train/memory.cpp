@@ -5,10 +5,10 @@
 #include <fstream>
 #include <string>
 
+#include "nsa/train/mib.h"
+
 namespace nsa::train {
 namespace {
-
-constexpr double kMib = 1024.0 * 1024.0;
 
 /// A line "KEY:   1234 kB" of /proc/self/status, in MiB.
 double process_status_mib(const std::string& key) {

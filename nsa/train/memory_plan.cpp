@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nsa/train/mib.h"
+
 namespace nsa::train {
 namespace {
 
-constexpr double kMib = 1024.0 * 1024.0;
 constexpr double kFloat = 4;  ///< bytes of the accumulation type; fp64 accumulates in itself
 
 /// Bytes that one layer keeps for its backward pass, for each token.

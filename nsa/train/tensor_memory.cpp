@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "nsa/train/memory.h"
+#include "nsa/train/mib.h"
 #ifdef NSA_WITH_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #endif
@@ -18,7 +19,6 @@
 namespace nsa::train {
 namespace {
 
-constexpr double kMib = 1024.0 * 1024.0;
 constexpr size_t kShown = 8;  ///< of the largest allocations
 
 std::mutex failure_mutex;
