@@ -241,13 +241,13 @@ class Deriver {
   }
 
   CriterionResult judged(const CriterionSpec& criterion, const std::string& phase) const {
-    const CriterionResult first = judge(criterion, phase, results_.metrics, baselines_);
+    CriterionResult first = judge(criterion, phase, results_.metrics, baselines_);
     if (!confirmable_.contains(criterion.metric) || criterion.severity == Severity::kInfo)
       return first;
     const bool again =
         std::ranges::find(confirmations_, criterion.metric, &Metric::name) != confirmations_.end();
     const CriterionResult second = judge(criterion, phase, confirmations_, baselines_);
-    return confirmed(first, again ? &second : nullptr);
+    return confirmed(std::move(first), again ? &second : nullptr);
   }
 
   /// Whether a phase that needs criteria ran must follow from the criteria.
