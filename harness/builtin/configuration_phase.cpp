@@ -56,7 +56,8 @@ class ConfigurationPhase {
     int64_t known = 0, changed = 0, undeclared = 0;
     for (const PlannedPhase* phase : phases_)
       for (const auto& [name, value] : ask_switches(bin_dir_, switches_here(phase->switches))) {
-        const std::string standard = defaults.at(name), declared = declared_text(*phase, name);
+        const std::string& standard = defaults.at(name);
+        const std::string declared = declared_text(*phase, name);
         const bool as_declared = value == (declared == "–" ? standard : declared);
         ++known;
         changed += value != standard;
@@ -103,8 +104,8 @@ class ConfigurationPhase {
         throw Error("args.reference: " + phases_.front()->id + " has no argument '" + name + "'");
     std::vector<std::string> columns = {"setting"};
     for (const PlannedPhase* phase : phases_) columns.push_back(phase->id);
-    columns.push_back("reference run");
-    columns.push_back("the same");
+    columns.emplace_back("reference run");
+    columns.emplace_back("the same");
     count("reference.differs_count", differing);
     emitter_.table({.case_id = id_,
                     .id = "settings",

@@ -39,13 +39,16 @@ void tell(const LossCurve& curve, const std::string& name, const std::string& ca
           protocol::Emitter& emitter) {
   const size_t stride = (curve.size() + kToldPoints - 1) / kToldPoints;
   size_t i = 0;
-  for (const auto& [step, loss] : curve)
-    if (i++ % stride == 0 || i == curve.size())
+  for (const auto& [step, loss] : curve) {
+    const bool told = i % stride == 0 || i + 1 == curve.size();
+    ++i;
+    if (told)
       emitter.beat({.case_id = case_id,
                     .step = step,
                     .of = curve.rbegin()->first,
                     .at = "step",
                     .extra = {{"line", name}, {"loss", loss}}});
+  }
 }
 
 void say(const LossGap& gap, const std::string& id, protocol::Emitter& emitter) {

@@ -34,8 +34,8 @@ void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
   const auto watched = text_list(args, "watched");
   if (base.empty())
     return emitter.fail_case(one.id, "args.base must be given: the commit the change starts from");
-  const ChangedFiles changed =
-      checkout ? changed_since(*checkout, base) : ChangedFiles{.problem = "no checkout"};
+  if (!checkout) return emitter.fail_case(one.id, "no checkout");
+  const ChangedFiles changed = changed_since(*checkout, base);
   if (!changed.problem.empty()) return emitter.fail_case(one.id, changed.problem);
   json rows = json::array();
   int64_t unexplained = 0;

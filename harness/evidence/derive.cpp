@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "harness/evidence/ab_stages.h"
 #include "harness/evidence/baselines.h"
