@@ -63,8 +63,6 @@ std::string target_bench_text(const json& report) {
   std::string text;
   for (const json& row : report.at("cases")) {
     text += pass_text(row, "forward") + pass_text(row, "backward");
-    for (const json& one : row.value("not_fused", json::array()))
-      text += "           not by a kernel: " + one.get<std::string>() + "\n";
     for (const json& problem : row.at("problems"))
       text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
   }

@@ -4,8 +4,7 @@
 
 namespace suites {
 
-/// A line a pass: ours, target, peer, dense attention beside it; then what was no kernel and what
-/// was wrong.
+/// A line a pass: ours, target, peer, dense attention beside it; then what was wrong.
 std::string target_bench_text(const nlohmann::json& report);
 
 /// The passes both runs timed: medians, new / old, and the interval of that ratio from the two 99 %

@@ -33,13 +33,10 @@ TEST(BenchReport, OtherFilesAndNothingInCommonAreErrors) {
   EXPECT_THROW(compare_text(run_of(1, 2, 3), run_of(1, 2, 3, "other")), std::invalid_argument);
 }
 
-TEST(BenchReport, ProblemsAndForeignPathsStandInTheText) {
+TEST(BenchReport, ProblemsStandInTheText) {
   json run = run_of(1, 2, 3);
   run["cases"][0]["problems"].push_back("rows differ");
-  run["cases"][0]["not_fused"] = {"sel_attn.backward gather: no kernel"};
-  const std::string text = target_bench_text(run);
-  EXPECT_NE(text.find("PROBLEM rows differ"), std::string::npos);
-  EXPECT_NE(text.find("not by a kernel: sel_attn.backward gather"), std::string::npos);
+  EXPECT_NE(target_bench_text(run).find("PROBLEM rows differ"), std::string::npos);
 }
 
 }  // namespace

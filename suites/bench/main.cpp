@@ -41,7 +41,9 @@ void write_report(const std::string& path, const nlohmann::json& report) {
 /// Status of `nsa-bench targets`: 0, or 1 where a case has problems.
 int run_targets(const std::string& device, const suites::TargetBenchOptions& options,
                 const std::string& out) {
-  if (!out.empty()) write_report(out, {});  // said before minutes of work, not after
+  // Said before minutes of work, not after; what stands there stays until there is something new.
+  if (!out.empty() && !std::ofstream(out, std::ios::app))
+    throw std::invalid_argument("--out " + out + ": cannot be written");
   const nlohmann::json report = suites::run_target_bench(suites::parse_device(device), options);
   if (!out.empty()) write_report(out, report);
   for (const nlohmann::json& row : report.at("cases"))

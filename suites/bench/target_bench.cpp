@@ -55,21 +55,21 @@ Leaves leaves_of(const CaseConfig& config, at::Device device, uint64_t seed) {
 }
 
 void note_checks(const Checks& checks, json& row) {
+  if (checks.empty()) row["problems"].push_back("no check ran");
   for (const Check& check : checks) {
     row["checks_run"] = row.value("checks_run", 0) + 1;
     if (!check.ok) row["problems"].push_back(check.id + ": " + check.detail);
   }
 }
 
-/// "stage backend" pairs that are not the kernels'.
-json not_fused(const nsa::RunRecord& record) {
-  json all = json::array();
+/// A branch or choice that anything but a kernel computed: times of it are not the kernels'.
+void note_foreign_paths(const nsa::RunRecord& record, json& row) {
   for (const nsa::RanBackend& ran : record.rows()) {
     const bool branch = ran.stage.find("attn") != std::string::npos || ran.stage == "select";
     if (branch && ran.count > 0 && ran.backend != "fused")
-      all.push_back(ran.stage + " " + ran.backend + ": " + ran.reason);
+      row["problems"].push_back("not by a kernel: " + ran.stage + " " + ran.backend + ": " +
+                                ran.reason);
   }
-  return all;
 }
 
 class Bench {
@@ -137,7 +137,7 @@ class Bench {
     std::vector<Tensor> first;
     const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
     note_memory(peak_memory_mib(device_) - before, out.o);
-    row_["not_fused"] = not_fused(*out.record);
+    note_foreign_paths(*out.record, row_);
     bool same = true;
     const std::vector<Tensor> again = backward();
     for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
