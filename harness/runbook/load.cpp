@@ -121,9 +121,13 @@ std::vector<std::string> list_runbooks(const fs::path& configs_dir) {
 
 LoadedRunbook load_runbook(const std::string& name_or_path, const fs::path& configs_dir,
                            const std::vector<std::string>& overrides) {
+  return load_runbook(name_or_path, configs_dir, overrides, load_kinds(configs_dir));
+}
+
+LoadedRunbook load_runbook(const std::string& name_or_path, const fs::path& configs_dir,
+                           const std::vector<std::string>& overrides, const Kinds& all) {
   const fs::path folder = configs_dir / "runbooks";
   const fs::path path = find_runbook(name_or_path, folder);
-  const Kinds all = load_kinds(configs_dir);
 
   Source source;
   const json document = Merger(source, folder).load(path);

@@ -26,6 +26,11 @@ LoadedRunbook load_runbook(const std::string& name_or_path,
                            const std::filesystem::path& configs_dir,
                            const std::vector<std::string>& overrides = {});
 
+/// The same with kinds that were loaded before, for callers that load many runbooks.
+LoadedRunbook load_runbook(const std::string& name_or_path,
+                           const std::filesystem::path& configs_dir,
+                           const std::vector<std::string>& overrides, const Kinds& all);
+
 /// Every configs/kinds/KIND.json, by kind. Throws ConfigError.
 Kinds load_kinds(const std::filesystem::path& configs_dir);
 

@@ -12,10 +12,15 @@
 namespace harness {
 namespace {
 
+const Kinds& shipped_kinds() {
+  static const Kinds kinds = load_kinds(source_path("configs"));
+  return kinds;
+}
+
 /// 1 when `text` loads, 0 when it is rejected.
 int try_load(const TempConfigs& configs, const std::string& text) {
   try {
-    const LoadedRunbook book = configs.load(text);
+    const LoadedRunbook book = configs.load_with(shipped_kinds(), text);
     make_plan(book, {{"gpu.count", 1}});
     canonical_dump(to_json(book.runbook));
     return 1;
@@ -41,7 +46,7 @@ int mutations_each() {
 /// What is said to a text, without the file's name.
 std::string answer(const TempConfigs& configs, const std::string& text) {
   try {
-    make_plan(configs.load(text), {{"gpu.count", 1}});
+    make_plan(configs.load_with(shipped_kinds(), text), {{"gpu.count", 1}});
     return "good";
   } catch (const ConfigError& e) {
     return e.message();
