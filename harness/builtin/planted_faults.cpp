@@ -135,8 +135,6 @@ std::vector<PlantedFault> faults_of_training() {
 
 /// World size 1 where two ranks were asked for, and a rank killed while both train.
 PlantedFault missing_rank() {
-  const std::vector<FaultForm> alone = {
-      {.phase = "text", .code = "RANK_FAULT", .breaking = {{"ranks", 2}}}};
   const auto both = [](const PlantedAction& a, const PlantedAction& b) {
     return [a, b](const SelftestSetup& setup) {
       const Planted first = a(setup), second = b(setup);
@@ -146,8 +144,8 @@ PlantedFault missing_rank() {
   return {"P21",
           "one rank where two were asked for; a rank killed",
           "RANK_FAULT",
-          both(plant_forms(alone), plants::plant_killed_rank),
-          both(control_forms(alone), plants::control_both_ranks),
+          both(plants::plant_lone_rank, plants::plant_killed_rank),
+          both(plants::control_lone_rank, plants::control_both_ranks),
           Needs::kTwoRanks};
 }
 

@@ -10,7 +10,9 @@ Planted plant_wrong_settings(const SelftestSetup& setup);  ///< P13
 Planted control_good_settings(const SelftestSetup& setup);
 Planted plant_lost_position(const SelftestSetup& setup);  ///< P19
 Planted control_exact_resume(const SelftestSetup& setup);
-Planted plant_killed_rank(const SelftestSetup& setup);  ///< P21
+Planted plant_lone_rank(const SelftestSetup& setup);  ///< P21, too few started
+Planted control_lone_rank(const SelftestSetup& setup);
+Planted plant_killed_rank(const SelftestSetup& setup);  ///< P21, one lost on the way
 Planted control_both_ranks(const SelftestSetup& setup);
 Planted plant_bad_baselines(const SelftestSetup& setup);  ///< P24
 Planted control_baseline(const SelftestSetup& setup);

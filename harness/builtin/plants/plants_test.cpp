@@ -38,7 +38,8 @@ TEST(Plants, AMissingProgramIsNeverAsWanted) {
   for (const Row& row : {Row{"P08", plant_unknown_names, control_known_names},
                          Row{"P13", plant_wrong_settings, plant_wrong_settings},
                          Row{"P19", plant_lost_position, control_exact_resume},
-                         Row{"P21", plant_killed_rank, control_both_ranks}}) {
+                         Row{"P21 alone", plant_lone_rank, control_lone_rank},
+                         Row{"P21 killed", plant_killed_rank, control_both_ranks}}) {
     const auto seen = [&](Action action) {
       try {
         return action(setup).as_wanted;

@@ -27,22 +27,29 @@ std::string free_port() {
   return std::to_string(ntohs(address.sin_port));
 }
 
-/// One rank of two, trained for `steps`; after `limit_s` it is killed.
-Captured rank(const SelftestSetup& setup, const std::string& number, const std::string& port,
-              const std::string& steps, double limit_s) {
-  CaptureOptions options;
+/// A small training of `steps` steps as a run of `world` ranks, in one process; after `limit_s` it
+/// is killed.
+Captured train(const SelftestSetup& setup, const std::string& steps, const std::string& world,
+               CaptureOptions options, double limit_s) {
   options.timeout_s = limit_s;
   options.with_stderr = true;
   options.without_prefix = "NSA_";
+  return capture({(setup.bin_dir / "nsa-train").string(), "--model", "tiny_cpu", "--data",
+                  "synthetic", "--batch", "1", "--seq-len", "64", "--steps", steps, "--warmup", "2",
+                  "--device", "cpu", "--rank-timeout", "20", "--ranks", world},
+                 options);
+}
+
+/// One rank of two.
+Captured rank(const SelftestSetup& setup, const std::string& number, const std::string& port,
+              const std::string& steps, double limit_s) {
+  CaptureOptions options;
   options.env = {{"RANK", number},
                  {"LOCAL_RANK", number},
                  {"WORLD_SIZE", "2"},
                  {"MASTER_ADDR", "127.0.0.1"},
                  {"MASTER_PORT", port}};
-  return capture({(setup.bin_dir / "nsa-train").string(), "--model", "tiny_cpu", "--data",
-                  "synthetic", "--batch", "1", "--seq-len", "64", "--steps", steps, "--warmup", "2",
-                  "--device", "cpu", "--rank-timeout", "20"},
-                 options);
+  return train(setup, steps, "2", options, limit_s);
 }
 
 /// What rank 0 says when rank 1 lives for `limit_s`.
@@ -62,6 +69,21 @@ std::string fault_line(const std::string& log) {
 }
 
 }  // namespace
+
+/// One process of a run that is to have two ranks.
+Planted plant_lone_rank(const SelftestSetup& setup) {
+  const Captured lone = train(setup, "4", "2", {}, 60);
+  const std::string seen = fault_line(lone.out);
+  return {
+      lone.exit > 0 && lone.exit < 128 && seen.find("2 ranks") != std::string::npos,
+      seen.empty() ? "one process: exit " + std::to_string(lone.exit) + " " + lone.problem : seen};
+}
+
+Planted control_lone_rank(const SelftestSetup& setup) {
+  const Captured lone = train(setup, "4", "1", {}, 60);
+  return {lone.exit == 0 && fault_line(lone.out).empty(),
+          "a run of one rank: exit " + std::to_string(lone.exit) + " " + lone.problem};
+}
 
 /// A rank killed while both train: the other one says so and ends.
 Planted plant_killed_rank(const SelftestSetup& setup) {
