@@ -10,7 +10,7 @@ namespace {
 using harness::trace::PathRule;
 
 // Parts of kernel names.
-constexpr const char* kOwnRows = "row_attention_kernel";
+constexpr const char* kOwnRows = "row_attention_kernel|selected_";  // by rows, by keys
 constexpr const char* kOwnIntervals = "interval_attention_kernel";
 constexpr const char* kFlash = "flash_fwd";
 constexpr const char* kLibraryAttention = "flash_fwd|fmha|cudnn_generated|sdpa";

@@ -202,7 +202,7 @@ TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
   EXPECT_FALSE(replaced["ok"]);
   EXPECT_EQ(replaced["code"], code::kPathProof);
   EXPECT_THAT(replaced["detail"].get<std::string>(),
-              HasSubstr("requested fused, ran gather; no kernel 'row_attention_kernel'"));
+              HasSubstr("requested fused, ran gather; no kernel 'row_attention_kernel|selected_'"));
 
   // The record lies; the kernels do not.
   EXPECT_FALSE(prove("sm90_xmma_gemm", ran("fused", "fused"))["ok"]);
@@ -231,7 +231,7 @@ TEST(PathRules, ARecordedTraceDisprovesARecordThatLies) {
   EXPECT_FALSE(checks[1]["ok"]);
   EXPECT_EQ(checks[1]["code"], code::kPathProof);
   EXPECT_THAT(checks[1]["detail"].get<std::string>(),
-              HasSubstr("no kernel 'row_attention_kernel'"));
+              HasSubstr("no kernel 'row_attention_kernel|selected_'"));
   EXPECT_THAT(checks[1]["detail"].get<std::string>(), HasSubstr("vectorized_gather_kernel"));
   EXPECT_TRUE(checks[2]["ok"]) << checks[2];
 }

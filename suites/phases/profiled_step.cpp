@@ -8,7 +8,9 @@
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
+#include "nsa/train/judge.h"
 #include "nsa/train/trainer.h"
+#include "nsa/train/training_attention.h"
 #include "suites/conformance/convert.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/phases/attention_case.h"
@@ -35,11 +37,17 @@ int64_t length_of(const Args& args, const nsa::ModelConfig& model, int64_t seq_l
   return asked > 0 ? asked : model.seq_len;
 }
 
-nsa::NsaOptions options_of(const PhaseCase& one) {
+/// What a training run with the same switches would ask for, unless a backend is named.
+nsa::train::TrainingAttention attention_asked(const PhaseCase& one) {
+  const std::string backend = one.args.get_text("backend", "auto");
+  if (backend.empty() || backend == "auto" || backend == "switches") {
+    auto asked = nsa::train::training_attention(nsa::SwitchSet::from_environment(one.in.switches),
+                                                backend.empty() ? "auto" : backend, one.device);
+    asked.options.keep_scores = false;
+    return asked;
+  }
   nsa::NsaOptions options = one.options;
   options.keep_scores = false;
-  const std::string backend = one.args.get_text("backend", "");
-  if (backend.empty()) return options;
   try {
     options.sel = nsa::parse_sel_backend(backend);
   } catch (const std::invalid_argument& error) {
@@ -47,7 +55,15 @@ nsa::NsaOptions options_of(const PhaseCase& one) {
   }
   if (options.sel == nsa::SelBackend::kFused)
     options.cmp = options.win = nsa::BranchBackend::kFused;
-  return options;
+  return {options};
+}
+
+/// A branch left to "auto" asked for nothing else than what applied.
+std::vector<nsa::RanBackend> settled(std::vector<nsa::RanBackend> rows,
+                                     const nsa::train::TrainingAttention& asked) {
+  for (nsa::RanBackend& row : rows)
+    if (asked.requested(row) == nsa::train::kAutoBackend) row.requested = row.backend;
+  return rows;
 }
 
 /// P09: reads elements one at a time, each of which waits for the device.
@@ -95,7 +111,8 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   nsa::Decoder model(config);
   model->to(one.device, step.type == at::kDouble ? at::kDouble : at::kFloat);
   model->compute_type = step.type;
-  model->set_attention_options(options_of(one));
+  const auto asked = attention_asked(one);
+  model->set_attention_options(asked.options);
   const auto made = std::make_shared<Training>();
   made->tokens = nsa::train::make_synthetic_source(config.vocab, one.seed());
   nsa::train::TrainerParts parts;
@@ -107,7 +124,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
       std::make_unique<nsa::train::Trainer>(std::move(parts), options, seq_len, one.device);
   step.tokens = options.batch * options.accum * seq_len;
   step.run_ms = [made] { return made->trainer->step(/*wait_each=*/false).step_ms; };
-  step.ran = [made] { return made->trainer->ran(); };
+  step.ran = [made, asked] { return settled(made->trainer->ran(), asked); };
   step.work =
       step_work(config, {.batch = options.batch,
                          .accum = options.accum,
@@ -150,11 +167,12 @@ ProfiledStep attention_step(const PhaseCase& one, const nsa::ModelConfig& model,
   const auto call = std::make_shared<AttentionCall>();
   call->inputs = to_nsa(draw_inputs(sizes, step.type, one.device, one.seed()));
   call->config = to_nsa(sizes);
-  call->options = options_of(one);
+  const auto asked = attention_asked(one);
+  call->options = asked.options;
   call->attention = attention_of(one.args);
   step.tokens = batch * seq_len;
   step.run_ms = [call, device = one.device] { return call_ms(*call, device, kRange); };
-  step.ran = [call] { return call->out.ran; };
+  step.ran = [call, asked] { return settled(call->out.ran, asked); };
   nsa::ModelConfig layer = model;
   layer.attention = call->config;
   layer.num_layers = 1;
