@@ -39,6 +39,7 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
           {"gap_analysis", run_gap_analysis},
           {"loss_gap", run_loss_gap},
           {"rate_gate", run_rate_gate},
+          {"scaling", run_scaling},
           {"selftest", [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
            }}};

@@ -66,6 +66,10 @@ void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const 
 /// args.of, at args.price_per_gpu_hour; table forecast. Without that figure the case fails.
 void run_forecast(const BuiltinCall& call, protocol::Emitter& emitter);
 
+/// builtin:scaling. Rate of the phases args.of of nsa-train over that of args.base times their
+/// ranks; table scaling. A phase that did not run has no figure; without the base's the case fails.
+void run_scaling(const BuiltinCall& call, protocol::Emitter& emitter);
+
 /// builtin:gap_analysis. The rate of phase args.of beside args.references (gap_analysis.h): metric
 /// gap.expected_ratio (of the first), tables gap and causes, finding THROUGHPUT_GAP when even the
 /// bounds are slower than the first. Without a rate the case fails.

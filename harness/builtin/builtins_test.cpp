@@ -11,10 +11,10 @@ namespace {
 TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   std::vector<std::string> names;
   for (const auto& [name, function] : builtin_phases()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"binaries_ab", "checkout", "ci_status",
-                                             "configuration", "counterfactual", "diff_scope",
-                                             "environment", "forecast", "gap_analysis", "loss_gap",
-                                             "rate_gate", "selftest", "threshold_edits"}));
+  EXPECT_EQ(names, (std::vector<std::string>{
+                       "binaries_ab", "checkout", "ci_status", "configuration", "counterfactual",
+                       "diff_scope", "environment", "forecast", "gap_analysis", "loss_gap",
+                       "rate_gate", "scaling", "selftest", "threshold_edits"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {

@@ -122,7 +122,7 @@ struct KeyGradients {
       for (uint64_t& barrier : s.full)
         Barrier::init(&barrier, 33);  // TMA, and the copies of a warp
       for (uint64_t& barrier : s.empty)
-        Barrier::init(&barrier, 8);  // a lane of each computing warp
+        Barrier::init(&barrier, 256);  // every computing thread: each has read rows' lse and delta
       cutlass::arch::fence_barrier_init();
     }
     clear_unused(a, s);
@@ -242,7 +242,7 @@ struct KeyGradients {
     const int total = work.steps * a.tiling.parts;
     const auto skip = [&](int count) {
       wait(s.full[count % kStages], (count / kStages) & 1);
-      if (lane == 0) arrive(s.empty[count % kStages]);
+      arrive(s.empty[count % kStages]);
     };
     int count = 0;
     while (count < total && !reach.any(position_of(count), a.tiling.tokens)) skip(count++);
@@ -291,13 +291,13 @@ struct KeyGradients {
         multiply_scores(count);
         warpgroup_wait<1>();
         warpgroup_fence_operand(d_k);
-        if (lane == 0) arrive(s.empty[before]);
+        arrive(s.empty[before]);
         warpgroup_wait<0>();
       }
       sum_d_k((count - 1) % kStages);
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_k);
-      if (lane == 0) arrive(s.empty[(count - 1) % kStages]);
+      arrive(s.empty[(count - 1) % kStages]);
     }
     while (count < total) skip(count++);
     store(a, s, work, half, d_k, d_v);

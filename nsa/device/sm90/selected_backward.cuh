@@ -52,7 +52,7 @@ struct SelectedBackwardKernel {
     uint64_t masks[kStages][64];
     int32_t places[kStages][64];  // where a row's part of d_q goes, in rows; -1: nowhere
     uint64_t bad_k, bad_v;        // keys with a value that is not finite
-    alignas(8) uint64_t keys_full, full[kStages], empty[kStages];
+    alignas(8) uint64_t keys_full, full[kStages], empty[kStages], sums_moved;
   };
   static_assert(sizeof(Ring) >= 64 * (DK + DV) * sizeof(float));
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
@@ -306,7 +306,7 @@ struct SelectedBackwardKernel {
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_k);
       warpgroup_fence_operand(d_v);
-      if (lane == 0) arrive_at(s.empty[stage]);
+      arrive_at(s.empty[stage]);
       start_d_q(0);
       CUTE_UNROLL
       for (int c = 0; c < DK / 64; ++c) {
@@ -333,7 +333,8 @@ struct SelectedBackwardKernel {
     float* slot =
         a.slots + (int64_t(w.lane - a.lane) * a.items_of_lane + w.slot) * (64 * (DK + DV)) + thread;
     constexpr int kOfKeys = DK / 2, kOfValues = DV / 2;  // values of a thread
-    cutlass::arch::NamedBarrier::sync(256, 3);           // nobody reads the ring any more
+    arrive_at(s.sums_moved);
+    wait_for(s.sums_moved, 0);  // nobody reads the ring any more
     if (half == 0) {
       CUTE_UNROLL
       for (int i = 0; i < kOfValues; ++i) other[(kOfKeys + i) * 128] = d_v(i);
@@ -341,7 +342,8 @@ struct SelectedBackwardKernel {
       CUTE_UNROLL
       for (int i = 0; i < kOfKeys; ++i) other[i * 128] = d_k(i);
     }
-    cutlass::arch::NamedBarrier::sync(256, 3);
+    arrive_at(s.sums_moved);
+    wait_for(s.sums_moved, 1);
     if (half == 0) {
       CUTE_UNROLL
       for (int i = 0; i < kOfKeys; ++i) slot[i * 128] = (d_k(i) + other[i * 128]) * a.scale;
@@ -365,9 +367,10 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.keys_full, 256);
+    Barrier::init(&s.sums_moved, 256);
     for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.full[i], 256);
-      Barrier::init(&s.empty[i], 4);  // a lane of each warp that reads the stage
+      Barrier::init(&s.empty[i], 128);  // the warpgroup that reads the stage
     }
     cutlass::arch::fence_barrier_init();
     s.bad_k = s.bad_v = 0;

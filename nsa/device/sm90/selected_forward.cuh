@@ -121,7 +121,7 @@ struct SelectedForwardKernel {
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
-      if (lane == 0) arrive_at(s.empty[stage]);
+      arrive_at(s.empty[stage]);
 
       if ((masks[0] & masks[1]) != ~0ull) {
         CUTE_UNROLL
@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     Barrier::init(&s.keys_full, 256);
     for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.full[i], 256);
-      Barrier::init(&s.empty[i], 4);  // a lane of each warp that reads the stage
+      Barrier::init(&s.empty[i], 128);  // the warpgroup that reads the stage
     }
     cutlass::arch::fence_barrier_init();
     s.bad_v = 0;
