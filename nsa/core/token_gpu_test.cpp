@@ -4,6 +4,7 @@
 #include "nsa/compress/compress.h"
 #include "nsa/core/backends_gpu_testing.h"
 #include "nsa/gate/gate.h"
+#include "nsa/model/swiglu.h"
 #include "nsa/rope/rope.h"
 
 namespace nsa {
@@ -105,6 +106,18 @@ TEST_P(TokensOnCuda, GatedSumWithOwnAndSharedGates) {
       }
     }
   }
+}
+
+TEST_P(TokensOnCuda, GatedProductOfTheMlp) {
+  for (const int64_t hidden : {8, 72, 1920}) {
+    const at::Tensor x = draw_tokens({2, 13, 2 * hidden}) * 4;
+    const auto call = [](const Tensors& in) { return silu_product(in[0]); };
+    expect_one_rounding(call, {x}, draw_tokens({2, 13, hidden}), GetParam());
+  }
+  const at::Tensor far = at::tensor({-6e4, 6e4, -90.0, 90.0, 0.0, -0.0, 1.0, -1.0}, at::kDouble);
+  const auto call = [](const Tensors& in) { return silu_product(in[0]); };
+  expect_one_rounding(call, {at::cat({far, far.flip(0)}).to(GetParam())},
+                      at::ones({8}, at::kDouble).to(GetParam()), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TokensOnCuda, ::testing::Values(at::kBFloat16, at::kHalf),

@@ -50,4 +50,17 @@ struct Combine {
 cudaError_t combine_forward(const Combine& problem, cudaStream_t stream);
 cudaError_t combine_backward(const Combine& problem, cudaStream_t stream);
 
+/// out = silu(gate) * up.
+struct Swiglu {
+  const void* gate_up = nullptr;  ///< [rows, 2 * hidden] contiguous: gate, then up
+  void* out = nullptr;            ///< forward: [rows, hidden]
+  const void* d_out = nullptr;    ///< backward: [rows, hidden]
+  void* d_gate_up = nullptr;      ///< backward: as gate_up
+  int64_t rows = 0;
+  int hidden = 0;  ///< multiple of 8
+  Element element = Element::kBFloat16;
+};
+cudaError_t swiglu_forward(const Swiglu& problem, cudaStream_t stream);
+cudaError_t swiglu_backward(const Swiglu& problem, cudaStream_t stream);
+
 }  // namespace nsa::device

@@ -67,19 +67,26 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
   } else {
     check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
   }
-  const auto heads = [&](const at::Tensor& weight, int64_t num_heads) {
-    return project_to(x, weight).unflatten(-1, {num_heads, weight.size(0) / num_heads});
-  };
   const int64_t kv = config_.num_kv_heads;
   const NvtxRange range("nsa.project");
+  // One product for all: small ones leave most of a card idle, and each would add to d_x by itself.
+  const std::vector<at::Tensor> weights{w_q_,     w_k_cmp_, w_v_cmp_, w_k_sel_,
+                                        w_v_sel_, w_k_win_, w_v_win_};
+  std::vector<int64_t> widths;
+  for (const at::Tensor& weight : weights) widths.push_back(weight.size(0));
+  const std::vector<at::Tensor> parts =
+      project_to(x, at::cat(weights)).split_with_sizes(widths, -1);
+  const auto heads = [&](size_t part, int64_t num_heads) {
+    return parts[part].unflatten(-1, {num_heads, widths[part] / num_heads});
+  };
   NsaInputs in;
-  in.q = heads(w_q_, config_.num_heads);
-  in.k_cmp_src = heads(w_k_cmp_, kv);
-  in.v_cmp_src = heads(w_v_cmp_, kv);
-  in.k_sel = heads(w_k_sel_, kv);
-  in.v_sel = heads(w_v_sel_, kv);
-  in.k_win = heads(w_k_win_, kv);
-  in.v_win = heads(w_v_win_, kv);
+  in.q = heads(0, config_.num_heads);
+  in.k_cmp_src = heads(1, kv);
+  in.v_cmp_src = heads(2, kv);
+  in.k_sel = heads(3, kv);
+  in.v_sel = heads(4, kv);
+  in.k_win = heads(5, kv);
+  in.v_win = heads(6, kv);
   in.gate_logits = gate_mlp(in.q, gate_, kv);
   in.cu_seqlens = cu_seqlens;
   in.phi_k = phi_k_;

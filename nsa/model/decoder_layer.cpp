@@ -1,14 +1,13 @@
 #include "nsa/model/decoder_layer.h"
 
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
-#include <ATen/ops/silu.h>
 
 #include <cmath>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/swiglu.h"
 
 namespace nsa {
 namespace {
@@ -49,11 +48,6 @@ void report_attention(const Probe& probe, const std::string& layer, const NsaOut
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   return at::rms_norm(x, {weight.size(0)}, weight.to(x.scalar_type()), eps);
-}
-
-at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down) {
-  const std::vector<at::Tensor> parts = at::linear(x, w_gate_up.to(x.scalar_type())).chunk(2, -1);
-  return at::linear(at::silu(parts[0]) * parts[1], w_down.to(x.scalar_type()));
 }
 
 DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config.norm_eps) {

@@ -25,10 +25,6 @@ using LayerAttention = std::function<NsaAttentionImpl::Detailed(
 /// weight [D], which is rounded to the type of x.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
 
-/// SwiGLU: W_down (SiLU(W_gate x) * W_up x). x [..., D]; w_gate_up [2*H, D] holds W_gate above
-/// W_up; w_down [D, H].
-at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down);
-
 /// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)). The attention is NSA, or
 /// dense in a twin.
 class DecoderLayerImpl : public torch::nn::Module {

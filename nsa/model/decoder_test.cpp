@@ -10,6 +10,7 @@
 
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
+#include "nsa/model/swiglu.h"
 
 namespace nsa {
 namespace {
@@ -82,6 +83,8 @@ TEST(DecoderParts, RmsNormAndSwigluAreTheirFormulas) {
   const at::Tensor up = at::randn({10, 8}, at::kDouble), down = at::randn({8, 5}, at::kDouble);
   const at::Tensor g = x.matmul(up.slice(0, 0, 5).t()), u = x.matmul(up.slice(0, 5).t());
   EXPECT_TRUE(at::allclose(swiglu(x, up, down), (g * g.sigmoid() * u).matmul(down.t()), 0, 1e-12));
+  EXPECT_THAT(error_of([&] { silu_product(at::randn({2, 7})); }),
+              HasSubstr("nsa::silu_product: last size of gate_up must be even, got shape [2, 7]"));
 }
 
 TEST(Decoder, ParametersOfM7cStandInTheTargetRange) {
