@@ -306,7 +306,11 @@ struct SelectedBackwardKernel {
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_k);
       warpgroup_fence_operand(d_v);
-      arrive_at(s.empty[stage]);
+      // Every thread, as each has read statistics. The branch is always taken: a basic block that
+      // ends here saves 192/128 a spill.
+      int taken = lane;
+      asm volatile("" : "+r"(taken));
+      if (taken >= 0) arrive_at(s.empty[stage]);
       start_d_q(0);
       CUTE_UNROLL
       for (int c = 0; c < DK / 64; ++c) {
@@ -333,8 +337,7 @@ struct SelectedBackwardKernel {
     float* slot =
         a.slots + (int64_t(w.lane - a.lane) * a.items_of_lane + w.slot) * (64 * (DK + DV)) + thread;
     constexpr int kOfKeys = DK / 2, kOfValues = DV / 2;  // values of a thread
-    arrive_at(s.sums_moved);
-    wait_for(s.sums_moved, 0);  // nobody reads the ring any more
+    cutlass::arch::NamedBarrier::sync(256, 3);           // nobody reads the ring any more
     if (half == 0) {
       CUTE_UNROLL
       for (int i = 0; i < kOfValues; ++i) other[(kOfKeys + i) * 128] = d_v(i);
@@ -343,7 +346,7 @@ struct SelectedBackwardKernel {
       for (int i = 0; i < kOfKeys; ++i) other[i * 128] = d_k(i);
     }
     arrive_at(s.sums_moved);
-    wait_for(s.sums_moved, 1);
+    wait_for(s.sums_moved, 0);
     if (half == 0) {
       CUTE_UNROLL
       for (int i = 0; i < kOfKeys; ++i) slot[i * 128] = (d_k(i) + other[i * 128]) * a.scale;
