@@ -35,6 +35,18 @@ add_library(nsa_cmark INTERFACE)
 target_link_libraries(nsa_cmark INTERFACE "${NSA_CMARK_TABLES}" "${NSA_CMARK}")
 
 if(NSA_ENABLE_TORCH)
+  # Found by their file names: the wheel has no names without version.
+  file(GLOB NSA_PYARROW "${NSA_SITE}/pyarrow/libparquet.so.*" "${NSA_SITE}/pyarrow/libarrow.so.*")
+  file(GLOB NSA_PYARROW_DIST "${NSA_SITE}/pyarrow-*.dist-info")
+  string(REGEX MATCH "pyarrow-([0-9.]+)\\.dist-info" NSA_PYARROW_DIST "${NSA_PYARROW_DIST}")
+  set(NSA_PYARROW_VERSION "${CMAKE_MATCH_1}")
+  if(NOT NSA_PYARROW)
+    message(FATAL_ERROR "no Parquet library in ${NSA_SITE}/pyarrow; run tools/setup first")
+  endif()
+  add_library(nsa_arrow INTERFACE)
+  target_include_directories(nsa_arrow SYSTEM INTERFACE "${NSA_SITE}/pyarrow/include")
+  target_link_libraries(nsa_arrow INTERFACE ${NSA_PYARROW})
+
   set(NSA_TORCH_LIB "${NSA_SITE}/torch/lib")
   set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")
   add_library(nsa_torch INTERFACE)

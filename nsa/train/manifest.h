@@ -14,7 +14,7 @@ struct ShardFile {
   std::string sha256;
 };
 
-/// A text or JSONL file the shards were made from.
+/// A text, JSONL or Parquet file the shards were made from.
 struct SourceFile {
   std::string file;  ///< name without folder
   int64_t bytes = 0;

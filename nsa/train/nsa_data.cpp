@@ -1,4 +1,4 @@
-// Program nsa-data: turns text or JSONL files into token shards with a manifest of hashes.
+// Program nsa-data: turns text, JSONL or Parquet files into token shards with a manifest of hashes.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -12,12 +12,15 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Tokens are bytes (vocabulary 256); token 0 follows every document. A .jsonl file holds one object
-a line with the string field "text"; any other file is one document.
+a line, whose document is the string --field; a .parquet file one document a row, in its column of
+text --field (nulls are skipped and counted); any other file is one document.
 
 Examples:
   nsa-data --in .data/local_text/source/bible-kjv.txt --out .data/local_text
   nsa-data --in part1.jsonl part2.jsonl --out .data/my_corpus --name my_corpus --shard-mib 256
-  nsa-data --in notes.txt --out /tmp/notes --val-every 0     # no validation split)";
+  nsa-data --in notes.txt --out /tmp/notes --val-every 0     # no validation split
+  nsa-data --in fineweb-edu/*.parquet --out .data/fineweb_edu  # its column is "text"
+  nsa-data --in qa.parquet --field answer --out .data/qa)";
 
 }  // namespace
 
@@ -29,11 +32,13 @@ int main(int argc, char** argv) {
   std::string name;
   nsa::train::ShardOptions options;
   int64_t shard_mib = 64;
-  app.add_option("--in", files, "text or .jsonl files, in order")->required();
+  app.add_option("--in", files, "text, .jsonl or .parquet files, in order")->required();
   app.add_option("--out", out, "folder of the corpus; shards of an earlier one there are replaced")
       ->required();
   app.add_option("--name", name,
                  "corpus name, checked when it is read (default: last part of --out)");
+  app.add_option("--field", options.field, "of a .jsonl object, column of a .parquet file")
+      ->capture_default_str();
   app.add_option("--shard-mib", shard_mib, "size of a full shard in MiB")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
@@ -50,7 +55,12 @@ int main(int argc, char** argv) {
     options.shard_tokens = shard_mib << 20;
     const auto folder = out.filename().empty() ? out.parent_path() : out;
     if (name.empty()) name = folder.filename().string();
-    const auto manifest = nsa::train::write_corpus(files, folder, name, options);
+    nsa::train::DocumentCounts counts;
+    const auto manifest = nsa::train::write_corpus(files, folder, name, options, &counts);
+    if (counts.nulls > 0)
+      std::printf("%lld of %lld rows skipped: null in column %s\n",
+                  static_cast<long long>(counts.nulls),
+                  static_cast<long long>(counts.nulls + counts.taken), options.field.c_str());
     std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n", folder.c_str(),
                 name.c_str(), static_cast<long long>(manifest.num_tokens("train")),
                 static_cast<long long>(manifest.num_tokens("val")), manifest.shards.size());

@@ -254,5 +254,27 @@ TEST_F(ProgramTest, PackedRunsAreResumedExactly) {
   EXPECT_NE(losses({{"packing", false}}), whole);
 }
 
+TEST_F(ProgramTest, ParquetBecomesACorpusAndItsNullsAreTold) {
+  const std::string file = NSA_SOURCE_DIR "/nsa/train/testdata/pyarrow.parquet";
+  ASSERT_EQ(shell(program("nsa-data") + " --in " + file + " --out .data/rows > out"), 0);
+  EXPECT_THAT(slurp("out"), HasSubstr("3 of 12 rows skipped: null in column text"));
+  EXPECT_EQ(shell(program("nsa-data") + " --in " + file + " --field score --out x 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("column score must be text (string), got DOUBLE"));
+  EXPECT_FALSE(fs::exists(dir_ / "x" / "manifest.json"));
+}
+
+/// Where the library is not, the program still starts, reads text, and says what Parquet lacks.
+TEST_F(ProgramTest, ParquetWithoutItsLibrary) {
+  fs::create_directories(dir_ / "bin");
+  fs::copy_file(program("nsa-data"), dir_ / "bin" / "nsa-data");
+  std::ofstream(dir_ / "t.txt") << "text";
+  EXPECT_EQ(shell("bin/nsa-data --in t.txt --out a > out"), 0);
+  EXPECT_EQ(shell("bin/nsa-data --in " NSA_SOURCE_DIR
+                  "/nsa/train/testdata/pyarrow.parquet --out b 2> err"),
+            2);
+  EXPECT_THAT(slurp("err"), ::testing::AllOf(HasSubstr("cannot read Parquet here"),
+                                             HasSubstr("pyarrow 2"), HasSubstr("LD_LIBRARY_PATH")));
+}
+
 }  // namespace
 }  // namespace nsa::train

@@ -5,7 +5,6 @@
 #include <span>
 
 #include "nsa/model/input_error.h"
-#include "nsa/train/documents.h"
 #include "nsa/train/sha256.h"
 
 namespace nsa::train {
@@ -73,7 +72,7 @@ Manifest ShardWriter::finish() {
 
 Manifest write_corpus(const std::vector<std::filesystem::path>& files,
                       const std::filesystem::path& dir, const std::string& name,
-                      const ShardOptions& options) {
+                      const ShardOptions& options, DocumentCounts* counts) {
   ShardWriter writer(dir, name, options);
   std::error_code error;
   std::filesystem::create_directories(dir, error);
@@ -84,14 +83,21 @@ Manifest write_corpus(const std::vector<std::filesystem::path>& files,
   for (const auto& entry : std::filesystem::directory_iterator(dir))
     if (entry.path().extension() == ".tokens") std::filesystem::remove(entry.path());
   int64_t bytes = 0;
+  DocumentCounts read;
   for (const auto& file : files) {
-    for_each_document(file, [&](std::string_view document) {
-      bytes += static_cast<int64_t>(document.size());
-      if (!document.empty()) writer.add_document(document);
-    });
+    const DocumentCounts of_file =
+        for_each_document(file, options.field, [&](std::string_view document) {
+          bytes += static_cast<int64_t>(document.size());
+          if (!document.empty()) writer.add_document(document);
+        });
+    read.taken += of_file.taken;
+    read.nulls += of_file.nulls;
     writer.add_source(file);
   }
-  if (bytes == 0) throw InputError("the corpus is empty: the input files hold no text");
+  if (counts) *counts = read;
+  if (bytes == 0)
+    throw InputError("the corpus is empty: the input files hold no text" +
+                     (read.nulls > 0 ? " (" + std::to_string(read.nulls) + " null values)" : ""));
   return writer.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "nsa/train/documents.h"
 #include "nsa/train/manifest.h"
 
 namespace nsa::train {
@@ -12,6 +13,7 @@ struct ShardOptions {
   int64_t shard_tokens = int64_t{64} << 20;  ///< tokens (bytes) in a full shard
   int64_t block_tokens = 16384;              ///< the split is decided a block at a time
   int64_t val_every = 50;                    ///< every n-th block is validation data; 0: none
+  std::string field = "text";                ///< of a .jsonl object, column of a .parquet file
 };
 
 /// Turns documents into token shards in one pass. Blocks of `block_tokens` go to `train` or `val`,
@@ -47,9 +49,9 @@ class ShardWriter {
 };
 
 /// Reads `files`, writes shards and manifest into `dir` (created; shards of an earlier corpus there
-/// are replaced) and returns the manifest.
+/// are replaced) and returns the manifest. `counts` receives what was read; may be null.
 Manifest write_corpus(const std::vector<std::filesystem::path>& files,
                       const std::filesystem::path& dir, const std::string& name,
-                      const ShardOptions& options);
+                      const ShardOptions& options, DocumentCounts* counts = nullptr);
 
 }  // namespace nsa::train
