@@ -25,7 +25,8 @@ constexpr double kLearningRate = 1e-4;
 constexpr double kMibBytes = 1024.0 * 1024.0;
 
 struct Arm {
-  std::string name;  ///< cap25, cap25_bf16
+  std::string name;  ///< cap25, cap25_bf16; alone: every rank for itself
+  bool alone = false;
   train::TrainOptions options;
   std::unique_ptr<train::Trainer> trainer;
   double first_loss = 0;
@@ -56,6 +57,7 @@ class DdpSweep {
     for (const int64_t cap : one.args.get_ints("caps", {25, 50, 100}, 1))
       for (const std::string& compress : one.args.get_list("compress", {"none", "bf16"}))
         add_arm(cap, compress);
+    add_arm_alone();
   }
 
   std::string run() {
@@ -74,9 +76,21 @@ class DdpSweep {
       throw ConfigError("args.compress must name none or bf16, got '" + compress + "'");
     Arm arm;
     arm.name = "cap" + std::to_string(cap) + (compress == "bf16" ? "_bf16" : "");
+    arm.options.reducer = {.bucket_mib = cap, .bf16 = compress == "bf16"};
+    add(std::move(arm));
+  }
+
+  /// What a rank does without the others: its time over theirs is the share of the linear rate.
+  void add_arm_alone() {
+    Arm arm;
+    arm.name = "alone";
+    arm.alone = true;
+    add(std::move(arm));
+  }
+
+  void add(Arm arm) {
     arm.options.batch = one_.args.get_int("B", 1, 1);
     arm.options.accum = one_.args.get_int("accum", 1, 1);
-    arm.options.reducer = {.bucket_mib = cap, .bf16 = compress == "bf16"};
     at::manual_seed(one_.seed());
     nsa::Decoder model(config_);
     const at::ScalarType type = input_type(one_);
@@ -88,8 +102,10 @@ class DdpSweep {
     parts.tokens = tokens_.get();
     parts.loss = nsa::next_token_loss;
     parts.learning_rate = [](int64_t) { return kLearningRate; };
-    parts.ranks = ranks_.get();
-    parts.collectives = &collectives_;
+    if (!arm.alone) {
+      parts.ranks = ranks_.get();
+      parts.collectives = &collectives_;
+    }
     arm.trainer =
         std::make_unique<train::Trainer>(std::move(parts), arm.options, seq_len_, device_);
     arms_.push_back(std::move(arm));
@@ -121,6 +137,7 @@ class DdpSweep {
     const auto plain =
         std::ranges::find_if(arms_, [](const Arm& arm) { return !arm.options.reducer.bf16; });
     for (const Arm& arm : arms_) {
+      if (arm.alone) continue;
       const train::Check buckets = bucket_check(arm);
       say({.case_id = one_.id,
            .id = "bucket_cap/" + arm.name,
@@ -181,7 +198,7 @@ class DdpSweep {
 
   /// Of every timed step, from moments on its stream (a CPU: on the host's clock).
   void say_overlap(const Arm& arm) {
-    if (!reports()) return;
+    if (!reports() || arm.alone) return;
     for (size_t i = 0; i < arm.overlaps.size(); ++i) {
       const train::Communication& found = arm.overlaps[i];
       for (const auto& [series, value, unit] :
