@@ -7,6 +7,7 @@
 #include "harness/evidence/files.h"
 #include "harness/evidence/sha256.h"
 #include "harness/evidence/tar.h"
+#include "harness/schema/depth.h"
 #include "harness/schema/write.h"
 
 namespace harness {
@@ -104,6 +105,8 @@ std::string RunFolder::read(const std::string& path) const {
 
 nlohmann::json RunFolder::read_json(const std::string& path) const {
   const std::string text = read(path);
+  if (nests_too_deep(text))
+    throw EvidenceError(path, "nests deeper than " + std::to_string(kMaxDepth) + " levels");
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& e) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/protocol/messages.h"
+#include "harness/schema/depth.h"
 
 namespace harness::protocol {
 
@@ -83,6 +84,8 @@ class LineReader {
   void take(std::string_view text) {
     number_++;
     if (done_) return violate("AFTER_DONE", "a line after `done`");
+    if (nests_too_deep(text))
+      return violate("GARBAGE", "nests deeper than " + std::to_string(kMaxDepth) + " levels");
     nlohmann::json object;
     try {
       object = nlohmann::json::parse(text);

@@ -87,6 +87,18 @@ TEST(LineReaderTest, WhatIsNoLineOfTheProtocolIsGarbage) {
   }
 }
 
+// nlohmann copies and prints by recursion: without a bound, such a line ends the engine.
+TEST(LineReaderTest, EndlessNestingIsGarbage) {
+  const std::string deep = std::string(1 << 20, '[') + std::string(1 << 20, ']');
+  for (const std::string& line :
+       {deep, R"({"type":"metric","t":0,"name":"m","unit":"s","value":)" + deep + "}",
+        R"({"type":"beat","t":0,"step":1,"of":1,"extra":)" + deep + "}"})
+    EXPECT_THAT(names(kHello + line + "\n" + kEndA + done(3)), ElementsAre("GARBAGE"));
+  const std::string quoted = R"({"type":"case","t":0,"case":"a","status":"failed","reason":")" +
+                             std::string(100, '[') + R"(\"{"})" + "\n";
+  EXPECT_THAT(names(kHello + quoted + done(2)), IsEmpty()) << "brackets in texts nest nothing";
+}
+
 TEST(LineReaderTest, NonFiniteNumbersAreRefused) {
   for (const std::string value : {"NaN", "-nan", "Infinity", "-inf", "1e999", "null"}) {
     const auto line = R"({"type":"metric","t":0,"name":"m","unit":"s","value":)" + value + "}\n";

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "harness/schema/depth.h"
 #include "harness/schema/error.h"
 #include "harness/schema/nearest.h"
 #include "harness/schema/scan.h"
@@ -13,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxDepth = 64;
 constexpr size_t kLongestReason = 200;
 
 /// Accepts everything and keeps the first error with its offset, which the DOM parser does not give
