@@ -42,7 +42,7 @@ struct Sorter {
     if (!line.value)
       return;  // null with a reason: it is no figure, and its case says what happened
     evidence.samples.push_back({line.case_id, line.series, *line.value, line.unit, line.round,
-                                line.order, line.clock_mhz});
+                                line.order, line.clock_mhz, line.throttle, line.ran_pct});
   }
   void operator()(const protocol::Metric& line) {
     evidence.metrics.push_back(

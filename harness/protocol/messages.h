@@ -100,6 +100,8 @@ struct Sample {
   std::string unit = "";
   int64_t round = 0, order = 0;
   std::optional<double> clock_mhz = {};
+  std::string throttle = "";           ///< none, or what holds the clock down, comma between
+  std::optional<double> ran_pct = {};  ///< share of the time in which the calling thread ran
   std::string reason = "";
   template <class V>
   static void describe(V& v) {
@@ -110,6 +112,10 @@ struct Sample {
     v({.name = "round", .doc = "round of the schedule", .required = true}, &Sample::round);
     v({.name = "order", .doc = "position in the round", .required = true}, &Sample::order);
     v({.name = "clock_mhz", .doc = "device clock; null without a GPU"}, &Sample::clock_mhz);
+    v({.name = "throttle", .doc = "none, or what holds the device clock down; empty: not known"},
+      &Sample::throttle);
+    v({.name = "ran_pct", .doc = "on a CPU: share of the time in which the calling thread ran"},
+      &Sample::ran_pct);
     v({.name = "reason", .doc = "why the value is null"}, &Sample::reason);
   }
 };

@@ -2,11 +2,43 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "harness/stats/distributions.h"
 #include "harness/stats/signed_rank.h"
 
 namespace harness::stats {
+
+namespace {
+
+struct MeanLog {
+  double sum = 0, count = 0;
+  double value() const { return sum / count; }
+};
+
+std::map<int64_t, MeanLog> by_round(const std::vector<double>& times,
+                                    const std::vector<int64_t>& rounds) {
+  std::map<int64_t, MeanLog> means;
+  if (rounds.size() != times.size()) return means;
+  for (size_t i = 0; i < times.size(); ++i) {
+    means[rounds[i]].sum += std::log(times[i]);
+    means[rounds[i]].count += 1;
+  }
+  return means;
+}
+
+/// Log ratio of every round that holds both arms.
+std::vector<double> round_log_ratios(const ArmTimes& times) {
+  const auto baseline = by_round(times.baseline, times.baseline_rounds);
+  const auto candidate = by_round(times.candidate, times.candidate_rounds);
+  std::vector<double> ratios;
+  for (const auto& [round, mean] : baseline)
+    if (const auto other = candidate.find(round); other != candidate.end())
+      ratios.push_back(other->second.value() - mean.value());
+  return ratios;
+}
+
+}  // namespace
 
 std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes) {
   std::vector<PairedRatio> ratios;
@@ -14,7 +46,12 @@ std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes) 
     require_positive(times.baseline, "baseline arm in process '" + times.process + "'");
     require_positive(times.candidate, "candidate arm in process '" + times.process + "'");
     const double baseline = median(times.baseline), candidate = median(times.candidate);
-    ratios.push_back({times.process, baseline, candidate, std::log(candidate / baseline)});
+    PairedRatio ratio{times.process, baseline, candidate, std::log(candidate / baseline)};
+    if (const auto rounds = round_log_ratios(times); rounds.size() >= kRoundsForMedian) {
+      ratio.log_ratio = median(rounds);
+      ratio.rounds = rounds.size();
+    }
+    ratios.push_back(ratio);
   }
   return ratios;
 }

@@ -23,17 +23,27 @@ struct ArmTimes {
   std::string process;
   std::vector<double> baseline;
   std::vector<double> candidate;
+  /// The round of each time; empty when not known.
+  std::vector<int64_t> baseline_rounds = {}, candidate_rounds = {};
 };
+
+/// From so many rounds on, a process is judged round by round.
+inline constexpr size_t kRoundsForMedian = 5;
 
 struct PairedRatio {
   std::string process;
   double baseline_median = 0;
   double candidate_median = 0;
-  double log_ratio = 0;  ///< ln(candidate_median / baseline_median)
+  double log_ratio = 0;  ///< ln(candidate / baseline)
+  size_t rounds = 0;     ///< rounds it is the median of; 0: of the arms' medians
 };
 
-/// One log ratio a process, from the medians of its arms. Throws std::invalid_argument naming arm,
-/// process and sample when a time is NaN, infinite, zero or negative, or an arm has none.
+/// One log ratio a process. With kRoundsForMedian rounds that hold both arms it is the median of
+/// theirs, each the mean log time of the candidate less that of the baseline: what slows a machine
+/// down for longer than a round then slows both arms of it, where the arms' medians would meet
+/// different stretches of it. With fewer rounds it is that of the arms' medians. Throws
+/// std::invalid_argument naming arm, process and sample when a time is NaN, infinite, zero or
+/// negative, or an arm has none.
 std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes);
 
 enum class AbVerdict { kFaster, kSlower, kEquivalent, kInconclusive };

@@ -23,6 +23,36 @@ TEST(PairedLogRatios, MediansPerProcess) {
   EXPECT_DOUBLE_EQ(ratios[0].log_ratio, std::log(.5));
 }
 
+/// Rounds of two samples an arm: the machine is ten times slower in rounds 0 to 3, and in the
+/// second sample of round 4.
+ArmTimes disturbed(size_t rounds) {
+  ArmTimes times{"g01", {}, {}};
+  for (size_t i = 0; i < rounds; ++i)
+    for (int sample = 0; sample < 2; ++sample) {
+      const double slow = i < 4 ? 10 : 1;
+      times.baseline.push_back(slow);
+      times.candidate.push_back(1.2 * slow * (i == 4 && sample == 1 ? 10 : 1));
+      times.baseline_rounds.push_back(static_cast<int64_t>(i));
+      times.candidate_rounds.push_back(static_cast<int64_t>(i));
+    }
+  return times;
+}
+
+TEST(PairedLogRatios, ManyRoundsAreJudgedRoundByRound) {
+  const auto seven = paired_log_ratios(std::vector{disturbed(7)});
+  EXPECT_EQ(seven[0].rounds, 7u);
+  EXPECT_NEAR(seven[0].log_ratio, std::log(1.2), 1e-12);
+  const auto four = paired_log_ratios(std::vector{disturbed(4)});
+  EXPECT_EQ(four[0].rounds, 0u) << "too few for a median of rounds";
+  EXPECT_NEAR(four[0].log_ratio, std::log(1.2), 1e-12);
+  ArmTimes apart = disturbed(7);  // no round holds both arms
+  for (int64_t& round : apart.candidate_rounds) round += 100;
+  EXPECT_EQ(paired_log_ratios(std::vector{apart})[0].rounds, 0u);
+  ArmTimes unknown = disturbed(7);
+  unknown.baseline_rounds.pop_back();
+  EXPECT_EQ(paired_log_ratios(std::vector{unknown})[0].rounds, 0u);
+}
+
 TEST(PairedLogRatios, RejectsImpossibleTimesByName) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const double bad : {0.0, -1.0, inf, -inf, std::numeric_limits<double>::quiet_NaN()}) {

@@ -22,8 +22,10 @@ struct SampleLine {
   double value = 0;    ///< in `unit`
   std::string unit;
   int64_t round = 0;
-  int64_t order = 0;                ///< position within the round
-  std::optional<double> clock_mhz;  ///< device clock during the sample
+  int64_t order = 0;                   ///< position within the round
+  std::optional<double> clock_mhz;     ///< device clock during the sample
+  std::string throttle = {};           ///< "none", what held the clock down, or empty: not known
+  std::optional<double> ran_pct = {};  ///< share of the time in which the thread had a core
 };
 
 struct MetricLine {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "harness/results/number.h"
@@ -42,7 +43,8 @@ std::vector<ArmTimes> pair_up(const std::vector<Series>& baseline,
   std::vector<ArmTimes> pairs;
   for (const Series& b : baseline)
     for (const Series& c : candidate)
-      if (b.process == c.process) pairs.push_back({b.process, b.values, c.values});
+      if (b.process == c.process)
+        pairs.push_back({b.process, b.values, c.values, b.rounds, c.rounds});
   return pairs;
 }
 
@@ -127,6 +129,71 @@ void describe_pairs(const MetricSpec& spec, const std::vector<PairedRatio>& rati
   metric.details["candidate"] = {{"arm", spec.arms[1]}, {"median", median(candidate)}};
 }
 
+/// Rounds behind the ratio of the process that has fewest; 0 when one is not judged by rounds.
+size_t least_rounds(const std::vector<PairedRatio>& ratios) {
+  return std::ranges::min_element(ratios, {}, &PairedRatio::rounds)->rounds;
+}
+
+/// A series over all processes.
+Series joined(const std::vector<Series>& parts) {
+  Series all;
+  for (const Series& part : parts) {
+    all.values.insert(all.values.end(), part.values.begin(), part.values.end());
+    all.clocks_mhz.insert(all.clocks_mhz.end(), part.clocks_mhz.begin(), part.clocks_mhz.end());
+    all.throttles.insert(all.throttles.end(), part.throttles.begin(), part.throttles.end());
+    all.ran_pct.insert(all.ran_pct.end(), part.ran_pct.begin(), part.ran_pct.end());
+  }
+  return all;
+}
+
+nlohmann::json median_or_null(const std::vector<double>& values, size_t wanted) {
+  return values.size() == wanted ? nlohmann::json(median(values)) : nlohmann::json();
+}
+
+/// Cycles in a unit of time at 1 MHz.
+double cycles_each(const std::string& unit) {
+  if (unit == "s") return 1e6;
+  return unit == "ms" ? 1e3 : 1;
+}
+
+/// How the samples of one arm were taken; null where a sample does not say.
+nlohmann::json sample_row(const std::string& arm, const std::vector<Series>& parts) {
+  const Series all = joined(parts);
+  const size_t n = all.values.size();
+  nlohmann::json row = {{"arm", arm},
+                        {"n", n},
+                        {"median", median(all.values)},
+                        {"clock_mhz", median_or_null(all.clocks_mhz, n)},
+                        {"ran_pct", median_or_null(all.ran_pct, n)}};
+  row["clock_lo_mhz"] = row["clock_hi_mhz"] = row["cycles"] = row["throttled"] = nullptr;
+  if (all.clocks_mhz.size() == n) {
+    const auto [lo, hi] = std::ranges::minmax(all.clocks_mhz);
+    std::vector<double> cycles = all.values;
+    for (size_t i = 0; i < n; ++i) cycles[i] *= all.clocks_mhz[i];
+    row["clock_lo_mhz"] = lo;
+    row["clock_hi_mhz"] = hi;
+    row["cycles"] = median(cycles) * cycles_each(parts.front().unit);
+  }
+  if (all.throttles.size() != n) return row;
+  std::set<std::string> reasons;
+  for (const std::string& seen : all.throttles)
+    if (seen != "none") reasons.insert(seen);
+  row["throttled"] = n - static_cast<size_t>(std::ranges::count(all.throttles, "none"));
+  row["throttle_reasons"] = reasons;
+  return row;
+}
+
+/// The table of samples, where they say more than their value.
+void describe_samples(const MetricSpec& spec, const Arms& arms, Metric& metric) {
+  const Series first = joined(arms.baseline);
+  if (first.throttles.empty() && first.ran_pct.empty()) return;
+  auto& rows = metric.details["samples"] = nlohmann::json::array();
+  rows.push_back(sample_row(spec.arms[0], arms.baseline));
+  if (!arms.aa.empty()) rows.push_back(sample_row(spec.arms[0] + " again (A/A)", arms.aa));
+  rows.push_back(sample_row(spec.arms[1], arms.candidate));
+  metric.details["cache"] = spec.source.ends_with(".cold") ? "cold" : "hot";
+}
+
 void set_speedup(const AbResult& result, Metric& metric) {
   metric.value = std::exp(-result.log_ratio);
   metric.level = kVerdictLevel;
@@ -163,6 +230,8 @@ void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Met
   metric.details["time_unit"] = arms.baseline.front().unit;
   metric.details["margin_pct"] = 100 * margin;
   metric.details["margin_in_force_pct"] = percent(result.margin);
+  if (const size_t rounds = least_rounds(ratios); rounds > 0) metric.details["rounds"] = rounds;
+  describe_samples(spec, arms, metric);
   if (ratios.size() >= 2 && ratios.size() <= kBootstrapProcesses) {
     const Interval boot = bca_interval(log_ratios, hodges_lehmann, kShownLevel, view.seed);
     metric.details["bootstrap95"] = {std::exp(-boot.hi), std::exp(-boot.lo)};

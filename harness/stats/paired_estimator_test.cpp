@@ -142,6 +142,45 @@ TEST(PairedRatio, ArmsMayCarryTheSource) {
   EXPECT_EQ(estimate(s, view_of(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
 }
 
+TEST(PairedRatio, SaysHowSamplesWereTaken) {
+  EvidenceView view = view_of(10, {{"v1", 2, 1800}, {"v1.aa", 2, 1800}, {"v2", 4, 1795}});
+  MetricSpec one = spec();
+  one.source = "v1";
+  EXPECT_FALSE(estimate(one, view).details.contains("samples")) << "nothing beside the clock";
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.throttle = "none";
+  view.groups[3].samples.back().throttle = "sw_power_cap";
+  const Metric metric = estimate(one, view);
+  const nlohmann::json& rows = metric.details.at("samples");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["arm"], "v1");
+  EXPECT_EQ(rows[1]["arm"], "v1 again (A/A)");
+  EXPECT_EQ(rows[0]["throttled"], 0);
+  EXPECT_EQ(rows[0]["clock_mhz"], 1800);
+  EXPECT_DOUBLE_EQ(rows[0]["cycles"], rows[0]["median"].get<double>() * 1800e3) << "of ms";
+  EXPECT_TRUE(rows[0]["ran_pct"].is_null());
+  EXPECT_EQ(rows[2]["throttled"], 1);
+  EXPECT_EQ(rows[2]["throttle_reasons"], nlohmann::json({"sw_power_cap"}));
+  EXPECT_EQ(metric.details["cache"], "hot");
+  view.groups[3].samples.back().throttle = "";  // one sample does not say
+  EXPECT_TRUE(estimate(one, view).details["samples"][2]["throttled"].is_null());
+}
+
+TEST(PairedRatio, OnACpuSaysHowMuchTheThreadRan) {
+  EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 4}});
+  view.device = "cpu";
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.ran_pct = 75;
+  MetricSpec one = spec();
+  one.source = "v1";
+  const Metric metric = estimate(one, view);
+  const nlohmann::json& row = metric.details.at("samples")[0];
+  EXPECT_EQ(row["ran_pct"], 75);
+  EXPECT_TRUE(row["clock_mhz"].is_null());
+  EXPECT_TRUE(row["cycles"].is_null());
+  EXPECT_TRUE(row["throttled"].is_null());
+}
+
 // The candidate's clock is half: as slow as twice the time, equal in cycles. Neither may decide.
 TEST(PairedRatio, ThrottledArmDecidesNothing) {
   const Metric m = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 900}}));

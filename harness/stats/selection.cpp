@@ -68,7 +68,7 @@ struct Pick {
   }
 
   Series of_group(const GroupEvidence& group) {
-    Series series{group.id, group.file, "", {}, {}};
+    Series series{group.id, group.file, "", {}, {}, {}, {}, {}};
     std::string case_id;
     for (const SampleLine& sample : group.samples) {
       if (!matches(sample)) continue;
@@ -95,7 +95,10 @@ struct Pick {
       throw NoData("series '" + sample.series + "' has samples in '" + series.unit + "' and '" +
                    sample.unit + "'");
     series.values.push_back(sample.value);
+    series.rounds.push_back(sample.round);
     if (sample.clock_mhz) series.clocks_mhz.push_back(*sample.clock_mhz);
+    if (!sample.throttle.empty()) series.throttles.push_back(sample.throttle);
+    if (sample.ran_pct) series.ran_pct.push_back(*sample.ran_pct);
   }
 };
 

@@ -29,7 +29,10 @@ struct Series {
   std::string file;
   std::string unit;
   std::vector<double> values;
-  std::vector<double> clocks_mhz;  ///< as long as values, or empty when a sample lacks its clock
+  std::vector<double> clocks_mhz;    ///< as long as values, or empty when a sample lacks its clock
+  std::vector<int64_t> rounds = {};  ///< of the schedule, as long as values
+  std::vector<std::string> throttles = {};  ///< where known: none, or what held the clock down
+  std::vector<double> ran_pct = {};         ///< where known: share of time with a core
 };
 
 /// One entry a process that has the series. A sample belongs when its series is one of `names` and

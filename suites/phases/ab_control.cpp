@@ -53,7 +53,7 @@ std::string run_ab_control(const PhaseCase& one) {
   const std::vector<TimedSeries> series = {
       {"base", work(0), 1}, {"base.aa", work(0), 1}, {"same", work(planted_pct(one)), 1}};
   int64_t step = 0;
-  const int64_t rounds = one.args.get_int("rounds", 3, 1);
+  const int64_t rounds = one.args.get_int("rounds", 20, 1);
   time_rounds(one, series, rounds, step, rounds);
   return "";
 }
