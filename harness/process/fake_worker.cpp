@@ -123,6 +123,12 @@ const std::map<std::string, Behaviour> kBehaviours = {
     {"segv", [](Script& s) { return s.hello(), ::signal(SIGSEGV, SIG_DFL), ::raise(SIGSEGV), 0; }},
     {"killed", [](Script& s) { return s.hello(), ::raise(SIGKILL), 0; }},
     {"hang", [](Script& s) { return s.all_cases(), never_end(), 0; }},
+    {"hang_in_stage",
+     [](Script& s) {
+       std::ofstream(s.in.out + "/stages.bin")
+           << "77: train.step > nsa.gate" << std::string(9, '\0');
+       return s.all_cases(), never_end(), 0;
+     }},
     {"hang_at_start", [](Script&) { return never_end(), 0; }},
     {"grandchild", [](Script& s) { return leave_child(s.in, false), s.good(), 0; }},
     {"escaped_grandchild", [](Script& s) { return leave_child(s.in, true), s.good(), 0; }},

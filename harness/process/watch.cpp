@@ -15,6 +15,7 @@
 #include "harness/process/autopsy.h"
 #include "harness/process/capped_log.h"
 #include "harness/process/file_io.h"
+#include "harness/process/last_stage.h"
 #include "harness/process/spawn.h"
 #include "harness/schema/nearest.h"
 
@@ -116,6 +117,8 @@ class Watch {
 
 void Watch::start() {
   ::signal(SIGPIPE, SIG_IGN);  // a worker that closes its input must not end the engine
+  std::error_code none;        // what a process before it recorded is not this one's
+  if (!spec_.stages.empty()) std::filesystem::remove(spec_.stages, none);
   SpawnSpec spawn_spec{.argv = spec_.argv, .env = {}, .result_fd = -1};
   auto variables = spec_.env;
   variables[kGroupVariable] = spec_.marker;
@@ -230,8 +233,11 @@ void Watch::wait_for_exit(double wait_s) {
 }
 
 std::string Watch::last_progress_text() const {
-  if (outcome_.last_beat.is_null()) return "no heartbeat was seen";
-  return "last heartbeat: " + protocol::print_line(outcome_.last_beat);
+  const std::string stage = last_stage(spec_.stages);
+  return (outcome_.last_beat.is_null()
+              ? "no heartbeat was seen"
+              : "last heartbeat: " + protocol::print_line(outcome_.last_beat)) +
+         (stage.empty() ? "" : "; last stage: " + stage);
 }
 
 /// Snapshot, TERM, grace. KILL and the proof follow in end_group, as for every other end.
@@ -239,6 +245,7 @@ void Watch::escalate(const char* why) {
   auto autopsy = take_autopsy(key_, why);
   autopsy["reason"] = outcome_.reason;
   autopsy["last_beat"] = outcome_.last_beat;
+  autopsy["last_stage"] = last_stage(spec_.stages);
   autopsy["silence_s"] = clock_.silence_s(now_s());
   autopsy["allowance_s"] = clock_.allowance_s();
   if (hooks_.device_facts) autopsy["device_before"] = hooks_.device_facts();

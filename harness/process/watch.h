@@ -21,6 +21,7 @@ struct WorkerSpec {
   std::filesystem::path result;  ///< raw evidence; empty: the program does not speak the protocol
   std::filesystem::path out, err, autopsy;  ///< logs; the autopsy is written only after a stall
   protocol::Expectation want;
+  std::filesystem::path stages = {};  ///< where it records its stages; empty: it does not
 };
 
 /// What the caller wants to hear and say during a run. Every function may be empty.

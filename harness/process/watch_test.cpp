@@ -46,7 +46,8 @@ struct FakeRun {
                           .out = folder / "g01.out",
                           .err = folder / "g01.err",
                           .autopsy = folder / "g01.autopsy.json",
-                          .want = {.mode = in.mode, .cases = {"a"}}};
+                          .want = {.mode = in.mode, .cases = {"a"}},
+                          .stages = stages};
     const auto outcome = run_worker(spec, policy, hooks);
     EXPECT_TRUE(outcome.left.empty());
     EXPECT_TRUE(find_group({.marker = folder.string()}).empty())
@@ -56,7 +57,7 @@ struct FakeRun {
 
   std::string file(const std::string& name) const { return read_bytes(folder / name); }
 
-  fs::path folder;
+  fs::path folder, stages;
   std::string program = std::string(NSA_BUILD_DIR) + "/bin/fake_worker";
   protocol::CaseIn in;
   std::map<std::string, std::string> env;
@@ -167,6 +168,21 @@ TEST(Watch, AHangLeavesAnAutopsyAndNoProcess) {
   EXPECT_EQ(autopsy["processes"][0]["threads"].size(), 1u);
   EXPECT_EQ(autopsy["processes"][0]["threads"][0]["name"], "fake_worker");
   EXPECT_THAT(run.file("g01.err"), HasSubstr("host stacks: thread 1"));
+}
+
+TEST(Watch, TheLastStageOutlivesTheProcess) {
+  FakeRun run("hang_in_stage");
+  run.stages = run.folder / "out" / "stages.bin";
+  write_bytes(run.stages, "1: of the process before");  // must not be taken for this one's
+  const auto outcome = run.go();
+  EXPECT_EQ(outcome.cause, "HANG");
+  EXPECT_THAT(outcome.reason, HasSubstr("; last stage: 77: train.step > nsa.gate"));
+  const auto autopsy = nlohmann::json::parse(run.file(outcome.autopsy));
+  EXPECT_EQ(autopsy["last_stage"], "77: train.step > nsa.gate");
+  FakeRun silent("hang_at_start");
+  silent.stages = silent.folder / "out" / "stages.bin";
+  write_bytes(silent.stages, "1: of the process before");
+  EXPECT_THAT(silent.go().reason, testing::Not(HasSubstr("last stage")));
 }
 
 TEST(Watch, DeviceMemoryThatDoesNotComeBackIsNoted) {
