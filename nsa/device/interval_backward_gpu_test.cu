@@ -1,62 +1,15 @@
 // The backward pass of interval attention against fp64 loops, without LibTorch. With an argument
 // "time" the sizes of the targets are timed as well; "once NAME" does one pass of those whose name
 // begins so, for a profiler.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <string>
-#include <vector>
 
 #include "nsa/device/interval_backward.h"
+#include "nsa/device/interval_gpu_testing.cuh"
 
 namespace nsa::device {
 namespace {
 
-int failures = 0;
-
-void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
-  std::printf("FAILED %s: %s\n", what, cudaGetErrorString(status));
-  std::exit(1);
-}
-
-struct Buffer {
-  explicit Buffer(size_t bytes) : bytes(bytes) {
-    check(cudaMalloc(&data, std::max<size_t>(bytes, 16)), "cudaMalloc");
-  }
-  ~Buffer() { cudaFree(data); }
-  Buffer(const Buffer&) = delete;
-  void fill(int byte) { check(cudaMemset(data, byte, bytes), "cudaMemset"); }
-  void* data = nullptr;
-  size_t bytes;
-};
-
-__device__ double number(const void* data, int64_t i, bool half) {
-  return half ? double(__half2float(static_cast<const __half*>(data)[i]))
-              : double(__bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]));
-}
-
-__global__ void draw_kernel(void* data, int64_t count, bool half, uint64_t seed, float scale) {
-  for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < count;
-       i += int64_t(gridDim.x) * blockDim.x) {
-    float sum = 0.f;  // of uniform values: close to normal
-    uint64_t x = (seed << 32) ^ (uint64_t(i) * 0x9E3779B97F4A7C15ull);
-    for (int j = 0; j < 4; ++j) {
-      x ^= x >> 33, x *= 0xff51afd7ed558ccdull, x ^= x >> 33, x *= 0xc4ceb9fe1a85ec53ull,
-          x ^= x >> 33;
-      sum += float(x >> 40) / float(1 << 24) - 0.5f;
-    }
-    const float value = sum * 1.7320508f * scale;
-    if (half)
-      static_cast<__half*>(data)[i] = __float2half(value);
-    else
-      static_cast<__nv_bfloat16*>(data)[i] = __float2bfloat16(value);
-  }
-}
+using namespace testing;
 
 struct Sizes {
   const char* name;
@@ -68,12 +21,8 @@ struct Sizes {
   int bad_key = -1, bad_query = -1;  // tokens whose values are NaN
 };
 
-/// Half-open span of keys of a position, as the rule says.
 __host__ __device__ void keys_of(const Sizes& z, int query, int& begin, int& end) {
-  const int t = z.first_position + query;
-  begin = t - z.rule.window + 1 > 0 ? t - z.rule.window + 1 : 0;
-  const int visible = t + 1 < z.rule.extent ? 0 : (t + 1 - z.rule.extent) / z.rule.stride + 1;
-  end = visible < z.keys ? visible : z.keys;
+  testing::keys_of(z.rule, z.first_position + query, z.keys, begin, end);
 }
 
 struct Case {
@@ -105,18 +54,15 @@ struct Case {
       poison(d_out, z.bad_query + 9, z.kv_heads * z.group * z.dv);
     }
     IntervalAttention& f = problem.forward;
-    const auto strided = [&](Buffer& b, int tokens, int heads, int dim) {
-      return Strided{b.data, int64_t(tokens) * heads * dim, int64_t(heads) * dim, dim};
-    };
     const int heads = z.kv_heads * z.group;
-    f.q = strided(q, z.queries, heads, z.dk), f.k = strided(k, z.keys, z.kv_heads, z.dk),
-    f.v = strided(v, z.keys, z.kv_heads, z.dv), f.out = out.data;
+    f.q = dense(q, z.queries, heads, z.dk), f.k = dense(k, z.keys, z.kv_heads, z.dk),
+    f.v = dense(v, z.keys, z.kv_heads, z.dv), f.out = out.data;
     f.lse = static_cast<float*>(lse.data);
     f.batch = z.batch, f.num_queries = z.queries, f.num_keys = z.keys, f.num_heads = heads,
     f.num_kv_heads = z.kv_heads, f.qk_head_dim = z.dk, f.v_head_dim = z.dv,
     f.first_position = z.first_position, f.rule = z.rule, f.scale = 1.f / std::sqrt(float(z.dk));
     f.element = z.half ? Element::kHalf : Element::kBFloat16;
-    problem.d_out = strided(d_out, z.queries, heads, z.dv);
+    problem.d_out = dense(d_out, z.queries, heads, z.dv);
     problem.d_lse = z.d_lse ? static_cast<float*>(d_lse.data) : nullptr;
     problem.d_q = d_q.data, problem.d_k = d_k.data, problem.d_v = d_v.data;
     check(interval_attention_forward(f, nullptr), "forward");
@@ -157,22 +103,6 @@ View view_of(Case& c) {
           c.z};
 }
 
-__device__ double sum_of_block(double x) {
-  __shared__ double parts[128];
-  __syncthreads();
-  parts[threadIdx.x] = x;
-  __syncthreads();
-  for (int n = 64; n > 0; n /= 2) {
-    if (threadIdx.x < n) parts[threadIdx.x] += parts[threadIdx.x + n];
-    __syncthreads();
-  }
-  return parts[0];
-}
-__device__ double dot(const void* a, int64_t i, const void* b, int64_t j, int n, bool half) {
-  double sum = 0;
-  for (int c = 0; c < n; ++c) sum += number(a, i + c, half) * number(b, j + c, half);
-  return sum;
-}
 struct Row {
   int64_t row;
   int query, batch, kv_head;
@@ -270,23 +200,6 @@ __global__ void d_kv_kernel(View x, double* want, int64_t step) {
   for (int c = threadIdx.x; c < width; c += 128) want[int64_t(blockIdx.x) * width + c] = sums[c];
 }
 
-float value_of(const std::vector<uint16_t>& x, int64_t i, bool half) {
-  if (half) {
-    __half_raw raw;
-    raw.x = x[i];
-    return __half2float(raw);
-  }
-  const uint32_t bits = uint32_t(x[i]) << 16;
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
-}
-std::vector<uint16_t> read(const Buffer& b) {
-  std::vector<uint16_t> host(b.bytes / 2);
-  check(cudaMemcpy(host.data(), b.data, b.bytes, cudaMemcpyDeviceToHost), "read");
-  return host;
-}
-
 /// Compares rows i * step of `have` (width columns) with want[i]; finite where `want` is.
 void compare(const Sizes& z, const char* what, const std::vector<uint16_t>& have,
              const std::vector<double>& want, int want_width, int want_begin, int width,
@@ -361,26 +274,9 @@ void time(const Sizes& z) {
     pairs += std::max(0, end - begin);
   }
   const double flop = pairs * z.batch * z.kv_heads * z.group * (6.0 * z.dk + 4.0 * z.dv);
-  std::vector<float> times;
-  cudaEvent_t start, stop;
-  cudaEventCreate(&start), cudaEventCreate(&stop);
-  for (int i = 0; i < 13; ++i) {
-    cudaEventRecord(start);
-    c.backward(workspace);
-    cudaEventRecord(stop);
-    check(cudaEventSynchronize(stop), "timing");
-    float ms = 0;
-    cudaEventElapsedTime(&ms, start, stop);
-    if (i >= 3) times.push_back(ms);
-  }
-  std::sort(times.begin(), times.end());
-  std::printf("time %-28s %8.3f ms  %6.0f TFLOP/s useful  workspace %.0f MB\n", z.name, times[5],
-              flop / times[5] * 1e-9, double(workspace.bytes) * 1e-6);
-}
-
-IntervalRule window(int w) { return {1, 1, w}; }
-IntervalRule compressed(int extent, int stride) {
-  return {extent, stride, IntervalRule::kEverything};
+  const float ms = median_time(10, [&] { c.backward(workspace); });
+  std::printf("time %-28s %8.3f ms  %6.0f TFLOP/s useful  workspace %.0f MB\n", z.name, ms,
+              flop / ms * 1e-9, double(workspace.bytes) * 1e-6);
 }
 
 void small_cases() {
@@ -459,6 +355,6 @@ int main(int argc, char** argv) {
   }
   nsa::device::small_cases();
   if (argc > 1) nsa::device::large_cases(nullptr);
-  std::printf("%d failures\n", nsa::device::failures);
-  return nsa::device::failures == 0 ? 0 : 1;
+  std::printf("%d failures\n", nsa::device::testing::failures);
+  return nsa::device::testing::failures == 0 ? 0 : 1;
 }

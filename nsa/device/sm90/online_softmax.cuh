@@ -2,6 +2,8 @@
 #pragma once
 #include <cute/tensor.hpp>
 
+#include "nsa/device/sm90/fast_exp2.cuh"
+
 namespace nsa::device::sm90 {
 
 /// Scaled logits from which on the product of maximum and scale is rounded by so much that it shows
@@ -27,7 +29,7 @@ struct OnlineSoftmax {
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
       top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
       const float base = top == -INFINITY ? 0.f : top;
-      rescale[r] = peak[r] == -INFINITY ? 0.f : exp2f((peak[r] - base) * scale_log2);
+      rescale[r] = peak[r] == -INFINITY ? 0.f : fast_exp2((peak[r] - base) * scale_log2);
       peak[r] = top;
       float shift = base * scale_log2;
       if (!(fabsf(shift) < kFarLogit)) {  // by row: no row's bits depend on another row
@@ -38,12 +40,20 @@ struct OnlineSoftmax {
       float part = 0.f;
       CUTE_UNROLL
       for (int i = 2 * r; i < kCount; i += 4) {
-        scores(i) = exp2f(fmaf(scores(i), scale_log2, -shift));
-        scores(i + 1) = exp2f(fmaf(scores(i + 1), scale_log2, -shift));
+        scores(i) = fast_exp2(fmaf(scores(i), scale_log2, -shift));
+        scores(i + 1) = fast_exp2(fmaf(scores(i + 1), scale_log2, -shift));
         part += scores(i) + scores(i + 1);
       }
       sum[r] = sum[r] * rescale[r] + part;
     }
+  }
+  /// Brings sums relative to the last maximum (`out`, in the order of `scores`) to the new one.
+  template <typename Out>
+  CUTE_DEVICE void rescale_rows(Out& out) const {
+    // Mostly no maximum of a warp's rows moved; a factor of 1 changes no bits.
+    if (__all_sync(~0u, rescale[0] == 1.f && rescale[1] == 1.f)) return;
+    CUTE_UNROLL
+    for (int i = 0; i < decltype(size(out))::value; ++i) out(i) *= rescale[(i / 2) % 2];
   }
   CUTE_DEVICE void finish() {
     CUTE_UNROLL

@@ -1,0 +1,276 @@
+// Interval attention, forward: the choice of blocks.
+//
+// Once the lse of its rows is known, a CTA computes the logits again, tile by tile, and turns them
+// into probabilities, their sums over the heads of a token and those into block scores; a warp
+// keeps the best blocks of its tokens (block_selector.cuh). The product of the next tile runs while
+// the blocks of this one are chosen; for that Q is in registers and its place holds the lists.
+#pragma once
+#include <cute/arch/copy_sm75.hpp>
+
+#include "nsa/device/sm90/fast_exp2.cuh"
+#include "nsa/device/sm90/interval_tiles.cuh"
+
+namespace nsa::device::sm90 {
+
+template <int DK, int DV, int BN, typename T>
+struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
+  static_assert(BN == kSelectKeys);
+  using Base = IntervalTiles<DK, DV, BN, T, true>;
+  using typename Base::Rows, typename Base::Shared, typename Base::Tile;
+  using MmaScores =
+      decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
+
+  /// What a warp needs to know of its tokens.
+  struct Warp {
+    int tokens, first_token;  // of the tile
+    float* sums;              // [tokens][kSelectKeys]
+    BlockList* lists;
+    ListState* states;
+    int limit[2];  // keys from here on count nothing for a row
+    float shift[2];
+    int all_visible;  // below it, every key counts for every row
+    int places, strides, overlap;
+  };
+  CUTE_DEVICE static Warp warp_of(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
+                                  const Rows& rows, const float (&lse)[2]) {
+    const BlockSelection& choice = a.selection;
+    Warp w;
+    w.tokens = 16 / a.row_group;
+    w.first_token = (half * 64 + threadIdx.x % 128 / 32 * 16) / a.row_group;
+    w.sums = s.sums[w.first_token], w.lists = s.lists + w.first_token;
+    w.states = s.states + w.first_token;
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      w.limit[r] = Base::used(a, tile, rows.index[r]) ? rows.keys[r].end : 0;
+      w.shift[r] = -lse[r] * kLog2e;
+    }
+    const bool all_used = a.row_group == a.group_size && tile.count == a.tokens_per_tile;
+    w.all_visible = all_used ? rows.inner.end : 0;
+    w.places = choice.top_n - choice.num_initial - choice.num_local;
+    w.strides = choice.sel_block_size / a.rule.stride;
+    w.overlap = a.rule.extent / a.rule.stride - 1;
+    return w;
+  }
+
+  /// Empty lists. Tokens all of whose blocks are chosen, or that do not exist, have no candidates.
+  CUTE_DEVICE static void begin_lists(const IntervalArguments& a, const Tile& tile, const Warp& w) {
+    const int lane = threadIdx.x % 32, token = w.first_token + lane;
+    if (lane < w.tokens) {
+      const BlockSelection& choice = a.selection;
+      const int current = (a.first_position + tile.first + token) / choice.sel_block_size;
+      const bool chooses = token < tile.count && current + 1 > choice.top_n;
+      ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
+      w.states[lane] = state;
+    }
+    __syncwarp();
+  }
+
+  /// Logits of a step -> probabilities, 0 where a key does not count.
+  template <class Scores>
+  CUTE_DEVICE static void to_probabilities(const IntervalArguments& a, const Warp& w, int step,
+                                           Scores& scores) {
+    constexpr int kCount = decltype(size(scores))::value;
+    CUTE_UNROLL
+    for (int i = 0; i < kCount; ++i)
+      scores(i) = fast_exp2(fmaf(scores(i), a.scale_log2, w.shift[(i / 2) % 2]));
+    if ((step + 1) * BN <= w.all_visible) return;
+    CUTE_UNROLL
+    for (int i = 0; i < kCount; ++i)
+      if (step * BN + (i / 4) * 8 + (threadIdx.x % 4) * 2 + i % 2 >= w.limit[(i / 2) % 2])
+        scores(i) = 0.f;
+  }
+
+  template <class Scores>
+  CUTE_DEVICE static void sum_rows(int row_group, Scores& scores, float* sums) {
+    __syncwarp();  // the sums of the step before have been read
+    switch (row_group) {
+      case 1:
+        sum_rows_of_tokens<1>(scores, sums);
+        break;
+      case 2:
+        sum_rows_of_tokens<2>(scores, sums);
+        break;
+      case 4:
+        sum_rows_of_tokens<4>(scores, sums);
+        break;
+      case 8:
+        sum_rows_of_tokens<8>(scores, sums);
+        break;
+      default:
+        sum_rows_of_tokens<16>(scores, sums);
+    }
+    __syncwarp();
+  }
+
+  /// Offers the blocks of a step to the lists of the warp's tokens; a block a lane.
+  template <int kGroup>
+  CUTE_DEVICE static void choose_of_four(const BlockSelection& choice, const Warp& w, int step) {
+    constexpr int kTokens = 16 / kGroup, kBatch = kTokens < 4 ? kTokens : 4;
+    const int block = step * 32 + threadIdx.x % 32;
+    for (int first = 0; first < kTokens; first += kBatch) {
+      float scores[kBatch];
+      unsigned waiting[kBatch], any = 0;
+      CUTE_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        const int u = first + i;
+        ListState& state = w.states[u];
+        scores[i] = pooled_score_of_four(w.sums + u * kSelectKeys, u * kGroup, state.carry);
+        waiting[i] = __ballot_sync(~0u, block >= choice.num_initial && block <= state.last_free &&
+                                            scores[i] > state.threshold);
+        any |= waiting[i];
+      }
+      if (any == 0) continue;
+      CUTE_NO_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        float score = scores[0];
+        unsigned candidates = waiting[0];
+        CUTE_UNROLL
+        for (int j = 1; j < kBatch; ++j)
+          if (i == j) score = scores[j], candidates = waiting[j];
+        if (candidates != 0)
+          add_candidates(w.lists[first + i], w.states[first + i], w.places, candidates, score,
+                         block);
+      }
+    }
+  }
+
+  /// The same for any l, d, l'.
+  CUTE_DEVICE static void choose_of_any(const BlockSelection& choice, const Warp& w, int row_group,
+                                        int step) {
+    const int lane = threadIdx.x % 32, blocks_of_step = kSelectKeys / w.strides;
+    CUTE_NO_UNROLL
+    for (int u = 0; u < w.tokens; ++u) {
+      const float* sums = w.sums + u * kSelectKeys;
+      ListState& state = w.states[u];
+      for (int first = 0; first < blocks_of_step; first += 32) {
+        const int own = first + lane, block = step * blocks_of_step + own;
+        const float score =
+            pooled_score(sums, u * row_group, state.carry, own, w.strides, w.overlap);
+        const unsigned waiting =
+            __ballot_sync(~0u, own < blocks_of_step && block >= choice.num_initial &&
+                                   block <= state.last_free && score > state.threshold);
+        if (waiting != 0) add_candidates(w.lists[u], state, w.places, waiting, score, block);
+      }
+      __syncwarp();
+      if (lane < w.overlap)
+        state.carry[lane] = sums[sums_place(kSelectKeys - w.overlap + lane, u * row_group)];
+    }
+    __syncwarp();
+  }
+
+  CUTE_DEVICE static void choose(const BlockSelection& choice, const Warp& w, int row_group,
+                                 int step) {
+    if (w.strides != 4 || w.overlap != 1) return choose_of_any(choice, w, row_group, step);
+    switch (row_group) {
+      case 1:
+        return choose_of_four<1>(choice, w, step);
+      case 2:
+        return choose_of_four<2>(choice, w, step);
+      case 4:
+        return choose_of_four<4>(choice, w, step);
+      case 8:
+        return choose_of_four<8>(choice, w, step);
+      default:
+        return choose_of_four<16>(choice, w, step);
+    }
+  }
+
+  CUTE_DEVICE static void write(const IntervalArguments& a, const Tile& tile, const Warp& w) {
+    const int lane = threadIdx.x % 32;
+    CUTE_NO_UNROLL
+    for (int u = 0; u < w.tokens && w.first_token + u < tile.count; ++u) {
+      const int token = tile.first + w.first_token + u;
+      BlockList& list = w.lists[u];
+      if (tile.select_steps > 0 && w.states[u].last_free >= 0) {
+        if (lane >= w.states[u].count) list.score[lane] = -2.f;
+        __syncwarp();
+        keep_best(list, w.places);
+      }
+      const int64_t row = (int64_t(blockIdx.z) * a.num_queries + token) * gridDim.y + blockIdx.y;
+      write_blocks(a.selection, row, a.first_position + token, list.block);
+    }
+  }
+
+  /// Q of the warpgroup as A operand.
+  CUTE_DEVICE static auto load_q_fragment(Shared& s, int half) {
+    MmaScores mma;
+    const int thread = threadIdx.x % 128;
+    Tensor own_q = local_tile(make_tensor(make_smem_ptr(s.q), typename Base::LayoutQ{}),
+                              Shape<_64, Int<DK>>{}, make_coord(half, 0));
+    Tensor fragment = mma.get_thread_slice(thread).partition_fragment_A(own_q);
+    auto copy_q = make_tiled_copy_A(Copy_Atom<SM75_U32x4_LDSM_N, T>{}, mma);
+    auto copy_thread = copy_q.get_thread_slice(thread);
+    copy(copy_q, copy_thread.partition_S(as_position_independent_swizzle_tensor(own_q)),
+         copy_thread.retile_D(fragment));
+    return fragment;
+  }
+
+  /// Enqueues the scores of a step once its keys are there.
+  template <class Q, class Scores>
+  CUTE_DEVICE static void start(Shared& s, const Tile& tile, int step, const Q& q, Scores& scores) {
+    const int count = tile.steps + step, stage = count % kStages;
+    Base::wait(s.k_full[stage], (count / kStages) & 1);
+    MmaScores mma;
+    Tensor b =
+        mma.get_thread_slice(threadIdx.x % 128)
+            .partition_fragment_B(make_tensor(make_smem_ptr(s.k[stage]), typename Base::LayoutK{}));
+    warpgroup_fence_operand(scores);
+    warpgroup_arrive();
+    mma.accumulate_ = GMMA::ScaleOut::Zero;
+    CUTE_UNROLL
+    for (int i = 0; i < size<2>(b); ++i) {
+      gemm(mma, q(_, _, i), b(_, _, i), scores);
+      mma.accumulate_ = GMMA::ScaleOut::One;
+    }
+    warpgroup_commit_batch();
+  }
+  template <class Scores>
+  CUTE_DEVICE static void finish(Shared& s, const Tile& tile, int step, Scores& scores) {
+    warpgroup_wait<0>();
+    warpgroup_fence_operand(scores);
+    if (threadIdx.x % 32 == 0) Base::arrive(s.k_empty[(tile.steps + step) % kStages]);
+  }
+
+  /// After the output of the tile is stored. All computing warps call.
+  CUTE_DEVICE static void run(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
+                              const Rows& rows, const float (&lse)[2]) {
+    auto q = load_q_fragment(s, half);
+    warpgroup_fence_operand(q);
+    // Every warp has its Q and has written its output: the places become lists and sums.
+    cutlass::arch::NamedBarrier::sync(256, kOutputWritten);
+    const Warp w = warp_of(a, s, tile, half, rows, lse);
+    if (tile.select_steps > 0) {
+      begin_lists(a, tile, w);
+      choose_by_score(a, s, tile, half, w, q);
+    }
+    write(a, tile, w);
+  }
+  template <class Q>
+  CUTE_DEVICE static void choose_by_score(const IntervalArguments& a, Shared& s, const Tile& tile,
+                                          int half, const Warp& w, const Q& q) {
+    auto scores = Base::scores_fragment();
+    const int last = tile.select_steps - 1;
+    // With many tokens a warp chooses for longer than its product takes.
+    const bool early = w.tokens > 2;
+    TurnOfTwo turn(half);
+    turn.await();
+    start(s, tile, 0, q, scores);
+    finish(s, tile, 0, scores);
+    turn.pass(last == 0);
+    for (int step = 0; step < last; ++step) {
+      to_probabilities(a, w, step, scores);
+      sum_rows(a.row_group, scores, w.sums);
+      turn.await();
+      start(s, tile, step + 1, q, scores);
+      if (early) turn.pass(step + 1 == last);
+      choose(a.selection, w, a.row_group, step);
+      finish(s, tile, step + 1, scores);
+      if (!early) turn.pass(step + 1 == last);
+    }
+    to_probabilities(a, w, last, scores);
+    sum_rows(a.row_group, scores, w.sums);
+    choose(a.selection, w, a.row_group, last);
+  }
+};
+
+}  // namespace nsa::device::sm90
