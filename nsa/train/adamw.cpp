@@ -16,8 +16,9 @@ AdamW::AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& opti
     add(parameters[i].dim() >= 2 ? matrices : vectors, i, owned.empty() || owned[i]);
   for (Group* group : {&matrices, &vectors})
     if (!group->members.empty()) groups_.push_back(std::move(*group));
-  update_count_ =
-      at::zeros({}, parameters.front().options().dtype(at::kFloat).requires_grad(false));
+  const auto scalar = parameters.front().options().requires_grad(false);
+  update_count_ = at::zeros({}, scalar.dtype(at::kFloat));
+  learning_rate_ = at::zeros({}, scalar.dtype(scalar.device().is_cpu() ? at::kDouble : at::kFloat));
 }
 
 void AdamW::add(Group& group, size_t i, bool owned) {
@@ -50,6 +51,16 @@ at::Tensor AdamW::gradient_norm(const std::vector<at::Tensor>& gradients) const 
 }
 
 at::Tensor AdamW::step(double learning_rate) {
+  set_learning_rate(learning_rate);
+  return update();
+}
+
+void AdamW::set_learning_rate(double learning_rate) {
+  learning_rate_.fill_(learning_rate);
+  applied_learning_rate_ = learning_rate;
+}
+
+at::Tensor AdamW::update() {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = gradient_norm(take_gradients());
   const at::Tensor skip = at::isfinite(norm).logical_not().to(at::kFloat);
@@ -61,12 +72,11 @@ at::Tensor AdamW::step(double learning_rate) {
     const std::vector<at::Tensor> counts(group.parameters.size(), update_count_);
     if (!group.parameters.empty())
       at::_fused_adamw_(group.parameters, group.gradients, group.first_moments,
-                        group.second_moments, {}, counts, learning_rate, options_.beta1,
+                        group.second_moments, {}, counts, learning_rate_, options_.beta1,
                         options_.beta2, group.weight_decay, options_.eps,
                         /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
     group.gradients.clear();
   }
-  applied_learning_rate_ = learning_rate;
   return norm;
 }
 

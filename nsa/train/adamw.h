@@ -17,7 +17,8 @@ struct AdamWOptions {
 /// all vectors:
 ///   m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p = p - lr (wd p + (m / (1-b1^t)) / (sqrt(v /
 ///   (1-b2^t)) + eps))
-/// Nothing waits for the device: clipping and the decision to skip happen there.
+/// Nothing waits for the device: clipping and the decision to skip happen there. On CUDA the kernel
+/// reads the learning rate from the device, in fp32, so that an update can be captured in a graph.
 class AdamW {
  public:
   /// Parameters of one floating type on one device, all of which receive gradients. `owned`, one
@@ -31,7 +32,12 @@ class AdamW {
   /// as they were. Throws c10::Error naming the first parameter without gradient by its index.
   at::Tensor step(double learning_rate);
 
-  /// Learning rate of the last update.
+  /// The halves of `step`: the rate of the next updates, and one update, which is the same work of
+  /// the device every time.
+  void set_learning_rate(double learning_rate);
+  at::Tensor update();
+
+  /// Learning rate that was set last.
   double applied_learning_rate() const { return applied_learning_rate_; }
 
   /// First and second moment of parameter `i`, by reference; undefined where it is not owned.
@@ -57,7 +63,7 @@ class AdamW {
   std::vector<at::Tensor> parameters_;
   std::vector<Moments> moments_;
   std::vector<Group> groups_;
-  at::Tensor update_count_;
+  at::Tensor update_count_, learning_rate_;
   double applied_learning_rate_ = 0;
 };
 

@@ -262,7 +262,10 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   for (const auto& [name, stage] : {std::pair{"stage.forward_pct", &StepRecord::forward_ms},
                                     {"stage.backward_pct", &StepRecord::backward_ms},
                                     {"stage.optimizer_pct", &StepRecord::optimizer_ms}})
-    figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });
+    if (options.cuda_graph)
+      result.figures.push_back({name, "pct", std::nullopt, "a step is one launch of a CUDA graph"});
+    else
+      figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });
   if (facts.has_gates) {
     figures.add("gate.entropy_min_nat", "nat", 1,
                 [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });

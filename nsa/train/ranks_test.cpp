@@ -207,6 +207,7 @@ TEST_F(RanksTest, StartsThatCannotWorkAreNamed) {
   EXPECT_EQ(shell(run + "--ranks 2 2> err"), 1);
   EXPECT_THAT(slurp("err"), HasSubstr("RANK_FAULT: the run is to have 2 ranks, it was started "
                                       "with 1 (one process)"));
+  EXPECT_THAT(slurp("err"), ::testing::Not(HasSubstr("RANK_FAULT: RANK_FAULT")));
   EXPECT_EQ(shell("NSA_DDP_BUCKET_MB=50 " + run + "2> err"), 2);
   EXPECT_THAT(slurp("err"), HasSubstr("NSA_DDP_BUCKET_MB is ignored by nsa-train with one rank"));
   const Port taken(/*held=*/true);

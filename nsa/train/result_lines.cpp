@@ -88,9 +88,9 @@ void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t 
                           {"grad_norm", finite_or_null(r.grad_norm)},
                           {"lr", r.lr},
                           {"load_ms", r.load_ms},
-                          {"forward_ms", r.forward_ms},
-                          {"backward_ms", r.backward_ms},
-                          {"optimizer_ms", r.optimizer_ms},
+                          {"forward_ms", finite_or_null(r.forward_ms)},
+                          {"backward_ms", finite_or_null(r.backward_ms)},
+                          {"optimizer_ms", finite_or_null(r.optimizer_ms)},
                           {"collective_ms", r.collective_ms},
                           {"step_ms", r.step_ms}};
   if (r.gate.known())

@@ -1,22 +1,20 @@
 #include "nsa/train/run.h"
 
-#include <ATen/Context.h>
-#include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/document_packing.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
-#include "nsa/model/open_device.h"
 #include "nsa/train/checkpointer.h"
 #include "nsa/train/memory.h"
 #include "nsa/train/memory_report.h"
+#include "nsa/train/run_lines.h"
+#include "nsa/train/run_parts.h"
 #include "nsa/train/schedule.h"
 #include "nsa/train/step_watch.h"
 #include "nsa/train/trainer.h"
@@ -33,97 +31,6 @@ constexpr int64_t kProgressLines = 20;
 /// A backend's own timeout names the fault better; the watch comes behind it.
 constexpr double kBackendGraceS = 5;
 constexpr int kStalledExit = 3;
-
-at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
-  if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
-  return options.dtype == "fp64"   ? at::kDouble
-         : options.dtype == "bf16" ? at::kBFloat16
-                                   : at::kFloat;
-}
-
-Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
-                   const NsaOptions& attention) {
-  at::manual_seed(options.seed);
-  Decoder model(config);
-  const at::ScalarType type = compute_type(options, device);
-  model->to(device, type == at::kDouble ? at::kDouble : at::kFloat);
-  model->compute_type = type;
-  model->activation_checkpointing |= options.activation_checkpointing;
-  model->set_attention_options(attention);
-  return model;
-}
-
-std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
-                                         int64_t seq_len, int64_t world) {
-  if (options.is_synthetic()) return make_synthetic_source(config.vocab, options.seed);
-  if (config.vocab != 256)
-    throw InputError("corpora hold bytes: model " + config.name + " must have vocab 256, got " +
-                     std::to_string(config.vocab));
-  return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1,
-                            options.batch * options.accum * world);
-}
-
-/// The device of a rank: where ranks share a machine, each takes the GPU of its local rank.
-at::Device open_rank_device(const std::string& name, const RankPlace& place) {
-  if (place.world == 1 || name != "cuda") return open_device(name);
-  try {
-    return open_device("cuda:" + std::to_string(place.local_rank));
-  } catch (const InputError& error) {
-    throw InputError("RANK_FAULT: rank " + std::to_string(place.rank) + " of " +
-                     std::to_string(place.world) + " has no GPU of its own: " + error.what() +
-                     "; start one rank a GPU");
-  }
-}
-
-Finding stall_finding(const RankPlace& place, double silence_s, const std::string& collective) {
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.1f", silence_s);
-  return {"HANG",
-          "rank " + std::to_string(place.rank) + " of " + std::to_string(place.world) +
-              " made no progress for " + seconds + " s; last collective: " + collective,
-          "steps.done_count", "another rank is dead, hangs, or took another path",
-          "compare the last collectives of the ranks: the one that began less is to blame"};
-}
-
-std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms) {
-  char text[200], gates[64] = "";
-  if (r.gate.known())
-    std::snprintf(gates, sizeof gates, "  gates %.2f %.2f %.2f", r.gate.cmp, r.gate.sel,
-                  r.gate.win);
-  std::snprintf(text, sizeof text,
-                "step %lld/%lld  loss %.4f  %.0f tok/s  lr %.2e  grad %.3f%s  eta %.0f s",
-                static_cast<long long>(r.step), static_cast<long long>(of), r.loss, r.tok_s, r.lr,
-                r.grad_norm, gates, median_step_ms / 1000 * static_cast<double>(of - r.step));
-  return text;
-}
-
-double median_step_ms(std::vector<StepRecord> trace) {
-  const auto middle = trace.begin() + static_cast<std::ptrdiff_t>(trace.size() / 2);
-  std::nth_element(trace.begin(), middle, trace.end(),
-                   [](const auto& a, const auto& b) { return a.step_ms < b.step_ms; });
-  return middle->step_ms;
-}
-
-Finding non_finite_finding(const std::string& where, int64_t step) {
-  return {
-      "NON_FINITE", "step " + std::to_string(step) + ": " + where, "steps.done_count",
-      "the named tensor is the first one that is not finite when the step is repeated",
-      "look at the operation that produced it, with this step's learning rate and gradient norm"};
-}
-
-StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t seq_len,
-                     int64_t ranks, at::Device device) {
-  const at::ScalarType type = compute_type(o, device);
-  const auto bytes = [](at::ScalarType t) { return static_cast<int64_t>(c10::elementSize(t)); };
-  return {.batch = o.batch,
-          .accum = o.accum,
-          .seq_len = seq_len,
-          .ranks = ranks,
-          .shard_optimizer = o.shard_optimizer,
-          .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
-          .value_bytes = bytes(type),
-          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat)};
-}
 
 /// One run in progress.
 class Run {
@@ -149,9 +56,7 @@ class Run {
       facts_.stopped = rank_text() + e.what();
     }
     watch_.reset();
-    if (facts_.stopped.starts_with("RANK_FAULT"))
-      find({"RANK_FAULT", facts_.stopped, "steps.done_count", "the ranks are not all there",
-            "look at the rank that ended first; continue with --resume"});
+    if (facts_.stopped.starts_with(kRankFault)) find(rank_finding(facts_.stopped));
     report();
     return {facts_.stopped, num_findings_};
   }
@@ -249,7 +154,7 @@ class Run {
 
   /// Says who speaks and what the ranks did last, in front of an error between them.
   std::string rank_text() const {
-    return ranks_ ? "RANK_FAULT: rank " + std::to_string(context_.place.rank) + ", " +
+    return ranks_ ? kRankFault + std::string("rank ") + std::to_string(context_.place.rank) + ", " +
                         collectives_->last() + ": "
                   : "";
   }
@@ -330,15 +235,10 @@ class Run {
   /// Which backend every stage asked for and ran, all layers and steps together.
   void report_paths() {
     if (!trainer_) return;
-    nlohmann::json rows = nlohmann::json::array();
-    for (const RanBackend& row : trainer_->ran()) {
+    for (const RanBackend& row : trainer_->ran())
       facts_.paths.push_back(
           {row.stage, attention_.requested(row), row.backend, row.detail, row.reason, row.count});
-      rows.push_back(
-          {row.stage, attention_.requested(row), row.backend, row.detail, row.count, row.reason});
-    }
-    context_.lines->table(context_.case_id, "ran", "What ran, over all layers and steps",
-                          {"stage", "requested", "ran", "variant", "calls", "why"}, rows);
+    say_paths(*context_.lines, context_.case_id, facts_.paths);
   }
 
   void report() {
@@ -350,42 +250,18 @@ class Run {
     context_.lines->case_end(context_.case_id, facts_.stopped);
   }
 
-  /// Buckets as they were sent, beside what was asked for.
-  void report_buckets() {
-    if (facts_.ranks == 1) return;
-    nlohmann::json rows = nlohmann::json::array();
-    for (size_t i = 0; i < facts_.bucket_bytes.size(); ++i)
-      rows.push_back({i, static_cast<double>(facts_.bucket_bytes[i]) / (1 << 20),
-                      options_.reducer.bucket_mib, options_.reducer.bf16 ? "bf16" : "none"});
-    context_.lines->table(context_.case_id, "buckets", "Buckets of gradients as they were sent",
-                          {"bucket", "MiB", "cap asked for, MiB", "compression"}, rows);
-  }
-
   /// The parts of the prediction beside what the tensors took.
   void report_memory() {
     const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
     facts_.memory = memory_figures(plan, tensors_peak_mib_,
                                    facts_.stopped.empty() ? "no step was done" : facts_.stopped);
-    nlohmann::json rows = nlohmann::json::array();
-    for (const MemoryPart& part : plan.parts) rows.push_back({part.name, part.mib});
-    context_.lines->table(context_.case_id, "memory", "Memory of a step by formula",
-                          {"part", "MiB"}, rows);
-  }
-
-  /// Rates that the model's configuration says to expect, for the reader.
-  void report_expected() {
-    if (config_.expected.empty()) return;
-    nlohmann::json rows = nlohmann::json::array();
-    for (const ExpectedRate& rate : config_.expected)
-      rows.push_back({rate.hardware, rate.low, rate.high, rate.source});
-    context_.lines->table(context_.case_id, "expected", "Rates expected of this model",
-                          {"hardware", "from, tok/s", "to, tok/s", "source"}, rows);
+    say_memory(*context_.lines, context_.case_id, plan);
   }
 
   void report_judgement() {
-    report_buckets();
+    say_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
     report_memory();
-    report_expected();
+    say_expected(*context_.lines, context_.case_id, config_);
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
     for (const Figure& figure : judgement.figures) {

@@ -12,8 +12,8 @@ double milliseconds(std::chrono::steady_clock::duration d) {
 }  // namespace
 
 const char* stage_name(Stage stage) {
-  constexpr const char* kNames[kNumStages] = {"load", "forward", "backward", "optimizer",
-                                              "collective"};
+  constexpr const char* kNames[kNumStages] = {"load",      "forward",    "backward",
+                                              "optimizer", "collective", "graph"};
   return kNames[static_cast<size_t>(stage)];
 }
 

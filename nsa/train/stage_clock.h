@@ -8,9 +8,10 @@
 
 namespace nsa::train {
 
-enum class Stage { kLoad, kForward, kBackward, kOptimizer, kCollective };
-inline constexpr size_t kNumStages = 5;
-/// load, forward, backward, optimizer, collective: as in heartbeats.
+enum class Stage { kLoad, kForward, kBackward, kOptimizer, kCollective, kGraph };
+inline constexpr size_t kNumStages = 6;
+/// load, forward, backward, optimizer, collective, graph (the three in the middle as one launch):
+/// as in heartbeats.
 const char* stage_name(Stage stage);
 
 /// Times the stages of one optimizer step, device work included. On a GPU the borders are events on

@@ -23,7 +23,8 @@ struct StepRecord {
   double loss = 0;       ///< mean over the step's tokens, nat
   double grad_norm = 0;  ///< L2 norm of all gradients before clipping
   double lr = 0;         ///< learning rate the optimizer applied
-  double load_ms = 0, forward_ms = 0, backward_ms = 0, optimizer_ms = 0;
+  double load_ms = 0;
+  double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;  ///< NaN: one launch did all three
   double collective_ms = 0;  ///< with the other ranks, behind the backward pass
   double step_ms = 0;        ///< wall time of the step, device work included
   double tok_s = 0;          ///< trained tokens per second

@@ -90,6 +90,7 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("shard_optimizer", options.shard_optimizer);
   take("activation_checkpointing", options.activation_checkpointing);
   take("backend", options.backend);
+  take("cuda_graph", options.cuda_graph);
   take("packing", options.packing);
   take("memory_limit_mib", options.memory_limit_mib);
   const double bound = object.optional("loss_bound_nat", options.loss_bound_nat.value_or(-1));

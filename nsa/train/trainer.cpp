@@ -1,8 +1,10 @@
 #include "nsa/train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "nsa/core/nvtx_range.h"
@@ -54,6 +56,10 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
     reducer_ = std::make_unique<GradientReducer>(
         parts_.model->parameters(), *parts_.ranks,
         parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
+  if (!options_.cuda_graph) return;
+  require_graph(options_, parts_.model->activation_checkpointing, world(), device_);
+  graph_ = std::make_unique<StepGraph>(
+      device_, at::IntArrayRef{options_.accum, options_.batch, seq_len_ + 1});
 }
 
 AdamW::Moments Trainer::whole_moments(size_t i) const {
@@ -125,14 +131,8 @@ at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
   return parts_.loss(out.logits, batch.tokens) / static_cast<double>(options_.accum);
 }
 
-at::Tensor Trainer::micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,
-                                std::vector<at::Tensor>& gates) {
-  const auto end_stage = [&](Stage stage) {
-    clock.end_stage(stage);
-    if (on_stage) on_stage(stage);
-  };
-  const Batch batch = load();
-  end_stage(Stage::kLoad);
+at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
+                                StepTensors& computed) {
   const bool first = micro == 1, last = micro == options_.accum;
   if (reducer_ && first) reducer_->before_step();
   DecoderImpl::Outputs out;
@@ -143,20 +143,45 @@ at::Tensor Trainer::micro_batch(int64_t micro, StageClock& clock, const OnStage&
     (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
   }
   end_stage(Stage::kBackward);
-  gates = std::move(out.gates);
-  for (const RunRecordPtr& record : out.records) merge_rows(ran_, record->rows());
-  rows_done_ += batch_shape().stride;
+  computed.gates = std::move(out.gates);
+  for (const RunRecordPtr& record : out.records) merge_rows(computed.ran, record->rows());
   return loss.detach();
 }
 
-at::Tensor Trainer::forward_backward(StageClock& clock, const OnStage& on_stage,
-                                     std::vector<at::Tensor>& gates) {
-  at::Tensor loss_sum;
+StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const OnStage& end_stage) {
+  StepTensors out;
   for (int64_t micro = 1; micro <= options_.accum; ++micro) {
-    const at::Tensor loss = micro_batch(micro, clock, on_stage, gates);
-    loss_sum = loss_sum.defined() ? loss_sum + loss : loss;
+    const at::Tensor loss = micro_batch(batch(micro), micro, end_stage, out);
+    out.loss = out.loss.defined() ? out.loss + loss : loss;
   }
-  return loss_sum;
+  const NvtxRange range("train.optimizer");
+  out.norm = optimizer_.update();
+  end_stage(Stage::kOptimizer);
+  return out;
+}
+
+StepTensors Trainer::compute_loaded(const OnStage& end_stage) {
+  const auto next = [&](int64_t) {
+    Batch batch = load();
+    end_stage(Stage::kLoad);
+    return batch;
+  };
+  return compute(next, end_stage);
+}
+
+StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
+  for (int64_t i = 0; i < options_.accum; ++i) graph_->tokens().select(0, i).copy_(load().tokens);
+  end_stage(Stage::kLoad);
+  const auto in_place = [&](int64_t micro) {
+    return Batch{graph_->tokens().select(0, micro - 1), {}};
+  };
+  const auto unheard = [](Stage) {};
+  if (!graph_->captured())
+    graph_->capture([&] { return compute(in_place, unheard); }, /*before=*/ran_);
+  const NvtxRange range("train.graph");
+  StepTensors out = graph_->replay();
+  end_stage(Stage::kGraph);
+  return out;
 }
 
 /// What the ranks tell each other behind an update: the parameters of other owners, the mean loss,
@@ -185,12 +210,12 @@ void Trainer::share_parameters() {
   }
 }
 
-StepRecord Trainer::read_back(const at::Tensor& told, const at::Tensor& norm,
-                              const std::vector<at::Tensor>& gates) {
+StepRecord Trainer::read_back(const at::Tensor& told, const StepTensors& computed) {
   const NvtxRange range("train.read_back");
-  const at::Tensor scalars = at::cat({told, norm.to(at::kDouble).view({1})});
-  const at::Tensor gate_values =
-      gates.empty() ? at::zeros({kNumGateStats}, scalars.options()) : reduce_gates(gates);
+  const at::Tensor scalars = at::cat({told, computed.norm.to(at::kDouble).view({1})});
+  const at::Tensor gate_values = computed.gates.empty()
+                                     ? at::zeros({kNumGateStats}, scalars.options())
+                                     : reduce_gates(computed.gates);
   const at::Tensor values = at::cat({scalars, gate_values}).cpu();
   if (parts_.collectives) parts_.collectives->end();
   const double* v = values.data_ptr<double>();
@@ -206,10 +231,14 @@ StepRecord Trainer::read_back(const at::Tensor& told, const at::Tensor& norm,
 }
 
 void Trainer::take_times(const StageClock& clock, StepRecord& record) const {
+  const bool one_launch = clock.stage_ms(Stage::kGraph) > 0;
+  const auto part = [&](Stage stage) {
+    return one_launch ? std::numeric_limits<double>::quiet_NaN() : clock.stage_ms(stage);
+  };
   record.load_ms = clock.stage_ms(Stage::kLoad);
-  record.forward_ms = clock.stage_ms(Stage::kForward);
-  record.backward_ms = clock.stage_ms(Stage::kBackward);
-  record.optimizer_ms = clock.stage_ms(Stage::kOptimizer);
+  record.forward_ms = part(Stage::kForward);
+  record.backward_ms = part(Stage::kBackward);
+  record.optimizer_ms = part(Stage::kOptimizer);
   record.collective_ms = clock.stage_ms(Stage::kCollective);
   record.step_ms = clock.total_ms();
   const auto tokens = static_cast<double>(options_.batch * options_.accum * world() * seq_len_);
@@ -220,27 +249,30 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   start_loader();
   reset_peak_memory(device_);
   if (parts_.collectives) parts_.collectives->at_step(steps_done_ + 1);
+  c10::OptionalStreamGuard stream;
+  if (graph_) stream.reset_stream(graph_->begin_step());
   StageClock clock(device_, wait_each);
+  const OnStage end_stage = [&](Stage stage) {
+    clock.end_stage(stage);
+    if (on_stage) on_stage(stage);
+  };
   clock.start();
-  std::vector<at::Tensor> gates;
   const NvtxRange step_range("train.step");
-  const at::Tensor loss = forward_backward(clock, on_stage, gates);
-  const at::Tensor norm = [&] {
-    const NvtxRange range("train.optimizer");
-    return optimizer_.step(parts_.learning_rate(steps_done_));
-  }();
-  clock.end_stage(Stage::kOptimizer);
-  if (on_stage) on_stage(Stage::kOptimizer);
-  const at::Tensor told = collect(loss);
-  if (parts_.ranks) clock.end_stage(Stage::kCollective);
-  if (parts_.ranks && on_stage) on_stage(Stage::kCollective);
+  optimizer_.set_learning_rate(parts_.learning_rate(steps_done_));
+  const StepTensors computed =
+      graph_ && graph_->due() ? compute_by_graph(end_stage) : compute_loaded(end_stage);
+  merge_rows(ran_, computed.ran);
+  rows_done_ += options_.accum * batch_shape().stride;
+  const at::Tensor told = collect(computed.loss);
+  if (parts_.ranks) end_stage(Stage::kCollective);
   ++steps_done_;
-  StepRecord record = read_back(told, norm, gates);
+  StepRecord record = read_back(told, computed);
   clock.finish();
   take_times(clock, record);
   record.mem_mib = used_memory_mib(device_);
   // A CPU's peak cannot be set back, so there a step stands for itself by what it leaves.
   record.peak_mib = device_.is_cpu() ? record.mem_mib : peak_memory_mib(device_);
+  if (graph_) record.peak_mib = std::max(record.peak_mib, graph_->peak_mib());
   return record;
 }
 

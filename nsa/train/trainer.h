@@ -11,6 +11,7 @@
 #include "nsa/train/gradient_reducer.h"
 #include "nsa/train/non_finite.h"
 #include "nsa/train/stage_clock.h"
+#include "nsa/train/step_graph.h"
 #include "nsa/train/step_record.h"
 #include "nsa/train/token_source.h"
 #include "nsa/train/train_options.h"
@@ -90,14 +91,15 @@ class Trainer {
   Batch load_again(int64_t first_row) const;
   /// The loss of one micro-batch, divided by their number.
   at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
-  at::Tensor forward_backward(StageClock& clock, const OnStage& on_stage,
-                              std::vector<at::Tensor>& gates);
-  at::Tensor micro_batch(int64_t micro, StageClock& clock, const OnStage& on_stage,
-                         std::vector<at::Tensor>& gates);
+  at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
+                         StepTensors& out);
+  /// Forward, backward and update on the batches that `batch` gives for 1 .. accum.
+  StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage);
+  StepTensors compute_loaded(const OnStage& end_stage);
+  StepTensors compute_by_graph(const OnStage& end_stage);
   at::Tensor collect(const at::Tensor& loss);
   void share_parameters();
-  StepRecord read_back(const at::Tensor& told, const at::Tensor& norm,
-                       const std::vector<at::Tensor>& gates);
+  StepRecord read_back(const at::Tensor& told, const StepTensors& computed);
   void take_times(const StageClock& clock, StepRecord& record) const;
 
   TrainerParts parts_;
@@ -108,6 +110,7 @@ class Trainer {
   AdamW optimizer_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<StepGraph> graph_;  ///< with the option cuda_graph
   int64_t steps_done_ = 0;
   int64_t rows_done_ = 0;
   bool stop_agreed_ = false;

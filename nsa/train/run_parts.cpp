@@ -1,0 +1,62 @@
+#include "nsa/train/run_parts.h"
+
+#include "nsa/model/input_error.h"
+#include "nsa/model/open_device.h"
+#include "nsa/train/training_model.h"
+
+namespace nsa::train {
+namespace {
+
+at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
+  if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
+  return options.dtype == "fp64"   ? at::kDouble
+         : options.dtype == "bf16" ? at::kBFloat16
+                                   : at::kFloat;
+}
+
+}  // namespace
+
+Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
+                   const NsaOptions& attention) {
+  Decoder model =
+      training_model(config, options.seed, compute_type(options, device), device, attention);
+  model->activation_checkpointing |= options.activation_checkpointing;
+  return model;
+}
+
+std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
+                                         int64_t seq_len, int64_t world) {
+  if (options.is_synthetic()) return make_synthetic_source(config.vocab, options.seed);
+  if (config.vocab != 256)
+    throw InputError("corpora hold bytes: model " + config.name + " must have vocab 256, got " +
+                     std::to_string(config.vocab));
+  return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1,
+                            options.batch * options.accum * world);
+}
+
+at::Device open_rank_device(const std::string& name, const RankPlace& place) {
+  if (place.world == 1 || name != "cuda") return open_device(name);
+  try {
+    return open_device("cuda:" + std::to_string(place.local_rank));
+  } catch (const InputError& error) {
+    throw InputError("RANK_FAULT: rank " + std::to_string(place.rank) + " of " +
+                     std::to_string(place.world) + " has no GPU of its own: " + error.what() +
+                     "; start one rank a GPU");
+  }
+}
+
+StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t seq_len,
+                     int64_t ranks, at::Device device) {
+  const at::ScalarType type = compute_type(o, device);
+  const auto bytes = [](at::ScalarType t) { return static_cast<int64_t>(c10::elementSize(t)); };
+  return {.batch = o.batch,
+          .accum = o.accum,
+          .seq_len = seq_len,
+          .ranks = ranks,
+          .shard_optimizer = o.shard_optimizer,
+          .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
+          .value_bytes = bytes(type),
+          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat)};
+}
+
+}  // namespace nsa::train

@@ -1,0 +1,32 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+
+#include "nsa/model/decoder.h"
+#include "nsa/train/memory_plan.h"
+#include "nsa/train/rank_place.h"
+#include "nsa/train/token_source.h"
+#include "nsa/train/train_options.h"
+
+/// What a run is made of, from its options.
+namespace nsa::train {
+
+/// The model with weights of the run's seed, on the device.
+Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
+                   const NsaOptions& attention);
+
+/// Throws InputError for a corpus that is missing, altered or another one.
+std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
+                                         int64_t seq_len, int64_t world);
+
+/// The device of a rank: where ranks share a machine, each takes the GPU of its local rank. Throws
+/// InputError (RANK_FAULT) where there is none for it.
+at::Device open_rank_device(const std::string& name, const RankPlace& place);
+
+/// What the prediction of memory is told.
+StepShape step_shape(const TrainOptions& options, const ModelConfig& config, int64_t seq_len,
+                     int64_t ranks, at::Device device);
+
+}  // namespace nsa::train
