@@ -6,6 +6,7 @@
 #include "nsa/model/loss.h"
 #include "nsa/train/tensor_memory.h"
 #include "nsa/train/training_attention.h"
+#include "nsa/train/training_model.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/phases/attention_under_test.h"
 #include "suites/phases/rounds.h"
@@ -20,20 +21,16 @@ class CheckpointingAb {
  public:
   explicit CheckpointingAb(const PhaseCase& one)
       : one_(one), rounds_(one.args.get_int("rounds", 3, 1)) {
-    const at::ScalarType type = input_type(one);
     const nsa::ModelConfig config =
         nsa::load_model_config(one.args.get_text("model", "m7c_125m"), nsa::model_config_folders());
     const int64_t asked = one.args.get_int("S", 0, 0);
     const int64_t seq_len = asked > 0 ? asked : config.seq_len;
     nsa::train::watch_tensor_memory(one.device, 0);
-    at::manual_seed(one.seed());
-    model_ = nsa::Decoder(config);
-    model_->to(one.device, type == at::kDouble ? at::kDouble : at::kFloat);
-    model_->compute_type = type;
     const auto attention =
         nsa::train::training_attention(nsa::SwitchSet::from_environment(one.in.switches),
                                        one.args.get_text("backend", "auto"), one.device);
-    model_->set_attention_options(attention.options);
+    model_ = nsa::train::training_model(config, one.seed(), input_type(one), one.device,
+                                        attention.options);
     tokens_ = at::randint(config.vocab, {one.args.get_int("B", 1, 1), seq_len + 1}, at::kLong)
                   .to(one.device);
   }

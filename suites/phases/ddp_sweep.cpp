@@ -11,6 +11,7 @@
 #include "nsa/train/rank_group.h"
 #include "nsa/train/trainer.h"
 #include "nsa/train/training_attention.h"
+#include "nsa/train/training_model.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/phases/attention_under_test.h"
 #include "suites/phases/rounds.h"
@@ -91,14 +92,9 @@ class DdpSweep {
   void add(Arm arm) {
     arm.options.batch = one_.args.get_int("B", 1, 1);
     arm.options.accum = one_.args.get_int("accum", 1, 1);
-    at::manual_seed(one_.seed());
-    nsa::Decoder model(config_);
-    const at::ScalarType type = input_type(one_);
-    model->to(device_, type == at::kDouble ? at::kDouble : at::kFloat);
-    model->compute_type = type;
-    model->set_attention_options(attention_);
     train::TrainerParts parts;
-    parts.model = model;
+    parts.model =
+        train::training_model(config_, one_.seed(), input_type(one_), device_, attention_);
     parts.tokens = tokens_.get();
     parts.loss = nsa::next_token_loss;
     parts.learning_rate = [](int64_t) { return kLearningRate; };

@@ -11,6 +11,7 @@
 #include "nsa/train/judge.h"
 #include "nsa/train/trainer.h"
 #include "nsa/train/training_attention.h"
+#include "nsa/train/training_model.h"
 #include "suites/conformance/convert.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/phases/attention_case.h"
@@ -107,16 +108,12 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   nsa::train::TrainOptions options;
   options.batch = one.args.get_int("B", 1, 1);
   options.accum = one.args.get_int("accum", 4, 1);
-  at::manual_seed(one.seed());
-  nsa::Decoder model(config);
-  model->to(one.device, step.type == at::kDouble ? at::kDouble : at::kFloat);
-  model->compute_type = step.type;
   const auto asked = attention_asked(one);
-  model->set_attention_options(asked.options);
   const auto made = std::make_shared<Training>();
   made->tokens = nsa::train::make_synthetic_source(config.vocab, one.seed());
   nsa::train::TrainerParts parts;
-  parts.model = model;
+  parts.model =
+      nsa::train::training_model(config, one.seed(), step.type, one.device, asked.options);
   parts.tokens = made->tokens.get();
   parts.loss = fault == "P09" ? host_bound_loss : nsa::next_token_loss;
   parts.learning_rate = [](int64_t) { return kLearningRate; };
