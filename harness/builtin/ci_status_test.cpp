@@ -45,6 +45,10 @@ TEST(CiStatusPhase, SaysWhatFailedAndFailsWithoutAFile) {
   ASSERT_NE(failed, nullptr);
   EXPECT_EQ(failed->value, 2);
   EXPECT_EQ(red.ended.at("all").status, "ok") << "a red CI is an answer";
+  const TempDir dir;
+  EXPECT_EQ(
+      run_alone(dir / "raw.jsonl", nlohmann::json::object(), run_ci_status).ended.at("all").reason,
+      "no file is given; use --ci-status FILE");
   EXPECT_THAT(said("").ended.at("all").reason, HasSubstr("is not there"));
   EXPECT_THAT(said("<testsuite/>").ended.at("all").reason, HasSubstr("holds no test case"));
 }

@@ -4,12 +4,10 @@
 #include <cstdlib>
 
 #include "harness/builtin/builtins.h"
+#include "harness/builtin/fake_build.h"
 #include "harness/builtin/fake_program.h"
 #include "harness/evidence/temp_dir.h"
-#include "harness/provenance/build_id.h"
-#include "harness/provenance/elf_note.h"
 #include "harness/provenance/git.h"
-#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -20,18 +18,6 @@ using testing::HasSubstr;
 class EnvironmentPhaseTest : public testing::Test {
  protected:
   void SetUp() override { write_fake_worker(bin_); }
-
-  /// build_id.json as a build of this checkout would leave it.
-  void write_build_id(const std::string& changed_file = "") {
-    BuildId id;
-    id.compiler = "c";
-    id.files = hash_sources(NSA_SOURCE_DIR);
-    if (!changed_file.empty()) id.files[changed_file] = "00";
-    id.id = build_id_of(id.files, id.compiler, id.flags);
-    id.programs["program"] = gnu_build_id("/proc/self/exe");
-    fs::copy_file("/proc/self/exe", bin_ / "program", fs::copy_options::overwrite_existing);
-    write_bytes(bin_ / "build_id.json", pretty_dump(to_json(id)));
-  }
 
   protocol::Transcript run() {
     fs::remove(dir_ / "raw.jsonl");
@@ -58,7 +44,7 @@ class EnvironmentPhaseTest : public testing::Test {
 };
 
 TEST_F(EnvironmentPhaseTest, FittingBuildHasItsMetrics) {
-  write_build_id();
+  write_build_id(bin_, NSA_SOURCE_DIR);
   const auto transcript = run();
   EXPECT_TRUE(transcript.violations.empty());
   EXPECT_EQ(value(transcript, "build.id_matches_bool"), true) << failure(transcript, "build.id");
@@ -67,7 +53,7 @@ TEST_F(EnvironmentPhaseTest, FittingBuildHasItsMetrics) {
 }
 
 TEST_F(EnvironmentPhaseTest, OlderBuildNamesTheFiles) {
-  write_build_id("harness/builtin/builtins.cpp");
+  write_build_id(bin_, NSA_SOURCE_DIR, "harness/builtin/builtins.cpp");
   const auto transcript = run();
   EXPECT_EQ(value(transcript, "build.id_matches_bool"), false);
   EXPECT_THAT(failure(transcript, "build.id"), HasSubstr("PROVENANCE_MISMATCH"));
@@ -75,7 +61,7 @@ TEST_F(EnvironmentPhaseTest, OlderBuildNamesTheFiles) {
 }
 
 TEST_F(EnvironmentPhaseTest, OtherProgramIsNamed) {
-  write_build_id();
+  write_build_id(bin_, NSA_SOURCE_DIR);
   fs::copy_file("/bin/true", bin_ / "program", fs::copy_options::overwrite_existing);
   EXPECT_THAT(failure(run(), "build.id"), HasSubstr("program"));
 }

@@ -1,11 +1,14 @@
 #include "harness/engine/group_runner.h"
 
+#include <cerrno>
 #include <chrono>
+#include <system_error>
 
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
 #include "harness/evidence/files.h"
 #include "harness/ingest/ingest.h"
+#include "harness/protocol/ranks.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -164,14 +167,17 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
                                              const PlannedGroup& group) const {
   std::vector<WorkerSpec> ranks;
   const auto stems = evidence_stems(phase, group.id);
-  const int world = static_cast<int>(stems.size()), port = world > 1 ? free_port() : 0;
+  const int world = static_cast<int>(stems.size());
+  const int port = world > 1 ? protocol::free_port() : 0;
+  if (world > 1 && port == 0)
+    throw Error("no free TCP port on this machine: " + std::generic_category().message(errno));
   for (int rank = 0; rank < world; ++rank) {
     auto& spec = ranks.emplace_back(worker_spec(phase, group.id, stems[static_cast<size_t>(rank)]));
     if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
     spec.input = protocol::print_case(case_in(phase, group)) + "\n";
     spec.result = dir_.phase_dir(phase.id) / (stems[static_cast<size_t>(rank)] + ".jsonl");
     if (world == 1) break;
-    spec.env.merge(rank_variables(rank, world, port));
+    spec.env.merge(protocol::rank_variables(rank, world, port));
     spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours
   }
   if (world == 1) return run_worker(ranks.front(), policy(phase), hooks(phase, group.id));

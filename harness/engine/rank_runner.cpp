@@ -1,8 +1,5 @@
 #include "harness/engine/rank_runner.h"
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -89,27 +86,6 @@ GroupOutcome merge(std::vector<GroupOutcome> outcomes, int failed, bool interrup
 }
 
 }  // namespace
-
-std::map<std::string, std::string> rank_variables(int rank, int world, int port) {
-  return {{"RANK", std::to_string(rank)},
-          {"LOCAL_RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(world)},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(port)}};
-}
-
-int free_port() {
-  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket || ::bind(socket.get(), any, size) != 0 ||
-      ::getsockname(socket.get(), any, &size) != 0)
-    throw Error("no free TCP port on this machine: " + std::generic_category().message(errno));
-  return ntohs(address.sin_port);
-}
 
 GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& policy,
                        const WatchHooks& hooks, const std::filesystem::path& notes,

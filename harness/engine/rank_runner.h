@@ -5,13 +5,6 @@
 
 namespace harness {
 
-/// Variables by which rank `rank` of `world` on this machine finds the others, as torchrun sets
-/// them; `port` is free now.
-std::map<std::string, std::string> rank_variables(int rank, int world, int port);
-
-/// A TCP port of this machine that nobody listens at. Throws Error when there is none.
-int free_port();
-
 /// Runs the ranks of one group, a process each, to their ends. When one ends badly the others get
 /// `mercy_s` to say what they saw, then they are stopped. The outcome is that of the rank that
 /// failed first, or of rank 0; a failure names rank and, for every rank, its last collective (read

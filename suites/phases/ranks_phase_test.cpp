@@ -1,8 +1,6 @@
 // Phases that run on several ranks, as processes over Gloo.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -10,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/protocol/lines.h"
+#include "harness/protocol/ranks.h"
 
 namespace suites {
 namespace {
@@ -17,20 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 namespace protocol = harness::protocol;
 using nlohmann::json;
-
-/// A TCP port that was free a moment ago; 0 when there is none.
-int free_port() {
-  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  const bool bound =
-      socket >= 0 && ::bind(socket, any, size) == 0 && ::getsockname(socket, any, &size) == 0;
-  if (socket >= 0) ::close(socket);
-  return bound ? ntohs(address.sin_port) : 0;
-}
 
 class RanksPhase : public ::testing::Test {
  protected:
@@ -60,13 +45,13 @@ class RanksPhase : public ::testing::Test {
                           {"switches", json::object()},
                           {"out", dir_.string()}};
     std::ofstream(dir_ / "request.json") << request.dump() << "\n";
-    const int port = free_port();
+    const int port = protocol::free_port();
     EXPECT_GT(port, 0);
     std::string script;
     for (int rank = 0; rank < 2; ++rank) {
       const std::string r = std::to_string(rank);
-      script += "RANK=" + r + " LOCAL_RANK=" + r +
-                " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) + " ";
+      for (const auto& [name, value] : protocol::rank_variables(rank, 2, port))
+        script += name + "=" + value + " ";
       script += std::string(NSA_BUILD_DIR) + "/bin/nsa-worker < request.json 3> r" + r +
                 ".jsonl 2> err" + r + " & p" + r + "=$!; ";
     }

@@ -1,31 +1,14 @@
 // P21: a run on several ranks that lacks one.
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "harness/builtin/plants/plants.h"
+#include "harness/protocol/ranks.h"
 #include "harness/provenance/capture.h"
 #include "harness/schema/error.h"
 
 namespace harness::plants {
 namespace {
-
-/// A TCP port nobody listens on now.
-std::string free_port() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = fd >= 0 && ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) ::close(fd);
-  if (!bound) throw Error("no free port for two ranks");
-  return std::to_string(ntohs(address.sin_port));
-}
 
 /// A small training of `steps` steps as a run of `world` ranks, in one process; after `limit_s` it
 /// is killed.
@@ -41,23 +24,21 @@ Captured train(const SelftestSetup& setup, const std::string& steps, const std::
 }
 
 /// One rank of two.
-Captured rank(const SelftestSetup& setup, const std::string& number, const std::string& port,
-              const std::string& steps, double limit_s) {
+Captured rank(const SelftestSetup& setup, int number, int port, const std::string& steps,
+              double limit_s) {
   CaptureOptions options;
-  options.env = {{"RANK", number},
-                 {"LOCAL_RANK", number},
-                 {"WORLD_SIZE", "2"},
-                 {"MASTER_ADDR", "127.0.0.1"},
-                 {"MASTER_PORT", port}};
+  const auto variables = protocol::rank_variables(number, 2, port);
+  options.env.assign(variables.begin(), variables.end());
   return train(setup, steps, "2", options, limit_s);
 }
 
 /// What rank 0 says when rank 1 lives for `limit_s`.
 Captured two_ranks(const SelftestSetup& setup, const std::string& steps, double limit_s) {
-  const std::string port = free_port();
+  const int port = protocol::free_port();
+  if (port == 0) throw Error("no free port for two ranks");
   Captured second;
-  std::thread other([&] { second = rank(setup, "1", port, steps, limit_s); });
-  const Captured first = rank(setup, "0", port, steps, 60);
+  std::thread other([&] { second = rank(setup, 1, port, steps, limit_s); });
+  const Captured first = rank(setup, 0, port, steps, 60);
   other.join();
   return first;
 }
