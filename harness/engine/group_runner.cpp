@@ -176,6 +176,8 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
     if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
     spec.input = protocol::print_case(case_in(phase, group)) + "\n";
     spec.result = dir_.phase_dir(phase.id) / (stems[static_cast<size_t>(rank)] + ".jsonl");
+    spec.stages =
+        dir_.phase_dir(phase.id) / "out" / ("last_stage.rank" + std::to_string(rank) + ".bin");
     if (world == 1) break;
     spec.env.merge(protocol::rank_variables(rank, world, port));
     spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours

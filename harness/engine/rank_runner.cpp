@@ -10,6 +10,7 @@
 #include "harness/evidence/files.h"
 #include "harness/process/fd.h"
 #include "harness/process/file_io.h"
+#include "harness/process/last_stage.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -65,8 +66,8 @@ std::string last_collective(const std::filesystem::path& notes, size_t rank) {
 }
 
 /// One outcome for all: that of the rank to blame, with what every rank did last.
-GroupOutcome merge(std::vector<GroupOutcome> outcomes, int failed, bool interrupted,
-                   const std::filesystem::path& notes) {
+GroupOutcome merge(const std::vector<WorkerSpec>& ranks, std::vector<GroupOutcome> outcomes,
+                   int failed, bool interrupted, const std::filesystem::path& notes) {
   GroupOutcome result = outcomes[failed < 0 ? 0 : static_cast<size_t>(failed)];
   result.lines = 0;
   for (const GroupOutcome& each : outcomes) {
@@ -78,10 +79,13 @@ GroupOutcome merge(std::vector<GroupOutcome> outcomes, int failed, bool interrup
   if (failed < 0 || interrupted) return result;
   result.reason = "rank " + std::to_string(failed) + " of " + std::to_string(outcomes.size()) +
                   ": " + result.reason;
-  for (size_t rank = 0; rank < outcomes.size(); ++rank)
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    const std::string stage = last_stage(ranks[rank].stages);
     result.notes.push_back("rank " + std::to_string(rank) + ": " +
                            (outcomes[rank].cause.empty() ? "completed" : outcomes[rank].cause) +
-                           ", last collective: " + last_collective(notes, rank));
+                           ", last collective: " + last_collective(notes, rank) +
+                           ", last stage: " + (stage.empty() ? "unknown" : stage));
+  }
   return result;
 }
 
@@ -107,7 +111,7 @@ GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& 
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
   const bool interrupted = hooks.stop_signal && hooks.stop_signal() != 0;
-  return merge(std::move(outcomes), failure.rank(), interrupted, notes);
+  return merge(ranks, std::move(outcomes), failure.rank(), interrupted, notes);
 }
 
 }  // namespace harness

@@ -62,8 +62,8 @@ TEST(Ranks, ADeadRankIsNamedAndTheOthersAreStopped) {
   const GroupOutcome outcome = run.record("ddp").groups.at(0);
   EXPECT_THAT(outcome.reason, HasSubstr("rank 1 of 2: ended by SIGKILL"));
   ASSERT_EQ(outcome.notes.size(), 2u);
-  EXPECT_EQ(outcome.notes[0], "rank 0: INTERRUPTED, last collective: unknown");
-  EXPECT_EQ(outcome.notes[1], "rank 1: SIGNAL, last collective: unknown");
+  EXPECT_EQ(outcome.notes[0], "rank 0: INTERRUPTED, last collective: unknown, last stage: unknown");
+  EXPECT_EQ(outcome.notes[1], "rank 1: SIGNAL, last collective: unknown, last stage: unknown");
   EXPECT_TRUE(outcome.left.empty());
 }
 
@@ -75,7 +75,7 @@ TEST(Ranks, HangingRanksAreNamed) {
   EXPECT_THAT(run.record("ddp").groups.at(0).reason, HasSubstr(" of 2: no progress for "));
 }
 
-TEST(Ranks, LastCollectivesStandBesideTheFailure) {
+TEST(Ranks, LastCollectivesAndStagesStandBesideTheFailure) {
   FakeRun run("ranks_notes");
   run.go();  // makes the folder
   const auto notes = run.root / "notes";
@@ -93,8 +93,10 @@ TEST(Ranks, LastCollectivesStandBesideTheFailure) {
                   .want = {}};
   const GroupOutcome outcome = run_ranks({spec}, run.options.limits, {}, notes);
   EXPECT_EQ(outcome.cause, "NOT_STARTED");
-  EXPECT_EQ(outcome.notes.at(0),
-            "rank 0: NOT_STARTED, last collective: step 4: allreduce of bucket 2, begun");
+  EXPECT_EQ(
+      outcome.notes.at(0),
+      "rank 0: NOT_STARTED, last collective: step 4: allreduce of bucket 2, begun, last stage: "
+      "unknown");
 }
 
 }  // namespace
