@@ -11,8 +11,8 @@ std::string render_report_md(const Model& model) {
        {environment_section, +[](const Model& m) { return steps_section(m); },
         +[](const Model& m) { return criteria_section(m); }, editions_section,
         +[](const Model& m) { return findings_section(m); },
-        +[](const Model& m) { return comparisons_section(m); }, history_section, plots_section,
-        hotspots_section, tables_section, recommended_section,
+        +[](const Model& m) { return comparisons_section(m); }, samples_section, history_section,
+        plots_section, hotspots_section, tables_section, recommended_section,
         +[](const Model& m) { return deviations_section(m); }, figures_section, settings_section,
         artifacts_section, reproduce_section, self_test_section})
     out += section(model);

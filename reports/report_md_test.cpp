@@ -50,6 +50,39 @@ TEST(ReportMd, FirstLineSaysWhenTheGateChangedTheCode) {
   EXPECT_THAT(render("comment.md", r), HasSubstr("advisory gate turned the exit code into 0"));
 }
 
+TEST(ReportMd, SaysHowTheSamplesOfComparisonsWereTaken) {
+  Results r = go();
+  r.metrics.push_back(comparison("p.plain_ratio", "FASTER", 2));
+  EXPECT_THAT(report(r), Not(HasSubstr("Samples of the comparisons")));
+  harness::Metric full = comparison("p.full_ratio", "FASTER", 2);
+  full.details["cache"] = "cold";
+  full.details["samples"] = {{{"arm", "off"},
+                              {"n", 60},
+                              {"median", 2},
+                              {"cycles", 3.6e6},
+                              {"clock_mhz", 1800},
+                              {"clock_lo_mhz", 1500},
+                              {"clock_hi_mhz", 1980},
+                              {"throttled", 2},
+                              {"throttle_reasons", {"sw_power_cap", "<b>"}},
+                              {"ran_pct", nullptr}},
+                             {{"arm", "on"}, {"n", 60}, {"median", 1}, {"ran_pct", 87.3}},
+                             "not a row"};
+  r.metrics.push_back(full);
+  const std::string text = report(r);
+  EXPECT_THAT(text, HasSubstr("### Samples of the comparisons"));
+  EXPECT_THAT(text, HasSubstr("1800 MHz [1500, 1980]"));
+  EXPECT_THAT(text, HasSubstr("2: sw_power_cap, &lt;b&gt;"));
+  EXPECT_THAT(text, Not(HasSubstr("<b>")));
+  EXPECT_THAT(text, testing::ContainsRegex("cold .*on .*not available.*not available.*87.3 %"));
+  EXPECT_THAT(render("summary.md", r), Not(HasSubstr("Samples of the comparisons")));
+  EXPECT_THAT(text,
+              HasSubstr("| `on` | `off`      |        2 | [1.98, 2.02] | `M-p.plain_ratio` |"));
+  EXPECT_THAT(text,
+              Not(HasSubstr("| `on` | `off`      |        2 | [1.98, 2.02] | `M-p.full_ratio`")))
+      << "nothing is recommended for a cold cache";
+}
+
 TEST(ReportMd, CriteriaSortedWorstFirst) {
   Results r = go();
   r.criteria = {

@@ -18,6 +18,8 @@ std::string criteria_section(const Model& model, size_t max_open = SIZE_MAX,
 // sections_figures.cpp
 std::string table_markdown(const nlohmann::json& table);  ///< title, rows and id of one table
 std::string comparisons_section(const Model& model, size_t max_rows = SIZE_MAX);
+/// How the samples behind the comparisons were taken; empty where none of them says.
+std::string samples_section(const Model& model);
 std::string history_section(const Model& model);
 std::string figures_section(const Model& model);
 std::string hotspots_section(const Model& model);

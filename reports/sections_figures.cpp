@@ -75,6 +75,27 @@ bool is_numeric_column(const json& rows, size_t column) {
   return any;
 }
 
+std::string available(const json& row, const char* key, const std::string& unit, int digits = 4) {
+  const auto value = number_at(row, std::string("/") + key);
+  return value ? harness::format_number(*value, digits) + unit : "not available";
+}
+
+std::string clock_text(const json& row) {
+  const std::string middle = available(row, "clock_mhz", " MHz");
+  const auto lo = number_at(row, "/clock_lo_mhz"), hi = number_at(row, "/clock_hi_mhz");
+  return lo && hi ? middle + " " + interval_text(lo, hi) : middle;
+}
+
+std::string throttle_text(const json& row) {
+  const auto count = number_at(row, "/throttled");
+  if (!count) return "not available";
+  std::string reasons;
+  if (row.contains("throttle_reasons") && row["throttle_reasons"].is_array())
+    for (const json& reason : row["throttle_reasons"])
+      reasons += (reasons.empty() ? ": " : ", ") + cell_text(reason);
+  return harness::format_number(*count) + reasons;
+}
+
 }  // namespace
 
 std::string table_markdown(const json& table) {
@@ -124,6 +145,29 @@ std::string comparisons_section(const Model& model, size_t max_rows) {
     out += "Not shown here: " + std::to_string(model.comparisons.size() - max_rows) +
            " comparisons; report.md has them.\n\n";
   return out;
+}
+
+std::string samples_section(const Model& model) {
+  Table table({"figure", "cache", "arm", "samples>", "time>", "cycles>", "clock>",
+               "throttled samples>", "thread ran>"});
+  for (const Metric* comparison : model.comparisons) {
+    const Metric& m = *comparison;
+    if (!m.details.contains("samples") || !m.details["samples"].is_array()) continue;
+    for (const json& row : m.details["samples"])
+      table.add({code(m.id), escape(text_at(m.details, "/cache")), escape(text_at(row, "/arm")),
+                 available(row, "n", ""),
+                 available(row, "median", " " + escape(text_at(m.details, "/time_unit"))),
+                 available(row, "cycles", ""), clock_text(row), throttle_text(row),
+                 available(row, "ran_pct", " %", 3)});
+  }
+  if (table.empty()) return "";
+  return "### Samples of the comparisons\n\n" + table.markdown() +
+         "Medians over all samples of an arm; of the clock also the lowest and highest, read right "
+         "before each sample. Throttled: samples after which the driver named a reason that held "
+         "the "
+         "clock down. Cold: the L2 of the GPU was emptied before each call; on a CPU every call is "
+         "hot. Thread ran: share of a sample in which the calling thread had a core. Verdicts rest "
+         "on the hot figures unless a criterion names another.\n\n";
 }
 
 std::string history_section(const Model& model) {

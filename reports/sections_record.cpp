@@ -139,6 +139,7 @@ std::string recommended_section(const Model& model) {
   for (const harness::Metric* m : model.comparisons) {
     const bool faster = m->verdict == "FASTER", slower = m->verdict == "SLOWER";
     if (!m->value || !m->withheld.empty() || !(faster || slower)) continue;
+    if (m->details.contains("cache") && m->details["cache"] == "cold") continue;  // no setting
     const auto arm = [&](const char* which) {
       const json::json_pointer at(std::string("/") + which + "/arm");
       return m->details.contains(at) ? code(scalar_text(m->details.at(at))) : std::string(which);
