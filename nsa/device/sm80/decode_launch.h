@@ -1,0 +1,49 @@
+#pragma once
+#include "nsa/device/decode_attention.h"
+
+/// One function per instantiation of the decode step: decode_DK_DV_(type).
+namespace nsa::device::sm80 {
+
+/// Division of 0 <= x < 2^31 by a number known at launch.
+struct Divisor {
+  uint32_t value = 1, multiplier = 1u << 31, shift = 31;
+  Divisor() = default;
+  explicit Divisor(int by) : value(by) {
+    uint32_t bits = 0;
+    while ((uint64_t(1) << bits) < value) ++bits;
+    shift = 31 + bits;
+    multiplier = static_cast<uint32_t>(((uint64_t(1) << shift) + value - 1) / value);
+  }
+#ifdef __CUDACC__
+  __device__ int quotient(int x) const {
+    return static_cast<int>((uint64_t(x) * multiplier) >> shift);
+  }
+  __device__ int remainder(int x) const { return x - quotient(x) * static_cast<int>(value); }
+#endif
+};
+
+/// How a (sequence, KV head) is cut into blocks of threads ("ranks"), and where things lie in the
+/// shared memory of one (bytes from its start). A unit is one selection block.
+struct DecodePlan {
+  int ranks = 0, log_ranks = 0, warps = 0;
+  int logits_stride = 0;  ///< columns of the logits of a head
+  int area = 0;           ///< q, then logits, then the parts of outputs from all ranks
+  int stats = 0, warp_stats = 0, weights = 0, candidates = 0, keys = 0, bytes = 0;
+};
+
+using DecodeLaunch = cudaError_t (*)(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+
+cudaError_t decode_64_64_bf16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+cudaError_t decode_64_64_fp16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+cudaError_t decode_128_128_bf16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+cudaError_t decode_128_128_fp16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+cudaError_t decode_192_128_bf16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+cudaError_t decode_192_128_fp16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
+
+/// Tiles that a warp has room for, and the bytes of that room.
+constexpr int decode_stages(int qk_head_dim) { return qk_head_dim <= 64 ? 4 : 2; }
+constexpr int decode_ring_bytes(int qk_head_dim, int v_head_dim) {
+  return decode_stages(qk_head_dim) * 16 * (qk_head_dim + v_head_dim) * 2;
+}
+
+}  // namespace nsa::device::sm80

@@ -1,0 +1,108 @@
+// What a decode step is launched with, and where a block of threads stands in it.
+#pragma once
+#include "nsa/device/sm80/decode_launch.h"
+
+namespace nsa::device::sm80 {
+
+constexpr int kMostRanks = 16;
+enum DecodeBranch { kCmp, kSel, kWin };
+
+struct DecodeArguments {
+  DecodeAttention p;
+  DecodePlan plan;
+  Divisor unit, units_of_blocks, stride, heads_of_gate, slots, source_slots, selected_page,
+      compressed_page;
+  int group, blocks_of_unit;
+  int halo;  // columns of logits before those of a rank's own blocks, which the rank before has
+  float scale_log2;
+};
+
+inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePlan& plan) {
+  DecodeArguments a;
+  a.p = p;
+  a.plan = plan;
+  a.group = p.num_heads / p.num_kv_heads;
+  a.blocks_of_unit = p.sel_block_size / p.block_stride;
+  a.halo = p.block_size / p.block_stride - 1;
+  a.unit = Divisor(p.sel_block_size);
+  a.units_of_blocks = Divisor(a.blocks_of_unit);
+  a.stride = Divisor(p.block_stride);
+  a.heads_of_gate = Divisor(p.num_heads / p.gate_heads);
+  a.slots = Divisor(p.window.num_slots);
+  a.source_slots = Divisor(p.appends ? p.append.source.num_slots : 1);
+  a.selected_page = Divisor(p.selected.page_size);
+  a.compressed_page = Divisor(p.compressed.page_size);
+  a.scale_log2 = p.scale * 1.4426950408889634f;
+  return a;
+}
+
+/// The row of a block of threads, and its rank's share.
+struct DecodeRow {
+  int rank, batch, kv_head, t;
+  int64_t sequence;
+  int current;         // selection block ("unit") of t
+  int num_blocks;      // visible compressed blocks
+  int block0, block1;  // those of this rank
+  __device__ explicit DecodeRow(const DecodeArguments& a) {
+    const DecodeAttention& p = a.p;
+    const int pair = blockIdx.x >> a.plan.log_ranks;
+    rank = blockIdx.x & (a.plan.ranks - 1);
+    batch = pair / p.num_kv_heads;
+    kv_head = pair - batch * p.num_kv_heads;
+    sequence = p.sequences == nullptr ? batch : p.sequences[batch];
+    t = static_cast<int>(p.num_tokens[sequence]) - (p.appends ? 0 : 1);
+    current = a.unit.quotient(t);
+    const int since = t + 1 - p.block_size;  // tokens behind the first block
+    num_blocks = since < 0 ? 0 : a.stride.quotient(since) + 1;
+    block0 = min(num_blocks, unit0(a) * a.blocks_of_unit);
+    block1 = min(num_blocks, unit1(a) * a.blocks_of_unit);
+  }
+
+  // Cheap, and needed in the middle of a launch only: not kept in registers until then.
+  __device__ int num_initial(const DecodeAttention& p) const {  // forced at the start
+    return min(p.num_initial, current + 1);
+  }
+  __device__ int first_local(const DecodeAttention& p) const {  // from here on forced
+    return max(num_initial(p), current - p.num_local + 1);
+  }
+  __device__ int places(const DecodeAttention& p) const {  // chosen by score
+    return min(p.top_n, current + 1) - num_initial(p) - (current + 1 - first_local(p));
+  }
+  __device__ int num_window(const DecodeAttention& p) const { return min(p.window_size, t + 1); }
+
+  __device__ int first_unit(const DecodeArguments& a, int of_rank) const {
+    return of_rank * (current + 1) >> a.plan.log_ranks;
+  }
+  /// Units whose compressed blocks are this rank's: unit0 to unit1 - 1.
+  __device__ int unit0(const DecodeArguments& a) const { return first_unit(a, rank); }
+  __device__ int unit1(const DecodeArguments& a) const { return first_unit(a, rank + 1); }
+  /// Whether the last compressed block ends at t.
+  __device__ bool emits(const DecodeArguments& a) const {
+    const int since = t + 1 - a.p.block_size;
+    return since >= 0 && a.stride.remainder(since) == 0;
+  }
+  /// The rank of a unit.
+  __device__ int owner(const DecodeArguments& a, int of_unit) const {
+    int owner = 0;
+#pragma unroll 1
+    while (first_unit(a, owner + 1) <= of_unit) ++owner;
+    return owner;
+  }
+
+  /// Row of a paged cache as page * scale + within.
+  struct Place {
+    int64_t page;  // < 0: nowhere
+    int scale, within;
+  };
+  __device__ Place find(const PagedKv& cache, const Divisor& page_size, int position) const {
+    const int page = page_size.quotient(position);
+    return {cache.page_table[sequence * cache.pages_per_sequence + page], cache.page_size,
+            position - page * cache.page_size};
+  }
+  __device__ int64_t page_row(const PagedKv& cache, const Divisor& page_size, int position) const {
+    const Place place = find(cache, page_size, position);
+    return place.page * place.scale + place.within;
+  }
+};
+
+}  // namespace nsa::device::sm80

@@ -1,0 +1,170 @@
+// The work of one warp in a decode step: the heads of a group, as the rows of products, attend
+// tiles of 16 cached keys, each copied into a ring of the warp's own.
+#pragma once
+#include "nsa/device/sm80/mma.cuh"
+
+namespace nsa::device::sm80 {
+
+constexpr int kDecodeTile = 16;
+
+__device__ inline float power_of_two(float x) {
+  asm("ex2.approx.ftz.f32 %0, %0;\n" : "+f"(x));
+  return x;
+}
+
+/// Online softmax of 16 rows: thread i holds rows i % 32 / 4 and + 8, as accumulators lie.
+template <int DV>
+struct DecodeSums {
+  float out[DV / 8][4];
+  float peak[2], sum[2];
+
+  __device__ void clear() {
+#pragma unroll
+    for (int i = 0; i < DV / 8 * 4; ++i) out[i / 4][i % 4] = 0.f;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) peak[r] = -INFINITY, sum[r] = 0.f;
+  }
+};
+
+/// Where the logits of a tile go (heads x keys), or null.
+struct LogitRows {
+  float* first = nullptr;
+  int stride = 0, heads = 0;
+};
+
+template <int DK, int DV, int kStages, typename T>
+struct DecodeTiles {
+  static constexpr int kKeyBytes = kDecodeTile * DK * 2, kStageBytes = kDecodeTile * (DK + DV) * 2;
+  static_assert(kStages * kStageBytes >= 16 * DV * 4, "a ring has room for the parts of a warp");
+
+  /// Bytes from the start of rows of `kColumns` elements; 16-byte pieces swizzled by row.
+  template <int kColumns>
+  __device__ static uint32_t offset(int row, int piece) {
+    return row * kColumns * 2 + (piece ^ (row % 8)) * 16;
+  }
+
+  /// Rows of one tile: lane i < 16 names row i, negative = zeros, and nothing is read.
+  template <int kColumns>
+  __device__ static void copy_rows(uint32_t to, const T* from, int64_t stride, int row) {
+    const int lane = threadIdx.x % 32, piece = lane % 8;
+#pragma unroll
+    for (int pass = 0; pass < kDecodeTile / 4; ++pass) {
+      const int place = pass * 4 + lane / 8, source = __shfl_sync(~0u, row, place);
+      const T* x = from + max(source, 0) * stride + piece * 8;
+      const uint32_t target = to + offset<kColumns>(place, piece);
+#pragma unroll
+      for (int segment = 0; segment < kColumns / 64; ++segment)
+        copy_async_or_zero(target + segment * 128, x + segment * 64, source >= 0);
+    }
+  }
+
+  /// One tile of which the first `attended` keys count; the others are zeros in shared memory.
+  __device__ static void consume(uint32_t tile, int attended, const uint32_t (&q)[DK / 16][4],
+                                 float scale_log2, const LogitRows& logits, DecodeSums<DV>& sums) {
+    const int lane = threadIdx.x % 32;
+    float scores[2][4] = {}, odd[2][4] = {};  // two tiles of 8 keys; two chains each
+#pragma unroll
+    for (int c = 0; c < DK / 16; ++c) {
+      uint32_t frag[4];
+      load_matrices(frag, tile + offset<DK>((lane / 16) * 8 + lane % 8, c * 2 + (lane / 8) % 2));
+      multiply_add<T>(c % 2 ? odd[0] : scores[0], q[c], frag[0], frag[1]);
+      multiply_add<T>(c % 2 ? odd[1] : scores[1], q[c], frag[2], frag[3]);
+    }
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      float& s = scores[j / 4][j % 4];
+      s += odd[j / 4][j % 4];
+      const int key = (j / 4) * 8 + (lane % 4) * 2 + j % 2, head = lane / 4 + (j % 4 / 2) * 8;
+      if (key >= attended) {
+        s = -INFINITY;
+      } else if (logits.first != nullptr && head < logits.heads) {
+        logits.first[head * logits.stride + key] = s;
+      }
+    }
+    float rescale[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) rescale[r] = weigh(scores, r, scale_log2, sums);
+    if (__any_sync(~0u, rescale[0] != 1.f || rescale[1] != 1.f)) {
+#pragma unroll
+      for (int c = 0; c < DV / 8; ++c)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) sums.out[c][j] *= rescale[j / 2];
+    }
+    const uint32_t p[4] = {pack<T>(scores[0][0], scores[0][1]), pack<T>(scores[0][2], scores[0][3]),
+                           pack<T>(scores[1][0], scores[1][1]),
+                           pack<T>(scores[1][2], scores[1][3])};
+#pragma unroll
+    for (int c = 0; c < DV / 16; ++c) {
+      uint32_t frag[4];
+      load_matrices_transposed(frag, tile + kKeyBytes + offset<DV>(lane % 16, c * 2 + lane / 16));
+      multiply_add<T>(sums.out[2 * c], p, frag[0], frag[1]);
+      multiply_add<T>(sums.out[2 * c + 1], p, frag[2], frag[3]);
+    }
+  }
+
+  /// Logits of row r to weights below the new maximum; returns what earlier sums shrink by.
+  __device__ static float weigh(float (&scores)[2][4], int r, float scale_log2,
+                                DecodeSums<DV>& sums) {
+    float top = fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]),
+                      fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+    top = fmaxf(top, sums.peak[r]);
+    const float base = top == -INFINITY ? 0.f : top;
+    const float rescale =
+        sums.peak[r] == -INFINITY ? 0.f : power_of_two((sums.peak[r] - base) * scale_log2);
+    sums.peak[r] = top;
+    float part = 0.f;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      // Subtracted first: the product of a large maximum and the scale would be rounded.
+      float& s = scores[j / 2][2 * r + j % 2];
+      s = power_of_two((s - base) * scale_log2);
+      part += s;
+    }
+    sums.sum[r] = sums.sum[r] * rescale + part;
+    return rescale;
+  }
+
+  /// Place of four columns (4 * quarter and on) of a head in the parts that `leave` writes.
+  __device__ static int place(int head, int quarter) {
+    return head * DV + ((quarter / 2) ^ (head % 8)) * 8 + quarter % 2 * 4;
+  }
+
+  /// Puts the sums of this warp into shared memory: out [16][DV] fp32, (maximum, sum) a head.
+  __device__ static void leave(DecodeSums<DV>& sums, float* parts, float2* stats) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float sum = sums.sum[r];
+      sum += __shfl_xor_sync(~0u, sum, 1);
+      sum += __shfl_xor_sync(~0u, sum, 2);
+      const int head = lane / 4 + 8 * r;
+      if (lane % 4 == 0) stats[head] = make_float2(sums.peak[r], sum);
+#pragma unroll
+      for (int c = 0; c < DV / 8; ++c)
+        *reinterpret_cast<float2*>(parts + head * DV + (c ^ (head % 8)) * 8 + lane % 4 * 2) =
+            make_float2(sums.out[c][2 * r], sums.out[c][2 * r + 1]);
+    }
+  }
+};
+
+/// What sums below the maximum of `part` count for in those below `top`.
+__device__ inline float share_of(float2 part, float top, float scale_log2) {
+  if (part.x == -INFINITY && part.y == 0.f) return 0.f;  // no keys
+  return power_of_two((part.x - (top == -INFINITY ? 0.f : top)) * scale_log2);
+}
+
+/// (maximum, sum) of the keys of parts [begin, end) together, `stride` apart.
+__device__ inline float2 joined(const float2* parts, int stride, int begin, int end,
+                                float scale_log2) {
+  float2 all = make_float2(-INFINITY, 0.f);
+#pragma unroll 4
+  for (int i = begin; i < end; ++i) all.x = fmaxf(all.x, parts[i * stride].x);
+#pragma unroll 4
+  for (int i = begin; i < end; ++i)
+    all.y += share_of(parts[i * stride], all.x, scale_log2) * parts[i * stride].y;
+  return all;
+}
+
+}  // namespace nsa::device::sm80
