@@ -239,6 +239,28 @@ TEST(Lanes, UnionOfAnyIntervals) {
   }
 }
 
+TEST(Cache, ReservedRoomIsThereAndAccountedFor) {
+  const NsaConfig c = small();
+  const NsaInputs in = random_inputs(c, 2, 9);
+  DecodeCacheOptions memory;
+  memory.pool_tokens = 64;  // 4 pages of 16
+  DecodeCache cache(c, 2, 60, at::kFloat, memory);
+  cache.prefill(in, {9, 0});
+  cache.reserve(20);
+  EXPECT_EQ(cache.selected_tokens().free_pages(), 0);
+  EXPECT_EQ(cache.selected_tokens().room(1), 32);
+  EXPECT_THAT(error_of([&] { cache.reserve(33); }),
+              HasSubstr("pages of 16 tokens must be at most"));
+  EXPECT_THAT(error_of([&] { cache.reserve(61); }), HasSubstr("must be at most capacity = 60"));
+  for (int64_t i = 0; i < 23; ++i) cache.before_replay();
+  EXPECT_EQ(cache.num_tokens(0), 32);
+  EXPECT_EQ(cache.num_blocks(0), c.num_compressed(32));
+  EXPECT_EQ(cache.num_blocks(1), c.num_compressed(23));
+  EXPECT_THAT(error_of([&] { cache.before_replay(); }),
+              HasSubstr("tokens of sequence 0 must be at most the reserved 32, got 33"));
+  EXPECT_EQ(cache.num_tokens(1), 23);  // nothing changed
+}
+
 TEST(Cache, BadArgumentsAreNamed) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 9);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "nsa/core/check.h"
@@ -36,6 +37,13 @@ PagedRows paged_rows(const NsaConfig& config, int64_t num_sequences, int64_t cap
   return PagedRows(config, num_sequences, capacity, page, pages, options);
 }
 
+/// Half turns a position of each pair of columns, fp64 [dk / 2].
+at::Tensor half_turns(const NsaConfig& config) {
+  const at::Tensor exponent = at::arange(0, config.qk_head_dim, 2, at::kDouble)
+                                  .mul_(-1.0 / static_cast<double>(config.qk_head_dim));
+  return at::pow(at::Scalar(config.rope_base), exponent).div_(M_PI);
+}
+
 }  // namespace
 
 // Every sequence may leave one page of blocks partly empty; with that many pages to spare the pool
@@ -57,7 +65,9 @@ DecodeCache::DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t
       num_blocks_(num_tokens_),
       num_tokens_device_(at::zeros({num_sequences}, options.dtype(at::kLong))),
       num_blocks_device_(num_tokens_device_.clone()),
-      all_sequences_(at::arange(num_sequences, options.dtype(at::kLong))) {
+      all_sequences_(at::arange(num_sequences, options.dtype(at::kLong))),
+      arrivals_(at::zeros({num_sequences}, options.dtype(at::kInt))),
+      half_turns_(half_turns(config).to(options.device())) {
   if (memory.wide_rows) {
     for (KvRows* rows : {&selected_.kv, &compressed_.kv, &window_.kv, &source_.kv}) rows->widen();
   }
@@ -93,6 +103,19 @@ void DecodeCache::require_room(const std::vector<int64_t>& sequences,
                 "at most the " + std::to_string(selected_.free_pages()) +
                     " free ones (raise pool_tokens or reset a sequence)",
                 std::to_string(pages));
+  }
+}
+
+void DecodeCache::reserve(int64_t num_tokens) {
+  std::vector<int64_t> all, added;
+  for (int64_t id = 0; id < num_sequences(); ++id) {
+    all.push_back(id);
+    added.push_back(std::max<int64_t>(0, num_tokens - this->num_tokens(id)));
+  }
+  require_room(all, added);
+  for (const int64_t id : all) {
+    selected_.reserve(id, std::max(num_tokens, this->num_tokens(id)));
+    compressed_.reserve(id, config_.num_compressed(std::max(num_tokens, this->num_tokens(id))));
   }
 }
 

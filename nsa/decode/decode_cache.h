@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,14 @@ class DecodeCache {
   DecodeOutputs step(const NsaInputs& tokens, const NsaOptions& options = {},
                      const std::optional<std::vector<int64_t>>& sequences = std::nullopt);
 
+  /// Takes the pages that every sequence needs to reach `num_tokens` tokens, so that steps up to
+  /// there leave the page tables alone. Throws as prefill does.
+  void reserve(int64_t num_tokens);
+  /// Accounts for one replay of a step of all sequences that was captured in a CUDA graph; call it
+  /// before the replay. Capturing itself makes no sequence longer. A step can be captured where it
+  /// is one launch (backend `fused`), after reserve. Throws when a sequence has no room.
+  void before_replay();
+
   /// Empties a sequence and gives its pages back; its counters start again.
   void reset(int64_t sequence);
 
@@ -82,6 +92,18 @@ class DecodeCache {
   struct StepLoads;
 
   Active activate(const std::optional<std::vector<int64_t>>& sequences) const;
+  DecodeOutputs plain_step(const NsaInputs& tokens, Active& active, const NsaOptions& options);
+  /// Why a step is not one launch of the project's kernel; empty where it is.
+  std::string one_launch_obstacle(const NsaInputs& tokens, const Active& active,
+                                  const NsaOptions& options) const;
+  DecodeOutputs step_in_one_launch(const NsaInputs& tokens, Active& active,
+                                   const NsaOptions& options);
+  /// Tokens that the pages of the longest sequence of a step have room for.
+  int64_t longest_room(const Active& active) const;
+  /// Host side of one more token.
+  void grow(const std::vector<int64_t>& sequences);
+  /// Host side of the blocks that end with the newest tokens; their sequences.
+  std::vector<int64_t> grow_blocks(const std::vector<int64_t>& sequences);
   void require_room(const std::vector<int64_t>& sequences, const std::vector<int64_t>& added) const;
   void check_tokens(const NsaInputs& tokens, int64_t batch) const;
   void append(const NsaInputs& tokens, const RotatedTokens& rotated, const Active& active);
@@ -108,6 +130,9 @@ class DecodeCache {
   std::vector<int64_t> num_tokens_, num_blocks_;
   at::Tensor num_tokens_device_, num_blocks_device_;  ///< the same, int64 [B]
   at::Tensor all_sequences_;                          ///< 0 .. B-1 on the device
+  at::Tensor arrivals_;                               ///< int32 [B] zeros, of the kernel
+  at::Tensor half_turns_;  ///< fp64 [dk / 2] on the device, of the kernel: base^(-2m/dk) / pi
+  int64_t captured_room_ = INT64_MAX;  ///< tokens that captured steps are cut for
   DecodeCounters counters_;
 };
 

@@ -17,6 +17,13 @@ class PagedRows {
   int64_t pages_missing(int64_t sequence, int64_t num_rows) const;
   int64_t free_pages() const { return static_cast<int64_t>(free_.size()); }
   int64_t page_size() const { return page_size_; }
+  int64_t pages_per_sequence() const { return pages_per_sequence_; }
+  /// Rows that the pages of a sequence have room for.
+  int64_t room(int64_t sequence) const {
+    return static_cast<int64_t>(pages_[static_cast<size_t>(sequence)].size()) * page_size_;
+  }
+  /// int64 [sequences * pages_per_sequence] on the device: page, -1 = none.
+  const at::Tensor& table() const { return table_; }
   /// Takes the missing pages from the pool, which must have them. One launch a page.
   void reserve(int64_t sequence, int64_t num_rows);
   /// Gives the pages of a sequence back.

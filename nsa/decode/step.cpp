@@ -8,7 +8,7 @@
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/record_stage.h"
-#include "nsa/decode/decode_cache.h"
+#include "nsa/decode/active_sequences.h"
 #include "nsa/decode/emit_block.h"
 #include "nsa/decode/lane_attention.h"
 #include "nsa/decode/lanes.h"
@@ -19,13 +19,6 @@
 #include "nsa/select/top_n.h"
 
 namespace nsa {
-
-struct DecodeCache::Active {
-  std::vector<int64_t> ids;
-  int64_t last = 0;     ///< largest t of the step
-  at::Tensor sequence;  ///< [A] ids on the device
-  at::Tensor t;         ///< [A] position of the new token
-};
 
 struct DecodeCache::StepLoads {
   LoadCount cmp, sel, win;
@@ -55,22 +48,24 @@ DecodeCache::Active DecodeCache::activate(
     active.sequence = all_sequences_;
   }
   for (const int64_t id : active.ids) active.last = std::max(active.last, num_tokens(id));
-  active.t = num_tokens_device_.index_select(0, active.sequence);
   return active;
 }
 
 namespace {
 
 /// What attends to compressed blocks and the window is neither of the backends for whole tensors;
-/// asking for another than the plain one is recorded, or refused.
-void record_requests(const NsaOptions& options) {
-  const auto note = [&](const char* stage, const std::string& requested, bool plain) {
-    record_backend(stage, requested, "cache", "",
-                   plain ? "" : "a decode step loads from its caches", options.strict_backend);
+/// asking for another than the plain one is recorded, or refused. `fused` is the one launch.
+void record_requests(const NsaOptions& options, const std::string& obstacle) {
+  const auto note = [&](const char* stage, BranchBackend requested) {
+    const std::string reason = requested == BranchBackend::kPlain ? ""
+                               : requested == BranchBackend::kFused
+                                   ? obstacle
+                                   : "a decode step loads from its caches";
+    record_backend(stage, to_string(requested), "cache", "", reason, options.strict_backend);
   };
   const NsaOptions wanted = options.effective();
-  note("cmp_attn", to_string(wanted.cmp), wanted.cmp == BranchBackend::kPlain);
-  note("win_attn", to_string(wanted.win), wanted.win == BranchBackend::kPlain);
+  note("cmp_attn", wanted.cmp);
+  note("win_attn", wanted.win);
 }
 
 /// The pairs at positions [A, 1 or Hkv, L] of the sequences [A].
@@ -95,7 +90,7 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
   const NvtxRange range("nsa.decode_step", options.nvtx);
   const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
-  const Active active = activate(sequences);
+  Active active = activate(sequences);
   const auto batch = static_cast<int64_t>(active.ids.size());
   check_tokens(tokens, batch);
   ArgumentCheck("DecodeCache")
@@ -108,23 +103,35 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
     check.same_device("block_idx", options.block_idx, "q", tokens.q);
   }
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
-  const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
-  record_requests(options);
-  append(tokens, rotated, active);
-  emit(tokens, active);
-  DecodeOutputs out = attend(tokens, rotated.q, active, options);
+  const bool one_launch = one_launch_obstacle(tokens, active, options).empty();
+  DecodeOutputs out = one_launch ? step_in_one_launch(tokens, active, options)
+                                 : plain_step(tokens, active, options);
   out.record = record;
   out.ran = record->rows();
   return out;
 }
 
-void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
-                         const Active& active) {
-  for (const int64_t id : active.ids) {
+DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
+                                      const NsaOptions& options) {
+  record_requests(options, one_launch_obstacle(tokens, active, options));
+  active.t = num_tokens_device_.index_select(0, active.sequence);
+  const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
+  append(tokens, rotated, active);
+  emit(tokens, active);
+  return attend(tokens, rotated.q, active, options);
+}
+
+void DecodeCache::grow(const std::vector<int64_t>& sequences) {
+  for (const int64_t id : sequences) {
     selected_.reserve(id, ++num_tokens_[static_cast<size_t>(id)]);
     window_.grow(id, 1);
     source_.grow(id, 1);
   }
+}
+
+void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
+                         const Active& active) {
+  grow(active.ids);
   const auto row = [](const at::Tensor& x) { return x.squeeze(1); };
   selected_.kv.write(selected_.rows(active.sequence, active.t), row(rotated.k_sel),
                      row(tokens.v_sel));
@@ -135,14 +142,20 @@ void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
 }
 
 // A block is complete when the ring holds its l tokens and its last one is the newest.
-void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
+std::vector<int64_t> DecodeCache::grow_blocks(const std::vector<int64_t>& sequences) {
   std::vector<int64_t> ids;
-  for (const int64_t id : active.ids) {
+  for (const int64_t id : sequences) {
     const int64_t first = num_tokens(id) - config_.block_size;
     if (source_.size(id) == config_.block_size && first % config_.block_stride == 0) {
+      compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
       ids.push_back(id);
     }
   }
+  return ids;
+}
+
+void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
+  const std::vector<int64_t> ids = grow_blocks(active.ids);
   if (ids.empty()) return;
   const at::Tensor sequence = ids == active.ids ? active.sequence : on_device(ids);
   const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);
@@ -151,7 +164,6 @@ void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
   const LoadedKv source = load_from(source_, sequence, last_lanes(last, config_.block_size), count);
   record_stage("compress", "plain");
   const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
-  for (const int64_t id : ids) compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
   compressed_.kv.write(compressed_.rows(sequence, block), k, v);
   num_blocks_device_.index_copy_(0, sequence, block.add(1));
   counters_.emission_reads.index_add_(0, sequence, count.loaded);

@@ -17,7 +17,17 @@ constexpr int64_t kContexts[] = {512, 1024, 2048, 8192, 65536};
 /// Filling a longer context takes minutes on a CPU.
 constexpr int64_t kLongestOnCpu = 8192;
 
-void bench_decode(benchmark::State& state, int64_t context, at::Device device, uint64_t seed) {
+/// A step as one launch; an error where it is none.
+nsa::NsaOptions one_launch() {
+  nsa::NsaOptions options;
+  options.sel = nsa::SelBackend::kFused;
+  options.cmp = options.win = nsa::BranchBackend::kFused;
+  options.strict_backend = true;
+  return options;
+}
+
+void bench_decode(benchmark::State& state, int64_t context, bool fused, at::Device device,
+                  uint64_t seed) {
   const at::NoGradGuard no_grad;
   at::manual_seed(seed);
   const nsa::NsaConfig config = nsa::m7c_125m();
@@ -33,6 +43,8 @@ void bench_decode(benchmark::State& state, int64_t context, at::Device device, u
   }
   const nsa::NsaInputs token =
       nsa::random_inputs(config, 1, 1, at::TensorOptions().dtype(type).device(device));
+  if (fused) options = one_launch();
+  options.keep_scores = false;
   at::Tensor reads;
   const auto step = [&] { reads = cache.step(token, options).reads; };
   time_iterations(state, device, step);
@@ -50,12 +62,15 @@ void bench_decode(benchmark::State& state, int64_t context, at::Device device, u
 void register_decode_benchmarks(at::Device device, uint64_t seed) {
   for (const int64_t context : kContexts) {
     if (!device.is_cuda() && context > kLongestOnCpu) continue;
-    const std::string name =
-        "decode_step/m7c_B1_S" + std::to_string(context) + (device.is_cuda() ? "_bf16" : "_fp32");
-    benchmark::RegisterBenchmark(name.c_str(), bench_decode, context, device, seed)
-        ->UseManualTime()
-        ->Iterations(kSteps)
-        ->Unit(benchmark::kMillisecond);
+    for (const bool fused : {false, true}) {
+      if (fused && !device.is_cuda()) continue;
+      const std::string name = "decode_step/m7c_B1_S" + std::to_string(context) +
+                               (device.is_cuda() ? "_bf16" : "_fp32") + (fused ? "_fused" : "");
+      benchmark::RegisterBenchmark(name.c_str(), bench_decode, context, fused, device, seed)
+          ->UseManualTime()
+          ->Iterations(kSteps)
+          ->Unit(benchmark::kMillisecond);
+    }
   }
 }
 
