@@ -46,18 +46,20 @@ std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& 
   return "nothing";
 }
 
-TEST(FusedOnCuda, SelectedBranchGoesByKeysWhereThatIsFasterAndSaysSo) {
+/// Chosen blocks through `fused`, against `gather` in fp32; the order in the record.
+void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t blocks,
+                  const std::string& order) {
   at::manual_seed(14);
-  constexpr int64_t kTokens = 4100, kHeads = 4, kBlocks = 6;
-  const auto normal = [](int64_t dim) {
-    return at::randn({1, kTokens, kHeads, dim}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
+  const auto normal = [&](int64_t heads) {
+    return at::randn({1, tokens, heads, 64}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
   };
-  const at::Tensor t = at::arange(kTokens, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+  const at::Tensor t = at::arange(tokens, at::TensorOptions(at::kCUDA).dtype(at::kLong));
   const at::Tensor ids = std::get<0>(
-      at::randint(0, kTokens / 64, {1, kTokens, kHeads, kBlocks}, t.options().dtype(at::kInt))
+      at::randint(0, tokens / 64, {1, tokens, kv_heads, blocks}, t.options().dtype(at::kInt))
           .sort(-1));
-  const Inputs in{normal(64), normal(64), normal(64), block_ranges(RangesVersion::kV2, ids, t, 64)};
-  const at::Tensor d_out = normal(64);
+  const Inputs in{normal(group * kv_heads), normal(kv_heads), normal(kv_heads),
+                  block_ranges(RangesVersion::kV2, ids, t, 64)};
+  const at::Tensor d_out = normal(group * kv_heads);
   const auto with = [](const SelAttnOptions& options) {
     return [options](const Inputs& x) { return sel_attn(x.q, x.k, x.v, x.ranges, 0, options); };
   };
@@ -67,11 +69,18 @@ TEST(FusedOnCuda, SelectedBranchGoesByKeysWhereThatIsFasterAndSaysSo) {
     const RunRecordScope scope(record);
     have = run(in, at::kBFloat16, at::kCUDA, with({SelBackend::kFused, true, true, 64}), d_out);
   }
-  EXPECT_EQ(ran(record, "sel_attn"), "fused by keys");
+  EXPECT_EQ(ran(record, "sel_attn"), "fused " + order);
   EXPECT_EQ(ran(record, "sel_attn.backward"), "fused ");
   const std::vector<at::Tensor> want =
       run(in, at::kFloat, at::kCUDA, with({SelBackend::kGather}), d_out);
   for (size_t i = 0; i < have.size(); ++i) EXPECT_LE(distance(have[i], want[i]), 4e-2) << i;
+}
+
+TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndSaysSo) {
+  expect_order(300, 1, 4, 2, "by rows");
+  expect_order(4100, 1, 4, 6, "by keys");
+  expect_order(600, 16, 1, 4, "whole tiles");
+  expect_order(4100, 4, 4, 6, "whole tiles below 1152, then by keys");
 }
 
 // A bound on the tiles of a row is what the backward kernel works in; too many go another way.

@@ -19,6 +19,8 @@ struct RowAttention {
   int batch = 0, num_queries = 0, num_keys = 0, num_heads = 0, num_kv_heads = 0, num_ranges = 0;
   int qk_head_dim = 0, v_head_dim = 0;
   int first_position = 0;  ///< query i stands at position first_position + i
+  /// Tokens of the aligned blocks that ranges are made of, cut off at the position; 0: any ranges.
+  int block_size = 0;
   float scale = 0;
   Element element = Element::kBFloat16;
 };

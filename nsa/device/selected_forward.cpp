@@ -5,6 +5,7 @@
 #include "nsa/device/selected_plan.h"
 #include "nsa/device/sm80/selected_join.h"
 #include "nsa/device/sm80/tile_index.h"
+#include "nsa/device/sm90/selected_dense_launch.h"
 #include "nsa/device/sm90/selected_forward_launch.h"
 
 namespace nsa::device {
@@ -14,15 +15,21 @@ struct ForwardInstance {
   int qk_head_dim, v_head_dim;
   Element element;
   sm90::SelectedForwardLaunch launch;
+  sm90::SelectedDenseLaunch dense;
 };
 
 constexpr ForwardInstance kForwardInstances[] = {
-    {64, 64, Element::kBFloat16, sm90::selected_forward_64_64_bf16},
-    {64, 64, Element::kHalf, sm90::selected_forward_64_64_fp16},
-    {128, 128, Element::kBFloat16, sm90::selected_forward_128_128_bf16},
-    {128, 128, Element::kHalf, sm90::selected_forward_128_128_fp16},
-    {192, 128, Element::kBFloat16, sm90::selected_forward_192_128_bf16},
-    {192, 128, Element::kHalf, sm90::selected_forward_192_128_fp16},
+    {64, 64, Element::kBFloat16, sm90::selected_forward_64_64_bf16,
+     sm90::selected_dense_64_64_bf16},
+    {64, 64, Element::kHalf, sm90::selected_forward_64_64_fp16, sm90::selected_dense_64_64_fp16},
+    {128, 128, Element::kBFloat16, sm90::selected_forward_128_128_bf16,
+     sm90::selected_dense_128_128_bf16},
+    {128, 128, Element::kHalf, sm90::selected_forward_128_128_fp16,
+     sm90::selected_dense_128_128_fp16},
+    {192, 128, Element::kBFloat16, sm90::selected_forward_192_128_bf16,
+     sm90::selected_dense_192_128_bf16},
+    {192, 128, Element::kHalf, sm90::selected_forward_192_128_fp16,
+     sm90::selected_dense_192_128_fp16},
 };
 
 const ForwardInstance* find_forward(const RowAttention& p) {
@@ -33,8 +40,35 @@ const ForwardInstance* find_forward(const RowAttention& p) {
   return nullptr;
 }
 
-SelectedPlan forward_plan(const RowAttention& p, int max_tiles_of_row) {
-  return plan_selected(selected_sizes(p, max_tiles_of_row, SelectedPass::kForward));
+SelectedSizes forward_sizes(const RowAttention& p, int max_tiles_of_row) {
+  return selected_sizes(p, max_tiles_of_row, SelectedPass::kForward);
+}
+
+/// The problem without its first queries; ranges, out and lse keep the strides of all.
+RowAttention queries_from(RowAttention p, int first) {
+  const int64_t rows = int64_t{first} * p.num_heads;
+  p.num_queries -= first;
+  p.first_position += first;
+  p.q.data = static_cast<const char*>(p.q.data) + first * p.q.token * 2;
+  p.ranges += int64_t{first} * p.num_kv_heads * p.num_ranges * 2;
+  p.out = static_cast<char*>(p.out) + rows * p.v_head_dim * 2;
+  p.lse += rows;
+  return p;
+}
+
+cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of_row,
+                            void* workspace, cudaStream_t stream) {
+  const RowAttention p = queries_from(all, first);
+  const SelectedPlan plan = plan_selected(forward_sizes(p, max_tiles_of_row));
+  const auto launch = find_forward(p)->launch;
+  cudaError_t status =
+      sm80::build_tile_index(sm80::token_ranges(p, all.num_queries), plan, workspace, stream);
+  for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
+    status = launch(p, plan, workspace, set, stream);
+    if (status == cudaSuccess)
+      status = sm80::join_parts(p, all.num_queries, plan, workspace, set, stream);
+  }
+  return status;
 }
 
 }  // namespace
@@ -42,27 +76,38 @@ SelectedPlan forward_plan(const RowAttention& p, int max_tiles_of_row) {
 const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
   const char* reason = unsupported_reason(p);
   if (reason != nullptr) return reason;
-  return find_forward(p) == nullptr
-             ? "head dims dk/dv are none of 64/64, 128/128, 192/128"
-             : unsupported_index(selected_sizes(p, max_tiles_of_row, SelectedPass::kForward));
+  return find_forward(p) == nullptr ? "head dims dk/dv are none of 64/64, 128/128, 192/128"
+                                    : unsupported_index(forward_sizes(p, max_tiles_of_row));
 }
 
-size_t workspace_bytes(const RowAttention& p, int max_tiles_of_row) {
-  return p.batch == 0 || p.num_queries == 0 ? 0 : forward_plan(p, max_tiles_of_row).bytes;
+int dense_queries(const RowAttention& p, int max_tiles_of_row) {
+  return dense_queries(forward_sizes(p, max_tiles_of_row), p.first_position, p.block_size);
 }
 
-cudaError_t selected_attention_forward(const RowAttention& p, int max_tiles_of_row, void* workspace,
-                                       cudaStream_t stream) {
-  if (unsupported_by_keys(p, max_tiles_of_row) != nullptr) return cudaErrorInvalidValue;
+bool prefer_by_keys(const RowAttention& p, int max_tiles_of_row) {
+  return prefer_order_of_keys(forward_sizes(p, max_tiles_of_row)) ||
+         dense_queries(p, max_tiles_of_row) == p.num_queries;
+}
+
+size_t workspace_bytes(const RowAttention& p, int max_tiles_of_row, int dense) {
+  RowAttention later = p;
+  later.num_queries -= dense;
+  if (later.batch == 0 || later.num_queries <= 0) return 0;
+  return plan_selected(forward_sizes(later, max_tiles_of_row)).bytes;
+}
+
+cudaError_t selected_attention_forward(const RowAttention& p, int max_tiles_of_row, int dense,
+                                       void* workspace, cudaStream_t stream) {
+  if (unsupported_by_keys(p, max_tiles_of_row) != nullptr ||
+      dense >
+          most_dense_queries(forward_sizes(p, max_tiles_of_row), p.first_position, p.block_size))
+    return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
-  const SelectedPlan plan = forward_plan(p, max_tiles_of_row);
-  const auto launch = find_forward(p)->launch;
-  cudaError_t status = sm80::build_tile_index(sm80::token_ranges(p), plan, workspace, stream);
-  for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
-    status = launch(p, plan, workspace, set, stream);
-    if (status == cudaSuccess) status = sm80::join_parts(p, plan, workspace, set, stream);
+  if (dense > 0) {
+    const cudaError_t status = find_forward(p)->dense(p, dense, stream);
+    if (status != cudaSuccess || dense == p.num_queries) return status;
   }
-  return status;
+  return forward_by_keys(p, dense, max_tiles_of_row, workspace, stream);
 }
 
 }  // namespace nsa::device

@@ -11,6 +11,7 @@ constexpr int64_t kLeastChunkTokens = 32;
 constexpr int64_t kLeastPartBytes = int64_t{768} << 20;
 constexpr int64_t kRowsOfItem = 4096, kLeastRowsOfItem = 512;
 constexpr int64_t kItemsWanted = 132 * 6;
+constexpr int64_t kLeastDenseRows = 132 * 64;  // fewer leave half of the SMs idle
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -87,6 +88,21 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
   place(p.sums, backward && p.chunk_sets > 1 ? lanes * p.tiles * tile : 0);
   p.bytes = end;
   return p;
+}
+
+int most_dense_queries(const SelectedSizes& s, int first_position, int block_size) {
+  if (block_size < 1 || block_size % kKeysOfTile != 0 || first_position < 0) return 0;
+  return std::clamp(kDensePositions - first_position, 0, s.num_queries);
+}
+
+int dense_queries(const SelectedSizes& s, int first_position, int block_size) {
+  // A key of a whole tile costs about a third of what an attended one costs in the order of keys.
+  const int64_t reach = int64_t{3} * s.max_tiles_of_row * kKeysOfTile - first_position;
+  const int most = most_dense_queries(s, first_position, block_size);
+  const int queries = static_cast<int>(std::clamp<int64_t>(reach, 0, most));
+  if (queries < s.num_queries && !prefer_order_of_keys(s)) return 0;
+  const int64_t rows = int64_t{s.batch} * queries * s.num_kv_heads * s.group_size;
+  return rows < kLeastDenseRows ? 0 : queries;
 }
 
 bool prefer_order_of_keys(const SelectedSizes& s) {

@@ -11,6 +11,9 @@ constexpr int kMaxTilesOfRow = 128;   // 7 bits of an entry
 constexpr int kMaxTokens = 1 << 24;   // 24 bits of an entry
 constexpr int kMaxTiles = 224 * 256;  // counters of all tiles of a lane fit shared memory
 
+/// A row's tiles below this position are the bits of one 64-bit word.
+constexpr int kDensePositions = 64 * kKeysOfTile;
+
 enum class SelectedPass { kForward, kBackward };
 
 struct SelectedSizes {
@@ -67,6 +70,14 @@ struct alignas(16) SelectedItem {
 };
 
 SelectedPlan plan_selected(const SelectedSizes& sizes);
+
+/// How many of the first queries the forward pass can compute in whole causal tiles under masks.
+/// `block_size` as in RowAttention; query i stands at position first_position + i.
+int most_dense_queries(const SelectedSizes& sizes, int first_position, int block_size);
+
+/// For how many of them that is faster: those at positions where a row attends a good part of the
+/// keys before it.
+int dense_queries(const SelectedSizes& sizes, int first_position, int block_size);
 
 /// Whether the forward pass is faster in the order of keys than in that of rows.
 bool prefer_order_of_keys(const SelectedSizes& sizes);

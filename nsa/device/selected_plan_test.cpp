@@ -66,6 +66,26 @@ TEST(SelectedPlan, OrderOfKeysIsForLargeProblems) {
   EXPECT_FALSE(prefer_order_of_keys({1, 1, 65536, 4, 16, 192, 128, 16})) << "one query";
 }
 
+TEST(SelectedPlan, FirstQueriesAreDense) {
+  EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 64), 2048);
+  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 3 * 16 * 64);
+  EXPECT_EQ(dense_queries(kPaper64k, 1000, 64), 3 * 16 * 64 - 1000) << "later positions";
+  SelectedSizes many = kPaper64k;
+  many.max_tiles_of_row = 32;
+  EXPECT_EQ(dense_queries(many, 0, 64), kDensePositions) << "one word a row";
+  EXPECT_EQ(dense_queries(kPaper64k, kDensePositions, 64), 0);
+}
+
+TEST(SelectedPlan, WhatIsNotMadeOfWholeTilesOrTooSmallIsNotDense) {
+  for (const int block : {0, 1, 32, 63, 96})
+    EXPECT_EQ(most_dense_queries(kPaper64k, 0, block), 0) << block;
+  EXPECT_EQ(most_dense_queries(kPaper64k, 0, 128), kDensePositions);
+  EXPECT_EQ(most_dense_queries(kPaper64k, -1, 64), 0);
+  EXPECT_EQ(most_dense_queries({1, 100, 4096, 1, 16, 64, 64, 1}, 4090, 64), 6);
+  EXPECT_EQ(dense_queries({1, 512, 512, 2, 6, 64, 64, 8}, 0, 64), 0) << "half of the SMs idle";
+  EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 1}, 0, 64), 0) << "the rest goes by rows";
+}
+
 TEST(SelectedPlan, IndexRefusesWhatItCannotHold) {
   SelectedSizes s = kPaper64k;
   EXPECT_EQ(unsupported_index(s), nullptr);

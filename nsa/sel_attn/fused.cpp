@@ -1,5 +1,6 @@
 // The project's CUDA kernels: by rows, a block of threads a (token, KV head), straight from the
-// ranges; or by tiles of keys, which the backward pass always does. No plan, no gathered copies, no
+// ranges; or by tiles of keys, which the backward pass always does, with whole causal tiles under
+// masks for the first tokens of the forward pass. No plan, no gathered copies, no
 // host synchronisation. Without a bound on the tiles of a row, backward is that of `gather`.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -84,16 +85,29 @@ std::string backward_obstacle_of(const SelAttnArgs& args) {
   return reason == nullptr ? "" : reason;
 }
 
+device::RowAttention forward_problem_of(const SelAttnArgs& args) {
+  device::RowAttention p = problem_of<device::RowAttention>(args);
+  p.block_size = static_cast<int>(args.block_size);
+  return p;
+}
+
 /// Whether the forward pass goes by tiles of keys; a question of sizes.
 bool goes_by_keys(const SelAttnArgs& args) {
   if (args.block_size == 0 || !kernel_obstacle(args.q, kKeysMajor, /*only=*/true).empty()) {
     return false;
   }
-  const auto p = problem_of<device::RowAttention>(args);
+  const device::RowAttention p = forward_problem_of(args);
   const int tiles = static_cast<int>(tiles_of_row(args));
-  return device::unsupported_by_keys(p, tiles) == nullptr &&
-         device::prefer_order_of_keys(
-             device::selected_sizes(p, tiles, device::SelectedPass::kForward));
+  return device::unsupported_by_keys(p, tiles) == nullptr && device::prefer_by_keys(p, tiles);
+}
+
+/// The order of the forward pass, for the record.
+std::string order_of(const SelAttnArgs& args) {
+  if (!goes_by_keys(args)) return "by rows";
+  const device::RowAttention p = forward_problem_of(args);
+  const int dense = device::dense_queries(p, static_cast<int>(tiles_of_row(args)));
+  if (dense == p.num_queries) return "whole tiles";
+  return dense == 0 ? "by keys" : "whole tiles below " + std::to_string(dense) + ", then by keys";
 }
 
 at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
@@ -139,7 +153,7 @@ SelAttnResult launch(const SelAttnArgs& args) {
   const at::Tensor lse =
       at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
   if (q.numel() == 0) return {out, lse};
-  device::RowAttention p = problem_of<device::RowAttention>(args);
+  device::RowAttention p = forward_problem_of(args);
   p.q = strided(q);
   p.k = strided(k);
   p.v = strided(v);
@@ -149,8 +163,10 @@ SelAttnResult launch(const SelAttnArgs& args) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.get_device());
   const auto by_keys = [&] {
     const int tiles = static_cast<int>(tiles_of_row(args));
-    const at::Tensor workspace = workspace_of(device::workspace_bytes(p, tiles), q);
-    return device::selected_attention_forward(p, tiles, workspace.mutable_data_ptr(), stream);
+    const int dense = device::dense_queries(p, tiles);
+    const at::Tensor workspace = workspace_of(device::workspace_bytes(p, tiles, dense), q);
+    return device::selected_attention_forward(p, tiles, dense, workspace.mutable_data_ptr(),
+                                              stream);
   };
   const cudaError_t status =
       goes_by_keys(args) ? by_keys() : device::row_attention_forward(p, stream);
@@ -209,7 +225,7 @@ namespace {
 
 std::string obstacle_of(const SelAttnArgs& args) { return kernel_obstacle(args.q, 0, false); }
 
-bool goes_by_keys(const SelAttnArgs&) { return false; }
+std::string order_of(const SelAttnArgs&) { return ""; }
 
 SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 
@@ -219,8 +235,7 @@ SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
   const std::string obstacle = obstacle_of(args);
   if (obstacle.empty()) {
-    record_backend("sel_attn", "fused", "fused", goes_by_keys(args) ? "by keys" : "by rows", "",
-                   strict);
+    record_backend("sel_attn", "fused", "fused", order_of(args), "", strict);
     return run(args);
   }
   record_backend("sel_attn", "fused", "gather", "", obstacle, strict);

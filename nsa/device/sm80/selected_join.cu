@@ -17,7 +17,8 @@ struct JoinArguments {
   uint4* out;
   float* lse;
   int64_t num_pieces;  // of 8 columns, all rows of the set
-  int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
+  int lane, first_token, tokens, tokens_of_set, num_queries, tokens_of_batch, num_kv_heads;
+  int max_tiles;
   int group_size, pieces_of_head;  // dv / 8
   float scale, scale_log2;
 };
@@ -32,10 +33,12 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ 
   const int row_of_set = static_cast<int>(index / pieces_of_row);
   const int piece = static_cast<int>(index % pieces_of_row), head = piece / a.pieces_of_head;
   const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
-  const int64_t row =
-      (int64_t(lane / a.num_kv_heads) * a.num_queries + a.first_token + token) * a.num_kv_heads +
-      lane % a.num_kv_heads;
-  const int count = a.row_counts[row];
+  const auto row_where = [&](int64_t tokens_of_batch) {
+    return (lane / a.num_kv_heads * tokens_of_batch + a.first_token + token) * a.num_kv_heads +
+           lane % a.num_kv_heads;
+  };
+  const int64_t row = row_where(a.tokens_of_batch);
+  const int count = a.row_counts[row_where(a.num_queries)];
   const int64_t first = (int64_t(row_of_set / a.tokens) * a.tokens_of_set + token) * a.max_tiles;
   const float2* stats = a.part_stats + first * a.group_size + head;
   const uint4* parts = a.parts + first * pieces_of_row + piece;
@@ -64,8 +67,8 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ 
 
 }  // namespace
 
-cudaError_t join_parts(const RowAttention& p, const SelectedPlan& plan, void* workspace, int set,
-                       cudaStream_t stream) {
+cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const SelectedPlan& plan,
+                       void* workspace, int set, cudaStream_t stream) {
   const auto at = [&](size_t offset) { return static_cast<char*>(workspace) + offset; };
   JoinArguments a{};
   a.parts = reinterpret_cast<const uint4*>(at(plan.parts));
@@ -78,6 +81,7 @@ cudaError_t join_parts(const RowAttention& p, const SelectedPlan& plan, void* wo
   a.tokens_of_set = plan.tokens_of_set();
   a.tokens = std::min(a.tokens_of_set, p.num_queries - a.first_token);
   a.num_queries = p.num_queries;
+  a.tokens_of_batch = tokens_of_batch;
   a.num_kv_heads = p.num_kv_heads;
   a.max_tiles = plan.max_tiles_of_row;
   a.group_size = p.num_heads / p.num_kv_heads;

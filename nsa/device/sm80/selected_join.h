@@ -5,7 +5,8 @@
 namespace nsa::device::sm80 {
 
 /// out and lse of the tokens of a set from their parts, in the order of the row's tiles.
-cudaError_t join_parts(const RowAttention& p, const SelectedPlan& plan, void* workspace, int set,
-                       cudaStream_t stream);
+/// `tokens_of_batch`: from one sequence of out and lse to the next.
+cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const SelectedPlan& plan,
+                       void* workspace, int set, cudaStream_t stream);
 
 }  // namespace nsa::device::sm80

@@ -11,7 +11,7 @@ struct IndexArguments {
   RowArguments rows;
   SelectedPlan plan;
   int num_kv_heads;
-  int64_t num_rows;
+  int64_t num_rows, tokens_of_batch;
   int32_t *offsets, *row_tiles, *row_counts, *first_item;
   uint64_t* row_masks;
   uint32_t* entries;
@@ -27,7 +27,7 @@ __device__ uint64_t bits_of(int start, int end, int first) {
 }
 
 /// Disjoint ascending runs of a row's keys, one a lane. Ranges that are so already, as those of
-/// chosen blocks, are only cut off at the position.
+/// chosen blocks, are only cut off at the position. `row` counts rows of ranges.
 __device__ TileList runs_of_row(const RowArguments& a, int64_t row, int position) {
   const int lane = threadIdx.x % 32;
   const int2* ranges = reinterpret_cast<const int2*>(a.ranges) + row * a.num_ranges;
@@ -50,9 +50,11 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   if (row >= a.num_rows) return;
   const int64_t token_of_batch = row / a.num_kv_heads;
   const int token = static_cast<int>(token_of_batch % a.rows.num_queries);
-  const int lane_index =
-      static_cast<int>(token_of_batch / a.rows.num_queries * a.num_kv_heads + row % a.num_kv_heads);
-  const TileList runs = runs_of_row(a.rows, row, a.rows.first_position + token);
+  const int64_t batch = token_of_batch / a.rows.num_queries, head = row % a.num_kv_heads;
+  const int lane_index = static_cast<int>(batch * a.num_kv_heads + head);
+  const TileList runs =
+      runs_of_row(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
+                  a.rows.first_position + token);
   // Runs are disjoint and ascending, but two may meet the same tile: it belongs to the first.
   const bool used = runs.end > runs.start;
   const int last = used ? (runs.end - 1) / kKeysOfTile : -1;
@@ -226,6 +228,7 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.rows.first_position = p.first_position;
   a.plan = plan;
   a.num_kv_heads = p.num_kv_heads;
+  a.tokens_of_batch = p.tokens_of_batch;
   a.num_rows = int64_t{plan.lanes} * p.num_queries;
   a.offsets = reinterpret_cast<int32_t*>(at(plan.offsets));
   a.row_tiles = reinterpret_cast<int32_t*>(at(plan.row_tiles));

@@ -11,10 +11,12 @@ namespace nsa::device::sm80 {
 struct TokenRanges {
   const int32_t* ranges;
   int num_queries, num_keys, num_kv_heads, num_ranges, first_position;
+  int tokens_of_batch;  // from one sequence's ranges to the next's
 };
 template <class Problem>
-TokenRanges token_ranges(const Problem& p) {
-  return {p.ranges, p.num_queries, p.num_keys, p.num_kv_heads, p.num_ranges, p.first_position};
+TokenRanges token_ranges(const Problem& p, int tokens_of_batch) {
+  return {p.ranges,     p.num_queries,    p.num_keys,     p.num_kv_heads,
+          p.num_ranges, p.first_position, tokens_of_batch};
 }
 
 /// Fills offsets, row_tiles, row_masks, row_counts, entries, items and first_item of the workspace.
