@@ -36,6 +36,17 @@ std::string pass_text(const json& row, const char* name) {
   return text + "\n";
 }
 
+/// Launches a call, and what the host takes to enqueue them.
+std::string launches_text(const json& row) {
+  if (!row.contains("launches") || !row.contains("host_us")) return "";
+  const json &launches = row.at("launches"), &host = row.at("host_us");
+  return format("%-10s launches %lld + %lld, host %.0f + %.0f us\n",
+                row.at("id").get<std::string>().c_str(),
+                static_cast<long long>(launches.at("forward").get<int64_t>()),
+                static_cast<long long>(launches.at("backward").get<int64_t>()),
+                host.at("forward").get<double>(), host.at("backward").get<double>());
+}
+
 const json* case_of(const json& report, const std::string& id) {
   for (const json& row : report.at("cases"))
     if (row.at("id") == id) return &row;
@@ -62,7 +73,7 @@ std::string ratio_text(const std::string& id, const char* name, const json& befo
 std::string target_bench_text(const json& report) {
   std::string text;
   for (const json& row : report.at("cases")) {
-    text += pass_text(row, "forward") + pass_text(row, "backward");
+    text += pass_text(row, "forward") + pass_text(row, "backward") + launches_text(row);
     for (const json& problem : row.at("problems"))
       text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
   }

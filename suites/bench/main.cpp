@@ -1,6 +1,6 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or, as
-// `nsa-bench targets`, the cases that targets are set for; `nsa-bench compare` sets two runs beside
-// each other.
+// `nsa-bench targets`, the cases that targets are set for; `nsa-bench launches` shows what their
+// calls launch, `nsa-bench compare` sets two runs beside each other.
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <fstream>
@@ -9,6 +9,7 @@
 
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
+#include "suites/bench/call_profile.h"
 #include "suites/bench/target_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
@@ -68,17 +69,28 @@ int run_command(int argc, char** argv) {
   targets->add_option("--seed", options.seed, "of the data")->capture_default_str();
   targets->add_option("--out", out, "JSON with every sample");
   targets->add_flag("--no-dense", no_dense, "leave out the library's dense attention");
+  CLI::App* launches = app.add_subcommand(
+      "launches", "launches of a forward and a backward call with their times, through CUPTI");
+  launches->add_option("--device", device, "cuda or cuda:N")->capture_default_str();
+  launches->add_option("--case", options.filter, "only cases whose id contains this");
+  launches->add_option("--seed", options.seed, "of the data")->capture_default_str();
   CLI::App* compare = app.add_subcommand("compare", "ratios of two runs of `targets`, new / old");
   compare->add_option("OLD", before, "JSON of the older run")->required();
   compare->add_option("NEW", after, "JSON of the newer run")->required();
   CLI11_PARSE(app, argc, argv);
   options.dense = !no_dense;
   if (*targets) return run_targets(device, options, out);
+  if (*launches) {
+    std::cout << suites::profile_calls(suites::parse_device(device), options.filter, options.seed);
+    return 0;
+  }
   std::cout << suites::compare_text(read_report(before), read_report(after));
   return 0;
 }
 
-bool is_command(const std::string& word) { return word == "targets" || word == "compare"; }
+bool is_command(const std::string& word) {
+  return word == "targets" || word == "launches" || word == "compare";
+}
 
 /// run_command, with an error as one line.
 int command(int argc, char** argv) {

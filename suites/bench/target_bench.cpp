@@ -4,21 +4,24 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
 #include <cstdio>
+#include <limits>
 #include <stdexcept>
 
 #include "suites/bench/bench_report.h"
 #include "suites/bench/dense_attention_bench.h"
 #include "suites/bench/sampled_time.h"
+#include "suites/bench/target_call.h"
 #include "suites/bench/target_case.h"
-#include "suites/conformance/case_inputs.h"
-#include "suites/conformance/convert.h"
 #include "suites/conformance/operator_checks.h"
 #include "suites/faults/variants.h"
+#ifdef NSA_WITH_CUDA
+#include "suites/instrument/captured_call.h"
+#endif
 #include "suites/instrument/ceilings.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
-#include "suites/phases/attention_case.h"
 #include "suites/phases/row_judge.h"
 
 namespace suites {
@@ -29,30 +32,6 @@ using nlohmann::json;
 
 constexpr int64_t kJudgedRows = 48, kGradientTokens = 200;
 constexpr double kSlowMs = 2000;  ///< a pass that takes longer is not repeated
-
-nsa::NsaOptions kernel_options() {
-  nsa::NsaOptions options;
-  options.sel = nsa::SelBackend::kFused;
-  options.cmp = options.win = nsa::BranchBackend::kFused;
-  options.keep_scores = false;
-  return options;
-}
-
-/// The leaves of a call: q, one K, one V, gate logits.
-struct Leaves {
-  DenseInputs in;
-  std::vector<Tensor> all;
-};
-
-Leaves leaves_of(const CaseConfig& config, at::Device device, uint64_t seed) {
-  Leaves leaves{draw_inputs(config, at::kBFloat16, device, seed), {}};
-  DenseInputs& in = leaves.in;
-  in.k_cmp_src = in.k_win = in.k_sel;
-  in.v_cmp_src = in.v_win = in.v_sel;
-  leaves.all = {in.q, in.k_sel, in.v_sel, in.gate};
-  for (Tensor& leaf : leaves.all) leaf.requires_grad_(true);
-  return leaves;
-}
 
 void note_checks(const Checks& checks, json& row) {
   if (checks.empty()) row["problems"].push_back("no check ran");
@@ -86,7 +65,7 @@ class Bench {
             {"checks_run", 0}};
     try {
       judge_gradients();
-      leaves_ = leaves_of(c, device_, options_.seed);
+      calls_ = TargetCall(c, device_, options_.seed);
       judge_rows();
       if (!row_["problems"].empty()) return row_;
       time_ours();
@@ -116,23 +95,17 @@ class Bench {
   void judge_rows() {
     const at::NoGradGuard no_grad;
     const auto positions = judged_positions(one_.config, kJudgedRows, options_.seed);
-    RowJudge judge(one_.config, queries_at(leaves_.in, positions), positions);
-    note_checks(judge.judge(rows_of(call(), positions), one_.id), row_);
-  }
-
-  nsa::NsaOutputs call() const {
-    return nsa::nsa_attention(to_nsa(leaves_.in), to_nsa(one_.config), kernel_options());
+    RowJudge judge(one_.config, queries_at(calls_.inputs(), positions), positions);
+    note_checks(judge.judge(rows_of(calls_.forward(), positions), one_.id), row_);
   }
 
   void time_ours() {
     synchronize(device_);
     reset_peak_memory(device_);
     const double before = peak_memory_mib(device_);
-    const nsa::NsaOutputs out = call();
+    const nsa::NsaOutputs out = calls_.forward();
     const Tensor d_o = at::randn_like(out.o);
-    const auto backward = [&] {
-      return torch::autograd::grad({out.o}, leaves_.all, {d_o}, /*retain_graph=*/true);
-    };
+    const auto backward = [&] { return calls_.backward(out.o, d_o); };
     EventTimer timer(device_);
     std::vector<Tensor> first;
     const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
@@ -143,12 +116,53 @@ class Bench {
     for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
     row_["gradients_repeat"] = same;
     if (!same) row_["problems"].push_back("two backward passes gave different bits");
-    pass("forward", one_.forward, sample([&] { call(); }));
+    note_launches(backward);
+    pass("forward", one_.forward, sample([&] { calls_.forward(); }));
     if (once > kSlowMs) {
       row_["problems"].push_back("backward took " + std::to_string(once) + " ms once");
       return;
     }
     pass("backward", one_.backward, sample([&] { backward(); }));
+  }
+
+  /// What a forward call enqueues, and what a backward one adds; and what the host takes to do it.
+  template <class Backward>
+  void note_launches(const Backward& backward) {
+#ifdef NSA_WITH_CUDA
+    if (device_.is_cuda()) {
+      // Leaves of their own: those of a live graph belong to the stream it was made on.
+      const TargetCall fresh(one_.config, device_, options_.seed);
+      nsa::NsaOutputs out;
+      const Launches forward = CapturedCall([&] { out = fresh.forward(); }).launches();
+      out = {};
+      std::vector<Tensor> gradients;
+      const Launches both = CapturedCall([&] {
+                              out = fresh.forward();
+                              gradients = fresh.backward(out.o, out.o);
+                            }).launches();
+      row_["launches"] = {{"forward", forward.total()},
+                          {"backward", both.total() - forward.total()},
+                          {"both", launches_json(both)}};
+    }
+#endif
+    row_["host_us"] = {{"forward", host_us([&] { calls_.forward(); })},
+                       {"backward", host_us(backward)}};
+  }
+
+  /// Least time of the host in one of 10 calls that wait for nothing, us: of 5 times.
+  double host_us(const std::function<void()>& work) const {
+    using Clock = std::chrono::steady_clock;
+    constexpr int kCalls = 10;
+    double least = std::numeric_limits<double>::infinity();
+    for (int time = 0; time < 5; ++time) {
+      synchronize(device_);
+      const Clock::time_point begin = Clock::now();
+      for (int i = 0; i < kCalls; ++i) work();
+      const std::chrono::duration<double, std::micro> taken = Clock::now() - begin;
+      least = std::min(least, taken.count() / kCalls);
+    }
+    synchronize(device_);
+    return least;
   }
 
   SampledTime sample(const std::function<void()>& work) const {
@@ -158,7 +172,7 @@ class Bench {
   /// What a forward and backward need beyond inputs, output and gradients.
   void note_memory(double peak_mib, const Tensor& o) {
     double tensors = static_cast<double>(o.nbytes());
-    for (const Tensor& leaf : leaves_.all) tensors += static_cast<double>(leaf.nbytes());
+    for (const Tensor& leaf : calls_.leaves()) tensors += static_cast<double>(leaf.nbytes());
     const double mib = static_cast<double>(1 << 20), given = tensors / mib;
     // Output, gradient of the output, gradients: everything but the leaves themselves.
     const double own = given + static_cast<double>(o.nbytes()) / mib;
@@ -181,13 +195,13 @@ class Bench {
     for (const DenseLibrary library : {DenseLibrary::kCudnn, DenseLibrary::kFlash}) {
       json& out = row_["dense"][to_string(library)];
       try {
-        const Tensor o = dense_causal(leaves_.in, library);
+        const Tensor o = dense_causal(calls_.inputs(), library);
         const Tensor d_o = at::randn_like(o);
-        const std::vector<Tensor> wrt(leaves_.all.begin(), leaves_.all.begin() + 3);
-        out["forward"] = time_json(
-            sample_time(
-                device_, [&] { dense_causal(leaves_.in, library); }, options_.seconds / 2, false)
-                .hot);
+        const std::vector<Tensor> wrt(calls_.leaves().begin(), calls_.leaves().begin() + 3);
+        out["forward"] = time_json(sample_time(
+                                       device_, [&] { dense_causal(calls_.inputs(), library); },
+                                       options_.seconds / 2, false)
+                                       .hot);
         out["backward"] =
             time_json(sample_time(
                           device_, [&] { torch::autograd::grad({o}, wrt, {d_o}, true); },
@@ -202,7 +216,7 @@ class Bench {
   const TargetCase& one_;
   at::Device device_;
   const TargetBenchOptions& options_;
-  Leaves leaves_;
+  TargetCall calls_;
   json row_;
 };
 
