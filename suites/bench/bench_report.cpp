@@ -47,6 +47,19 @@ std::string launches_text(const json& row) {
                 host.at("forward").get<double>(), host.at("backward").get<double>());
 }
 
+/// The certificate of the choice of blocks.
+std::string selection_text(const json& row) {
+  if (!row.contains("selection")) return "";
+  const json& selection = row.at("selection");
+  return format(
+      "%-10s selection %lld rows judged in fp64, %lld with blocks exchanged within the "
+      "tie bound, largest score difference %.3g\n",
+      row.at("id").get<std::string>().c_str(),
+      static_cast<long long>(selection.at("rows").get<int64_t>()),
+      static_cast<long long>(selection.at("exchanged_rows").get<int64_t>()),
+      selection.at("largest_score_difference").get<double>());
+}
+
 const json* case_of(const json& report, const std::string& id) {
   for (const json& row : report.at("cases"))
     if (row.at("id") == id) return &row;
@@ -73,7 +86,8 @@ std::string ratio_text(const std::string& id, const char* name, const json& befo
 std::string target_bench_text(const json& report) {
   std::string text;
   for (const json& row : report.at("cases")) {
-    text += pass_text(row, "forward") + pass_text(row, "backward") + launches_text(row);
+    text += pass_text(row, "forward") + pass_text(row, "backward") + launches_text(row) +
+            selection_text(row);
     for (const json& problem : row.at("problems"))
       text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
   }

@@ -39,5 +39,18 @@ TEST(BenchReport, ProblemsStandInTheText) {
   EXPECT_NE(target_bench_text(run).find("PROBLEM rows differ"), std::string::npos);
 }
 
+TEST(BenchReport, LaunchesAndTheCertificateOfTheSelectionStandInTheText) {
+  json run = run_of(1, 2, 3);
+  EXPECT_EQ(target_bench_text(run).find("launches"), std::string::npos);
+  json& row = run["cases"][0];
+  row["launches"] = {{"forward", 4}, {"backward", 6}};
+  row["host_us"] = {{"forward", 80.4}, {"backward", 99.6}};
+  row["selection"] = {{"rows", 192}, {"exchanged_rows", 3}, {"largest_score_difference", 2e-7}};
+  const std::string text = target_bench_text(run);
+  EXPECT_NE(text.find("launches 4 + 6, host 80 + 100 us"), std::string::npos);
+  EXPECT_NE(text.find("192 rows judged in fp64, 3 with blocks exchanged"), std::string::npos);
+  EXPECT_NE(text.find("largest score difference 2e-07"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace suites

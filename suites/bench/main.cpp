@@ -1,6 +1,7 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or, as
 // `nsa-bench targets`, the cases that targets are set for; `nsa-bench launches` shows what their
-// calls launch, `nsa-bench compare` sets two runs beside each other.
+// calls launch, `nsa-bench repeat` whether calls repeat their bits, `nsa-bench compare` sets two
+// runs beside each other.
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <fstream>
@@ -10,6 +11,7 @@
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
 #include "suites/bench/call_profile.h"
+#include "suites/bench/repeated_bits.h"
 #include "suites/bench/target_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
@@ -74,6 +76,15 @@ int run_command(int argc, char** argv) {
   launches->add_option("--device", device, "cuda or cuda:N")->capture_default_str();
   launches->add_option("--case", options.filter, "only cases whose id contains this");
   launches->add_option("--seed", options.seed, "of the data")->capture_default_str();
+  int64_t times = 1000;
+  CLI::App* repeat = app.add_subcommand(
+      "repeat", "forward and backward again and again: every call must have the same bits");
+  repeat->add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
+  repeat->add_option("--case", options.filter, "only cases whose id contains this");
+  repeat->add_option("--seed", options.seed, "of the data")->capture_default_str();
+  repeat->add_option("--times", times, "calls")
+      ->check(CLI::Range(2, 1 << 30))
+      ->capture_default_str();
   CLI::App* compare = app.add_subcommand("compare", "ratios of two runs of `targets`, new / old");
   compare->add_option("OLD", before, "JSON of the older run")->required();
   compare->add_option("NEW", after, "JSON of the newer run")->required();
@@ -84,12 +95,19 @@ int run_command(int argc, char** argv) {
     std::cout << suites::profile_calls(suites::parse_device(device), options.filter, options.seed);
     return 0;
   }
+  if (*repeat) {
+    std::string text;
+    const int64_t differing = suites::repeat_calls(suites::parse_device(device), options.filter,
+                                                   times, options.seed, text);
+    std::cout << text;
+    return differing == 0 ? 0 : 1;
+  }
   std::cout << suites::compare_text(read_report(before), read_report(after));
   return 0;
 }
 
 bool is_command(const std::string& word) {
-  return word == "targets" || word == "launches" || word == "compare";
+  return word == "targets" || word == "launches" || word == "repeat" || word == "compare";
 }
 
 /// run_command, with an error as one line.

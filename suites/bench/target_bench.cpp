@@ -97,6 +97,10 @@ class Bench {
     const auto positions = judged_positions(one_.config, kJudgedRows, options_.seed);
     RowJudge judge(one_.config, queries_at(calls_.inputs(), positions), positions);
     note_checks(judge.judge(rows_of(calls_.forward(), positions), one_.id), row_);
+    const SelectionReport& selection = judge.selection();
+    row_["selection"] = {{"rows", selection.rows},
+                         {"exchanged_rows", selection.differing_rows},
+                         {"largest_score_difference", selection.worst_gap}};
   }
 
   void time_ours() {

@@ -10,6 +10,7 @@
 
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
+#include "suites/bench/repeated_bits.h"
 #include "suites/instrument/captured_call.h"
 #include "suites/instrument/host_syncs.h"
 
@@ -129,21 +130,11 @@ TEST_P(WholeCallOnCuda, NeverWaitsForTheDevice) {
   EXPECT_EQ(count_host_syncs(at::kCUDA, [&] { call.forward_backward(); }), 0);
 }
 
-/// 0 where every repeat has the bits of the first; the comparison stays on the device.
-int64_t differing_tensors(const WholeCall& call, int64_t times) {
-  const Tensors want = call.forward_backward();
-  Tensor differing = at::zeros({}, want[0].options().dtype(at::kLong));
-  for (int64_t i = 1; i < times; ++i) {
-    const Tensors again = call.forward_backward();
-    for (size_t k = 0; k < want.size(); ++k)
-      differing += again[k].view(at::kShort).ne(want[k].view(at::kShort)).any();
-  }
-  return differing.item<int64_t>();
-}
-
 TEST_P(WholeCallOnCuda, RepeatsHaveTheSameBits) {
   const WholeCall call(GetParam());
-  EXPECT_EQ(differing_tensors(call, 50), 0);
+  RepeatedBits bits;
+  for (int i = 0; i < 50; ++i) bits.add(call.forward_backward());
+  EXPECT_EQ(bits.differing(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, WholeCallOnCuda,

@@ -9,7 +9,6 @@
 
 #include "nsa/reference/reference.h"
 #include "suites/compare/compare.h"
-#include "suites/compare/selection.h"
 #include "suites/conformance/case_inputs.h"
 #include "suites/conformance/convert.h"
 
@@ -75,6 +74,7 @@ struct RowJudge::Impl {
   ref::Given nothing;
   ref::Rows rows;
   Tensor q_rot, k_sel, k_win, k_cmp, v_cmp;  ///< of the plain computation
+  SelectionReport report;
 
   Impl(const CaseConfig& c, const DenseInputs& inputs, std::vector<int64_t> positions)
       : config(c),
@@ -156,14 +156,14 @@ struct RowJudge::Impl {
     return from_reference(out.scores);
   }
 
-  Check selection(const CandidateRows& got, const std::string& name) const {
+  Check selection(const CandidateRows& got, const std::string& name) {
     const SelectionShape shape{config.group_size(),   config.block_size, config.block_stride,
                                config.sel_block_size, config.top_n,      config.n_initial,
                                config.n_local};
     const Tensor places = index_of(t, at::kCPU);
-    const SelectionReport report = accept_selection(
-        got.block_idx, scores_on(got), selection_tie_bound(got.q_rot, got.k_cmp, shape, places),
-        shape, /*exact_ties=*/false, places);
+    report = accept_selection(got.block_idx, scores_on(got),
+                              selection_tie_bound(got.q_rot, got.k_cmp, shape, places), shape,
+                              /*exact_ties=*/false, places);
     return make_check(id("select", "block_idx", name), report.ok, code::kOracleMismatch,
                       report.text, report.worst_gap);
   }
@@ -194,6 +194,8 @@ RowJudge::RowJudge(const CaseConfig& config, const DenseInputs& inputs,
                    std::vector<int64_t> positions)
     : impl_(std::make_unique<Impl>(config, inputs, std::move(positions))) {}
 RowJudge::~RowJudge() = default;
+
+const SelectionReport& RowJudge::selection() const { return impl_->report; }
 
 Checks RowJudge::judge(const CandidateRows& got, const std::string& name) {
   Impl& own = *impl_;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nsa/layer/nsa_attention.h"
+#include "suites/compare/selection.h"
 #include "suites/conformance/check.h"
 #include "suites/conformance/dense_formulation.h"
 
@@ -41,6 +42,8 @@ class RowJudge {
 
   /// Check ids: oracle/OP/DTYPE/TENSOR/NAME.
   Checks judge(const CandidateRows& got, const std::string& name);
+  /// How the selection of the last candidate was accepted, or why not.
+  const SelectionReport& selection() const;
 
  private:
   struct Impl;
