@@ -52,17 +52,23 @@ at::Tensor pool_conv(const at::Tensor& x, const at::Tensor& conv, int64_t block_
 at::Tensor pool_mlp(const at::Tensor& x, const PhiWeights& weights, int64_t block_size,
                     int64_t block_stride) {
   const at::ScalarType sums = sum_type(x);
-  const int64_t dim = x.size(3);
-  const Strips strips = strips_of(x.to(sums), block_size, block_stride);
-  std::vector<at::Tensor> parts;
+  const int64_t dim = x.size(3), batch = x.size(0), heads = x.size(2);
+  const Strips strips = strips_of(x, block_size, block_stride);
+  const int64_t num_strips = strips.x.size(1), width = block_stride * dim;
+  // Every strip meets each part of W1 in one product: blocks that overlap are never put together.
+  const at::Tensor rows = strips.x.to(sums).transpose(2, 3).reshape({-1, width});
+  const at::Tensor w1 = weights.w1.to(sums);
+  const at::Tensor parts = w1.unflatten(1, {strips.per_block, width})
+                               .transpose(0, 1)
+                               .reshape({strips.per_block * dim, width});
+  const at::Tensor products =
+      at::linear(rows, parts).view({batch, num_strips, heads, strips.per_block, dim});
+  const at::Tensor of_pe = at::linear(weights.pe.to(sums).reshape({1, -1}), w1);
+  at::Tensor hidden = (of_pe + weights.b1.to(sums)).view({1, 1, 1, dim});
   for (int64_t strip = 0; strip < strips.per_block; ++strip) {
-    parts.push_back(strips.x.narrow(1, strip, strips.num_blocks));
+    hidden = hidden + products.narrow(1, strip, strips.num_blocks).select(3, strip);
   }
-  const at::Tensor blocks = at::cat(parts, 2).transpose(2, 3);  // [B, N_c, H, l, D]
-  const at::Tensor flat = (blocks + weights.pe.to(sums)).reshape({-1, block_size * dim});
-  const at::Tensor hidden = at::silu(at::linear(flat, weights.w1.to(sums), weights.b1.to(sums)));
-  return at::linear(hidden, weights.w2.to(sums), weights.b2.to(sums))
-      .reshape({x.size(0), strips.num_blocks, x.size(2), dim});
+  return at::linear(at::silu(hidden), weights.w2.to(sums), weights.b2.to(sums));
 }
 
 }  // namespace nsa
