@@ -25,25 +25,48 @@ struct Extent {
   int64_t num_tokens, num_blocks, block_size, block_stride;
 };
 
-at::Tensor launch(const at::Tensor& x_in, const Extent& extent, bool backward) {
-  const c10::cuda::CUDAGuard guard(x_in.device());
-  const at::Tensor x = addressable(x_in);
-  const int64_t rows = backward ? extent.num_tokens : extent.num_blocks;
-  const at::Tensor out = at::empty({x.size(0), rows, x.size(2), x.size(3)}, x.options());
-  device::PoolMean p;
-  p.x = strided(x);
-  p.out = out.mutable_data_ptr();
-  p.batch = static_cast<int>(x.size(0));
+void check_launch(cudaError_t status) {
+  TORCH_CHECK(status == cudaSuccess, "nsa::compress: launch failed: ", cudaGetErrorString(status));
+}
+
+/// What both passes take; `like` has batch, heads and head dim.
+template <class Problem>
+Problem problem_of(const Extent& extent, const at::Tensor& like) {
+  Problem p;
+  p.batch = static_cast<int>(like.size(0));
   p.num_tokens = static_cast<int>(extent.num_tokens);
   p.num_blocks = static_cast<int>(extent.num_blocks);
-  p.num_heads = static_cast<int>(x.size(2));
-  p.head_dim = static_cast<int>(x.size(3));
   p.block_size = static_cast<int>(extent.block_size);
   p.block_stride = static_cast<int>(extent.block_stride);
-  p.element = element_of(x);
-  const auto run = backward ? device::pool_mean_backward : device::pool_mean_forward;
-  const cudaError_t status = run(p, c10::cuda::getCurrentCUDAStream(x.get_device()));
-  TORCH_CHECK(status == cudaSuccess, "nsa::compress: launch failed: ", cudaGetErrorString(status));
+  p.element = element_of(like);
+  return p;
+}
+
+at::Tensor pool(const at::Tensor& x_in, const Extent& extent) {
+  const c10::cuda::CUDAGuard guard(x_in.device());
+  const at::Tensor x = addressable(x_in);
+  const at::Tensor out =
+      at::empty({x.size(0), extent.num_blocks, x.size(2), x.size(3)}, x.options());
+  auto p = problem_of<device::TokenSources>(extent, x);
+  p.num_pools = 1;
+  p.pool[0] = {strided(x), out.mutable_data_ptr(), static_cast<int>(x.size(2)),
+               static_cast<int>(x.size(3))};
+  check_launch(device::token_sources(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+  return out;
+}
+
+at::Tensor unpool(const at::Tensor& d_blocks, const Extent& extent) {
+  const c10::cuda::CUDAGuard guard(d_blocks.device());
+  const at::Tensor d = d_blocks.contiguous();
+  const at::Tensor out =
+      at::empty({d.size(0), extent.num_tokens, d.size(2), d.size(3)}, d.options());
+  auto p = problem_of<device::TokenGradients>(extent, d);
+  p.count = 1;
+  p.of[0].blocks = d.const_data_ptr();
+  p.of[0].out = out.mutable_data_ptr();
+  p.of[0].num_heads = static_cast<int>(d.size(2));
+  p.of[0].head_dim = static_cast<int>(d.size(3));
+  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(d.get_device())));
   return out;
 }
 
@@ -56,7 +79,7 @@ struct FusedPool : torch::autograd::Function<FusedPool> {
     ctx->saved_data["num_blocks"] = extent.num_blocks;
     ctx->saved_data["block_size"] = block_size;
     ctx->saved_data["block_stride"] = block_stride;
-    return launch(x, extent, /*backward=*/false);
+    return pool(x, extent);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
@@ -64,7 +87,7 @@ struct FusedPool : torch::autograd::Function<FusedPool> {
     const auto saved = [&](const char* name) { return ctx->saved_data[name].toInt(); };
     const Extent extent{saved("num_tokens"), saved("num_blocks"), saved("block_size"),
                         saved("block_stride")};
-    return {launch(grads[0], extent, /*backward=*/true), {}, {}};
+    return {unpool(grads[0], extent), {}, {}};
   }
 };
 
@@ -72,8 +95,9 @@ struct FusedPool : torch::autograd::Function<FusedPool> {
 
 bool pools_by_kernel(const at::Tensor& x) {
   constexpr int kLeastMajor = 8;
+  constexpr int64_t kMostSequences = 65535;
   return x.dim() == 4 && x.is_cuda() && x.size(3) % 8 == 0 && x.numel() / 8 <= INT32_MAX &&
-         x.size(0) <= INT32_MAX && x.size(1) <= INT32_MAX && x.size(2) <= INT32_MAX &&
+         x.size(0) <= kMostSequences && x.size(1) <= INT32_MAX && x.size(2) <= INT32_MAX &&
          kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
 }
 

@@ -89,35 +89,6 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
   return result;
 }
 
-AttentionGradients launch_backward(const variable_list& saved, const KeyMask& mask, double scale,
-                                   const at::Tensor& d_out_in, const at::Tensor& d_lse_in) {
-  const c10::cuda::CUDAGuard guard(saved[0].device());
-  const at::Tensor q = addressable(saved[0]), k = addressable(saved[1]), v = addressable(saved[2]);
-  const at::Tensor &out = saved[3], &lse = saved[4];
-  const at::Tensor d_out =
-      d_out_in.defined() ? addressable(d_out_in.to(out.scalar_type())) : at::zeros_like(out);
-  const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
-  const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
-  const AttentionGradients g{like(q), like(k), like(v)};
-  device::IntervalBackward p;
-  p.forward = problem_of(q, k, v, mask, scale);
-  p.forward.out = out.data_ptr();  // read only
-  p.forward.lse = lse.data_ptr<float>();
-  p.d_out = strided(d_out);
-  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
-  p.d_q = g.q.mutable_data_ptr();
-  p.d_k = g.k.mutable_data_ptr();
-  p.d_v = g.v.mutable_data_ptr();
-  const at::Tensor workspace =
-      at::empty({static_cast<int64_t>(device::workspace_bytes(p))}, q.options().dtype(at::kByte));
-  p.workspace = workspace.mutable_data_ptr();
-  const cudaError_t status =
-      device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
-  TORCH_CHECK(status == cudaSuccess, "nsa::fused_interval_attention: backward launch failed: ",
-              cudaGetErrorString(status));
-  return g;
-}
-
 struct FusedInterval : torch::autograd::Function<FusedInterval> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const KeyMask& mask, double scale,
@@ -153,7 +124,8 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
     record_backend(stage.c_str(), "fused", "fused", "", "", /*strict=*/false);
     const AttentionGradients g =
-        launch_backward(saved, mask, ctx->saved_data["scale"].toDouble(), grads[0], grads[1]);
+        fused_interval_backward(saved[0], saved[1], saved[2], saved[3], saved[4], grads[0],
+                                grads[1], mask, ctx->saved_data["scale"].toDouble());
     return {g.q, g.k, g.v, {}, {}, {}, {}};
   }
 };
@@ -177,6 +149,38 @@ std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, co
   if (choice != nullptr) p.selection = selection_of(*choice, &asked, nullptr);
   const char* reason = device::unsupported_reason(p);
   return reason == nullptr ? "" : reason;
+}
+
+AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Tensor& k_in,
+                                           const at::Tensor& v_in, const at::Tensor& out,
+                                           const at::Tensor& lse, const at::Tensor& d_out_in,
+                                           const at::Tensor& d_lse_in, const KeyMask& mask,
+                                           double scale, const device::IntervalRows* rows) {
+  const c10::cuda::CUDAGuard guard(q_in.device());
+  const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
+  const at::Tensor d_out =
+      d_out_in.defined() ? addressable(d_out_in.to(out.scalar_type())) : at::zeros_like(out);
+  const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
+  const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const AttentionGradients g{like(q), like(k), like(v)};
+  device::IntervalBackward p;
+  p.forward = problem_of(q, k, v, mask, scale);
+  p.forward.out = out.data_ptr();  // read only
+  p.forward.lse = lse.data_ptr<float>();
+  p.d_out = strided(d_out);
+  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  if (rows != nullptr) p.rows = *rows;
+  p.d_q = g.q.mutable_data_ptr();
+  p.d_k = g.k.mutable_data_ptr();
+  p.d_v = g.v.mutable_data_ptr();
+  const at::Tensor workspace =
+      at::empty({static_cast<int64_t>(device::workspace_bytes(p))}, q.options().dtype(at::kByte));
+  p.workspace = workspace.mutable_data_ptr();
+  const cudaError_t status =
+      device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+  TORCH_CHECK(status == cudaSuccess, "nsa::fused_interval_attention: backward launch failed: ",
+              cudaGetErrorString(status));
+  return g;
 }
 
 FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,

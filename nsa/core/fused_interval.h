@@ -5,6 +5,9 @@
 
 #include "nsa/config/config.h"
 #include "nsa/core/chunked_attention.h"
+#ifdef NSA_WITH_CUDA
+#include "nsa/device/interval_backward.h"
+#endif
 
 namespace nsa {
 
@@ -26,5 +29,17 @@ struct FusedSelection {
 FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const KeyMask& mask, double scale,
                                         const char* stage, const NsaConfig* choice = nullptr);
+
+#ifdef NSA_WITH_CUDA
+/// Gradients by the kernels, outside of autograd. `out` and `lse` as the forward pass gave them;
+/// d_lse may be undefined. `rows` not null: the statistics of the rows, where they exist already;
+/// `out`, `lse` and `d_lse` are not read then.
+AttentionGradients fused_interval_backward(const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v, const at::Tensor& out,
+                                           const at::Tensor& lse, const at::Tensor& d_out,
+                                           const at::Tensor& d_lse, const KeyMask& mask,
+                                           double scale,
+                                           const device::IntervalRows* rows = nullptr);
+#endif
 
 }  // namespace nsa

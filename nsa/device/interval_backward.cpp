@@ -62,7 +62,9 @@ size_t make_plan(const IntervalBackward& p, BackwardPlan& plan) {
   const IntervalAttention& f = p.forward;
   choose_chunks(f, plan);
   const int64_t rows = ceil_div(int64_t{f.batch} * f.num_queries * f.num_heads, 4) * 4;
-  const size_t flags = 16, floats = static_cast<size_t>(rows) * sizeof(float);
+  const bool given = p.rows.lse != nullptr;
+  const size_t flags = given ? 0 : 16,
+               floats = given ? 0 : static_cast<size_t>(rows) * sizeof(float);
   const size_t partials =
       plan.num_chunks > 1 ? static_cast<size_t>(partial_bytes(f, plan.num_chunks)) : 0;
   if (p.workspace != nullptr) {
@@ -71,6 +73,11 @@ size_t make_plan(const IntervalBackward& p, BackwardPlan& plan) {
     plan.lse = reinterpret_cast<float*>(at + flags);
     plan.delta = reinterpret_cast<float*>(at + flags + floats);
     plan.partials = reinterpret_cast<float*>(at + flags + 2 * floats);
+  }
+  if (given) {
+    plan.bad = p.rows.bad;
+    plan.lse = p.rows.lse;
+    plan.delta = p.rows.delta;
   }
   return flags + 2 * floats + partials;
 }
@@ -110,11 +117,10 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
     if (status == cudaSuccess) status = clear(p.d_k, keys * f.qk_head_dim, stream);
     return status == cudaSuccess ? clear(p.d_v, keys * f.v_head_dim, stream) : status;
   }
-  if (p.workspace == nullptr) return cudaErrorInvalidValue;
   BackwardPlan plan;
-  make_plan(p, plan);
+  if (make_plan(p, plan) > 0 && p.workspace == nullptr) return cudaErrorInvalidValue;
   const BackwardInstance& one = *find_instance(f);
-  cudaError_t status = sm90::prepare_rows(p, plan, stream);
+  cudaError_t status = p.rows.lse == nullptr ? sm90::prepare_rows(p, plan, stream) : cudaSuccess;
   if (status == cudaSuccess)
     status = (f.element == Element::kHalf ? one.fp16 : one.bf16)(p, plan, stream);
   if (status == cudaSuccess && plan.num_chunks > 1) status = sm90::sum_partials(p, plan, stream);

@@ -6,11 +6,19 @@
 /// Torch-free launcher of the backward pass of interval attention (window and compressed branch).
 namespace nsa::device {
 
+/// What the backward pass reads of every row, where the caller has it already.
+struct IntervalRows {
+  float* lse = nullptr;    ///< [B, Hkv, S, G] log2 of sum exp; +inf for a row without keys
+  float* delta = nullptr;  ///< [B, Hkv, S, G] sum of d_out * out, less d_lse; 0 without keys
+  int* bad = nullptr;      ///< 0; becomes 1 where a gradient is not finite
+};
+
 struct IntervalBackward {
   /// The forward pass: inputs, `out` and `lse` as it wrote them. Its selection is not looked at.
   IntervalAttention forward;
   Strided d_out;                 ///< [B, S, Hq, dv]
   const float* d_lse = nullptr;  ///< [B, S, Hq] contiguous, or null
+  IntervalRows rows;             ///< set: `out`, `lse` and `d_lse` are not looked at
   void *d_q = nullptr,           ///< [B, S, Hq, dk] contiguous, element type
       *d_k = nullptr,            ///< [B, N, Hkv, dk]
           *d_v = nullptr;        ///< [B, N, Hkv, dv]

@@ -60,7 +60,8 @@ cudaError_t selected_attention_backward(const SelectedBackward& p, void* workspa
   const auto launch = find_instance(p)->launch;
   cudaError_t status =
       sm80::build_tile_index(sm80::token_ranges(p, p.num_queries), plan, workspace, stream);
-  if (status == cudaSuccess) status = sm80::row_stats(p, plan, workspace, stream);
+  if (status == cudaSuccess && p.stats == nullptr)
+    status = sm80::row_stats(p, plan, workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
     status = launch(p, plan, workspace, set, stream);
     if (status == cudaSuccess) status = sm80::sum_key_slots(p, plan, workspace, set, stream);

@@ -19,9 +19,12 @@ struct SelectedBackward {
   const void* out = nullptr;        ///< [B, S, Hq, dv] contiguous, of the forward pass
   const float* lse = nullptr;       ///< [B, S, Hq] natural log, of the forward pass
   const float* d_lse = nullptr;     ///< [B, S, Hq], or null: no gradient of lse
-  void* d_q = nullptr;              ///< like q, contiguous, element type
-  void* d_k = nullptr;              ///< like k, contiguous, element type
-  void* d_v = nullptr;              ///< like v, contiguous, element type
+  /// [B, S, Hq] pairs: lse in base 2 (NaN where it or d_out of the row is not finite), and the sum
+  /// of d_out * out less d_lse; null: made from out, lse and d_lse, which are not looked at else.
+  const float* stats = nullptr;
+  void* d_q = nullptr;  ///< like q, contiguous, element type
+  void* d_k = nullptr;  ///< like k, contiguous, element type
+  void* d_v = nullptr;  ///< like v, contiguous, element type
   int batch = 0, num_queries = 0, num_keys = 0, num_heads = 0, num_kv_heads = 0, num_ranges = 0;
   int qk_head_dim = 0, v_head_dim = 0;
   int first_position = 0;  ///< query i stands at position first_position + i

@@ -23,28 +23,39 @@ struct Rotate {
 };
 cudaError_t rotate(const Rotate& problem, cudaStream_t stream);
 
-/// out[i] = mean of x over the tokens i*d .. i*d + l - 1.
-struct PoolMean {
-  Strided x;            ///< [B, S, H, D]; backward: gradient of the blocks, [B, N_c, H, D]
-  void* out = nullptr;  ///< [B, N_c, H, D]; backward: gradient of the tokens, [B, S, H, D]
-  int batch = 0, num_tokens = 0, num_blocks = 0, num_heads = 0, head_dim = 0;
-  int block_size = 0, block_stride = 0;
-  Element element = Element::kBFloat16;
-};
-cudaError_t pool_mean_forward(const PoolMean& problem, cudaStream_t stream);
-cudaError_t pool_mean_backward(const PoolMean& problem, cudaStream_t stream);
+enum class Activation { kNone, kSigmoid, kSoftmax };
 
-/// o = sum of gate[branch] * o_branch over cmp, sel, win (paper, Eq. 5).
+/// Row statistics of one branch's backward pass, as its kernels read them: what a gate does to
+/// d_out is moved into the logarithm, log2 of sum exp less log2 of the gate, so that probabilities
+/// come out times the gate and d_out can be read as it is.
+struct GatedRows {
+  const float* lse = nullptr;                      ///< [B, S, Hq] of the forward pass, natural log
+  float *shifted_lse = nullptr, *delta = nullptr;  ///< written, `stride` floats from row to row
+  int stride = 1;
+  bool by_kv_head = false;  ///< rows in the order [B, Hkv, S, G] instead of [B, S, Hq]
+  /// true: NaN in shifted_lse where d_out of the row or lse is not finite; false: +inf and a delta
+  /// of 0 where lse is -inf.
+  bool marks_bad_rows = false;
+};
+
+/// o = sum of gate[branch] * o_branch over cmp, sel, win (paper, Eq. 5), gates =
+/// activation(logits).
 struct Combine {
   const void* branch[3] = {};    ///< [rows, D] contiguous, element type
-  const float* gates = nullptr;  ///< [rows / heads_per_gate, 3]
-  int64_t rows = 0;              ///< B * S * Hq
-  int heads_per_gate = 1;        ///< 1, or G when the heads of a group share their gates
+  const void* logits = nullptr;  ///< [rows / heads_per_gate, 3], float, or of the element type
+  bool float_logits = true;
+  Activation activation = Activation::kNone;
+  int64_t rows = 0;        ///< B * S * Hq
+  int heads_per_gate = 1;  ///< 1, or G when the heads of a group share their gates
   int head_dim = 0;
   void* out = nullptr;          ///< forward: [rows, D]
+  float* gates = nullptr;       ///< forward: activated, shape of logits; or null
   const void* d_out = nullptr;  ///< backward: [rows, D]
-  void* d_branch[3] = {};       ///< backward: [rows, D]
-  float* d_gates = nullptr;     ///< backward: as gates
+  void* d_logits = nullptr;     ///< backward: shape and type of logits
+  void* d_branch[3] = {};       ///< backward: [rows, D]; or null, and
+  GatedRows gated[3];           ///< statistics instead; gates must not be negative
+  int* flags = nullptr;         ///< backward: three ints that become 0, or null
+  int num_tokens = 0, num_heads = 0, num_kv_heads = 0;  ///< of `gated`
   Element element = Element::kBFloat16;
 };
 cudaError_t combine_forward(const Combine& problem, cudaStream_t stream);
@@ -62,5 +73,49 @@ struct Swiglu {
 };
 cudaError_t swiglu_forward(const Swiglu& problem, cudaStream_t stream);
 cudaError_t swiglu_backward(const Swiglu& problem, cudaStream_t stream);
+
+/// Rotated copies of token tensors and means over their blocks, all in one launch. Token t stands
+/// at position t.
+struct TokenSources {
+  struct Copy {
+    Strided x;            ///< [B, S, H, dk]
+    void* out = nullptr;  ///< the same, rotated
+    int num_heads = 0;
+  };
+  struct Pool {
+    Strided x;            ///< [B, S, H, D]
+    void* out = nullptr;  ///< [B, N_c, H, D]
+    int num_heads = 0, head_dim = 0;
+    bool rotated = false;  ///< tokens are rotated, and rounded, before the mean
+  };
+  Copy copy[3];
+  Pool pool[2];
+  int num_copies = 0, num_pools = 0;
+  int batch = 0, num_tokens = 0, num_blocks = 0, block_size = 0, block_stride = 0;
+  int qk_head_dim = 0;  ///< of every copy and of what is rotated
+  double base = 0;
+  Element element = Element::kBFloat16;
+};
+cudaError_t token_sources(const TokenSources& problem, cudaStream_t stream);
+
+/// Gradients of token tensors in one launch: out = R^T (sum of terms + pooling's share), where R
+/// turns token t by position t. Sums in fp32 in the order of the terms, one rounding.
+struct TokenGradients {
+  struct Of {
+    const void* term[4] = {};      ///< [B, S, H, D] contiguous; null behind the last
+    const void* blocks = nullptr;  ///< gradient of the means, [B, N_c, H, D] contiguous, or null
+    void* out = nullptr;           ///< [B, S, H, D]; may be a term
+    int num_heads = 0, head_dim = 0;
+    bool rotated = false;
+  };
+  static constexpr int kMost = 7;
+  Of of[kMost];
+  int count = 0;
+  int batch = 0, num_tokens = 0, num_blocks = 0, block_size = 0, block_stride = 0;
+  int qk_head_dim = 0;  ///< of what is rotated
+  double base = 0;
+  Element element = Element::kBFloat16;
+};
+cudaError_t token_gradients(const TokenGradients& problem, cudaStream_t stream);
 
 }  // namespace nsa::device

@@ -20,15 +20,29 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// Contiguous tensors of one call; the gates in fp32.
-device::Combine problem_of(const variable_list& branches, const at::Tensor& gates) {
+device::Activation activation_of(GateActivation activation) {
+  switch (activation) {
+    case GateActivation::kSoftmax:
+      return device::Activation::kSoftmax;
+    case GateActivation::kSigmoid:
+      return device::Activation::kSigmoid;
+    case GateActivation::kNone:
+      return device::Activation::kNone;
+  }
+  TORCH_INTERNAL_ASSERT(false, "activation without a kernel");
+}
+
+/// Tensors of one call; they must outlive the launch.
+device::Combine problem_of(const GatedSum& sum) {
   device::Combine p;
-  for (int i = 0; i < 3; ++i) p.branch[i] = branches[static_cast<size_t>(i)].const_data_ptr();
-  const at::Tensor& o = branches[0];
-  p.gates = gates.const_data_ptr<float>();
+  for (size_t i = 0; i < 3; ++i) p.branch[i] = sum.branch[i].const_data_ptr();
+  const at::Tensor& o = sum.branch[0];
+  p.logits = sum.logits.const_data_ptr();
+  p.float_logits = sum.logits.scalar_type() == at::kFloat;
+  p.activation = activation_of(sum.activation);
   p.head_dim = static_cast<int>(o.size(-1));
   p.rows = o.numel() / o.size(-1);
-  p.heads_per_gate = static_cast<int>(o.size(-2) / gates.size(-2));
+  p.heads_per_gate = static_cast<int>(o.size(-2) / sum.logits.size(-2));
   p.element = element_of(o);
   return p;
 }
@@ -38,48 +52,80 @@ void check_launch(cudaError_t status) {
               "nsa::gate_combine: launch failed: ", cudaGetErrorString(status));
 }
 
+void launch_backward(device::Combine& p, const at::Tensor& d_o, const at::Tensor& d_logits) {
+  p.d_out = d_o.const_data_ptr();
+  p.d_logits = d_logits.mutable_data_ptr();
+  check_launch(device::combine_backward(p, c10::cuda::getCurrentCUDAStream(d_o.get_device())));
+}
+
+at::Tensor like(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
+
 struct FusedCombine : torch::autograd::Function<FusedCombine> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& o_cmp, const at::Tensor& o_sel,
                             const at::Tensor& o_win, const at::Tensor& gates) {
-    const c10::cuda::CUDAGuard guard(o_cmp.device());
-    const variable_list branches{o_cmp.contiguous(), o_sel.contiguous(), o_win.contiguous()};
-    const at::Tensor g = gates.contiguous();
-    ctx->save_for_backward({branches[0], branches[1], branches[2], g});
-    const at::Tensor out = at::empty(o_cmp.sizes(), o_cmp.options());
-    if (out.numel() == 0) return out;
-    device::Combine p = problem_of(branches, g);
-    p.out = out.mutable_data_ptr();
-    check_launch(device::combine_forward(p, c10::cuda::getCurrentCUDAStream(o_cmp.get_device())));
-    return out;
+    const GatedSum sum{{o_cmp.contiguous(), o_sel.contiguous(), o_win.contiguous()},
+                       gates.contiguous(),
+                       GateActivation::kNone};
+    ctx->save_for_backward({sum.branch[0], sum.branch[1], sum.branch[2], sum.logits});
+    return gated_sum_by_kernel(sum).o;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::gate_combine: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
-    const c10::cuda::CUDAGuard guard(saved[0].device());
-    variable_list d;
-    for (size_t i = 0; i < 3; ++i) d.push_back(at::empty(saved[i].sizes(), saved[i].options()));
-    d.push_back(at::empty(saved[3].sizes(), saved[3].options()));
-    if (saved[0].numel() == 0) return {d[0], d[1], d[2], d[3].zero_()};
-    const at::Tensor d_out = grads[0].contiguous();
-    device::Combine p = problem_of({saved[0], saved[1], saved[2]}, saved[3]);
-    p.d_out = d_out.const_data_ptr();
-    for (size_t i = 0; i < 3; ++i) p.d_branch[i] = d[i].mutable_data_ptr();
-    p.d_gates = d[3].mutable_data_ptr<float>();
-    check_launch(
-        device::combine_backward(p, c10::cuda::getCurrentCUDAStream(saved[0].get_device())));
-    return d;
+    const GatedGradients d = gated_sum_backward(
+        {{saved[0], saved[1], saved[2]}, saved[3], GateActivation::kNone}, grads[0]);
+    return {d.branch[0], d.branch[1], d.branch[2], d.logits};
   }
 };
 
 }  // namespace
 
-bool combines_by_kernel(const at::Tensor& o_cmp, const at::Tensor& gates) {
+bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
   constexpr int kLeastMajor = 8;
-  return o_cmp.is_cuda() && o_cmp.size(-1) % 8 == 0 && o_cmp.size(-1) > 0 &&
-         gates.scalar_type() == at::kFloat && o_cmp.numel() / 8 / 128 <= INT32_MAX &&
-         kernel_obstacle(o_cmp, kLeastMajor, /*only=*/false).empty();
+  return o.is_cuda() && o.size(-1) % 8 == 0 && o.size(-1) > 0 &&
+         (gates.scalar_type() == at::kFloat || gates.scalar_type() == o.scalar_type()) &&
+         o.numel() / 8 / 128 <= INT32_MAX &&
+         kernel_obstacle(o, kLeastMajor, /*only=*/false).empty();
+}
+
+GatedOutput gated_sum_by_kernel(const GatedSum& sum) {
+  const c10::cuda::CUDAGuard guard(sum.logits.device());
+  const GatedOutput out{like(sum.branch[0]),
+                        at::empty(sum.logits.sizes(), sum.logits.options().dtype(at::kFloat))};
+  if (out.o.numel() == 0) return out;
+  device::Combine p = problem_of(sum);
+  p.out = out.o.mutable_data_ptr();
+  p.gates = out.gates.mutable_data_ptr<float>();
+  check_launch(device::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())));
+  return out;
+}
+
+GatedGradients gated_sum_backward(const GatedSum& sum, const at::Tensor& d_o) {
+  const c10::cuda::CUDAGuard guard(sum.logits.device());
+  const at::Tensor d_out = d_o.contiguous();
+  const GatedGradients d{like(sum.logits),
+                         {like(sum.branch[0]), like(sum.branch[1]), like(sum.branch[2])}};
+  if (d_out.numel() == 0) return {d.logits.zero_(), d.branch};
+  device::Combine p = problem_of(sum);
+  for (size_t i = 0; i < 3; ++i) p.d_branch[i] = d.branch[i].mutable_data_ptr();
+  launch_backward(p, d_out, d.logits);
+  return d;
+}
+
+at::Tensor gated_sum_statistics(const GatedSum& sum, const at::Tensor& d_o, int64_t num_kv_heads,
+                                const std::array<device::GatedRows, 3>& rows, int* flags) {
+  const c10::cuda::CUDAGuard guard(sum.logits.device());
+  const at::Tensor d_out = d_o.contiguous(), d_logits = like(sum.logits);
+  device::Combine p = problem_of(sum);
+  for (size_t i = 0; i < 3; ++i) p.gated[i] = rows[i];
+  p.flags = flags;
+  p.num_tokens = static_cast<int>(d_out.size(1));
+  p.num_heads = static_cast<int>(d_out.size(2));
+  p.num_kv_heads = static_cast<int>(num_kv_heads);
+  launch_backward(p, d_out, d_logits);
+  return d_logits;
 }
 
 at::Tensor combine_by_kernel(const at::Tensor& o_cmp, const at::Tensor& o_sel,
@@ -91,6 +137,10 @@ bool combines_by_kernel(const at::Tensor&, const at::Tensor&) { return false; }
 
 at::Tensor combine_by_kernel(const at::Tensor&, const at::Tensor&, const at::Tensor&,
                              const at::Tensor&) {
+  TORCH_CHECK(false, "nsa::gate_combine: this build has no CUDA code");
+}
+
+GatedOutput gated_sum_by_kernel(const GatedSum&) {
   TORCH_CHECK(false, "nsa::gate_combine: this build has no CUDA code");
 }
 #endif

@@ -68,7 +68,8 @@ at::Tensor gate_combine_op(const at::Tensor& o_cmp, const at::Tensor& o_sel,
                "shape " + text_of(gates.sizes()));
   }
 
-  if (combines_by_kernel(o_cmp, gates)) return combine_by_kernel(o_cmp, o_sel, o_win, gates);
+  if (combines_by_kernel(o_cmp, gates) && gates.scalar_type() == at::kFloat)
+    return combine_by_kernel(o_cmp, o_sel, o_win, gates);
   const at::ScalarType accumulation = accumulation_type(o_cmp.scalar_type());
   const at::Tensor g = gates.to(accumulation).unsqueeze(-2);  // [..., gate_heads, 1, 3]
   const auto term = [&](const at::Tensor& o, int64_t branch) {
@@ -115,7 +116,8 @@ at::Tensor gate_combine(const at::Tensor& o_cmp, const at::Tensor& o_sel, const 
 }
 
 const char* gate_combine_backend(const at::Tensor& o_cmp, const at::Tensor& gates) {
-  return combines_by_kernel(o_cmp, gates) ? "fused" : "plain";
+  const bool fused = combines_by_kernel(o_cmp, gates) && gates.scalar_type() == at::kFloat;
+  return fused ? "fused" : "plain";
 }
 
 GateWeights make_gate_weights(int64_t qk_head_dim, at::TensorOptions options) {

@@ -8,8 +8,12 @@
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/operator_call.h"
 #include "nsa/core/record_stage.h"
+#include "nsa/gate/fused_combine.h"
 #include "nsa/gate/gate.h"
+#include "nsa/layer/fused_call.h"
+#include "nsa/layer/fused_tokens.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/strict_asserts.h"
 #include "nsa/rope/rope.h"
@@ -29,24 +33,52 @@ constexpr int64_t kSelectionQueries = 4096;
 class BatchedAttention {
  public:
   BatchedAttention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)
-      : in_(inputs),
-        config_(config),
-        options_(options),
-        positions_(at::arange(inputs.q.size(1), inputs.q.options().dtype(at::kLong))) {}
+      : in_(inputs), config_(config), options_(options) {}
 
-  NsaOutputs run() {
-    rotate();
-    compress_sources();
+  Steps run(bool compressed) {
+    if (tokens_by_kernel(in_, config_) && !differentiated()) {
+      prepare_by_kernel(compressed);
+    } else {
+      rotate();
+      compress_sources(compressed);
+    }
     compressed_branch_and_selection();
     assert_compressed_branch();
     selected_branch();
     window_branch();
     combine();
-    return std::move(out_);
+    return {std::move(out_), k_sel_, k_win_};
   }
 
  private:
   NvtxRange stage(const char* name) const { return NvtxRange(name, options_.nvtx); }
+
+  bool differentiated() const {
+    return needs_gradient({in_.q, in_.k_cmp_src, in_.v_cmp_src, in_.k_sel, in_.v_sel, in_.k_win,
+                           in_.v_win, in_.gate_logits});
+  }
+
+  /// int64 [S]; most kernels know them.
+  const at::Tensor& positions() {
+    if (!positions_.defined())
+      positions_ = at::arange(in_.q.size(1), in_.q.options().dtype(at::kLong));
+    return positions_;
+  }
+
+  /// Rotation, and compression where it is the mean, in one launch without a gradient.
+  void prepare_by_kernel(bool compressed) {
+    const NvtxRange range =
+        stage(config_.rope == RopeMode::kNone ? "nsa.compress" : "nsa.rope");  // most of it
+    const bool pools = !compressed && sources_are_pooled(config_);
+    const TokenSources sources = make_sources(in_, config_, pools);
+    out_.q_rot = sources.q;
+    k_sel_ = sources.k_sel;
+    k_win_ = sources.k_win;
+    if (!pools) return compress_sources(compressed);
+    out_.k_cmp = sources.k_cmp;
+    out_.v_cmp = sources.v_cmp;
+    record_stage("compress", "fused");
+  }
 
   void rotate() {
     const NvtxRange range = stage("nsa.rope");
@@ -54,13 +86,18 @@ class BatchedAttention {
     k_sel_ = in_.k_sel;
     k_win_ = in_.k_win;
     if (config_.rope == RopeMode::kNone) return;
-    Rotation rotation(positions_, config_.rope_base);
+    Rotation rotation(positions(), config_.rope_base);
     out_.q_rot = rotation(in_.q);
     k_sel_ = rotation(in_.k_sel);
     k_win_ = rotation(in_.k_win);
   }
 
-  void compress_sources() {
+  void compress_sources(bool compressed) {
+    if (compressed) {
+      out_.k_cmp = in_.k_cmp_src;
+      out_.v_cmp = in_.v_cmp_src;
+      return;
+    }
     const NvtxRange range = stage("nsa.compress");
     std::tie(out_.k_cmp, out_.v_cmp) =
         compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
@@ -108,7 +145,7 @@ class BatchedAttention {
             block_scores(cmp.group_probs, config_.num_sel_blocks(num_tokens), config_);
         if (options_.keep_scores) scores.push_back(part);
         if (!given) {
-          block_idx.push_back(select_blocks(part, positions_.narrow(0, begin, count), config_));
+          block_idx.push_back(select_blocks(part, positions().narrow(0, begin, count), config_));
         }
       }
       begin += count;
@@ -120,7 +157,8 @@ class BatchedAttention {
     out_.lse_cmp = join(lse);
     if (options_.keep_scores) out_.scores = join(scores);
     out_.block_idx = given ? options_.block_idx : join(block_idx);
-    if (given) out_.dropped_ids = count_outside(out_.block_idx, positions_, config_.sel_block_size);
+    if (given)
+      out_.dropped_ids = count_outside(out_.block_idx, positions(), config_.sel_block_size);
     if (fused_obstacle.empty()) {
       record_stage("select", given ? "given" : "plain");
     } else {
@@ -145,7 +183,7 @@ class BatchedAttention {
     } else {
       const NvtxRange range = stage("nsa.ranges");
       out_.ranges =
-          block_ranges(options_.ranges, out_.block_idx, positions_, config_.sel_block_size);
+          block_ranges(options_.ranges, out_.block_idx, positions(), config_.sel_block_size);
       record_stage("ranges", to_string(options_.ranges));
     }
     const NvtxRange range = stage("nsa.sel_attn");
@@ -184,6 +222,16 @@ class BatchedAttention {
 
   void combine() {
     const NvtxRange range = stage("nsa.gate");
+    if (combines_by_kernel(out_.o_cmp, in_.gate_logits) &&
+        !needs_gradient({out_.o_cmp, out_.o_sel, out_.o_win, in_.gate_logits})) {
+      const GatedOutput sum = gated_sum_by_kernel(
+          {{out_.o_cmp.contiguous(), out_.o_sel.contiguous(), out_.o_win.contiguous()},
+           in_.gate_logits.contiguous(),
+           config_.gate});
+      out_.o = sum.o;
+      out_.gates = sum.gates;
+      return record_stage("gate", "fused");
+    }
     out_.gates = gate_activate(in_.gate_logits, config_.gate);
     out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
     record_stage("gate", gate_combine_backend(out_.o_cmp, out_.gates));
@@ -210,7 +258,13 @@ void check_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& 
 
 NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
                              const NsaOptions& options) {
-  return BatchedAttention(inputs, config, options).run();
+  if (goes_as_one_call(inputs, config, options)) return fused_call(inputs, config, options);
+  return compose_attention(inputs, config, options).out;
+}
+
+Steps compose_attention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
+                        bool compressed) {
+  return BatchedAttention(inputs, config, options).run(compressed);
 }
 
 }  // namespace nsa

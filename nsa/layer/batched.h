@@ -12,4 +12,14 @@ void check_call(const NsaInputs& inputs, const NsaConfig& config, const NsaOptio
 NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
                              const NsaOptions& options);
 
+/// What the steps of a call leave.
+struct Steps {
+  NsaOutputs out;
+  at::Tensor k_sel, k_win;  ///< as the branches read them: rotated
+};
+/// The same call as a composition of operators, each with a node of its own in the autograd graph.
+/// `compressed`: k_cmp_src and v_cmp_src are the results of compression.
+Steps compose_attention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
+                        bool compressed = false);
+
 }  // namespace nsa

@@ -14,4 +14,12 @@ SelAttnResult sel_attn_varlen(const SelAttnArgs& args);
 /// The project's CUDA kernel where it applies, else gather.
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict);
 
+/// Empty where kernels compute this call and its gradients; a question of sizes, type and device.
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args);
+/// {d_q, d_k, d_v} by the kernels, outside of autograd; only without an obstacle. `stats` is null,
+/// or [B, S, Hq] pairs as device::SelectedBackward::stats, and then out and lse are not read.
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
+                                                const at::Tensor& out, const at::Tensor& lse,
+                                                const float* stats);
+
 }  // namespace nsa

@@ -115,7 +115,8 @@ at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
 }
 
 variable_list launch_backward(const SelAttnArgs& args, const variable_list& grads,
-                              const at::Tensor& out, const at::Tensor& lse) {
+                              const at::Tensor& out, const at::Tensor& lse,
+                              const float* stats = nullptr) {
   const c10::cuda::CUDAGuard guard(args.q.device());
   const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
   const at::Tensor d_out =
@@ -134,6 +135,7 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   p.out = out.const_data_ptr();
   p.lse = lse.const_data_ptr<float>();
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  p.stats = stats;
   p.d_q = result[0].mutable_data_ptr();
   p.d_k = result[1].mutable_data_ptr();
   p.d_v = result[2].mutable_data_ptr();
@@ -220,6 +222,17 @@ SelAttnResult run(const SelAttnArgs& args) {
 }
 
 }  // namespace
+
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args) {
+  const std::string obstacle = obstacle_of(args);
+  return obstacle.empty() ? backward_obstacle_of(args) : obstacle;
+}
+
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
+                                                const at::Tensor& out, const at::Tensor& lse,
+                                                const float* stats) {
+  return launch_backward(args, {d_out, at::Tensor()}, out, lse, stats);
+}
 #else
 namespace {
 
@@ -230,6 +243,14 @@ std::string order_of(const SelAttnArgs&) { return ""; }
 SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 
 }  // namespace
+
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args) { return obstacle_of(args); }
+
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor&,
+                                                const at::Tensor&, const at::Tensor&,
+                                                const float*) {
+  TORCH_CHECK(false, "nsa::sel_attn: ", obstacle_of(args));
+}
 #endif
 
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {

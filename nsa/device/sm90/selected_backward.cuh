@@ -396,6 +396,7 @@ cudaError_t launch_selected_backward(const SelectedBackward& p, const SelectedPl
   using Kernel = SelectedBackwardKernel<DK, DV, T>;
   SelectedArguments a = selected_arguments(p, plan, workspace, set);
   a.d_out = p.d_out;
+  if (p.stats != nullptr) a.stats = reinterpret_cast<const float2*>(p.stats);
   return launch_items<Kernel>(selected_backward_kernel<Kernel>, a, plan, stream);
 }
 

@@ -1,5 +1,6 @@
 // Rotary embedding: a block of threads a token; its angles once, for all heads.
 #include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/tokens/vector.cuh"
 
 namespace nsa::device {
@@ -7,20 +8,17 @@ namespace {
 
 using namespace tokens;
 
-constexpr int kThreads = 128, kMostPairs = 512;
-constexpr double kPerPi = 0.31830988618379067154;
+constexpr int kThreads = 128;
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
-  __shared__ float2 turn[kMostPairs];
+  __shared__ float2 turns[kMostPairs];
   const int token = blockIdx.x, batch = blockIdx.y, pairs = p.head_dim / 2;
   const double position = static_cast<double>(
       p.positions[(p.per_sequence ? int64_t(batch) * p.num_tokens : 0) + token]);
   for (int i = threadIdx.x; i < pairs; i += kThreads) {
-    double sine, cosine;
-    // In half turns: reduced without the slow path for large angles, which needs a stack.
-    sincospi(position * pow(p.base, -2.0 * i / p.head_dim) * kPerPi, &sine, &cosine);
-    turn[i] = make_float2(static_cast<float>(cosine), static_cast<float>(p.inverse ? -sine : sine));
+    const float2 t = turn_of(position, turn_frequency(p.base, i, p.head_dim));
+    turns[i] = make_float2(t.x, p.inverse ? -t.y : t.y);
   }
   __syncthreads();
   const T* x = static_cast<const T*>(p.x.data) + batch * p.x.batch + token * p.x.token;
@@ -29,15 +27,10 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
   const int vectors = p.head_dim / kVector;
   for (int i = threadIdx.x; i < p.num_heads * vectors; i += kThreads) {
     const int head = i / vectors, column = i % vectors * kVector;
-    float from[kVector], to[kVector];
-    load(from, x + head * p.x.head + column);
-#pragma unroll
-    for (int j = 0; j < kVector; j += 2) {
-      const float2 t = turn[(column + j) / 2];
-      to[j] = from[j] * t.x - from[j + 1] * t.y;
-      to[j + 1] = from[j] * t.y + from[j + 1] * t.x;
-    }
-    store(out + head * p.head_dim + column, to);
+    float values[kVector];
+    load(values, x + head * p.x.head + column);
+    turn(values, turns + column / 2);
+    store(out + head * p.head_dim + column, values);
   }
 }
 

@@ -1,0 +1,378 @@
+#include "nsa/layer/fused_call.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <tuple>
+
+#include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/core/fused_interval.h"
+#include "nsa/core/nvtx_range.h"
+#include "nsa/core/operator_call.h"
+#include "nsa/core/record_stage.h"
+#include "nsa/gate/fused_combine.h"
+#include "nsa/gate/gate.h"
+#include "nsa/layer/batched.h"
+#include "nsa/layer/fused_tokens.h"
+#include "nsa/sel_attn/backends.h"
+#include "nsa/sel_attn/sel_attn.h"
+#include "nsa/win_attn/win_attn.h"
+
+namespace nsa {
+
+#ifdef NSA_WITH_CUDA
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+KeyMask compressed_mask(const NsaConfig& config) {
+  return {KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
+}
+KeyMask window_mask(const NsaConfig& config) { return {KeyMask::kWindow, 0, config.window, 1, {}}; }
+
+/// K (or V) of compression, selection and window that are one tensor share their gradient: the
+/// first place of each. `pooled` false: the first one is no input here.
+using Owners = std::array<int64_t, 3>;
+Owners owners_of(const at::Tensor& cmp, const at::Tensor& sel, const at::Tensor& win, bool pooled) {
+  if (!pooled) return {0, 1, win.is_same(sel) ? 1 : 2};
+  return {0, sel.is_same(cmp) ? 0 : 1, win.is_same(cmp) ? 0 : win.is_same(sel) ? 1 : 2};
+}
+
+/// What a backward pass knows besides tensors.
+struct CallPlan : torch::CustomClassHolder {
+  NsaConfig config;
+  NsaOptions options;
+  bool pooled = false;  ///< the sources of compression are inputs, else its results
+  Owners keys{}, values{};
+  RunRecordPtr record;
+};
+
+/// Outputs of the node, in order; the last three only where they are no inputs.
+enum Output {
+  kO,
+  kOCmp,
+  kOSel,
+  kOWin,
+  kLseCmp,
+  kLseSel,
+  kLseWin,
+  kGates,
+  kBlockIdx,
+  kRanges,
+  kKCmp,
+  kVCmp,
+  kQRot,
+  kOutputs
+};
+
+/// What a backward pass reads.
+struct Saved {
+  at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
+  std::array<at::Tensor, 3> out, lse;  ///< cmp, sel, win
+
+  variable_list list() const {
+    return {q,      k_cmp,  v_cmp,  k_sel,  v_sel,  k_win,  v_win, logits,
+            ranges, out[0], out[1], out[2], lse[0], lse[1], lse[2]};
+  }
+  static Saved from(const variable_list& x) {
+    return {x[0],
+            x[1],
+            x[2],
+            x[3],
+            x[4],
+            x[5],
+            x[6],
+            x[7],
+            x[8],
+            {x[9], x[10], x[11]},
+            {x[12], x[13], x[14]}};
+  }
+  SelAttnArgs selected(const NsaConfig& config) const {
+    return {q, k_sel, v_sel, ranges, 0, config.scale(), config.sel_block_size};
+  }
+};
+
+/// Gradients of what the branches read; undefined: none.
+struct BranchGradients {
+  std::vector<at::Tensor> q;  ///< terms
+  at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;
+};
+
+/// Statistics of the rows of all branches in one allocation.
+class RowStatistics {
+ public:
+  explicit RowStatistics(const Saved& s)
+      : rows_((s.lse[0].numel() + 3) / 4 * 4),
+        data_(at::empty({4 + 6 * rows_}, s.lse[0].options())) {}
+
+  int* flags() const { return reinterpret_cast<int*>(data_.mutable_data_ptr<float>()); }
+  device::IntervalRows interval(int64_t which) const {
+    return {place(2 * which), place(2 * which + 1), flags() + which};
+  }
+  const float* selected() const { return place(4); }
+  std::array<device::GatedRows, 3> gated(const Saved& s) const {
+    const auto lse = [&](size_t i) { return s.lse[i].const_data_ptr<float>(); };
+    return {{{lse(0), place(0), place(1), 1, /*by_kv_head=*/true, false},
+             {lse(1), place(4), place(4) + 1, 2, false, /*marks_bad_rows=*/true},
+             {lse(2), place(2), place(3), 1, /*by_kv_head=*/true, false}}};
+  }
+
+ private:
+  float* place(int64_t i) const { return data_.mutable_data_ptr<float>() + 4 + i * rows_; }
+
+  int64_t rows_;
+  at::Tensor data_;
+};
+
+/// Gradients of a loss through o alone.
+BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, const at::Tensor& d_o,
+                                     bool branches) {
+  const GatedSum sum{s.out, s.logits, config.gate};
+  BranchGradients g;
+  std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
+  const RowStatistics statistics(s);
+  // A gate that may be negative has no logarithm.
+  const bool folded = config.gate != GateActivation::kNone;
+  if (folded) {
+    g.logits = gated_sum_statistics(sum, d_o, config.num_kv_heads, statistics.gated(s),
+                                    statistics.flags());
+  } else {
+    std::tie(g.logits, d_out) = [&] {
+      const GatedGradients d = gated_sum_backward(sum, d_o);
+      return std::pair{d.logits, d.branch};
+    }();
+  }
+  if (!branches) return g;
+  const auto interval = [&](const char* stage, size_t branch, int64_t which, const at::Tensor& k,
+                            const at::Tensor& v, const KeyMask& mask) {
+    const NvtxRange range((std::string("nsa.") + stage).c_str());
+    const device::IntervalRows rows = statistics.interval(which);
+    record_stage(stage, "fused");
+    return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
+                                   config.scale(), folded ? &rows : nullptr);
+  };
+  const AttentionGradients cmp =
+      interval("cmp_attn.backward", 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
+  const variable_list sel = [&] {
+    const NvtxRange range("nsa.sel_attn.backward");
+    record_stage("sel_attn.backward", "fused");
+    return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
+                                   folded ? statistics.selected() : nullptr);
+  }();
+  const AttentionGradients win =
+      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
+  g.q = {cmp.q, sel[0], win.q};
+  g.k_cmp = cmp.k, g.v_cmp = cmp.v;
+  g.k_sel = sel[1], g.v_sel = sel[2];
+  g.k_win = win.k, g.v_win = win.v;
+  return g;
+}
+
+/// Gradients of a loss through any outputs of the branches: these once more as operators.
+BranchGradients gradients_by_operators(const Saved& s, const NsaConfig& config,
+                                       const variable_list& grads) {
+  const at::AutoGradMode enabled(true);
+  variable_list leaves{s.q, s.k_cmp, s.v_cmp, s.k_sel, s.v_sel, s.k_win, s.v_win, s.logits};
+  for (at::Tensor& leaf : leaves) leaf = leaf.detach().requires_grad_(true);
+  const at::Tensor &q = leaves[0], &logits = leaves[7];
+  const CmpSelectResult cmp = cmp_attn_select(q, leaves[1], leaves[2], config);
+  const auto sel = sel_attn(q, leaves[3], leaves[4], s.ranges, 0,
+                            {SelBackend::kFused, true, false, config.sel_block_size});
+  const auto win = win_attn(q, leaves[5], leaves[6], config.window, 0, {BranchBackend::kFused});
+  const at::Tensor gates = gate_activate(logits, config.gate);
+  const at::Tensor o = gate_combine(cmp.out, sel.first, win.first, gates);
+  const variable_list all{o, cmp.out, sel.first, win.first, cmp.lse, sel.second, win.second, gates};
+  variable_list through, upstream;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    through.push_back(all[i]);
+    upstream.push_back(grads[i]);
+  }
+  if (through.empty()) return {};
+  const variable_list d = torch::autograd::grad(through, leaves, upstream, std::nullopt, false,
+                                                /*allow_unused=*/true);
+  BranchGradients g{{}, d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
+  if (d[0].defined()) g.q.push_back(d[0]);
+  return g;
+}
+
+void add_to(at::Tensor& sum, const at::Tensor& more) {
+  if (more.defined()) sum = sum.defined() ? sum + more : more;
+}
+
+/// Collects the gradients of a node's inputs, and which part each of them is.
+class PartList {
+ public:
+  std::vector<GradientParts> parts;
+
+  /// The gradients of K or of V of the three branches, in parts like `empty`; the place of each in
+  /// `parts`, -1 where it has none or another place owns it.
+  std::array<int64_t, 3> add(const std::array<at::Tensor, 3>& gradients, const Owners& owners,
+                             bool pooled, const GradientParts& empty) {
+    std::array<int64_t, 3> part_of{-1, -1, -1};
+    for (size_t i = pooled ? 0 : 1; i < 3; ++i) {
+      if (!gradients[i].defined()) continue;
+      int64_t& part = part_of[static_cast<size_t>(owners[i])];
+      if (part < 0) {
+        part = static_cast<int64_t>(parts.size());
+        parts.push_back(empty);
+      }
+      GradientParts& one = parts[static_cast<size_t>(part)];
+      if (i == 0) {
+        one.blocks = gradients[i];
+      } else {
+        one.terms.push_back(gradients[i]);
+      }
+    }
+    return part_of;
+  }
+};
+
+struct FusedCall : torch::autograd::Function<FusedCall> {
+  /// k_cmp and v_cmp are the sources of compression, or its results when not plan->pooled.
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k_cmp,
+                               const at::Tensor& v_cmp, const at::Tensor& k_sel,
+                               const at::Tensor& v_sel, const at::Tensor& k_win,
+                               const at::Tensor& v_win, const at::Tensor& logits,
+                               const c10::intrusive_ptr<CallPlan>& plan) {
+    const NsaInputs in{q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, {}, {}, {}};
+    const Steps steps =
+        compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
+    const NsaOutputs& out = steps.out;
+    ctx->save_for_backward(Saved{
+        out.q_rot,
+        out.k_cmp,
+        out.v_cmp,
+        steps.k_sel,
+        v_sel,
+        steps.k_win,
+        v_win,
+        logits.contiguous(),
+        out.ranges,
+        {out.o_cmp, out.o_sel, out.o_win},
+        {out.lse_cmp, out.lse_sel,
+         out.lse_win}}.list());
+    ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
+    ctx->set_materialize_grads(false);
+    ctx->mark_non_differentiable({out.block_idx, out.ranges});
+    variable_list results{out.o,       out.o_cmp,   out.o_sel, out.o_win,     out.lse_cmp,
+                          out.lse_sel, out.lse_win, out.gates, out.block_idx, out.ranges};
+    if (plan->pooled) results.insert(results.end(), {out.k_cmp, out.v_cmp});
+    if (plan->config.rope != RopeMode::kNone) results.push_back(out.q_rot);
+    return results;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::nsa_attention: double backward is not supported; detach the gradient first");
+    const auto plan =
+        c10::static_intrusive_pointer_cast<CallPlan>(ctx->saved_data["plan"].toCapsule());
+    const RunRecordScope scope(plan->record);
+    const Saved s = Saved::from(ctx->get_saved_variables());
+    const NsaConfig& config = plan->config;
+    // Those that are no outputs of this node have no gradient here.
+    if (!plan->pooled) grads.insert(grads.begin() + kKCmp, 2, at::Tensor());
+    grads.resize(kOutputs);
+    bool only_o = true, branches = false;
+    for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
+    for (size_t i = 0; i < 7; ++i) branches = branches || ctx->needs_input_grad(i);
+    BranchGradients g = only_o && grads[kO].defined()
+                            ? gradients_by_kernels(s, config, grads[kO].contiguous(), branches)
+                            : gradients_by_operators(s, config, grads);
+    if (grads[kQRot].defined()) g.q.push_back(grads[kQRot]);
+    add_to(g.k_cmp, grads[kKCmp]);
+    add_to(g.v_cmp, grads[kVCmp]);
+    variable_list result = branches ? joined(*plan, s, g, only_o) : variable_list(8);
+    result[7] = g.logits;
+    result.resize(9);
+    return result;
+  }
+
+  /// Gradients of the eight inputs; that of the logits is left out. `own`: terms are nobody else's.
+  static variable_list joined(const CallPlan& plan, const Saved& s, const BranchGradients& g,
+                              bool own) {
+    const NsaConfig& config = plan.config;
+    const bool rotated = config.rope != RopeMode::kNone;
+    PartList list;
+    if (!g.q.empty())
+      list.parts.push_back({g.q, {}, config.num_heads, config.qk_head_dim, rotated, own});
+    const auto keys = list.add({g.k_cmp, g.k_sel, g.k_win}, plan.keys, plan.pooled,
+                               {{}, {}, config.num_kv_heads, config.qk_head_dim, rotated, own});
+    const auto values = list.add({g.v_cmp, g.v_sel, g.v_win}, plan.values, plan.pooled,
+                                 {{}, {}, config.num_kv_heads, config.v_head_dim, false, own});
+    const variable_list found = join_gradients(list.parts, config, s.q);
+    const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
+    variable_list result{at(g.q.empty() ? -1 : 0),
+                         at(keys[0]),
+                         at(values[0]),
+                         at(keys[1]),
+                         at(values[1]),
+                         at(keys[2]),
+                         at(values[2]),
+                         at::Tensor()};
+    if (!plan.pooled) result[1] = g.k_cmp, result[2] = g.v_cmp;
+    return result;
+  }
+};
+
+bool asks_for_kernels(const NsaOptions& options) {
+  return options.cmp == BranchBackend::kFused && options.win == BranchBackend::kFused &&
+         options.sel == SelBackend::kFused && !options.keep_scores &&
+         !options.block_idx.defined() && !options.strict_asserts;
+}
+
+}  // namespace
+
+bool goes_as_one_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
+  if (!asks_for_kernels(options) || !tokens_by_kernel(in, config) ||
+      !needs_gradient({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel, in.v_sel, in.k_win, in.v_win,
+                       in.gate_logits}) ||
+      !combines_by_kernel(in.v_sel, in.gate_logits)) {
+    return false;
+  }
+  // Sizes are asked for, so slices stand for what is not computed yet.
+  const int64_t blocks = config.num_compressed(in.q.size(1));
+  const at::Tensor k_cmp = in.k_cmp_src.narrow(1, 0, blocks),
+                   v_cmp = in.v_cmp_src.narrow(1, 0, blocks);
+  const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
+  return fused_interval_obstacle(in.q, k_cmp, v_cmp, compressed_mask(config), &config).empty() &&
+         fused_interval_obstacle(in.q, in.k_win, in.v_win, window_mask(config)).empty() &&
+         sel_attn_fused_obstacle(
+             {in.q, in.k_sel, in.v_sel, ranges, 0, config.scale(), config.sel_block_size})
+             .empty();
+}
+
+NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
+  auto plan = c10::make_intrusive<CallPlan>();
+  plan->config = config;
+  plan->options = options;
+  plan->pooled = sources_are_pooled(config);
+  plan->keys = owners_of(in.k_cmp_src, in.k_sel, in.k_win, plan->pooled);
+  plan->values = owners_of(in.v_cmp_src, in.v_sel, in.v_win, plan->pooled);
+  plan->record = current_record();
+  at::Tensor k_cmp = in.k_cmp_src, v_cmp = in.v_cmp_src;
+  if (!plan->pooled)
+    std::tie(k_cmp, v_cmp) = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
+  const variable_list r = FusedCall::apply(in.q, k_cmp, v_cmp, in.k_sel, in.v_sel, in.k_win,
+                                           in.v_win, in.gate_logits, plan);
+  NsaOutputs out;
+  out.o = r[kO];
+  out.o_cmp = r[kOCmp], out.o_sel = r[kOSel], out.o_win = r[kOWin];
+  out.lse_cmp = r[kLseCmp], out.lse_sel = r[kLseSel], out.lse_win = r[kLseWin];
+  out.gates = r[kGates], out.block_idx = r[kBlockIdx], out.ranges = r[kRanges];
+  out.k_cmp = plan->pooled ? r[kKCmp] : k_cmp;
+  out.v_cmp = plan->pooled ? r[kVCmp] : v_cmp;
+  out.q_rot = config.rope == RopeMode::kNone ? in.q : r.back();
+  return out;
+}
+#else
+bool goes_as_one_call(const NsaInputs&, const NsaConfig&, const NsaOptions&) { return false; }
+
+NsaOutputs fused_call(const NsaInputs&, const NsaConfig&, const NsaOptions&) {
+  TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
+}
+#endif
+
+}  // namespace nsa

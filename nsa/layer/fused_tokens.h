@@ -1,0 +1,39 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "nsa/layer/nsa_attention.h"
+
+/// What stands between the inputs of a call and its branches, each direction in one launch; outside
+/// of autograd.
+namespace nsa {
+
+/// Whether the kernels rotate, and pool where the configuration pools by the mean, these inputs.
+bool tokens_by_kernel(const NsaInputs& inputs, const NsaConfig& config);
+
+/// Whether make_sources can pool: phi is the mean, and no block is rotated behind it.
+bool sources_are_pooled(const NsaConfig& config);
+
+/// What the branches read; members that need no kernel are the inputs themselves.
+struct TokenSources {
+  at::Tensor q, k_sel, k_win;  ///< rotated
+  at::Tensor k_cmp, v_cmp;     ///< means of blocks
+};
+/// `pools`: with k_cmp and v_cmp, where sources_are_pooled. Only where tokens_by_kernel.
+TokenSources make_sources(const NsaInputs& inputs, const NsaConfig& config, bool pools);
+
+/// The gradient of one input as its parts, [B, S, H, D] all.
+struct GradientParts {
+  std::vector<at::Tensor> terms;  ///< of the rotated tensor, four at most
+  at::Tensor blocks;              ///< of the means of its blocks [B, N_c, H, D]; may be undefined
+  int64_t num_heads = 0, head_dim = 0;
+  bool rotated = false;  ///< whether the rotation is to be undone
+  bool own = false;      ///< whether the first term may be written to
+};
+/// Gradients of inputs of one call, in the order of `parts`: sums of the parts in fp32 in their
+/// order, one rounding. `like` has batch, tokens and type. Only where tokens_by_kernel.
+std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
+                                       const NsaConfig& config, const at::Tensor& like);
+
+}  // namespace nsa
