@@ -72,6 +72,13 @@ __device__ __forceinline__ void sum_rows_of_tokens(Scores& scores, float* out) {
   }
 }
 
+/// 1 where x > y, else 0.
+__device__ __forceinline__ float is_above(float x, float y) {
+  float one;
+  asm("set.gt.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(x), "f"(y));
+  return one;
+}
+
 /// Keeps the `places` best of a full list, equal scores by the lower index, and returns the worst
 /// score among them.
 __device__ __forceinline__ float keep_best(BlockList& list, int places) {
@@ -79,13 +86,15 @@ __device__ __forceinline__ float keep_best(BlockList& list, int places) {
   const unsigned before = (1u << lane) - 1;
   const float own = list.score[lane];
   const int block = list.block[lane];
-  int rank = 0;
+  float above[4] = {};  // scores above this lane's
 #pragma unroll
   for (int i = 0; i < kListPlaces / 4; ++i) {
     const float4 x = reinterpret_cast<const float4*>(list.score)[i];
-    rank += (x.x > own) + (x.y > own) + (x.z > own) + (x.w > own);
+    above[0] += is_above(x.x, own), above[1] += is_above(x.y, own);
+    above[2] += is_above(x.z, own), above[3] += is_above(x.w, own);
   }
-  rank += __popc(__match_any_sync(~0u, __float_as_int(own)) & before);
+  const int rank = static_cast<int>((above[0] + above[1]) + (above[2] + above[3])) +
+                   __popc(__match_any_sync(~0u, __float_as_int(own)) & before);
   const unsigned kept = __ballot_sync(~0u, rank < places);
   const float worst = __shfl_sync(~0u, own, __ffs(__ballot_sync(~0u, rank == places - 1)) - 1);
   __syncwarp();
@@ -138,18 +147,29 @@ __device__ __forceinline__ float pooled_score(const float* sums, int first_row, 
   return fmaxf(total, -1.f);
 }
 
-/// The same for l, d, l' = 32, 16, 64, where a step has a block a lane; brings the carry up to
-/// date.
-__device__ __forceinline__ float pooled_score_of_four(const float* sums, int first_row,
-                                                      float* carry) {
+/// The same for l, d, l' = 32, 16, 64, where a step has a block a lane, for `kTokens` tokens at
+/// once; brings their carries up to date. first_row: of the first token.
+template <int kTokens, int kGroup>
+__device__ __forceinline__ void pooled_scores_of_four(const float* sums, int first_row,
+                                                      ListState* states, float (&scores)[kTokens]) {
   const int lane = threadIdx.x % 32;
-  const float4 x = *reinterpret_cast<const float4*>(sums + sums_place(lane * 4, first_row));
-  float left = __shfl_sync(~0u, x.w, (lane + 31) % 32);
-  if (lane == 0) {
-    const float last = left;
-    left = *carry, *carry = last;
+  float4 x[kTokens];
+  float left[kTokens], carry[kTokens];
+#pragma unroll
+  for (int u = 0; u < kTokens; ++u) {
+    x[u] = *reinterpret_cast<const float4*>(sums + u * kSelectKeys +
+                                            sums_place(lane * 4, first_row + u * kGroup));
+    carry[u] = states[u].carry[0];
   }
-  return fmaxf(fmaf(2.f, x.z, fmaf(2.f, x.y, fmaf(2.f, x.x, left))) + x.w, -1.f);
+#pragma unroll
+  for (int u = 0; u < kTokens; ++u) left[u] = __shfl_sync(~0u, x[u].w, (lane + 31) % 32);
+#pragma unroll
+  for (int u = 0; u < kTokens; ++u) {
+    if (lane == 0) states[u].carry[0] = left[u];  // of the last lane
+    const float before = lane == 0 ? carry[u] : left[u];
+    scores[u] =
+        fmaxf(fmaf(2.f, x[u].z, fmaf(2.f, x[u].y, fmaf(2.f, x[u].x, before))) + x[u].w, -1.f);
+  }
 }
 
 /// Writes the ids of one token, ascending, and its ranges. free_blocks: the blocks chosen by score,

@@ -43,7 +43,6 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
                                  const Rows& rows, OnlineSoftmax& softmax, Out& out) {
     auto scores = Base::scores_fragment();
     auto probs = Base::probs_fragment();
-    static_assert(decltype(size(probs))::value == decltype(size(scores))::value);
     const bool leads = threadIdx.x % 32 == 0;  // its warp
     const auto wait_v = [&](int step) {
       Base::wait(s.v_full[step % kStages], (step / kStages) & 1);
@@ -148,8 +147,9 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     interval_attention_kernel(const __grid_constant__ IntervalArguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ char raw[];
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>((reinterpret_cast<uintptr_t>(raw) + 1023) /
-                                                        1024 * 1024);
+  // An offset, not a rounded address: the compiler then knows that accesses are to shared memory.
+  const unsigned past = cute::cast_smem_ptr_to_uint(raw) % 1024;
+  auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (1024 - past) % 1024);
   const auto tile = Kernel::tile_of(a);
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;

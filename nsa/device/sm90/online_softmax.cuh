@@ -21,31 +21,40 @@ struct OnlineSoftmax {
   template <typename Scores>
   CUTE_DEVICE void step(Scores& scores, float scale_log2) {
     constexpr int kCount = decltype(size(scores))::value;
+    float top[2] = {peak[0], peak[1]}, shift[2];
+    CUTE_UNROLL
+    for (int i = 0; i < kCount; i += 2)
+      top[(i / 2) % 2] = fmaxf(top[(i / 2) % 2], fmaxf(scores(i), scores(i + 1)));
+    CUTE_UNROLL
+    for (int mask = 1; mask <= 2; mask *= 2) {
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r) top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], mask));
+    }
+    float first[2];  // subtracted before scaling
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      float top = peak[r];
-      CUTE_UNROLL
-      for (int i = 2 * r; i < kCount; i += 4) top = fmaxf(top, fmaxf(scores(i), scores(i + 1)));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-      top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-      const float base = top == -INFINITY ? 0.f : top;
+      const float base = top[r] == -INFINITY ? 0.f : top[r];
       rescale[r] = peak[r] == -INFINITY ? 0.f : fast_exp2((peak[r] - base) * scale_log2);
-      peak[r] = top;
-      float shift = base * scale_log2;
-      if (!(fabsf(shift) < kFarLogit)) {  // by row: no row's bits depend on another row
-        CUTE_UNROLL
-        for (int i = 2 * r; i < kCount; i += 4) scores(i) -= base, scores(i + 1) -= base;
-        shift = 0.f;
-      }
-      float part = 0.f;
-      CUTE_UNROLL
-      for (int i = 2 * r; i < kCount; i += 4) {
-        scores(i) = fast_exp2(fmaf(scores(i), scale_log2, -shift));
-        scores(i + 1) = fast_exp2(fmaf(scores(i + 1), scale_log2, -shift));
-        part += scores(i) + scores(i + 1);
-      }
-      sum[r] = sum[r] * rescale[r] + part;
+      peak[r] = top[r];
+      shift[r] = base * scale_log2;
+      const bool far = !(fabsf(shift[r]) < kFarLogit);
+      first[r] = far ? base : 0.f;
+      shift[r] = far ? 0.f : shift[r];
     }
+    if (first[0] != 0.f || first[1] != 0.f) {  // 0 changes no bits: no row depends on another
+      CUTE_UNROLL
+      for (int i = 0; i < kCount; ++i) scores(i) -= first[(i / 2) % 2];
+    }
+    float part[2] = {0.f, 0.f};
+    CUTE_UNROLL
+    for (int i = 0; i < kCount; i += 2) {
+      const int r = (i / 2) % 2;
+      scores(i) = fast_exp2(fmaf(scores(i), scale_log2, -shift[r]));
+      scores(i + 1) = fast_exp2(fmaf(scores(i + 1), scale_log2, -shift[r]));
+      part[r] += scores(i) + scores(i + 1);
+    }
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) sum[r] = sum[r] * rescale[r] + part[r];
   }
   /// Brings sums relative to the last maximum (`out`, in the order of `scores`) to the new one.
   template <typename Out>

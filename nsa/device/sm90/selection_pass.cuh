@@ -108,15 +108,19 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     constexpr int kTokens = 16 / kGroup, kBatch = kTokens < 4 ? kTokens : 4;
     const int block = step * 32 + threadIdx.x % 32;
     for (int first = 0; first < kTokens; first += kBatch) {
-      float scores[kBatch];
+      ListState* const states = w.states + first;
+      float scores[kBatch], thresholds[kBatch];
+      int last_free[kBatch];
       unsigned waiting[kBatch], any = 0;
       CUTE_UNROLL
+      for (int i = 0; i < kBatch; ++i)
+        thresholds[i] = states[i].threshold, last_free[i] = states[i].last_free;
+      pooled_scores_of_four<kBatch, kGroup>(w.sums + first * kSelectKeys, first * kGroup, states,
+                                            scores);
+      CUTE_UNROLL
       for (int i = 0; i < kBatch; ++i) {
-        const int u = first + i;
-        ListState& state = w.states[u];
-        scores[i] = pooled_score_of_four(w.sums + u * kSelectKeys, u * kGroup, state.carry);
-        waiting[i] = __ballot_sync(~0u, block >= choice.num_initial && block <= state.last_free &&
-                                            scores[i] > state.threshold);
+        const bool free = (block >= choice.num_initial) & (block <= last_free[i]);
+        waiting[i] = __ballot_sync(~0u, free & (scores[i] > thresholds[i]));
         any |= waiting[i];
       }
       if (any == 0) continue;
@@ -128,8 +132,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
         for (int j = 1; j < kBatch; ++j)
           if (i == j) score = scores[j], candidates = waiting[j];
         if (candidates != 0)
-          add_candidates(w.lists[first + i], w.states[first + i], w.places, candidates, score,
-                         block);
+          add_candidates(w.lists[first + i], states[i], w.places, candidates, score, block);
       }
     }
   }
