@@ -67,7 +67,9 @@ struct DecodeAttention {
   int batch = 0, num_heads = 0, num_kv_heads = 0, qk_head_dim = 0, v_head_dim = 0, gate_heads = 0;
   int block_size = 0, block_stride = 0, sel_block_size = 0, top_n = 0, num_initial = 0,
       num_local = 0, window_size = 0;
-  int max_tokens = 0;  ///< no sequence is longer while this launch, or a capture of it, is used
+  /// Tokens of the longest sequence while this launch, or a capture of it, is used; the out of a
+  /// longer one is NaN, and nothing else of it changes.
+  int max_tokens = 0;
   float scale = 0;
   GateFunction gate = GateFunction::kSoftmax;
   Element element = Element::kBFloat16;

@@ -9,12 +9,12 @@ namespace nsa::device::sm80 {
 /// memory of any rank or in global memory, is seen by those that have waited.
 __device__ inline void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
+  asm volatile("barrier.cluster.arrive.release;\n" ::: "memory");
 #endif
 }
 __device__ inline void cluster_wait() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.acquire.aligned;\n" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;\n" ::: "memory");
 #else
   __syncthreads();
 #endif

@@ -607,7 +607,15 @@ struct DecodeKernel {
             row.num_window(p)};
   }
 
+  /// A row for which nothing fits: NaN, and the sequence stays as it is.
+  __device__ void refuse() const {
+    for (int i = threadIdx.x; row.rank == 0 && i < group * DV / 2; i += threads)
+      static_cast<uint32_t*>(p.out)[first_head() * (DV / 2) + i] = pack<T>(NAN, NAN);
+  }
+
   __device__ void run() {
+    if (row.t < 0 || row.t >= p.max_tokens)
+      return refuse();  // all ranks and KV heads of a sequence
     if (threadIdx.x < 3) shared.loaded[threadIdx.x] = 0;
     const int from_end = ranks - 1 - row.rank;
     const int window_tiles = (row.num_window(p) + kDecodeTile - 1) / kDecodeTile;
