@@ -42,9 +42,12 @@ int shared_bytes(const DecodePlan& plan) { return plan.bytes + kStaticBytes; }
 
 /// Microseconds on an H200, of which only the order matters: what a block of threads takes apart
 /// from its tiles (more where more ranks wait for each other), and a tile of a warp, when memory
-/// waits for the warp and when the warps of an SM wait for memory.
+/// waits for the warp and when the warps of an SM wait for memory. Fitted to a sweep on one H200:
+/// two blocks on an SM reach less bandwidth than one of twice the warps (8k, 256 sequences: 450 us
+/// with 1 x 4, 360 with 1 x 8), and clusters leave SMs of a GPC idle (8k, 8 sequences: 47 us with
+/// 4 x 8, whose 32 clusters need 128 SMs, 33 with 2 x 8).
 double cost(const DecodeAttention& p, const DecodePlan& plan, const DecodeCard& card) {
-  constexpr double kFixed = 7, kEachRank = .15, kTile = 1, kBytesOfSm = 34e3;
+  constexpr double kFixed = 7, kEachRank = .15, kTile = 1, kBytesOfSm = 34e3, kCrowded = 1.35;
   constexpr int kWarpsOfSm = 8, kTileKeys = 16;  // registers have room for eight warps
   const int of_sm =
       std::max(1, std::min(kWarpsOfSm / plan.warps,
@@ -55,9 +58,11 @@ double cost(const DecodeAttention& p, const DecodePlan& plan, const DecodeCard& 
   const int selected = std::min(p.max_tokens, p.top_n * p.sel_block_size);
   const double all = tiles(p.max_tokens / p.block_stride + std::min(p.window_size, p.max_tokens)) +
                      tiles(selected);
-  const double bytes = kTileKeys * 2.0 * (p.qk_head_dim + p.v_head_dim) * plan.warps * of_sm;
+  const double bytes = kTileKeys * 2.0 * (p.qk_head_dim + p.v_head_dim) * plan.warps * of_sm *
+                       (of_sm > 1 ? kCrowded : 1);
+  const int sms = plan.ranks > 1 ? card.num_sms - card.num_sms / 8 : card.num_sms;
   const double waves =
-      std::ceil(double(p.batch) * p.num_kv_heads * plan.ranks / (double(card.num_sms) * of_sm));
+      std::ceil(double(p.batch) * p.num_kv_heads * plan.ranks / (double(sms) * of_sm));
   return waves * (kFixed + kEachRank * plan.ranks + all * std::max(kTile, bytes / kBytesOfSm));
 }
 
