@@ -4,6 +4,7 @@
 
 #include "nsa/device/sm80/mma.cuh"
 #include "nsa/device/sm80/quad.cuh"
+#include "nsa/device/tokens/vector.cuh"
 
 namespace nsa::device::sm80 {
 namespace {
@@ -21,11 +22,12 @@ struct JoinArguments {
   int max_tiles;
   int group_size, pieces_of_head;  // dv / 8
   float scale, scale_log2;
+  Element element;
 };
 
 /// A thread joins 16 bytes of the parts of one row.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ JoinArguments a) {
+__device__ __forceinline__ void join(const JoinArguments& a) {
   const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   const bool valid = thread < a.num_pieces;  // the same for a quad
   const int64_t index = valid ? thread : a.num_pieces - 1;
@@ -65,6 +67,10 @@ __global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ 
     a.lse[row * a.group_size + head] = total == 0.f ? -INFINITY : shift * a.scale + logf(total);
 }
 
+__global__ void __launch_bounds__(kThreads) join_kernel(const __grid_constant__ JoinArguments a) {
+  tokens::by_type(a.element, [&](auto type) { join<decltype(type)>(a); });
+}
+
 }  // namespace
 
 cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const SelectedPlan& plan,
@@ -91,11 +97,8 @@ cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const Selecte
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
   a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
   const auto blocks = static_cast<unsigned>((a.num_pieces + kThreads - 1) / kThreads);
-  if (p.element == Element::kHalf) {
-    join_kernel<__half><<<blocks, kThreads, 0, stream>>>(a);
-  } else {
-    join_kernel<__nv_bfloat16><<<blocks, kThreads, 0, stream>>>(a);
-  }
+  a.element = p.element;
+  join_kernel<<<blocks, kThreads, 0, stream>>>(a);
   return cudaGetLastError();
 }
 

@@ -7,6 +7,7 @@
 
 #include "nsa/device/sm80/mma.cuh"
 #include "nsa/device/sm80/quad.cuh"
+#include "nsa/device/tokens/vector.cuh"
 
 namespace nsa::device::sm80 {
 namespace {
@@ -65,13 +66,13 @@ struct QueryArguments {
   int64_t num_pieces;  // pieces of 8 columns, all rows of the set
   int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
   int pieces_of_row;  // G * dk / 8
+  Element element;
 };
 
 /// A thread sums 16 bytes of the parts of one row of d_q. Parts have the columns of each 32 in the
 /// order [thread of the quad][pair j][2] that store_part of sm90/selected_tiles.cuh writes.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    sum_queries_kernel(const __grid_constant__ QueryArguments a) {
+__device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   const bool valid = thread < a.num_pieces;  // the same for a quad
   const int64_t index = valid ? thread : a.num_pieces - 1;
@@ -102,14 +103,14 @@ struct KeyArguments {
   void *d_k, *d_v;
   int lane, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
   int set, last_set, first_position, tokens_of_set;  // sets of tokens
+  Element element;
 };
 
 /// A warp adds up 8 keys x 32 columns of a tile. Slots have the order of the accumulators that fill
 /// them: value i of thread t stands at i * 128 + t; key t / 32 * 16 + t % 32 / 4 + 8 * (i / 2 % 2),
 /// column i / 4 * 8 + t % 4 * 2 + i % 2; those of d_k, then those of d_v.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    sum_keys_kernel(const __grid_constant__ KeyArguments a) {
+__device__ __forceinline__ void sum_keys(const KeyArguments& a) {
   const int tile = blockIdx.x, lane_of_set = blockIdx.y, lane = a.lane + lane_of_set;
   // Tokens before its first key attend nothing of a tile.
   const int own_set =
@@ -148,6 +149,16 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row =
       (int64_t(lane / a.num_kv_heads) * a.num_keys + key) * a.num_kv_heads + lane % a.num_kv_heads;
   *reinterpret_cast<uint4*>(static_cast<T*>(is_k ? a.d_k : a.d_v) + row * dim + column) = whole;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sum_queries_kernel(const __grid_constant__ QueryArguments a) {
+  tokens::by_type(a.element, [&](auto type) { sum_queries<decltype(type)>(a); });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sum_keys_kernel(const __grid_constant__ KeyArguments a) {
+  tokens::by_type(a.element, [&](auto type) { sum_keys<decltype(type)>(a); });
 }
 
 template <typename F>
@@ -205,9 +216,9 @@ cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan,
   a.pieces_of_row = p.num_heads / p.num_kv_heads * p.qk_head_dim / 8;
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
   a.num_pieces = int64_t{lanes} * a.tokens * a.pieces_of_row;
-  return with_type(p.element, [&](auto type) {
-    sum_queries_kernel<decltype(type)><<<blocks_of(a.num_pieces), kThreads, 0, stream>>>(a);
-  });
+  a.element = p.element;
+  sum_queries_kernel<<<blocks_of(a.num_pieces), kThreads, 0, stream>>>(a);
+  return cudaGetLastError();
 }
 
 cudaError_t sum_key_slots(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
@@ -231,10 +242,10 @@ cudaError_t sum_key_slots(const SelectedBackward& p, const SelectedPlan& plan, v
   a.first_position = p.first_position;
   a.tokens_of_set = plan.tokens_of_set();
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
-  return with_type(p.element, [&](auto type) {
-    sum_keys_kernel<decltype(type)>
-        <<<dim3(plan.tiles, lanes, (p.qk_head_dim + p.v_head_dim) / 32), kThreads, 0, stream>>>(a);
-  });
+  a.element = p.element;
+  sum_keys_kernel<<<dim3(plan.tiles, lanes, (p.qk_head_dim + p.v_head_dim) / 32), kThreads, 0,
+                    stream>>>(a);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device::sm80

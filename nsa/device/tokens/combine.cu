@@ -46,8 +46,7 @@ __device__ void differentiate(Activation activation, const float (&gate)[3], flo
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    combine_forward_kernel(const __grid_constant__ Combine p) {
+__device__ __forceinline__ void add_branches(const Combine& p) {
   const int vectors = p.head_dim / kVector;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = i / vectors;
   if (row >= p.rows) return;
@@ -98,8 +97,7 @@ __device__ void store_statistics(const Combine& p, const GatedRows& to, int64_t 
 /// `lanes` (a power of two) of a warp take the rows of one gate triple, one row behind the other:
 /// their sum has one order.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    combine_backward_kernel(const __grid_constant__ Combine p, int lanes) {
+__device__ __forceinline__ void differentiate(const Combine& p, int lanes) {
   if (p.flags != nullptr && blockIdx.x == 0 && threadIdx.x < 3) p.flags[threadIdx.x] = 0;
   const bool statistics = p.d_branch[0] == nullptr;
   const int lane = threadIdx.x % lanes;
@@ -158,6 +156,16 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    combine_forward_kernel(const __grid_constant__ Combine p) {
+  by_type(p.element, [&](auto type) { add_branches<decltype(type)>(p); });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    combine_backward_kernel(const __grid_constant__ Combine p, int lanes) {
+  by_type(p.element, [&](auto type) { differentiate<decltype(type)>(p, lanes); });
+}
+
 bool covered(const Combine& p) {
   return p.head_dim % kVector == 0 && p.heads_per_gate > 0 && p.rows % p.heads_per_gate == 0;
 }
@@ -171,10 +179,9 @@ unsigned blocks(int64_t items, int per_block) {
 cudaError_t combine_forward(const Combine& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  return with_type(p.element, [&](auto type) {
-    combine_forward_kernel<decltype(type)>
-        <<<blocks(p.rows * (p.head_dim / kVector), kThreads), kThreads, 0, stream>>>(p);
-  });
+  combine_forward_kernel<<<blocks(p.rows * (p.head_dim / kVector), kThreads), kThreads, 0,
+                           stream>>>(p);
+  return cudaGetLastError();
 }
 
 cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {
@@ -185,9 +192,8 @@ cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {
   int lanes = 1;
   while (lanes < 32 && lanes * kVector < p.head_dim) lanes *= 2;
   const unsigned grid = blocks(p.rows / p.heads_per_gate, kThreads / lanes);
-  return with_type(p.element, [&](auto type) {
-    combine_backward_kernel<decltype(type)><<<grid, kThreads, 0, stream>>>(p, lanes);
-  });
+  combine_backward_kernel<<<grid, kThreads, 0, stream>>>(p, lanes);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device

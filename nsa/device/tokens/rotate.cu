@@ -11,8 +11,7 @@ using namespace tokens;
 constexpr int kThreads = 128;
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
-  __shared__ float2 turns[kMostPairs];
+__device__ __forceinline__ void rotate_token(const Rotate& p, float2* turns) {
   const int token = blockIdx.x, batch = blockIdx.y, pairs = p.head_dim / 2;
   const double position = static_cast<double>(
       p.positions[(p.per_sequence ? int64_t(batch) * p.num_tokens : 0) + token]);
@@ -34,14 +33,18 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(const Rotate p) {
   }
 }
 
+__global__ void __launch_bounds__(kThreads) rotate_kernel(const __grid_constant__ Rotate p) {
+  __shared__ float2 turns[kMostPairs];
+  by_type(p.element, [&](auto type) { rotate_token<decltype(type)>(p, turns); });
+}
+
 }  // namespace
 
 cudaError_t rotate(const Rotate& p, cudaStream_t stream) {
   if (p.batch == 0 || p.num_tokens == 0 || p.num_heads == 0) return cudaSuccess;
   if (p.head_dim % kVector != 0 || p.head_dim / 2 > kMostPairs) return cudaErrorInvalidValue;
-  return with_type(p.element, [&](auto type) {
-    rotate_kernel<decltype(type)><<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
-  });
+  rotate_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device

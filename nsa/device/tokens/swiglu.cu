@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 
 /// Eight columns a thread; gate and up of a row stand one behind the other.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) swiglu_forward_kernel(const Swiglu p) {
+__device__ __forceinline__ void multiply(const Swiglu& p) {
   const int vectors = p.hidden / kVector;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = i / vectors;
   if (row >= p.rows) return;
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) swiglu_forward_kernel(const Swiglu p
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(const Swiglu p) {
+__device__ __forceinline__ void differentiate(const Swiglu& p) {
   const int vectors = p.hidden / kVector;
   const int64_t i = int64_t(blockIdx.x) * kThreads + threadIdx.x, row = i / vectors;
   if (row >= p.rows) return;
@@ -44,27 +44,31 @@ __global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(const Swiglu 
   store(static_cast<T*>(p.d_gate_up) + at + p.hidden, up);
 }
 
-template <typename Launch>
-cudaError_t launch(const Swiglu& p, Launch&& start) {
+__global__ void __launch_bounds__(kThreads) swiglu_forward_kernel(const Swiglu p) {
+  by_type(p.element, [&](auto type) { multiply<decltype(type)>(p); });
+}
+
+__global__ void __launch_bounds__(kThreads) swiglu_backward_kernel(const Swiglu p) {
+  by_type(p.element, [&](auto type) { differentiate<decltype(type)>(p); });
+}
+
+cudaError_t launch(void (*kernel)(Swiglu), const Swiglu& p, cudaStream_t stream) {
   if (p.hidden <= 0 || p.hidden % kVector != 0) return cudaErrorInvalidValue;
   const int64_t blocks = (p.rows * (p.hidden / kVector) + kThreads - 1) / kThreads;
   if (blocks > INT32_MAX) return cudaErrorInvalidValue;
   if (blocks == 0) return cudaSuccess;
-  return with_type(p.element, [&](auto type) { start(type, static_cast<unsigned>(blocks)); });
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 cudaError_t swiglu_forward(const Swiglu& p, cudaStream_t stream) {
-  return launch(p, [&](auto type, unsigned blocks) {
-    swiglu_forward_kernel<decltype(type)><<<blocks, kThreads, 0, stream>>>(p);
-  });
+  return launch(swiglu_forward_kernel, p, stream);
 }
 
 cudaError_t swiglu_backward(const Swiglu& p, cudaStream_t stream) {
-  return launch(p, [&](auto type, unsigned blocks) {
-    swiglu_backward_kernel<decltype(type)><<<blocks, kThreads, 0, stream>>>(p);
-  });
+  return launch(swiglu_backward_kernel, p, stream);
 }
 
 }  // namespace nsa::device

@@ -35,9 +35,8 @@ __device__ void add_blocks(float (&sum)[kVector], const TokenGradients& p,
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    token_gradients_kernel(const __grid_constant__ TokenGradients p, bool rotates) {
-  __shared__ float2 turns[kMostPairs];
+__device__ __forceinline__ void join_gradients(const TokenGradients& p, bool rotates,
+                                               float2* turns) {
   const int token = blockIdx.x, batch = blockIdx.y;
   const int64_t row = int64_t(batch) * p.num_tokens + token;
   if (rotates) {
@@ -67,6 +66,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+__global__ void __launch_bounds__(kThreads)
+    token_gradients_kernel(const __grid_constant__ TokenGradients p, bool rotates) {
+  __shared__ float2 turns[kMostPairs];
+  by_type(p.element, [&](auto type) { join_gradients<decltype(type)>(p, rotates, turns); });
+}
+
 }  // namespace
 
 cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
@@ -79,10 +84,8 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
   }
   if (p.count > TokenGradients::kMost || p.qk_head_dim / 2 > kMostPairs || p.block_size < 1)
     return cudaErrorInvalidValue;
-  return with_type(p.element, [&](auto type) {
-    token_gradients_kernel<decltype(type)>
-        <<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p, rotates);
-  });
+  token_gradients_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p, rotates);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device

@@ -102,9 +102,8 @@ __device__ void copy_token(const TokenSources& p, int index, float2* turns) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    token_sources_kernel(const __grid_constant__ TokenSources p, const Cuts cuts) {
-  extern __shared__ double shared[];
+__device__ __forceinline__ void copy_or_pool(const TokenSources& p, const Cuts& cuts,
+                                             double* shared) {
   double* frequencies = shared;
   float2* turns = reinterpret_cast<float2*>(shared + p.qk_head_dim / 2);
   int index = blockIdx.x;
@@ -112,6 +111,12 @@ __global__ void __launch_bounds__(kThreads)
   const int which = index < cuts.pool[0].ctas ? 0 : 1;
   if (which == 1) index -= cuts.pool[0].ctas;
   pool_blocks<T>(p, p.pool[which], cuts.pool[which], index, frequencies, turns);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    token_sources_kernel(const __grid_constant__ TokenSources p, const Cuts cuts) {
+  extern __shared__ double shared[];
+  by_type(p.element, [&](auto type) { copy_or_pool<decltype(type)>(p, cuts, shared); });
 }
 
 PoolCut cut_of(const TokenSources& p, const TokenSources::Pool& of) {
@@ -147,10 +152,8 @@ cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
   if (grid == 0) return cudaSuccess;
   const size_t pairs = static_cast<size_t>(p.qk_head_dim) / 2;
   const size_t shared = pairs * sizeof(double) + kTokensOfTable * pairs * sizeof(float2);
-  return with_type(p.element, [&](auto type) {
-    token_sources_kernel<decltype(type)>
-        <<<static_cast<unsigned>(grid), kThreads, shared, stream>>>(p, cuts);
-  });
+  token_sources_kernel<<<static_cast<unsigned>(grid), kThreads, shared, stream>>>(p, cuts);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device
