@@ -159,7 +159,7 @@ __device__ __forceinline__ void pooled_scores_of_four(const float* sums, int fir
   for (int u = 0; u < kTokens; ++u) {
     x[u] = *reinterpret_cast<const float4*>(sums + u * kSelectKeys +
                                             sums_place(lane * 4, first_row + u * kGroup));
-    carry[u] = states[u].carry[0];
+    carry[u] = lane == 0 ? states[u].carry[0] : 0.f;  // the lane that renews it reads it
   }
 #pragma unroll
   for (int u = 0; u < kTokens; ++u) left[u] = __shfl_sync(~0u, x[u].w, (lane + 31) % 32);

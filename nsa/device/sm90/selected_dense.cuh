@@ -261,17 +261,6 @@ struct SelectedDenseKernel {
     Tensor probs = make_tensor<T>(Layout<Shape<Shape<_2, _2, _2>, _1, _4>>{});
     Tensor probs_bits = recast<uint32_t>(probs);
 
-    const auto advance = [&]() -> bool {
-      while (walk.next()) {
-        if (clean) clear_bad_values(s, walk);
-        if (own >> walk.tile & 1) return true;
-        wait_for(s.k_full[walk.stage], walk.phase);
-        if (lane == 0) arrive_at(s.k_empty[walk.stage]);
-        wait_for(s.v_full[walk.stage], walk.phase);
-        if (lane == 0) arrive_at(s.v_empty[walk.stage]);
-      }
-      return false;
-    };
     const auto multiply_scores = [&] {
       wait_for(s.k_full[walk.stage], walk.phase);
       Tensor k = make_tensor(make_smem_ptr(s.k[walk.stage]), RowTile<T, DK>{});
@@ -307,32 +296,56 @@ struct SelectedDenseKernel {
         probs_bits(i) = sm80::pack<Cuda>(scores(2 * i), scores(2 * i + 1));
     };
 
-    if (!advance()) return;
-    multiply_scores();
-    warpgroup_wait<0>();
-    warpgroup_fence_operand(scores);
-    if (lane == 0) arrive_at(s.k_empty[walk.stage]);
-    attend(a, rows, walk.tile, softmax, scores);
-    pack();
-    int stage = walk.stage, tile = walk.tile;
-    uint32_t phase = walk.phase;
-    while (advance()) {
+    // Runs of own tiles. Within a run V of a tile is held while the scores of the next are
+    // computed; between runs nothing is, as the ring may go round until an own tile comes.
+    const auto find_run = [&]() -> bool {
+      while (walk.next()) {
+        if (clean) clear_bad_values(s, walk);
+        if (own >> walk.tile & 1) return true;
+        wait_for(s.k_full[walk.stage], walk.phase);
+        if (lane == 0) arrive_at(s.k_empty[walk.stage]);
+        wait_for(s.v_full[walk.stage], walk.phase);
+        if (lane == 0) arrive_at(s.v_empty[walk.stage]);
+      }
+      return false;
+    };
+    const auto goes_on = [&]() -> bool {
+      if ((walk.left & -walk.left & own) == 0) return false;
+      walk.next();
+      if (clean) clear_bad_values(s, walk);
+      return true;
+    };
+    const auto rescale = [&] {
+      if (__all_sync(~0u, softmax.rescale[0] == 1.f && softmax.rescale[1] == 1.f)) return;
+      CUTE_UNROLL
+      for (int i = 0; i < size(out); ++i) out(i) *= softmax.rescale[i / 2 % 2];
+    };
+
+    while (find_run()) {
       multiply_scores();
-      multiply_out(stage, phase);
-      warpgroup_wait<1>();
+      warpgroup_wait<0>();
       warpgroup_fence_operand(scores);
       if (lane == 0) arrive_at(s.k_empty[walk.stage]);
       attend(a, rows, walk.tile, softmax, scores);
-      finish_out(stage, tile);
-      if (!__all_sync(~0u, softmax.rescale[0] == 1.f && softmax.rescale[1] == 1.f)) {
-        CUTE_UNROLL
-        for (int i = 0; i < size(out); ++i) out(i) *= softmax.rescale[i / 2 % 2];
-      }
+      rescale();
       pack();
-      stage = walk.stage, tile = walk.tile, phase = walk.phase;
+      int stage = walk.stage, tile = walk.tile;
+      uint32_t phase = walk.phase;
+      while (goes_on()) {
+        multiply_scores();
+        multiply_out(stage, phase);
+        warpgroup_wait<1>();
+        warpgroup_fence_operand(scores);
+        if (lane == 0) arrive_at(s.k_empty[walk.stage]);
+        attend(a, rows, walk.tile, softmax, scores);
+        finish_out(stage, tile);
+        rescale();
+        pack();
+        stage = walk.stage, tile = walk.tile, phase = walk.phase;
+      }
+      multiply_out(stage, phase);
+      finish_out(stage, tile);
     }
-    multiply_out(stage, phase);
-    finish_out(stage, tile);
   }
 
   /// Output through shared memory, so that a warp writes whole rows.
