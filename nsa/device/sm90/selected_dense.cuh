@@ -196,7 +196,6 @@ struct SelectedDenseKernel {
   struct Rows {
     int row[2], limit[2];  // of the CTA's rows; keys that the position shows, 0: no row
     uint64_t tiles[2];
-    bool ragged[2];
 
     CUTE_DEVICE Rows(const DenseArguments& a, const Shared& s, const Tile& tile, int warpgroup) {
       CUTE_UNROLL
@@ -206,7 +205,6 @@ struct SelectedDenseKernel {
         const bool used = token < tile.count;
         limit[r] = used ? limit_of(a, tile.first + token) : 0;
         tiles[r] = used ? s.tiles[token] : 0;
-        ragged[r] = used && s.ragged[token] != 0;
       }
     }
     /// How many keys of a tile a row attends: the first ones.
@@ -329,11 +327,11 @@ struct SelectedDenseKernel {
       attend(a, rows, walk.tile, softmax, scores);
       rescale();
       pack();
-      int stage = walk.stage, tile = walk.tile;
-      uint32_t phase = walk.phase;
+      int tile = walk.tile;  // whose V is held
       while (goes_on()) {
+        const int stage = walk.stage == 0 ? kStages - 1 : walk.stage - 1;
         multiply_scores();
-        multiply_out(stage, phase);
+        multiply_out(stage, walk.stage == 0 ? walk.phase ^ 1 : walk.phase);
         warpgroup_wait<1>();
         warpgroup_fence_operand(scores);
         if (lane == 0) arrive_at(s.k_empty[walk.stage]);
@@ -341,10 +339,10 @@ struct SelectedDenseKernel {
         finish_out(stage, tile);
         rescale();
         pack();
-        stage = walk.stage, tile = walk.tile, phase = walk.phase;
+        tile = walk.tile;
       }
-      multiply_out(stage, phase);
-      finish_out(stage, tile);
+      multiply_out(walk.stage, walk.phase);
+      finish_out(walk.stage, tile);
     }
   }
 
@@ -361,7 +359,8 @@ struct SelectedDenseKernel {
     bool finite = true;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      const float sum = rows.ragged[r] ? NAN : softmax.sum[r];
+      const bool ragged = rows.limit[r] > 0 && s.ragged[rows.row[r] / a.group_size] != 0;
+      const float sum = ragged ? NAN : softmax.sum[r];
       inverse[r] = sum == 0.f ? 0.f : 1.f / sum;
       if (lane % 4 == 0 && rows.row[r] < used_rows)
         a.lse[place(rows.row[r])] =
