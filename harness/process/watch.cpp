@@ -36,7 +36,7 @@ constexpr int kUsageExit = 2;  ///< of a worker that refuses its case line or a 
 
 /// The last line that says something of a log, fit to stand in a sentence; empty when none does.
 std::string last_words(const std::filesystem::path& log) {
-  constexpr size_t kLongest = 300;
+  constexpr size_t kMostWords = 300;
   std::error_code error;
   if (!std::filesystem::is_regular_file(log, error)) return "";  // a worker may remove anything
   const std::string text = read_bytes(log);
@@ -44,7 +44,7 @@ std::string last_words(const std::filesystem::path& log) {
   if (end == std::string::npos) return "";
   const size_t before = text.rfind('\n', end);
   const size_t begin = before == std::string::npos ? 0 : before + 1;
-  return printable(std::string_view(text).substr(begin, end + 1 - begin), kLongest);
+  return printable(std::string_view(text).substr(begin, end + 1 - begin), kMostWords);
 }
 
 /// One process from start to proof of its end.

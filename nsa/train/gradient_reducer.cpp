@@ -98,6 +98,8 @@ struct GradientReducer::Impl {
   explicit Impl(at::Device device) : record(device) {}
   BucketRecord record;
   std::shared_ptr<c10d::Reducer> reducer;
+  CollectiveLog* log = nullptr;
+  int64_t steps = 0;
   bool first_step = true;
 };
 
@@ -112,13 +114,18 @@ GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, Rank
   impl_->reducer->register_comm_hook(
       std::make_unique<AverageHook>(HookState{group.group(), options.bf16, &log, &impl_->record}));
   impl_->reducer->set_static_graph();
+  impl_->log = &log;
 }
 
 GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::before_step() {
   impl_->reducer->prepare_for_forward();
+  // The buckets of the second step follow the order in which gradients came: ranks agree on it.
+  const bool agrees = impl_->steps++ == 1;
+  if (agrees) impl_->log->begin("agreement on the order of buckets");
   impl_->reducer->rebuild_buckets();
+  if (agrees) impl_->log->end();
 }
 
 at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, bool last) {

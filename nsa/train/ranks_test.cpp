@@ -172,7 +172,7 @@ TEST_F(RanksTest, AHangingRankIsNamed) {
       "--model small.json --batch 2 --steps 100000 --rank-timeout 4 --out o --result h";
   const auto start = std::chrono::steady_clock::now();
   const int status = shell(rank(0, 2, port, args) + rank(1, 2, port, args) +
-                           wait_for("\"at\":\"step\"", "h", "p0") +
+                           wait_for("\"at\":\"step\".*\"step\":4,", "h", "p0") +
                            "kill -STOP $p1; wait $p0; s=$?; cp o/last_collective.rank* .; "
                            "kill -KILL $p1; exit $s");
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
