@@ -252,7 +252,7 @@ TEST(Watch, LogsAreKeptByteForByte) {
 
 TEST(Watch, ClosedStandardStreamsAreItsOwnAffair) {
   FakeRun run("closed_input");
-  run.policy.first_step_s = 20;  // the streams are the matter, not the time
+  run.policy.first_step_s = 20;                        // the streams are the matter, not the time
   run.in.args["padding"] = std::string(1 << 20, 'x');  // more than a pipe holds
   const auto outcome = run.go();
   EXPECT_EQ(outcome.status, StepStatus::kCompleted) << text(outcome);
