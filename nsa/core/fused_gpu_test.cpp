@@ -79,6 +79,8 @@ void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t block
 TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndSaysSo) {
   expect_order(300, 1, 4, 2, "by rows");
   expect_order(4100, 1, 4, 6, "by keys");
+  expect_order(600, 16, 1, 4, "whole tiles");
+  expect_order(4100, 4, 4, 6, "whole tiles below 1152, then by keys");
 }
 
 // A bound on the tiles of a row is what the backward kernel works in; too many go another way.

@@ -3,6 +3,7 @@
 // lose before it.
 #include "nsa/compress/compress.h"
 #include "nsa/core/backends_gpu_testing.h"
+#include "nsa/gate/fused_combine.h"
 #include "nsa/gate/gate.h"
 #include "nsa/model/swiglu.h"
 #include "nsa/rope/rope.h"
@@ -104,6 +105,24 @@ TEST_P(TokensOnCuda, GatedSumWithOwnAndSharedGates) {
         const at::Tensor excess = (have[i] - want[i]).abs() - want[i].abs() * (i == 4 ? 0 : unit);
         EXPECT_LE(excess.max().item<double>(), slack) << "tensor " << i;
       }
+    }
+  }
+}
+
+// A call has the same bits with and without gradients.
+TEST_P(TokensOnCuda, ActivationWithinTheSumHasTheBitsOfTheOperators) {
+  for (const auto activation :
+       {GateActivation::kSigmoid, GateActivation::kSoftmax, GateActivation::kNone}) {
+    for (const at::ScalarType type : {at::kFloat, GetParam()}) {
+      std::array<at::Tensor, 3> branch;
+      for (at::Tensor& o : branch) o = draw_tokens({2, 999, 6, 64}).to(at::kCUDA);
+      const at::Tensor logits =
+          (at::randn({2, 999, 2, 3}, at::TensorOptions(at::kCUDA)) * 3).to(type);
+      const GatedOutput have = gated_sum_by_kernel({branch, logits, activation});
+      const at::Tensor gates = gate_activate(logits, activation);
+      EXPECT_TRUE(at::equal(have.gates, gates)) << to_string(activation);
+      EXPECT_TRUE(at::equal(have.o, gate_combine(branch[0], branch[1], branch[2], gates)))
+          << to_string(activation);
     }
   }
 }

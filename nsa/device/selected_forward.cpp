@@ -71,11 +71,6 @@ cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of
   return status;
 }
 
-/// The kernel of whole tiles stopped for good where a warpgroup passed over as many tiles as the
-/// ring holds while it kept one. That is mended, and the mended kernel has not run on a card: to be
-/// chosen once selected_gpu_test has passed there.
-constexpr bool kWholeTilesAreChosen = false;
-
 }  // namespace
 
 const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
@@ -86,7 +81,6 @@ const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
 }
 
 int dense_queries(const RowAttention& p, int max_tiles_of_row) {
-  if (!kWholeTilesAreChosen) return 0;
   return dense_queries(forward_sizes(p, max_tiles_of_row), p.first_position, p.block_size);
 }
 

@@ -25,9 +25,10 @@ __device__ void activate(Activation activation, float (&x)[3]) {
   } else if (activation == Activation::kSoftmax) {
     // NaN beside a larger number must not vanish: it does not in the sum.
     const float largest = fmaxf(x[0], fmaxf(x[1], x[2]));
-    float sum = 0.f;
 #pragma unroll
-    for (int i = 0; i < 3; ++i) x[i] = expf(x[i] - largest), sum += x[i];
+    for (int i = 0; i < 3; ++i) x[i] = expf(x[i] - largest);
+    // The order of at::softmax over three, so that gate_activate has the same bits.
+    const float sum = (x[0] + x[2]) + x[1];
 #pragma unroll
     for (int i = 0; i < 3; ++i) x[i] /= sum;
   }
