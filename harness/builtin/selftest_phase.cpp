@@ -87,9 +87,11 @@ class Selftest {
   }
 
   void plant(const PlantedFault& fault) {
-    const Planted planted = tried(fault.plant, setup_);
+    SelftestSetup setup = setup_;
+    if (fault.needs == Needs::kCuda) setup.device = "cuda";
+    const Planted planted = tried(fault.plant, setup);
     stop_if_asked("in " + fault.id);
-    const Planted control = tried(fault.control, setup_);
+    const Planted control = tried(fault.control, setup);
     stop_if_asked("in " + fault.id);
     check("fault/" + fault.id, planted.as_wanted, "FAULT_MISSED", fault.code + ": " + planted.seen);
     check("control/" + fault.id, control.as_wanted, "FALSE_ALARM", control.seen);
@@ -121,8 +123,9 @@ void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::p
                        .at("faults")
                        .get<std::vector<std::string>>();
   const auto faults = chosen_faults(ids);
-  // Most faults need only a CPU: without the device of the runbook they are planted there.
-  const bool has_device = call.in.device != "cpu" && !list_gpus().gpus.empty();
+  // Most faults need only a CPU: without the device of the runbook they are planted there. Those of
+  // a device are planted wherever there is one.
+  const bool has_device = !list_gpus().gpus.empty();
   SelftestSetup setup{.bin_dir = bin_dir,
                       .configs = configs,
                       .device = has_device ? call.in.device : "cpu",
