@@ -29,6 +29,37 @@ NsaInputs sequence_of(const NsaInputs& in, int64_t b) {
   return map_tokens(in, [&](const at::Tensor& x) { return x.narrow(0, b, 1); });
 }
 
+TEST(Cache, ALoadedContextIsAPrefilledOne) {
+  at::manual_seed(7);
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}) {
+    NsaConfig c = small();
+    c.rope = rope, c.phi = Phi::kConv;
+    const NsaInputs in = random_inputs(c, 2, 50, at::kDouble);
+    DecodeCache filled(c, 2, 50, at::kDouble), loaded(c, 2, 50, at::kDouble);
+    filled.prefill(in, {41, 5});
+    for (const auto& [b, length] : {std::pair<int64_t, int64_t>{0, 41}, {1, 5}}) {
+      NsaInputs context = sequence_of(narrow_tokens(in, 0, length), b);
+      context.q = context.gate_logits = at::Tensor();
+      loaded.load_context(b, context);
+      EXPECT_EQ(loaded.num_tokens(b), length);
+      EXPECT_TRUE(at::equal(loaded.blocks(b).first, filled.blocks(b).first));
+      EXPECT_TRUE(at::equal(loaded.blocks(b).second, filled.blocks(b).second));
+    }
+    for (int64_t s = 0; s < 6; ++s)
+      expect_same(loaded.step(tokens_of(in, 41 + s)), filled.step(tokens_of(in, 41 + s)));
+    EXPECT_THAT(error_of([&] { loaded.load_context(1, sequence_of(in, 1)); }),
+                HasSubstr("sequence 1 must be empty (reset it first), got 11 tokens long"));
+    EXPECT_THAT(error_of([&] { loaded.load_context(2, sequence_of(in, 1)); }),
+                HasSubstr("sequence must be in 0..1, got 2"));
+    loaded.reset(1);
+    EXPECT_THAT(error_of([&] { loaded.load_context(1, NsaInputs()); }), HasSubstr("k_sel"));
+    DecodeCache shorter(c, 2, 49, at::kDouble);
+    EXPECT_THAT(error_of([&] { shorter.load_context(0, sequence_of(in, 0)); }),
+                HasSubstr("at most capacity = 49"));
+    EXPECT_EQ(shorter.num_tokens(0), 0);
+  }
+}
+
 TEST(Cache, MemoryIsTakenOnceAndStaleContentNeverRead) {
   const NsaConfig c = small();
   at::manual_seed(1);

@@ -48,6 +48,12 @@ class DecodeCache {
   DecodeOutputs prefill(const NsaInputs& tokens, const std::vector<int64_t>& lengths,
                         const NsaOptions& options = {});
 
+  /// Fills an empty sequence with the keys and values of its first S tokens, as prefill does, and
+  /// attends nothing: for a context whose outputs are known or computed elsewhere. tokens
+  /// [1, S, ...]; q and gate_logits are not looked at. Throws, before anything changes, when the
+  /// sequence is not empty, or when capacity or pool do not suffice.
+  void load_context(int64_t sequence, const NsaInputs& tokens);
+
   /// One token each for `sequences` (all, unless given): tokens [A, 1, ...] in that order. Append,
   /// emit a compressed block if one ends here, then attend. Outputs [A, 1, ...], scores as wide as
   /// the longest sequence needs; k_cmp and v_cmp undefined. options.block_idx [A, 1, Hkv, K]

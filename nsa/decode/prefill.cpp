@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "nsa/compress/compress.h"
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/decode/decode_cache.h"
@@ -118,6 +119,37 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
   if (longest == 0) out.ran.clear();
   if (out.dropped_ids.defined()) out.dropped_ids = dropped_ids(out.block_idx, lengths, config_);
   return out;
+}
+
+void DecodeCache::load_context(int64_t sequence, const NsaInputs& tokens) {
+  const NvtxRange range("nsa.load_context");
+  const ArgumentCheck check("DecodeCache");
+  if (sequence < 0 || sequence >= num_sequences()) {
+    check.fail("sequence", "in 0.." + std::to_string(num_sequences() - 1),
+               std::to_string(sequence));
+  }
+  if (num_tokens(sequence) != 0) {
+    check.fail("sequence " + std::to_string(sequence), "empty (reset it first)",
+               std::to_string(num_tokens(sequence)) + " tokens long");
+  }
+  check.defined("k_sel", tokens.k_sel);
+  check.rank("k_sel", tokens.k_sel, 4, "[1, S, Hkv, dk]");
+  NsaInputs own = tokens;
+  const at::Tensor nothing = tokens.k_sel.narrow(2, 0, std::min<int64_t>(1, tokens.k_sel.size(2)));
+  const int64_t length = tokens.k_sel.size(1);
+  own.q = nothing.expand({-1, -1, config_.num_heads, -1});
+  own.gate_logits = at::zeros({}, nothing.options()).expand({1, length, config_.num_heads, 3});
+  check_tokens(own, 1);
+  require_room({sequence}, {length});
+  own.q = nothing;
+  RotatedTokens rotated = rotate_tokens(own, at::arange(length, all_sequences_.options()), config_);
+  NsaOutputs blocks;
+  const auto [k_cmp, v_cmp] = compress(own.k_cmp_src, own.v_cmp_src, own.phi_k, own.phi_v, config_);
+  blocks.k_cmp = k_cmp.select(0, 0), blocks.v_cmp = v_cmp.select(0, 0);
+  for (at::Tensor* x : {&rotated.q, &rotated.k_sel, &rotated.k_win, &rotated.k_cmp_src})
+    *x = x->select(0, 0);
+  fill(sequence, length, map_tokens(own, [](const at::Tensor& x) { return x.select(0, 0); }),
+       rotated, blocks);
 }
 
 // The rings take the last tokens only: the window its w, the source of compression min(l, length).
