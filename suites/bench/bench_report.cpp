@@ -9,6 +9,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kPasses[] = {"forward", "backward", "step"};
+
 template <class... Args>
 std::string format(const char* pattern, Args... args) {
   char text[400];
@@ -23,12 +25,14 @@ std::string pass_text(const json& row, const char* name) {
   const json& pass = row.at(name);
   const double ms = median_of(pass.at("hot"));
   std::string text =
-      format("%-10s %-8s %9.3f ms", row.at("id").get<std::string>().c_str(), name, ms);
+      format("%-14s %-8s %9.3f ms", row.at("id").get<std::string>().c_str(), name, ms);
   if (pass.contains("target_ms"))
     text += format("  target %7.2f %s", pass.at("target_ms").get<double>(),
                    pass.at("met").get<bool>() ? "met   " : "missed");
   if (pass.contains("peer_ratio"))
     text += format("  %5.2fx of the best peer", pass.at("peer_ratio").get<double>());
+  if (pass.contains("tflop_s")) text += format("  %4.0f TFLOP/s", pass.at("tflop_s").get<double>());
+  if (pass.contains("gb_s")) text += format("  %5.0f GB/s", pass.at("gb_s").get<double>());
   for (const char* library : {"cudnn", "flash"})
     if (row.contains("dense") && row.at("dense").at(library).contains(name))
       text += format("  %s %8.3f (%.2fx)", library, median_of(row["dense"][library][name]),
@@ -40,7 +44,7 @@ std::string pass_text(const json& row, const char* name) {
 std::string launches_text(const json& row) {
   if (!row.contains("launches") || !row.contains("host_us")) return "";
   const json &launches = row.at("launches"), &host = row.at("host_us");
-  return format("%-10s launches %lld + %lld, host %.0f + %.0f us\n",
+  return format("%-14s launches %lld + %lld, host %.0f + %.0f us\n",
                 row.at("id").get<std::string>().c_str(),
                 static_cast<long long>(launches.at("forward").get<int64_t>()),
                 static_cast<long long>(launches.at("backward").get<int64_t>()),
@@ -52,7 +56,7 @@ std::string selection_text(const json& row) {
   if (!row.contains("selection")) return "";
   const json& selection = row.at("selection");
   return format(
-      "%-10s selection %lld rows judged in fp64, %lld with blocks exchanged within the "
+      "%-14s selection %lld rows judged in fp64, %lld with blocks exchanged within the "
       "tie bound, largest score difference %.3g\n",
       row.at("id").get<std::string>().c_str(),
       static_cast<long long>(selection.at("rows").get<int64_t>()),
@@ -71,7 +75,7 @@ std::string ratio_text(const std::string& id, const char* name, const json& befo
                        const json& after) {
   const json &old_time = before.at(name).at("hot"), &new_time = after.at(name).at("hot");
   std::string text =
-      format("%-10s %-8s %9.3f -> %9.3f ms  x%.3f", id.c_str(), name, median_of(old_time),
+      format("%-14s %-8s %9.3f -> %9.3f ms  x%.3f", id.c_str(), name, median_of(old_time),
              median_of(new_time), median_of(new_time) / median_of(old_time));
   if (old_time.at("lo_ms").is_null() || new_time.at("lo_ms").is_null())
     return text + "  no interval: too few samples\n";
@@ -86,8 +90,8 @@ std::string ratio_text(const std::string& id, const char* name, const json& befo
 std::string target_bench_text(const json& report) {
   std::string text;
   for (const json& row : report.at("cases")) {
-    text += pass_text(row, "forward") + pass_text(row, "backward") + launches_text(row) +
-            selection_text(row);
+    for (const char* pass : kPasses) text += pass_text(row, pass);
+    text += launches_text(row) + selection_text(row);
     for (const json& problem : row.at("problems"))
       text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
   }
@@ -96,7 +100,7 @@ std::string target_bench_text(const json& report) {
 
 std::string compare_text(const json& before, const json& after) {
   if (before.value("schema", "") != "nsa-bench/1" || after.value("schema", "") != "nsa-bench/1")
-    throw std::invalid_argument("--compare: a file is no report of nsa-bench targets");
+    throw std::invalid_argument("compare: a file is no report of nsa-bench");
   std::string text;
   if (before.at("device") != after.at("device"))
     text += "devices differ: " + before.at("device").get<std::string>() + " and " +
@@ -105,13 +109,13 @@ std::string compare_text(const json& before, const json& after) {
   for (const json& row : after.at("cases")) {
     const std::string id = row.at("id");
     const json* old_row = case_of(before, id);
-    for (const char* name : {"forward", "backward"}) {
+    for (const char* name : kPasses) {
       if (old_row == nullptr || !row.contains(name) || !old_row->contains(name)) continue;
       text += ratio_text(id, name, *old_row, row);
       ++compared;
     }
   }
-  if (compared == 0) throw std::invalid_argument("--compare: the two have no timed case in common");
+  if (compared == 0) throw std::invalid_argument("compare: the two have no timed case in common");
   return text;
 }
 

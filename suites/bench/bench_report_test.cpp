@@ -52,5 +52,18 @@ TEST(BenchReport, LaunchesAndTheCertificateOfTheSelectionStandInTheText) {
   EXPECT_NE(text.find("largest score difference 2e-07"), std::string::npos);
 }
 
+TEST(BenchReport, StepsOfDecodeAreAPassLikeAnother) {
+  const auto steps = [](json run, double rate) {
+    json& row = run["cases"][0];
+    row["step"] = row["forward"];
+    row["step"]["gb_s"] = rate;
+    row.erase("forward");
+    return run;
+  };
+  const json before = steps(run_of(9, 10, 11), 900), after = steps(run_of(4, 5, 6), 1800);
+  EXPECT_NE(compare_text(before, after).find("faster"), std::string::npos);
+  EXPECT_NE(target_bench_text(after).find("1800 GB/s"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace suites

@@ -1,16 +1,17 @@
-// nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or, as
-// `nsa-bench targets`, the cases that targets are set for; `nsa-bench launches` shows what their
-// calls launch, `nsa-bench repeat` whether calls repeat their bits, `nsa-bench compare` sets two
-// runs beside each other.
+// nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or a command
+// of its own; see README.md.
 #include <CLI/CLI.hpp>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <iostream>
+#include <set>
 #include <string>
 
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
 #include "suites/bench/call_profile.h"
+#include "suites/bench/decode_target.h"
 #include "suites/bench/repeated_bits.h"
 #include "suites/bench/target_bench.h"
 #include "suites/instrument/event_timer.h"
@@ -41,73 +42,114 @@ void write_report(const std::string& path, const nlohmann::json& report) {
   if (!out.flush()) throw std::invalid_argument("--out " + path + ": cannot be written");
 }
 
-/// Status of `nsa-bench targets`: 0, or 1 where a case has problems.
-int run_targets(const std::string& device, const suites::TargetBenchOptions& options,
-                const std::string& out) {
+/// What the commands that time cases share.
+struct CaseOptions {
+  std::string device = "cuda", out;
+  suites::TargetBenchOptions bench;
+  bool no_dense = false;
+};
+
+void add_cases(CLI::App& app, CaseOptions& o) {
+  app.add_option("--device", o.device, "cuda or cuda:N (cpu: correctness only makes sense)")
+      ->capture_default_str();
+  app.add_option("--case", o.bench.filter, "only cases whose id contains this");
+  app.add_option("--seed", o.bench.seed, "of the data")->capture_default_str();
+}
+
+CLI::App* add_timed(CLI::App& app, const char* name, const char* what, CaseOptions& o) {
+  CLI::App* command = app.add_subcommand(name, what);
+  add_cases(*command, o);
+  command->add_option("--out", o.out, "JSON with every sample");
+  return command;
+}
+
+void add_passes(CLI::App& app, CaseOptions& o) {
+  app.add_option("--seconds", o.bench.seconds, "of hot samples a pass, at least 20 of them")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--no-dense", o.no_dense, "leave out the library's dense attention");
+}
+
+/// Status of a command that times cases: 0, or 1 where a case has problems.
+int run_cases(const CaseOptions& o, const std::function<nlohmann::json()>& run) {
   // Said before minutes of work, not after; what stands there stays until there is something new.
-  if (!out.empty() && !std::ofstream(out, std::ios::app))
-    throw std::invalid_argument("--out " + out + ": cannot be written");
-  const nlohmann::json report = suites::run_target_bench(suites::parse_device(device), options);
-  if (!out.empty()) write_report(out, report);
+  if (!o.out.empty() && !std::ofstream(o.out, std::ios::app))
+    throw std::invalid_argument("--out " + o.out + ": cannot be written");
+  const nlohmann::json report = run();
+  if (!o.out.empty()) write_report(o.out, report);
   for (const nlohmann::json& row : report.at("cases"))
     if (!row.at("problems").empty()) return 1;
   return 0;
 }
 
+constexpr const char* kFooter =
+    "Without a command: microbenchmarks of every plain operator, with --device, --seed and the "
+    "flags of Google\nBenchmark (--benchmark_filter=REGEX, --benchmark_list_tests, "
+    "--benchmark_out=FILE ...).\nExit codes: 0, 1 a case is wrong or differs, 2 usage.\n"
+    "Examples:\n"
+    "  nsa-bench targets --case paper_8k            one case beside its target and dense "
+    "attention\n"
+    "  nsa-bench scaling --out scaling.json         1k to 256k tokens\n"
+    "  nsa-bench compare OLD.json NEW.json          what became faster, with intervals\n"
+    "  nsa-bench --benchmark_filter=ranges          conversions of block ids";
+
 int run_command(int argc, char** argv) {
   CLI::App app("nsa-bench: what the operator takes");
   app.require_subcommand(1);
-  std::string device = "cuda", out, before, after;
-  suites::TargetBenchOptions options;
-  bool no_dense = false;
-  CLI::App* targets = app.add_subcommand(
-      "targets", "time the cases that targets are set for, each judged against the oracle first");
-  targets->add_option("--device", device, "cuda or cuda:N (cpu: correctness only makes sense)")
-      ->capture_default_str();
-  targets->add_option("--case", options.filter, "only cases whose id contains this");
-  targets->add_option("--seconds", options.seconds, "of hot samples a pass, at least 20 of them")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  targets->add_option("--seed", options.seed, "of the data")->capture_default_str();
-  targets->add_option("--out", out, "JSON with every sample");
-  targets->add_flag("--no-dense", no_dense, "leave out the library's dense attention");
+  app.footer(kFooter);
+  CaseOptions o;
+  CLI::App* targets =
+      add_timed(app, "targets",
+                "time the cases that targets are set for, each judged against the oracle first", o);
+  add_passes(*targets, o);
+  CLI::App* scaling =
+      add_timed(app, "scaling", "the same at 1k to 256k tokens, for the curves; hot only", o);
+  add_passes(*scaling, o);
+  CLI::App* decode = add_timed(
+      app, "decode", "a decode step of one layer against context and batch, in a CUDA graph", o);
   CLI::App* launches = app.add_subcommand(
       "launches", "launches of a forward and a backward call with their times, through CUPTI");
-  launches->add_option("--device", device, "cuda or cuda:N")->capture_default_str();
-  launches->add_option("--case", options.filter, "only cases whose id contains this");
-  launches->add_option("--seed", options.seed, "of the data")->capture_default_str();
+  add_cases(*launches, o);
   int64_t times = 1000;
   CLI::App* repeat = app.add_subcommand(
       "repeat", "forward and backward again and again: every call must have the same bits");
-  repeat->add_option("--device", device, "cpu, cuda or cuda:N")->capture_default_str();
-  repeat->add_option("--case", options.filter, "only cases whose id contains this");
-  repeat->add_option("--seed", options.seed, "of the data")->capture_default_str();
+  add_cases(*repeat, o);
   repeat->add_option("--times", times, "calls")
       ->check(CLI::Range(2, 1 << 30))
       ->capture_default_str();
-  CLI::App* compare = app.add_subcommand("compare", "ratios of two runs of `targets`, new / old");
+  std::string before, after;
+  CLI::App* compare = app.add_subcommand("compare", "ratios of two reports, new / old");
   compare->add_option("OLD", before, "JSON of the older run")->required();
   compare->add_option("NEW", after, "JSON of the newer run")->required();
   CLI11_PARSE(app, argc, argv);
-  options.dense = !no_dense;
-  if (*targets) return run_targets(device, options, out);
-  if (*launches) {
-    std::cout << suites::profile_calls(suites::parse_device(device), options.filter, options.seed);
+  if (*compare) {
+    std::cout << suites::compare_text(read_report(before), read_report(after));
     return 0;
   }
-  if (*repeat) {
-    std::string text;
-    const int64_t differing = suites::repeat_calls(suites::parse_device(device), options.filter,
-                                                   times, options.seed, text);
-    std::cout << text;
-    return differing == 0 ? 0 : 1;
+  const at::Device device = suites::parse_device(o.device);
+  o.bench.dense = !o.no_dense;
+  o.bench.cold = !*scaling;
+  if (*targets)
+    return run_cases(
+        o, [&] { return suites::run_target_bench(device, suites::target_cases(), o.bench); });
+  if (*scaling)
+    return run_cases(
+        o, [&] { return suites::run_target_bench(device, suites::scaling_cases(), o.bench); });
+  if (*decode) return run_cases(o, [&] { return suites::run_decode_bench(device, o.bench); });
+  if (*launches) {
+    std::cout << suites::profile_calls(device, o.bench.filter, o.bench.seed);
+    return 0;
   }
-  std::cout << suites::compare_text(read_report(before), read_report(after));
-  return 0;
+  std::string text;
+  const int64_t differing = suites::repeat_calls(device, o.bench.filter, times, o.bench.seed, text);
+  std::cout << text;
+  return differing == 0 ? 0 : 1;
 }
 
 bool is_command(const std::string& word) {
-  return word == "targets" || word == "launches" || word == "repeat" || word == "compare";
+  static const std::set<std::string> kWords{"targets", "scaling", "decode", "launches",
+                                            "repeat",  "compare", "--help", "-h"};
+  return kWords.contains(word);
 }
 
 /// run_command, with an error as one line.

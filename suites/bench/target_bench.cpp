@@ -7,13 +7,13 @@
 #include <chrono>
 #include <cstdio>
 #include <limits>
-#include <stdexcept>
 
 #include "suites/bench/bench_report.h"
+#include "suites/bench/case_row.h"
 #include "suites/bench/dense_attention_bench.h"
 #include "suites/bench/sampled_time.h"
 #include "suites/bench/target_call.h"
-#include "suites/bench/target_case.h"
+#include "suites/conformance/convert.h"
 #include "suites/conformance/operator_checks.h"
 #include "suites/faults/variants.h"
 #ifdef NSA_WITH_CUDA
@@ -23,6 +23,7 @@
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 #include "suites/phases/row_judge.h"
+#include "suites/phases/step_work.h"
 
 namespace suites {
 namespace {
@@ -30,26 +31,8 @@ namespace {
 using at::Tensor;
 using nlohmann::json;
 
-constexpr int64_t kJudgedRows = 48, kGradientTokens = 200;
+constexpr int64_t kGradientTokens = 200;
 constexpr double kSlowMs = 2000;  ///< a pass that takes longer is not repeated
-
-void note_checks(const Checks& checks, json& row) {
-  if (checks.empty()) row["problems"].push_back("no check ran");
-  for (const Check& check : checks) {
-    row["checks_run"] = row.value("checks_run", 0) + 1;
-    if (!check.ok) row["problems"].push_back(check.id + ": " + check.detail);
-  }
-}
-
-/// A branch or choice that anything but a kernel computed: times of it are not the kernels'.
-void note_foreign_paths(const nsa::RunRecord& record, json& row) {
-  for (const nsa::RanBackend& ran : record.rows()) {
-    const bool branch = ran.stage.find("attn") != std::string::npos || ran.stage == "select";
-    if (branch && ran.count > 0 && ran.backend != "fused")
-      row["problems"].push_back("not by a kernel: " + ran.stage + " " + ran.backend + ": " +
-                                ran.reason);
-  }
-}
 
 class Bench {
  public:
@@ -58,11 +41,7 @@ class Bench {
 
   json run() {
     const CaseConfig& c = one_.config;
-    row_ = {{"id", one_.id},
-            {"config", to_string(c)},
-            {"dtype", "bf16"},
-            {"problems", json::array()},
-            {"checks_run", 0}};
+    row_ = case_row(one_.id, c);
     try {
       judge_gradients();
       calls_ = TargetCall(c, device_, options_.seed);
@@ -94,13 +73,10 @@ class Bench {
 
   void judge_rows() {
     const at::NoGradGuard no_grad;
-    const auto positions = judged_positions(one_.config, kJudgedRows, options_.seed);
+    const auto positions = judged_positions(one_.config, options_.judged_rows, options_.seed);
     RowJudge judge(one_.config, queries_at(calls_.inputs(), positions), positions);
     note_checks(judge.judge(rows_of(calls_.forward(), positions), one_.id), row_);
-    const SelectionReport& selection = judge.selection();
-    row_["selection"] = {{"rows", selection.rows},
-                         {"exchanged_rows", selection.differing_rows},
-                         {"largest_score_difference", selection.worst_gap}};
+    note_selection(judge.selection(), row_);
   }
 
   void time_ours() {
@@ -114,19 +90,21 @@ class Bench {
     std::vector<Tensor> first;
     const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
     note_memory(peak_memory_mib(device_) - before, out.o);
-    note_foreign_paths(*out.record, row_);
+    note_foreign_paths(out.record->rows(), row_);
     bool same = true;
     const std::vector<Tensor> again = backward();
     for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
     row_["gradients_repeat"] = same;
     if (!same) row_["problems"].push_back("two backward passes gave different bits");
     note_launches(backward);
-    pass("forward", one_.forward, sample([&] { calls_.forward(); }));
+    const OperatorWork work = operator_work(
+        to_nsa(one_.config), {.batch = one_.config.batch, .seq_len = one_.config.tokens});
+    pass("forward", one_.forward, sample([&] { calls_.forward(); }), work.forward);
     if (once > kSlowMs) {
       row_["problems"].push_back("backward took " + std::to_string(once) + " ms once");
       return;
     }
-    pass("backward", one_.backward, sample([&] { backward(); }));
+    pass("backward", one_.backward, sample([&] { backward(); }), work.backward);
   }
 
   /// What a forward call enqueues, and what a backward one adds; and what the host takes to do it.
@@ -170,7 +148,7 @@ class Bench {
   }
 
   SampledTime sample(const std::function<void()>& work) const {
-    return sample_time(device_, work, options_.seconds, true);
+    return sample_time(device_, work, options_.seconds, options_.cold);
   }
 
   /// What a forward and backward need beyond inputs, output and gradients.
@@ -184,15 +162,16 @@ class Bench {
     row_["extra_ratio"] = (peak_mib - own) / given;
   }
 
-  void pass(const char* name, const TargetFigures& known, const SampledTime& time) {
+  /// `work`: what the pass has to do at least, by formula.
+  void pass(const char* name, const TargetFigures& known, const SampledTime& time,
+            const harness::trace::AnalyticalWork& work) {
     json& out = row_[name];
     out["hot"] = time_json(time.hot);
     if (!time.cold.empty()) out["cold"] = time_json(time.cold);
+    note_figures(known, out);
     const double ms = out["hot"]["median_ms"];
-    if (known.floor) out["floor_ms"] = *known.floor, out["of_floor_pct"] = *known.floor / ms * 100;
-    if (known.target) out["target_ms"] = *known.target, out["met"] = ms <= *known.target;
-    if (known.stretch) out["stretch_ms"] = *known.stretch;
-    if (known.peer) out["peer_ms"] = *known.peer, out["peer_ratio"] = *known.peer / ms;
+    out["tflop_s"] = work.flops / ms * 1e-9;
+    out["gb_s"] = work.bytes / ms * 1e-6;
   }
 
   void time_dense() {
@@ -226,21 +205,17 @@ class Bench {
 
 }  // namespace
 
-json run_target_bench(at::Device device, const TargetBenchOptions& options) {
-  json report = {{"schema", "nsa-bench/1"},
-                 {"device", device_name(device)},
-                 {"libraries", library_versions(device)},
-                 {"seed", options.seed},
-                 {"cases", json::array()}};
+json run_target_bench(at::Device device, const std::vector<TargetCase>& cases,
+                      const TargetBenchOptions& options) {
+  json report = bench_report(device, options.seed);
   const harness::trace::Ceilings ceilings = measure_ceilings(device, at::kBFloat16);
   report["ceilings"] = {{"tflop_s", ceilings.tflop_s}, {"gb_s", ceilings.gb_s}};
-  for (const TargetCase& one : target_cases()) {
+  for (const TargetCase& one : cases) {
     if (one.id.find(options.filter) == std::string::npos) continue;
     report["cases"].push_back(Bench(one, device, options).run());
     std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
   }
-  if (report["cases"].empty())
-    throw std::invalid_argument("--case " + options.filter + ": no case has that in its name");
+  require_cases(report, options.filter);
   return report;
 }
 

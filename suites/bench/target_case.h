@@ -20,8 +20,21 @@ struct TargetCase {
   TargetFigures forward, backward;
 };
 
-/// The table of the project's targets (one NVIDIA H200, bf16), then the same heads at other lengths
-/// for the curves. Compression mean, no rotation, sigmoid gates; K and V shared by the branches.
+/// The table of the project's targets (one NVIDIA H200, bf16), then the same heads at other
+/// lengths. Compression mean, no rotation, sigmoid gates; K and V shared by the branches.
 std::vector<TargetCase> target_cases();
+
+/// Lengths 1k to 256k of the paper's heads and of m7c_125m's, for the curves; without targets.
+std::vector<TargetCase> scaling_cases();
+
+/// A decode step of one layer behind `config.tokens` tokens of `config.batch` sequences.
+struct DecodeCase {
+  std::string id;  ///< "64k_B32"
+  CaseConfig config;
+  TargetFigures step;
+};
+
+/// The table of the project's targets, then other contexts and batches.
+std::vector<DecodeCase> decode_cases();
 
 }  // namespace suites

@@ -123,15 +123,7 @@ class DecodeAb {
       positions.push_back(t);
       paths_[arm.name()] = ran_text(out.ran, "sel_attn");
     }
-    const auto join = [&](Tensor CandidateRows::* member) {
-      std::vector<Tensor> parts;
-      for (const CandidateRows& row : rows) parts.push_back(row.*member);
-      return at::cat(parts, 1);
-    };
-    CandidateRows all;
-    for (auto member : {&CandidateRows::q_rot, &CandidateRows::block_idx, &CandidateRows::o_cmp,
-                        &CandidateRows::o_sel, &CandidateRows::o_win, &CandidateRows::o})
-      all.*member = join(member);
+    CandidateRows all = joined(rows);
     all.k_cmp = arm.blocks();
     config.tokens = context;
     RowJudge judge(config, queries_at(narrow_tokens(tokens, 0, context), positions), positions);

@@ -56,6 +56,17 @@ CandidateRows rows_of(const nsa::NsaOutputs& out, const std::vector<int64_t>& po
           rows(out.o_sel), rows(out.o_win),    rows(out.o)};
 }
 
+CandidateRows joined(const std::vector<CandidateRows>& parts) {
+  CandidateRows all;
+  for (const auto member : {&CandidateRows::q_rot, &CandidateRows::block_idx, &CandidateRows::o_cmp,
+                            &CandidateRows::o_sel, &CandidateRows::o_win, &CandidateRows::o}) {
+    std::vector<Tensor> rows;
+    for (const CandidateRows& part : parts) rows.push_back(part.*member);
+    all.*member = at::cat(rows, 1);
+  }
+  return all;
+}
+
 DenseInputs queries_at(const DenseInputs& inputs, const std::vector<int64_t>& positions) {
   DenseInputs rows = inputs;
   const Tensor index = index_of(positions, inputs.q.device());

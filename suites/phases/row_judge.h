@@ -29,6 +29,9 @@ struct CandidateRows {
 /// The chosen positions of whole outputs.
 CandidateRows rows_of(const nsa::NsaOutputs& out, const std::vector<int64_t>& positions);
 
+/// Rows of several calls one behind the other; k_cmp is left undefined.
+CandidateRows joined(const std::vector<CandidateRows>& parts);
+
 /// Judges candidates on the same inputs and positions; the conversion to fp64 is paid once. Rows
 /// are evaluated on the candidate's own block_idx; the selection is accepted by the rule of
 /// spec/nsa.md section 2. For phi = mean.

@@ -55,6 +55,16 @@ AnalyticalWork operator+(AnalyticalWork a, AnalyticalWork b) {
   return {a.flops + b.flops, a.bytes + b.bytes};
 }
 
+Sizes sizes_of(const nsa::NsaConfig& c, const StepShape& shape) {
+  return {.heads = static_cast<double>(c.num_heads),
+          .kv = static_cast<double>(c.num_kv_heads),
+          .dk = static_cast<double>(c.qk_head_dim),
+          .dv = static_cast<double>(c.v_head_dim),
+          .queries = static_cast<double>(shape.seq_len),
+          .blocks = static_cast<double>(c.num_compressed(shape.seq_len)),
+          .bytes = static_cast<double>(shape.bytes_per_value)};
+}
+
 }  // namespace
 
 KeyCounts count_keys(const nsa::NsaConfig& c, int64_t seq_len) {
@@ -70,17 +80,24 @@ KeyCounts count_keys(const nsa::NsaConfig& c, int64_t seq_len) {
   return counts;
 }
 
+OperatorWork operator_work(const nsa::NsaConfig& c, const StepShape& shape) {
+  const KeyCounts reads = count_keys(c, shape.seq_len);
+  const Sizes s = sizes_of(c, shape);
+  const AnalyticalWork forward =
+      compression(s, static_cast<double>(c.block_size)) + branch(s, reads.compressed, s.blocks) +
+      branch(s, reads.selected, s.queries) + branch(s, reads.window, s.queries) + gates(s);
+  const AnalyticalWork backward = branch_backward(s, reads.compressed, s.blocks) +
+                                  branch_backward(s, reads.selected, s.queries) +
+                                  branch_backward(s, reads.window, s.queries);
+  const double calls = static_cast<double>(shape.batch * shape.accum);
+  return {scaled(forward, calls), scaled(backward, calls)};
+}
+
 std::map<std::string, AnalyticalWork> step_work(const nsa::ModelConfig& model,
                                                 const StepShape& shape) {
   const nsa::NsaConfig& c = model.attention;
   const KeyCounts reads = count_keys(c, shape.seq_len);
-  const Sizes s{.heads = static_cast<double>(c.num_heads),
-                .kv = static_cast<double>(c.num_kv_heads),
-                .dk = static_cast<double>(c.qk_head_dim),
-                .dv = static_cast<double>(c.v_head_dim),
-                .queries = static_cast<double>(shape.seq_len),
-                .blocks = static_cast<double>(c.num_compressed(shape.seq_len)),
-                .bytes = static_cast<double>(shape.bytes_per_value)};
+  const Sizes s = sizes_of(c, shape);
   const double calls = static_cast<double>(shape.accum * model.num_layers);
   const double layers = calls * static_cast<double>(shape.batch);
   const double tokens = static_cast<double>(shape.batch) * s.queries;

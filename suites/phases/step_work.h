@@ -28,6 +28,13 @@ struct StepShape {
 std::map<std::string, harness::trace::AnalyticalWork> step_work(const nsa::ModelConfig& model,
                                                                 const StepShape& shape);
 
+/// The same for the operator alone (one layer, no rotation, compression by means): its ranges of
+/// step_work without ".backward" added up, and those with it.
+struct OperatorWork {
+  harness::trace::AnalyticalWork forward, backward;
+};
+OperatorWork operator_work(const nsa::NsaConfig& config, const StepShape& shape);
+
 /// Keys that all queries of one sequence read, added up: compressed, selected, window.
 struct KeyCounts {
   double compressed = 0, selected = 0, window = 0;
