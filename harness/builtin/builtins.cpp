@@ -40,9 +40,11 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
           {"loss_gap", run_loss_gap},
           {"rate_gate", run_rate_gate},
           {"scaling", run_scaling},
-          {"selftest", [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
+          {"selftest",
+           [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
-           }}};
+           }},
+          {"twins", run_twins}};
 }
 
 }  // namespace harness

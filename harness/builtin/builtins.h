@@ -95,4 +95,10 @@ void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
 void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::path& configs,
                   const BuiltinCall& call, protocol::Emitter& emitter);
 
+/// builtin:twins. Rates and peak memory of the phases args.of of nsa-train beside those of
+/// args.against, in table twins; metrics pairs.compared_count and memory.per_token_growth_ratio
+/// (twins.h). A phase that did not run has empty cells. Throws Error for lists of different
+/// lengths, phases that are not of nsa-train, and pairs whose steps differ in shape.
+void run_twins(const BuiltinCall& call, protocol::Emitter& emitter);
+
 }  // namespace harness

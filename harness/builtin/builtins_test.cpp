@@ -14,7 +14,7 @@ TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   EXPECT_EQ(names, (std::vector<std::string>{
                        "binaries_ab", "checkout", "ci_status", "configuration", "counterfactual",
                        "diff_scope", "environment", "forecast", "gap_analysis", "loss_gap",
-                       "rate_gate", "scaling", "selftest", "threshold_edits"}));
+                       "rate_gate", "scaling", "selftest", "threshold_edits", "twins"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {

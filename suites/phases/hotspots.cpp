@@ -179,7 +179,8 @@ class Hotspots {
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);
     const Roof roof{.work = step_.work, .ceilings = ceilings_};
-    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof);
+    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof,
+                step_.ran());
     say_roofline(one_, profile, roof);
     refuse_losses(one_, recorded.dropped);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
 
 namespace suites {
 namespace {
@@ -109,10 +110,24 @@ const RangeRow* find_range(const Profile& p, const std::string& name) {
   return found == p.ranges.end() ? nullptr : &*found;
 }
 
-void say_shares(const PhaseCase& one, const Profile& p) {
+/// The record says that the selection kernel left the ranges, every time: no conversion was asked
+/// for.
+bool selection_leaves_ranges(const std::vector<nsa::RanBackend>& ran) {
+  bool left = false;
+  for (const nsa::RanBackend& row : ran) {
+    if (row.stage != "ranges" || row.count == 0) continue;
+    if (row.backend != "fused") return false;
+    left = true;
+  }
+  return left;
+}
+
+void say_shares(const PhaseCase& one, const Profile& p, const std::vector<nsa::RanBackend>& ran) {
   for (const char* range : kRanges) {
     if (const RangeRow* row = find_range(p, range))
       say_figure(one, range_metric("share", range), row->share_pct, "pct");
+    else if (std::string_view(range) == "nsa.ranges" && selection_leaves_ranges(ran))
+      say_figure(one, range_metric("share", range), 0, "pct");
     else
       say_missing(one, range_metric("share", range), "pct", "the range was not entered");
   }
@@ -241,12 +256,12 @@ std::string range_metric(const std::string& group, const std::string& range) {
 }
 
 void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct,
-                 const Roof& roof) {
+                 const Roof& roof, const std::vector<nsa::RanBackend>& ran) {
   say_counts(one, p);
   check_launches(one, p);
   say_times(one, p);
   say_communication(one, p);
-  say_shares(one, p);
+  say_shares(one, p, ran);
   say_range_table(one, p, roof);
   say_kernel_table(one, p, roof);
   say_copy_table(one, p);

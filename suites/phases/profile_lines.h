@@ -3,6 +3,7 @@
 
 #include "harness/trace/profile.h"
 #include "harness/trace/roofline.h"
+#include "nsa/core/run_record.h"
 #include "suites/phases/phase.h"
 
 /// What a profile says on the result channel.
@@ -25,9 +26,12 @@ struct Roof {
 
 /// Counts, times and shares as metrics, per step where the name says so; the tables `ranges`,
 /// `kernels` (both with the percentage of the roof where there is a formula), `copies` and `idle`;
-/// checks "records/launches" and "shares/sum".
+/// checks "records/launches" and "shares/sum". `ran` is the record of what ran: where it says that
+/// the selection kernel leaves the ranges, the share of the range nsa.ranges is 0, else it has none
+/// unless it was entered.
 void say_profile(const PhaseCase& one, const harness::trace::Profile& profile,
-                 double shares_tolerance_pct, const Roof& roof = {});
+                 double shares_tolerance_pct, const Roof& roof = {},
+                 const std::vector<nsa::RanBackend>& ran = {});
 
 /// Metrics roofline.RANGE_pct and the table `roofline`: what the ranges with known work attained,
 /// in percent of what the ceilings allow. More than 100 % is a finding ROOFLINE_EXCEEDED.

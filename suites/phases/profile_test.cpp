@@ -119,6 +119,24 @@ TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
   EXPECT_EQ(check["id"], "shares/sum");
 }
 
+/// A range that was not entered has a share, 0, only where the record says who did its work.
+TEST(ProfileLines, RangesThatTheSelectionKernelLeavesHaveNoShareOfTheirOwn) {
+  trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+  const trace::Profile profile = trace::profile(t.trace(), kStepRange);
+  const auto share = [&](const std::vector<nsa::RanBackend>& ran) {
+    Said said("hotspots");
+    say_profile(said.one(), profile, 2, {}, ran);
+    return said.metric("share.nsa_ranges_pct")["value"];
+  };
+  EXPECT_EQ(share({{"ranges", "fused", 12, "fused", "", ""}}), 0);
+  EXPECT_TRUE(share({}).is_null());
+  EXPECT_TRUE(share({{"ranges", "fused", 0, "fused", "", ""}}).is_null());
+  EXPECT_TRUE(share({{"select", "fused", 12, "fused", "", ""}}).is_null());
+  EXPECT_TRUE(share({{"ranges", "v2", 12, "v2", "", ""}}).is_null());
+  EXPECT_TRUE(share({{"ranges", "fused", 11, "fused", "", ""}, {"ranges", "v1", 1, "v2", "", ""}})
+                  .is_null());
+}
+
 TEST(ProfileLines, SharesThatDoNotSumFail) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
