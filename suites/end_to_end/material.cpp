@@ -14,7 +14,7 @@ fs::path make_configs() {
   fs::copy(fs::path(NSA_SOURCE_DIR) / "configs", dir, fs::copy_options::recursive);
   fs::copy(kTestdata, dir / "runbooks");
   for (const char* name : {"operator_conformance", "layer_scaling", "decode_ab", "attn_memory",
-                           "empty_rows", "strict_fallback"}) {
+                           "empty_rows", "strict_fallback", "checkpointing_ab"}) {
     const fs::path file = dir / "kinds" / (std::string(name) + ".json");
     nlohmann::json kind = nlohmann::json::parse(read_file(file));
     kind["args"].push_back(

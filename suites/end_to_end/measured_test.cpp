@@ -25,11 +25,14 @@ TEST(Measured, HealthyPhasesAreGoWithFiguresAndTables) {
       {"--configs", configs_with_faults(), "--runbook", "measured", "--out", dir.string()});
   EXPECT_EQ(done.exit_code, 0) << done.output;
   const json found = results(dir);
-  for (const char* name : {"M-packing.forward.layers1_ms", "M-packing.backward.layers2_ms",
-                           "M-memory.gather.peak_mib", "M-memory.varlen.forward_ms"})
+  for (const char* name :
+       {"M-packing.forward.layers1_ms", "M-packing.backward.layers2_ms", "M-memory.gather.peak_mib",
+        "M-memory.varlen.forward_ms", "M-checkpointing.on.pass_ms",
+        "M-checkpointing.cost.overhead_pct", "M-checkpointing.saving.peak_pct"})
     EXPECT_TRUE(by_id(found["metrics"], name)["value"].is_number()) << name;
   EXPECT_EQ(by_id(found["tables"], "packing.scaling")["rows"].size(), 4u);
   EXPECT_EQ(by_id(found["tables"], "memory.memory")["rows"].size(), 8u);
+  EXPECT_EQ(by_id(found["tables"], "checkpointing.checkpointing")["rows"].size(), 2u);
   EXPECT_EQ(by_id(found["tables"], "decode.decode")["rows"].size(), 5u);
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
 }
@@ -63,7 +66,9 @@ INSTANTIATE_TEST_SUITE_P(Faults, BrokenMeasurement,
                                          Fault{"decode", "P06", "ORACLE_MISMATCH"},
                                          Fault{"memory", "P06", "ORACLE_MISMATCH"},
                                          Fault{"rows", "empty_row_nan", "NON_FINITE"},
-                                         Fault{"strict", "no_reroute", "PATH_PROOF"}),
+                                         Fault{"strict", "no_reroute", "PATH_PROOF"},
+                                         Fault{"checkpointing", "other_tokens",
+                                               "SPEEDUP_WITHHELD"}),
                          [](const auto& one) { return std::string(one.param.phase); });
 
 TEST(Editions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {

@@ -17,10 +17,17 @@ namespace {
 
 using at::Tensor;
 
+bool is_broken(const Args& args) {
+  const std::string fault = args.get_text("fault", "");
+  if (!fault.empty() && fault != "other_tokens")
+    throw ConfigError("args.fault must be other_tokens, got '" + fault + "'");
+  return !fault.empty();
+}
+
 class CheckpointingAb {
  public:
   explicit CheckpointingAb(const PhaseCase& one)
-      : one_(one), rounds_(one.args.get_int("rounds", 3, 1)) {
+      : one_(one), rounds_(one.args.get_int("rounds", 3, 1)), broken_(is_broken(one.args)) {
     const nsa::ModelConfig config =
         nsa::load_model_config(one.args.get_text("model", "m7c_125m"), nsa::model_config_folders());
     const int64_t asked = one.args.get_int("S", 0, 0);
@@ -52,12 +59,14 @@ class CheckpointingAb {
   }
 
  private:
-  /// Forward and backward; gradients stay in the parameters.
+  /// Forward and backward; gradients stay in the parameters. Fault: other_tokens, the pass with
+  /// checkpointing gets other ones.
   Tensor pass(bool checkpointing) {
     model_->activation_checkpointing = checkpointing;
     model_->zero_grad();
+    const Tensor tokens = checkpointing && broken_ ? tokens_.roll(1, 1) : tokens_;
     const Tensor loss =
-        nsa::next_token_loss(model_->forward(tokens_.slice(1, 0, -1)).logits, tokens_);
+        nsa::next_token_loss(model_->forward(tokens.slice(1, 0, -1)).logits, tokens);
     loss.backward();
     return loss.detach();
   }
@@ -106,6 +115,7 @@ class CheckpointingAb {
 
   const PhaseCase& one_;
   int64_t rounds_;
+  bool broken_;
   nsa::Decoder model_{nullptr};
   Tensor tokens_;
 };
