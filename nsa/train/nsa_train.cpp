@@ -114,9 +114,14 @@ void say_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& p
 }
 
 /// Ranks that share one command line write files of their own: FILE, FILE.rank1, ...
+/// Throws InputError where the folder of --out cannot be made.
 std::unique_ptr<ResultLines> open_lines(std::string result, const std::string& out, bool worker,
                                         int64_t rank) {
-  if (!out.empty()) std::filesystem::create_directories(out);
+  std::error_code error;
+  if (!out.empty()) std::filesystem::create_directories(out, error);
+  if (error)
+    throw nsa::InputError("cannot make the folder --out " + out + ": " + error.message() +
+                          "; name a folder that can be written");
   if (result.empty() && worker) return std::make_unique<ResultLines>(3);
   if (result.empty() && !out.empty()) result = std::filesystem::path(out) / "result.jsonl";
   if (rank > 0 && !result.empty()) result += ".rank" + std::to_string(rank);

@@ -171,6 +171,14 @@ TEST_F(ProgramTest, UsageErrorsNameTheRemedy) {
   EXPECT_EQ(shell(program("nsa-train") + " --stepz 3 2> err >out"), 2);
   EXPECT_EQ(shell(program("nsa-train") + " --steps 0 2> err"), 2);
   EXPECT_THAT(slurp("err"), HasSubstr("steps must be >= 1, got 0"));
+  const std::string run = program("nsa-train") + " --model small.json --data synthetic --steps 1 ";
+  EXPECT_EQ(shell(run + "--out small.json/below 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("cannot make the folder --out small.json/below: Not a "
+                                      "directory; name a folder that can be written"));
+  EXPECT_EQ(shell(run + "--result small.json/r 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("cannot write --result small.json/r: Not a directory"));
+  EXPECT_EQ(shell(run + "--result /dev/full 2> err"), 3);
+  EXPECT_THAT(slurp("err"), HasSubstr("No space left on device; make room"));
   EXPECT_EQ(shell(program("nsa-train") + " --help > out"), 0);
   EXPECT_THAT(slurp("out"), HasSubstr("Examples:"));
   EXPECT_EQ(shell(program("nsa-data") + " --in nothing.txt --out c 2> err"), 2);

@@ -56,7 +56,8 @@ void ResultLines::emit(const std::string& type, nlohmann::json fields) {
     const ssize_t written = write(descriptor_, line.data() + begin, line.size() - begin);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0)
-      throw std::runtime_error(std::string("cannot write a result line: ") + std::strerror(errno));
+      throw std::runtime_error(std::string("cannot write a result line: ") + std::strerror(errno) +
+                               "; make room where the results go, then run again");
     begin += static_cast<size_t>(written);
   }
   ++num_lines_;

@@ -168,7 +168,7 @@ class Run {
       tokens_ = open_tokens(options_, config, seq_len, facts_.ranks);
     } catch (const InputError& e) {
       find({"DATA_MISSING", e.what(), "data.real_bool",
-            "the corpus is absent, damaged or another one",
+            "the corpus is absent, damaged, another one or too small",
             "run tools/setup, or make the corpus with nsa-data"});
       throw;
     }
