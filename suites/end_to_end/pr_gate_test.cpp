@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <regex>
+#include <sstream>
 
 #include "suites/end_to_end/command.h"
 
@@ -75,20 +77,22 @@ class PrGate : public testing::Test {
     git({"add", "."});
     ASSERT_EQ(git({"commit", "-q", "-m", message}).exit_code, 0);
   }
-  Outcome gate(const std::vector<std::string>& more = {}) const {
+  /// Builds a worktree: the program, and a worker made of the files of nsa/.
+  static std::string build() {
     const std::string worker = (kSource / "suites/end_to_end/testdata/gate_worker.sh").string();
-    const std::string build = "mkdir -p build/cpu/bin && { ln '" + program() +
-                              "' build/cpu/bin/ 2>/dev/null || cp '" + program() +
-                              "' build/cpu/bin/; } && sed \"s/@MS@/$(cat nsa/ms)/; " +
-                              "s/@RIGHT@/$(cat nsa/right)/\" '" + worker +
-                              "' > build/cpu/bin/nsa-worker && chmod +x build/cpu/bin/nsa-worker";
+    return "mkdir -p build/cpu/bin && { ln '" + program() + "' build/cpu/bin/ 2>/dev/null || cp '" +
+           program() + "' build/cpu/bin/; } && sed \"s/@MS@/$(cat nsa/ms)/; " +
+           "s/@RIGHT@/$(cat nsa/right)/\" '" + worker +
+           "' > build/cpu/bin/nsa-worker && chmod +x build/cpu/bin/nsa-worker";
+  }
+  Outcome gate(const std::vector<std::string>& more = {}) const {
     fs::remove_all(out_);
     fs::remove(step_summary_);
     std::vector<std::string> argv = {(repo_ / "ci/pr_gate").string(),
                                      "--base",
                                      "HEAD~1",
                                      "--build",
-                                     build,
+                                     build(),
                                      "--out",
                                      out_.string()};
     argv.insert(argv.end(), more.begin(), more.end());
@@ -192,6 +196,54 @@ TEST_F(PrGate, WrongOptionsAndBrokenBuildsEndEarly) {
   const Outcome broken = run({script, "--base", "HEAD", "--build", "echo no compiler; false"});
   EXPECT_EQ(broken.exit_code, 3);
   EXPECT_THAT(broken.output, HasSubstr("no compiler"));
+}
+
+/// What the workflow for pull requests runs, word for word, with the small build of this test.
+TEST_F(PrGate, TheCommandOfTheWorkflowIsTheGate) {
+  const std::string workflow = read_file(kSource / "ci/github/pr_gate.yml");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(workflow, found, std::regex("run: (ci/pr_gate [^\n]*)\n")));
+  put("nsa/ms", "9");
+  put("suites/compare/tolerance.cpp", "constexpr double kEps = 100;\n");
+  commit("Looser\n\nScope: nsa/*, suites/compare/*");
+  const Outcome done =
+      run({"/usr/bin/env", "-C", repo_.string(),
+           "BASE=" + git({"rev-parse", "HEAD~1"}).output.substr(0, 40), "BUILD=" + build(),
+           "/bin/bash", "-c", found[1].str() + " --build \"$BUILD\" -- --skip speed"});
+  EXPECT_EQ(done.exit_code, 1) << done.output;
+  EXPECT_TRUE(fs::exists(repo_ / "runs/pr_gate/comment.md"));  // the path that the workflow uploads
+  EXPECT_THAT(codes(repo_ / "runs/pr_gate"), Contains("THRESHOLD_EDIT"));
+  EXPECT_THAT(workflow, HasSubstr("path: runs/pr_gate/comment.md\n"));
+}
+
+/// Foreign code runs where nothing can be written; where something can, no foreign code runs.
+TEST(Workflows, NeverJoinForeignCodeAndRights) {
+  const std::string gate = read_file(kSource / "ci/github/pr_gate.yml"),
+                    comment = read_file(kSource / "ci/github/pr_comment.yml");
+  EXPECT_THAT(gate, HasSubstr("\non:\n  pull_request:\npermissions:\n  contents: read\n"));
+  for (const char* right :
+       {"pull_request_target", "workflow_run", ": write", "secrets.", "github.token"})
+    EXPECT_THAT(gate, Not(HasSubstr(right)));
+  EXPECT_THAT(comment, HasSubstr("\non:\n  workflow_run:\n"));
+  EXPECT_THAT(comment, HasSubstr("ref: ${{ github.event.repository.default_branch }}\n"));
+  EXPECT_THAT(comment, Not(HasSubstr("download-artifact")));
+  EXPECT_THAT(comment, Not(HasSubstr("secrets.")));
+  int pinned = 0;
+  for (const std::string& workflow : {gate, comment}) {
+    EXPECT_THAT(workflow, HasSubstr("persist-credentials: false\n"));
+    std::istringstream lines(workflow);
+    for (std::string line; std::getline(lines, line);) {
+      // What others name is text of the environment, never of a script.
+      if (line.find("run: ") != std::string::npos) {
+        EXPECT_THAT(line, Not(HasSubstr("${{")));
+      }
+      if (line.find("uses: ") == std::string::npos) continue;
+      EXPECT_TRUE(std::regex_search(line, std::regex("uses: actions/[a-z-]+@[0-9a-f]{40}  # v")))
+          << line;
+      ++pinned;
+    }
+  }
+  EXPECT_EQ(pinned, 4);
 }
 
 class CheckComment : public testing::Test {
