@@ -9,6 +9,8 @@
 namespace harness::cli {
 namespace fs = std::filesystem;
 
+constexpr int kLevelsAbove = 4;  // build/PRESET/bin of a checkout
+
 fs::path program_dir() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
 fs::path checkout_dir() {
@@ -37,8 +39,16 @@ fs::path configs_dir(const std::string& given) {
 }
 
 fs::path data_dir() {
-  const fs::path checkout = checkout_dir();
-  return (checkout.empty() ? fs::current_path() : checkout) / ".data";
+  // As the trainer looks for a corpus: here, then beside the program and above it.
+  std::error_code error;
+  const fs::path here = fs::current_path() / ".data";
+  if (fs::exists(here, error)) return here;
+  fs::path above = program_dir();
+  for (int level = 0; level < kLevelsAbove && above.has_parent_path(); ++level) {
+    if (fs::exists(above / ".data", error)) return above / ".data";
+    above = above.parent_path();
+  }
+  return here;
 }
 
 fs::path new_run_folder(const std::string& runbook) {

@@ -15,7 +15,8 @@ std::filesystem::path checkout_dir();
 /// checkout. Throws ConfigError naming every place that was tried.
 std::filesystem::path configs_dir(const std::string& given);
 
-/// Folder with the corpora: .data of the checkout, else .data of the current folder.
+/// Folder with the corpora: .data of the current folder, else of the installed tree or checkout
+/// that the program lies in; that of the current folder where none exists.
 std::filesystem::path data_dir();
 
 /// The newest run folder in runs/. Throws ConfigError when there is none.

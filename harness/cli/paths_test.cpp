@@ -40,6 +40,17 @@ TEST(Paths, WithoutAFolderTheShippedOneIsFound) {
   EXPECT_TRUE(fs::exists(configs_dir("") / "runbooks" / "smoke_cpu.json"));
 }
 
+TEST(Paths, CorporaAreThoseOfHereThenThoseAboveTheProgram) {
+  const TempDir dir;
+  const WorkingDir there(dir.path());
+  const fs::path of_checkout = fs::path(NSA_SOURCE_DIR) / ".data";
+  if (fs::exists(of_checkout) && program_dir().string().starts_with(NSA_SOURCE_DIR)) {
+    EXPECT_EQ(fs::canonical(data_dir()), fs::canonical(of_checkout));
+  }
+  fs::create_directories(".data");
+  EXPECT_EQ(data_dir(), fs::current_path() / ".data");
+}
+
 TEST(Paths, TheNewestFinishedRunCounts) {
   const TempDir dir;
   const WorkingDir there(dir.path());

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "nsa/model/input_error.h"
+#include "nsa/train/corpus_folder.h"
 #include "nsa/train/sha256.h"
 #include "nsa/train/shard_writer.h"
 #include "nsa/train/token_source.h"
@@ -26,6 +27,21 @@ std::string error_of(Call&& call) {
     return e.what();
   }
   return "";
+}
+
+TEST(CorpusFolder, IsHereElseBesideTheProgramElseNamed) {
+  EXPECT_EQ(corpus_folder("no_such_root", "c"), fs::path("no_such_root/c"));
+  EXPECT_EQ(corpus_folder("/no_such_root", "c"), fs::path("/no_such_root/c"));
+  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path();
+  const std::string root = "corpus_folder_test_" + std::to_string(getpid());
+  fs::create_directories(program / root / "c");
+  EXPECT_EQ(corpus_folder(root, "c"), program / root / "c");
+  if (fs::current_path() != program) {
+    fs::create_directories(fs::path(root) / "c");
+    EXPECT_EQ(corpus_folder(root, "c"), fs::path(root) / "c");
+    fs::remove_all(root);
+  }
+  fs::remove_all(program / root);
 }
 
 class CorpusTest : public ::testing::Test {

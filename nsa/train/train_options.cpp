@@ -1,6 +1,7 @@
 #include "nsa/train/train_options.h"
 
 #include "nsa/model/strict_json.h"
+#include "nsa/train/corpus_folder.h"
 
 namespace nsa::train {
 namespace {
@@ -12,8 +13,7 @@ void require(bool ok, const std::string& name, const std::string& want, const st
 }  // namespace
 
 std::filesystem::path TrainOptions::corpus_dir() const {
-  return data_dir.empty() ? std::filesystem::path(data_root) / data
-                          : std::filesystem::path(data_dir);
+  return data_dir.empty() ? corpus_folder(data_root, data) : std::filesystem::path(data_dir);
 }
 
 void TrainOptions::validate() const {

@@ -7,6 +7,7 @@
 
 #include "nsa/model/input_error.h"
 #include "nsa/train/batch_loader.h"
+#include "nsa/train/corpus_folder.h"
 #include "nsa/train/sha256.h"
 #include "suites/phases/phase.h"
 
@@ -44,7 +45,7 @@ class LoaderAb {
     const std::string root = one.args.get_text("data_root", ".data");
     source_ = data == "synthetic"
                   ? nsa::train::make_synthetic_source(256, one.seed())
-                  : nsa::train::open_corpus_source(std::filesystem::path(root) / data, data,
+                  : nsa::train::open_corpus_source(nsa::train::corpus_folder(root, data), data,
                                                    one.seed(), shape_.row_tokens, shape_.rows);
   }
 
