@@ -3,19 +3,25 @@
 
 #include <atomic>
 
+#include "nsa/core/stage_record.h"
+
 namespace nsa {
 
-/// Names a stretch of host code for profilers while it lives. Costs a few nanoseconds when no
-/// profiler listens; needs no CUDA. Ranges of one thread nest; a backward pass opens its own,
-/// because autograd runs it on another thread than its forward pass.
+/// Names a stretch of host code for profilers and for the record of stages while it lives. Costs a
+/// few nanoseconds when no profiler listens; needs no CUDA. Ranges of one thread nest; a backward
+/// pass opens its own, because autograd runs it on another thread than its forward pass.
 class NvtxRange {
  public:
   explicit NvtxRange(const char* name, bool enabled = true)
       : enabled_(enabled && wanted().load(std::memory_order_relaxed)) {
-    if (enabled_) nvtxRangePushA(name);
+    if (!enabled_) return;
+    nvtxRangePushA(name);
+    StageRecord::enter(name);
   }
   ~NvtxRange() {
-    if (enabled_) nvtxRangePop();
+    if (!enabled_) return;
+    StageRecord::leave();
+    nvtxRangePop();
   }
   NvtxRange(const NvtxRange&) = delete;
   NvtxRange& operator=(const NvtxRange&) = delete;

@@ -56,6 +56,7 @@ class Run {
       facts_.stopped = rank_text() + e.what();
     }
     watch_.reset();
+    if (stages_ && !facts_.stopped.empty()) stages_->keep();
     if (facts_.stopped.starts_with(kRankFault)) find(rank_finding(facts_.stopped));
     report();
     return {facts_.stopped, num_findings_};
@@ -78,6 +79,7 @@ class Run {
     device_ = open_rank_device(options_.device, context_.place);
     shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
     open_data(config, seq_len);
+    record_stages();
     join_ranks();
     reset_peak_memory(device_);
     watch_tensor_memory(device_, options_.memory_limit_mib);
@@ -127,6 +129,13 @@ class Run {
     if (!facts_.substitute.empty())
       throw InputError("data " + options_.data + " were replaced by " + facts_.substitute +
                        "; nothing was trained");
+  }
+
+  /// The stage of every thread, for whoever finds this rank hanging.
+  void record_stages() {
+    if (context_.out.empty()) return;
+    stages_ = std::make_unique<StageRecord>(
+        context_.out / ("last_stage.rank" + std::to_string(context_.place.rank) + ".bin"));
   }
 
   /// Meets the other ranks, and watches from then on that all of them go on.
@@ -282,6 +291,7 @@ class Run {
   double tensors_peak_mib_ = 0;
   at::Device device_ = at::kCPU;
   std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<StageRecord> stages_;
   std::unique_ptr<CollectiveLog> collectives_;
   std::unique_ptr<RankGroup> ranks_;
   std::unique_ptr<StepWatch> watch_;

@@ -1,19 +1,17 @@
 #include "suites/bench/sampled_time.h"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <stdexcept>
 
+#include "suites/instrument/cache_flush.h"
 #include "suites/instrument/event_timer.h"
 
 namespace suites {
 namespace {
 
 constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500;
-constexpr int64_t kFlushBytes = int64_t{512} << 20;
 constexpr double kLevel = 0.99;
 
 /// How many of n sorted samples may be left out at either end: the largest k with
@@ -44,10 +42,9 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
   while (count() < kMostSamples && (count() < kLeastSamples || elapsed() < seconds))
     out.hot.push_back(time_calls_ms(timer, work, 1));
   if (!cold || !device.is_cuda()) return out;
-  const at::Tensor flush =
-      at::empty({kFlushBytes}, at::TensorOptions().dtype(at::kByte).device(device));
+  CacheFlush flush(device);
   for (int64_t i = 0; i < kLeastSamples; ++i) {
-    flush.fill_(i);
+    flush();
     out.cold.push_back(time_calls_ms(timer, work, 1));
   }
   return out;

@@ -2,10 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+
 #include <csignal>
+#include <fstream>
+#include <sstream>
 #include <thread>
 
+#include "nsa/core/nvtx_range.h"
 #include "nsa/core/stack_dump.h"
+#include "suites/instrument/cache_flush.h"
+#include "suites/instrument/clock_events.h"
 #include "suites/instrument/clock_probe.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
@@ -45,6 +52,99 @@ TEST(OnACpu, ThereIsNoClockAndNoSynchronisation) {
   bool ran = false;
   EXPECT_EQ(count_host_syncs(kCpu, [&] { ran = true; }), std::nullopt);
   EXPECT_TRUE(ran);
+}
+
+TEST(OnACpu, NothingSaysWhatHoldsTheClockDownAndNoCallIsCold) {
+  EXPECT_EQ(clock_events(kCpu), "");
+  CacheFlush flush(kCpu);
+  EXPECT_FALSE(flush.available());
+  EXPECT_THROW(flush(), c10::Error);
+}
+
+TEST(ClockEvents, NamesThoseThatLowerTheClock) {
+  EXPECT_EQ(clock_event_names(0), "none");
+  EXPECT_EQ(clock_event_names(0x1 | 0x2), "none") << "idle, and a clock that was chosen";
+  EXPECT_EQ(clock_event_names(0x4), "sw_power_cap");
+  EXPECT_EQ(clock_event_names(0x1 | 0x4 | 0x40), "sw_power_cap,hw_thermal_slowdown");
+}
+
+std::filesystem::path stage_file() {
+  return std::filesystem::path(testing::TempDir()) / ("stages." + std::to_string(getpid()));
+}
+
+/// The slots of a record that hold text, without their thread ids.
+std::vector<std::string> stages_in(const std::filesystem::path& file) {
+  std::ostringstream bytes;
+  bytes << std::ifstream(file, std::ios::binary).rdbuf();
+  const std::string all = bytes.str();
+  std::vector<std::string> found;
+  for (size_t at = 0; at < all.size(); at += nsa::StageRecord::kSlotBytes) {
+    const std::string text = all.c_str() + at;
+    if (!text.empty()) found.push_back(text.substr(text.find(": ") + 2));
+  }
+  return found;
+}
+
+TEST(StageRecord, HoldsWhatIsOpenAndWhatWasLeftLast) {
+  using testing::ElementsAre;
+  const auto file = stage_file();
+  {
+    const nsa::StageRecord record(file);
+    EXPECT_EQ(std::filesystem::file_size(file), 4096u);
+    const nsa::NvtxRange step("train.step");
+    EXPECT_THAT(stages_in(file), ElementsAre("train.step"));
+    {
+      const nsa::NvtxRange forward("train.forward");
+      const nsa::NvtxRange gate("nsa.gate");
+      EXPECT_THAT(stages_in(file), ElementsAre("train.step > train.forward > nsa.gate"));
+    }
+    EXPECT_THAT(stages_in(file), ElementsAre("train.step ; train.forward ; nsa.gate"));
+    const nsa::NvtxRange backward("train.backward");
+    EXPECT_THAT(stages_in(file), ElementsAre("train.step > train.backward"));
+    std::thread([] { const nsa::NvtxRange other("nsa.select"); }).join();
+    EXPECT_THAT(stages_in(file), ElementsAre("train.step > train.backward", "nsa.select"));
+  }
+  EXPECT_FALSE(std::filesystem::exists(file)) << "a process that ends well needs none";
+  const nsa::NvtxRange none("nobody.listens");
+}
+
+TEST(StageRecord, TakesMoreThreadsAndDeeperStagesThanItHolds) {
+  const nsa::StageRecord record(stage_file());
+  for (int i = 0; i < 3 * nsa::StageRecord::kThreads; ++i)
+    std::thread([] {
+      std::vector<std::unique_ptr<nsa::NvtxRange>> ranges;
+      for (int depth = 0; depth < 40; ++depth)
+        ranges.push_back(std::make_unique<nsa::NvtxRange>("a.stage.with.a.rather.long.name"));
+      while (!ranges.empty()) ranges.pop_back();
+    }).join();
+  const auto found = stages_in(stage_file());
+  EXPECT_EQ(found.size(), static_cast<size_t>(nsa::StageRecord::kThreads));
+  for (const std::string& text : found) EXPECT_LT(text.size(), 256u);
+}
+
+TEST(StageRecord, OutlivesKillNine) {
+  const auto file = stage_file();
+  const pid_t child = fork();
+  if (child == 0) {
+    const nsa::StageRecord record(file);
+    const nsa::NvtxRange step("train.step");
+    const nsa::NvtxRange select("nsa.select");
+    raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_THAT(stages_in(file), testing::ElementsAre("train.step > nsa.select"));
+  std::filesystem::remove(file);
+}
+
+TEST(StageRecord, WhereNoFileCanBeMadeSaysSo) {
+  try {
+    const nsa::StageRecord record("/nonexistent/stages");
+    FAIL() << "accepted";
+  } catch (const std::system_error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("cannot write /nonexistent/stages: No such file"));
+  }
 }
 
 TEST(Facts, VersionsNameMemory) {

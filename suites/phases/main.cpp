@@ -3,12 +3,15 @@
 // or a switch is wrong, 3 otherwise.
 #include <ATen/Parallel.h>
 
+#include <filesystem>
 #include <iostream>
+#include <optional>
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/stack_dump.h"
+#include "nsa/core/stage_record.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/rank_place.h"
 #include "suites/instrument/activity_collector.h"
@@ -54,6 +57,31 @@ void run_case(const PhaseKind& kind, const PhaseCase& one) {
     one.emitter.fail_case(one.id, reason);
 }
 
+/// Where the engine keeps files of the phase: the stages of this process, for whoever finds it
+/// hanging or killed.
+std::optional<nsa::StageRecord> record_stages(const std::filesystem::path& out, int64_t rank) {
+  if (out.empty() || !std::filesystem::is_directory(out)) return {};
+  return std::optional<nsa::StageRecord>(std::in_place,
+                                         out / ("last_stage.rank" + std::to_string(rank) + ".bin"));
+}
+
+/// A switch that was set and that this kind of phase does not look at is said, never passed over.
+/// It is no error: one environment serves all phases of a run, and a runbook may show on purpose
+/// that a switch changes nothing.
+void say_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
+                          protocol::Emitter& emitter) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const nsa::SwitchValue& each : switches.list())
+    if (!switches.is_default(each.name) && !honours(kind, each.name))
+      rows.push_back({each.name, each.value, each.origin, "not honoured"});
+  if (rows.empty()) return;
+  emitter.table(
+      {.id = "switches_not_honoured",
+       .title = "Switches that were set and that " + std::string(kind.name) + " does not look at",
+       .columns = {"switch", "value", "set by", "here"},
+       .rows = std::move(rows)});
+}
+
 void run(int argc, char** argv) {
   const protocol::CaseIn in = protocol::read_case(std::cin);
   const PhaseKind& kind = find_phase_kind(in.kind);
@@ -63,6 +91,7 @@ void run(int argc, char** argv) {
   nsa::NvtxRange::want(switches.get_bool("NSA_NVTX"));
   if (in.mode == "profile") inject_nvtx();
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
+  const auto stages = record_stages(in.out, place.rank);
   const at::Device device = place.world == 1 || in.device != "cuda"
                                 ? parse_device(in.device)
                                 : parse_device("cuda:" + std::to_string(place.local_rank));
@@ -71,6 +100,7 @@ void run(int argc, char** argv) {
     args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
   protocol::Emitter emitter(protocol::result_path(argc, argv));
   emitter.hello(make_hello(switches, device, place));
+  if (in.group.empty() || in.group == "g01") say_ignored_switches(kind, switches, emitter);
   for (size_t i = 0; i < in.cases.size(); ++i)
     run_case(kind, {in, in.cases[i].id, args[i], device, emitter, nsa::NsaOptions::from(switches)});
   emitter.done();

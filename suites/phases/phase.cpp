@@ -67,6 +67,7 @@ std::vector<int64_t> Args::get_ints(const char* key, const std::vector<int64_t>&
 }
 
 const std::vector<PhaseKind>& phase_kinds() {
+  using enum PhaseKind::Switches;
   static const std::vector<PhaseKind> kinds = {
       {"ab_control",
        {"B", "S", "Hkv", "K", "lsel", "slowdown_pct", "rounds", "fault"},
@@ -77,11 +78,13 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"ceilings", {}, run_ceilings},
       {"checkpointing_ab",
        {"model", "S", "B", "rounds", "dtype", "backend", "fault"},
-       run_checkpointing_ab},
+       run_checkpointing_ab,
+       kAttention},
       {"ddp_sweep",
        {"model", "S", "B", "accum", "caps", "compress", "rounds", "calls", "warmup", "ranks",
         "rank_timeout_s", "dtype", "backend"},
-       run_ddp_sweep},
+       run_ddp_sweep,
+       kAttention},
       {"decode_ab",
        {"contexts", "Hq", "Hkv", "dk", "rounds", "steps", "dtype", "fault"},
        run_decode_ab},
@@ -90,18 +93,34 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"hotspots",
        {"subject", "model", "S", "B", "accum", "Hq", "Hkv", "dk", "dv", "backend", "steps",
         "warmup", "pairs", "chrome_steps", "cost_rounds", "dtype", "shares_tolerance_pct", "fault"},
-       run_hotspots},
+       run_hotspots,
+       kAttention},
       {"layer_scaling",
        {"model", "layers", "S", "B", "rounds", "dtype", "fault"},
        run_layer_scaling},
       {"loader_ab", {"data", "data_root", "B", "S", "batches", "rounds", "step_us"}, run_loader_ab},
-      {"operator_conformance", {"ops", "dtypes", "configs", "fault"}, run_operator_conformance},
+      {"operator_conformance",
+       {"ops", "dtypes", "configs", "fault"},
+       run_operator_conformance,
+       kAttention},
       {"path_audit", {"arms", "S", "Hq", "Hkv", "dk", "calls", "dtype", "fault"}, run_path_audit},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback},
   };
   return kinds;
+}
+
+bool honours(const PhaseKind& kind, std::string_view name) {
+  // Those of NsaOptions::from.
+  static const std::vector<std::string_view> kAttention = {
+      "NSA_SEL_RANGES_V2",  "NSA_USE_SEL_PACK",    "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
+      "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY",    "NSA_USE_FA2",        "NSA_USE_FA2_WIN",
+      "NSA_USE_FA2_CMP",    "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_SDPA_AUDIT",
+      "NSA_PREFILL_BATCHED"};
+  if (name == "NSA_NVTX") return true;
+  return kind.switches == PhaseKind::Switches::kAttention &&
+         std::ranges::find(kAttention, name) != kAttention.end();
 }
 
 const PhaseKind& find_phase_kind(std::string_view name) {

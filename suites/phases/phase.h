@@ -70,7 +70,12 @@ struct PhaseKind {
   std::string_view name;
   std::vector<std::string> args;  ///< keys of `args` it understands
   std::string (*run)(const PhaseCase& one);
+  /// Which switches it looks at beside those of every worker (NSA_NVTX).
+  enum class Switches { kNone, kAttention } switches = Switches::kNone;
 };
+
+/// Whether `name` changes what a phase of this kind does.
+bool honours(const PhaseKind& kind, std::string_view name);
 
 std::string run_ab_control(const PhaseCase& one);
 std::string run_ceilings(const PhaseCase& one);

@@ -20,6 +20,8 @@ namespace {
 
 using at::Tensor;
 
+constexpr int64_t kColdCalls = 8;  ///< calls of a sample with a cold cache
+
 struct Sizes {
   int64_t batch, tokens, kv_heads, width, sel_block_size, rounds;
 };
@@ -116,8 +118,12 @@ void time_arms(const PhaseCase& one, const Bench& bench) {
     series.push_back({arm.name, call, calls});
     if (&arm != &bench.arms.back()) series.push_back({arm.name + ".aa", call, calls});
   }
+  const auto cold = cold_twins(one, series, kColdCalls);
+  const int64_t of = bench.sizes.rounds * (cold.empty() ? 1 : 2);
   int64_t step = 0;
-  time_rounds(one, series, bench.sizes.rounds, step, bench.sizes.rounds);
+  time_rounds(one, series, bench.sizes.rounds, step, of);
+  // After the hot ones, which no emptied cache shall touch.
+  if (!cold.empty()) time_rounds(one, cold, bench.sizes.rounds, step, of);
 }
 
 }  // namespace

@@ -15,11 +15,19 @@ struct TimedSeries {
   std::string name;
   std::function<void()> work;
   int64_t calls = 1;  ///< calls a sample; its value is the time of one
+  bool cold = false;  ///< the cache is emptied before each call
 };
 
+/// The same series once more with a cold cache, "ARM.cold" and "ARM.cold.aa": at most `calls` calls
+/// each.
+/// Empty on a CPU, where no call can be made to find its cache cold.
+std::vector<TimedSeries> cold_twins(const PhaseCase& one, const std::vector<TimedSeries>& series,
+                                    int64_t calls);
+
 /// Palindromic rounds: every series in the order given, then backwards; which of the two comes
-/// first is drawn from the seed. Says one sample each, with the clock of the device, and a beat a
-/// round. `step` counts on over several calls, `of` is their sum.
+/// first is drawn from the seed. Says one sample each, with the clock of the device and what holds
+/// it down (on a CPU the share of the time in which this thread ran), and a beat a round. `step`
+/// counts on over several calls, `of` is their sum.
 void time_rounds(const PhaseCase& one, const std::vector<TimedSeries>& series, int64_t rounds,
                  int64_t& step, int64_t of);
 
