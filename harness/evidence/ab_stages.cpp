@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "harness/evidence/baselines.h"
+#include "harness/stats/ab.h"
 #include "harness/stats/estimators.h"
 
 namespace harness {
@@ -60,9 +61,9 @@ class Rule {
     for (const PlannedStage& stage : planned_.further) {
       const RawPhase raw = read_groups(run_, files_, planned_, stages_.taken.groups);
       if (!all_usable(raw.view)) return;
-      const auto [undecided, failed] = judge_gates(raw.view);
+      const Gates gates = judge_gates(raw.view);
       const bool confirm = stage.id == kConfirmStage;
-      if (confirm ? !failed : (failed || !undecided)) continue;
+      if (confirm ? !gates.failed : !gates.look_again()) continue;
       take(stage, confirm ? stages_.taken.groups.size() : stage.groups.size());
       if (!measured()) return;
     }
@@ -78,6 +79,8 @@ class Rule {
 
   struct Gates {
     bool undecided = false, failed = false;
+    bool failed_beyond_noise = false;  ///< and the figure has a verdict of its own
+    bool look_again() const { return (undecided || failed) && !failed_beyond_noise; }
   };
   Gates judge_gates(EvidenceView view) const {
     view.looks = stages_.looks;
@@ -90,11 +93,20 @@ class Rule {
       for (const CriterionSpec& criterion : spec.criteria) {
         if (criterion.severity == Severity::kInfo) continue;
         const auto verdict = judge(criterion, spec.id, figures, baselines_).verdict;
+        const bool failed = verdict == CriterionVerdict::kFail;
         gates.undecided |= verdict == CriterionVerdict::kInconclusive;
-        gates.failed |= verdict == CriterionVerdict::kFail;
+        gates.failed |= failed;
+        gates.failed_beyond_noise |= failed && !within_noise(figures, criterion.metric);
       }
     }
     return gates;
+  }
+
+  /// The difference does not exceed what identical arms showed.
+  static bool within_noise(const std::vector<Metric>& figures, const std::string& name) {
+    const auto figure = std::ranges::find(figures, name, &Metric::name);
+    return figure != figures.end() &&
+           figure->verdict == stats::ab_verdict_name(stats::AbVerdict::kInconclusive);
   }
 
   /// What ran without being asked for would be a look that no error budget knows of.

@@ -13,9 +13,10 @@ namespace harness {
 ///
 /// The looks are those of the plan and nothing between them: after each one the gating criteria
 /// (blocker, major) on paired figures are judged with all processes so far at `level_each`. The
-/// next look is due while one of them is INCONCLUSIVE and none FAILs. When the looks end with a
-/// FAIL, the confirmation is due: as many fresh processes as were measured, judged alone at 99 %.
-/// No stage follows a process that failed.
+/// next look is due while one of them is INCONCLUSIVE, or FAILs by a difference that identical arms
+/// show too (the figure's own verdict is INCONCLUSIVE), and none FAILs by more than that. When the
+/// looks end with a FAIL, the confirmation is due: as many fresh processes as were measured, judged
+/// alone at 99 %. No stage follows a process that failed.
 struct AbStages {
   PlannedPhase taken;                   ///< the phase with the groups of every stage that is due
   std::vector<std::string> confirming;  ///< ids of the groups that confirm

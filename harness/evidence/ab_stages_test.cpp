@@ -124,6 +124,25 @@ TEST(AbStages, AFailureOfTheSecondLookIsConfirmedWithAllItsProcesses) {
   EXPECT_EQ(run.figure().details["confirmation"]["n"], 20);
 }
 
+TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
+  Staged run(1.2);
+  run.planted.aa_factor = 1.4;
+  run.add('g', 1, 10, 1.2);
+  EXPECT_EQ(run.figure().verdict, "INCONCLUSIVE");
+  ASSERT_EQ(run.further().size(), 10u);
+  EXPECT_EQ(run.further().front(), "g11");
+  run.add('g', 11, 20, 1.2);
+  ASSERT_EQ(run.further().size(), 30u) << "the budget is spent, and it still fails";
+  EXPECT_EQ(run.further().back(), "c20");
+  run.add('c', 1, 20, 1.2);
+  EXPECT_EQ(run.judged().verdict, CriterionVerdict::kFail) << run.judged().reason;
+  EXPECT_THAT(run.problems(), IsEmpty());
+
+  run.planted.aa_factor = 1.1;  // 1.2 is more than that
+  run.add('g', 1, 10, 1.2);
+  EXPECT_EQ(run.further().front(), "c01");
+}
+
 TEST(AbStages, LooksThatNobodyAskedForAreEvidenceGoneWrong) {
   Staged run(2);
   run.add('g', 11, 20, 2);

@@ -249,6 +249,14 @@ void write_mini_process(const fs::path& dir, const std::string& group, const Min
           .order = order,
           .clock_mhz = clocked ? std::optional(clock) : std::nullopt});
     }
+  const double again = number % 2 == 0 ? planted.aa_factor : 1 / planted.aa_factor;
+  for (int round = 0; planted.aa_factor > 0 && round < kRounds; ++round)
+    raw.say(protocol::Sample{.case_id = "speed",
+                             .series = "aa",
+                             .value = 4 * again,
+                             .unit = "ms",
+                             .round = round,
+                             .order = 4});
   raw.say(protocol::CaseEnd{.case_id = "speed"});
   raw.write(dir / "phases/speed" / (group + ".jsonl"));
 }
