@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "suites/instrument/activity_buffers.h"
+#include "suites/instrument/call_recorder.h"
 #include "suites/instrument/record_decoder.h"
 #endif
 
@@ -26,10 +27,12 @@ std::vector<CUpti_ActivityKind> kinds_of(RecordPart part) {
       return {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
     case RecordPart::kCopies:
       return {CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMSET};
-    case RecordPart::kRuntime:
+    case RecordPart::kRuntimeRecords:
       return {CUPTI_ACTIVITY_KIND_RUNTIME};
-    case RecordPart::kDriver:
+    case RecordPart::kDriverRecords:
       return {CUPTI_ACTIVITY_KIND_DRIVER};
+    case RecordPart::kCalls:
+      return {};
     case RecordPart::kWaits:
       return {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION};
     case RecordPart::kRanges:
@@ -55,37 +58,15 @@ void CUPTIAPI complete_buffer(CUcontext, uint32_t, uint8_t* data, size_t, size_t
   if (data != nullptr) buffers().complete(data, valid_bytes);
 }
 
-/// No domain is enabled: subscribing only takes the one place that a profiler may have.
-void CUPTIAPI on_callback(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
-
-const char* unavailable_code(CUptiResult result) {
-  switch (result) {
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-    case CUPTI_ERROR_MAX_LIMIT_REACHED:
-      return "CUPTI_BUSY";
-    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-      return "CUPTI_PERMISSION";
-    default:
-      return "CUPTI_UNAVAILABLE";
-  }
-}
-
 }  // namespace
 
 struct ActivityCollector::Impl {
   CuptiLibrary cupti = open_cupti();
-  CUpti_SubscriberHandle subscriber = nullptr;
+  CallRecorder calls{cupti};
   std::vector<CUpti_CallbackId> idle_runtime_calls, idle_driver_calls;
   std::vector<CUpti_ActivityKind> enabled;
-  int64_t dropped = 0, refused_before = 0;
-  bool recording = false;
-
-  void must(CUptiResult result, const char* what) const {
-    if (result != CUPTI_SUCCESS)
-      throw CollectorUnavailable(unavailable_code(result),
-                                 std::string(what) + ": " + cupti.text(result));
-  }
+  int64_t dropped = 0, lost_before = 0;
+  bool recording = false, logging = false;
 
   /// Calls that neither launch, copy, set nor wait: they are frequent and say nothing.
   std::vector<CUpti_CallbackId> idle_calls(CUpti_CallbackDomain domain, int end) const {
@@ -102,14 +83,15 @@ struct ActivityCollector::Impl {
   }
 
   void attach() {
-    must(cupti.subscribe(&subscriber, on_callback, nullptr), "attaching CUPTI");
+    calls.attach();
     // The kernel's number of a thread, the same in calls and ranges.
-    must(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM), "thread ids of CUPTI");
+    cupti.must(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM),
+               "thread ids of CUPTI");
     // Blocks are handed over zeroed; else CUPTI clears each on the thread that launches.
     uint8_t zeroed = 1;
     size_t bytes = sizeof zeroed;
     cupti.set_attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &bytes, &zeroed);
-    must(cupti.register_callbacks(request_buffer, complete_buffer), "buffers of CUPTI");
+    cupti.must(cupti.register_callbacks(request_buffer, complete_buffer), "buffers of CUPTI");
     idle_runtime_calls = idle_calls(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
     idle_driver_calls = idle_calls(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   }
@@ -118,34 +100,44 @@ struct ActivityCollector::Impl {
     recording = true;
     for (const RecordPart part : parts) {
       for (const CUpti_ActivityKind kind : kinds_of(part)) {
-        must(cupti.enable(kind), "switching an activity kind on");
+        cupti.must(cupti.enable(kind), "switching an activity kind on");
         enabled.push_back(kind);
       }
-      if (part == RecordPart::kRuntime) leave_out(idle_runtime_calls, cupti.enable_runtime_call);
-      if (part == RecordPart::kDriver) leave_out(idle_driver_calls, cupti.enable_driver_call);
+      if (part == RecordPart::kRuntimeRecords)
+        leave_out(idle_runtime_calls, cupti.enable_runtime_call);
+      if (part == RecordPart::kDriverRecords)
+        leave_out(idle_driver_calls, cupti.enable_driver_call);
+      if (part == RecordPart::kCalls) {
+        logging = true;
+        calls.start();
+      }
     }
   }
 
   void switch_off() {
+    if (std::exchange(logging, false)) calls.stop();
     for (const CUpti_ActivityKind kind : std::exchange(enabled, {}))
-      must(cupti.disable(kind), "switching an activity kind off");
+      cupti.must(cupti.disable(kind), "switching an activity kind off");
     recording = false;
   }
 
   /// After the kinds, which switch all calls on: asked for one by one, an H200 with CUPTI 13.0
   /// recorded none. A call that cannot be left out is recorded, too.
-  void leave_out(std::vector<CUpti_CallbackId>& calls,
+  void leave_out(std::vector<CUpti_CallbackId>& idle,
                  decltype(&::cuptiActivityEnableRuntimeApi) enable) {
-    std::erase_if(calls, [&](CUpti_CallbackId id) { return enable(id, 0) != CUPTI_SUCCESS; });
+    std::erase_if(idle, [&](CUpti_CallbackId id) { return enable(id, 0) != CUPTI_SUCCESS; });
   }
 
   /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.
   void flush() {
-    must(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flushing records");
+    cupti.must(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flushing records");
     size_t lost = 0;
     if (cupti.num_dropped(nullptr, 0, &lost) == CUPTI_SUCCESS)
       dropped += static_cast<int64_t>(lost);
   }
+
+  /// Records for which there was no room, since ever.
+  int64_t lost() const { return buffers().refused() + calls.lost(); }
 };
 
 std::string inject_nvtx() {
@@ -193,8 +185,9 @@ void ActivityCollector::stop() {
 void ActivityCollector::clear() {
   impl_->flush();
   for (const ActivityBuffers::Filled& each : buffers().take_filled()) buffers().recycle(each);
+  impl_->calls.clear();
   impl_->dropped = 0;
-  impl_->refused_before = buffers().refused();
+  impl_->lost_before = impl_->lost();
 }
 
 harness::trace::Trace ActivityCollector::take() {
@@ -204,8 +197,9 @@ harness::trace::Trace ActivityCollector::take() {
     decoder.read(each.data, each.bytes);
     buffers().recycle(each);
   }
+  for (const LoggedCall& call : impl_->calls.take()) decoder.take_call(call);
   harness::trace::Trace trace = decoder.finish();
-  trace.dropped = impl_->dropped + buffers().refused() - impl_->refused_before;
+  trace.dropped = impl_->dropped + impl_->lost() - impl_->lost_before;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, c10::cuda::current_device()) == cudaSuccess)
     trace.device = properties.name;

@@ -28,15 +28,18 @@ std::string inject_nvtx();
 /// What can be recorded apart, to learn what each part costs.
 enum class RecordPart {
   kKernels,
-  kCopies,   ///< copies and memory sets
-  kRuntime,  ///< calls of the runtime that launch, copy or wait
-  kDriver,   ///< the same of the driver
-  kWaits,    ///< event waits
-  kRanges,   ///< NVTX
+  kCopies,  ///< copies and memory sets
+  kCalls,   ///< calls of runtime and driver that launch, copy, wait or allocate, by callbacks
+  kWaits,   ///< event waits
+  kRanges,  ///< NVTX
+  // The same calls as CUPTI's own records, which cost more and are no part of a trace otherwise.
+  kRuntimeRecords,
+  kDriverRecords,
 };
-inline const std::vector<RecordPart> kAllParts = {RecordPart::kKernels, RecordPart::kCopies,
-                                                  RecordPart::kRuntime, RecordPart::kDriver,
-                                                  RecordPart::kWaits,   RecordPart::kRanges};
+/// What a trace is made of.
+inline const std::vector<RecordPart> kTraceParts = {RecordPart::kKernels, RecordPart::kCopies,
+                                                    RecordPart::kCalls, RecordPart::kWaits,
+                                                    RecordPart::kRanges};
 
 /// Records device activities of this process through CUPTI: concurrent kernels, copies, memory
 /// sets, runtime and driver calls that launch, copy or wait, event waits and NVTX ranges. One at a
@@ -51,7 +54,7 @@ class ActivityCollector {
   ActivityCollector& operator=(const ActivityCollector&) = delete;
 
   /// Switches recording on and off; waits for the device at both ends, so that no kernel is cut.
-  void start(const std::vector<RecordPart>& parts = kAllParts);
+  void start(const std::vector<RecordPart>& parts = kTraceParts);
   void stop();
 
   /// Throws away what was recorded so far. While recording is on, wait for the device before.

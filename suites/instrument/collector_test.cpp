@@ -53,6 +53,29 @@ TEST(Dilation, MedianWithItsInterval) {
   EXPECT_THROW(measure_dilation(std::vector<OffOnPair>(6)), c10::Error);
 }
 
+TEST(Dilation, ArmsAreInTurnAndStandForTheirMedian) {
+  std::string order;
+  std::vector<double> ms = {90, 1, 5, 2, 80, 4, 4, 9,   // off, then on
+                            70, 3, 1, 2, 60, 7, 6, 5};  // on, then off
+  size_t next = 0;
+  const SwitchedStep step{.run_ms =
+                              [&](const char* what) {
+                                order += what[1] == 'f' ? 'f' : 'n';
+                                return ms.at(next++);
+                              },
+                          .on = [&] { order += '('; },
+                          .off = [&] { order += ')'; }};
+  const auto pairs = time_off_on(step, 2, 3);
+  EXPECT_EQ(order, "ffff(nnnn)(nnnn)ffff");
+  ASSERT_EQ(pairs.size(), 2u);
+  EXPECT_EQ(pairs[0].off_ms, 2) << "the step behind a switch does not count";
+  EXPECT_EQ(pairs[0].on_ms, 4);
+  EXPECT_EQ(pairs[1].on_ms, 2);
+  EXPECT_EQ(pairs[1].off_ms, 6);
+  EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_THROW(median({}), c10::Error);
+}
+
 TEST(Ceilings, ArePositiveOnACpu) {
   const auto ceilings = measure_ceilings(at::kCPU, at::kFloat);
   EXPECT_GT(ceilings.tflop_s, 0);

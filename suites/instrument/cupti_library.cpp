@@ -30,7 +30,25 @@ void look_up(void* library, const char* name, Function& function) {
                                std::string(kFile) + " has no function " + name);
 }
 
+const char* unavailable_code(CUptiResult result) {
+  switch (result) {
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+    case CUPTI_ERROR_MAX_LIMIT_REACHED:
+      return "CUPTI_BUSY";
+    case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
+      return "CUPTI_PERMISSION";
+    default:
+      return "CUPTI_UNAVAILABLE";
+  }
+}
+
 }  // namespace
+
+void CuptiLibrary::must(CUptiResult result, const char* what) const {
+  if (result != CUPTI_SUCCESS)
+    throw CollectorUnavailable(unavailable_code(result), std::string(what) + ": " + text(result));
+}
 
 std::string CuptiLibrary::text(CUptiResult result) const {
   const char* text = nullptr;
@@ -45,6 +63,8 @@ CuptiLibrary open_cupti() {
   look_up(library, "cuptiGetResultString", cupti.result_string);
   look_up(library, "cuptiSubscribe", cupti.subscribe);
   look_up(library, "cuptiActivityRegisterCallbacks", cupti.register_callbacks);
+  look_up(library, "cuptiGetTimestamp", cupti.get_timestamp);
+  look_up(library, "cuptiEnableCallback", cupti.enable_callback);
   look_up(library, "cuptiActivitySetAttribute", cupti.set_attribute);
   look_up(library, "cuptiActivityEnable", cupti.enable);
   look_up(library, "cuptiActivityDisable", cupti.disable);

@@ -11,7 +11,9 @@ struct CuptiLibrary {
   std::string path;
   decltype(&::cuptiGetVersion) get_version;
   decltype(&::cuptiGetResultString) result_string;
+  decltype(&::cuptiGetTimestamp) get_timestamp;
   decltype(&::cuptiSubscribe) subscribe;
+  decltype(&::cuptiEnableCallback) enable_callback;
   decltype(&::cuptiActivityRegisterCallbacks) register_callbacks;
   decltype(&::cuptiActivitySetAttribute) set_attribute;
   decltype(&::cuptiActivityEnable) enable;
@@ -26,6 +28,10 @@ struct CuptiLibrary {
 
   /// Text of a result, for errors.
   std::string text(CUptiResult result) const;
+
+  /// Throws CollectorUnavailable (CUPTI_BUSY, CUPTI_PERMISSION, CUPTI_UNAVAILABLE) naming `what`,
+  /// unless the result is success.
+  void must(CUptiResult result, const char* what) const;
 };
 
 /// The library that the process has loaded (LibTorch brings it), else the one the loader finds.

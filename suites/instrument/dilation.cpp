@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace suites {
 namespace {
@@ -21,12 +22,34 @@ double binomial_tail(size_t n, size_t k) {
   return total;
 }
 
-double median(const std::vector<double>& sorted) {
-  const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}  // namespace
+
+double median(std::vector<double> values) {
+  TORCH_CHECK(!values.empty(), "suites::median: values must be at least one, got none");
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-}  // namespace
+std::vector<OffOnPair> time_off_on(const SwitchedStep& step, int64_t pairs, int64_t arm_steps) {
+  const auto arm_ms = [&](const char* what) {
+    step.run_ms(what);
+    std::vector<double> ms;
+    for (int64_t i = 0; i < arm_steps; ++i) ms.push_back(step.run_ms(what));
+    return median(std::move(ms));
+  };
+  std::vector<OffOnPair> times;
+  for (int64_t i = 0; i < pairs; ++i) {
+    OffOnPair pair;
+    if (i % 2 == 0) pair.off_ms = arm_ms("off");
+    step.on();
+    pair.on_ms = arm_ms("on");
+    step.off();
+    if (i % 2 == 1) pair.off_ms = arm_ms("off");
+    times.push_back(pair);
+  }
+  return times;
+}
 
 Dilation measure_dilation(const std::vector<OffOnPair>& pairs) {
   TORCH_CHECK(pairs.size() >= kFewestPairs,

@@ -34,6 +34,10 @@ Interval interval(uint64_t begin, uint64_t end) {
   return {static_cast<int64_t>(begin), static_cast<int64_t>(std::max(begin, end))};
 }
 
+LoggedCall logged(const CUpti_ActivityAPI& call, CUpti_CallbackDomain domain) {
+  return {domain, call.cbid, call.start, call.end, call.threadId, call.correlationId};
+}
+
 }  // namespace
 
 void RecordDecoder::read(uint8_t* data, size_t bytes) {
@@ -51,9 +55,11 @@ void RecordDecoder::take(CUpti_Activity* record) {
     case CUPTI_ACTIVITY_KIND_MEMSET:
       return take_set(*reinterpret_cast<CUpti_ActivityMemset4*>(record));
     case CUPTI_ACTIVITY_KIND_RUNTIME:
-      return take_call(*reinterpret_cast<CUpti_ActivityAPI*>(record), CUPTI_CB_DOMAIN_RUNTIME_API);
+      return take_call(
+          logged(*reinterpret_cast<CUpti_ActivityAPI*>(record), CUPTI_CB_DOMAIN_RUNTIME_API));
     case CUPTI_ACTIVITY_KIND_DRIVER:
-      return take_call(*reinterpret_cast<CUpti_ActivityAPI*>(record), CUPTI_CB_DOMAIN_DRIVER_API);
+      return take_call(
+          logged(*reinterpret_cast<CUpti_ActivityAPI*>(record), CUPTI_CB_DOMAIN_DRIVER_API));
     case CUPTI_ACTIVITY_KIND_MARKER:
       return take_marker(*reinterpret_cast<CUpti_ActivityMarker2*>(record));
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
@@ -122,13 +128,13 @@ std::pair<int64_t, CallKind> RecordDecoder::call_name(CUpti_CallbackDomain domai
   return found->second;
 }
 
-void RecordDecoder::take_call(const CUpti_ActivityAPI& call, CUpti_CallbackDomain domain) {
-  if (!has_times(call.start, call.end)) return;
-  const auto [name, kind] = call_name(domain, call.cbid);
+void RecordDecoder::take_call(const LoggedCall& call) {
+  if (!has_times(call.begin, call.end)) return;
+  const auto [name, kind] = call_name(call.domain, call.id);
   trace_.calls.push_back({.kind = kind,
-                          .time = interval(call.start, call.end),
-                          .thread = call.threadId,
-                          .correlation = call.correlationId,
+                          .time = interval(call.begin, call.end),
+                          .thread = call.thread,
+                          .correlation = call.correlation,
                           .name = name});
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/trace/trace.h"
+#include "suites/instrument/call_log.h"
 #include "suites/instrument/cupti_library.h"
 
 namespace suites {
@@ -19,6 +20,9 @@ class RecordDecoder {
   /// Reads all records of a block. Records of unknown kinds are passed over.
   void read(uint8_t* data, size_t bytes);
 
+  /// A call, from CUPTI's record of it or from the log of calls.
+  void take_call(const LoggedCall& call);
+
   /// The trace, its times from the earliest record on.
   harness::trace::Trace finish();
 
@@ -27,7 +31,6 @@ class RecordDecoder {
   void take_kernel(const CUpti_ActivityKernel10& kernel);
   void take_copy(const CUpti_ActivityMemcpy6& copy);
   void take_set(const CUpti_ActivityMemset4& set);
-  void take_call(const CUpti_ActivityAPI& call, CUpti_CallbackDomain domain);
   void take_marker(const CUpti_ActivityMarker2& marker);
   void take_wait(const CUpti_ActivitySynchronization2& wait);
   void shift_times();

@@ -6,6 +6,7 @@
 
 #include "suites/conformance/case_inputs.h"
 #include "suites/conformance/convert.h"
+#include "suites/instrument/dilation.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 #include "suites/phases/attention_case.h"
@@ -76,11 +77,6 @@ Point measure_memory(const Plan& plan, const CaseConfig& config, const DenseInpu
 
 void clear_gradients(DenseInputs& leaves) {
   for (auto& [name, tensor] : named_inputs(leaves)) tensor->mutable_grad() = Tensor();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 class Sweep {

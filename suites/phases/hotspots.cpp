@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
+#include <vector>
 
 #include "harness/trace/chrome.h"
 #include "harness/trace/trace_file.h"
@@ -22,6 +24,11 @@ namespace {
 namespace trace = harness::trace;
 
 constexpr double kMostStretchPct = 3;
+/// Recording off or on in a pair lasts about this long, in steps: one disturbed step of a short
+/// training step shall not decide.
+constexpr double kArmMs = 300;
+constexpr int64_t kMostArmSteps = 8;
+constexpr int64_t kStepsUntilGraph = 5;  ///< the last of them is a launch of the graph
 
 double cpu_seconds() {
   rusage use{};
@@ -38,8 +45,9 @@ class Hotspots {
       : one_(one),
         session_(one),
         steps_(one.args.get_int("steps", 5, 1)),
-        warmup_(one.args.get_int("warmup", 3, 1)),
-        pairs_(one.args.get_int("pairs", 8, 6)),
+        graph_(one.args.get_bool("cuda_graph", false)),
+        warmup_(std::max(one.args.get_int("warmup", 3, 1), graph_ ? kStepsUntilGraph : 1)),
+        pairs_(one.args.get_int("pairs", 12, 6)),
         chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
         cost_rounds_(one.args.get_int("cost_rounds", 0, 0)),
         step_(make_profiled_step(one)) {}
@@ -62,13 +70,9 @@ class Hotspots {
     return ms;
   }
 
-  /// The step behind a switch of the recording pays for the switch, so the next one is timed.
-  double second_step(const char* what) {
-    take_step(what);
-    return take_step(what);
+  int64_t total() const {
+    return 2 * warmup_ + 3 * steps_ + 2 * pairs_ * (1 + arm_steps_) + 16 * cost_rounds_ + 2;
   }
-
-  int64_t total() const { return 2 * warmup_ + 3 * steps_ + 4 * pairs_ + 16 * cost_rounds_ + 1; }
 
   /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
   /// sleeps.
@@ -77,42 +81,43 @@ class Hotspots {
     double wall_ms = 0;
     for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
     step_ms_ = wall_ms / static_cast<double>(steps_);
+    arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);
     say_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
     say_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
     say_figure(one_, "step.tokens_count", static_cast<double>(step_.tokens), "count");
   }
 
-  /// Steps without and with recording in turn, the order swapped every other time.
+  /// Recording is switched on once before, because the first time costs more than any later one.
   void measure_dilation_of_steps() {
-    std::vector<OffOnPair> pairs;
-    for (int64_t i = 0; i < pairs_; ++i) {
-      OffOnPair pair;
-      const auto off = [&] { pair.off_ms = second_step("off"); };
-      const auto on = [&] {
-        session_.collector().start();
-        pair.on_ms = second_step("on");
-        session_.collector().stop();
-        session_.collector().clear();  // so that blocks never run out
-      };
-      if (i % 2 == 0) {
-        off();
-        on();
-      } else {
-        on();
-        off();
-      }
-      pairs.push_back(pair);
-    }
-    say_dilation(pairs);
-    say_residual(pairs);
+    session_.record([this] { take_step("on"); });
+    pairs_seen_ = time_off_on({.run_ms = [this](const char* what) { return take_step(what); },
+                               .on = [this] { session_.collector().start(); },
+                               .off =
+                                   [this] {
+                                     session_.collector().stop();
+                                     session_.collector().clear();  // so that blocks never run out
+                                   }},
+                              pairs_, arm_steps_);
+    say_dilation(pairs_seen_);
+    say_residual(pairs_seen_);
+  }
+
+  /// The same by launch: what bounds a step decides how much of it the step's time shows.
+  void say_launch_cost(const trace::Profile& profile) {
+    if (profile.launches == 0)
+      return say_missing(one_, "profile.launch_cost_us", "us", "a step launches nothing");
+    std::vector<double> more_ms;
+    for (const OffOnPair& pair : pairs_seen_) more_ms.push_back(pair.on_ms - pair.off_ms);
+    const auto launches =
+        static_cast<double>(profile.launches) / static_cast<double>(profile.steps);
+    say_figure(one_, "profile.launch_cost_us", 1e3 * median(std::move(more_ms)) / launches, "us");
   }
 
   /// What stays behind when recording is switched off: the pairs alone do not show it.
-  void say_residual(std::vector<OffOnPair> pairs) {
-    const auto half = pairs.begin() + static_cast<std::ptrdiff_t>(pairs.size() / 2);
-    std::nth_element(pairs.begin(), half, pairs.end(),
-                     [](const auto& a, const auto& b) { return a.off_ms < b.off_ms; });
-    say_figure(one_, "profile.residual_pct", 100 * (half->off_ms / step_ms_ - 1), "pct");
+  void say_residual(const std::vector<OffOnPair>& pairs) {
+    std::vector<double> off;
+    for (const OffOnPair& pair : pairs) off.push_back(pair.off_ms);
+    say_figure(one_, "profile.residual_pct", 100 * (median(std::move(off)) / step_ms_ - 1), "pct");
   }
 
   void measure_cost_of_parts() {
@@ -137,7 +142,8 @@ class Hotspots {
           {i + 1, pairs[i].off_ms, pairs[i].on_ms, 100 * (pairs[i].on_ms / pairs[i].off_ms - 1)});
     one_.emitter.table({.case_id = one_.id,
                         .id = "dilation",
-                        .title = "What recording costs: a step with recording off and on",
+                        .title = "What recording costs: the median of " +
+                                 std::to_string(arm_steps_) + " steps with recording off and on",
                         .columns = {"pair", "off, ms", "on, ms", "longer by, %"},
                         .rows = rows});
   }
@@ -174,7 +180,7 @@ class Hotspots {
         [&] { take_step("settle"); });
     say_stretch(recorded_ms / static_cast<double>(steps_));
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
-    say_paths(recorded);
+    if (!graph_) say_paths(recorded);  // the work of a graph belongs to the range that launches it
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);
@@ -182,6 +188,7 @@ class Hotspots {
     say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof,
                 step_.ran());
     say_roofline(one_, profile, roof);
+    say_launch_cost(profile);
     refuse_losses(one_, recorded.dropped);
   }
 
@@ -208,10 +215,13 @@ class Hotspots {
 
   const PhaseCase& one_;
   ProfileSession session_;
-  const int64_t steps_, warmup_, pairs_, chrome_steps_, cost_rounds_;
+  const int64_t steps_;
+  const bool graph_;
+  const int64_t warmup_, pairs_, chrome_steps_, cost_rounds_;
   const ProfiledStep step_;
-  int64_t done_ = 0;
+  int64_t done_ = 0, arm_steps_ = kMostArmSteps;
   double step_ms_ = 0;
+  std::vector<OffOnPair> pairs_seen_;
   trace::Ceilings ceilings_;
 };
 

@@ -37,6 +37,12 @@ double Args::get_number(const char* key, double fallback, double minimum) const 
   return value.get<double>();
 }
 
+bool Args::get_bool(const char* key, bool fallback) const {
+  if (!has(key)) return fallback;
+  if (!values_.at(key).is_boolean()) refuse(key, "true or false");
+  return values_.at(key).get<bool>();
+}
+
 std::string Args::get_text(const char* key, const std::string& fallback) const {
   if (!has(key)) return fallback;
   if (!values_.at(key).is_string()) refuse(key, "a string");
@@ -91,8 +97,9 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"empty_rows", {"backends", "dtypes", "S", "fault"}, run_empty_rows},
       {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
       {"hotspots",
-       {"subject", "model", "S", "B", "accum", "Hq", "Hkv", "dk", "dv", "backend", "steps",
-        "warmup", "pairs", "chrome_steps", "cost_rounds", "dtype", "shares_tolerance_pct", "fault"},
+       {"subject", "model", "S", "B", "accum", "cuda_graph", "Hq", "Hkv", "dk", "dv", "backend",
+        "steps", "warmup", "pairs", "chrome_steps", "cost_rounds", "dtype", "shares_tolerance_pct",
+        "fault"},
        run_hotspots,
        kAttention},
       {"layer_scaling",

@@ -39,6 +39,7 @@ class Args {
   Args(std::string kind, nlohmann::json values, const std::vector<std::string>& declared);
   int64_t get_int(const char* key, int64_t fallback, int64_t minimum) const;
   double get_number(const char* key, double fallback, double minimum) const;
+  bool get_bool(const char* key, bool fallback) const;
   std::string get_text(const char* key, const std::string& fallback) const;
   std::vector<std::string> get_list(const char* key,
                                     const std::vector<std::string>& fallback) const;

@@ -108,6 +108,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   nsa::train::TrainOptions options;
   options.batch = one.args.get_int("B", 1, 1);
   options.accum = one.args.get_int("accum", 4, 1);
+  options.cuda_graph = one.args.get_bool("cuda_graph", false);
   const auto asked = attention_asked(one);
   const auto made = std::make_shared<Training>();
   made->tokens = nsa::train::make_synthetic_source(config.vocab, one.seed());
@@ -151,6 +152,8 @@ double call_ms(AttentionCall& call, at::Device device, const char* range_name) {
 
 ProfiledStep attention_step(const PhaseCase& one, const nsa::ModelConfig& model, int64_t seq_len) {
   static constexpr const char* kRange = "attention.call";
+  if (one.args.get_bool("cuda_graph", false))
+    throw ConfigError("args.cuda_graph must be false with subject attention, got true");
   ProfiledStep step{.range = kRange, .seq_len = seq_len, .type = input_type(one)};
   const int64_t batch = one.args.get_int("B", 1, 1);
   CaseConfig sizes = attention_sizes(model.attention, batch, seq_len);

@@ -24,7 +24,8 @@ struct ProfiledStep {
 
 /// `args.subject`: "train" (an optimizer step of args.model on fresh random tokens) or "attention"
 /// (a forward call with the model's attention; Hq, Hkv, dk replace its sizes). args: model
-/// (m7c_125m), S (0: the model's), B (1), accum (4, training only), dtype (bf16 on CUDA), backend
+/// (m7c_125m), S (0: the model's), B (1), accum (4, training only), cuda_graph (false,
+/// training only), dtype (bf16 on CUDA), backend
 /// (auto, switches: as nsa-train's; gather, ..., fused: of all branches). `seq_len` > 0 replaces S.
 /// Fault P09: results are read one element at a time. Throws ConfigError.
 ProfiledStep make_profiled_step(const PhaseCase& one, int64_t seq_len = 0);

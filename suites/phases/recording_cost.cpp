@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "suites/instrument/dilation.h"
+
 namespace suites {
 namespace {
 
@@ -17,12 +19,12 @@ std::vector<Arm> arms() {
   using enum RecordPart;
   return {{"nothing, after recording was on", {}},
           {"kernels", {kKernels}},
-          {"kernels and runtime calls", {kKernels, kRuntime}},
-          {"kernels and driver calls", {kKernels, kDriver}},
+          {"kernels and calls, by callbacks", {kKernels, kCalls}},
+          {"kernels and calls, by CUPTI's records", {kKernels, kRuntimeRecords, kDriverRecords}},
           {"kernels and copies", {kKernels, kCopies}},
           {"kernels and event waits", {kKernels, kWaits}},
           {"kernels and ranges", {kKernels, kRanges}},
-          {"everything", kAllParts}};
+          {"what a trace is made of", kTraceParts}};
 }
 
 double timed(ActivityCollector& collector, const std::function<double()>& step, const Arm& arm) {
@@ -33,12 +35,6 @@ double timed(ActivityCollector& collector, const std::function<double()>& step, 
   collector.stop();
   collector.clear();
   return ms;
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace
