@@ -5,6 +5,7 @@
 #include "nsa/core/backends_gpu_testing.h"
 #include "nsa/gate/fused_combine.h"
 #include "nsa/gate/gate.h"
+#include "nsa/model/embedding.h"
 #include "nsa/model/swiglu.h"
 #include "nsa/rope/rope.h"
 
@@ -137,6 +138,25 @@ TEST_P(TokensOnCuda, GatedProductOfTheMlp) {
   const auto call = [](const Tensors& in) { return silu_product(in[0]); };
   expect_one_rounding(call, {at::cat({far, far.flip(0)}).to(GetParam())},
                       at::ones({8}, at::kDouble).to(GetParam()), GetParam());
+}
+
+// Few tokens make most of a text: their sums are long, and their order must not be chance.
+TEST_P(TokensOnCuda, GradientsOfEmbeddedTokensRepeatTheirBits) {
+  for (const int64_t vocab : {256, 20000}) {  // as one product, and sorted
+    const at::Tensor tokens = (at::rand({4, 2048}).pow(8) * vocab).to(at::kLong);
+    const at::Tensor d_out = draw_tokens({4, 2048, 96});
+    const auto gradient = [&](at::Device device, at::ScalarType type, at::ScalarType computed) {
+      const at::Tensor weight =
+          at::ones({vocab, 96}, at::TensorOptions(device).dtype(type)).requires_grad_(true);
+      embed_tokens(weight, tokens.to(device), computed).backward(d_out.to(device, computed));
+      return weight.grad().cpu();
+    };
+    const at::Tensor have = gradient(at::kCUDA, at::kFloat, GetParam());
+    for (int time = 0; time < 5; ++time)
+      ASSERT_TRUE(at::equal(have, gradient(at::kCUDA, at::kFloat, GetParam()))) << vocab;
+    const at::Tensor want = gradient(at::kCPU, at::kDouble, at::kDouble);
+    EXPECT_LE((have - want).abs().max().item<double>(), 1e-5 * want.abs().max().item<double>());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TokensOnCuda, ::testing::Values(at::kBFloat16, at::kHalf),

@@ -1,11 +1,11 @@
 #include "nsa/model/decoder.h"
 
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/embedding.h"
 #include "nsa/model/recompute.h"
 
 namespace nsa {
@@ -43,7 +43,7 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
 
 at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
   const NvtxRange range("model.embedding");
-  return at::embedding(embedding_, tokens).to(compute_type);
+  return embed_tokens(embedding_, tokens, compute_type);
 }
 
 DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const at::Tensor& x,

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "nsa/model/embedding.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
 #include "nsa/model/swiglu.h"
@@ -38,6 +39,19 @@ std::string error_of(Call&& call) {
     return e.what();
   }
   return "";
+}
+
+TEST(EmbedTokens, RowsAndTheSumsOfTheirGradients) {
+  const at::Tensor weight = at::arange(6, at::kFloat).view({3, 2}).requires_grad_(true);
+  const at::Tensor tokens = at::tensor({2, 0, 2, 2}, at::kLong).view({2, 2});
+  const at::Tensor rows = embed_tokens(weight, tokens, at::kBFloat16);
+  EXPECT_EQ(rows.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(
+      at::equal(rows.to(at::kFloat).flatten(), at::tensor({4, 5, 0, 1, 4, 5, 4, 5}, at::kFloat)));
+  rows.backward(
+      at::tensor({1, 2, 4, 8, 16, 32, 64, 128}, at::kFloat).view({2, 2, 2}).to(at::kBFloat16));
+  EXPECT_EQ(weight.grad().scalar_type(), at::kFloat);
+  EXPECT_TRUE(at::equal(weight.grad().flatten(), at::tensor({4, 8, 0, 0, 81, 162}, at::kFloat)));
 }
 
 TEST(NextTokenLoss, HandComputed) {
