@@ -131,8 +131,14 @@ TEST_F(EditedCheckout, EditsFailWithoutAReasonAndAreShownEitherWay) {
             nlohmann::json({"suites/compare/tolerance.cpp", "line", "eps = 1;", "eps = 100;"}));
 }
 
+TEST_F(EditedCheckout, AGoldenTextDecides) {
+  put("suites/compare/tolerance_golden.md", "new\n");
+  EXPECT_EQ(failed(run(args_)), 1u);
+}
+
 TEST_F(EditedCheckout, NothingEditedIsNoCheckAndACountOfZero) {
   put("nsa/x.cpp", "2\n");
+  put("suites/compare/tolerances/README.md", "words decide nothing\n");
   const auto said = run(args_);
   EXPECT_EQ(find_line<protocol::Check>(said, [](const auto&) { return true; }), nullptr);
   const auto* metric = find_line<protocol::Metric>(said, [](const auto&) { return true; });
