@@ -55,6 +55,25 @@ TEST(Derive, MiniRunIsGo) {
   EXPECT_EQ(by_id(d.results.phases, "P-speed").cases[2].id, "g03/speed");
 }
 
+/// A case of two ranks counts once, and only when both ended it ok.
+TEST(Derive, ACaseOfSeveralRanksCountsOnce) {
+  const fs::path sample = fs::path(NSA_SOURCE_DIR) / "reports/samples/ddp_multi_gpu-h200x2";
+  const auto scale_2 = [](const fs::path& dir) {
+    return by_id(derive_all(RunFolder(dir)).results.phases, "P-scale_2");
+  };
+  EXPECT_EQ(scale_2(sample).cases_planned, 1);
+  EXPECT_EQ(scale_2(sample).cases_ok, 1);
+  TempDir dir;
+  fs::copy(sample, dir.path(), fs::copy_options::recursive);
+  const fs::path file = dir.path() / "phases/scale_2/g01.r1.jsonl";
+  std::string text = read_bytes(file);
+  const std::string ok = R"("reason":"","status":"ok")";
+  ASSERT_NE(text.rfind(ok), std::string::npos);
+  text.replace(text.rfind(ok), ok.size(), R"("reason":"it broke","status":"failed")");
+  std::ofstream(file, std::ios::binary) << text;
+  EXPECT_EQ(scale_2(dir.path()).cases_ok, 0);
+}
+
 /// Phase speed of the mini run behind C-CONFORM.
 void put_behind_criterion(const fs::path& dir, const std::string& id) {
   nlohmann::json plan = nlohmann::json::parse(read_bytes(dir / "plan.json"));

@@ -111,10 +111,27 @@ void add_cases(const PlannedPhase& planned, const GroupEvidence& group, RawPhase
     if (ended != group.cases.end()) {
       result.status = ended->ok ? "ok" : "failed";
       result.reason = ended->reason;
-      phase.cases_ok += ended->ok;
     }
     phase.cases.push_back(result);
   }
+}
+
+/// A case that several ranks ran counts once, when each of them ended it ok.
+int64_t count_ok(const PlannedPhase& planned, const std::vector<GroupEvidence>& evidence) {
+  int64_t count = 0;
+  for (const PlannedGroup& group : planned.groups)
+    for (const PlannedCase& one : planned.cases) {
+      const auto of_group = [&](const GroupEvidence& each) {
+        return each.id == group.id || each.id.starts_with(group.id + ".r");
+      };
+      const auto ended_ok = [&](const GroupEvidence& each) {
+        return !of_group(each) || std::ranges::any_of(each.cases, [&](const CaseLine& line) {
+          return line.id == one.id && line.ok;
+        });
+      };
+      count += std::ranges::any_of(evidence, of_group) && std::ranges::all_of(evidence, ended_ok);
+    }
+  return count;
 }
 
 /// A planned group without a file: nothing is known of it.
@@ -169,6 +186,7 @@ RawPhase read_raw_phase(const RunFolder& run, const RunFiles& files, const Plann
     if (end.status == StepStatus::kCompleted && !group.unusable.empty() && !group.file.empty())
       phase.problems.emplace_back(group.file, group.unusable + "; phase.json says COMPLETED");
   }
+  phase.cases_ok = count_ok(planned, phase.view.groups);
   std::sort(phase.cases.begin(), phase.cases.end(),
             [](const CaseResult& a, const CaseResult& b) { return a.id < b.id; });
   return phase;
