@@ -39,6 +39,9 @@ struct Arm {
   std::filesystem::path bin;
 };
 
+/// Programs without build_id.json beside them say "unknown".
+bool is_known(const std::string& build_id) { return !build_id.empty() && build_id != "unknown"; }
+
 class Pair {
  public:
   Pair(const BuiltinCall& call, const protocol::CaseArgs& one, protocol::Emitter& emitter)
@@ -120,10 +123,12 @@ class Pair {
   }
 
   void say_builds() {
+    const bool known = is_known(builds_["base"]) && is_known(builds_["head"]);
     emitter_.metric({.case_id = one_.id,
                      .name = one_.id + ".differ_bool",
-                     .value = builds_["base"] != builds_["head"],
-                     .unit = "bool"});
+                     .value = known ? json(builds_["base"] != builds_["head"]) : json(),
+                     .unit = "bool",
+                     .reason = known ? "" : "a build says no build id"});
     if (call_.in.group != "g01") return;
     emitter_.table({.case_id = one_.id,
                     .id = "builds." + one_.id,

@@ -104,5 +104,15 @@ TEST_F(BinariesAb, TheSameBuildTwiceIsSaid) {
   EXPECT_EQ(find_line<protocol::Metric>(said, differ)->value, false);
 }
 
+TEST_F(BinariesAb, BuildsWithoutAnIdAreNotCalledTheSame) {
+  write_worker(dir_ / "base", "unknown", 10);
+  write_worker(dir_ / "head", "new", 10);
+  const auto said = run();
+  const auto* differ = find_line<protocol::Metric>(
+      said, [](const auto& metric) { return metric.name == "all.differ_bool"; });
+  EXPECT_EQ(differ->value, nullptr);
+  EXPECT_EQ(differ->reason, "a build says no build id");
+}
+
 }  // namespace
 }  // namespace harness
