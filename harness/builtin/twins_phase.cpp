@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kRate = "speed.rate_tok_s", *kPeak = "memory.peak_mib";
+constexpr const char *kTwinRate = "speed.rate_tok_s", *kTwinPeak = "memory.peak_mib";
 
 /// Shape of the steps of a phase of nsa-train.
 StepMemory shape_of(const RunSoFar& run, const std::string& id) {
@@ -42,8 +42,8 @@ struct Beside {
     const StepMemory twin = shape_of(run, against);
     if (twin.seq_len != shape.seq_len || twin.tokens != shape.tokens)
       throw Error("phases " + of + " and " + against + " have steps of different shapes");
-    const Metric *rate = run.figure(of, kRate), *other = run.figure(against, kRate);
-    const Metric *peak = run.figure(of, kPeak), *other_peak = run.figure(against, kPeak);
+    const Metric *rate = run.figure(of, kTwinRate), *other = run.figure(against, kTwinRate);
+    const Metric *peak = run.figure(of, kTwinPeak), *other_peak = run.figure(against, kTwinPeak);
     const bool both = rate != nullptr && other != nullptr && *other->value > 0;
     compared += both ? 1 : 0;
     if (peak != nullptr) {
