@@ -220,12 +220,21 @@ TEST_F(ProgramTest, ADenseModelTrainsWithoutGates) {
 }
 
 TEST_F(ProgramTest, OutOfMemoryNamesWhatWouldFit) {
+  const auto memory_table = [&](const std::vector<json>& lines) {
+    for (const json& table : of_type(lines, "table"))
+      if (table["id"] == "memory") return table;
+    return json();
+  };
   const json args = {
       {"model", "small.json"}, {"data", "synthetic"}, {"steps", 3}, {"warmup", 2}, {"batch", 64}};
-  const auto whole = metrics(work(request(args)));
+  const auto lines_of_whole = work(request(args));
+  const auto whole = metrics(lines_of_whole);
   const double peak = whole.at("memory.tensors_peak_mib")["value"];
   const double predicted = whole.at("memory.predicted_mib")["value"];
   EXPECT_NEAR(peak / predicted, whole.at("memory.unpredicted_ratio")["value"].get<double>(), 1e-9);
+  const json rows = memory_table(lines_of_whole)["rows"];
+  EXPECT_EQ(rows[rows.size() - 2], (json{"all of it, predicted", predicted}));
+  EXPECT_EQ(rows.back(), (json{"tensors at their peak, measured", peak}));
   json limited = args;
   limited["memory_limit_mib"] = 0.7 * peak;
   const auto lines = work(request(limited));

@@ -264,7 +264,7 @@ class Run {
     const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
     facts_.memory = memory_figures(plan, tensors_peak_mib_,
                                    facts_.stopped.empty() ? "no step was done" : facts_.stopped);
-    say_memory(*context_.lines, context_.case_id, plan);
+    say_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_);
   }
 
   void report_judgement() {

@@ -70,10 +70,15 @@ void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts&
               {"bucket", "MiB", "cap asked for, MiB", "compression"}, rows);
 }
 
-void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan) {
+void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
+                double peak_mib) {
   nlohmann::json rows = nlohmann::json::array();
   for (const MemoryPart& part : plan.parts) rows.push_back({part.name, part.mib});
-  lines.table(case_id, "memory", "Memory of a step by formula", {"part", "MiB"}, rows);
+  rows.push_back({"all of it, predicted", plan.total_mib()});
+  rows.push_back({"tensors at their peak, measured",
+                  peak_mib > 0 ? nlohmann::json(peak_mib) : nlohmann::json()});
+  lines.table(case_id, "memory", "Memory of a step by formula, and as measured", {"part", "MiB"},
+              rows);
 }
 
 void say_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config) {

@@ -27,11 +27,13 @@ double median_step_ms(std::vector<StepRecord> trace);
 std::string progress_line(const StepRecord& record, int64_t of, double median_step_ms);
 
 /// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
-/// memory's prediction; rates that the model's configuration expects.
+/// memory as predicted and as measured (0: not known); rates that the model's configuration
+/// expects.
 void say_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths);
 void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
                  const ReducerOptions& asked);
-void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan);
+void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
+                double peak_mib);
 void say_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
 
 }  // namespace nsa::train
