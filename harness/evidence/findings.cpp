@@ -5,6 +5,7 @@
 #include <map>
 
 #include "harness/evidence/root_causes.h"
+#include "harness/evidence/slow_rank.h"
 #include "harness/results/number.h"
 
 namespace harness {
@@ -126,6 +127,9 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "unset it, or declare it in the phase's switches", kNow},
     {"RANK_FAULT", "a rank is missing, died or stands still",
      "read the last mark of every rank in the autopsy; compare world size and devices", kNow},
+    {"SLOW_RANK", "one rank is slower than the others, which wait for it in every step",
+     "look at what else runs on its device and cores, at its clocks, and at where its data lie",
+     kLater},
     {"BUCKET_MISMATCH", "gradient buckets are not those that were asked for",
      "compare the sizes listed beside the request; a parameter larger than the cap makes its own "
      "bucket",
@@ -272,6 +276,8 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
                                    failed.first,
                                result.id));
   if (!slow.empty()) findings.push_back(finding(stem + "SLOW", "SLOW", slow_text(slow), result.id));
+  if (const auto rank = slow_rank(raw.groups))
+    findings.push_back(finding(stem + "SLOW_RANK", "SLOW_RANK", rank->text(), result.id));
   if (result.status == StepStatus::kFailed || result.status == StepStatus::kPartial)
     findings.push_back(finding(stem + "phase", result.cause.empty() ? "PHASE_FAILED" : result.cause,
                                "phase " + result.name + " is " +
