@@ -21,7 +21,7 @@ std::vector<std::string> start(const fs::path& dir, const std::string& book = ru
   return {program(), "--runbook", book, "--out", dir.string()};
 }
 
-/// Every sample of the groups that count, without value and time.
+/// Every sample of the groups that count, without what was measured.
 std::vector<std::string> samples(const fs::path& run) {
   std::vector<std::string> found;
   for (const char* group : {"g01", "g02", "g03"}) {
@@ -29,7 +29,7 @@ std::vector<std::string> samples(const fs::path& run) {
     for (std::string line; std::getline(lines, line);) {
       nlohmann::json sample = nlohmann::json::parse(line);
       if (sample["type"] != "sample") continue;
-      for (const char* key : {"value", "t", "clock_mhz"}) sample.erase(key);
+      for (const char* key : {"value", "t", "clock_mhz", "throttle", "ran_pct"}) sample.erase(key);
       found.push_back(group + sample.dump());
     }
   }
