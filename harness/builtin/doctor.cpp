@@ -15,6 +15,7 @@
 #include "harness/provenance/machine.h"
 #include "harness/results/number.h"
 #include "harness/runbook/hardware.h"
+#include "harness/schema/nearest.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -23,6 +24,7 @@ namespace {
 using State = DoctorRow::State;
 constexpr int64_t kWantDiskMib = 2048, kWantMemoryMib = 4096;
 constexpr double kCeilingsLimitS = 45;
+constexpr size_t kLongestXid = 120;
 
 DoctorRow row(bool ok, State otherwise, const std::string& what, const std::string& found,
               const std::string& remedy) {
@@ -65,6 +67,7 @@ void gpus(std::vector<DoctorRow>& rows) {
                      "runbooks on the CPU run all the same"));
   for (const GpuFacts& gpu : list.gpus)
     for (DoctorRow& each : gpu_rows(gpu)) rows.push_back(std::move(each));
+  if (!list.gpus.empty()) rows.push_back(xid_row(read_kernel_log()));
 }
 
 /// Copy and matrix product of the first GPU, by a worker, against its kind.
@@ -167,6 +170,20 @@ std::vector<DoctorRow> gpu_rows(const GpuFacts& gpu) {
                          " MHz, reasons held down " + text_of(gpu.throttle_bits),
                      "look at power limit and temperature before measuring"));
   return rows;
+}
+
+DoctorRow xid_row(const KernelLog& log) {
+  if (!log.problem.empty())
+    return {State::kWarning, "GPU errors (Xid)", "not known: the kernel log: " + log.problem,
+            "run the doctor as root, or look for Xid in dmesg"};
+  std::string found;
+  for (const XidErrors& each : xid_errors(log.text))
+    found += (found.empty() ? "" : "; ") + std::string("Xid ") + std::to_string(each.code) +
+             " at " + each.bus + ", " + std::to_string(each.count) +
+             " times, last: " + printable(each.last, kLongestXid);
+  return row(found.empty(), State::kWarning, "GPU errors (Xid)",
+             found.empty() ? "none in the kernel log" : found,
+             "look up the code: some are faults of programs, others of the card");
 }
 
 DoctorRow ceiling_row(const std::string& what, double measured, std::optional<double> norm,

@@ -74,6 +74,18 @@ TEST(Doctor, EveryFaultOfACardHasItsRow) {
   EXPECT_THAT(find(gpu_rows(shared), "GPU 0").found, HasSubstr("pid 71 python 900 MiB"));
 }
 
+TEST(Doctor, ErrorsOfCardsInTheKernelLogAreSaid) {
+  EXPECT_EQ(xid_row({"eth0: link up\n", ""}).state, State::kOk);
+  const DoctorRow found = xid_row({"NVRM: Xid (PCI:0000:3b:00): 79, fallen off the bus\n", ""});
+  EXPECT_EQ(found.state, State::kWarning);
+  EXPECT_EQ(found.found, "Xid 79 at 0000:3b:00, 1 times, last: fallen off the bus");
+  EXPECT_THAT(xid_row({"NVRM: Xid (PCI:0): 43, name=\x1b[31mred", ""}).found,
+              testing::Not(HasSubstr("\x1b")));
+  const DoctorRow unknown = xid_row({"", "Operation not permitted"});
+  EXPECT_EQ(unknown.state, State::kWarning) << "not known is not good";
+  EXPECT_THAT(unknown.found, HasSubstr("not known"));
+}
+
 TEST(Doctor, ACardBelowItsKindIsSaid) {
   EXPECT_EQ(ceiling_row("copy", 4000, 4240, "GB/s").state, State::kOk);
   EXPECT_EQ(ceiling_row("copy", 3000, 4240, "GB/s").state, State::kWarning);
