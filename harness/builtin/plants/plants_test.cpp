@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/builtin/fake_program.h"
+#include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
 #include "harness/schema/error.h"
 
@@ -61,6 +62,53 @@ TEST(Plants, SayWhatTheySaw) {
     EXPECT_NE(edits.seen.find(std::string("verify names ") + file), std::string::npos)
         << edits.seen;
   EXPECT_NE(plant_throttling({}).seen.find("C-SPEED is INCONCLUSIVE"), std::string::npos);
+}
+
+// P08: the fault is caught where both programs refuse what they do not know, and missed where one
+// accepts it; the twin is clean unless a good name is refused.
+TEST(Plants, UnknownNamesAreSeenWhereTheyAreRefused) {
+  const auto with = [](bool blind, bool alarmed, Action action) {
+    const TempDir bin;
+    write_fake_worker(bin.path(), blind, alarmed);
+    return action({.bin_dir = bin.path()});
+  };
+  const Planted planted = with(false, false, plant_unknown_names);
+  EXPECT_TRUE(planted.as_wanted) << planted.seen;
+  for (const char* named : {"timout_s", "NSA_SEL_RANGES_V3", "NSA_DDP_BUCKET_MB"})
+    EXPECT_NE(planted.seen.find(named), std::string::npos) << planted.seen;
+  const Planted missed = with(true, false, plant_unknown_names);
+  EXPECT_FALSE(missed.as_wanted);
+  EXPECT_NE(missed.seen.find("unknown switch: accepted"), std::string::npos) << missed.seen;
+  EXPECT_TRUE(with(false, false, control_known_names).as_wanted);
+  EXPECT_FALSE(with(false, true, control_known_names).as_wanted) << "a false alarm";
+}
+
+/// nsa-train that ends as `lone` says when it is to be one of two and alone, else well.
+void write_lone_trainer(const std::filesystem::path& bin, const std::string& lone) {
+  const auto path = bin / "nsa-train";
+  write_bytes(path,
+              "#!/bin/sh\nfor ranks; do :; done\n[ $ranks = 2 ] && [ -z \"$WORLD_SIZE\" ] && { " +
+                  lone + "; }\nexit 0\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+// P21: a process that is to be one of two ranks and is alone.
+TEST(Plants, ALoneRankIsSeenWhereItIsNamed) {
+  const TempDir bin;
+  const SelftestSetup setup{.bin_dir = bin.path()};
+  write_lone_trainer(bin.path(), "echo 'RANK_FAULT: 2 ranks asked for, 1 there' >&2; exit 1");
+  EXPECT_TRUE(plant_lone_rank(setup).as_wanted) << plant_lone_rank(setup).seen;
+  EXPECT_TRUE(control_lone_rank(setup).as_wanted) << control_lone_rank(setup).seen;
+  EXPECT_TRUE(control_both_ranks(setup).as_wanted) << control_both_ranks(setup).seen;
+  for (const char* lone : {"exit 0",                                   // trains alone
+                           "exit 1",                                   // says nothing
+                           "echo 'RANK_FAULT: 2 ranks'; exit 0",       // and goes on
+                           "echo 'RANK_FAULT: no reason'; exit 1",     // does not say how many
+                           "echo 'RANK_FAULT: 2 ranks'; kill -9 $$"})  // dies of something else
+  {
+    write_lone_trainer(bin.path(), lone);
+    EXPECT_FALSE(plant_lone_rank(setup).as_wanted) << lone;
+  }
 }
 
 // Neither the fault nor its twin may pass because nothing ran. (The twin of P13 starts nothing:
