@@ -41,7 +41,7 @@ fs::path configs_dir(const std::string& given) {
 fs::path data_dir() {
   // As the trainer looks for a corpus: here, then beside the program and above it.
   std::error_code error;
-  const fs::path here = fs::current_path() / ".data";
+  fs::path here = fs::current_path() / ".data";
   if (fs::exists(here, error)) return here;
   fs::path above = program_dir();
   for (int level = 0; level < kLevelsAbove && above.has_parent_path(); ++level) {
