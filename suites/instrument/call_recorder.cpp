@@ -29,6 +29,8 @@ CallLog& log() {
 
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                           const void* data) {
+  // CUPTI tells of its own state by the same way; other data stand behind it then.
+  if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
   log().on_call(domain, id, *static_cast<const CUpti_CallbackData*>(data));
 }
 
