@@ -262,7 +262,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   for (const auto& [name, stage] : {std::pair{"stage.forward_pct", &StepRecord::forward_ms},
                                     {"stage.backward_pct", &StepRecord::backward_ms},
                                     {"stage.optimizer_pct", &StepRecord::optimizer_ms}})
-    if (options.cuda_graph)
+    if (facts.by_graph)
       result.figures.push_back({name, "pct", std::nullopt, "a step is one launch of a CUDA graph"});
     else
       figures.add(name, "pct", 2, [&, part = stage] { return stage_share(trace, part); });

@@ -51,6 +51,7 @@ struct RunFacts {
   int64_t largest_parameter_bytes = 0;
   LoaderTelemetry loader = {};
   bool has_gates = true;  ///< a dense model has none
+  bool by_graph = false;  ///< steps were launches of a CUDA graph
   std::string stopped;    ///< why it ended before `steps`; empty when it did not
 };
 

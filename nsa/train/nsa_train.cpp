@@ -229,8 +229,10 @@ void declare(CLI::App& app, Arguments& a) {
          "--backend", o.backend,
          "of attention: auto (own kernels on cuda where no switch decides), fused, switches")
       ->capture_default_str();
-  app.add_flag("--cuda-graph", o.cuda_graph,
-               "on cuda, one rank, no packing: a step is one launch of a graph; same bits");
+  app.add_option("--cuda-graph", o.cuda_graph,
+                 "a step is one launch of a graph, same bits: auto (on cuda, one rank, no packing, "
+                 "own kernels), on, off")
+      ->capture_default_str();
   app.add_flag("--packing", o.packing, "attention and loss stay within documents");
   app.add_option("--memory-limit", o.memory_limit_mib, "MiB of tensors on a cpu; 0: no limit");
   app.add_option("--mode", a.mode, "check, or time: step samples too")

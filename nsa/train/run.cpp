@@ -107,7 +107,11 @@ class Run {
                        .ranks = ranks_.get(),
                        .collectives = collectives_.get(),
                        .stop_wanted = [this] { return signal() != 0; }};
-    if (context_.exchange) context_.exchange(parts);
+    if (context_.exchange) {
+      context_.exchange(parts);
+      // What stands in for a part may do other work in every step.
+      if (options_.cuda_graph == "auto") options_.cuda_graph = "off";
+    }
     require_named_data(*parts.tokens);
     for (const at::Tensor& p : parts.model->parameters())
       facts_.largest_parameter_bytes =
@@ -247,6 +251,9 @@ class Run {
     for (const RanBackend& row : trainer_->ran())
       facts_.paths.push_back(
           {row.stage, attention_.requested(row), row.backend, row.detail, row.reason, row.count});
+    const GraphUse graph = trainer_->graph_use();
+    facts_.by_graph = graph.captured;
+    facts_.paths.push_back(step_path(options_.cuda_graph, graph, trainer_->steps_done()));
     say_paths(*context_.lines, context_.case_id, facts_.paths);
   }
 

@@ -51,6 +51,18 @@ std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms
   return text;
 }
 
+PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps) {
+  const std::string graph = "graph", launches = "launches";
+  return {.stage = "step",
+          .requested = asked == "on"    ? graph
+                       : asked == "off" ? launches
+                                        : kAutoBackend,
+          .ran = use.captured ? graph : launches,
+          .detail = "",
+          .reason = use.reason,
+          .count = steps};
+}
+
 void say_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths) {
   nlohmann::json rows = nlohmann::json::array();
   for (const PathRow& p : paths)

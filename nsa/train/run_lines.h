@@ -7,6 +7,7 @@
 #include "nsa/train/memory_plan.h"
 #include "nsa/train/rank_place.h"
 #include "nsa/train/result_lines.h"
+#include "nsa/train/step_graph.h"
 #include "nsa/train/step_record.h"
 
 /// What a run says of itself beside its judgement.
@@ -25,6 +26,9 @@ Finding rank_finding(const std::string& reason);
 double median_step_ms(std::vector<StepRecord> trace);
 /// One line for people; `of`: steps of the run.
 std::string progress_line(const StepRecord& record, int64_t of, double median_step_ms);
+
+/// How steps were given to the device, as a row of what ran: "graph" or "launches".
+PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
 
 /// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
 /// memory as predicted and as measured (0: not known); rates that the model's configuration

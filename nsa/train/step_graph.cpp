@@ -15,10 +15,6 @@
 namespace nsa::train {
 namespace {
 
-void forbid(bool is, const std::string& what) {
-  if (is) throw InputError("training option cuda_graph must be false " + what + ", got true");
-}
-
 /// A stream of its own: work on the default one cannot be captured.
 c10::Stream own_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
@@ -36,15 +32,21 @@ struct StepGraph::Graph {
 };
 #endif
 
-void require_graph(const TrainOptions& options, bool activation_checkpointing, int64_t ranks,
-                   c10::Device device) {
-  forbid(!device.is_cuda(), "on a device without CUDA");
+std::string run_obstacle(const TrainOptions& options, bool activation_checkpointing, int64_t ranks,
+                         c10::Device device) {
+  if (!device.is_cuda()) return "on a device without CUDA";
 #ifndef NSA_WITH_CUDA
-  forbid(true, "in a build without CUDA");
+  return "in a build without CUDA";
 #endif
-  forbid(ranks > 1, "with several ranks, whose sums wait for one another");
-  forbid(options.packing, "with packing, whose documents are others in every step");
-  forbid(activation_checkpointing, "with activation_checkpointing, which is not captured");
+  if (ranks > 1) return "with several ranks, whose sums wait for one another";
+  if (options.packing) return "with packing, whose documents are others in every step";
+  if (activation_checkpointing) return "with activation_checkpointing, which is not captured";
+  return "";
+}
+
+void require_graph(const std::string& obstacle) {
+  if (!obstacle.empty())
+    throw InputError("training option cuda_graph must be auto or off " + obstacle + ", got on");
 }
 
 std::string graph_obstacle(const std::vector<RanBackend>& ran) {
@@ -79,7 +81,7 @@ c10::Stream StepGraph::begin_step() {
 
 void StepGraph::capture(const std::function<StepTensors()>& compute,
                         const std::vector<RanBackend>& before) {
-  const std::string advice = "; train without cuda_graph";
+  const std::string advice = "; train with cuda_graph off";
   const std::string obstacle = graph_obstacle(before);
   if (!obstacle.empty()) throw InputError("no CUDA graph of the step: " + obstacle + advice);
   // The graph has memory of its own: what earlier steps worked in would lie idle beside it.

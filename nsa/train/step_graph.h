@@ -21,10 +21,18 @@ struct StepTensors {
   std::vector<RanBackend> ran;
 };
 
-/// Throws InputError where steps cannot all be the same work: on a CPU, with several ranks, packed
-/// documents or activation checkpointing.
-void require_graph(const TrainOptions& options, bool activation_checkpointing, int64_t ranks,
-                   c10::Device device);
+/// Whether steps are launches of a graph, and with option auto why not.
+struct GraphUse {
+  bool captured = false;
+  std::string reason = {};
+};
+
+/// Why steps cannot all be the same work: on a CPU, with several ranks, packed documents or
+/// activation checkpointing. Empty if nothing stands against a graph so far.
+std::string run_obstacle(const TrainOptions& options, bool activation_checkpointing, int64_t ranks,
+                         c10::Device device);
+/// Throws InputError with such an obstacle unless it is empty.
+void require_graph(const std::string& obstacle);
 
 /// Why a step in which this ran cannot be captured: a backend that reads values on the host. Empty
 /// if nothing known stands against it.
@@ -45,6 +53,8 @@ class StepGraph {
   /// to go on there. Counts steps: the first three are no graph.
   c10::Stream begin_step();
   bool due() const { return steps_ > kStepsBefore; }
+  /// The next step is the first that would be a launch.
+  bool due_next() const { return steps_ == kStepsBefore; }
   bool captured() const { return captured_; }
 
   const at::Tensor& tokens() const { return tokens_; }

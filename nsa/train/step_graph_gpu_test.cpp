@@ -41,6 +41,7 @@ struct Trained {
   std::vector<at::Tensor> parameters;
   std::vector<RanBackend> ran;
   std::vector<StepRecord> trace;
+  GraphUse how;
 };
 
 struct Variant {
@@ -50,7 +51,7 @@ struct Variant {
   LossFunction loss = next_token_loss;
 };
 
-Trained train(bool graph, const Variant& variant) {
+Trained train(const std::string& graph, const Variant& variant) {
   const at::Device device("cuda:0");
   TrainOptions options;
   options.steps = kSteps, options.batch = 2, options.accum = variant.accum, options.lr = 3e-3,
@@ -77,6 +78,7 @@ Trained train(bool graph, const Variant& variant) {
   }
   for (const at::Tensor& p : model->parameters()) result.parameters.push_back(p.detach().clone());
   result.ran = trainer.ran();
+  result.how = trainer.graph_use();
   return result;
 }
 
@@ -118,19 +120,33 @@ TEST(StepGraphOnCuda, TwentyStepsHaveTheBitsOfStepsWithoutIt) {
   for (const Variant& variant : {Variant{}, Variant{.accum = 2}, Variant{.dense = true}}) {
     SCOPED_TRACE(std::string(variant.dense ? "dense" : "nsa") + " accum " +
                  std::to_string(variant.accum));
-    const Trained graph = train(true, variant);
+    const Trained graph = train("on", variant);
     expect_launches(graph);
-    expect_same_bits(graph, train(false, variant));
+    expect_same_bits(graph, train("off", variant));
   }
 }
 
 std::string refusal_of(const Variant& variant) {
   try {
-    train(true, variant);
+    train("on", variant);
   } catch (const InputError& error) {
     return error.what();
   }
   return "";
+}
+
+TEST(StepGraphOnCuda, AutoIsAGraphWhereNothingStandsAgainstIt) {
+  const Trained automatic = train("auto", {});
+  expect_launches(automatic);
+  EXPECT_TRUE(automatic.how.captured);
+  EXPECT_EQ(automatic.how.reason, "");
+  const Variant plain_operators{.type = at::kFloat};
+  const Trained given_up = train("auto", plain_operators), off = train("off", plain_operators);
+  EXPECT_FALSE(given_up.how.captured);
+  EXPECT_THAT(given_up.how.reason, HasSubstr("which reads values on the host"));
+  EXPECT_FALSE(std::isnan(given_up.trace.back().forward_ms));
+  EXPECT_EQ(off.how.reason, "");
+  expect_same_bits(given_up, off);
 }
 
 /// fp32 runs the plain operators, which read values on the host.
@@ -138,8 +154,8 @@ TEST(StepGraphOnCuda, AStepThatCannotBeCapturedIsRefusedWithTheReason) {
   EXPECT_THAT(refusal_of({.type = at::kFloat}),
               ::testing::AllOf(HasSubstr("no CUDA graph of the step: "),
                                HasSubstr("which reads values on the host"),
-                               HasSubstr("train without cuda_graph")));
-  EXPECT_EQ(train(false, {.type = at::kFloat}).losses.size(), size_t{kSteps});
+                               HasSubstr("train with cuda_graph off")));
+  EXPECT_EQ(train("off", {.type = at::kFloat}).losses.size(), size_t{kSteps});
 }
 
 /// Infinite where the first token is small; decided on the device.
@@ -149,13 +165,13 @@ at::Tensor sometimes_infinite(const at::Tensor& logits, const at::Tensor& tokens
 
 TEST(StepGraphOnCuda, StepsThatAreNotFiniteChangeNoWeight) {
   const Variant variant{.loss = sometimes_infinite};
-  const Trained graph = train(true, variant);
+  const Trained graph = train("on", variant);
   const auto skipped = std::count_if(graph.norms.begin() + 3, graph.norms.end(),
                                      [](double norm) { return !std::isfinite(norm); });
   EXPECT_GT(skipped, 0);
   EXPECT_LT(skipped, kSteps - 3);
   for (const at::Tensor& p : graph.parameters) EXPECT_TRUE(p.isfinite().all().item<bool>());
-  expect_same_bits(graph, train(false, variant));
+  expect_same_bits(graph, train("off", variant));
 }
 
 at::Tensor read_on_host(const at::Tensor& logits, const at::Tensor& tokens) {
@@ -167,7 +183,7 @@ at::Tensor read_on_host(const at::Tensor& logits, const at::Tensor& tokens) {
 TEST(StepGraphOnCuda, ZAReadOnTheHostDuringTheCaptureIsAClearError) {
   EXPECT_THAT(refusal_of({.loss = read_on_host}),
               ::testing::AllOf(HasSubstr("no CUDA graph of the step: "),
-                               HasSubstr("train without cuda_graph")));
+                               HasSubstr("train with cuda_graph off")));
 }
 
 }  // namespace

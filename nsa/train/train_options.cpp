@@ -46,6 +46,8 @@ void TrainOptions::validate() const {
           "0 where the device is not the CPU", std::to_string(memory_limit_mib));
   require(backend == "auto" || backend == "fused" || backend == "switches", "backend",
           "auto, fused or switches", "\"" + backend + "\"");
+  require(cuda_graph == "auto" || cuda_graph == "on" || cuda_graph == "off", "cuda_graph",
+          "auto, on or off", "\"" + cuda_graph + "\"");
   not_negative("min_lr", min_lr);
   not_negative("weight_decay", weight_decay);
   not_negative("clip_norm", clip_norm);

@@ -47,9 +47,11 @@ struct TrainOptions {
   ReducerOptions reducer;        ///< from the switches NSA_DDP_*
   bool activation_checkpointing = false;  ///< also where the model's configuration says so
   std::string backend = "auto";  ///< of attention: auto, fused or switches (training_attention.h)
-  bool cuda_graph = false;       ///< a step is one launch of a CUDA graph (step_graph.h)
-  bool packing = false;          ///< attention and loss stay within documents
-  double memory_limit_mib = 0;   ///< CPU: tensors beyond it fail, as on a small device; 0: no limit
+  /// A step is one launch of a CUDA graph (step_graph.h): auto (where nothing stands against it),
+  /// on (an error says what does) or off.
+  std::string cuda_graph = "auto";
+  bool packing = false;         ///< attention and loss stay within documents
+  double memory_limit_mib = 0;  ///< CPU: tensors beyond it fail, as on a small device; 0: no limit
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
   /// Steps of the schedule: a run may be continued to a later `steps` of the same one.

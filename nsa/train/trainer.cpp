@@ -56,10 +56,23 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
     reducer_ = std::make_unique<GradientReducer>(
         parts_.model->parameters(), *parts_.ranks,
         parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
-  if (!options_.cuda_graph) return;
-  require_graph(options_, parts_.model->activation_checkpointing, world(), device_);
-  graph_ = std::make_unique<StepGraph>(
-      device_, at::IntArrayRef{options_.accum, options_.batch, seq_len_ + 1});
+  prepare_graph();
+}
+
+void Trainer::prepare_graph() {
+  if (options_.cuda_graph == "off") return;
+  no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, world(), device_);
+  if (options_.cuda_graph == "on") require_graph(no_graph_);
+  if (no_graph_.empty())
+    graph_ = std::make_unique<StepGraph>(
+        device_, at::IntArrayRef{options_.accum, options_.batch, seq_len_ + 1});
+}
+
+/// Before the step that would be captured: what ran so far may stand against it.
+void Trainer::check_graph() {
+  if (!graph_ || !graph_->due_next() || options_.cuda_graph == "on") return;
+  no_graph_ = graph_obstacle(ran_);
+  if (!no_graph_.empty()) graph_.reset();
 }
 
 AdamW::Moments Trainer::whole_moments(size_t i) const {
@@ -249,6 +262,7 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   start_loader();
   reset_peak_memory(device_);
   if (parts_.collectives) parts_.collectives->at_step(steps_done_ + 1);
+  check_graph();
   c10::OptionalStreamGuard stream;
   if (graph_) stream.reset_stream(graph_->begin_step());
   StageClock clock(device_, wait_each);

@@ -75,6 +75,9 @@ class Trainer {
   /// How the sums of the last step's buckets overlapped its backward pass; zeros with one rank.
   Communication communication() const;
 
+  /// Whether steps are launches of a graph by now; why not, where they were to be if possible.
+  GraphUse graph_use() const { return {graph_ && graph_->captured(), no_graph_}; }
+
   /// Starts the loader, which warms up; the first step does it otherwise.
   void start_loader();
   /// What the loader did so far.
@@ -96,6 +99,8 @@ class Trainer {
   /// Forward, backward and update on the batches that `batch` gives for 1 .. accum.
   StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage);
   StepTensors compute_loaded(const OnStage& end_stage);
+  void prepare_graph();
+  void check_graph();
   StepTensors compute_by_graph(const OnStage& end_stage);
   at::Tensor collect(const at::Tensor& loss);
   void share_parameters();
@@ -110,7 +115,8 @@ class Trainer {
   AdamW optimizer_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<BatchLoader> loader_;
-  std::unique_ptr<StepGraph> graph_;  ///< with the option cuda_graph
+  std::unique_ptr<StepGraph> graph_;  ///< with the option cuda_graph on, or auto where possible
+  std::string no_graph_;              ///< with auto: why it is none
   int64_t steps_done_ = 0;
   int64_t rows_done_ = 0;
   bool stop_agreed_ = false;

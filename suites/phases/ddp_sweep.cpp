@@ -92,6 +92,7 @@ class DdpSweep {
   void add(Arm arm) {
     arm.options.batch = one_.args.get_int("B", 1, 1);
     arm.options.accum = one_.args.get_int("accum", 1, 1);
+    arm.options.cuda_graph = "off";  // a rank alone works as one of several does
     train::TrainerParts parts;
     parts.model =
         train::training_model(config_, one_.seed(), input_type(one_), device_, attention_);
