@@ -3,9 +3,12 @@
 // lose before it.
 #include "nsa/compress/compress.h"
 #include "nsa/core/backends_gpu_testing.h"
+#include "nsa/core/rounded_linear.h"
 #include "nsa/gate/fused_combine.h"
+#include "nsa/gate/fused_mlp.h"
 #include "nsa/gate/gate.h"
 #include "nsa/model/embedding.h"
+#include "nsa/model/residual_norm.h"
 #include "nsa/model/swiglu.h"
 #include "nsa/rope/rope.h"
 
@@ -157,6 +160,157 @@ TEST_P(TokensOnCuda, GradientsOfEmbeddedTokensRepeatTheirBits) {
     const at::Tensor want = gradient(at::kCPU, at::kDouble, at::kDouble);
     EXPECT_LE((have - want).abs().max().item<double>(), 1e-5 * want.abs().max().item<double>());
   }
+}
+
+TEST_P(TokensOnCuda, TheProductOfTheMlpIsComputedAgain) {
+  const at::Tensor x = draw_tokens({2, 150, 64}), up = draw_tokens({2 * 72, 64}).to(at::kFloat),
+                   down = draw_tokens({48, 72}).to(at::kFloat);
+  const auto call = [](const Tensors& in) {
+    const at::Tensor y = swiglu(in[0], in[1], in[2]);
+    if (y.is_cuda()) {
+      EXPECT_THAT(y.grad_fn()->name(), ::testing::HasSubstr("FusedDown"));
+    }
+    return y;
+  };
+  const at::Tensor d_out = draw_tokens({2, 150, 48});
+  const Tensors have = outcome(call, {x, up, down}, d_out, at::kCUDA, false);
+  const Tensors want = outcome(call, {x, up, down}, d_out, at::kCPU, true);
+  const double unit = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_LE(distance(have[i], want[i]), 2 * unit) << "tensor " << i;
+}
+
+// The sum goes on as the residual stream, so a gradient comes through it, too.
+TEST_P(TokensOnCuda, ResidualAndItsNorm) {
+  for (const int64_t dim : {8, 64, 264, 520, 768, 1024}) {
+    for (const int64_t rows : {1, 37, 5000}) {
+      const at::Tensor x = draw_tokens({rows, dim}), added = draw_tokens({rows, dim}) * 2;
+      const at::Tensor weight = at::randn({dim}, at::kFloat);
+      const auto call = [&](const Tensors& in) {
+        const NormedResidual both = residual_norm({in[0], in[1]}, in[2], 1e-6);
+        if (in[0].is_cuda()) {
+          EXPECT_THAT(both.normed.grad_fn()->name(), ::testing::HasSubstr("FusedResidualNorm"));
+        }
+        return at::stack({both.normed, both.sum});
+      };
+      // What is rounded before it is used again: the sum, the weight.
+      const at::Tensor sum = (x + added).to(GetParam());
+      const Tensors rounded{x, sum.to(at::kDouble) - x.to(at::kDouble), weight.to(GetParam())};
+      const at::Tensor d_out = at::stack({draw_tokens({rows, dim}), draw_tokens({rows, dim})});
+      const Tensors have = outcome(call, {x, added, weight}, d_out, at::kCUDA, false);
+      const Tensors again = outcome(call, {x, added, weight}, d_out, at::kCUDA, false);
+      const Tensors want = outcome(call, rounded, d_out, at::kCPU, true);
+      const double unit = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
+      for (size_t i = 0; i < have.size(); ++i) {
+        const bool of_weight = i == 3;  // an fp32 sum over the rows
+        const double slack = of_weight ? 1e-5 * std::sqrt(static_cast<double>(rows)) : 3e-5;
+        const at::Tensor excess =
+            (have[i] - want[i]).abs() - want[i].abs() * (of_weight ? 0x1p-20 : unit);
+        EXPECT_LE(excess.max().item<double>(), slack) << "tensor " << i << " dim " << dim;
+        EXPECT_TRUE(at::equal(have[i], again[i])) << "not the same bits twice: tensor " << i;
+      }
+    }
+  }
+}
+
+TEST_P(TokensOnCuda, GateMlpAddsToTheGradientOfQueries) {
+  for (const auto& [heads, kv, dim] :
+       {std::tuple{6, 2, 64}, std::tuple{1, 1, 8}, std::tuple{12, 4, 72}, std::tuple{16, 1, 128}}) {
+    for (const int64_t tokens : {1, 33, 20000}) {
+      SCOPED_TRACE(std::to_string(dim) + " " + std::to_string(tokens));
+      // Tokens further apart than their heads are wide.
+      const at::Tensor wide = draw_tokens({tokens, heads + 1, dim}).to(at::kCUDA);
+      const at::Tensor q = wide.narrow(1, 0, heads);
+      const GateWeights weights = make_gate_weights(dim, at::TensorOptions(at::kCUDA));
+      ASSERT_TRUE(gates_by_kernel(q, weights));
+      const at::Tensor d_logits = at::randn({tokens, kv, 3}, q.options().dtype(at::kFloat));
+      const at::Tensor before = draw_tokens({tokens, heads, dim}).to(at::kCUDA);
+      const at::Tensor d_q = before.clone(), d_q_again = before.clone();
+      const at::Tensor logits = gate_mlp_by_kernel(q, weights, kv);
+      const GateWeights d = gate_mlp_backward_by_kernel(q, weights, d_logits, d_q);
+      const GateWeights again = gate_mlp_backward_by_kernel(q, weights, d_logits, d_q_again);
+      const auto exact = [](const at::Tensor& x) {
+        return x.to(at::kCPU, at::kDouble).detach().requires_grad_(true);
+      };
+      const GateWeights w{exact(weights.w1), exact(weights.b1), exact(weights.w2),
+                          exact(weights.b2)};
+      const at::Tensor q_leaf = exact(q.contiguous());
+      const at::Tensor want = gate_mlp(q_leaf, w, kv);
+      want.backward(d_logits.to(at::kCPU, at::kDouble));
+      const auto home = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
+      EXPECT_LE((home(logits) - want).abs().max().item<double>(), 1e-5);
+      const at::Tensor d_q_want = home(before) + q_leaf.grad();
+      const double unit = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
+      const at::Tensor excess = (home(d_q) - d_q_want).abs() - d_q_want.abs() * unit;
+      EXPECT_LE(excess.max().item<double>(), 1e-5);
+      EXPECT_FALSE(at::equal(d_q, before));
+      EXPECT_TRUE(at::equal(d_q, d_q_again)) << "not the same bits twice";
+      const std::tuple<const at::Tensor*, const at::Tensor*, const at::Tensor*> sums[] = {
+          {&d.w1, &again.w1, &w.w1},
+          {&d.b1, &again.b1, &w.b1},
+          {&d.w2, &again.w2, &w.w2},
+          {&d.b2, &again.b2, &w.b2}};
+      for (const auto& [have, twice, leaf] : sums) {
+        EXPECT_LE(distance(home(*have), leaf->grad()), 1e-5);
+        EXPECT_TRUE(at::equal(*have, *twice)) << "not the same bits twice";
+      }
+    }
+  }
+}
+
+TEST_P(TokensOnCuda, LinearKeepsTheGradientOfWeightsWide) {
+  const Tensors weights{at::randn({24, 64}, at::kFloat), at::randn({8, 64}, at::kFloat)};
+  const at::Tensor x = draw_tokens({2, 700, 64}), d_out = draw_tokens({2, 700, 32});
+  const auto call = [](const Tensors& in) { return rounded_linear(in[0], {in[1], in[2]}); };
+  const Tensors have = outcome(call, {x, weights[0], weights[1]}, d_out, at::kCUDA, false);
+  const Tensors want = outcome(call, {x, weights[0].to(GetParam()), weights[1].to(GetParam())},
+                               d_out, at::kCPU, true);
+  const double unit = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_LE(distance(have[i], want[i]), i < 2 ? unit : 1e-5) << "tensor " << i;
+}
+
+TEST_P(TokensOnCuda, RoundedWeightsAreFoundWhileTheyLive) {
+  const at::TensorOptions options(at::kCUDA);
+  const Tensors weights{at::randn({24, 64}, options), at::randn({7}, options),
+                        at::randn({8, 64}, options), at::randn({5, 3}, options),
+                        at::randn({16, 5}, options)};
+  const at::Tensor x = draw_tokens({9, 64}).to(at::kCUDA);
+  const at::Tensor plain = rounded_linear(x, {weights[0], weights[2]});
+  {
+    const RoundedWeights rounded(weights, GetParam());
+    const auto expect_rows = [&](const Tensors& of) {
+      const at::Tensor rows = rounded.rows(of, GetParam());
+      ASSERT_TRUE(rows.defined());
+      EXPECT_TRUE(at::equal(rows, at::cat(of).to(GetParam())));
+    };
+    expect_rows({weights[0]});
+    expect_rows({weights[0], weights[2]});
+    expect_rows({weights[3]});
+    EXPECT_FALSE(rounded.rows({weights[2], weights[0]}, GetParam()).defined()) << "another order";
+    EXPECT_FALSE(rounded.rows({weights[4]}, GetParam()).defined()) << "not aligned";
+    EXPECT_FALSE(rounded.rows({weights[0]}, at::kFloat).defined());
+    EXPECT_TRUE(at::equal(rounded_linear(x, {weights[0], weights[2]}), plain));
+  }
+  const at::Tensor before = rounded_linear(x, {weights[0]});
+  weights[0].neg_();
+  EXPECT_TRUE(at::equal(rounded_linear(x, {weights[0]}), -before));
+}
+
+TEST_P(TokensOnCuda, EmbeddingHasTheGradientOfEveryPlace) {
+  const at::Tensor weight = at::randn({256, 64}, at::kFloat);
+  const at::Tensor tokens = at::randint(0, 200, {3, 1500}, at::kLong);
+  const auto call = [&](const Tensors& in) {
+    return embed_tokens(in[0], tokens.to(in[0].device()),
+                        in[0].is_cuda() ? GetParam() : at::kDouble);
+  };
+  const at::Tensor d_out = draw_tokens({3, 1500, 64});
+  const Tensors have = outcome(call, {weight}, d_out, at::kCUDA, false);
+  const Tensors again = outcome(call, {weight}, d_out, at::kCUDA, false);
+  const Tensors want = outcome(call, {weight}, d_out, at::kCPU, true);
+  EXPECT_LE(distance(have[0], want[0]), GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8);
+  EXPECT_LE(distance(have[1], want[1]), 1e-6);
+  EXPECT_TRUE(at::equal(have[1], again[1])) << "not the same bits twice";
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, TokensOnCuda, ::testing::Values(at::kBFloat16, at::kHalf),

@@ -61,18 +61,65 @@ struct Combine {
 cudaError_t combine_forward(const Combine& problem, cudaStream_t stream);
 cudaError_t combine_backward(const Combine& problem, cudaStream_t stream);
 
+/// Gate logits of every token and KV head: mean of q over the heads of the group -> Linear -> SiLU
+/// -> Linear, all in fp32. Tokens are rows; a row of q, and of d_q, has its heads side by side.
+struct GateMlp {
+  const void* q = nullptr;  ///< row r begins at r * q_stride elements
+  int64_t q_stride = 0;     ///< multiple of 8
+  const float *w1 = nullptr, *b1 = nullptr, *w2 = nullptr, *b2 = nullptr;
+  float* logits = nullptr;          ///< forward: [rows, Hkv, 3]
+  const float* d_logits = nullptr;  ///< backward: [rows, Hkv, 3]
+  void* d_q = nullptr;              ///< backward: as q; its share is added, rounded once
+  int64_t d_q_stride = 0;
+  /// backward: [gate_mlp_parts(rows, Hkv), gate_mlp_weights(head_dim)], whose sum over the parts is
+  /// d_w1, d_b1, d_w2, d_b2
+  float* d_weights = nullptr;
+  int64_t rows = 0;
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: multiple of 8 up to 128
+  Element element = Element::kBFloat16;
+};
+constexpr int kMostGateDim = 128;
+/// w1 [head_dim / 2, head_dim], b1 [head_dim / 2], w2 [3, head_dim / 2], b2 [3].
+constexpr int gate_mlp_weights(int head_dim) { return head_dim / 2 * (head_dim + 4) + 3; }
+int gate_mlp_parts(int64_t rows, int num_kv_heads);
+cudaError_t gate_mlp_forward(const GateMlp& problem, cudaStream_t stream);
+cudaError_t gate_mlp_backward(const GateMlp& problem, cudaStream_t stream);
+
 /// out = silu(gate) * up.
 struct Swiglu {
   const void* gate_up = nullptr;  ///< [rows, 2 * hidden] contiguous: gate, then up
-  void* out = nullptr;            ///< forward: [rows, hidden]
-  const void* d_out = nullptr;    ///< backward: [rows, hidden]
-  void* d_gate_up = nullptr;      ///< backward: as gate_up
+  void* out = nullptr;          ///< [rows, hidden]; backward: computed again, may be d_out, or null
+  const void* d_out = nullptr;  ///< backward: [rows, hidden]
+  void* d_gate_up = nullptr;    ///< backward: as gate_up
   int64_t rows = 0;
   int hidden = 0;  ///< multiple of 8
   Element element = Element::kBFloat16;
 };
 cudaError_t swiglu_forward(const Swiglu& problem, cudaStream_t stream);
 cudaError_t swiglu_backward(const Swiglu& problem, cudaStream_t stream);
+
+/// sum = x + added, rounded, and out = sum / sqrt(mean(sum^2) + eps) * weight over the last axis.
+struct ResidualNorm {
+  const void* x = nullptr;        ///< forward: [rows, dim]; backward: the sum
+  const void* added = nullptr;    ///< forward: [rows, dim], or null
+  const float* weight = nullptr;  ///< [dim], rounded to the element type where it is used
+  void* sum = nullptr;            ///< forward: [rows, dim], or null without added
+  void* out = nullptr;            ///< forward: [rows, dim]
+  float* scale = nullptr;         ///< [rows], 1 / sqrt(mean + eps): written forward, read backward
+  const void* d_out = nullptr;    ///< backward: [rows, dim]
+  const void* d_sum = nullptr;    ///< backward: gradient of the sum from elsewhere, or null
+  void* d_x = nullptr;            ///< backward: [rows, dim]; that of added is the same
+  /// backward: [residual_norm_parts(rows), dim], whose sum over the parts is that of the weight
+  float* d_weight = nullptr;
+  int64_t rows = 0;
+  int dim = 0;  ///< multiple of 8, at most kMostNormed
+  float eps = 0;
+  Element element = Element::kBFloat16;
+};
+constexpr int kMostNormed = 1024;
+int residual_norm_parts(int64_t rows);
+cudaError_t residual_norm_forward(const ResidualNorm& problem, cudaStream_t stream);
+cudaError_t residual_norm_backward(const ResidualNorm& problem, cudaStream_t stream);
 
 /// Rotated copies of token tensors and means over their blocks, all in one launch. Token t stands
 /// at position t.
@@ -93,7 +140,9 @@ struct TokenSources {
   int num_copies = 0, num_pools = 0;
   int batch = 0, num_tokens = 0, num_blocks = 0, block_size = 0, block_stride = 0;
   int qk_head_dim = 0;  ///< of every copy and of what is rotated
-  double base = 0;
+  /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
+  /// is rotated.
+  const float2* turns = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_sources(const TokenSources& problem, cudaStream_t stream);
@@ -105,6 +154,7 @@ struct TokenGradients {
     const void* term[4] = {};      ///< [B, S, H, D] contiguous; null behind the last
     const void* blocks = nullptr;  ///< gradient of the means, [B, N_c, H, D] contiguous, or null
     void* out = nullptr;           ///< [B, S, H, D]; may be a term
+    int64_t out_stride = 0;        ///< from token to token; 0: H * D
     int num_heads = 0, head_dim = 0;
     bool rotated = false;
   };
@@ -113,7 +163,9 @@ struct TokenGradients {
   int count = 0;
   int batch = 0, num_tokens = 0, num_blocks = 0, block_size = 0, block_stride = 0;
   int qk_head_dim = 0;  ///< of what is rotated
-  double base = 0;
+  /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
+  /// is rotated.
+  const float2* turns = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_gradients(const TokenGradients& problem, cudaStream_t stream);

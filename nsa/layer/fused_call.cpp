@@ -15,6 +15,7 @@
 #include "nsa/gate/gate.h"
 #include "nsa/layer/batched.h"
 #include "nsa/layer/fused_tokens.h"
+#include "nsa/layer/split_projection.h"
 #include "nsa/sel_attn/backends.h"
 #include "nsa/sel_attn/sel_attn.h"
 #include "nsa/win_attn/win_attn.h"
@@ -46,6 +47,7 @@ struct CallPlan : torch::CustomClassHolder {
   NsaOptions options;
   bool pooled = false;  ///< the sources of compression are inputs, else its results
   Owners keys{}, values{};
+  ColumnPlaces places;  ///< of q and the keys and values of the branches; their gradients lie alike
   RunRecordPtr record;
 };
 
@@ -230,6 +232,20 @@ class PartList {
   }
 };
 
+/// Gives every gradient its columns in one tensor, where all seven are wanted.
+void lay_side_by_side(const CallPlan& plan, const at::Tensor& q, const Owners& keys,
+                      const Owners& values, std::vector<GradientParts>& parts) {
+  if (parts.size() != plan.places.first.size()) return;
+  const at::Tensor whole = at::empty({q.size(0), q.size(1), plan.places.width}, q.options());
+  const std::array<int64_t, 7> part_of{0,         keys[0], values[0], keys[1],
+                                       values[1], keys[2], values[2]};
+  for (size_t i = 0; i < part_of.size(); ++i) {
+    GradientParts& one = parts[static_cast<size_t>(part_of[i])];
+    one.out = whole.narrow(-1, plan.places.first[i], one.num_heads * one.head_dim)
+                  .unflatten(-1, {one.num_heads, one.head_dim});
+  }
+}
+
 struct FusedCall : torch::autograd::Function<FusedCall> {
   /// k_cmp and v_cmp are the sources of compression, or its results when not plan->pooled.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k_cmp,
@@ -302,6 +318,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
                                {{}, {}, config.num_kv_heads, config.qk_head_dim, rotated, own});
     const auto values = list.add({g.v_cmp, g.v_sel, g.v_win}, plan.values, plan.pooled,
                                  {{}, {}, config.num_kv_heads, config.v_head_dim, false, own});
+    if (plan.places.width > 0) lay_side_by_side(plan, s.q, keys, values, list.parts);
     const variable_list found = join_gradients(list.parts, config, s.q);
     const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
     variable_list result{at(g.q.empty() ? -1 : 0),
@@ -355,6 +372,9 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
   at::Tensor k_cmp = in.k_cmp_src, v_cmp = in.v_cmp_src;
   if (!plan->pooled)
     std::tie(k_cmp, v_cmp) = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
+  if (plan->pooled)
+    plan->places =
+        column_places({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel, in.v_sel, in.k_win, in.v_win});
   const variable_list r = FusedCall::apply(in.q, k_cmp, v_cmp, in.k_sel, in.v_sel, in.k_win,
                                            in.v_win, in.gate_logits, plan);
   NsaOutputs out;

@@ -5,6 +5,7 @@
 #include "nsa/compress/fused_pool.h"
 #include "nsa/core/device_problem.h"
 #include "nsa/rope/fused_rotate.h"
+#include "nsa/rope/turn_table.h"
 
 #ifdef NSA_WITH_CUDA
 #include <c10/cuda/CUDAGuard.h>
@@ -43,16 +44,27 @@ Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
   p.block_size = static_cast<int>(config.block_size);
   p.block_stride = static_cast<int>(config.block_stride);
   p.qk_head_dim = static_cast<int>(config.qk_head_dim);
-  p.base = config.rope_base;
   p.element = element_of(like);
   return p;
+}
+
+/// The table of the rotation, where there is one; what is returned must outlive the launch.
+template <class Problem>
+at::Tensor set_turns(Problem& p, const NsaConfig& config, const at::Tensor& like) {
+  if (config.rope == RopeMode::kNone) return {};
+  const at::Tensor table =
+      turn_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
+  p.turns = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
+  return table;
 }
 
 /// A launch that is being put together; keeps what it reads.
 class SourcesLaunch {
  public:
   SourcesLaunch(const NsaConfig& config, const at::Tensor& like)
-      : p_(problem_of<device::TokenSources>(config, like)) {}
+      : p_(problem_of<device::TokenSources>(config, like)) {
+    kept_.push_back(set_turns(p_, config, like));
+  }
 
   at::Tensor rotated(const at::Tensor& input) {
     const at::Tensor x = keep(input), out = at::empty(x.sizes(), x.options());
@@ -101,9 +113,9 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
                                        const NsaConfig& config, const at::Tensor& like) {
   const c10::cuda::CUDAGuard guard(like.device());
   auto p = problem_of<device::TokenGradients>(config, like);
-  std::vector<at::Tensor> results, kept;
+  std::vector<at::Tensor> results, kept{set_turns(p, config, like)};
   for (const GradientParts& one : parts) {
-    if (one.terms.size() == 1 && !one.blocks.defined() && !one.rotated) {
+    if (one.terms.size() == 1 && !one.blocks.defined() && !one.rotated && !one.out.defined()) {
       results.push_back(one.terms[0]);
       continue;
     }
@@ -112,9 +124,11 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
       of.term[i] = kept.emplace_back(one.terms[i].contiguous()).const_data_ptr();
     // Every thread reads its own places before it writes them.
     const bool own = one.own && !one.terms.empty() && one.terms[0].is_contiguous();
-    results.push_back(
-        own ? one.terms[0]
-            : at::empty({like.size(0), like.size(1), one.num_heads, one.head_dim}, like.options()));
+    results.push_back(one.out.defined() ? one.out
+                      : own ? one.terms[0]
+                            : at::empty({like.size(0), like.size(1), one.num_heads, one.head_dim},
+                                        like.options()));
+    if (one.out.defined() && like.size(1) > 1) of.out_stride = one.out.stride(1);
     if (one.blocks.defined() && one.blocks.size(1) > 0)
       of.blocks = kept.emplace_back(one.blocks.contiguous()).const_data_ptr();
     of.out = results.back().mutable_data_ptr();

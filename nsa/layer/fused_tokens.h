@@ -30,6 +30,7 @@ struct GradientParts {
   int64_t num_heads = 0, head_dim = 0;
   bool rotated = false;  ///< whether the rotation is to be undone
   bool own = false;      ///< whether the first term may be written to
+  at::Tensor out = {};   ///< where the gradient goes: heads side by side; undefined: anywhere
 };
 /// Gradients of inputs of one call, in the order of `parts`: sums of the parts in fp32 in their
 /// order, one rounding. `like` has batch, tokens and type. Only where tokens_by_kernel.

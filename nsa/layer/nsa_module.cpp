@@ -7,17 +7,10 @@
 
 #include "nsa/core/check.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/rounded_linear.h"
+#include "nsa/layer/split_projection.h"
 
 namespace nsa {
-namespace {
-
-/// x W^T in the type of x; the weight keeps its own type and receives its gradient in it.
-at::Tensor project_to(const at::Tensor& x, const at::Tensor& weight) {
-  return at::linear(x, weight.to(x.scalar_type()));
-}
-
-}  // namespace
-
 NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config)
     : dim_(dim), config_(config) {
   config_.validate();
@@ -67,27 +60,12 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
   } else {
     check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
   }
-  const int64_t kv = config_.num_kv_heads;
   const NvtxRange range("nsa.project");
   // One product for all: small ones leave most of a card idle, and each would add to d_x by itself.
-  const std::vector<at::Tensor> weights{w_q_,     w_k_cmp_, w_v_cmp_, w_k_sel_,
-                                        w_v_sel_, w_k_win_, w_v_win_};
-  std::vector<int64_t> widths;
-  for (const at::Tensor& weight : weights) widths.push_back(weight.size(0));
-  const std::vector<at::Tensor> parts =
-      project_to(x, at::cat(weights)).split_with_sizes(widths, -1);
-  const auto heads = [&](size_t part, int64_t num_heads) {
-    return parts[part].unflatten(-1, {num_heads, widths[part] / num_heads});
-  };
-  NsaInputs in;
-  in.q = heads(0, config_.num_heads);
-  in.k_cmp_src = heads(1, kv);
-  in.v_cmp_src = heads(2, kv);
-  in.k_sel = heads(3, kv);
-  in.v_sel = heads(4, kv);
-  in.k_win = heads(5, kv);
-  in.v_win = heads(6, kv);
-  in.gate_logits = gate_mlp(in.q, gate_, kv);
+  // In the order of their registration, in which their rounded copies lie.
+  const std::vector<at::Tensor> weights{w_q_,     w_k_cmp_, w_k_sel_, w_k_win_,
+                                        w_v_cmp_, w_v_sel_, w_v_win_};
+  NsaInputs in = split_projection(rounded_linear(x, weights), gate_, config_);
   in.cu_seqlens = cu_seqlens;
   in.phi_k = phi_k_;
   in.phi_v = phi_v_;
@@ -96,7 +74,7 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
 
 at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
   const NvtxRange range("nsa.project");
-  return project_to(o.flatten(-2), w_o_);
+  return rounded_linear(o.flatten(-2), {w_o_});
 }
 
 NsaAttentionImpl::Detailed NsaAttentionImpl::forward_detailed(const at::Tensor& x,

@@ -1,10 +1,10 @@
 #include "nsa/model/decoder.h"
 
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/rounded_linear.h"
 #include "nsa/model/embedding.h"
 #include "nsa/model/recompute.h"
 
@@ -46,19 +46,20 @@ at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
   return embed_tokens(embedding_, tokens, compute_type);
 }
 
-DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const at::Tensor& x,
+DecoderLayerImpl::Outputs DecoderImpl::run_layer_checkpointed(size_t index, const Residual& x,
                                                               const LayerAttention& attention) {
   const auto gates = std::make_shared<at::Tensor>();
   const auto f = [layer = layers_[index], index, gates, attention](const at::Tensor& in) {
-    const DecoderLayerImpl::Outputs out = DecoderLayer(layer)->forward(in, index, {}, attention);
+    const DecoderLayerImpl::Outputs out =
+        DecoderLayer(layer)->forward({in, {}}, index, {}, attention);
     *gates = out.gates;
-    return out.x;
+    return out.stream.sum();
   };
-  const Recomputed result = recomputed(f, x, layers_[index]->parameters());
-  return {result.y, *gates, result.record};
+  const Recomputed result = recomputed(f, x.sum(), layers_[index]->parameters());
+  return {{result.y, {}}, *gates, result.record};
 }
 
-DecoderLayerImpl::Outputs DecoderImpl::run_layer(size_t index, const at::Tensor& x,
+DecoderLayerImpl::Outputs DecoderImpl::run_layer(size_t index, const Residual& x,
                                                  const Probe& probe,
                                                  const LayerAttention& attention) {
   const bool checkpointed = activation_checkpointing && !probe && at::GradMode::is_enabled();
@@ -78,19 +79,23 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(place, value);
   };
+  // With checkpointing a layer rounds its own weights, so that they need not lie by all the time.
+  std::optional<RoundedWeights> rounded;
+  if (embedding_.is_cuda() && compute_type != embedding_.scalar_type() && !activation_checkpointing)
+    rounded.emplace(parameters(), compute_type);
   Outputs out;
-  at::Tensor x = embed(tokens);
-  report("embedding", x);
+  Residual x{embed(tokens), {}};
+  report("embedding", x.x);
   for (size_t i = 0; i < layers_.size(); ++i) {
     const DecoderLayerImpl::Outputs layer = run_layer(i, x, probe, attention);
-    x = layer.x;
+    x = layer.stream;
     if (layer.gates.defined()) out.gates.push_back(layer.gates);
     out.records.push_back(layer.record);
   }
   const NvtxRange range("model.head");
-  const at::Tensor normed = rms_norm(x, final_norm_, config_.norm_eps);
+  const at::Tensor normed = residual_norm(x, final_norm_, config_.norm_eps).normed;
   report("final RMSNorm", normed);
-  out.logits = at::linear(normed, head_.to(compute_type));
+  out.logits = rounded_linear(normed, {head_});
   report("logits", out.logits);
   return out;
 }

@@ -42,9 +42,9 @@ class DecoderImpl : public torch::nn::Module {
 
  private:
   at::Tensor embed(const at::Tensor& tokens) const;
-  DecoderLayerImpl::Outputs run_layer(size_t index, const at::Tensor& x, const Probe& probe,
+  DecoderLayerImpl::Outputs run_layer(size_t index, const Residual& x, const Probe& probe,
                                       const LayerAttention& attention);
-  DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const at::Tensor& x,
+  DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const Residual& x,
                                                    const LayerAttention& attention);
 
   ModelConfig config_;

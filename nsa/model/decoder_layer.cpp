@@ -2,7 +2,6 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/rms_norm.h>
 
 #include <cmath>
 
@@ -46,10 +45,6 @@ void report_attention(const Probe& probe, const std::string& layer, const NsaOut
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return at::rms_norm(x, {weight.size(0)}, weight.to(x.scalar_type()), eps);
-}
-
 DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config.norm_eps) {
   // Both branches of every layer add to the residual stream: scaled so that its variance does not
   // grow with depth.
@@ -88,26 +83,27 @@ DecoderLayerImpl::Attended DecoderLayerImpl::attend(const at::Tensor& x, size_t 
   return {out.y, out.attention.gates.detach(), out.attention.record};
 }
 
-DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const at::Tensor& x, size_t index,
+DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const Residual& in, size_t index,
                                                     const Probe& probe, const LayerAttention& run) {
   const std::string name = "layer" + std::to_string(index);
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(name + ": " + place, value);
   };
-  const at::Tensor attention_in = rms_norm(x, attention_norm_, norm_eps_);
-  report("RMSNorm before attention", attention_in);
-  const Attended attended = attend(attention_in, index, probe, run);
+  const NormedResidual before = residual_norm(in, attention_norm_, norm_eps_);
+  report("RMSNorm before attention", before.normed);
+  const Attended attended = attend(before.normed, index, probe, run);
   report("attention projection", attended.y);
-  const at::Tensor middle = x + attended.y;
-  const at::Tensor mlp_in = rms_norm(middle, mlp_norm_, norm_eps_);
-  report("RMSNorm before MLP", mlp_in);
+  const NormedResidual middle = residual_norm({before.sum, attended.y}, mlp_norm_, norm_eps_);
+  report("RMSNorm before MLP", middle.normed);
   const at::Tensor added = [&] {
     const NvtxRange range("model.mlp");
-    return swiglu(mlp_in, w_gate_up_, w_down_);
+    return swiglu(middle.normed, w_gate_up_, w_down_);
   }();
   report("MLP", added);
-  Outputs out{middle + added, attended.gates, attended.record};
-  report("residual stream", out.x);
+  Outputs out{{middle.sum, added}, attended.gates, attended.record};
+  if (!probe) return out;
+  out.stream = {out.stream.sum(), {}};  // a probe sees the tensor that goes on
+  report("residual stream", out.stream.x);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "nsa/layer/nsa_module.h"
 #include "nsa/model/dense_attention.h"
 #include "nsa/model/model_config.h"
+#include "nsa/model/residual_norm.h"
 
 namespace nsa {
 
@@ -21,10 +22,6 @@ using Probe = std::function<void(const std::string& where, const at::Tensor& val
 using LayerAttention = std::function<NsaAttentionImpl::Detailed(
     size_t layer, NsaAttentionImpl& attention, const at::Tensor& x)>;
 
-/// RMSNorm over the last axis, accumulated in fp32: x / sqrt(mean(x^2) + eps) * weight. x [..., D],
-/// weight [D], which is rounded to the type of x.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
-
 /// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)). The attention is NSA, or
 /// dense in a twin.
 class DecoderLayerImpl : public torch::nn::Module {
@@ -32,13 +29,13 @@ class DecoderLayerImpl : public torch::nn::Module {
   explicit DecoderLayerImpl(const ModelConfig& config);
 
   struct Outputs {
-    at::Tensor x;         ///< [B, S, dim]
+    Residual stream;      ///< [B, S, dim]
     at::Tensor gates;     ///< [B, S, Hkv, 3], activated, detached; undefined in a dense layer
     RunRecordPtr record;  ///< what ran; its backward pass writes here, too
   };
-  /// x [B, S, dim] of layer `index`. "layer<index>" stands before every place that is reported to
-  /// `probe`.
-  Outputs forward(const at::Tensor& x, size_t index, const Probe& probe,
+  /// Residual stream [B, S, dim] into layer `index`. "layer<index>" stands before every place that
+  /// is reported to `probe`.
+  Outputs forward(const Residual& in, size_t index, const Probe& probe,
                   const LayerAttention& run = {});
 
   NsaAttention attention{nullptr};  ///< empty in a dense layer

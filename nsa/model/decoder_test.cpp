@@ -187,16 +187,17 @@ TEST(DenseTwin, IsTheWindowBranchAlone) {
     out.y = attention.project_out(out.attention.o_win);
     return out;
   };
-  const auto want = layer->forward(x, 0, {}, window_alone), have = dense->forward(x, 0, {});
-  EXPECT_TRUE(at::allclose(have.x, want.x, 0, 1e-12));
+  const auto want = layer->forward({x, {}}, 0, {}, window_alone),
+             have = dense->forward({x, {}}, 0, {});
+  EXPECT_TRUE(at::allclose(have.stream.sum(), want.stream.sum(), 0, 1e-12));
   EXPECT_FALSE(have.gates.defined());
   ASSERT_EQ(have.record->rows().size(), 1u);
   EXPECT_EQ(have.record->rows()[0].stage, "dense_attn");
   EXPECT_EQ(have.record->rows()[0].backend, "sdpa");
-  want.x.square().sum().backward();
+  want.stream.sum().square().sum().backward();
   const at::Tensor d_x = x.grad().clone();
   x.mutable_grad().zero_();
-  have.x.square().sum().backward();
+  have.stream.sum().square().sum().backward();
   EXPECT_TRUE(at::allclose(x.grad(), d_x, 1e-10, 1e-10));
   const auto theirs = layer->named_parameters();
   for (const auto& item : dense->named_parameters())

@@ -7,6 +7,7 @@
 
 #include "nsa/core/library_attention.h"
 #include "nsa/core/nvtx_range.h"
+#include "nsa/core/rounded_linear.h"
 #include "nsa/layer/nsa_module.h"
 #include "nsa/rope/rope.h"
 #include "nsa/win_attn/win_attn.h"
@@ -83,8 +84,7 @@ DenseAttentionImpl::Outputs DenseAttentionImpl::forward(const at::Tensor& x) {
   const auto record = c10::make_intrusive<RunRecord>(/*audit=*/false, current_record());
   const RunRecordScope scope(record);
   const auto heads = [&](const at::Tensor& weight, int64_t num_heads) {
-    return at::linear(x, weight.to(x.scalar_type()))
-        .unflatten(-1, {num_heads, weight.size(0) / num_heads});
+    return rounded_linear(x, {weight}).unflatten(-1, {num_heads, weight.size(0) / num_heads});
   };
   at::Tensor q = heads(w_q_, config_.num_heads), k = heads(w_k_, config_.num_kv_heads);
   const at::Tensor v = heads(w_v_, config_.num_kv_heads);
@@ -96,7 +96,7 @@ DenseAttentionImpl::Outputs DenseAttentionImpl::forward(const at::Tensor& x) {
     k = rope_apply(k, table);
   }
   const at::Tensor o = attend(q, k, v);
-  return {at::linear(o.flatten(-2), w_o_.to(x.scalar_type())), o, record};
+  return {rounded_linear(o.flatten(-2), {w_o_}), o, record};
 }
 
 }  // namespace nsa

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nsa/core/device_problem.h"
+#include "nsa/core/rounded_linear.h"
 
 #ifdef NSA_WITH_CUDA
 #include <c10/cuda/CUDAGuard.h>
@@ -33,18 +34,22 @@ void check_launch(cudaError_t status) {
               "nsa::silu_product: launch failed: ", cudaGetErrorString(status));
 }
 
+at::Tensor product_of(const at::Tensor& gate_up) {
+  const c10::cuda::CUDAGuard guard(gate_up.device());
+  std::vector<int64_t> sizes = gate_up.sizes().vec();
+  sizes.back() /= 2;
+  const at::Tensor out = at::empty(sizes, gate_up.options());
+  device::Swiglu p = problem_of(gate_up);
+  p.out = out.mutable_data_ptr();
+  check_launch(device::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
+  return out;
+}
+
 struct FusedSiluProduct : torch::autograd::Function<FusedSiluProduct> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up_in) {
-    const c10::cuda::CUDAGuard guard(gate_up_in.device());
     const at::Tensor gate_up = gate_up_in.contiguous();
     ctx->save_for_backward({gate_up});
-    std::vector<int64_t> sizes = gate_up.sizes().vec();
-    sizes.back() /= 2;
-    const at::Tensor out = at::empty(sizes, gate_up.options());
-    device::Swiglu p = problem_of(gate_up);
-    p.out = out.mutable_data_ptr();
-    check_launch(device::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
-    return out;
+    return product_of(gate_up);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -58,6 +63,36 @@ struct FusedSiluProduct : torch::autograd::Function<FusedSiluProduct> {
     p.d_gate_up = d_gate_up.mutable_data_ptr();
     check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
     return {d_gate_up};
+  }
+};
+
+/// silu(gate) * up times w_down, of which the product is not kept but computed again: with the
+/// hidden layer's width it is the second largest of a layer's tensors.
+struct FusedDown : torch::autograd::Function<FusedDown> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up_in,
+                            const at::Tensor& w_down) {
+    const at::Tensor gate_up = gate_up_in.contiguous();
+    const at::Tensor rounded = rounded_rows({w_down}, gate_up.scalar_type());
+    ctx->save_for_backward({gate_up, rounded});
+    return at::linear(product_of(gate_up), rounded);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::swiglu: double backward is not supported; detach the gradient first");
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &gate_up = saved[0], &rounded = saved[1];
+    const c10::cuda::CUDAGuard guard(gate_up.device());
+    const at::Tensor d_out = grads[0].reshape({-1, rounded.size(0)});
+    // The gradient of the product, then the product.
+    const at::Tensor product = at::mm(d_out, rounded);
+    const at::Tensor d_gate_up = at::empty_like(gate_up);
+    device::Swiglu p = problem_of(gate_up);
+    p.d_out = product.const_data_ptr();
+    p.out = product.mutable_data_ptr();
+    p.d_gate_up = d_gate_up.mutable_data_ptr();
+    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
+    return {d_gate_up, at::mm(d_out.t(), product, at::kFloat)};
   }
 };
 
@@ -81,8 +116,12 @@ at::Tensor silu_product(const at::Tensor& gate_up) {
 }
 
 at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down) {
-  return at::linear(silu_product(at::linear(x, w_gate_up.to(x.scalar_type()))),
-                    w_down.to(x.scalar_type()));
+  const at::Tensor gate_up = rounded_linear(x, {w_gate_up});
+#ifdef NSA_WITH_CUDA
+  if (has_kernel(gate_up) && keeps_gradients_wide(gate_up, {w_down}))
+    return FusedDown::apply(gate_up, w_down);
+#endif
+  return rounded_linear(silu_product(gate_up), {w_down});
 }
 
 }  // namespace nsa

@@ -71,19 +71,31 @@ __device__ __forceinline__ void add_branches(const Combine& p) {
 /// log2 of a gate; one that is 0 leaves nothing of any probability.
 __device__ float log2_of_gate(float gate) { return gate == 0.f ? -160.f : log2f(gate); }
 
-/// What the branch's kernels read of one row.
-__device__ void store_statistics(const Combine& p, const GatedRows& to, int64_t row, float gate,
+/// Where the rows of one gate triple stand, which are of one token.
+struct Place {
+  int batch = 0, position = 0, first_head = 0, group = 1;
+
+  __device__ Place(const Combine& p, int64_t triple) {
+    if (p.num_tokens == 0) return;                       // no statistics are wanted
+    const int triples = p.num_heads / p.heads_per_gate;  // of a token
+    const int64_t token = triple / triples;
+    first_head = static_cast<int>(triple - token * triples) * p.heads_per_gate;
+    batch = static_cast<int>(token / p.num_tokens);
+    position = static_cast<int>(token - int64_t(batch) * p.num_tokens);
+    group = p.num_heads / p.num_kv_heads;
+  }
+  /// In the order [B, Hkv, S, G].
+  __device__ int64_t by_kv_head(const Combine& p, int head_of_triple) const {
+    const int head = first_head + head_of_triple, kv_head = head / group;
+    return ((int64_t(batch) * p.num_kv_heads + kv_head) * p.num_tokens + position) * group +
+           (head - kv_head * group);
+  }
+};
+
+/// What the branch's kernels read of one row, which stands at `place` there.
+__device__ void store_statistics(const GatedRows& to, int64_t row, int64_t place, float gate,
                                  float delta, bool finite) {
   constexpr float kLog2e = 1.4426950408889634f;
-  int64_t place = row;
-  if (to.by_kv_head) {
-    const int group = p.num_heads / p.num_kv_heads, head = static_cast<int>(row % p.num_heads);
-    const int64_t token = row / p.num_heads;
-    place = ((token / p.num_tokens * p.num_kv_heads + head / group) * p.num_tokens +
-             token % p.num_tokens) *
-                group +
-            head % group;
-  }
   const float lse = to.lse[row];
   float shifted = lse * kLog2e - log2_of_gate(gate);
   if (to.marks_bad_rows) {
@@ -107,6 +119,8 @@ __device__ __forceinline__ void differentiate(const Combine& p, int lanes) {
   float gate[3], d_gate[3] = {};
   load_logits<T>(p, exists ? triple : 0, gate);
   activate(p.activation, gate);
+  const Place place(p, exists ? triple : 0);
+#pragma unroll 2
   for (int head = 0; head < p.heads_per_gate; ++head) {
     const int64_t row = (exists ? triple : 0) * p.heads_per_gate + head;
     float delta[3] = {};
@@ -140,10 +154,12 @@ __device__ __forceinline__ void differentiate(const Combine& p, int lanes) {
     for (int step = lanes / 2; step > 0; step /= 2)
       finite &= static_cast<bool>(__shfl_xor_sync(~0u, static_cast<int>(finite), step));
     if (!exists) continue;
+    const int64_t by_kv_head = place.by_kv_head(p, head);
 #pragma unroll
     for (int branch = 0; branch < 3; ++branch)
       if (lane == branch % lanes)
-        store_statistics(p, p.gated[branch], row, gate[branch], delta[branch], finite);
+        store_statistics(p.gated[branch], row, p.gated[branch].by_kv_head ? by_kv_head : row,
+                         gate[branch], delta[branch], finite);
   }
   differentiate(p.activation, gate, d_gate);
   if (!exists || lane != 0) return;
@@ -157,14 +173,16 @@ __device__ __forceinline__ void differentiate(const Combine& p, int lanes) {
   }
 }
 
+/// Forward with lanes 0.
 __global__ void __launch_bounds__(kThreads)
-    combine_forward_kernel(const __grid_constant__ Combine p) {
-  by_type(p.element, [&](auto type) { add_branches<decltype(type)>(p); });
-}
-
-__global__ void __launch_bounds__(kThreads)
-    combine_backward_kernel(const __grid_constant__ Combine p, int lanes) {
-  by_type(p.element, [&](auto type) { differentiate<decltype(type)>(p, lanes); });
+    combine_kernel(const __grid_constant__ Combine p, int lanes) {
+  by_type(p.element, [&](auto type) {
+    if (lanes == 0) {
+      add_branches<decltype(type)>(p);
+    } else {
+      differentiate<decltype(type)>(p, lanes);
+    }
+  });
 }
 
 bool covered(const Combine& p) {
@@ -180,8 +198,8 @@ unsigned blocks(int64_t items, int per_block) {
 cudaError_t combine_forward(const Combine& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  combine_forward_kernel<<<blocks(p.rows * (p.head_dim / kVector), kThreads), kThreads, 0,
-                           stream>>>(p);
+  const unsigned grid = blocks(p.rows * (p.head_dim / kVector), kThreads);
+  combine_kernel<<<grid, kThreads, 0, stream>>>(p, /*lanes=*/0);
   return cudaGetLastError();
 }
 
@@ -193,7 +211,7 @@ cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {
   int lanes = 1;
   while (lanes < 32 && lanes * kVector < p.head_dim) lanes *= 2;
   const unsigned grid = blocks(p.rows / p.heads_per_gate, kThreads / lanes);
-  combine_backward_kernel<<<grid, kThreads, 0, stream>>>(p, lanes);
+  combine_kernel<<<grid, kThreads, 0, stream>>>(p, lanes);
   return cudaGetLastError();
 }
 

@@ -34,7 +34,7 @@ __device__ __forceinline__ void rotate_token(const Rotate& p, float2* turns) {
 }
 
 __global__ void __launch_bounds__(kThreads) rotate_kernel(const __grid_constant__ Rotate p) {
-  __shared__ float2 turns[kMostPairs];
+  __shared__ __align__(16) float2 turns[kMostPairs];
   by_type(p.element, [&](auto type) { rotate_token<decltype(type)>(p, turns); });
 }
 

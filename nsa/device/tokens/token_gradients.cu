@@ -35,17 +35,10 @@ __device__ void add_blocks(float (&sum)[kVector], const TokenGradients& p,
 }
 
 template <typename T>
-__device__ __forceinline__ void join_gradients(const TokenGradients& p, bool rotates,
-                                               float2* turns) {
+__device__ __forceinline__ void join_gradients(const TokenGradients& p) {
   const int token = blockIdx.x, batch = blockIdx.y;
   const int64_t row = int64_t(batch) * p.num_tokens + token;
-  if (rotates) {
-    for (int i = threadIdx.x; i < p.qk_head_dim / 2; i += kThreads) {
-      const float2 t = turn_of(token, turn_frequency(p.base, i, p.qk_head_dim));
-      turns[i] = make_float2(t.x, -t.y);
-    }
-    __syncthreads();
-  }
+  const float2* turns = p.turns + int64_t(token) * (p.qk_head_dim / 2);
   int first = 0;  // of this tensor's vectors in the row of all tensors
   for (int which = 0; which < p.count; ++which) {
     const TokenGradients::Of& of = p.of[which];
@@ -59,17 +52,17 @@ __device__ __forceinline__ void join_gradients(const TokenGradients& p, bool rot
       for (int term = 0; term < 4; ++term)
         if (of.term[term] != nullptr) add<T>(sum, of.term[term], row * width + column);
       if (of.blocks != nullptr) add_blocks<T>(sum, p, of, batch, token, column);
-      if (of.rotated) turn(sum, turns + column % of.head_dim / 2);
-      store(static_cast<T*>(of.out) + row * width + column, sum);
+      if (of.rotated) turn(sum, turns + column % of.head_dim / 2, /*inverse=*/true);
+      store(static_cast<T*>(of.out) + row * (of.out_stride > 0 ? of.out_stride : width) + column,
+            sum);
     }
     first += vectors;
   }
 }
 
 __global__ void __launch_bounds__(kThreads)
-    token_gradients_kernel(const __grid_constant__ TokenGradients p, bool rotates) {
-  __shared__ float2 turns[kMostPairs];
-  by_type(p.element, [&](auto type) { join_gradients<decltype(type)>(p, rotates, turns); });
+    token_gradients_kernel(const __grid_constant__ TokenGradients p) {
+  by_type(p.element, [&](auto type) { join_gradients<decltype(type)>(p); });
 }
 
 }  // namespace
@@ -78,13 +71,14 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
   if (p.batch == 0 || p.num_tokens == 0 || p.count == 0) return cudaSuccess;
   bool rotates = false;
   for (int i = 0; i < p.count; ++i) {
-    if (p.of[i].head_dim % kVector != 0) return cudaErrorInvalidValue;
+    if (p.of[i].head_dim % kVector != 0 || p.of[i].out_stride % kVector != 0)
+      return cudaErrorInvalidValue;
     if (p.of[i].rotated && p.of[i].head_dim != p.qk_head_dim) return cudaErrorInvalidValue;
     rotates = rotates || p.of[i].rotated;
   }
-  if (p.count > TokenGradients::kMost || p.qk_head_dim / 2 > kMostPairs || p.block_size < 1)
+  if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1)
     return cudaErrorInvalidValue;
-  token_gradients_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p, rotates);
+  token_gradients_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
   return cudaGetLastError();
 }
 

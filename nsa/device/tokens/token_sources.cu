@@ -9,7 +9,7 @@ namespace {
 
 using namespace tokens;
 
-constexpr int kThreads = 128, kTokensOfTable = 16;
+constexpr int kThreads = 128;
 
 /// How a pooled tensor is cut: a CTA takes `columns` vectors of `blocks` neighbouring blocks.
 struct PoolCut {
@@ -22,66 +22,41 @@ struct Cuts {
 };
 
 template <typename T>
-__device__ void round_to(float (&x)[kVector]) {
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) x[j] = static_cast<float>(static_cast<T>(x[j]));
-}
-
-template <typename T>
 __device__ void pool_blocks(const TokenSources& p, const TokenSources::Pool& of, const PoolCut& cut,
-                            int index, double* frequencies, float2* turns) {
-  const int pairs = of.head_dim / 2, vectors = of.head_dim / kVector;
+                            int index) {
+  const int vectors = of.head_dim / kVector;
   const int part = index % cut.parts, run = index / cut.parts % cut.runs,
             batch = index / cut.parts / cut.runs;
-  const int first_block = run * cut.blocks, blocks = min(cut.blocks, p.num_blocks - first_block);
-  const int own = threadIdx.x / cut.columns,
-            vector = part * cut.columns + threadIdx.x % cut.columns;
-  const bool works = own < blocks && vector < of.num_heads * vectors;
+  const int block = run * cut.blocks + static_cast<int>(threadIdx.x) / cut.columns;
+  const int vector = part * cut.columns + static_cast<int>(threadIdx.x) % cut.columns;
+  if (threadIdx.x / cut.columns >= cut.blocks || block >= p.num_blocks ||
+      vector >= of.num_heads * vectors)
+    return;
   const int head = vector / vectors, column = vector % vectors * kVector;
-  const int first = first_block * p.block_stride,  // tokens
-      end = first + (blocks - 1) * p.block_stride + p.block_size;
-  const int own_first = first + own * p.block_stride, own_end = own_first + p.block_size;
+  const int first = block * p.block_stride, end = first + p.block_size;  // tokens
   const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + head * of.x.head + column;
-  if (of.rotated)
-    for (int i = threadIdx.x; i < pairs; i += kThreads)
-      frequencies[i] = turn_frequency(p.base, i, of.head_dim);
   float sum[kVector] = {};
-  const int step = of.rotated ? kTokensOfTable : end - first;
-  for (int begin = first; begin < end; begin += step) {
-    const int stop = min(begin + step, end);
-    if (of.rotated) {
-      __syncthreads();
-      for (int i = threadIdx.x; i < (stop - begin) * pairs; i += kThreads)
-        turns[i] = turn_of(begin + i / pairs, frequencies[i % pairs]);
-      __syncthreads();
-    }
-    if (!works) continue;
-    const int last = min(stop, own_end);
 #pragma unroll 8
-    for (int token = max(begin, own_first); token < last; ++token) {
-      float one[kVector];
-      load(one, x + token * of.x.token);
-      if (of.rotated) {
-        turn(one, turns + (token - begin) * pairs + column / 2);
-        round_to<T>(one);
-      }
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+  for (int token = first; token < end; ++token) {
+    float one[kVector];
+    load(one, x + token * of.x.token);
+    if (of.rotated) {
+      turn(one, p.turns + int64_t(token) * (of.head_dim / 2) + column / 2);
+      round_to<T>(one);
     }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) sum[j] += one[j];
   }
-  if (!works) return;
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] /= static_cast<float>(p.block_size);
-  const int64_t block = int64_t(batch) * p.num_blocks + first_block + own;
-  store(static_cast<T*>(of.out) + (block * of.num_heads + head) * of.head_dim + column, sum);
+  const int64_t row = (int64_t(batch) * p.num_blocks + block) * of.num_heads + head;
+  store(static_cast<T*>(of.out) + row * of.head_dim + column, sum);
 }
 
 template <typename T>
-__device__ void copy_token(const TokenSources& p, int index, float2* turns) {
+__device__ void copy_token(const TokenSources& p, int index) {
   const int token = index % p.num_tokens, batch = index / p.num_tokens;
-  for (int i = threadIdx.x; i < p.qk_head_dim / 2; i += kThreads)
-    turns[i] = turn_of(token, turn_frequency(p.base, i, p.qk_head_dim));
-  __syncthreads();
+  const float2* turns = p.turns + int64_t(token) * (p.qk_head_dim / 2);
   const int vectors = p.qk_head_dim / kVector;
   int first = 0;  // of this tensor's vectors in the row of all tensors
   for (int which = 0; which < p.num_copies; ++which) {
@@ -102,21 +77,17 @@ __device__ void copy_token(const TokenSources& p, int index, float2* turns) {
 }
 
 template <typename T>
-__device__ __forceinline__ void copy_or_pool(const TokenSources& p, const Cuts& cuts,
-                                             double* shared) {
-  double* frequencies = shared;
-  float2* turns = reinterpret_cast<float2*>(shared + p.qk_head_dim / 2);
+__device__ __forceinline__ void copy_or_pool(const TokenSources& p, const Cuts& cuts) {
   int index = blockIdx.x;
-  if (index >= cuts.pooling) return copy_token<T>(p, index - cuts.pooling, turns);
+  if (index >= cuts.pooling) return copy_token<T>(p, index - cuts.pooling);
   const int which = index < cuts.pool[0].ctas ? 0 : 1;
   if (which == 1) index -= cuts.pool[0].ctas;
-  pool_blocks<T>(p, p.pool[which], cuts.pool[which], index, frequencies, turns);
+  pool_blocks<T>(p, p.pool[which], cuts.pool[which], index);
 }
 
 __global__ void __launch_bounds__(kThreads)
     token_sources_kernel(const __grid_constant__ TokenSources p, const Cuts cuts) {
-  extern __shared__ double shared[];
-  by_type(p.element, [&](auto type) { copy_or_pool<decltype(type)>(p, cuts, shared); });
+  by_type(p.element, [&](auto type) { copy_or_pool<decltype(type)>(p, cuts); });
 }
 
 PoolCut cut_of(const TokenSources& p, const TokenSources::Pool& of) {
@@ -137,7 +108,7 @@ bool covered(const TokenSources& p) {
       return false;
   const bool turned = p.num_copies > 0 || (p.num_pools > 0 && p.pool[0].rotated);
   return p.num_copies <= 3 && p.num_pools <= 2 && p.block_size > 0 && p.block_stride > 0 &&
-         (!turned || (p.qk_head_dim % kVector == 0 && p.qk_head_dim / 2 <= kMostPairs / 2));
+         (!turned || (p.qk_head_dim % kVector == 0 && p.turns != nullptr));
 }
 
 }  // namespace
@@ -150,9 +121,7 @@ cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
   const int64_t grid =
       cuts.pooling + (p.num_copies > 0 ? int64_t{p.batch} * p.num_tokens : int64_t{0});
   if (grid == 0) return cudaSuccess;
-  const size_t pairs = static_cast<size_t>(p.qk_head_dim) / 2;
-  const size_t shared = pairs * sizeof(double) + kTokensOfTable * pairs * sizeof(float2);
-  token_sources_kernel<<<static_cast<unsigned>(grid), kThreads, shared, stream>>>(p, cuts);
+  token_sources_kernel<<<static_cast<unsigned>(grid), kThreads, 0, stream>>>(p, cuts);
   return cudaGetLastError();
 }
 

@@ -1,5 +1,6 @@
 // Turns of the rotary embedding, angles in fp64.
 #pragma once
+#include <cuda_runtime.h>
 
 namespace nsa::device::tokens {
 
@@ -19,11 +20,23 @@ __device__ inline float2 turn_of(double position, double frequency) {
   return make_float2(static_cast<float>(cosine), static_cast<float>(sine));
 }
 
-/// Eight columns turned; `turns` are those of their four pairs. Backwards with the sine negated.
-__device__ inline void turn(float (&x)[8], const float2* turns) {
+/// The turns of eight columns, from an address aligned to 16 bytes.
+__device__ inline void load_turns(float2 (&to)[4], const float2* from) {
+  const float4* pairs = reinterpret_cast<const float4*>(from);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const float4 two = pairs[i];
+    to[2 * i] = make_float2(two.x, two.y), to[2 * i + 1] = make_float2(two.z, two.w);
+  }
+}
+
+/// Eight columns turned; `turns` are those of their four pairs. `inverse`: backwards.
+__device__ inline void turn(float (&x)[8], const float2* turns, bool inverse = false) {
+  float2 four[4];
+  load_turns(four, turns);
 #pragma unroll
   for (int j = 0; j < 8; j += 2) {
-    const float2 t = turns[j / 2];
+    const float2 t = make_float2(four[j / 2].x, inverse ? -four[j / 2].y : four[j / 2].y);
     const float first = x[j] * t.x - x[j + 1] * t.y, second = x[j] * t.y + x[j + 1] * t.x;
     x[j] = first, x[j + 1] = second;
   }

@@ -45,6 +45,19 @@ __device__ inline void store(T* to, const float (&from)[kVector]) {
   *reinterpret_cast<uint4*>(to) = bits;
 }
 
+template <typename T>
+__device__ inline void round_to(float (&x)[kVector]) {
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) x[j] = static_cast<float>(static_cast<T>(x[j]));
+}
+
+/// The sum over a warp, the same bits in every lane.
+__device__ inline float warp_sum(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(~0u, x, step);
+  return x;
+}
+
 /// Calls body(T{}) with the type of the elements, inside a kernel: one that memory bounds gains
 /// nothing from an instantiation of each type.
 template <typename Body>

@@ -1,0 +1,168 @@
+// Residual addition and RMSNorm: a warp a row. The gradient of the weight is summed by each warp
+// over its rows, then over warps, always in one order; the sum over CTAs is left to the caller.
+#include <type_traits>
+
+#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/vector.cuh"
+
+namespace nsa::device {
+namespace {
+
+using namespace tokens;
+
+constexpr int kWarp = 32, kWarps = 4, kThreads = kWarps * kWarp;
+constexpr int kCtas = 3;                 // of a multiprocessor at once
+constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
+
+/// Visits the vectors of a row that this lane has: body(index of the register, column).
+template <int kVectors, typename Body>
+__device__ __forceinline__ void for_columns(int dim, const Body& body) {
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int column = (i * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kVector;
+    if (column < dim) body(i, column);
+  }
+}
+
+template <typename T>
+__device__ void load_weight(float (&to)[kVector], const float* weight) {
+#pragma unroll
+  for (int j = 0; j < kVector; ++j) to[j] = weight[j];
+  round_to<T>(to);
+}
+
+template <typename T, int kVectors>
+__device__ __forceinline__ void normalize(const ResidualNorm& p) {
+  const int64_t row = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+  if (row >= p.rows) return;
+  const int64_t begin = row * p.dim;
+  float x[kVectors][kVector], squares = 0;
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    load(x[i], static_cast<const T*>(p.x) + begin + column);
+    if (p.added != nullptr) {
+      float added[kVector];
+      load(added, static_cast<const T*>(p.added) + begin + column);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) x[i][j] += added[j];
+      round_to<T>(x[i]);
+      store(static_cast<T*>(p.sum) + begin + column, x[i]);
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) squares += x[i][j] * x[i][j];
+  });
+  const float scale = 1.f / sqrtf(warp_sum(squares) / static_cast<float>(p.dim) + p.eps);
+  if (threadIdx.x % kWarp == 0) p.scale[row] = scale;
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    float weight[kVector];
+    load_weight<T>(weight, p.weight + column);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) x[i][j] *= scale * weight[j];
+    store(static_cast<T*>(p.out) + begin + column, x[i]);
+  });
+}
+
+template <typename T, int kVectors>
+__device__ __forceinline__ void differentiate(const ResidualNorm& p, float* shared) {
+  const int warp = threadIdx.x / kWarp;
+  float d_weight[kVectors][kVector] = {};
+  for (int64_t row = int64_t(blockIdx.x) * kWarps + warp; row < p.rows;
+       row += int64_t(gridDim.x) * kWarps) {
+    const int64_t begin = row * p.dim;
+    const float scale = p.scale[row];
+    float x[kVectors][kVector], d[kVectors][kVector], along = 0;
+    for_columns<kVectors>(p.dim, [&](int i, int column) {
+      load(x[i], static_cast<const T*>(p.x) + begin + column);
+      load(d[i], static_cast<const T*>(p.d_out) + begin + column);
+    });
+    for_columns<kVectors>(p.dim, [&](int i, int column) {
+      float weight[kVector];
+      load_weight<T>(weight, p.weight + column);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        x[i][j] *= scale;
+        d_weight[i][j] += d[i][j] * x[i][j];
+        d[i][j] *= weight[j];
+        along += d[i][j] * x[i][j];
+      }
+    });
+    along = warp_sum(along) / static_cast<float>(p.dim);
+    for_columns<kVectors>(p.dim, [&](int i, int column) {
+      float rest[kVector] = {};
+      if (p.d_sum != nullptr) load(rest, static_cast<const T*>(p.d_sum) + begin + column);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) rest[j] += scale * (d[i][j] - x[i][j] * along);
+      store(static_cast<T*>(p.d_x) + begin + column, rest);
+    });
+  }
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) shared[warp * p.dim + column + j] = d_weight[i][j];
+  });
+  __syncthreads();
+  for (int column = threadIdx.x; column < p.dim; column += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) sum += shared[i * p.dim + column];
+    p.d_weight[int64_t(blockIdx.x) * p.dim + column] = sum;
+  }
+}
+
+bool covered(const ResidualNorm& p) {
+  return p.dim > 0 && p.dim % kVector == 0 && p.dim <= kMostNormed && p.rows / kWarps < INT32_MAX;
+}
+
+/// Calls body(std::integral_constant) with the vectors of a row that a lane has.
+template <typename Body>
+__device__ __forceinline__ void by_width(int dim, const Body& body) {
+  switch ((dim + kWarp * kVector - 1) / (kWarp * kVector)) {
+    case 1:
+      return body(std::integral_constant<int, 1>());
+    case 2:
+      return body(std::integral_constant<int, 2>());
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    default:
+      return body(std::integral_constant<int, 4>());
+  }
+}
+
+/// Forward without d_out. One kernel for all widths and both passes: memory bounds it.
+__global__ void __launch_bounds__(kThreads, kCtas)
+    residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
+  extern __shared__ float shared[];
+  by_type(p.element, [&](auto type) {
+    by_width(p.dim, [&](auto vectors) {
+      if (p.d_out == nullptr) {
+        normalize<decltype(type), decltype(vectors)::value>(p);
+      } else {
+        differentiate<decltype(type), decltype(vectors)::value>(p, shared);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+int residual_norm_parts(int64_t rows) {
+  const int64_t parts = (rows + kWarps - 1) / kWarps;
+  return static_cast<int>(parts < kMostParts ? parts : kMostParts);
+}
+
+cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
+  if (!covered(p) || p.d_out != nullptr) return cudaErrorInvalidValue;
+  if (p.rows == 0) return cudaSuccess;
+  const auto grid = static_cast<unsigned>((p.rows + kWarps - 1) / kWarps);
+  residual_norm_kernel<<<grid, kThreads, 0, stream>>>(p);
+  return cudaGetLastError();
+}
+
+cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
+  if (!covered(p) || p.d_out == nullptr) return cudaErrorInvalidValue;
+  if (p.rows == 0) return cudaSuccess;
+  const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
+  const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
+  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
+  return cudaGetLastError();
+}
+
+}  // namespace nsa::device

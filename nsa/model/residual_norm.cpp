@@ -1,0 +1,119 @@
+#include "nsa/model/residual_norm.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "nsa/core/device_problem.h"
+
+#ifdef NSA_WITH_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "nsa/device/token_kernels.h"
+#endif
+
+namespace nsa {
+namespace {
+
+#ifdef NSA_WITH_CUDA
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+device::ResidualNorm problem_of(const at::Tensor& x, const at::Tensor& weight,
+                                const at::Tensor& scale) {
+  device::ResidualNorm p;
+  p.x = x.const_data_ptr();
+  p.weight = weight.const_data_ptr<float>();
+  p.scale = scale.mutable_data_ptr<float>();
+  p.dim = static_cast<int>(x.size(-1));
+  p.rows = x.numel() / x.size(-1);
+  p.element = element_of(x);
+  return p;
+}
+
+void check_launch(cudaError_t status) {
+  TORCH_CHECK(status == cudaSuccess,
+              "nsa::residual_norm: launch failed: ", cudaGetErrorString(status));
+}
+
+/// Outputs: the norm, and before it the sum where there is something to add.
+struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x_in,
+                               const at::Tensor& added_in, const at::Tensor& weight_in,
+                               double eps) {
+    const c10::cuda::CUDAGuard guard(x_in.device());
+    const at::Tensor x = x_in.contiguous(), weight = weight_in.to(at::kFloat).contiguous();
+    const at::Tensor added = added_in.defined() ? added_in.contiguous() : at::Tensor();
+    const at::Tensor scale = at::empty(x.sizes().slice(0, x.sizes().size() - 1), weight.options()),
+                     out = at::empty(x.sizes(), x.options()),
+                     sum = added.defined() ? at::empty(x.sizes(), x.options()) : x;
+    device::ResidualNorm p = problem_of(x, weight, scale);
+    if (added.defined()) p.added = added.const_data_ptr(), p.sum = sum.mutable_data_ptr();
+    p.out = out.mutable_data_ptr();
+    p.eps = static_cast<float>(eps);
+    check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+    ctx->save_for_backward({sum, weight, scale});
+    ctx->saved_data["adds"] = added.defined();
+    ctx->saved_data["weight_type"] = weight_in.scalar_type();
+    ctx->set_materialize_grads(false);
+    return added.defined() ? variable_list{sum, out} : variable_list{out};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::residual_norm: double backward is not supported; detach the gradient first");
+    const variable_list saved = ctx->get_saved_variables();
+    const bool adds = ctx->saved_data["adds"].toBool();
+    const at::Tensor d_sum = adds ? grads[0] : at::Tensor(), d_out = grads.back();
+    const auto result = [&](const at::Tensor& d_x, const at::Tensor& d_weight) {
+      return variable_list{d_x, adds ? d_x : at::Tensor(), d_weight, {}};
+    };
+    if (!d_out.defined()) return result(d_sum, {});
+    const at::Tensor &sum = saved[0], &weight = saved[1];
+    const c10::cuda::CUDAGuard guard(sum.device());
+    const at::Tensor d_out_rows = d_out.contiguous(),
+                     d_sum_rows = d_sum.defined() ? d_sum.contiguous() : d_sum;
+    const at::Tensor d_x = at::empty(sum.sizes(), sum.options());
+    device::ResidualNorm p = problem_of(sum, weight, saved[2]);
+    const at::Tensor parts =
+        at::empty({device::residual_norm_parts(p.rows), p.dim}, weight.options());
+    p.d_out = d_out_rows.const_data_ptr();
+    if (d_sum.defined()) p.d_sum = d_sum_rows.const_data_ptr();
+    p.d_x = d_x.mutable_data_ptr();
+    p.d_weight = parts.mutable_data_ptr<float>();
+    check_launch(
+        device::residual_norm_backward(p, c10::cuda::getCurrentCUDAStream(sum.get_device())));
+    return result(d_x, parts.sum(0).to(ctx->saved_data["weight_type"].toScalarType()));
+  }
+};
+
+bool has_kernel(const at::Tensor& x, const at::Tensor& added) {
+  constexpr int kLeastMajor = 8, kVector = 8;
+  const auto aligned = [](const at::Tensor& t) {
+    return !t.defined() || reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
+  };
+  return x.numel() > 0 && x.size(-1) % kVector == 0 && x.size(-1) <= device::kMostNormed &&
+         aligned(x) && aligned(added) &&
+         (!added.defined() || (added.sizes() == x.sizes() && added.dtype() == x.dtype())) &&
+         kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
+}
+#endif
+
+}  // namespace
+
+NormedResidual residual_norm(const Residual& in, const at::Tensor& weight, double eps) {
+#ifdef NSA_WITH_CUDA
+  if (has_kernel(in.x, in.added)) {
+    const variable_list out = FusedResidualNorm::apply(in.x, in.added, weight, eps);
+    return {in.added.defined() ? out[0] : in.x, out.back()};
+  }
+#endif
+  const at::Tensor sum = in.sum();
+  return {sum, at::rms_norm(sum, {weight.size(0)}, weight.to(sum.scalar_type()), eps)};
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return residual_norm({x, {}}, weight, eps).normed;
+}
+
+}  // namespace nsa
