@@ -14,13 +14,20 @@ using torch::autograd::variable_list;
 
 thread_local const RoundedWeights* current = nullptr;  // NOLINT: one slot a thread is the purpose
 
+struct KeptRecipe : torch::CustomClassHolder {
+  Recipe make;
+};
+
 struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList weights) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList weights,
+                            const c10::intrusive_ptr<KeptRecipe>& again) {
     const at::Tensor rounded = rounded_rows(weights.vec(), x.scalar_type());
     std::vector<int64_t> heights;
     for (const at::Tensor& weight : weights) heights.push_back(weight.size(0));
     ctx->saved_data["heights"] = heights;
-    ctx->save_for_backward({x, rounded});
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    if (again->make) ctx->saved_data["again"] = c10::IValue::make_capsule(again);
+    ctx->save_for_backward({rounded, again->make ? at::Tensor() : x});
     return at::linear(x, rounded);
   }
 
@@ -28,15 +35,24 @@ struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::rounded_linear: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &rounded = saved[1];
+    const at::Tensor& rounded = saved[0];
     const at::Tensor d_out = grads[0].reshape({-1, rounded.size(0)});
-    variable_list result{ctx->needs_input_grad(0) ? at::mm(d_out, rounded).view(x.sizes())
+    const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
+    variable_list result{ctx->needs_input_grad(0) ? at::mm(d_out, rounded).view(sizes)
                                                   : at::Tensor()};
+    const at::Tensor x = input_of(*ctx, saved[1]);
     const at::Tensor d_rows = at::mm(d_out.t(), x.reshape({-1, x.size(-1)}), at::kFloat);
     for (at::Tensor& d_weight :
          d_rows.split_with_sizes(ctx->saved_data["heights"].toIntVector(), 0))
       result.push_back(std::move(d_weight));
+    result.emplace_back();  // of the recipe
     return result;
+  }
+
+  static at::Tensor input_of(AutogradContext& ctx, const at::Tensor& kept) {
+    const auto again = ctx.saved_data.find("again");
+    if (again == ctx.saved_data.end()) return kept;
+    return c10::static_intrusive_pointer_cast<KeptRecipe>(again->second.toCapsule())->make();
   }
 };
 
@@ -93,8 +109,13 @@ at::Tensor RoundedWeights::rows(const std::vector<at::Tensor>& weights, at::Scal
   return flat_.narrow(0, first, end - first).view({height, weights.front().size(1)});
 }
 
-at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
-  if (keeps_gradients_wide(x, weights)) return RoundedLinear::apply(x, at::TensorList(weights));
+at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights,
+                          const Recipe& again) {
+  if (keeps_gradients_wide(x, weights)) {
+    const auto kept = c10::make_intrusive<KeptRecipe>();
+    kept->make = again;
+    return RoundedLinear::apply(x, at::TensorList(weights), kept);
+  }
   return at::linear(x, (weights.size() == 1 ? weights[0] : at::cat(weights)).to(x.scalar_type()));
 }
 

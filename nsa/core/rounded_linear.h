@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -31,10 +32,15 @@ at::Tensor rounded_rows(const std::vector<at::Tensor>& weights, at::ScalarType t
 /// Whether rounded_linear keeps the gradient of these weights wide.
 bool keeps_gradients_wide(const at::Tensor& x, const std::vector<at::Tensor>& weights);
 
+/// Computes a tensor once more, with the same bits, from what is kept anyway.
+using Recipe = std::function<at::Tensor()>;
+
 /// x W^T for the rows of several matrices, one below the other, rounded to the type of x: x
 /// [..., in], weights [out_i, in] of a type of their own -> [..., sum of out_i]. On CUDA with bf16
 /// or fp16 x and fp32 weights the gradient of the weights is summed in fp32 and not rounded in
-/// between; elsewhere it has been rounded to the type of x.
-at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights);
+/// between, and where there is a recipe for x it is not kept; elsewhere the gradient has been
+/// rounded to the type of x.
+at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights,
+                          const Recipe& again = {});
 
 }  // namespace nsa

@@ -52,7 +52,8 @@ PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t hea
   return weights;
 }
 
-NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens) const {
+NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens,
+                                    const Recipe& again) const {
   const ArgumentCheck check("NsaAttention");
   check.floating("x", x);
   if (cu_seqlens.defined()) {
@@ -65,7 +66,7 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
   // In the order of their registration, in which their rounded copies lie.
   const std::vector<at::Tensor> weights{w_q_,     w_k_cmp_, w_k_sel_, w_k_win_,
                                         w_v_cmp_, w_v_sel_, w_v_win_};
-  NsaInputs in = split_projection(rounded_linear(x, weights), gate_, config_);
+  NsaInputs in = split_projection(rounded_linear(x, weights, again), gate_, config_);
   in.cu_seqlens = cu_seqlens;
   in.phi_k = phi_k_;
   in.phi_v = phi_v_;
@@ -78,9 +79,10 @@ at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
 }
 
 NsaAttentionImpl::Detailed NsaAttentionImpl::forward_detailed(const at::Tensor& x,
-                                                              const at::Tensor& cu_seqlens) {
+                                                              const at::Tensor& cu_seqlens,
+                                                              const Recipe& again) {
   Detailed result;
-  result.attention = nsa_attention(project(x, cu_seqlens), config_, options);
+  result.attention = nsa_attention(project(x, cu_seqlens, again), config_, options);
   result.y = project_out(result.attention.o);
   return result;
 }

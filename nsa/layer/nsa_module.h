@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "nsa/core/rounded_linear.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
 
@@ -22,16 +23,19 @@ class NsaAttentionImpl : public torch::nn::Module {
   /// x [B, S, dim], or packed [T, dim] with cu_seqlens int32 [docs + 1] -> same shape.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
 
-  /// The same, with every stage's outputs: `y` is what forward returns.
+  /// The same, with every stage's outputs: `y` is what forward returns. `again`: x once more
+  /// (nsa/core/rounded_linear.h).
   struct Detailed {
     at::Tensor y;
     NsaOutputs attention;
   };
-  Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
+  Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {},
+                            const Recipe& again = {});
 
   /// The parts of a forward pass around the attention call, for callers that run it another way:
   /// x -> un-rotated q, K, V and gate logits; o [..., Hq, dv] -> [..., dim].
-  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens = {}) const;
+  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens = {},
+                    const Recipe& again = {}) const;
   at::Tensor project_out(const at::Tensor& o) const;
 
   const NsaConfig& config() const { return config_; }

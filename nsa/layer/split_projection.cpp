@@ -43,7 +43,8 @@ at::Tensor joined(const variable_list& grads, const at::Tensor& like, const NsaC
   const auto end = grads.begin() + kParts;
   if (std::all_of(grads.begin(), end, [](const at::Tensor& g) { return g.defined(); })) {
     const ColumnPlaces places = column_places({grads.begin(), end});
-    const bool alone = grads[0].storage().use_count() == kParts;
+    // The queries' gradient will be added to; views keep what they are views of.
+    const bool alone = grads[0].use_count() == 1 && grads[0].storage().use_count() <= kParts + 1;
     if (places.width == like.size(-1) && std::is_sorted(places.first.begin(), places.first.end())) {
       const at::Tensor whole = grads[0].as_strided(like.sizes(), like.strides());
       return alone ? whole : whole.clone();

@@ -93,9 +93,9 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
     out.records.push_back(layer.record);
   }
   const NvtxRange range("model.head");
-  const at::Tensor normed = residual_norm(x, final_norm_, config_.norm_eps).normed;
-  report("final RMSNorm", normed);
-  out.logits = rounded_linear(normed, {head_});
+  const NormedResidual last = residual_norm(x, final_norm_, config_.norm_eps);
+  report("final RMSNorm", last.normed);
+  out.logits = rounded_linear(last.normed, {head_}, last.again);
   report("logits", out.logits);
   return out;
 }

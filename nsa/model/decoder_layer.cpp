@@ -71,14 +71,15 @@ DecoderLayerImpl::Attended DecoderLayerImpl::attend_dense(const at::Tensor& x,
   return {out.y, {}, out.record};
 }
 
-DecoderLayerImpl::Attended DecoderLayerImpl::attend(const at::Tensor& x, size_t index,
+DecoderLayerImpl::Attended DecoderLayerImpl::attend(const NormedResidual& in, size_t index,
                                                     const Probe& probe, const LayerAttention& run) {
+  const at::Tensor& x = in.normed;
   const std::string name = "layer" + std::to_string(index);
   if (!dense_.is_empty()) return attend_dense(x, name, probe);
   // Computed once more: a probe runs when something is wrong, and the attention call hides them.
   if (probe) report_projections(probe, name, attention->project(x));
   const NsaAttentionImpl::Detailed out =
-      run ? run(index, *attention, x) : attention->forward_detailed(x);
+      run ? run(index, *attention, x) : attention->forward_detailed(x, {}, in.again);
   if (probe) report_attention(probe, name, out.attention);
   return {out.y, out.attention.gates.detach(), out.attention.record};
 }
@@ -91,13 +92,13 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const Residual& in, size_t i
   };
   const NormedResidual before = residual_norm(in, attention_norm_, norm_eps_);
   report("RMSNorm before attention", before.normed);
-  const Attended attended = attend(before.normed, index, probe, run);
+  const Attended attended = attend(before, index, probe, run);
   report("attention projection", attended.y);
   const NormedResidual middle = residual_norm({before.sum, attended.y}, mlp_norm_, norm_eps_);
   report("RMSNorm before MLP", middle.normed);
   const at::Tensor added = [&] {
     const NvtxRange range("model.mlp");
-    return swiglu(middle.normed, w_gate_up_, w_down_);
+    return swiglu(middle.normed, w_gate_up_, w_down_, middle.again);
   }();
   report("MLP", added);
   Outputs out{{middle.sum, added}, attended.gates, attended.record};

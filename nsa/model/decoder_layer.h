@@ -45,7 +45,8 @@ class DecoderLayerImpl : public torch::nn::Module {
     at::Tensor y, gates;
     RunRecordPtr record;
   };
-  Attended attend(const at::Tensor& x, size_t index, const Probe& probe, const LayerAttention& run);
+  Attended attend(const NormedResidual& in, size_t index, const Probe& probe,
+                  const LayerAttention& run);
   Attended attend_dense(const at::Tensor& x, const std::string& name, const Probe& probe);
 
   DenseAttention dense_{nullptr};  ///< empty in an NSA layer

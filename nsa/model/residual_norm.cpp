@@ -36,27 +36,48 @@ void check_launch(cudaError_t status) {
               "nsa::residual_norm: launch failed: ", cudaGetErrorString(status));
 }
 
+struct Normed {
+  at::Tensor sum, out, scale;
+};
+
+/// x, added (or undefined) and fp32 weight contiguous; the sum is x where nothing is added.
+Normed run_forward(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight,
+                   double eps) {
+  const c10::cuda::CUDAGuard guard(x.device());
+  Normed r{x, at::empty(x.sizes(), x.options()),
+           at::empty({x.numel() / x.size(-1)}, weight.options())};
+  device::ResidualNorm p = problem_of(x, weight, r.scale);
+  if (added.defined()) {
+    r.sum = at::empty(x.sizes(), x.options());
+    p.added = added.const_data_ptr();
+    p.sum = r.sum.mutable_data_ptr();
+  }
+  p.out = r.out.mutable_data_ptr();
+  p.eps = static_cast<float>(eps);
+  check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+  return r;
+}
+
+/// The norm of a sum once more.
+Recipe recipe_of(const at::Tensor& sum, const at::Tensor& weight, double eps) {
+  return [sum = sum.detach(), weight = weight.detach(), eps] {
+    return run_forward(sum, {}, weight.to(at::kFloat).contiguous(), eps).out;
+  };
+}
+
 /// Outputs: the norm, and before it the sum where there is something to add.
 struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
-  static variable_list forward(AutogradContext* ctx, const at::Tensor& x_in,
-                               const at::Tensor& added_in, const at::Tensor& weight_in,
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
+                               const std::optional<at::Tensor>& added, const at::Tensor& weight_in,
                                double eps) {
-    const c10::cuda::CUDAGuard guard(x_in.device());
-    const at::Tensor x = x_in.contiguous(), weight = weight_in.to(at::kFloat).contiguous();
-    const at::Tensor added = added_in.defined() ? added_in.contiguous() : at::Tensor();
-    const at::Tensor scale = at::empty(x.sizes().slice(0, x.sizes().size() - 1), weight.options()),
-                     out = at::empty(x.sizes(), x.options()),
-                     sum = added.defined() ? at::empty(x.sizes(), x.options()) : x;
-    device::ResidualNorm p = problem_of(x, weight, scale);
-    if (added.defined()) p.added = added.const_data_ptr(), p.sum = sum.mutable_data_ptr();
-    p.out = out.mutable_data_ptr();
-    p.eps = static_cast<float>(eps);
-    check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+    const at::Tensor weight = weight_in.to(at::kFloat).contiguous();
+    const auto [sum, out, scale] =
+        run_forward(x.contiguous(), added ? added->contiguous() : at::Tensor(), weight, eps);
     ctx->save_for_backward({sum, weight, scale});
-    ctx->saved_data["adds"] = added.defined();
+    ctx->saved_data["adds"] = added.has_value();
     ctx->saved_data["weight_type"] = weight_in.scalar_type();
     ctx->set_materialize_grads(false);
-    return added.defined() ? variable_list{sum, out} : variable_list{out};
+    return added ? variable_list{sum, out} : variable_list{out};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -104,8 +125,10 @@ bool has_kernel(const at::Tensor& x, const at::Tensor& added) {
 NormedResidual residual_norm(const Residual& in, const at::Tensor& weight, double eps) {
 #ifdef NSA_WITH_CUDA
   if (has_kernel(in.x, in.added)) {
-    const variable_list out = FusedResidualNorm::apply(in.x, in.added, weight, eps);
-    return {in.added.defined() ? out[0] : in.x, out.back()};
+    const auto added = in.added.defined() ? std::optional(in.added) : std::nullopt;
+    const variable_list out = FusedResidualNorm::apply(in.x, added, weight, eps);
+    const at::Tensor sum = in.added.defined() ? out[0] : in.x;
+    return {sum, out.back(), sum.is_contiguous() ? recipe_of(sum, weight, eps) : Recipe()};
   }
 #endif
   const at::Tensor sum = in.sum();
