@@ -27,8 +27,14 @@ StepMemory shape_of(const RunSoFar& run, const std::string& id) {
   return shape;
 }
 
-json cell(const Metric* metric) {
-  return metric == nullptr ? json() : json(round_significant(*metric->value, 4));
+/// Empty where the phase did not measure it.
+std::optional<double> measured(const RunSoFar& run, const std::string& id, const char* name) {
+  const Metric* metric = run.figure(id, name);
+  return metric == nullptr ? std::nullopt : metric->value;
+}
+
+json twin_cell(const std::optional<double>& value, int digits) {
+  return value ? json(round_significant(*value, digits)) : json();
 }
 
 /// Rows of the table, and what is counted over them.
@@ -42,18 +48,18 @@ struct Beside {
     const StepMemory twin = shape_of(run, against);
     if (twin.seq_len != shape.seq_len || twin.tokens != shape.tokens)
       throw Error("phases " + of + " and " + against + " have steps of different shapes");
-    const Metric *rate = run.figure(of, kTwinRate), *other = run.figure(against, kTwinRate);
-    const Metric *peak = run.figure(of, kTwinPeak), *other_peak = run.figure(against, kTwinPeak);
-    const bool both = rate != nullptr && other != nullptr && *other->value > 0;
-    compared += both ? 1 : 0;
-    if (peak != nullptr) {
-      shape.peak_mib = *peak->value;
+    const auto rate = measured(run, of, kTwinRate), other = measured(run, against, kTwinRate);
+    const auto peak = measured(run, of, kTwinPeak), other_peak = measured(run, against, kTwinPeak);
+    std::optional<double> quotient;
+    if (rate && other && *other > 0) quotient = *rate / *other;
+    compared += quotient ? 1 : 0;
+    if (peak) {
+      shape.peak_mib = *peak;
       memory.push_back(shape);
     }
-    rows.push_back({of, against, shape.seq_len, shape.tokens / shape.seq_len, cell(rate),
-                    cell(other),
-                    both ? json(round_significant(*rate->value / *other->value, 3)) : json(),
-                    cell(peak), cell(other_peak)});
+    rows.push_back({of, against, shape.seq_len, shape.tokens / shape.seq_len, twin_cell(rate, 4),
+                    twin_cell(other, 4), twin_cell(quotient, 3), twin_cell(peak, 4),
+                    twin_cell(other_peak, 4)});
   }
 };
 
