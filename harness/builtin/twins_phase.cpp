@@ -28,7 +28,7 @@ StepMemory shape_of(const RunSoFar& run, const std::string& id) {
 }
 
 /// Empty where the phase did not measure it.
-std::optional<double> measured(const RunSoFar& run, const std::string& id, const char* name) {
+std::optional<double> figure_of(const RunSoFar& run, const std::string& id, const char* name) {
   const Metric* metric = run.figure(id, name);
   return metric == nullptr ? std::nullopt : metric->value;
 }
@@ -48,8 +48,9 @@ struct Beside {
     const StepMemory twin = shape_of(run, against);
     if (twin.seq_len != shape.seq_len || twin.tokens != shape.tokens)
       throw Error("phases " + of + " and " + against + " have steps of different shapes");
-    const auto rate = measured(run, of, kTwinRate), other = measured(run, against, kTwinRate);
-    const auto peak = measured(run, of, kTwinPeak), other_peak = measured(run, against, kTwinPeak);
+    const auto rate = figure_of(run, of, kTwinRate), other = figure_of(run, against, kTwinRate);
+    const auto peak = figure_of(run, of, kTwinPeak),
+               other_peak = figure_of(run, against, kTwinPeak);
     std::optional<double> quotient;
     if (rate && other && *other > 0) quotient = *rate / *other;
     compared += quotient ? 1 : 0;
