@@ -36,31 +36,10 @@ int64_t partial_bytes(const IntervalAttention& f, int64_t chunks) {
          int64_t{sizeof(float)};
 }
 
-/// Cuts the tokens of a key tile into chunks so that no unit takes much longer than an SM's share
-/// of all units; the tiles of d_q, which follow, fill the rest.
-void choose_chunks(const IntervalAttention& f, BackwardPlan& plan) {
-  const auto tiling =
-      sm90::row_tiling(f.num_heads / f.num_kv_heads, sm90::rows_of_key_pass(f.qk_head_dim));
-  int64_t total = 0, longest = 1;
-  for (int first = 0; first < f.num_keys; first += sm90::kKeysOfTile) {
-    const Span span = sm90::queries_of(f, first, std::min(first + sm90::kKeysOfTile, f.num_keys));
-    const int64_t run = std::max(0, span.end - span.begin);
-    total += run * f.batch * f.num_kv_heads;
-    longest = std::max(longest, run);
-  }
-  const int64_t share = std::max<int64_t>(total / sm90::kBusySms, 16 * tiling.tokens);
-  const int64_t most = std::max<int64_t>(1, int64_t{kMaxPartialBytes} / partial_bytes(f, 1));
-  int64_t chunks = longest <= share ? 1 : ceil_div(longest * 4, share * 3);
-  chunks = std::min(chunks, most);
-  const int64_t tokens = ceil_div(ceil_div(longest, chunks), tiling.tokens) * tiling.tokens;
-  plan.chunk_tokens = static_cast<int>(tokens);
-  plan.num_chunks = static_cast<int>(ceil_div(longest, tokens));
-}
-
 /// The plan, and the bytes of its workspace; pointers only where there is a workspace.
 size_t make_plan(const IntervalBackward& p, BackwardPlan& plan) {
   const IntervalAttention& f = p.forward;
-  choose_chunks(f, plan);
+  sm90::choose_chunks(f, plan);
   const int64_t rows = ceil_div(int64_t{f.batch} * f.num_queries * f.num_heads, 4) * 4;
   const bool given = p.rows.lse != nullptr;
   const size_t flags = given ? 0 : 16,
@@ -88,6 +67,26 @@ cudaError_t clear(void* data, int64_t elements, cudaStream_t stream) {
 }
 
 }  // namespace
+
+// The tiles of d_q, which follow, fill the rest.
+void sm90::choose_chunks(const IntervalAttention& f, BackwardPlan& plan) {
+  const auto tiling =
+      sm90::row_tiling(f.num_heads / f.num_kv_heads, sm90::rows_of_key_pass(f.qk_head_dim));
+  int64_t total = 0, longest = 1;
+  for (int first = 0; first < f.num_keys; first += sm90::kKeysOfTile) {
+    const Span span = sm90::queries_of(f, first, std::min(first + sm90::kKeysOfTile, f.num_keys));
+    const int64_t run = std::max(0, span.end - span.begin);
+    total += run * f.batch * f.num_kv_heads;
+    longest = std::max(longest, run);
+  }
+  const int64_t share = std::max<int64_t>(total / sm90::kBusySms, 16 * tiling.tokens);
+  const int64_t most = std::max<int64_t>(1, int64_t{kMaxPartialBytes} / partial_bytes(f, 1));
+  int64_t chunks = longest <= share ? 1 : ceil_div(longest * 4, share * 3);
+  chunks = std::min(chunks, most);
+  const int64_t tokens = ceil_div(ceil_div(longest, chunks), tiling.tokens) * tiling.tokens;
+  plan.chunk_tokens = static_cast<int>(tokens);
+  plan.num_chunks = static_cast<int>(ceil_div(longest, tokens));
+}
 
 const char* unsupported_reason(const IntervalBackward& p) {
   IntervalAttention forward = p.forward;

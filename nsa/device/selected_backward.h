@@ -6,8 +6,9 @@
 
 #include "nsa/device/interval_attention.h"
 
-/// Torch-free launcher of the selected branch's backward pass, in the order of keys: a tile of 64
-/// keys stays on chip while the rows that attend it pass by (docs: README of this room).
+/// Torch-free launcher of the selected branch's backward pass: the first queries in whole causal
+/// tiles under masks, the others in the order of keys, where a tile of 64 keys stays on chip while
+/// the rows that attend it pass by (docs: README of this room).
 namespace nsa::device {
 
 struct SelectedBackward {
@@ -31,12 +32,20 @@ struct SelectedBackward {
   /// No row's ranges meet more aligned tiles of 64 keys than this; memory is linear in it. A row
   /// that breaks the promise gets a d_q of NaN.
   int max_tiles_of_row = 0;
+  /// Tokens of the aligned blocks that ranges are made of, cut off at the position; 0: any ranges.
+  int block_size = 0;
+  /// How many of the first queries go in whole tiles, all below kDenseBackwardPositions; their
+  /// ranges are made of blocks of whole tiles, and a row with others gets a d_q of NaN.
+  int dense = 0;
   float scale = 0;
   Element element = Element::kBFloat16;
 };
 
 /// nullptr when a kernel exists for these sizes; else why not, for a message.
 const char* unsupported_reason(const SelectedBackward& problem);
+
+/// How many of the first queries are best computed in whole tiles; the others go by keys.
+int dense_queries(const SelectedBackward& problem);
 
 /// Bytes of device memory that a launch of `problem` works in; any content.
 size_t workspace_bytes(const SelectedBackward& problem);

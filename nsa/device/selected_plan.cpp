@@ -81,7 +81,6 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
   place(p.entries, pairs * 4);
   place(p.items, sets * lanes * p.items_of_lane * sizeof(SelectedItem));
   place(p.first_item, sets * lanes * (p.tiles + 1) * 4);
-  place(p.stats, backward ? rows * s.group_size * 8 : 0);
   place(p.parts, parts * part_columns(s) * 2);
   place(p.part_stats, backward ? 0 : parts * 8);
   place(p.slots, backward ? lanes * p.items_of_lane * tile : 0);
@@ -92,15 +91,25 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
 
 int most_dense_queries(const SelectedSizes& s, int first_position, int block_size) {
   if (block_size < 1 || block_size % kKeysOfTile != 0 || first_position < 0) return 0;
-  return std::clamp(kDensePositions - first_position, 0, s.num_queries);
+  const bool forward = s.pass == SelectedPass::kForward;
+  if (!forward && s.num_keys < 1) return 0;
+  const int positions = forward ? kDensePositions : kDenseBackwardPositions;
+  return std::clamp(positions - first_position, 0, s.num_queries);
 }
 
 int dense_queries(const SelectedSizes& s, int first_position, int block_size) {
-  // A key of a whole tile costs about a third of what an attended one costs in the order of keys.
-  const int64_t reach = int64_t{3} * s.max_tiles_of_row * kKeysOfTile - first_position;
+  const int64_t attended = int64_t{s.max_tiles_of_row} * kKeysOfTile;
   const int most = most_dense_queries(s, first_position, block_size);
+  const bool forward = s.pass == SelectedPass::kForward;
+  // Measured: in the backward pass the index, parts and their sums, which the order of keys has
+  // besides its products, pay from a position on where a row attends two fifths of the keys.
+  if (!forward && most == s.num_queries && first_position + s.num_queries <= attended * 5 / 2)
+    return most;
+  // Forward, a key of a whole tile costs about a third of what an attended one costs in the order
+  // of keys; backward, where that runs for later queries anyway, four fifths.
+  const int64_t reach = (forward ? attended * 3 : attended * 5 / 4) - first_position;
   const int queries = static_cast<int>(std::clamp<int64_t>(reach, 0, most));
-  if (queries < s.num_queries && !prefer_order_of_keys(s)) return 0;
+  if (forward && queries < s.num_queries && !prefer_order_of_keys(s)) return 0;
   const int64_t rows = int64_t{s.batch} * queries * s.num_kv_heads * s.group_size;
   return rows < kLeastDenseRows ? 0 : queries;
 }

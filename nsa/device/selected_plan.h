@@ -11,8 +11,10 @@ constexpr int kMaxTilesOfRow = 128;   // 7 bits of an entry
 constexpr int kMaxTokens = 1 << 24;   // 24 bits of an entry
 constexpr int kMaxTiles = 224 * 256;  // counters of all tiles of a lane fit shared memory
 
-/// A row's tiles below this position are the bits of one 64-bit word.
+/// A row's tiles below this position are the bits of one 64-bit word; in the backward pass the last
+/// bit has a meaning of its own.
 constexpr int kDensePositions = 64 * kKeysOfTile;
+constexpr int kDenseBackwardPositions = 63 * kKeysOfTile;
 
 enum class SelectedPass { kForward, kBackward };
 
@@ -53,7 +55,6 @@ struct SelectedPlan {
   size_t entries;     // uint32 [lanes, S * M] token << 8 | whole tile << 7 | place in row_tiles
   size_t items;       // Item [sets, lanes_of_set, items_of_lane]
   size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1]
-  size_t stats;       // float2 [B, S, Hq] lse in base 2, delta; backward only
   size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv)
   size_t part_stats;  // float2 [lanes_of_set, tokens_of_set, M, G] maximum, sum; forward only
   size_t slots;  // float [lanes_of_set, items_of_lane, 64 * (dk + dv)] parts of d_k, d_v; backward
@@ -71,7 +72,7 @@ struct alignas(16) SelectedItem {
 
 SelectedPlan plan_selected(const SelectedSizes& sizes);
 
-/// How many of the first queries the forward pass can compute in whole causal tiles under masks.
+/// How many of the first queries the pass can compute in whole causal tiles under masks.
 /// `block_size` as in RowAttention; query i stands at position first_position + i.
 int most_dense_queries(const SelectedSizes& sizes, int first_position, int block_size);
 

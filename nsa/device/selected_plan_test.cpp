@@ -19,6 +19,11 @@ constexpr SelectedSizes kSizes[] = {
     {1, 1 << 20, 1 << 20, 2, 16, 192, 128, 16},
 };
 
+SelectedSizes forward(SelectedSizes s) {
+  s.pass = SelectedPass::kForward;
+  return s;
+}
+
 size_t tensor_bytes(const SelectedSizes& s) {
   const size_t heads = size_t(s.batch) * s.num_kv_heads;
   return (heads * s.num_queries * s.group_size + heads * s.num_keys) *
@@ -51,8 +56,8 @@ TEST(SelectedPlan, ArraysFollowEachOtherAligned) {
   for (const SelectedSizes& s : kSizes) {
     const SelectedPlan p = plan_selected(s);
     const std::vector<size_t> offsets{p.offsets, p.row_tiles, p.row_masks,  p.row_counts,
-                                      p.entries, p.items,     p.first_item, p.stats,
-                                      p.parts,   p.slots,     p.sums,       p.bytes};
+                                      p.entries, p.items,     p.first_item, p.parts,
+                                      p.slots,   p.sums,      p.bytes};
     EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
     for (const size_t offset : offsets) EXPECT_EQ(offset % 256, 0u);
     EXPECT_GE(p.entries - p.row_counts, size_t(p.lanes) * s.num_queries * 4);
@@ -67,23 +72,37 @@ TEST(SelectedPlan, OrderOfKeysIsForLargeProblems) {
 }
 
 TEST(SelectedPlan, FirstQueriesAreDense) {
-  EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 64), 2048);
-  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 3 * 16 * 64);
-  EXPECT_EQ(dense_queries(kPaper64k, 1000, 64), 3 * 16 * 64 - 1000) << "later positions";
-  SelectedSizes many = kPaper64k;
+  EXPECT_EQ(dense_queries(forward({8, 2048, 2048, 2, 6, 64, 64, 16}), 0, 64), 2048);
+  EXPECT_EQ(dense_queries(forward(kPaper64k), 0, 64), 3 * 16 * 64);
+  EXPECT_EQ(dense_queries(forward(kPaper64k), 1000, 64), 3 * 16 * 64 - 1000) << "later positions";
+  SelectedSizes many = forward(kPaper64k);
   many.max_tiles_of_row = 32;
   EXPECT_EQ(dense_queries(many, 0, 64), kDensePositions) << "one word a row";
   EXPECT_EQ(dense_queries(kPaper64k, kDensePositions, 64), 0);
 }
 
+TEST(SelectedPlan, ShortProblemsGoBackInWholeTilesOnly) {
+  EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 64), 2048);
+  EXPECT_EQ(dense_queries({1, 512, 512, 2, 6, 64, 64, 8}, 0, 64), 512) << "no index is built";
+  EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2460, 64), 100);
+  EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2461, 64), 0);
+  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4) << "the others go by keys";
+  EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 16}, 0, 64), 0) << "half of the SMs idle";
+  EXPECT_EQ(dense_queries({1, 100, 0, 1, 4, 64, 64, 1}, 0, 64), 0) << "no keys";
+  EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 0), 0) << "any ranges";
+}
+
 TEST(SelectedPlan, WhatIsNotMadeOfWholeTilesOrTooSmallIsNotDense) {
   for (const int block : {0, 1, 32, 63, 96})
     EXPECT_EQ(most_dense_queries(kPaper64k, 0, block), 0) << block;
-  EXPECT_EQ(most_dense_queries(kPaper64k, 0, 128), kDensePositions);
+  EXPECT_EQ(most_dense_queries(kPaper64k, 0, 128), kDenseBackwardPositions);
+  EXPECT_EQ(most_dense_queries(forward(kPaper64k), 0, 128), kDensePositions);
   EXPECT_EQ(most_dense_queries(kPaper64k, -1, 64), 0);
-  EXPECT_EQ(most_dense_queries({1, 100, 4096, 1, 16, 64, 64, 1}, 4090, 64), 6);
-  EXPECT_EQ(dense_queries({1, 512, 512, 2, 6, 64, 64, 8}, 0, 64), 0) << "half of the SMs idle";
-  EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 1}, 0, 64), 0) << "the rest goes by rows";
+  EXPECT_EQ(most_dense_queries(forward({1, 100, 4096, 1, 16, 64, 64, 1}), 4090, 64), 6);
+  EXPECT_EQ(dense_queries(forward({1, 512, 512, 2, 6, 64, 64, 8}), 0, 64), 0)
+      << "half of the SMs idle";
+  EXPECT_EQ(dense_queries(forward({1, 5000, 5000, 1, 4, 64, 64, 1}), 0, 64), 0)
+      << "the rest goes by rows";
 }
 
 TEST(SelectedPlan, IndexRefusesWhatItCannotHold) {

@@ -151,6 +151,7 @@ struct Problem {
     p.num_kv_heads = c.kv_heads, p.num_ranges = c.num_ranges;
     p.qk_head_dim = c.dk, p.v_head_dim = c.dv, p.first_position = c.first_position;
     p.max_tiles_of_row = tiles_of_row;
+    p.block_size = c.blocks ? 64 : 0;
     p.scale = 1.f / std::sqrt(static_cast<float>(c.dk));
     p.element = std::is_same_v<T, __half> ? Element::kHalf : Element::kBFloat16;
   }

@@ -1,7 +1,7 @@
 // The project's CUDA kernels: by rows, a block of threads a (token, KV head), straight from the
 // ranges; or by tiles of keys, which the backward pass always does, with whole causal tiles under
-// masks for the first tokens of the forward pass. No plan, no gathered copies, no
-// host synchronisation. Without a bound on the tiles of a row, backward is that of `gather`.
+// masks for the first tokens. No plan, no gathered copies, no host synchronisation. Without a bound
+// on the tiles of a row, backward is that of `gather`.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -75,6 +75,8 @@ std::string obstacle_of(const SelAttnArgs& args) {
 device::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
   device::SelectedBackward p = problem_of<device::SelectedBackward>(args);
   p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
+  p.block_size = static_cast<int>(args.block_size);
+  p.dense = device::dense_queries(p);
   return p;
 }
 

@@ -7,6 +7,7 @@
 
 #include "nsa/device/sm80/mma.cuh"
 #include "nsa/device/sm80/quad.cuh"
+#include "nsa/device/sm90/backward_chunks.h"
 #include "nsa/device/tokens/vector.cuh"
 
 namespace nsa::device::sm80 {
@@ -20,12 +21,13 @@ struct StatsArguments {
   const float *lse, *d_lse;
   float2* stats;
   int64_t num_rows;
-  int num_queries, num_heads;
+  int num_queries, num_heads, dim;
+  Element element;
 };
 
 /// kDim / 8 lanes a row.
 template <int kDim, typename T>
-__global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__ StatsArguments a) {
+__device__ __forceinline__ void row_statistics(const StatsArguments& a) {
   constexpr int kLanes = kDim / 8;
   const int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / kLanes;
   const int piece = threadIdx.x % kLanes;
@@ -59,13 +61,24 @@ __global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__
                              a.d_lse == nullptr ? delta : delta - a.d_lse[row]);
 }
 
+__global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__ StatsArguments a) {
+  tokens::by_type(a.element, [&](auto type) {
+    if (a.dim == 64) {
+      row_statistics<64, decltype(type)>(a);
+    } else {
+      row_statistics<128, decltype(type)>(a);
+    }
+  });
+}
+
 struct QueryArguments {
   const void* parts;
   const int32_t* row_counts;
   void* d_q;
   int64_t num_pieces;  // pieces of 8 columns, all rows of the set
   int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
-  int pieces_of_row;  // G * dk / 8
+  int tokens_of_batch;  // of d_q
+  int pieces_of_row;    // G * dk / 8
   Element element;
 };
 
@@ -79,10 +92,11 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   const int row_of_set = static_cast<int>(index / a.pieces_of_row);
   const int piece = static_cast<int>(index % a.pieces_of_row);
   const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
-  const int64_t row =
-      (int64_t(lane / a.num_kv_heads) * a.num_queries + a.first_token + token) * a.num_kv_heads +
-      lane % a.num_kv_heads;
-  const int count = a.row_counts[row];
+  const int64_t batch = lane / a.num_kv_heads, kv_head = lane % a.num_kv_heads;
+  const auto row_of = [&](int tokens_of_batch) {
+    return (batch * tokens_of_batch + a.first_token + token) * a.num_kv_heads + kv_head;
+  };
+  const int count = a.row_counts[row_of(a.num_queries)];
   const int64_t first = int64_t(row_of_set / a.tokens) * a.tokens_of_set + token;
   const uint4* parts =
       static_cast<const uint4*>(a.parts) + first * a.max_tiles * a.pieces_of_row + piece;
@@ -93,17 +107,31 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   for (int tile = 0; tile < count; ++tile)
     add_eight<T>(sum, __ldcs(parts + int64_t(tile) * a.pieces_of_row));
   const uint4 whole = whole_columns<T>(sum);
-  if (valid) static_cast<uint4*>(a.d_q)[row * a.pieces_of_row + piece] = whole;
+  if (valid)
+    static_cast<uint4*>(a.d_q)[row_of(a.tokens_of_batch) * a.pieces_of_row + piece] = whole;
 }
 
 struct KeyArguments {
   const float* slots;
   float* sums;
-  const int32_t* first_item;
+  const int32_t* first_item;  // null: no slots
   void *d_k, *d_v;
   int lane, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
   int set, last_set, first_position, tokens_of_set;  // sets of tokens
+  // Slots of the whole tiles: [chunks, lanes, key_tiles], chunks as of `first_queries`.
+  const float* early_slots;
+  IntervalAttention first_queries;
+  int chunk_tokens, key_tiles;
   Element element;
+
+  __device__ int chunks(int tile) const {
+    const int first = tile * kKeysOfTile / sm90::kKeysOfTile * sm90::kKeysOfTile;
+    return first >= first_queries.num_keys
+               ? 0
+               : sm90::chunks_of(first_queries, first,
+                                 min(first + sm90::kKeysOfTile, first_queries.num_keys),
+                                 chunk_tokens);
+  }
 };
 
 /// A warp adds up 8 keys x 32 columns of a tile. Slots have the order of the accumulators that fill
@@ -117,8 +145,11 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a) {
       min(max(0, tile * kKeysOfTile - a.first_position) / a.tokens_of_set, a.last_set);
   if (a.set < own_set) return;
   const int size = kKeysOfTile * (a.qk_head_dim + a.v_head_dim);
-  const int32_t* first_item = a.first_item + int64_t(lane_of_set) * (a.tiles + 1) + tile;
-  const int begin = first_item[0], end = first_item[1];
+  int begin = 0, end = 0;
+  if (a.first_item != nullptr) {
+    const int32_t* first_item = a.first_item + int64_t(lane_of_set) * (a.tiles + 1) + tile;
+    begin = first_item[0], end = first_item[1];
+  }
   if (begin == end && a.set != own_set && a.set != a.last_set) return;
   const int unit = blockIdx.z * (kThreads / 32) + threadIdx.x / 32;
   const int group = unit / 8, half = unit / 4 % 2, thread = unit % 4 * 32 + threadIdx.x % 32;
@@ -130,11 +161,18 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a) {
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     sum[i] = a.set == own_set ? 0.f : sums[(first_value + i / 2 * 4 + i % 2) * 128];
-#pragma unroll 2
-  for (int item = begin; item < end; ++item)
+  const auto add = [&](const float* slot) {
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      sum[i] += slots[int64_t(item) * size + (first_value + i / 2 * 4 + i % 2) * 128];
+    for (int i = 0; i < 8; ++i) sum[i] += slot[(first_value + i / 2 * 4 + i % 2) * 128];
+  };
+  if (a.early_slots != nullptr && a.set == own_set) {
+    const int chunks = a.chunks(tile);
+    const int64_t lanes = int64_t(a.first_queries.batch) * a.num_kv_heads;
+    for (int chunk = 0; chunk < chunks; ++chunk)
+      add(a.early_slots + ((chunk * lanes + lane) * a.key_tiles + tile) * size + thread);
+  }
+#pragma unroll 2
+  for (int item = begin; item < end; ++item) add(slots + int64_t(item) * size);
   if (a.set != a.last_set) {
 #pragma unroll
     for (int i = 0; i < 8; ++i) sums[(first_value + i / 2 * 4 + i % 2) * 128] = sum[i];
@@ -161,16 +199,6 @@ __global__ void __launch_bounds__(kThreads)
   tokens::by_type(a.element, [&](auto type) { sum_keys<decltype(type)>(a); });
 }
 
-template <typename F>
-cudaError_t with_type(Element element, F&& launch) {
-  if (element == Element::kHalf) {
-    launch(__half{});
-  } else {
-    launch(__nv_bfloat16{});
-  }
-  return cudaGetLastError();
-}
-
 char* at(void* workspace, size_t offset) { return static_cast<char*>(workspace) + offset; }
 
 unsigned blocks_of(int64_t threads) {
@@ -179,29 +207,20 @@ unsigned blocks_of(int64_t threads) {
 
 }  // namespace
 
-cudaError_t row_stats(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                      cudaStream_t stream) {
+cudaError_t row_stats(const SelectedBackward& p, float* stats, cudaStream_t stream) {
   const int64_t rows = int64_t{p.batch} * p.num_queries * p.num_heads;
-  const StatsArguments a{p.d_out,
-                         p.out,
-                         p.lse,
-                         p.d_lse,
-                         reinterpret_cast<float2*>(at(workspace, plan.stats)),
-                         rows,
-                         p.num_queries,
-                         p.num_heads};
-  return with_type(p.element, [&](auto type) {
-    using T = decltype(type);
-    if (p.v_head_dim == 64) {
-      stats_kernel<64, T><<<blocks_of(rows * 8), kThreads, 0, stream>>>(a);
-    } else {
-      stats_kernel<128, T><<<blocks_of(rows * 16), kThreads, 0, stream>>>(a);
-    }
-  });
+  StatsArguments a{};
+  a.d_out = p.d_out, a.out = p.out, a.lse = p.lse, a.d_lse = p.d_lse;
+  a.stats = reinterpret_cast<float2*>(stats);
+  a.num_rows = rows, a.num_queries = p.num_queries, a.num_heads = p.num_heads;
+  a.dim = p.v_head_dim, a.element = p.element;
+  stats_kernel<<<blocks_of(rows * (a.dim / 8)), kThreads, 0, stream>>>(a);
+  return cudaGetLastError();
 }
 
-cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                            int set, cudaStream_t stream) {
+cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
+                            const SelectedPlan& plan, void* workspace, int set,
+                            cudaStream_t stream) {
   QueryArguments a{};
   a.parts = at(workspace, plan.parts);
   a.row_counts = reinterpret_cast<const int32_t*>(at(workspace, plan.row_counts));
@@ -211,6 +230,7 @@ cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan,
   a.tokens_of_set = plan.tokens_of_set();
   a.tokens = std::min(a.tokens_of_set, p.num_queries - a.first_token);
   a.num_queries = p.num_queries;
+  a.tokens_of_batch = tokens_of_batch;
   a.num_kv_heads = p.num_kv_heads;
   a.max_tiles = plan.max_tiles_of_row;
   a.pieces_of_row = p.num_heads / p.num_kv_heads * p.qk_head_dim / 8;
@@ -221,31 +241,49 @@ cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan,
   return cudaGetLastError();
 }
 
-cudaError_t sum_key_slots(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                          int set, cudaStream_t stream) {
+namespace {
+
+/// What does not depend on how later queries are cut.
+KeyArguments key_arguments(const SelectedBackward& p, const sm90::SelectedEarly& early) {
   KeyArguments a{};
+  a.d_k = p.d_k, a.d_v = p.d_v;
+  a.tiles = (p.num_keys + kKeysOfTile - 1) / kKeysOfTile;
+  a.num_keys = p.num_keys, a.num_kv_heads = p.num_kv_heads;
+  a.qk_head_dim = p.qk_head_dim, a.v_head_dim = p.v_head_dim;
+  a.tokens_of_set = 1;
+  a.early_slots = early.words.slots, a.first_queries = early.problem.forward;
+  a.chunk_tokens = early.plan.chunk_tokens, a.key_tiles = early.words.key_tiles;
+  a.element = p.element;
+  return a;
+}
+
+cudaError_t sum_keys_of(const KeyArguments& a, int lanes, cudaStream_t stream) {
+  sum_keys_kernel<<<dim3(a.tiles, lanes, (a.qk_head_dim + a.v_head_dim) / 32), kThreads, 0,
+                    stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t sum_key_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
+                          const SelectedPlan& plan, void* workspace, int set, cudaStream_t stream) {
+  KeyArguments a = key_arguments(p, early);
   a.slots = reinterpret_cast<const float*>(at(workspace, plan.slots));
   a.sums = reinterpret_cast<float*>(at(workspace, plan.sums));
   a.first_item = reinterpret_cast<const int32_t*>(at(workspace, plan.first_item)) +
                  int64_t{set} * plan.lanes_of_set * (plan.tiles + 1);
-  a.d_k = p.d_k;
-  a.d_v = p.d_v;
   a.lane = set / plan.chunk_sets * plan.lanes_of_set;
   a.items_of_lane = plan.items_of_lane;
-  a.tiles = plan.tiles;
-  a.num_keys = p.num_keys;
-  a.num_kv_heads = p.num_kv_heads;
-  a.qk_head_dim = p.qk_head_dim;
-  a.v_head_dim = p.v_head_dim;
   a.set = set % plan.chunk_sets;
   a.last_set = plan.chunk_sets - 1;
   a.first_position = p.first_position;
   a.tokens_of_set = plan.tokens_of_set();
-  const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
-  a.element = p.element;
-  sum_keys_kernel<<<dim3(plan.tiles, lanes, (p.qk_head_dim + p.v_head_dim) / 32), kThreads, 0,
-                    stream>>>(a);
-  return cudaGetLastError();
+  return sum_keys_of(a, std::min(plan.lanes_of_set, plan.lanes - a.lane), stream);
+}
+
+cudaError_t sum_early_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
+                            cudaStream_t stream) {
+  return sum_keys_of(key_arguments(p, early), p.batch * p.num_kv_heads, stream);
 }
 
 }  // namespace nsa::device::sm80

@@ -1,22 +1,28 @@
 #pragma once
 #include "nsa/device/selected_backward.h"
 #include "nsa/device/selected_plan.h"
+#include "nsa/device/sm90/selected_early_launch.h"
 
 /// What precedes and follows the products of the selected branch's backward pass.
 namespace nsa::device::sm80 {
 
-/// Fills `stats`: lse in base 2 (NaN where lse or d_out of the row is not finite) and
+/// Fills [B, S, Hq] pairs: lse in base 2 (NaN where lse or d_out of the row is not finite) and
 /// delta = sum(d_out * out) - d_lse.
-cudaError_t row_stats(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                      cudaStream_t stream);
+cudaError_t row_stats(const SelectedBackward& p, float* stats, cudaStream_t stream);
 
-/// d_q of the tokens of a set from its parts, in the order of the row's tiles.
-cudaError_t sum_query_parts(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                            int set, cudaStream_t stream);
+/// d_q of the tokens of a set from its parts, in the order of the row's tiles. `tokens_of_batch`:
+/// from one sequence of d_q to the next.
+cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
+                            const SelectedPlan& plan, void* workspace, int set,
+                            cudaStream_t stream);
 
-/// Adds the set's slots of each tile, in order, to the sums of the sets before it; the last set of
-/// a lane writes d_k and d_v.
-cudaError_t sum_key_slots(const SelectedBackward& p, const SelectedPlan& plan, void* workspace,
-                          int set, cudaStream_t stream);
+/// Adds the set's slots of each tile, in order, to the sums of the sets before it, or to those of
+/// the whole tiles; the last set of a lane writes d_k and d_v.
+cudaError_t sum_key_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
+                          const SelectedPlan& plan, void* workspace, int set, cudaStream_t stream);
+
+/// d_k and d_v where all queries were computed in whole tiles.
+cudaError_t sum_early_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
+                            cudaStream_t stream);
 
 }  // namespace nsa::device::sm80

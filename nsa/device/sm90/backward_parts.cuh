@@ -13,6 +13,7 @@
 
 #include "nsa/device/sm90/interval_backward_launch.h"
 #include "nsa/device/sm90/interval_bounds.h"
+#include "nsa/device/sm90/selected_early_launch.h"
 #include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
@@ -25,6 +26,7 @@ constexpr float kLog2OfE = 1.4426950408889634f;
 struct BackwardArguments {
   CUtensorMap q_map, d_out_map, k_map, v_map;
   BackwardPlan plan;
+  TileWords words;  // of the selected branch
   IntervalAttention forward;
   void *d_q, *d_k, *d_v;
   RowTiling tiling;

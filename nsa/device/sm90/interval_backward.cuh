@@ -1,6 +1,7 @@
 // The backward pass of interval attention for one set of head dims, in one launch.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 
 #include "nsa/device/sm90/key_gradients.cuh"
 #include "nsa/device/sm90/query_gradients.cuh"
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(Keys::kThreads, 1)
   __syncthreads();
   const int warpgroup = cutlass::canonical_warp_group_idx();
   if (warpgroup == 0) {
-    cutlass::arch::warpgroup_reg_dealloc<24>();
+    cutlass::arch::warpgroup_reg_dealloc<Keys::kProducerRegisters>();
     if (threadIdx.x >= 32) return;
     if (of_keys) {
       Keys::produce(a.keys, keys, Keys::work_of(a.keys, unit));
@@ -65,7 +66,7 @@ __global__ void __launch_bounds__(Keys::kThreads, 1)
       Queries::produce(a.queries, queries, Queries::work_of(a.queries, unit - a.keys.units));
     }
   } else {
-    cutlass::arch::warpgroup_reg_alloc<240>();
+    cutlass::arch::warpgroup_reg_alloc<Keys::kConsumerRegisters>();
     if (of_keys) {
       Keys::consume(a.keys, keys, Keys::work_of(a.keys, unit), warpgroup - 1);
     } else {
@@ -76,22 +77,37 @@ __global__ void __launch_bounds__(Keys::kThreads, 1)
 #endif
 }
 
-/// kStages: tiles of rows in flight for d_k, d_v; BN: keys of a step for d_q.
-template <int DK, int DV, int kStages, int BN, typename T>
+/// How many tiles of d_q a CTA computes one after the other: a CTA costs about a seventh of a tile
+/// besides, but the last round of CTAs should keep most SMs busy.
+inline int tiles_of_unit(int tiles, int sequences) {
+  const auto cost = [&](int64_t count) {
+    const int64_t units = (tiles + count - 1) / count * sequences,
+                  rounds = (units + kBusySms - 1) / kBusySms;
+    return rounds * (20 * count + 3) + 5 * count;
+  };
+  int best = 1;
+  for (const int count : {2, 4, 8})
+    if (cost(count) < cost(best)) best = count;
+  return best;
+}
+
+/// kStages: tiles of rows in flight for d_k, d_v; BN: keys of a step for d_q; `words`: of the
+/// selected branch, or null.
+template <int DK, int DV, int kStages, int BN, typename T, bool kWords = false>
 cudaError_t interval_backward(const IntervalBackward& p, const BackwardPlan& plan,
-                              cudaStream_t stream) {
-  using Keys = KeyGradients<DK, DV, rows_of_key_pass(DK), kStages, T>;
-  using Queries = QueryGradients<DK, DV, BN, T>;
+                              cudaStream_t stream, const TileWords& words = {}) {
+  using Keys = KeyGradients<DK, DV, rows_of_key_pass(DK), kStages, T, kWords>;
+  using Queries = QueryGradients<DK, DV, BN, T, kWords>;
   const IntervalAttention& f = p.forward;
   const int sequences = f.batch * f.num_kv_heads;
   BothArguments a{};
   cudaError_t status = backward_arguments(p, plan, rows_of_key_pass(DK), kKeysOfTile, a.keys);
   if (status == cudaSuccess) status = backward_arguments(p, plan, Queries::kRows, BN, a.queries);
   if (status != cudaSuccess) return status;
+  a.keys.words = a.queries.words = words;
   a.keys.units = (f.num_keys + kKeysOfTile - 1) / kKeysOfTile * sequences * plan.num_chunks;
-  // Several tiles a CTA, but so many CTAs that they spread evenly.
   const int tiles = Queries::tiles_of(a.queries);
-  a.queries.tiles_of_unit = std::clamp(tiles * sequences / (kBusySms * 6), 1, 8);
+  a.queries.tiles_of_unit = kWords ? 1 : tiles_of_unit(tiles, sequences);
   a.queries.units = (tiles + a.queries.tiles_of_unit - 1) / a.queries.tiles_of_unit * sequences;
   const auto kernel = interval_backward_kernel<Keys, Queries>;
   constexpr int kBytes = std::max(Keys::kSharedBytes, Queries::kSharedBytes);

@@ -19,6 +19,10 @@ struct BackwardPlan {
   int* bad = nullptr;         // not 0: some gradient is not finite
 };
 
+/// Sets chunk_tokens and num_chunks so that no unit takes much longer than an SM's share of all
+/// units.
+void choose_chunks(const IntervalAttention&, BackwardPlan&);
+
 /// lse and delta of the plan; clears `bad`.
 cudaError_t prepare_rows(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
 /// d_k and d_v from partial sums.

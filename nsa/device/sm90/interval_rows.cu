@@ -2,8 +2,10 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "nsa/device/sm90/backward_chunks.h"
 #include "nsa/device/sm90/interval_backward_launch.h"
-#include "nsa/device/sm90/interval_bounds.h"
+#include "nsa/device/sm90/pair_gradients.cuh"
+#include "nsa/device/tokens/vector.cuh"
 
 namespace nsa::device::sm90 {
 namespace {
@@ -15,7 +17,7 @@ __device__ float number(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ float number(__half x) { return __half2float(x); }
 template <typename T>
 __device__ T element(float x) {
-  if constexpr (sizeof(T) != 0 && std::is_same_v<T, __half>)
+  if constexpr (std::is_same_v<T, __half>)
     return __float2half_rn(x);
   else
     return __float2bfloat16_rn(x);
@@ -27,18 +29,11 @@ struct Eight {
   alignas(16) T value[8];
 };
 
-/// The address of a row of a strided tensor.
-template <typename T>
-__device__ const T* row_of(const Strided& x, int64_t batch, int64_t token, int64_t head) {
-  return static_cast<const T*>(x.data) + batch * x.batch + token * x.token + head * x.head;
-}
-
 constexpr int kRowsInFlight = 4;
 
 /// kLanes lanes a row of [B, S, Hq], 16 bytes of each tensor a lane; blockIdx.y is the sequence.
 template <typename T, int kLanes>
-__global__ void __launch_bounds__(kThreads)
-    prepare_rows_kernel(IntervalBackward p, BackwardPlan plan) {
+__device__ __forceinline__ void prepare_row(const IntervalBackward& p, const BackwardPlan& plan) {
   const IntervalAttention& f = p.forward;
   if (blockIdx.x == 0 && blockIdx.y == 0 && threadIdx.x == 0) *plan.bad = 0;
   constexpr unsigned kStep = kThreads / kLanes;
@@ -51,8 +46,9 @@ __global__ void __launch_bounds__(kThreads)
     const unsigned row = min(first + i * kStep, rows - 1);
     out[i] = reinterpret_cast<const Eight<T>*>(static_cast<const T*>(f.out) +
                                                (before + row) * (kLanes * 8))[lane];
-    d_out[i] = reinterpret_cast<const Eight<T>*>(
-        row_of<T>(p.d_out, batch, row / heads, row % heads))[lane];
+    const T* const own = static_cast<const T*>(p.d_out.data) + batch * p.d_out.batch +
+                         row / heads * p.d_out.token + row % heads * p.d_out.head;
+    d_out[i] = reinterpret_cast<const Eight<T>*>(own)[lane];
   }
 #pragma unroll
   for (int i = 0; i < kRowsInFlight; ++i) {
@@ -76,8 +72,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Four columns of d_k and d_v of a key a thread.
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    sum_partials_kernel(IntervalBackward p, BackwardPlan plan) {
+__device__ __forceinline__ void sum_columns(const IntervalBackward& p, const BackwardPlan& plan) {
   const IntervalAttention& f = p.forward;
   const int width = f.qk_head_dim + f.v_head_dim;
   const int64_t heads = int64_t(f.batch) * f.num_kv_heads, stride = heads * f.num_keys * width;
@@ -86,10 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const int column = index % width, key = index / width % f.num_keys;
   const int64_t head = index / width / f.num_keys;
   const int first = key / kKeysOfTile * kKeysOfTile;
-  const Span span = queries_of(f, first, min(first + kKeysOfTile, f.num_keys));
-  const int chunks = span.end <= span.begin
-                         ? 0
-                         : (span.end - span.begin + plan.chunk_tokens - 1) / plan.chunk_tokens;
+  const int chunks = chunks_of(f, first, min(first + kKeysOfTile, f.num_keys), plan.chunk_tokens);
   float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const float4 x = *reinterpret_cast<const float4*>(plan.partials + chunk * stride + index);
@@ -105,60 +97,9 @@ __global__ void __launch_bounds__(kThreads)
   to[2] = element<T>(sum.z), to[3] = element<T>(sum.w);
 }
 
-/// A pair of a row and a key it attends, by one warp in fp32.
-template <typename T>
-struct Pair {
-  float p, ds;
-  __device__ Pair(const IntervalBackward& g, const BackwardPlan& plan, const T* q, const T* d_out,
-                  const T* k, const T* v, int64_t place) {
-    const IntervalAttention& f = g.forward;
-    float s = 0.f, dp = 0.f;
-    for (int c = threadIdx.x % 32; c < f.qk_head_dim; c += 32) s += number(q[c]) * number(k[c]);
-    for (int c = threadIdx.x % 32; c < f.v_head_dim; c += 32) dp += number(d_out[c]) * number(v[c]);
-    for (int mask = 16; mask > 0; mask /= 2) {
-      s += __shfl_xor_sync(~0u, s, mask);
-      dp += __shfl_xor_sync(~0u, dp, mask);
-    }
-    p = exp2f(s * f.scale * kLog2e - plan.lse[place]);
-    ds = p * (dp - plan.delta[place]) * f.scale;
-  }
-};
-
-constexpr int kMaxColumns = 6;  // of a lane: head dims up to 192
-
-template <typename T>
-__device__ bool all_finite(const T* row, int dim) {
-  bool finite = true;
-  for (int c = threadIdx.x % 32; c < dim; c += 32) finite &= isfinite(number(row[c]));
-  return __all_sync(~0u, finite);
-}
-
-/// Sums of one warp, a column every 32 columns a lane.
-struct Columns {
-  float sum[kMaxColumns] = {};
-  template <typename T>
-  __device__ void add(float factor, const T* row, int dim) {
-    for (int i = 0; i < kMaxColumns; ++i)
-      if (i * 32 < dim) sum[i] += factor * number(row[i * 32 + threadIdx.x % 32]);
-  }
-  template <typename T>
-  __device__ void write(T* row, int dim) const {
-    for (int i = 0; i < kMaxColumns; ++i)
-      if (i * 32 < dim) row[i * 32 + threadIdx.x % 32] = element<T>(sum[i]);
-  }
-  /// Nothing that is added changes it.
-  __device__ bool lost(int dim) const {
-    bool nan = true;
-    for (int i = 0; i < kMaxColumns; ++i)
-      if (i * 32 < dim) nan &= isnan(sum[i]);
-    return __all_sync(~0u, nan);
-  }
-};
-
-template <typename T>
 __device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan, int64_t row) {
   const IntervalAttention& f = g.forward;
-  T* const to = static_cast<T*>(g.d_q) + row * f.qk_head_dim;
+  const Row to(g.d_q, row * f.qk_head_dim, f.element);
   if (all_finite(to, f.qk_head_dim)) return;
   const int group = f.num_heads / f.num_kv_heads;
   const int64_t position = row / f.num_heads, batch = position / f.num_queries,
@@ -166,36 +107,36 @@ __device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan, 
   const Span keys = keys_of(f.rule, f.first_position + int(token), f.num_keys);
   Columns sum;
   for (int key = keys.begin; key < keys.end && !sum.lost(f.qk_head_dim); ++key) {
-    const T* const k = row_of<T>(f.k, batch, key, kv_head);
-    const Pair<T> pair(
-        g, plan, row_of<T>(f.q, batch, token, head), row_of<T>(g.d_out, batch, token, head), k,
-        row_of<T>(f.v, batch, key, kv_head),
-        ((batch * f.num_kv_heads + kv_head) * f.num_queries + token) * group + head % group);
+    const Row k(f.k, f.element, batch, key, kv_head);
+    const int64_t place =
+        ((batch * f.num_kv_heads + kv_head) * f.num_queries + token) * group + head % group;
+    const Pair pair(f, Row(f.q, f.element, batch, token, head),
+                    Row(g.d_out, f.element, batch, token, head), k,
+                    Row(f.v, f.element, batch, key, kv_head), plan.lse[place], plan.delta[place]);
     sum.add(pair.ds, k, f.qk_head_dim);
   }
   sum.write(to, f.qk_head_dim);
 }
 
-template <typename T>
 __device__ void mend_key(const IntervalBackward& g, const BackwardPlan& plan, int64_t row) {
   const IntervalAttention& f = g.forward;
-  T* const d_k = static_cast<T*>(g.d_k) + row * f.qk_head_dim;
-  T* const d_v = static_cast<T*>(g.d_v) + row * f.v_head_dim;
+  const Row d_k(g.d_k, row * f.qk_head_dim, f.element), d_v(g.d_v, row * f.v_head_dim, f.element);
   if (all_finite(d_k, f.qk_head_dim) && all_finite(d_v, f.v_head_dim)) return;
   const int group = f.num_heads / f.num_kv_heads;
   const int64_t kv_head = row % f.num_kv_heads, batch = row / f.num_kv_heads / f.num_keys;
   const int key = int(row / f.num_kv_heads % f.num_keys);
-  const T *k = row_of<T>(f.k, batch, key, kv_head), *v = row_of<T>(f.v, batch, key, kv_head);
+  const Row k(f.k, f.element, batch, key, kv_head), v(f.v, f.element, batch, key, kv_head);
   const Span span = queries_of(f, key, key + 1);
   Columns sum_k, sum_v;
   for (int token = span.begin; token < span.end; ++token) {
     if (sum_k.lost(f.qk_head_dim) && sum_v.lost(f.v_head_dim)) break;
     for (int h = 0; h < group; ++h) {
       const int64_t head = kv_head * group + h;
-      const T *q = row_of<T>(f.q, batch, token, head),
-              *d_out = row_of<T>(g.d_out, batch, token, head);
-      const Pair<T> pair(g, plan, q, d_out, k, v,
-                         ((batch * f.num_kv_heads + kv_head) * f.num_queries + token) * group + h);
+      const Row q(f.q, f.element, batch, token, head),
+          d_out(g.d_out, f.element, batch, token, head);
+      const int64_t place =
+          ((batch * f.num_kv_heads + kv_head) * f.num_queries + token) * group + h;
+      const Pair pair(f, q, d_out, k, v, plan.lse[place], plan.delta[place]);
       sum_k.add(pair.ds, q, f.qk_head_dim);
       sum_v.add(pair.p, d_out, f.v_head_dim);
     }
@@ -204,9 +145,28 @@ __device__ void mend_key(const IntervalBackward& g, const BackwardPlan& plan, in
   sum_v.write(d_v, f.v_head_dim);
 }
 
+__global__ void __launch_bounds__(kThreads)
+    prepare_rows_kernel(const __grid_constant__ IntervalBackward p,
+                        const __grid_constant__ BackwardPlan plan) {
+  tokens::by_type(p.forward.element, [&](auto type) {
+    if (p.forward.v_head_dim == 64) {
+      prepare_row<decltype(type), 8>(p, plan);
+    } else {
+      prepare_row<decltype(type), 16>(p, plan);
+    }
+  });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sum_partials_kernel(const __grid_constant__ IntervalBackward p,
+                        const __grid_constant__ BackwardPlan plan) {
+  tokens::by_type(p.forward.element, [&](auto type) { sum_columns<decltype(type)>(p, plan); });
+}
+
 /// One warp a row of d_q, then of d_k and d_v.
-template <typename T>
-__global__ void __launch_bounds__(kThreads) mend_kernel(IntervalBackward g, BackwardPlan plan) {
+__global__ void __launch_bounds__(kThreads, 1)
+    mend_kernel(const __grid_constant__ IntervalBackward g,
+                const __grid_constant__ BackwardPlan plan) {
   if (*plan.bad == 0) return;
   const IntervalAttention& f = g.forward;
   const int64_t queries = int64_t(f.batch) * f.num_queries * f.num_heads,
@@ -215,54 +175,41 @@ __global__ void __launch_bounds__(kThreads) mend_kernel(IntervalBackward g, Back
   for (int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / 32; row < queries + keys;
        row += warps) {
     if (row < queries) {
-      mend_query<T>(g, plan, row);
+      mend_query(g, plan, row);
     } else {
-      mend_key<T>(g, plan, row - queries);
+      mend_key(g, plan, row - queries);
     }
   }
-}
-
-using RowsKernel = void (*)(IntervalBackward, BackwardPlan);
-
-cudaError_t launch(RowsKernel bf16, RowsKernel fp16, dim3 blocks, const IntervalBackward& p,
-                   const BackwardPlan& plan, cudaStream_t stream) {
-  const RowsKernel kernel = p.forward.element == Element::kHalf ? fp16 : bf16;
-  kernel<<<blocks, kThreads, 0, stream>>>(p, plan);
-  return cudaGetLastError();
 }
 
 unsigned blocks_for(int64_t items, int64_t of_block) {
   return static_cast<unsigned>((items + of_block - 1) / of_block);
 }
 
-template <int kLanes>
-cudaError_t prepare(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
-  const IntervalAttention& f = p.forward;
-  const dim3 blocks(
-      blocks_for(int64_t(f.num_queries) * f.num_heads, kRowsInFlight * (kThreads / kLanes)),
-      f.batch);
-  return launch(prepare_rows_kernel<__nv_bfloat16, kLanes>, prepare_rows_kernel<__half, kLanes>,
-                blocks, p, plan, stream);
-}
-
 }  // namespace
 
 cudaError_t prepare_rows(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
-  return p.forward.v_head_dim == 64 ? prepare<8>(p, plan, stream) : prepare<16>(p, plan, stream);
+  const IntervalAttention& f = p.forward;
+  const int lanes = f.v_head_dim / 8;  // of a row
+  const dim3 blocks(
+      blocks_for(int64_t(f.num_queries) * f.num_heads, kRowsInFlight * (kThreads / lanes)),
+      f.batch);
+  prepare_rows_kernel<<<blocks, kThreads, 0, stream>>>(p, plan);
+  return cudaGetLastError();
 }
 
 cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
   const IntervalAttention& f = p.forward;
   const int64_t values =
       int64_t(f.batch) * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim);
-  return launch(sum_partials_kernel<__nv_bfloat16>, sum_partials_kernel<__half>,
-                blocks_for(values / 4, kThreads), p, plan, stream);
+  sum_partials_kernel<<<blocks_for(values / 4, kThreads), kThreads, 0, stream>>>(p, plan);
+  return cudaGetLastError();
 }
 
 cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
                            cudaStream_t stream) {
-  return launch(mend_kernel<__nv_bfloat16>, mend_kernel<__half>, dim3(kBusySms * 4), p, plan,
-                stream);
+  mend_kernel<<<kBusySms * 4, kThreads, 0, stream>>>(p, plan);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device::sm90

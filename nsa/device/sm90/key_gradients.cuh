@@ -5,6 +5,9 @@
 // compute with rows as columns: s^T = k q^T and dp^T = v d_out^T, then d_v += p^T d_out and d_k +=
 // ds^T q with p and ds in registers. A third one feeds tiles of rows by TMA.
 //
+// kWords: a row attends only the tiles of 64 keys that its token's word names. Of the others its
+// lse is infinite, one for each warpgroup, so that the products need no other mask.
+//
 // Rows come from the last to the first, so that the tiles of a chunk are the same for every key
 // tile of the compressed branch and are found in L2.
 #pragma once
@@ -12,9 +15,11 @@
 
 namespace nsa::device::sm90 {
 
-template <int DK, int DV, int BM, int kStages, typename T>
+template <int DK, int DV, int BM, int kStages, typename T, bool kWords = false>
 struct KeyGradients {
   static constexpr int kKeys = kKeysOfTile, kThreads = 384;
+  static constexpr int kProducerRegisters = kWords && DK == 64 ? 40 : 24,
+                       kConsumerRegisters = kWords && DK == 64 ? 232 : 240;
   using LayoutK =
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kKeys>, Int<DK>>{}));
   using LayoutV =
@@ -41,7 +46,8 @@ struct KeyGradients {
     alignas(1024) T v[kKeys * DV];
     alignas(1024) T q[kStages][BM * DK];
     alignas(1024) T d_out[kStages][BM * DV];
-    alignas(16) float lse[kStages][BM], delta[kStages][BM];
+    alignas(16) float lse[kStages][kWords ? 2 : 1][BM];
+    alignas(16) float delta[kStages][BM];
     alignas(8) uint64_t keys_full, full[kStages], empty[kStages];
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
@@ -69,6 +75,78 @@ struct KeyGradients {
     return work;
   }
 
+  /// lse and delta of the rows of a tile, by one warp.
+  struct IntervalStatistics {
+    int64_t all_rows, base;
+    int group;
+
+    CUTE_DEVICE IntervalStatistics(const BackwardArguments& a, const Work& work)
+        : group(a.forward.num_heads / a.forward.num_kv_heads) {
+      all_rows = int64_t(a.forward.num_queries) * group;
+      base = (int64_t(work.batch) * a.forward.num_kv_heads + work.kv_head) * all_rows;
+    }
+    CUTE_DEVICE void copy(const BackwardArguments& a, Shared& s, int stage, int token, int head) {
+      using Copy = SM80_CP_ASYNC_CACHEALWAYS_ZFILL<float>;
+      for (int i = threadIdx.x % 32; i < a.tiling.tokens * a.tiling.heads; i += 32) {
+        const int64_t row = int64_t(token) * group + head + i;
+        const bool exists = row >= 0 && row < all_rows;
+        const int64_t from = base + (exists ? row : 0);
+        Copy::copy(a.plan.lse[from], s.lse[stage][0][i], exists);
+        Copy::copy(a.plan.delta[from], s.delta[stage][i], exists);
+      }
+    }
+  };
+  struct WordStatistics {
+    static constexpr int kOfLane = BM / 32;  // rows
+    const uint64_t* words;
+    const float2* stats;
+    int first_tile;
+    int token_of_row[kOfLane];
+    uint32_t next[kOfLane];  // two bits: whether a row of the next tile attends each half
+
+    CUTE_DEVICE WordStatistics(const BackwardArguments& a, const Work& work) {
+      const int group = a.forward.num_heads / a.forward.num_kv_heads;
+      words = a.words.words +
+              (int64_t(work.batch) * a.forward.num_kv_heads + work.kv_head) * a.forward.num_queries;
+      stats = a.words.stats + int64_t(work.batch) * a.words.tokens_of_batch * a.forward.num_heads +
+              work.kv_head * group;
+      first_tile = work.first_key / 64;
+      CUTE_UNROLL
+      for (int j = 0; j < kOfLane; ++j)
+        token_of_row[j] = (threadIdx.x % 32 + 32 * j) / a.tiling.heads;
+      fetch(a, work.end - a.tiling.tokens);
+    }
+    CUTE_DEVICE void fetch(const BackwardArguments& a, int first_token) {
+      CUTE_UNROLL
+      for (int j = 0; j < kOfLane; ++j) {
+        const int token = first_token + token_of_row[j];
+        const bool exists = token >= 0 && token < a.forward.num_queries;
+        next[j] = exists ? uint32_t(words[token] >> first_tile) : 0;
+      }
+    }
+    CUTE_DEVICE void copy(const BackwardArguments& a, Shared& s, int stage, int first_token,
+                          int head) {
+      using Copy = SM80_CP_ASYNC_CACHEALWAYS_ZFILL<float>;
+      CUTE_UNROLL
+      for (int j = 0; j < kOfLane; ++j) {
+        const int row = threadIdx.x % 32 + 32 * j, token = first_token + token_of_row[j];
+        if (row >= a.tiling.tokens * a.tiling.heads) break;
+        const bool exists = token >= 0 && token < a.forward.num_queries;
+        const float2& own = stats[int64_t(exists ? token : 0) * a.forward.num_heads + head +
+                                  (row - token_of_row[j] * a.tiling.heads)];
+        CUTE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const float* const lse = next[j] >> half & 1 ? &own.x : a.words.infinity;
+          Copy::copy(*lse, s.lse[stage][half][row], true);
+        }
+        Copy::copy(own.y, s.delta[stage][row], exists);
+      }
+      if (head + a.tiling.heads == a.forward.num_heads / a.forward.num_kv_heads)
+        fetch(a, first_token - a.tiling.tokens);
+    }
+  };
+  using Statistics = std::conditional_t<kWords, WordStatistics, IntervalStatistics>;
+
   /// One warp: the keys, then the tiles of rows as places become free.
   CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Work& work) {
     using Full = cutlass::arch::ClusterTransactionBarrier;
@@ -86,8 +164,7 @@ struct KeyGradients {
     }
     const int group = a.forward.num_heads / a.forward.num_kv_heads,
               rows = a.tiling.tokens * a.tiling.heads;
-    const int64_t all_rows = int64_t(a.forward.num_queries) * group,
-                  base = (int64_t(work.batch) * a.forward.num_kv_heads + work.kv_head) * all_rows;
+    Statistics statistics(a, work);
     int count = 0;
     for (int step = 0; step < work.steps; ++step)
       for (int part = 0; part < a.tiling.parts; ++part, ++count) {
@@ -103,14 +180,7 @@ struct KeyGradients {
             SM90_TMA_LOAD_4D::copy(&a.d_out_map, &s.full[stage], keep, s.d_out[stage] + c * BM, c,
                                    work.kv_head * group + head, token, work.batch);
         }
-        using Copy = SM80_CP_ASYNC_CACHEALWAYS_ZFILL<float>;
-        for (int i = lane; i < rows; i += 32) {
-          const int64_t row = int64_t(token) * group + head + i;
-          const bool exists = row >= 0 && row < all_rows;
-          const int64_t from = base + (exists ? row : 0);
-          Copy::copy(a.plan.lse[from], s.lse[stage][i], exists);
-          Copy::copy(a.plan.delta[from], s.delta[stage][i], exists);
-        }
+        statistics.copy(a, s, stage, token, head);
         cutlass::arch::cpasync_barrier_arrive_noinc(&s.full[stage]);
       }
   }
@@ -137,7 +207,10 @@ struct KeyGradients {
           s.q[stage][i / 64 * (BM * 64) + row * 64 + i % 64] = T(0.f);
         for (int i = threadIdx.x; i < DV; i += kThreads)
           s.d_out[stage][i / 64 * (BM * 64) + row * 64 + i % 64] = T(0.f);
-        if (threadIdx.x == 0) s.lse[stage][row] = INFINITY, s.delta[stage][row] = 0.f;
+        if (threadIdx.x == 0) {
+          for (auto& lse : s.lse[stage]) lse[row] = INFINITY;
+          s.delta[stage][row] = 0.f;
+        }
       }
     cutlass::arch::fence_view_async_shared();
   }
@@ -211,7 +284,8 @@ struct KeyGradients {
       multiply<true>(mma_scores, frag_k, scores_thread.partition_fragment_B(q), x);
     };
     const auto probabilities = [&](int stage, Bits bits, auto masked) {
-      const float2* lse = reinterpret_cast<const float2*>(s.lse[stage]) + lane % 4;
+      const float2* lse =
+          reinterpret_cast<const float2*>(s.lse[stage][kWords ? half : 0]) + lane % 4;
       CUTE_UNROLL
       for (int i = 0; i < BM / 2; i += 2) {
         const float2 shift = lse[i / 4 * 4];
@@ -304,11 +378,40 @@ struct KeyGradients {
   }
 
   template <class DKey, class DValue>
+  CUTE_DEVICE static void store_slot(const BackwardArguments& a, int half, const DKey& d_k,
+                                     const DValue& d_v) {
+    int unit = blockIdx.x;
+    asm volatile("" : "+r"(unit));  // found once more: in registers it would stand in the way
+    const Work work = work_of(a, unit);
+    if (work.steps == 0) return;  // nobody reads it
+    const int64_t lanes = int64_t(a.forward.batch) * a.forward.num_kv_heads,
+                  lane = work.chunk * lanes + work.batch * a.forward.num_kv_heads + work.kv_head,
+                  slot = lane * a.words.key_tiles + work.first_key / 64 + half;
+    float* const to = a.words.slots + slot * (64 * (DK + DV)) + threadIdx.x % 128;
+    bool finite = true;
+    CUTE_UNROLL
+    for (int i = 0; i < DK / 2; ++i) {
+      to[i * 128] = d_k(i) * a.forward.scale;
+      finite &= isfinite(d_k(i));
+    }
+    CUTE_UNROLL
+    for (int i = 0; i < DV / 2; ++i) {
+      to[(DK / 2 + i) * 128] = d_v(i);
+      finite &= isfinite(d_v(i));
+    }
+    if (!finite) *a.plan.bad = 1;
+  }
+
+  template <class DKey, class DValue>
   CUTE_DEVICE static void store(const BackwardArguments& a, Shared& s, const Work& work, int half,
                                 DKey& d_k, DValue& d_v) {
     const int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const IntervalAttention& f = a.forward;
     const int base = half * 64 + warp * 16;
+    if constexpr (kWords) {
+      store_slot(a, half, d_k, d_v);
+      return;
+    }
     if (a.plan.num_chunks > 1) {
       const int64_t heads = int64_t(f.batch) * f.num_kv_heads,
                     head = (work.chunk * heads + work.batch * f.num_kv_heads + work.kv_head);

@@ -2,13 +2,14 @@
 //
 // A CTA computes 128 rows of one KV head, as the forward pass does: s = q k^T and dp = d_out v^T of
 // a tile of keys, then d_q += ds k with ds in registers. The products of the next tile are enqueued
-// behind the sum of this one.
+// behind the sum of this one. kWords: a row attends only the tiles of 64 keys that its token's word
+// names; for the others its lse is infinite.
 #pragma once
 #include "nsa/device/sm90/backward_parts.cuh"
 
 namespace nsa::device::sm90 {
 
-template <int DK, int DV, int BN, typename T>
+template <int DK, int DV, int BN, typename T, bool kWords = false>
 struct QueryGradients {
   static constexpr int kRows = 128, kThreads = 384, kStages = 2;
   template <int kCount, int D>
@@ -61,7 +62,7 @@ struct QueryGradients {
     tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
     const Span first = keys_of_token(a, tile.first),
                last = keys_of_token(a, tile.first + tile.count - 1);
-    tile.begin = first.begin;
+    tile.begin = kWords ? 0 : first.begin;
     tile.steps = max(0, (last.end - tile.begin + BN - 1) / BN);
     return tile;
   }
@@ -162,17 +163,31 @@ struct QueryGradients {
     const int group = f.num_heads / f.num_kv_heads;
     Span keys[2];
     float lse[2], delta[2];
+    uint64_t words[2];
     for (int r = 0; r < 2; ++r) {
       const int row = half * 64 + warp * 16 + lane / 4 + 8 * r;
       const int token = tile.first + min(row / a.tiling.heads, tile.count - 1);
       keys[r] = keys_of_token(a, token);
+      if constexpr (kWords) {
+        words[r] =
+            a.words.words[(int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries +
+                          token];
+        const float2 own =
+            a.words.stats[(int64_t(tile.batch) * a.words.tokens_of_batch + token) * f.num_heads +
+                          tile.kv_head * group + tile.head + row % a.tiling.heads];
+        const bool broken = words[r] >> kBrokenWord;
+        words[r] = broken ? ~0ull : words[r];
+        lse[r] = broken ? NAN : own.x;
+        delta[r] = own.y;
+        continue;
+      }
       const int64_t from =
           ((int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries + token) * group +
           tile.head + row % a.tiling.heads;
       lse[r] = a.plan.lse[from];
       delta[r] = a.plan.delta[from];
     }
-    const int inner_begin = keys_of_token(a, tile.first + tile.count - 1).begin,
+    const int inner_begin = kWords ? 0 : keys_of_token(a, tile.first + tile.count - 1).begin,
               inner_end = keys_of_token(a, tile.first).end;  // keys that every row attends
 
     const auto multiply_q_k = [&](int step) {
@@ -194,8 +209,8 @@ struct QueryGradients {
         float low = p(i) * (ds(i) - delta[r]), high = p(i + 1) * (ds(i + 1) - delta[r]);
         if constexpr (decltype(masked)::value) {
           const int key = first + (i / 4) * 8 + (lane % 4) * 2;
-          if (key < keys[r].begin || key >= keys[r].end) low = 0.f;
-          if (key + 1 < keys[r].begin || key + 1 >= keys[r].end) high = 0.f;
+          if ((!kWords && key < keys[r].begin) || key >= keys[r].end) low = 0.f;
+          if ((!kWords && key + 1 < keys[r].begin) || key + 1 >= keys[r].end) high = 0.f;
         }
         packed(i / 2) = pack<T>(low, high);
       }
@@ -206,9 +221,22 @@ struct QueryGradients {
       const int first = tile.begin + step * BN;
       warpgroup_wait<1>();
       warpgroup_fence_operand(p);
-      CUTE_UNROLL
-      for (int i = 0; i < BN / 2; ++i)
-        p(i) = power_of_two(fmaf(p(i), a.scale_log2, -lse[(i / 2) % 2]));
+      if constexpr (kWords) {
+        CUTE_UNROLL
+        for (int j = 0; j < BN / 32; ++j) {
+          float shift[2];
+          CUTE_UNROLL
+          for (int r = 0; r < 2; ++r)
+            shift[r] = words[r] >> ((first + 32 * j) / 64 % 64) & 1 ? lse[r] : INFINITY;
+          CUTE_UNROLL
+          for (int i = 16 * j; i < 16 * (j + 1); ++i)
+            p(i) = power_of_two(fmaf(p(i), a.scale_log2, -shift[(i / 2) % 2]));
+        }
+      } else {
+        CUTE_UNROLL
+        for (int i = 0; i < BN / 2; ++i)
+          p(i) = power_of_two(fmaf(p(i), a.scale_log2, -lse[(i / 2) % 2]));
+      }
       warpgroup_wait<0>();
       warpgroup_fence_operand(ds);
       if (lane == 0) {
@@ -264,8 +292,9 @@ struct QueryGradients {
     const auto target = [&](int row_of_warp) -> T* {
       const int row = half * 64 + warp * 16 + row_of_warp, token = row / a.tiling.heads;
       if (token >= tile.count) return nullptr;
+      const int tokens_of_batch = kWords ? a.words.tokens_of_batch : f.num_queries;
       const int64_t place =
-          (int64_t(tile.batch) * f.num_queries + tile.first + token) * f.num_heads +
+          (int64_t(tile.batch) * tokens_of_batch + tile.first + token) * f.num_heads +
           tile.kv_head * (f.num_heads / f.num_kv_heads) + tile.head + row % a.tiling.heads;
       return static_cast<T*>(a.d_q) + place * DK;
     };

@@ -65,7 +65,7 @@ struct SelectedBackwardKernel {
     const T* q = static_cast<const T*>(a.q.data) + w.batch * a.q.batch + head * a.q.head;
     const T* d_out =
         static_cast<const T*>(a.d_out.data) + w.batch * a.d_out.batch + head * a.d_out.head;
-    const float2* stats = a.stats + int64_t(w.batch) * a.num_queries * a.num_heads + head;
+    const float2* stats = a.stats + int64_t(w.batch) * a.tokens_of_batch * a.num_heads + head;
     gather_rows<kStages>(
         a, w, s.full, s.empty,
         [&](int stage, int i, int64_t token, int in_group, bool valid) {
@@ -391,12 +391,14 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 }
 
 template <int DK, int DV, typename T>
-cudaError_t launch_selected_backward(const SelectedBackward& p, const SelectedPlan& plan,
-                                     void* workspace, int set, cudaStream_t stream) {
+cudaError_t launch_selected_backward(const SelectedBackward& p, int tokens_of_batch,
+                                     const SelectedPlan& plan, void* workspace, int set,
+                                     cudaStream_t stream) {
   using Kernel = SelectedBackwardKernel<DK, DV, T>;
   SelectedArguments a = selected_arguments(p, plan, workspace, set);
   a.d_out = p.d_out;
-  if (p.stats != nullptr) a.stats = reinterpret_cast<const float2*>(p.stats);
+  a.stats = reinterpret_cast<const float2*>(p.stats);
+  a.tokens_of_batch = tokens_of_batch;
   return launch_items<Kernel>(selected_backward_kernel<Kernel>, a, plan, stream);
 }
 

@@ -2,9 +2,11 @@
 
 namespace nsa::device::sm90 {
 
-cudaError_t selected_backward_128_128_fp16(const SelectedBackward& p, const SelectedPlan& plan,
-                                           void* workspace, int set, cudaStream_t stream) {
-  return launch_selected_backward<128, 128, cutlass::half_t>(p, plan, workspace, set, stream);
+cudaError_t selected_backward_128_128_fp16(const SelectedBackward& p, int tokens,
+                                           const SelectedPlan& plan, void* workspace, int set,
+                                           cudaStream_t stream) {
+  return launch_selected_backward<128, 128, cutlass::half_t>(p, tokens, plan, workspace, set,
+                                                             stream);
 }
 
 }  // namespace nsa::device::sm90

@@ -14,6 +14,7 @@
 #include <cute/arch/copy_sm90_tma.hpp>
 
 #include "nsa/device/sm90/online_softmax.cuh"
+#include "nsa/device/sm90/range_tiles.cuh"
 #include "nsa/device/sm90/selected_dense_launch.h"
 #include "nsa/device/sm90/selected_tiles.cuh"
 #include "nsa/device/sm90/tensor_map.h"
@@ -89,12 +90,10 @@ struct SelectedDenseKernel {
       const int token = i / a.num_ranges, limit = limit_of(a, tile.first + token);
       const int2 range =
           a.ranges[token_row(a, tile.first + token) * a.num_ranges + i % a.num_ranges];
-      const int begin = max(range.x, 0), end = min(range.y, limit);
-      if (end <= begin) continue;
-      const uint64_t bits = (~0ull << begin / 64) & (~0ull >> (63 - (end - 1) / 64));
-      set(s.tiles[token], bits);
-      set(s.all, bits);
-      if (begin % 64 != 0 || (end % 64 != 0 && end != limit)) s.ragged[token] = 1;
+      const RangeTiles tiles(range, limit);
+      set(s.tiles[token], tiles.bits);
+      set(s.all, tiles.bits);
+      if (!tiles.whole) s.ragged[token] = 1;
     }
   }
 

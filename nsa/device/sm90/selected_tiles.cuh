@@ -27,7 +27,7 @@ struct SelectedArguments {
   Strided q, k, v, d_out;
   const uint64_t* row_masks;
   const uint32_t* entries;
-  const float2* stats;
+  const float2* stats;  // of tokens_of_batch tokens a sequence
   const SelectedItem* items;
   const int32_t* first_item;
   void* parts;
@@ -35,6 +35,7 @@ struct SelectedArguments {
   float* slots;
   int lane;  // first of the set
   int first_token, tokens_of_set, num_queries, num_keys, num_heads, num_kv_heads, group_size;
+  int tokens_of_batch;
   uint32_t group_inverse;  // 2^32 / G, rounded up
   int max_tiles, tiles, items_of_lane;
   float scale, scale_log2;
@@ -51,7 +52,6 @@ SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan,
   a.q = p.q, a.k = p.k, a.v = p.v;
   a.row_masks = reinterpret_cast<const uint64_t*>(at(plan.row_masks));
   a.entries = reinterpret_cast<const uint32_t*>(at(plan.entries));
-  a.stats = reinterpret_cast<const float2*>(at(plan.stats));
   a.items = reinterpret_cast<const SelectedItem*>(at(plan.items)) + first_lane * plan.items_of_lane;
   a.first_item =
       reinterpret_cast<const int32_t*>(at(plan.first_item)) + first_lane * (plan.tiles + 1);
@@ -64,7 +64,8 @@ SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan,
   a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_heads = p.num_heads;
   a.num_kv_heads = p.num_kv_heads, a.group_size = group;
   a.group_inverse = static_cast<uint32_t>(((uint64_t{1} << 32) + group - 1) / group);
-  a.max_tiles = plan.max_tiles_of_row, a.tiles = plan.tiles, a.items_of_lane = plan.items_of_lane;
+  a.max_tiles = plan.max_tiles_of_row, a.tiles = plan.tiles;
+  a.items_of_lane = plan.items_of_lane;
   a.scale = p.scale, a.scale_log2 = p.scale * 1.4426950408889634f;
   return a;
 }
