@@ -9,6 +9,7 @@
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/nsa_module.h"
 #include "nsa/layer/random_inputs.h"
+#include "nsa/layer/split_projection.h"
 
 namespace nsa {
 namespace {
@@ -284,6 +285,40 @@ TEST(Module, GatesVaryAtInitialisation) {
   EXPECT_GT((gates - 1.0 / 3).abs().max().item<double>(), 1e-4);
   const at::Tensor w2 = module->named_parameters()["gate_w2"];
   EXPECT_NEAR(w2.std().item<double>(), 0.024, 0.006);
+}
+
+TEST(SplitProjection, IsTheColumnsAndTheirGates) {
+  NsaConfig c = small();
+  const GateWeights gate = make_gate_weights(c.qk_head_dim);
+  const int64_t width = 4 * 8 + 3 * 2 * 8 + 3 * 2 * 6;
+  const at::Tensor columns = at::randn({2, 5, width}).requires_grad_(true);
+  const NsaInputs in = split_projection(columns, gate, c);
+  EXPECT_TRUE(at::equal(in.q, columns.narrow(-1, 0, 32).unflatten(-1, {4, 8})));
+  EXPECT_TRUE(at::equal(in.k_win, columns.narrow(-1, 64, 16).unflatten(-1, {2, 8})));
+  EXPECT_TRUE(at::equal(in.v_cmp_src, columns.narrow(-1, 80, 12).unflatten(-1, {2, 6})));
+  EXPECT_TRUE(at::equal(in.v_win, columns.narrow(-1, 104, 12).unflatten(-1, {2, 6})));
+  EXPECT_TRUE(at::equal(in.gate_logits, gate_mlp(in.q, gate, 2)));
+  in.k_sel.sum().backward();
+  EXPECT_EQ(columns.grad().sum().item<float>(), 2 * 5 * 16);
+}
+
+TEST(ColumnPlaces, AreThoseOfSlicesThatFillOneTensor) {
+  const at::Tensor whole = at::zeros({2, 5, 20});
+  const auto slice = [](const at::Tensor& from, int64_t first, int64_t heads, int64_t dim) {
+    return from.narrow(-1, first, heads * dim).unflatten(-1, {heads, dim});
+  };
+  const at::Tensor a = slice(whole, 0, 2, 4), b = slice(whole, 8, 2, 4), c = slice(whole, 16, 1, 4);
+  EXPECT_EQ(column_places({a, b, c}).width, 20);
+  EXPECT_EQ(column_places({c, a, b}).first, (std::vector<int64_t>{16, 0, 8}));
+  const std::vector<at::Tensor> none[] = {
+      {a, b},                                              // a part is missing
+      {a, b, b},                                           // one twice
+      {a, b, slice(at::zeros({2, 5, 20}), 16, 1, 4)},      // of another tensor
+      {a, b, slice(whole, 16, 1, 4).transpose(1, 2)},      // in another order
+      {a, slice(whole, 6, 2, 4), slice(whole, 14, 1, 6)},  // overlapping
+      {a, b, slice(whole.narrow(1, 0, 4), 16, 1, 4)}};     // fewer tokens
+  for (size_t i = 0; i < std::size(none); ++i)
+    EXPECT_EQ(column_places(none[i]).width, 0) << "case " << i;
 }
 
 }  // namespace

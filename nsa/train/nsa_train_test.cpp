@@ -215,8 +215,9 @@ TEST_F(ProgramTest, ADenseModelTrainsWithoutGates) {
   for (const json& check : of_type(lines, "check")) EXPECT_EQ(check["ok"], true) << check;
   EXPECT_FALSE(of_type(lines, "beat").back()["extra"].contains("gate_cmp"));
   const json ran = of_type(lines, "table").at(0)["rows"];
-  ASSERT_EQ(ran.size(), 1u);
+  ASSERT_EQ(ran.size(), 2u);
   EXPECT_EQ(ran[0], (json{"dense_attn", "auto", "sdpa", "", 6, ""}));
+  EXPECT_EQ(ran[1], (json{"step", "auto", "launches", "", 3, "on a device without CUDA"}));
 }
 
 TEST_F(ProgramTest, OutOfMemoryNamesWhatWouldFit) {
