@@ -136,10 +136,12 @@ ColumnPlaces column_places(const std::vector<at::Tensor>& inputs) {
 NsaInputs split_projection(const at::Tensor& columns, const GateWeights& gate,
                            const NsaConfig& config) {
   const at::Tensor whole = columns.contiguous();
-  const variable_list views = views_of(whole, config);
-  if (whole.numel() > 0 && gates_by_kernel(rows_of(views[0]), gate))
+  const at::Tensor q = whole.detach()
+                           .narrow(-1, 0, config.num_heads * config.qk_head_dim)
+                           .unflatten(-1, {config.num_heads, config.qk_head_dim});
+  if (whole.numel() > 0 && gates_by_kernel(rows_of(q), gate))
     return inputs_of(SplitProjection::apply(whole, gate.w1, gate.b1, gate.w2, gate.b2, config));
-  NsaInputs in = inputs_of(views);
+  NsaInputs in = inputs_of(views_of(whole, config));
   in.gate_logits = gate_mlp(in.q, gate, config.num_kv_heads);
   return in;
 }
