@@ -65,7 +65,8 @@ Recipe recipe_of(const at::Tensor& sum, const at::Tensor& weight, double eps) {
   };
 }
 
-/// Outputs: the norm, and before it the sum where there is something to add.
+/// Outputs: the sum (x itself where nothing is added) and its norm. The gradient of the sum comes
+/// through here in both cases, so that it is rounded once, together with that of the norm.
 struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
                                const std::optional<at::Tensor>& added, const at::Tensor& weight_in,
@@ -77,7 +78,7 @@ struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
     ctx->saved_data["adds"] = added.has_value();
     ctx->saved_data["weight_type"] = weight_in.scalar_type();
     ctx->set_materialize_grads(false);
-    return added ? variable_list{sum, out} : variable_list{out};
+    return {sum, out};
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -85,7 +86,7 @@ struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
                 "nsa::residual_norm: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
     const bool adds = ctx->saved_data["adds"].toBool();
-    const at::Tensor d_sum = adds ? grads[0] : at::Tensor(), d_out = grads.back();
+    const at::Tensor d_sum = grads[0], d_out = grads[1];
     const auto result = [&](const at::Tensor& d_x, const at::Tensor& d_weight) {
       return variable_list{d_x, adds ? d_x : at::Tensor(), d_weight, {}};
     };
@@ -127,8 +128,7 @@ NormedResidual residual_norm(const Residual& in, const at::Tensor& weight, doubl
   if (has_kernel(in.x, in.added)) {
     const auto added = in.added.defined() ? std::optional(in.added) : std::nullopt;
     const variable_list out = FusedResidualNorm::apply(in.x, added, weight, eps);
-    const at::Tensor sum = in.added.defined() ? out[0] : in.x;
-    return {sum, out.back(), sum.is_contiguous() ? recipe_of(sum, weight, eps) : Recipe()};
+    return {out[0], out[1], recipe_of(out[0], weight, eps)};
   }
 #endif
   const at::Tensor sum = in.sum();

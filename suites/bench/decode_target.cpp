@@ -158,6 +158,7 @@ json run_decode_bench(at::Device device, const TargetBenchOptions& options) {
     if (one.id.find(options.filter) == std::string::npos) continue;
     report["cases"].push_back(DecodeBench(one, device, options).run());
     std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
+    options.keep(report);
   }
   require_cases(report, options.filter);
   return report;

@@ -71,12 +71,14 @@ void add_passes(CLI::App& app, CaseOptions& o) {
 }
 
 /// Status of a command that times cases: 0, or 1 where a case has problems.
-int run_cases(const CaseOptions& o, const std::function<nlohmann::json()>& run) {
+int run_cases(CaseOptions& o,
+              const std::function<nlohmann::json(const suites::TargetBenchOptions&)>& run) {
   // Said before minutes of work, not after; what stands there stays until there is something new.
   if (!o.out.empty() && !std::ofstream(o.out, std::ios::app))
     throw std::invalid_argument("--out " + o.out + ": cannot be written");
-  const nlohmann::json report = run();
-  if (!o.out.empty()) write_report(o.out, report);
+  if (!o.out.empty())
+    o.bench.keep = [&](const nlohmann::json& report) { write_report(o.out, report); };
+  const nlohmann::json report = run(o.bench);
   for (const nlohmann::json& row : report.at("cases"))
     if (!row.at("problems").empty()) return 1;
   return 0;
@@ -129,13 +131,15 @@ int run_command(int argc, char** argv) {
   const at::Device device = suites::parse_device(o.device);
   o.bench.dense = !o.no_dense;
   o.bench.cold = !*scaling;
-  if (*targets)
+  const auto passes = [&](const std::vector<suites::TargetCase>& cases) {
     return run_cases(
-        o, [&] { return suites::run_target_bench(device, suites::target_cases(), o.bench); });
-  if (*scaling)
+        o, [&](const auto& options) { return suites::run_target_bench(device, cases, options); });
+  };
+  if (*targets) return passes(suites::target_cases());
+  if (*scaling) return passes(suites::scaling_cases());
+  if (*decode)
     return run_cases(
-        o, [&] { return suites::run_target_bench(device, suites::scaling_cases(), o.bench); });
-  if (*decode) return run_cases(o, [&] { return suites::run_decode_bench(device, o.bench); });
+        o, [&](const auto& options) { return suites::run_decode_bench(device, options); });
   if (*launches) {
     std::cout << suites::profile_calls(device, o.bench.filter, o.bench.seed);
     return 0;

@@ -214,6 +214,7 @@ json run_target_bench(at::Device device, const std::vector<TargetCase>& cases,
     if (one.id.find(options.filter) == std::string::npos) continue;
     report["cases"].push_back(Bench(one, device, options).run());
     std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
+    options.keep(report);
   }
   require_cases(report, options.filter);
   return report;

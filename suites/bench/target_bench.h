@@ -1,6 +1,7 @@
 #pragma once
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,6 +16,8 @@ struct TargetBenchOptions {
   bool cold = true;    ///< also with a cold L2
   bool dense = true;   ///< also time the library's dense attention
   int64_t judged_rows = 48;
+  /// Takes the report so far after every case, so that nothing is lost when the run ends early.
+  std::function<void(const nlohmann::json&)> keep = [](const nlohmann::json&) {};
   uint64_t seed = 20250216;
 };
 
