@@ -12,7 +12,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-thread_local const RoundedWeights* current = nullptr;  // NOLINT: one slot a thread is the purpose
+thread_local const RoundedWeights* innermost = nullptr;  // NOLINT: one slot a thread is the purpose
 
 struct KeptRecipe : torch::CustomClassHolder {
   Recipe make;
@@ -59,7 +59,7 @@ struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
 }  // namespace
 
 at::Tensor rounded_rows(const std::vector<at::Tensor>& weights, at::ScalarType type) {
-  const at::Tensor found = current ? current->rows(weights, type) : at::Tensor();
+  const at::Tensor found = innermost ? innermost->rows(weights, type) : at::Tensor();
   if (found.defined()) return found;
   return (weights.size() == 1 ? weights[0] : at::cat(weights)).to(type);
 }
@@ -73,7 +73,7 @@ bool keeps_gradients_wide(const at::Tensor& x, const std::vector<at::Tensor>& we
 }
 
 RoundedWeights::RoundedWeights(const std::vector<at::Tensor>& weights, at::ScalarType type)
-    : outer_(std::exchange(current, this)) {
+    : outer_(std::exchange(innermost, this)) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> taken, places;
   int64_t size = 0;
@@ -92,7 +92,7 @@ RoundedWeights::RoundedWeights(const std::vector<at::Tensor>& weights, at::Scala
   at::_foreach_copy_(places, taken);
 }
 
-RoundedWeights::~RoundedWeights() { current = outer_; }
+RoundedWeights::~RoundedWeights() { innermost = outer_; }
 
 at::Tensor RoundedWeights::rows(const std::vector<at::Tensor>& weights, at::ScalarType type) const {
   if (!flat_.defined() || flat_.scalar_type() != type) return {};

@@ -43,7 +43,7 @@ int shared_bytes(const DecodePlan& plan) { return plan.bytes + kStaticBytes; }
 /// Microseconds on an H200, of which only the order matters: what a block of threads takes apart
 /// from its tiles (more where more ranks wait for each other), and a tile of a warp, when memory
 /// waits for the warp and when the warps of an SM wait for memory. Fitted to a sweep on one H200:
-/// two blocks on an SM reach less bandwidth than one of twice the warps (8k, 256 sequences: 450 us
+/// four warps of an SM reach less bandwidth than eight (8k, 256 sequences: 450 us
 /// with 1 x 4, 360 with 1 x 8), and clusters leave SMs of a GPC idle (8k, 8 sequences: 47 us with
 /// 4 x 8, whose 32 clusters need 128 SMs, 33 with 2 x 8).
 double cost(const DecodeAttention& p, const DecodePlan& plan, const DecodeCard& card) {
@@ -83,7 +83,9 @@ DecodePlan plan_decode(const DecodeAttention& p, const DecodeCard& card) {
       const DecodePlan plan = asked ? layout(p, p.ranks, p.warps) : layout(p, ranks, warps);
       if (!allowed(plan, card)) continue;
       const double one = cost(p, plan, card);
-      if (best.ranks == 0 || one < least) best = plan, least = one;
+      // What costs the same by this is faster with more warps: see 1 x 4 and 1 x 8 above.
+      const bool more_warps = one == least && plan.ranks == best.ranks;
+      if (best.ranks == 0 || one < least || more_warps) best = plan, least = one;
     }
   return best;
 }

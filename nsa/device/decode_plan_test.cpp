@@ -18,6 +18,8 @@ DecodeAttention paper(int batch, int tokens) {
 TEST(DecodePlan, FewRowsAreSpreadOverTheCardAndManyAreNot) {
   EXPECT_GE(plan_decode(paper(1, 65536), kH200).ranks, 8);
   EXPECT_LE(plan_decode(paper(256, 8192), kH200).ranks, 2);
+  // Measured on an H200: 360 us with eight warps, 450 with four.
+  for (const int batch : {128, 256}) EXPECT_EQ(plan_decode(paper(batch, 8192), kH200).warps, 8);
 }
 
 TEST(DecodePlan, EverythingFitsAndPartsDoNotOverlap) {
