@@ -1,7 +1,12 @@
 // A decoder on CUDA, gradients and all, against fp64 on the CPU; part of backends_gpu_test. Every
 // block is chosen, so that no choice differs.
-#include <algorithm>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
 #include <cmath>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
 
 #include "nsa/core/backends_gpu_testing.h"
@@ -32,15 +37,48 @@ ModelConfig small_model(RopeMode rope, Phi phi) {
 struct Trained {
   double loss = 0;
   std::vector<std::string> names;
-  std::vector<at::Tensor> gradients;  ///< fp64 on the CPU
+  std::vector<at::Tensor> gradients;        ///< fp64 on the CPU
+  std::map<std::string, at::Tensor> terms;  ///< of a phi_k_b2: sizes of what its gradient adds
 };
+
+/// Adds up the sizes of the rows of the gradient that passes.
+struct SizeOfTerms : torch::autograd::FunctionPreHook {
+  explicit SizeOfTerms(at::Tensor& terms) : terms_(terms) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& d) override {
+    const at::Tensor rows = d.at(0).detach().to(at::kCPU, at::kDouble).abs();
+    const at::Tensor sum = rows.reshape({-1, rows.size(-1)}).sum(0);
+    terms_ = terms_.defined() ? terms_ + sum : sum;
+    return d;
+  }
+  at::Tensor& terms_;
+};
+
+/// Hooks the functions that add `bias` to something: their gradient's rows are its gradient's
+/// terms.
+void watch_terms(const at::Tensor& loss, const at::Tensor& bias, at::Tensor& terms) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> open{loss.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* node = open.back();
+    open.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      open.push_back(edge.function.get());
+      if (edge.function && edge.function == torch::autograd::impl::grad_accumulator(bias))
+        node->add_pre_hook(std::make_unique<SizeOfTerms>(terms));
+    }
+  }
+}
 
 Trained train(Decoder model, const at::Tensor& tokens) {
   model->zero_grad();
   const auto out = model->forward(tokens.slice(1, 0, -1));
   const at::Tensor loss = next_token_loss(out.logits, tokens);
+  Trained trained{loss.item<double>(), {}, {}, {}};
+  for (const auto& item : model->named_parameters())
+    if (item.key().ends_with("phi_k_b2"))
+      watch_terms(loss, item.value(), trained.terms[item.key()]);
   loss.backward();
-  Trained trained{loss.item<double>(), {}, {}};
   for (const auto& item : model->named_parameters()) {
     trained.names.push_back(item.key());
     trained.gradients.push_back(item.value().grad().to(at::kCPU, at::kDouble));
@@ -103,17 +141,12 @@ TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
     ASSERT_EQ(have.gradients.size(), want.gradients.size());
     for (size_t i = 0; i < have.gradients.size(); ++i) {
       if (have.names[i].ends_with("phi_k_b2")) {
-        // Moves no probability: 0 but for rounding, so its own size is no scale. That of its
-        // sibling, which sums as many terms without cancelling, is; OneCall.EveryPhi has the terms.
-        const std::string sibling =
-            std::string(have.names[i]).replace(have.names[i].size() - 4, 1, "v");
-        const auto at = std::find(have.names.begin(), have.names.end(), sibling);
-        ASSERT_NE(at, have.names.end()) << sibling;
-        const double scale =
-            want.gradients[static_cast<size_t>(at - have.names.begin())].abs().max().item<double>();
-        EXPECT_LE((have.gradients[i] - want.gradients[i]).abs().max().item<double>(),
-                  0x1p-7 * scale)
-            << have.names[i];
+        // Moves no probability: 0 but for rounding, so that its terms are its scale and one ulp of
+        // the type its bound, as in OneCall.EveryPhi.
+        const at::Tensor& terms = want.terms.at(have.names[i]);
+        ASSERT_TRUE(terms.defined() && terms.min().item<double>() > 0) << have.names[i];
+        EXPECT_LE(want.gradients[i].abs().max().item<double>(), 1e-10) << have.names[i];
+        EXPECT_LE((have.gradients[i].abs() / terms).max().item<double>(), 0x1p-7) << have.names[i];
         EXPECT_TRUE(at::equal(have.gradients[i], again.gradients[i])) << have.names[i];
         continue;
       }
