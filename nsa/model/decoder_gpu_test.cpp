@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -134,6 +135,12 @@ TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
     const at::Tensor tokens = at::randint(256, {3, 201}, at::kLong);
     const Trained have = train(on_cuda, tokens.to(at::kCUDA));
     const Trained again = train(on_cuda, tokens.to(at::kCUDA));
+    NsaOptions composed;
+    composed.sel = SelBackend::kGather;
+    composed.cmp = composed.win = BranchBackend::kPlain;
+    composed.strict_backend = true;
+    on_cuda->set_attention_options(composed);
+    const Trained plain_on_cuda = train(on_cuda, tokens.to(at::kCUDA));
     model->compute_type = at::kBFloat16;
     const Trained want = train(exact_twin(config, model), tokens);
     const Trained plain = train(model, tokens);
@@ -150,8 +157,10 @@ TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
         EXPECT_TRUE(at::equal(have.gradients[i], again.gradients[i])) << have.names[i];
         continue;
       }
-      // Twice the error of the plain operators in the same type.
-      const double bound = std::max(5e-3, 2 * error_of(plain.gradients[i], want.gradients[i]));
+      // Twice the error of the plain operators in the same type. Roundings fall differently on the
+      // two devices, and of a gradient of few values one of them alone says little.
+      const double bound = std::max({5e-3, 2 * error_of(plain.gradients[i], want.gradients[i]),
+                                     2 * error_of(plain_on_cuda.gradients[i], want.gradients[i])});
       EXPECT_LE(error_of(have.gradients[i], want.gradients[i]), bound) << have.names[i];
       EXPECT_TRUE(at::equal(have.gradients[i], again.gradients[i]))
           << "not the same bits twice: " << have.names[i];

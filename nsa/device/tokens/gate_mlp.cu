@@ -12,7 +12,7 @@ using namespace tokens;
 constexpr int kWarp = 32, kRows = 32, kTile = 4, kGates = 3;
 constexpr int kRowWarps = kRows / kVector;  // warps that share the rows, eight each
 constexpr int kFewThreads = kRowWarps * kWarp, kMostThreads = 512;
-constexpr int kMostParts = 396;  // three CTAs a multiprocessor of an H200
+constexpr int kMostParts = 132 * 4;  // as many as an H200 has at once of 128 threads
 
 /// As many threads as w1 has tiles: each keeps the sums of one.
 int threads_for(int head_dim) {
@@ -226,17 +226,29 @@ __device__ __forceinline__ void differentiate_means(const Shared& s) {
 /// Every head of a group has its share of the mean's gradient.
 template <typename T>
 __device__ void add_to_heads(const GateMlp& p, const Shared& s, int first, int end) {
+  constexpr int kHeads = 4;  // loaded before the first is stored
   const int group = p.num_heads / p.num_kv_heads, vectors = s.dim / kVector;
-  for (int i = threadIdx.x; i < kRows * group * vectors; i += static_cast<int>(blockDim.x)) {
-    const int column = i % vectors * kVector, head = i / vectors % group, r = i / vectors / group;
+  const int chunks = (group + kHeads - 1) / kHeads;
+  for (int i = threadIdx.x; i < kRows * chunks * vectors; i += static_cast<int>(blockDim.x)) {
+    const int column = i % vectors * kVector, chunk = i / vectors % chunks,
+              r = i / vectors / chunks, head = chunk * kHeads;
     if (first + r >= end) continue;
     T* place = heads_of(p, static_cast<T*>(p.d_q), p.d_q_stride, first + r) + head * s.dim + column;
-    float d[kVector];
-    load(d, place);
+    const int heads = group - head < kHeads ? group - head : kHeads;
+    uint4 bits[kHeads] = {};
 #pragma unroll
-    for (int j = 0; j < kVector; ++j)
-      d[j] += s.means[r * s.dim_pitch + column + j] / static_cast<float>(group);
-    store(place, d);
+    for (int h = 0; h < kHeads; ++h)
+      if (h < heads) bits[h] = load_bits(place + h * s.dim);
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h) {
+      if (h >= heads) break;
+      float d[kVector];
+      unpack<T>(d, bits[h]);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j)
+        d[j] += s.means[r * s.dim_pitch + column + j] / static_cast<float>(group);
+      store(place + h * s.dim, d);
+    }
   }
 }
 

@@ -10,8 +10,8 @@ namespace {
 
 using namespace tokens;
 
-constexpr int kWarp = 32, kWarps = 4, kThreads = kWarps * kWarp;
-constexpr int kCtas = 3;                 // of a multiprocessor at once
+constexpr int kWarp = 32, kWarps = 8, kThreads = kWarps * kWarp;
+constexpr int kCtas = 2;                 // of a multiprocessor at once: registers of the gradients
 constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
 
 /// Visits the vectors of a row that this lane has: body(index of the register, column).
@@ -24,24 +24,37 @@ __device__ __forceinline__ void for_columns(int dim, const Body& body) {
   }
 }
 
+/// The weight, rounded, into shared memory.
 template <typename T>
-__device__ void load_weight(float (&to)[kVector], const float* weight) {
-#pragma unroll
-  for (int j = 0; j < kVector; ++j) to[j] = weight[j];
-  round_to<T>(to);
+__device__ __forceinline__ const T* stage_weight(const ResidualNorm& p, float* shared) {
+  T* weight = reinterpret_cast<T*>(shared);
+  for (int column = threadIdx.x; column < p.dim; column += kThreads)
+    weight[column] = static_cast<T>(p.weight[column]);
+  __syncthreads();
+  return weight;
 }
 
+__device__ __forceinline__ int64_t first_row() {
+  return int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+}
+__device__ __forceinline__ int64_t row_stride() { return int64_t(gridDim.x) * kWarps; }
+
 template <typename T, int kVectors>
-__device__ __forceinline__ void normalize(const ResidualNorm& p) {
-  const int64_t row = int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
-  if (row >= p.rows) return;
+__device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row,
+                                              const T* weights) {
   const int64_t begin = row * p.dim;
+  uint4 bits[kVectors] = {}, added_bits[kVectors] = {};
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    bits[i] = load_bits(static_cast<const T*>(p.x) + begin + column);
+    if (p.added != nullptr)
+      added_bits[i] = load_bits(static_cast<const T*>(p.added) + begin + column);
+  });
   float x[kVectors][kVector], squares = 0;
   for_columns<kVectors>(p.dim, [&](int i, int column) {
-    load(x[i], static_cast<const T*>(p.x) + begin + column);
+    unpack<T>(x[i], bits[i]);
     if (p.added != nullptr) {
       float added[kVector];
-      load(added, static_cast<const T*>(p.added) + begin + column);
+      unpack<T>(added, added_bits[i]);
 #pragma unroll
       for (int j = 0; j < kVector; ++j) x[i][j] += added[j];
       round_to<T>(x[i]);
@@ -54,7 +67,7 @@ __device__ __forceinline__ void normalize(const ResidualNorm& p) {
   if (threadIdx.x % kWarp == 0) p.scale[row] = scale;
   for_columns<kVectors>(p.dim, [&](int i, int column) {
     float weight[kVector];
-    load_weight<T>(weight, p.weight + column);
+    load(weight, weights + column);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) x[i][j] *= scale * weight[j];
     store(static_cast<T*>(p.out) + begin + column, x[i]);
@@ -62,38 +75,65 @@ __device__ __forceinline__ void normalize(const ResidualNorm& p) {
 }
 
 template <typename T, int kVectors>
+__device__ __forceinline__ void normalize(const ResidualNorm& p, float* shared) {
+  const T* weights = stage_weight<T>(p, shared);
+  for (int64_t row = first_row(); row < p.rows; row += row_stride())
+    normalize_row<T, kVectors>(p, row, weights);
+}
+
+/// d_x of a row; its terms of the weight's gradient are added to d_weight.
+template <typename T, int kVectors>
+__device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t row,
+                                                  const T* weights,
+                                                  float (&d_weight)[kVectors][kVector]) {
+  const int64_t begin = row * p.dim;
+  const float scale = p.scale[row];
+  uint4 x_bits[kVectors] = {}, d_bits[kVectors] = {}, rest_bits[kVectors] = {};
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    x_bits[i] = load_bits(static_cast<const T*>(p.x) + begin + column);
+    d_bits[i] = load_bits(static_cast<const T*>(p.d_out) + begin + column);
+    if (p.d_sum != nullptr)
+      rest_bits[i] = load_bits(static_cast<const T*>(p.d_sum) + begin + column);
+  });
+  float along = 0;
+  // x * scale and d_out * weight of eight columns; unpacked twice, as registers are short.
+  const auto scaled = [&](int i, int column, float (&x)[kVector], float (&d)[kVector], bool adds) {
+    float weight[kVector];
+    unpack<T>(x, x_bits[i]);
+    unpack<T>(d, d_bits[i]);
+    load(weight, weights + column);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) {
+      x[j] *= scale;
+      if (adds) d_weight[i][j] += d[j] * x[j];
+      d[j] *= weight[j];
+    }
+  };
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    float x[kVector], d[kVector];
+    scaled(i, column, x, d, true);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) along += d[j] * x[j];
+  });
+  along = warp_sum(along) / static_cast<float>(p.dim);
+  for_columns<kVectors>(p.dim, [&](int i, int column) {
+    float x[kVector], d[kVector], rest[kVector];
+    scaled(i, column, x, d, false);
+    unpack<T>(rest, rest_bits[i]);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) rest[j] += scale * (d[j] - x[j] * along);
+    store(static_cast<T*>(p.d_x) + begin + column, rest);
+  });
+}
+
+template <typename T, int kVectors>
 __device__ __forceinline__ void differentiate(const ResidualNorm& p, float* shared) {
   const int warp = threadIdx.x / kWarp;
   float d_weight[kVectors][kVector] = {};
-  for (int64_t row = int64_t(blockIdx.x) * kWarps + warp; row < p.rows;
-       row += int64_t(gridDim.x) * kWarps) {
-    const int64_t begin = row * p.dim;
-    const float scale = p.scale[row];
-    float x[kVectors][kVector], d[kVectors][kVector], along = 0;
-    for_columns<kVectors>(p.dim, [&](int i, int column) {
-      load(x[i], static_cast<const T*>(p.x) + begin + column);
-      load(d[i], static_cast<const T*>(p.d_out) + begin + column);
-    });
-    for_columns<kVectors>(p.dim, [&](int i, int column) {
-      float weight[kVector];
-      load_weight<T>(weight, p.weight + column);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) {
-        x[i][j] *= scale;
-        d_weight[i][j] += d[i][j] * x[i][j];
-        d[i][j] *= weight[j];
-        along += d[i][j] * x[i][j];
-      }
-    });
-    along = warp_sum(along) / static_cast<float>(p.dim);
-    for_columns<kVectors>(p.dim, [&](int i, int column) {
-      float rest[kVector] = {};
-      if (p.d_sum != nullptr) load(rest, static_cast<const T*>(p.d_sum) + begin + column);
-#pragma unroll
-      for (int j = 0; j < kVector; ++j) rest[j] += scale * (d[i][j] - x[i][j] * along);
-      store(static_cast<T*>(p.d_x) + begin + column, rest);
-    });
-  }
+  const T* weights = stage_weight<T>(p, shared);
+  for (int64_t row = first_row(); row < p.rows; row += row_stride())
+    differentiate_row<T, kVectors>(p, row, weights, d_weight);
+  __syncthreads();
   for_columns<kVectors>(p.dim, [&](int i, int column) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) shared[warp * p.dim + column + j] = d_weight[i][j];
@@ -129,11 +169,11 @@ __device__ __forceinline__ void by_width(int dim, const Body& body) {
 /// Forward without d_out. One kernel for all widths and both passes: memory bounds it.
 __global__ void __launch_bounds__(kThreads, kCtas)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
-  extern __shared__ float shared[];
+  extern __shared__ __align__(16) float shared[];
   by_type(p.element, [&](auto type) {
     by_width(p.dim, [&](auto vectors) {
       if (p.d_out == nullptr) {
-        normalize<decltype(type), decltype(vectors)::value>(p);
+        normalize<decltype(type), decltype(vectors)::value>(p, shared);
       } else {
         differentiate<decltype(type), decltype(vectors)::value>(p, shared);
       }
@@ -151,8 +191,9 @@ int residual_norm_parts(int64_t rows) {
 cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   if (!covered(p) || p.d_out != nullptr) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  const auto grid = static_cast<unsigned>((p.rows + kWarps - 1) / kWarps);
-  residual_norm_kernel<<<grid, kThreads, 0, stream>>>(p);
+  const size_t shared = sizeof(uint16_t) * static_cast<size_t>(p.dim);
+  const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
+  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
   return cudaGetLastError();
 }
 

@@ -25,15 +25,23 @@ struct PairOf<__half> {
 
 constexpr int kVector = 8;
 
+/// Eight elements as they lie in memory. A kernel that memory bounds reads all it needs this way
+/// before it writes: no load then waits behind a store that might change what it reads.
+__device__ inline uint4 load_bits(const void* from) { return *static_cast<const uint4*>(from); }
+
 template <typename T>
-__device__ inline void load(float (&to)[kVector], const T* from) {
-  const uint4 bits = *reinterpret_cast<const uint4*>(from);
+__device__ inline void unpack(float (&to)[kVector], const uint4& bits) {
   const auto* pairs = reinterpret_cast<const typename PairOf<T>::type*>(&bits);
 #pragma unroll
   for (int i = 0; i < kVector / 2; ++i) {
     const float2 x = as_floats(pairs[i]);
     to[2 * i] = x.x, to[2 * i + 1] = x.y;
   }
+}
+
+template <typename T>
+__device__ inline void load(float (&to)[kVector], const T* from) {
+  unpack<T>(to, load_bits(from));
 }
 
 template <typename T>
