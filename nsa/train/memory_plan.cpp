@@ -23,28 +23,66 @@ double branch_output(const NsaConfig& c, double e, double sum) {
   return width * (e + (sum > e ? sum : 0)) + sum * static_cast<double>(c.num_heads);
 }
 
-LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
-  const NsaConfig& c = model.attention;
+/// Norms of kernels are computed again from the sum they stand on, the product of the MLP from
+/// gate and up.
+void add_stream(const ModelConfig& model, const StepShape& shape, LayerBytes& b) {
   const auto e = static_cast<double>(shape.value_bytes), sum = std::max(kFloat, e);
+  // Twice: the residual stream as it comes in, what the norm makes of it, and its scale.
+  b.norms = 2 * ((shape.kernels ? 1 : 2) * static_cast<double>(model.dim) * e + sum);
+  // Gate and up, SiLU, their product.
+  b.mlp = (shape.kernels ? 2 : 4) * static_cast<double>(model.mlp_hidden) * e;
+}
+
+LayerBytes bytes_by_kernels(const NsaConfig& c, double e) {
+  const auto kv = static_cast<double>(c.num_kv_heads), heads = static_cast<double>(c.num_heads);
+  const double q = heads * static_cast<double>(c.qk_head_dim) * e;
+  const double output = heads * (static_cast<double>(c.v_head_dim) * e + kFloat);  // and its lse
+  const double keys = kv * static_cast<double>(c.qk_head_dim) * e;
+  const double pair = keys + kv * static_cast<double>(c.v_head_dim) * e;
+  LayerBytes b;
+  // The projection, whole, as values and the gates' queries are columns of it; q and two sorts of
+  // keys rotated; o for w_o.
+  b.shared = q + 3 * pair + heads * static_cast<double>(c.v_head_dim) * e;
+  if (c.rope != RopeMode::kNone) b.shared += q + 2 * keys;
+  b.compressed = output + pair / static_cast<double>(c.block_stride);
+  b.selected = output + 8 * kv * static_cast<double>(c.top_n);  // ranges
+  b.window = output;
+  b.gates = 3 * kFloat * kv;
+  return b;
+}
+
+LayerBytes bytes_by_operators(const NsaConfig& c, double e) {
+  const double sum = std::max(kFloat, e);
   const auto kv = static_cast<double>(c.num_kv_heads);
   const double pair = kv * static_cast<double>(c.qk_head_dim + c.v_head_dim) * e;
-  const double o = static_cast<double>(c.num_heads * c.v_head_dim) * e;
-  LayerBytes b;
-  // Twice: the residual stream as it comes in, what the norm makes of it, and its scale.
-  b.norms = 2 * (2 * static_cast<double>(model.dim) * e + sum);
-  b.shared = static_cast<double>(c.num_heads * c.qk_head_dim) * e + o;  // q, and o for w_o
-  b.mlp = 4 * static_cast<double>(model.mlp_hidden) * e;  // gate and up, SiLU, their product
-  if (model.attention_kind == AttentionKind::kDense) {
-    b.window = pair + sum * static_cast<double>(c.num_heads);  // its output is o
-    return b;
-  }
   const double output = branch_output(c, e, sum);
+  LayerBytes b;
+  b.shared = static_cast<double>(c.num_heads * (c.qk_head_dim + c.v_head_dim)) * e;  // q, o for w_o
   b.compressed = output + pair / static_cast<double>(c.block_stride);
   b.selected = output + pair + 8 * kv * static_cast<double>(c.top_n);  // ranges
   b.window = output + pair;
   // Group means of q, both layers of the gate MLP, logits and gates.
   const auto hidden = static_cast<double>(std::max<int64_t>(1, c.qk_head_dim / 2));
   b.gates = kv * sum * (static_cast<double>(c.qk_head_dim) + 2 * hidden + 6);
+  return b;
+}
+
+LayerBytes bytes_of_dense(const NsaConfig& c, double e) {
+  const auto heads = static_cast<double>(c.num_heads);
+  LayerBytes b;
+  b.shared = heads * static_cast<double>(c.qk_head_dim + c.v_head_dim) * e;
+  b.window = static_cast<double>(c.num_kv_heads * (c.qk_head_dim + c.v_head_dim)) * e +
+             std::max(kFloat, e) * heads;  // its output is o
+  return b;
+}
+
+LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
+  const NsaConfig& c = model.attention;
+  const auto e = static_cast<double>(shape.value_bytes);
+  LayerBytes b = model.attention_kind == AttentionKind::kDense ? bytes_of_dense(c, e)
+                 : shape.kernels                               ? bytes_by_kernels(c, e)
+                                                               : bytes_by_operators(c, e);
+  add_stream(model, shape, b);
   return b;
 }
 

@@ -15,6 +15,7 @@ struct StepShape {
   bool activation_checkpointing = false;
   int64_t value_bytes = 4;   ///< of activations
   int64_t master_bytes = 4;  ///< of parameters, gradients and moments
+  bool kernels = false;      ///< the CUDA kernels run: they keep less and compute more again
 };
 
 struct MemoryPart {

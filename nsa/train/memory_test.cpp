@@ -57,6 +57,23 @@ TEST(PlanMemory, ByHand) {
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "moments"), parameters);
 }
 
+TEST(PlanMemory, OfKernelsByHand) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{.batch = 2, .accum = 1, .seq_len = 2048, .value_bytes = 2, .kernels = true};
+  const MemoryPlan plan = plan_memory(m7c, shape);
+  constexpr double kLayers = 12 * 4096.0 / (1 << 20);
+  EXPECT_DOUBLE_EQ(part(plan, "norms and residual stream"), kLayers * 2 * (768 * 2 + 4));
+  EXPECT_DOUBLE_EQ(part(plan, "MLP"), kLayers * 2 * 1920 * 2);
+  // The projection (q of 12 heads, six tensors of 2), q and two of keys rotated, o.
+  EXPECT_DOUBLE_EQ(part(plan, "queries and attention output"),
+                   kLayers * 2 * ((768 + 6 * 128) + 768 + 2 * 128 + 768));
+  EXPECT_DOUBLE_EQ(part(plan, "compressed branch"),
+                   kLayers * (768 * 2 + 12 * 4 + 2 * 128 * 2 / 16));
+  EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8));
+  EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
+  EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 3 * 4);
+}
+
 TEST(FittingChange, TakesTheFirstThatFits) {
   const ModelConfig m7c = shipped("m7c_125m");
   const StepShape shape{.batch = 16, .accum = 1, .seq_len = 2048, .value_bytes = 2};

@@ -56,7 +56,8 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
           .shard_optimizer = o.shard_optimizer,
           .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
           .value_bytes = bytes(type),
-          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat)};
+          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),
+          .kernels = device.is_cuda() && bytes(type) == 2 && o.backend != "switches"};
 }
 
 }  // namespace nsa::train
