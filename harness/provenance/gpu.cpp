@@ -1,6 +1,8 @@
 #include "harness/provenance/gpu.h"
 
 #include <algorithm>
+#include <charconv>
+#include <sstream>
 
 namespace harness {
 using nlohmann::json;
@@ -47,7 +49,33 @@ json to_json(const GpuFacts& gpu) {
           {"mig", or_null(gpu.mig)}};
 }
 
+/// The GPU that one entry of CUDA_VISIBLE_DEVICES names; end: none, or more than one.
+std::vector<GpuFacts>::const_iterator named_gpu(const std::vector<GpuFacts>& all,
+                                                std::string entry) {
+  std::erase_if(entry, [](char c) { return c == ' '; });
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(entry.data(), entry.data() + entry.size(), index);
+  if (error == std::errc() && end == entry.data() + entry.size())
+    return index < all.size() ? all.begin() + static_cast<std::ptrdiff_t>(index) : all.end();
+  const auto begins = [&](const GpuFacts& gpu) { return gpu.uuid.starts_with(entry); };
+  if (!entry.starts_with("GPU-") || std::ranges::count_if(all, begins) != 1) return all.end();
+  return std::ranges::find_if(all, begins);
+}
+
 }  // namespace
+
+std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
+                                   const std::optional<std::string>& value) {
+  if (!value) return all;
+  std::vector<GpuFacts> seen;
+  std::istringstream entries(*value);
+  for (std::string entry; std::getline(entries, entry, ',');) {
+    const auto gpu = named_gpu(all, entry);
+    if (gpu == all.end()) break;
+    seen.push_back(*gpu);
+  }
+  return seen;
+}
 
 int64_t GpuFacts::foreign_mib() const {
   int64_t listed = 0;
@@ -74,8 +102,9 @@ std::string held_text(const GpuList& list) {
 json to_json(const GpuList& list) {
   json gpus = json::array();
   for (const GpuFacts& gpu : list.gpus) gpus.push_back(to_json(gpu));
-  return {{"nvml", list.nvml}, {"problem", list.problem},   {"driver", list.driver},
-          {"cuda", list.cuda}, {"count", list.gpus.size()}, {"gpus", gpus}};
+  return {{"nvml", list.nvml},      {"problem", list.problem},   {"driver", list.driver},
+          {"cuda", list.cuda},      {"count", list.gpus.size()}, {"gpus", gpus},
+          {"visible", list.visible}};
 }
 
 }  // namespace harness

@@ -40,11 +40,19 @@ struct GpuFacts {
 
 struct GpuList {
   bool nvml = false;
-  std::string problem;  ///< why there is no list; empty when NVML answered
-  std::string driver;   ///< "580.65.06"
-  std::string cuda;     ///< newest CUDA version the driver runs, "13.0"
-  std::vector<GpuFacts> gpus;
+  std::string problem;         ///< why there is no list; empty when NVML answered
+  std::string driver;          ///< "580.65.06"
+  std::string cuda;            ///< newest CUDA version the driver runs, "13.0"
+  std::vector<GpuFacts> gpus;  ///< those that programs started from here see, in their order
+  std::string
+      visible;  ///< CUDA_VISIBLE_DEVICES where it is set: others of the machine are left out
 };
+
+/// Of `all`, in NVML's order, those that CUDA shows under CUDA_VISIBLE_DEVICES=`value`: numbers or
+/// beginnings of uuids, up to the first that names none; nothing named: none. A run on one GPU of a
+/// shared machine is not disturbed by, and does not speak of, its neighbours.
+std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
+                                   const std::optional<std::string>& value);
 
 /// The list, at the time of the call. `library` is for tests.
 GpuList list_gpus(const std::string& library = "libnvidia-ml.so.1");

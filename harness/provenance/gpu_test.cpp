@@ -31,6 +31,26 @@ TEST(Gpu, ListOrReasonOnThisMachine) {
   }
 }
 
+TEST(Gpu, OnlyWhatIsVisibleIsListed) {
+  std::vector<GpuFacts> all(3);
+  for (size_t i = 0; i < all.size(); ++i) all[i].index = static_cast<int64_t>(i);
+  all[0].uuid = "GPU-aa01", all[1].uuid = "GPU-aa02", all[2].uuid = "GPU-bb03";
+  const auto seen = [&](const std::optional<std::string>& value) {
+    std::vector<int64_t> indices;
+    for (const GpuFacts& gpu : visible_gpus(all, value)) indices.push_back(gpu.index);
+    return indices;
+  };
+  using testing::ElementsAre;
+  using testing::IsEmpty;
+  EXPECT_THAT(seen(std::nullopt), ElementsAre(0, 1, 2));
+  EXPECT_THAT(seen("2,0"), ElementsAre(2, 0));
+  EXPECT_THAT(seen("GPU-bb, 1"), ElementsAre(2, 1));
+  EXPECT_THAT(seen("GPU-aa"), IsEmpty()) << "names two";
+  EXPECT_THAT(seen("1,-1,0"), ElementsAre(1)) << "what follows an unknown one is not seen";
+  for (const char* none : {"", "-1", "3", "none", "1x", "NoDevFiles"})
+    EXPECT_THAT(seen(none), IsEmpty()) << none;
+}
+
 TEST(Gpu, ForeignMemoryFallsBackToUsedMemory) {
   GpuFacts gpu;
   EXPECT_TRUE(gpu.exclusive());

@@ -2,6 +2,7 @@
 #include <nvml.h>
 
 #include <array>
+#include <cstdlib>
 #include <fstream>
 
 #include "harness/provenance/gpu.h"
@@ -207,6 +208,12 @@ GpuList list_gpus(const std::string& library) {
       list.gpus.push_back(read_gpu(nvml, device, i));
   }
   NSA_NVML(nvml, nvmlShutdown);
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible == nullptr) return list;
+  list.visible = visible;
+  list.gpus = visible_gpus(std::move(list.gpus), list.visible);
+  if (list.gpus.empty())
+    list.problem = "CUDA_VISIBLE_DEVICES=" + list.visible + " shows no GPU of this machine";
   return list;
 }
 
