@@ -9,12 +9,16 @@ namespace harness {
 
 /// A shell script in the place of nsa-worker for the tests of this room: says switches and knows
 /// one misspelt switch, and an nsa-train that refuses a switch; `blind`, it accepts that one;
-/// `alarmed`, it refuses every one.
+/// `alarmed`, it refuses every one. Of its kinds, `looks` alone looks at the switch.
 inline void write_fake_worker(const std::filesystem::path& bin_dir, bool blind = false,
                               bool alarmed = false) {
   std::filesystem::create_directories(bin_dir);
   const std::string path = (bin_dir / "nsa-worker").string();
   std::ofstream(path) << R"(#!/bin/sh
+if [ "$1" = --ignored-by ]; then
+  case ",$2," in *,looks,*) ;; *) echo "NSA_SEL_RANGES_V2=1" ;; esac
+  exit 0
+fi
 read line
 if [ -n "$)"
                       << (alarmed ? "NSA_SEL_RANGES_V2"

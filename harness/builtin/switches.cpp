@@ -1,6 +1,9 @@
 #include "harness/builtin/switches.h"
 
+#include <sstream>
+
 #include "harness/builtin/worker_call.h"
+#include "harness/provenance/capture.h"
 #include "harness/provenance/machine.h"
 #include "harness/runbook/names.h"
 #include "harness/schema/error.h"
@@ -65,6 +68,24 @@ std::string environment_refusal(const std::filesystem::path& bin_dir) {
   if (at == std::string::npos) return "the worker was not asked: " + answer.problem;
   return printable(std::string_view(answer.log).substr(at, answer.log.find('\n', at) - at),
                    kLongest);
+}
+
+std::string ignored_by_all(const std::filesystem::path& bin_dir,
+                           const std::vector<std::string>& kinds) {
+  if (kinds.empty() || environment_variables()["effective"].empty()) return "";
+  std::string list;
+  for (const std::string& kind : kinds) list += (list.empty() ? "" : ",") + kind;
+  CaptureOptions patient;
+  patient.timeout_s = 60;
+  const Captured said = capture({(bin_dir / "nsa-worker").string(), "--ignored-by", list}, patient);
+  if (!said.ok()) return "the worker does not say which it looks at: " + said.problem;
+  std::istringstream lines(said.out);
+  std::string ignored;
+  for (std::string line; std::getline(lines, line);)
+    ignored += (ignored.empty() ? "" : ", ") + printable(line, 200) + " (environment)";
+  return ignored.empty() ? ""
+                         : ignored + " is ignored by every phase of this run (" + list +
+                               "); unset it or choose a runbook that it decides something in";
 }
 
 std::vector<EnvironmentSwitch> check_environment_switches(const std::vector<std::string>& known) {

@@ -59,6 +59,19 @@ TEST(Switches, TheWorkersRefusalIsSaidInItsOwnWords) {
             "CONFIG_ERROR: unknown switch NSA_SEL_RANGES_V3; did you mean NSA_SEL_RANGES_V2?");
 }
 
+TEST(Switches, WhatNoPhaseLooksAtIsNamed) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "without variables nobody is asked";
+  const Variable known("NSA_SEL_RANGES_V2", "1");
+  EXPECT_EQ(ignored_by_all(dir / "none", {}), "") << "nor where other programs judge themselves";
+  EXPECT_THAT(ignored_by_all(dir / "none", {"ranges_ab"}), HasSubstr("does not say"));
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}), "");
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"blind", "looks_away"}),
+            "NSA_SEL_RANGES_V2=1 (environment) is ignored by every phase of this run "
+            "(blind,looks_away); unset it or choose a runbook that it decides something in");
+}
+
 TEST(Switches, UnknownVariablesAreNamedWithTheNearest) {
   const Variable known("NSA_SEL_RANGES_V2", "1"), misspelt("NSA_SEL_RANGES_V3", "1"),
       foreign("NSAX", "1");

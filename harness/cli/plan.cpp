@@ -6,6 +6,7 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
+#include "harness/runbook/names.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
@@ -50,7 +51,26 @@ void print(const Plan& plan) {
   fmt::print("{} of {} criteria can be decided on this machine\n", decided, decided + undecided);
 }
 
+/// The kinds that nsa-worker runs; none where another program runs too: nsa-train and nsa-eval
+/// refuse what they ignore themselves.
+std::vector<std::string> worker_kinds(const Plan& plan) {
+  std::vector<std::string> kinds;
+  for (const PlannedPhase& phase : plan.phases) {
+    if (phase.program == "builtin") continue;
+    if (phase.program != "nsa-worker") return {};
+    if (!contains(kinds, phase.kind)) kinds.push_back(phase.kind);
+  }
+  return kinds;
+}
+
 }  // namespace
+
+void check_switches(const Plan& plan) {
+  // Every process of a run would refuse these; said before it is paid for.
+  std::string refusal = environment_refusal(program_dir());
+  if (refusal.empty()) refusal = ignored_by_all(program_dir(), worker_kinds(plan));
+  if (!refusal.empty()) throw ConfigError("switches of the environment: " + refusal);
+}
 
 int plan_command(const Options& options) {
   const Plan plan = plan_here(options).plan;
@@ -59,9 +79,7 @@ int plan_command(const Options& options) {
   } else {
     print(plan);
   }
-  // Every process of a run would refuse these; say so before it is paid for.
-  if (const std::string refusal = environment_refusal(program_dir()); !refusal.empty())
-    throw ConfigError("switches of the environment: " + refusal);
+  check_switches(plan);
   // A run that cannot decide everything it must would end with this code; say so before it is paid
   // for.
   for (const PlannedPhase& phase : plan.phases)

@@ -15,4 +15,8 @@ struct Planned {
 /// Throws ConfigError.
 Planned plan_here(const Options& options);
 
+/// Throws ConfigError when the programs of the plan would refuse the switches of the environment,
+/// or none of its phases would look at one of them.
+void check_switches(const Plan& plan);
+
 }  // namespace harness::cli

@@ -38,6 +38,7 @@ void attach_baseline(const Options& options, Work& work) {
 
 Work new_work(const Options& options) {
   Planned planned = plan_here(options);
+  check_switches(planned.plan);
   Work work{.runbook = planned.book.runbook,
             .kinds = planned.book.kinds,
             .plan = planned.plan,

@@ -3,9 +3,11 @@
 // or a switch is wrong, 3 otherwise.
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <sstream>
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
@@ -67,7 +69,7 @@ std::optional<nsa::StageRecord> record_stages(const std::filesystem::path& out, 
 
 /// A switch that was set and that this kind of phase does not look at is said, never passed over.
 /// It is no error: one environment serves all phases of a run, and a runbook may show on purpose
-/// that a switch changes nothing.
+/// that a switch changes nothing. One that no phase of a run looks at, the engine refuses.
 void say_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
                           protocol::Emitter& emitter) {
   nlohmann::json rows = nlohmann::json::array();
@@ -80,6 +82,20 @@ void say_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
        .title = "Switches that were set and that " + std::string(kind.name) + " does not look at",
        .columns = {"switch", "value", "set by", "here"},
        .rows = std::move(rows)});
+}
+
+/// `--ignored-by KIND[,KIND...]`: the switches of the environment that none of these kinds looks
+/// at, a line each, for who plans a run.
+void list_ignored_switches(const std::string& kinds) {
+  const nsa::SwitchSet switches = nsa::SwitchSet::from_environment({});
+  std::vector<const PhaseKind*> asked;
+  std::istringstream names(kinds);
+  for (std::string name; std::getline(names, name, ',');) asked.push_back(&find_phase_kind(name));
+  for (const nsa::SwitchValue& each : switches.list()) {
+    const auto looks = [&](const PhaseKind* kind) { return honours(*kind, each.name); };
+    if (!switches.is_default(each.name) && std::ranges::none_of(asked, looks))
+      std::cout << each.name << "=" << each.value << "\n";
+  }
 }
 
 void run(int argc, char** argv) {
@@ -115,6 +131,10 @@ int main(int argc, char** argv) {
                            // times on a busy machine
   const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
   try {
+    if (argc == 3 && std::string_view(argv[1]) == "--ignored-by") {
+      suites::list_ignored_switches(argv[2]);
+      return 0;
+    }
     suites::run(argc, argv);
     return 0;
   } catch (const suites::ConfigError& error) {
