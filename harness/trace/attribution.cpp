@@ -73,12 +73,14 @@ std::map<int64_t, std::vector<int64_t>> by_thread(const std::vector<Item>& items
 class Attributor {
  public:
   Attributor(const Trace& trace, std::string_view step_name) : trace_(trace) {
+    out_.ranges = trace.ranges;
     out_.parent.assign(trace.ranges.size(), kNone);
     for (const auto& [thread, order] : by_thread(trace.ranges))
       threads_.emplace(thread, Nesting(trace, order, out_.parent));
     find_steps(step_name);
     adopt_orphans();
     number_steps();
+    for (const GraphNode& one : trace.graph_nodes) range_of_node_.emplace(one.node, one.range);
   }
 
   Attribution run() {
@@ -94,13 +96,39 @@ class Attributor {
       const bool known = found != by_correlation.end() && work.correlation != 0;
       const int64_t call = known ? found->second : kNone;
       out_.call_of_work.push_back(call);
-      out_.range_of_work.push_back(call == kNone ? kNone
-                                                 : out_.range_of_call[static_cast<size_t>(call)]);
+      out_.unseen_capture.push_back(work.graph_node != 0 &&
+                                    !range_of_node_.contains(work.graph_node));
+      out_.range_of_work.push_back(call == kNone ? kNone : range_of(work, call));
     }
     return std::move(out_);
   }
 
  private:
+  int64_t range_of(const DeviceWork& work, int64_t call) {
+    const int64_t launched = out_.range_of_call[static_cast<size_t>(call)];
+    const auto captured = range_of_node_.find(work.graph_node);
+    if (work.graph_node == 0 || captured == range_of_node_.end()) return launched;
+    return enter(captured->second, call, launched);
+  }
+
+  /// The range of a capture as one launch of the graph entered it.
+  int64_t enter(int64_t graph_range, int64_t call, int64_t launched) {
+    if (graph_range == kNone) return launched;
+    const auto known = entered_.find({call, graph_range});
+    if (known != entered_.end()) return known->second;
+    const GraphRange& one = trace_.graph_ranges[static_cast<size_t>(graph_range)];
+    const int64_t around = enter(one.parent, call, launched);
+    const HostCall& launch = trace_.calls[static_cast<size_t>(call)];
+    const auto entry = static_cast<int64_t>(out_.ranges.size());
+    out_.ranges.push_back({.time = {launch.time.begin, launch.time.begin},
+                           .thread = launch.thread,
+                           .name = one.name});
+    out_.parent.push_back(around);
+    out_.step.push_back(around == kNone ? kNone : out_.step[static_cast<size_t>(around)]);
+    entered_.emplace(std::pair{call, graph_range}, entry);
+    return entry;
+  }
+
   int64_t innermost(int64_t thread, Ns time) const {
     const auto found = threads_.find(thread);
     return found == threads_.end() ? kNone : found->second.at(time);
@@ -154,6 +182,8 @@ class Attributor {
 
   const Trace& trace_;
   std::map<int64_t, Nesting> threads_;
+  std::unordered_map<int64_t, int64_t> range_of_node_;
+  std::map<std::pair<int64_t, int64_t>, int64_t> entered_;  ///< (launch, range of a capture)
   Attribution out_;
 };
 

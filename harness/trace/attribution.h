@@ -15,16 +15,20 @@ inline constexpr int64_t kNone = -1;
 /// and runs on another thread than the steps (autograd's) hangs below what the thread of the steps
 /// had open when it began. A call belongs to the innermost range of its thread at its begin, else
 /// to that of the thread of the steps. Device work belongs to the range of the call with its
-/// correlation, whenever it ran; the nodes of a CUDA graph belong to the range of the graph's
-/// launch.
+/// correlation, whenever it ran. The nodes of a CUDA graph belong to the range that was open when
+/// they were captured: each launch of the graph enters the ranges of its capture anew, below the
+/// range of the launch. A node whose capture was not seen belongs to the range of the launch.
 struct Attribution {
-  int64_t main_thread = kNone;         ///< of the steps
-  std::vector<int64_t> parent;         ///< of every range of the trace; kNone: outermost
+  int64_t main_thread = kNone;  ///< of the steps
+  /// Those of the trace, then those that launches of graphs entered: they took the host no time.
+  std::vector<HostRange> ranges;
+  std::vector<int64_t> parent;         ///< of every range; kNone: outermost
   std::vector<int64_t> step;           ///< of every range: the index of its step; kNone: outside
   std::vector<int64_t> steps;          ///< ranges that are steps, in order of time
   std::vector<int64_t> range_of_call;  ///< kNone: outside of all ranges
   std::vector<int64_t> range_of_work;  ///< kNone: no call or no range
   std::vector<int64_t> call_of_work;   ///< kNone: no call with this correlation
+  std::vector<bool> unseen_capture;    ///< of all work: a graph's node captured before recording
 };
 
 /// `step_name`: the ranges that are steps. Throws harness::Error when ranges of one thread overlap

@@ -33,6 +33,7 @@ TEST(Attribution, WorkBelongsToTheInnermostRangeOfItsLaunchWheneverItRan) {
   b.kernel("d", 7, 150, 160, 4);
   // 40 is the end of `inner` and no longer inside; 60 the end of `outer`.
   EXPECT_THAT(ranges_of_work(b.trace()), ElementsAre("outer", "inner", "outer", "step"));
+  EXPECT_THAT(attribute(b.trace(), "step").unseen_capture, ElementsAre(false, false, false, false));
 }
 
 TEST(Attribution, AnotherThreadHangsBelowWhatTheStepsHadOpen) {
@@ -46,12 +47,13 @@ TEST(Attribution, AnotherThreadHangsBelowWhatTheStepsHadOpen) {
   EXPECT_THAT(found.step, ElementsAre(0, 0, 0));
 }
 
-TEST(Attribution, NodesOfAGraphBelongToTheRangeOfItsLaunch) {
+TEST(Attribution, NodesWhoseCaptureWasNotSeenBelongToTheRangeOfTheLaunch) {
   TraceBuilder b;
   b.range("step", 1, 0, 100).range("replay", 1, 10, 30);
   b.call("cudaGraphLaunch_v10000", 1, 15, 20, 9);
   b.kernel("a", 7, 40, 45, 9, 1).kernel("b", 7, 45, 50, 9, 2).kernel("c", 7, 50, 55, 9, 3);
   EXPECT_THAT(ranges_of_work(b.trace()), ElementsAre("replay", "replay", "replay"));
+  EXPECT_THAT(attribute(b.trace(), "step").unseen_capture, ElementsAre(true, true, true));
 }
 
 TEST(Attribution, WhatHasNoCallOrNoRangeBelongsToNone) {

@@ -17,10 +17,21 @@ std::map<std::string, Ns> kernels_in(const Trace& trace, const Attribution& foun
     int64_t range = found.range_of_work[i];
     if (range == kNone || found.step[static_cast<size_t>(range)] == kNone) continue;
     while (range != kNone &&
-           trace.name_of(trace.ranges[static_cast<size_t>(range)].name) != range_name)
+           trace.name_of(found.ranges[static_cast<size_t>(range)].name) != range_name)
       range = found.parent[static_cast<size_t>(range)];
     if (range != kNone)
       kernels[short_name(trace.name_of(trace.work[i].name))] += trace.work[i].time.length();
+  }
+  return kernels;
+}
+
+/// Kernels of the steps that may belong to any range: of graphs whose capture was not seen.
+int64_t kernels_of_unseen_captures(const Trace& trace, const Attribution& found) {
+  int64_t kernels = 0;
+  for (size_t i = 0; i < trace.work.size(); ++i) {
+    const int64_t range = found.range_of_work[i];
+    kernels += found.unseen_capture[i] && trace.work[i].kind == WorkKind::kKernel &&
+               range != kNone && found.step[static_cast<size_t>(range)] != kNone;
   }
   return kernels;
 }
@@ -58,6 +69,13 @@ std::string list(const std::vector<std::string>& names) {
 PathProof prove_path(const Trace& trace, const Attribution& found, const PathRule& rule) {
   const std::map<std::string, Ns> kernels = kernels_in(trace, found, rule.range);
   PathProof proof{.kernels = by_time(kernels)};
+  if (const int64_t unseen = kernels_of_unseen_captures(trace, found)) {
+    proof.detail = std::to_string(unseen) +
+                   " kernels ran from CUDA graphs whose capture was not "
+                   "seen: they may belong to range " +
+                   rule.range;
+    return proof;
+  }
   if (kernels.empty()) {
     proof.detail = "range " + rule.range + " launched no kernel";
     return proof;

@@ -21,7 +21,8 @@ struct PathProof {
 };
 
 /// Judges the kernels that were asked for in the range or in ranges within it, in all steps. A
-/// range that launched no kernel proves nothing: not ok.
+/// range that launched no kernel proves nothing: not ok. Neither do steps with kernels of CUDA
+/// graphs whose capture was not seen.
 PathProof prove_path(const Trace& trace, const Attribution& found, const PathRule& rule);
 
 }  // namespace harness::trace

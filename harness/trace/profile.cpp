@@ -54,14 +54,14 @@ class Profiler {
 
   int64_t step_of(int64_t range) const { return range == kNone ? kNone : found_.step[at(range)]; }
 
-  Gathered& of_name(int64_t range) { return gathered_[trace_.ranges[at(range)].name]; }
+  Gathered& of_name(int64_t range) { return gathered_[found_.ranges[at(range)].name]; }
 
   void take_ranges() {
-    for (size_t i = 0; i < trace_.ranges.size(); ++i) {
+    for (size_t i = 0; i < found_.ranges.size(); ++i) {
       if (found_.step[i] == kNone) continue;
       RangeRow& row = of_name(static_cast<int64_t>(i)).row;
       ++row.count;
-      row.host += trace_.ranges[i].time.length();
+      row.host += found_.ranges[i].time.length();
     }
   }
 
@@ -93,13 +93,14 @@ class Profiler {
     if (step_of(range) == kNone) return take_unattributed(index);
     all_.push_back(work.time);
     count(index);
+    out_.unseen_captures += found_.unseen_capture[index];
     Gathered& own = of_name(range);
     own.own.push_back(work.time);
     own.row.kernels += work.kind == WorkKind::kKernel;
     own.row.bytes += work.bytes;
     std::vector<int64_t> seen;  // a name within itself counts once
     for (int64_t up = range; up != kNone; up = found_.parent[at(up)]) {
-      const int64_t name = trace_.ranges[at(up)].name;
+      const int64_t name = found_.ranges[at(up)].name;
       Interval& span = spans_.try_emplace(up, work.time).first->second;
       span = {std::min(span.begin, work.time.begin), std::max(span.end, work.time.end)};
       if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
@@ -130,7 +131,7 @@ class Profiler {
     const std::string& name = trace_.name_of(work.name);
     (is_communication(name) ? communication_ : compute_).push_back(work.time);
     out_.communication.kernels += is_communication(name);
-    KernelRow& row = kernels_[{work.name, trace_.ranges[at(found_.range_of_work[index])].name}];
+    KernelRow& row = kernels_[{work.name, found_.ranges[at(found_.range_of_work[index])].name}];
     const Ns length = work.time.length();
     row.min = row.count == 0 ? length : std::min(row.min, length);
     row.max = std::max(row.max, length);

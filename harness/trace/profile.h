@@ -65,6 +65,7 @@ struct Profile {
   Ns wall = 0;  ///< of the steps, on the host
   Ns busy = 0;  ///< union of all device work of the steps
   int64_t kernels = 0, graph_kernels = 0, launches = 0, syncs = 0, copies = 0;
+  int64_t unseen_captures = 0;   ///< work of graphs whose capture was not seen: no stage is known
   int64_t short_kernels = 0;     ///< kernels that ran shorter than the call that launched them took
   int64_t dropped = 0;           ///< records that the collector lost
   int64_t lost_launches = 0;     ///< launches in a step without any recorded work

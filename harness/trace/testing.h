@@ -41,6 +41,15 @@ class TraceBuilder {
                            .bytes = bytes});
     return *this;
   }
+  /// A range of a capture; gives its index. `parent`: of the range around it.
+  int64_t graph_range(const std::string& name, int64_t parent = -1) {
+    trace_.graph_ranges.push_back({names_.index(name), parent});
+    return static_cast<int64_t>(trace_.graph_ranges.size()) - 1;
+  }
+  TraceBuilder& graph_node(int64_t node, int64_t range) {
+    trace_.graph_nodes.push_back({node, range});
+    return *this;
+  }
   Trace& trace() { return trace_; }
 
  private:

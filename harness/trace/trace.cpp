@@ -58,6 +58,10 @@ size_t name_end(std::string_view text) {
 
 }  // namespace
 
+NameTable::NameTable(std::vector<std::string>& names) : names_(names) {
+  for (size_t i = 0; i < names.size(); ++i) known_.emplace(names[i], static_cast<int64_t>(i));
+}
+
 int64_t NameTable::index(std::string_view text) {
   const auto found = known_.find(text);
   if (found != known_.end()) return found->second;

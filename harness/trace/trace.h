@@ -21,7 +21,7 @@ struct DeviceWork {
   int64_t correlation = 0;  ///< of the call that asked for it
   int64_t name = 0;         ///< index into Trace::names: kernel, or kind of copy ("DtoH")
   int64_t bytes = 0;        ///< copies and sets
-  int64_t graph_node = 0;   ///< 0: not launched by a CUDA graph
+  int64_t graph_node = 0;   ///< number of the node of a CUDA graph that ran; 0: none did
 };
 
 enum class CallKind { kLaunch, kGraphLaunch, kCopy, kSet, kSync, kWaitEvent, kMemory, kOther };
@@ -45,6 +45,18 @@ struct EventWait {
   int64_t stream = 0;
 };
 
+/// A range that was open while a CUDA graph was captured, once for each time it was entered.
+struct GraphRange {
+  int64_t name = 0;
+  int64_t parent = -1;  ///< the range around it, a smaller index into Trace::graph_ranges; -1: none
+};
+
+/// Where a node of a CUDA graph was captured.
+struct GraphNode {
+  int64_t node = 0;    ///< as in DeviceWork::graph_node
+  int64_t range = -1;  ///< index into Trace::graph_ranges; -1: captured outside of all ranges
+};
+
 struct Trace {
   std::string device;         ///< name of the card
   int64_t dropped = 0;        ///< records that the collector lost
@@ -55,14 +67,16 @@ struct Trace {
   std::vector<HostCall> calls;
   std::vector<HostRange> ranges;
   std::vector<EventWait> waits;
+  std::vector<GraphRange> graph_ranges;
+  std::vector<GraphNode> graph_nodes;  ///< a node whose capture was not seen is not among them
 
   const std::string& name_of(int64_t index) const { return names[static_cast<size_t>(index)]; }
 };
 
-/// Gives every text one index.
+/// Gives every text one index; those in `names` have theirs.
 class NameTable {
  public:
-  explicit NameTable(std::vector<std::string>& names) : names_(names) {}
+  explicit NameTable(std::vector<std::string>& names);
   int64_t index(std::string_view text);
 
  private:

@@ -120,7 +120,9 @@ class Reader {
       trace_.waits.push_back({line.number(1, "at"), line.number(2, "stream")});
       return;
     }
-    if (kind != "end") line.refuse("kind must be n, k, c, s, a, r, w or end, got " + kind);
+    if (kind == "g") return read_graph_range(line);
+    if (kind == "m") return read_graph_node(line);
+    if (kind != "end") line.refuse("kind must be n, k, c, s, a, r, w, g, m or end, got " + kind);
     line.want_fields(2);
     if (line.number(1, "lines") != lines_)
       line.refuse("lines must be " + std::to_string(lines_) + ", got " + fields[1].dump());
@@ -165,6 +167,23 @@ class Reader {
     line.want_fields(5);
     trace_.ranges.push_back(
         {.time = line.time(), .thread = line.number(3, "thread"), .name = name_at(line, 4)});
+  }
+
+  /// The ranges of captures that stand in front of this line, and 0 for none.
+  int64_t graph_range_at(const Line& line, size_t field, const char* what) const {
+    return line.number(field, what, static_cast<int64_t>(trace_.graph_ranges.size()) + 1) - 1;
+  }
+
+  void read_graph_range(const Line& line) {
+    line.want_fields(3);
+    trace_.graph_ranges.push_back(
+        {.name = name_at(line, 1), .parent = graph_range_at(line, 2, "parent")});
+  }
+
+  void read_graph_node(const Line& line) {
+    line.want_fields(3);
+    trace_.graph_nodes.push_back(
+        {.node = line.number(1, "node"), .range = graph_range_at(line, 2, "range")});
   }
 
   std::string_view bytes_;
@@ -225,6 +244,8 @@ void write_trace(std::ostream& stream, const Trace& trace) {
   for (const HostRange& one : trace.ranges)
     out.record('r', {one.time.begin, one.time.end, one.thread, one.name});
   for (const EventWait& one : trace.waits) out.record('w', {one.at, one.stream});
+  for (const GraphRange& one : trace.graph_ranges) out.record('g', {one.name, one.parent + 1});
+  for (const GraphNode& one : trace.graph_nodes) out.record('m', {one.node, one.range + 1});
   out.text(json::array({"end", out.lines()}));
 }
 

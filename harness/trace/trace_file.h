@@ -14,6 +14,9 @@
 ///   ["a",begin,end,thread,correlation,name,kind]                         call of the host
 ///   ["r",begin,end,thread,name]                                          range of the host
 ///   ["w",at,stream]                                                      wait for an event
+///   ["g",name,parent]                             range of a capture; parent: its line among these
+///                                                 counted from 1, 0: outermost
+///   ["m",node,range]                              node captured in such a range; 0: in none
 ///   ["end",lines]                                  lines in front of this one
 /// Times in ns since the start of the trace. A name stands in front of the lines that use it.
 namespace harness::trace {
@@ -22,7 +25,8 @@ void write_trace(std::ostream& out, const Trace& trace);
 
 /// Reads what write_trace wrote; a trace from elsewhere is refused by name and byte offset: another
 /// format or version, a line that is no record, a number out of range, an index without a name, an
-/// end before its begin, a missing or wrong last line. Throws harness::Error; `name` stands in it.
+/// end before its begin, a range of a capture that stands behind what it contains, a missing or
+/// wrong last line. Throws harness::Error; `name` stands in it.
 Trace read_trace(std::string_view bytes, const std::string& name);
 
 /// The same from a file, plain or compressed by gzip (at most 4 GiB of text).

@@ -25,6 +25,8 @@ Trace example() {
   t.kernel("void k<\"1\">()", 7, 200, 400, 1, 3).copy("DtoH", 7, 400, 410, 1, 64);
   t.trace().work.push_back({.kind = WorkKind::kSet, .time = {5, 6}, .bytes = 9});
   t.trace().waits.push_back({.at = 30, .stream = 7});
+  t.graph_range("forward");
+  t.graph_node(3, t.graph_range("attention", 0)).graph_node(4, -1);
   t.trace().device = "card";
   t.trace().dropped = 2;
   return t.trace();
@@ -51,6 +53,12 @@ TEST(TraceFile, ReadsWhatItWrote) {
   EXPECT_EQ(again.device, "card");
   EXPECT_EQ(again.dropped, 2);
   EXPECT_EQ(again.waits.size(), 1u);
+  ASSERT_EQ(again.graph_ranges.size(), 2u);
+  EXPECT_EQ(again.graph_ranges[0].parent, -1);
+  EXPECT_EQ(again.graph_ranges[1].parent, 0);
+  ASSERT_EQ(again.graph_nodes.size(), 2u);
+  EXPECT_EQ(again.graph_nodes[0].range, 1);
+  EXPECT_EQ(again.graph_nodes[1].range, -1);
 }
 
 TEST(TraceFile, CompressedFilesAreEqualForEqualTraces) {
@@ -99,7 +107,11 @@ TEST(TraceFile, RefusesByNameAndOffset) {
       {kHeader + "[\"k\",1,9007199254740992,0,7,1,0,0]\n", at + "end must be an integer"},
       {kHeader + "[\"c\",1,2,0,7,1,0,0]\n", at + "record \"c\" must have 9 fields, got 8"},
       {kHeader + "[\"a\",1,2,1,1,0,8]\n", at + "kind must be an integer from 0 to 7, got 8"},
-      {kHeader + "[\"x\"]\n", at + "kind must be n, k, c, s, a, r, w or end, got x"},
+      {kHeader + "[\"x\"]\n", at + "kind must be n, k, c, s, a, r, w, g, m or end, got x"},
+      {kHeader + "[\"g\",0,1]\n", at + "parent must be an integer from 0 to 0, got 1"},
+      {kHeader + "[\"g\",1,0]\n", at + "name must be an integer from 0 to 0, got 1"},
+      {kHeader + "[\"m\",1,1]\n", at + "range must be an integer from 0 to 0, got 1"},
+      {kHeader + "[\"m\",1]\n", at + "record \"m\" must have 3 fields, got 2"},
       {kHeader + "[]\n", at + "a record must be a list that begins with its kind"},
       {kHeader + "{\"k\":1}\n", at + "a record must be a list"},
       {kHeader + "[\"k\",\n", at + "a record must be a list"},

@@ -66,6 +66,8 @@ struct ActivityCollector::Impl {
   std::vector<CUpti_CallbackId> idle_runtime_calls, idle_driver_calls;
   std::vector<CUpti_ActivityKind> enabled;
   int64_t dropped = 0, lost_before = 0;
+  harness::trace::CapturedRanges captured;
+  int64_t lost_of_captures = 0;  ///< records lost while captures were watched
   bool recording = false, logging = false;
 
   /// Calls that neither launch, copy, set nor wait: they are frequent and say nothing.
@@ -138,6 +140,14 @@ struct ActivityCollector::Impl {
 
   /// Records for which there was no room, since ever.
   int64_t lost() const { return buffers().refused() + calls.lost(); }
+  int64_t lost_since_clear() const { return dropped + lost() - lost_before; }
+
+  static void read_filled(RecordDecoder& decoder) {
+    for (const ActivityBuffers::Filled& each : buffers().take_filled()) {
+      decoder.read(each.data, each.bytes);
+      buffers().recycle(each);
+    }
+  }
 };
 
 std::string inject_nvtx() {
@@ -190,16 +200,34 @@ void ActivityCollector::clear() {
   impl_->lost_before = impl_->lost();
 }
 
+void ActivityCollector::watch_captures(const std::function<void()>& work,
+                                       std::string_view step_range) {
+  clear();
+  start({RecordPart::kRanges});
+  impl_->calls.start_nodes();
+  work();
+  const std::vector<LoggedNode> nodes = impl_->calls.stop_nodes();
+  stop();
+  impl_->flush();
+  RecordDecoder decoder(impl_->cupti);
+  impl_->read_filled(decoder);
+  std::vector<harness::trace::NodeMade> made;
+  for (const LoggedNode& node : nodes) {
+    decoder.take_node(node);
+    made.push_back(node.made);
+  }
+  impl_->captured.add(harness::trace::captured_ranges(decoder.finish(), made, step_range));
+  impl_->lost_of_captures += impl_->lost_since_clear();
+  clear();
+}
+
 harness::trace::Trace ActivityCollector::take() {
   impl_->flush();
   RecordDecoder decoder(impl_->cupti);
-  for (const ActivityBuffers::Filled& each : buffers().take_filled()) {
-    decoder.read(each.data, each.bytes);
-    buffers().recycle(each);
-  }
+  impl_->read_filled(decoder);
   for (const LoggedCall& call : impl_->calls.take()) decoder.take_call(call);
-  harness::trace::Trace trace = decoder.finish();
-  trace.dropped = impl_->dropped + impl_->lost() - impl_->lost_before;
+  harness::trace::Trace trace = decoder.finish(impl_->captured);
+  trace.dropped = impl_->lost_since_clear() + impl_->lost_of_captures;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, c10::cuda::current_device()) == cudaSuccess)
     trace.device = properties.name;
@@ -222,6 +250,7 @@ ActivityCollector::~ActivityCollector() = default;
 void ActivityCollector::start(const std::vector<RecordPart>&) {}
 void ActivityCollector::stop() {}
 void ActivityCollector::clear() {}
+void ActivityCollector::watch_captures(const std::function<void()>&, std::string_view) {}
 harness::trace::Trace ActivityCollector::take() { return {}; }
 std::string ActivityCollector::library() const { return ""; }
 #endif

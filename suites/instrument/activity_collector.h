@@ -1,7 +1,9 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/trace/trace.h"
@@ -59,6 +61,11 @@ class ActivityCollector {
 
   /// Throws away what was recorded so far. While recording is on, wait for the device before.
   void clear();
+
+  /// Runs `work` and notes the ranges in which it captures CUDA graphs, within those named
+  /// `step_range`; traces taken later say of each of their nodes where it was captured. Recording
+  /// must be off, and what was recorded before is thrown away. Only ranges are recorded meanwhile.
+  void watch_captures(const std::function<void()>& work, std::string_view step_range);
 
   /// What was recorded since the last clear(), decoded. Recording must be off.
   harness::trace::Trace take();

@@ -11,13 +11,13 @@ uint64_t next_number() {
   return ++logs;
 }
 
+}  // namespace
+
 /// Asked for once a thread: a system call for each call of CUDA would be measurable.
 uint32_t own_thread() {
   thread_local const auto number = static_cast<uint32_t>(syscall(SYS_gettid));
   return number;
 }
-
-}  // namespace
 
 CallLog::CallLog(Clock now, size_t calls_of_a_thread, size_t most_threads)
     : now_(now),

@@ -10,6 +10,9 @@
 
 namespace suites {
 
+/// The kernel's number of the calling thread.
+uint32_t own_thread();
+
 /// A call of the CUDA runtime or driver.
 struct LoggedCall {
   CUpti_CallbackDomain domain = CUPTI_CB_DOMAIN_INVALID;

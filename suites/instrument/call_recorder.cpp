@@ -27,8 +27,22 @@ CallLog& log() {
   return *calls;
 }
 
+GraphNodeLog& node_log() {
+  static auto* const nodes = new GraphNodeLog(real_time);
+  return *nodes;
+}
+
+constexpr auto kNodeCallbacks = std::to_array<CUpti_CallbackId>(
+    {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED});
+
 void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                           const void* data) {
+  if (domain == CUPTI_CB_DOMAIN_RESOURCE &&
+      std::ranges::find(kNodeCallbacks, id) != kNodeCallbacks.end()) {
+    const auto* const resource = static_cast<const CUpti_ResourceData*>(data);
+    return node_log().on_node(id,
+                              *static_cast<const CUpti_GraphData*>(resource->resourceDescriptor));
+  }
   // CUPTI tells of its own state by the same way; other data stand behind it then.
   if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
   log().on_call(domain, id, *static_cast<const CUpti_CallbackData*>(data));
@@ -67,6 +81,7 @@ void CallRecorder::attach() {
   require_real_time(cupti_);
   calls_ = find_calls();
   log().prepare(kReadyThreads);
+  node_log().use(cupti_.graph_node_id);
 }
 
 /// A call that has no callback is left out; work without its call is counted by whoever reads.
@@ -84,8 +99,21 @@ void CallRecorder::stop() {
                 "switching a callback off");
 }
 
+void CallRecorder::start_nodes() {
+  for (const CUpti_CallbackId id : kNodeCallbacks)
+    cupti_.must(cupti_.enable_callback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id),
+                "callbacks of graph nodes");
+}
+
+std::vector<LoggedNode> CallRecorder::stop_nodes() {
+  for (const CUpti_CallbackId id : kNodeCallbacks)
+    cupti_.must(cupti_.enable_callback(0, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id),
+                "switching callbacks of graph nodes off");
+  return node_log().take();
+}
+
 std::vector<LoggedCall> CallRecorder::take() { return log().take(); }
 void CallRecorder::clear() { log().clear(); }
-int64_t CallRecorder::lost() const { return log().lost(); }
+int64_t CallRecorder::lost() const { return log().lost() + node_log().lost(); }
 
 }  // namespace suites

@@ -3,6 +3,7 @@
 
 #include "suites/instrument/call_log.h"
 #include "suites/instrument/cupti_library.h"
+#include "suites/instrument/graph_node_log.h"
 
 namespace suites {
 
@@ -23,6 +24,10 @@ class CallRecorder {
   std::vector<LoggedCall> take();
   void clear();
   int64_t lost() const;
+
+  /// Nodes of CUDA graphs that are captured or cloned between the two, told in the same place.
+  void start_nodes();
+  std::vector<LoggedNode> stop_nodes();
 
  private:
   struct Call {

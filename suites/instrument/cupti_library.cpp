@@ -75,6 +75,7 @@ CuptiLibrary open_cupti() {
   look_up(library, "cuptiActivityGetNumDroppedRecords", cupti.num_dropped);
   look_up(library, "cuptiGetCallbackName", cupti.callback_name);
   look_up(library, "cuptiSetThreadIdType", cupti.set_thread_id_type);
+  look_up(library, "cuptiGetGraphNodeId", cupti.graph_node_id);
   cupti.path = path_of(reinterpret_cast<void*>(cupti.get_version));
   return cupti;
 }

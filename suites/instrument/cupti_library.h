@@ -25,6 +25,7 @@ struct CuptiLibrary {
   decltype(&::cuptiActivityGetNumDroppedRecords) num_dropped;
   decltype(&::cuptiGetCallbackName) callback_name;
   decltype(&::cuptiSetThreadIdType) set_thread_id_type;
+  decltype(&::cuptiGetGraphNodeId) graph_node_id;
 
   /// Text of a result, for errors.
   std::string text(CUptiResult result) const;

@@ -75,6 +75,12 @@ bool RecordDecoder::has_times(uint64_t begin, uint64_t end) {
   return false;
 }
 
+int64_t RecordDecoder::node_number(uint64_t id) {
+  if (id == 0) return 0;
+  const auto next = static_cast<int64_t>(node_numbers_.size()) + 1;
+  return node_numbers_.try_emplace(id, next).first->second;
+}
+
 int64_t RecordDecoder::kernel_name(const char* mangled) {
   const auto [found, first] = kernel_names_.try_emplace(mangled, 0);
   if (first) found->second = names_.index(demangled(mangled));
@@ -89,7 +95,7 @@ void RecordDecoder::take_kernel(const CUpti_ActivityKernel10& kernel) {
                          .stream = kernel.streamId,
                          .correlation = kernel.correlationId,
                          .name = kernel_name(kernel.name),
-                         .graph_node = static_cast<int64_t>(kernel.graphNodeId & 0xffffffff)});
+                         .graph_node = node_number(kernel.graphNodeId)});
 }
 
 void RecordDecoder::take_copy(const CUpti_ActivityMemcpy6& copy) {
@@ -101,7 +107,7 @@ void RecordDecoder::take_copy(const CUpti_ActivityMemcpy6& copy) {
                          .correlation = copy.correlationId,
                          .name = names_.index(copy_name(copy.copyKind)),
                          .bytes = static_cast<int64_t>(copy.bytes),
-                         .graph_node = static_cast<int64_t>(copy.graphNodeId & 0xffffffff)});
+                         .graph_node = node_number(copy.graphNodeId)});
 }
 
 void RecordDecoder::take_set(const CUpti_ActivityMemset4& set) {
@@ -113,7 +119,7 @@ void RecordDecoder::take_set(const CUpti_ActivityMemset4& set) {
                          .correlation = set.correlationId,
                          .name = names_.index("memset"),
                          .bytes = static_cast<int64_t>(set.bytes),
-                         .graph_node = static_cast<int64_t>(set.graphNodeId & 0xffffffff)});
+                         .graph_node = node_number(set.graphNodeId)});
 }
 
 std::pair<int64_t, CallKind> RecordDecoder::call_name(CUpti_CallbackDomain domain,
@@ -136,6 +142,14 @@ void RecordDecoder::take_call(const LoggedCall& call) {
                           .thread = call.thread,
                           .correlation = call.correlation,
                           .name = name});
+}
+
+void RecordDecoder::take_node(const LoggedNode& node) {
+  trace_.calls.push_back({.kind = CallKind::kOther,
+                          .time = interval(node.at, node.at),
+                          .thread = node.thread,
+                          .correlation = ++nodes_made_,
+                          .name = names_.index(harness::trace::kNodeMade)});
 }
 
 void RecordDecoder::take_marker(const CUpti_ActivityMarker2& marker) {
@@ -172,7 +186,7 @@ void RecordDecoder::shift_times() {
   for (auto& wait : trace_.waits) wait.at -= first;
 }
 
-Trace RecordDecoder::finish() {
+Trace RecordDecoder::finish(const harness::trace::CapturedRanges& captured) {
   for (const auto& [id, range] : markers_) {
     if (range.begin != 0 && range.end >= range.begin && range.name >= 0)
       trace_.ranges.push_back(
@@ -183,6 +197,7 @@ Trace RecordDecoder::finish() {
   std::sort(trace_.ranges.begin(), trace_.ranges.end(),
             [](const auto& a, const auto& b) { return a.time.begin < b.time.begin; });
   shift_times();
+  captured.name_nodes(trace_, node_numbers_);
   return std::move(trace_);
 }
 

@@ -8,6 +8,7 @@
 #include "harness/trace/trace.h"
 #include "suites/instrument/call_log.h"
 #include "suites/instrument/cupti_library.h"
+#include "suites/instrument/graph_node_log.h"
 
 namespace suites {
 
@@ -23,8 +24,12 @@ class RecordDecoder {
   /// A call, from CUPTI's record of it or from the log of calls.
   void take_call(const LoggedCall& call);
 
-  /// The trace, its times from the earliest record on.
-  harness::trace::Trace finish();
+  /// A node of a CUDA graph, as a call kNodeMade; the order of these calls is their number.
+  void take_node(const LoggedNode& node);
+
+  /// The trace, its times from the earliest record on; nodes of graphs, numbered as they came, in
+  /// the ranges of their capture.
+  harness::trace::Trace finish(const harness::trace::CapturedRanges& captured = {});
 
  private:
   void take(CUpti_Activity* record);
@@ -36,6 +41,7 @@ class RecordDecoder {
   void shift_times();
   /// A record with a begin and an end; false, and counted, for one without.
   bool has_times(uint64_t begin, uint64_t end);
+  int64_t node_number(uint64_t id);  ///< 0: no node of a graph
   int64_t kernel_name(const char* mangled);
   std::pair<int64_t, harness::trace::CallKind> call_name(CUpti_CallbackDomain domain,
                                                          CUpti_CallbackId id);
@@ -52,6 +58,8 @@ class RecordDecoder {
   std::unordered_map<const char*, int64_t> kernel_names_;
   std::map<std::pair<int, uint32_t>, std::pair<int64_t, harness::trace::CallKind>> call_names_;
   std::unordered_map<uint32_t, OpenRange> markers_;
+  std::unordered_map<uint64_t, int64_t> node_numbers_;
+  int64_t nodes_made_ = 0;
 };
 
 }  // namespace suites

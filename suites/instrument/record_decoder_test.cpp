@@ -112,7 +112,7 @@ TEST(RecordDecoder, EndsMayComeBeforeStartsAndTimesStartAtZero) {
   ASSERT_EQ(trace.work.size(), 1u);
   EXPECT_EQ(trace.work[0].time, (Interval{300, 350}));
   EXPECT_EQ(trace.name_of(trace.work[0].name), "void ns::k<float>(float*)");
-  EXPECT_EQ(trace.work[0].graph_node, 3);
+  EXPECT_EQ(trace.work[0].graph_node, 1);
   ASSERT_EQ(trace.calls.size(), 3u);
   EXPECT_EQ(trace.calls[0].kind, CallKind::kLaunch);
   EXPECT_EQ(trace.name_of(trace.calls[1].name), "cuLaunchKernel");
@@ -159,6 +159,63 @@ TEST(RecordDecoder, CopiesSetsWaitsAndRecordsWithoutTimes) {
   ASSERT_EQ(trace.waits.size(), 1u);
   EXPECT_EQ(trace.waits[0].at, 30);
   EXPECT_EQ(trace.waits[0].stream, 9);
+}
+
+TEST(RecordDecoder, NodesOfGraphsStandWhereTheyWereCaptured) {
+  CuptiLibrary fake{};
+  fake.next_record = next_record;
+  Block capture;
+  capture.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_START, 1, 1'000, "step", 11));
+  capture.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_START, 2, 1'100, "nsa.sel_attn", 11));
+  capture.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_END, 2, 1'300, nullptr, 11));
+  capture.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_END, 1, 2'000, nullptr, 11));
+  RecordDecoder first(fake);
+  first.read(capture.data(), capture.size());
+  constexpr uint64_t kCaptured = 0x400000003ULL, kClone = 0x500000003ULL;  // differ above bit 31
+  const std::vector<LoggedNode> nodes = {{{kCaptured, 0}, 1'200, 11},
+                                         {{kClone, kCaptured}, 1'900, 11}};
+  std::vector<harness::trace::NodeMade> made;
+  for (const LoggedNode& node : nodes) {
+    first.take_node(node);
+    made.push_back(node.made);
+  }
+  const auto captured = harness::trace::captured_ranges(first.finish(), made, "step");
+  Block replay;
+  replay.add(kernel("k", 5'000, 5'100, 42));
+  RecordDecoder second(fake);
+  second.read(replay.data(), replay.size());
+  const auto trace = second.finish(captured);
+  ASSERT_EQ(trace.graph_nodes.size(), 1u);  // those that ran
+  EXPECT_EQ(trace.graph_nodes[0].node, trace.work[0].graph_node);
+  ASSERT_EQ(trace.graph_nodes[0].range, 0);
+  EXPECT_EQ(trace.name_of(trace.graph_ranges[0].name), "nsa.sel_attn");
+}
+
+CUptiResult CUPTIAPI node_id(CUgraphNode node, uint64_t* id) {
+  if (node == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *id = reinterpret_cast<uintptr_t>(node);
+  return CUPTI_SUCCESS;
+}
+
+TEST(GraphNodeLog, KeepsWhatWasMadeAndOfWhatItIsAClone) {
+  GraphNodeLog log([]() -> uint64_t { return 7; });
+  log.use(node_id);
+  CUpti_GraphData data{};
+  data.node = reinterpret_cast<CUgraphNode>(uintptr_t{21});
+  data.originalNode = reinterpret_cast<CUgraphNode>(uintptr_t{20});
+  log.on_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, data);
+  log.on_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, data);
+  data.originalNode = nullptr;
+  log.on_node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, data);
+  const auto nodes = log.take();
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0].made.original, 0u);
+  EXPECT_EQ(nodes[1].made.node, 21u);
+  EXPECT_EQ(nodes[1].made.original, 20u);
+  EXPECT_EQ(nodes[1].at, 7u);
+  EXPECT_EQ(nodes[1].thread, own_thread());
+  EXPECT_EQ(log.lost(), 1);
+  EXPECT_TRUE(log.take().empty());
 }
 
 TEST(RecordDecoder, NothingGivesAnEmptyTrace) {

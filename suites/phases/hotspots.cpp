@@ -53,7 +53,7 @@ class Hotspots {
         step_(make_profiled_step(one)) {}
 
   std::string run() {
-    for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
+    warm_up();
     measure_host();
     measure_dilation_of_steps();
     if (cost_rounds_ > 0) measure_cost_of_parts();
@@ -64,6 +64,17 @@ class Hotspots {
   }
 
  private:
+  /// A graph is captured in these steps, and its nodes are placed in the ranges that are open then.
+  void warm_up() {
+    const auto steps = [this] {
+      for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
+    };
+    if (graph_)
+      session_.collector().watch_captures(steps, step_.range);
+    else
+      steps();
+  }
+
   double take_step(const char* what) {
     const double ms = step_.run_ms();
     one_.emitter.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = what});
@@ -180,7 +191,7 @@ class Hotspots {
         [&] { take_step("settle"); });
     say_stretch(recorded_ms / static_cast<double>(steps_));
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
-    if (!graph_) say_paths(recorded);  // the work of a graph belongs to the range that launches it
+    say_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);

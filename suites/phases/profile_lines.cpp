@@ -56,6 +56,7 @@ void say_counts(const PhaseCase& one, const Profile& p) {
   count("step.kernels_per_step_count", p.per_step(p.kernels));
   count("step.copies_per_step_count", p.per_step(p.copies));
   count("profile.graph_kernels_count", static_cast<double>(p.graph_kernels));
+  count("profile.unseen_captures_count", static_cast<double>(p.unseen_captures));
   count("profile.lost_launches_count", static_cast<double>(p.lost_launches));
   count("profile.unmatched_work_count", static_cast<double>(p.unmatched_work));
 }

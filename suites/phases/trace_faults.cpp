@@ -10,7 +10,7 @@ void count_twice(harness::trace::Trace& trace, const std::string& step_range,
   const auto found = harness::trace::attribute(trace, step_range);
   const auto is_in = [&](int64_t range, const std::string& name) {
     return range != harness::trace::kNone &&
-           trace.name_of(trace.ranges[static_cast<size_t>(range)].name) == name;
+           trace.name_of(found.ranges[static_cast<size_t>(range)].name) == name;
   };
   int64_t call_in_to = harness::trace::kNone;
   for (size_t i = 0; i < trace.calls.size(); ++i)
