@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
+
 #include <fstream>
 #include <set>
 
@@ -15,6 +15,7 @@
 #include "suites/phases/profile_session.h"
 #include "suites/phases/profiled_step.h"
 #include "suites/phases/step_work.h"
+#include "suites/phases/testing.h"
 #include "suites/phases/trace_faults.h"
 
 namespace suites {
@@ -26,41 +27,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr const char* kStepRange = "train.step";
-
-/// A case whose lines can be read back.
-class Said {
- public:
-  explicit Said(const std::string& kind, json args = json::object())
-      : file_(testing::TempDir() + "/" + std::to_string(::getpid()) + "_" +
-              std::to_string(next_++)),
-        in_{.phase = "p", .kind = kind, .mode = "profile", .args = args, .out = testing::TempDir()},
-        emitter_(file_),
-        one_{in_, "main", Args(kind, args, find_phase_kind(kind).args), at::kCPU, emitter_} {}
-  ~Said() { ::unlink(file_.c_str()); }
-
-  const PhaseCase& one() const { return one_; }
-  std::vector<json> lines(const std::string& type) const {
-    std::vector<json> found;
-    std::ifstream in(file_);
-    for (std::string text; std::getline(in, text);) {
-      json line = json::parse(text);
-      if (line["type"] == type) found.push_back(std::move(line));
-    }
-    return found;
-  }
-  json metric(const std::string& name) const {
-    for (const json& line : lines("metric"))
-      if (line["name"] == name) return line;
-    return nullptr;
-  }
-
- private:
-  static inline int next_ = 0;
-  std::string file_;
-  harness::protocol::CaseIn in_;
-  harness::protocol::Emitter emitter_;
-  PhaseCase one_;
-};
 
 /// A step with one launch in each of two ranges.
 trace::TraceBuilder small_trace(const std::string& sel_kernel) {
