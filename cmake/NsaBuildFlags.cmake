@@ -41,4 +41,8 @@ if(NSA_SANITIZER)
   target_compile_options(nsa_build_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${NSA_SANITIZER} -fno-sanitize-recover=all -fno-omit-frame-pointer>)
   target_link_options(nsa_build_flags INTERFACE -fsanitize=${NSA_SANITIZER})
+  if(NSA_ENABLE_TORCH)
+    # With sanitizers GCC 12 takes empty optionals of LibTorch's headers for uninitialised ones.
+    target_compile_options(nsa_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  endif()
 endif()

@@ -22,6 +22,7 @@ int baseline_promote_command(const Options& options);
 int history_import_command(const Options& options);
 int history_list_command(const Options& options);
 int history_trend_command(const Options& options);
+int ab_rate_command(const Options& options);
 int selftest_command(const Options& options);
 
 }  // namespace harness::cli

@@ -25,6 +25,7 @@ int execute(const Options& options) {
       {"bundle", harness::cli::bundle_command},
       {"compare", harness::cli::compare_command},
       {"schema", harness::cli::schema_command},
+      {"ab-rate", harness::cli::ab_rate_command},
       {"selftest", harness::cli::selftest_command},
       {"baseline promote", harness::cli::baseline_promote_command},
       {"history import", harness::cli::history_import_command},

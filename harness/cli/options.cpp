@@ -136,6 +136,22 @@ void add_commands(CLI::App& app, Options& o) {
   selftest->add_option("--out", o.out, "Run folder to create (default runs/selftest-TIME)")
       ->check(not_empty());
   add_json_option(*selftest, o);
+  CLI::App* ab_rate = add_command(
+      app, o, "ab-rate", "Count what the A/B procedure says of an A/B phase over many runs");
+  ab_rate->add_option("--runbook", o.runbook, "Runbook of one phase: ab_rate_cpu, ab_rate_gpu")
+      ->required();
+  ab_rate->add_option("--set", o.set, "PHASE.KEY=VALUE, e.g. ab.slowdown_pct=3")
+      ->allow_extra_args(false);
+  ab_rate->add_option("--runs", o.runs, "Runs in all, those in --out included")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  ab_rate->add_option("--seconds", o.seconds, "Start no further run after so long (default: none)")
+      ->check(CLI::NonNegativeNumber);
+  ab_rate->add_option("--out", o.out, "JSON lines, one a run; counted on when it is there")
+      ->required();
+  ab_rate->add_option("--torch", o.torch, "Folder with LibTorch's libraries");
+  ab_rate->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
+  add_json_option(*ab_rate, o);
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,8 @@ struct Options {
   std::string name;                 ///< schema: runbook, kind, results, plan, baseline or hardware
   std::vector<std::string> faults;  ///< selftest: ids; empty: all
   bool damaged = false;             ///< bundle: pack a run that does not verify
+  int64_t runs = 200;               ///< ab-rate
+  double seconds = 0;               ///< ab-rate: stop then; 0: no limit
   bool page = false;                ///< schema: the reference page instead of the JSON Schema
 };
 

@@ -36,6 +36,9 @@ struct RunOptions {
   /// harness/verdict over the run so far); empty: the phase may run. Without it no phase that needs
   /// criteria runs.
   std::function<std::string(const PlannedPhase&)> unmet_criteria = {};
+  /// Measures a group of nsa-worker (case line, result file) where no process is to be started for
+  /// it: for counting over many runs, see process/resident_worker.h. Throws Error.
+  std::function<void(const std::string&, const std::filesystem::path&)> resident = {};
   WatchPolicy
       limits;  ///< stall constants; timeout_s, first_step_s and rate_floor come from the phases
 };

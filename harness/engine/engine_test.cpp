@@ -205,6 +205,27 @@ TEST(Engine, BuiltinsSpeakTheProtocolToo) {
   EXPECT_EQ(run.end_of("unknown"), "FAILED NOT_STARTED");
 }
 
+TEST(Engine, AResidentWorkerIsHeldToTheSameProtocol) {
+  FakeRun run("resident");
+  run.add("p", "unused", 2);
+  std::vector<std::string> results;
+  run.options.resident = [&](const std::string& line, const std::filesystem::path& result) {
+    const auto in = protocol::parse_case(line);
+    results.push_back(result.filename().string());
+    protocol::Emitter emitter(result);
+    emitter.hello({.program = "nsa-worker", .build_id = "b"});
+    emitter.end_case(in.cases[0].id);
+    if (in.group == "g01") emitter.end_case(in.cases[1].id);  // g02 leaves a case without an end
+    emitter.done();
+  };
+  run.go();
+  EXPECT_THAT(results, testing::ElementsAre("g01.jsonl", "g02.jsonl"));
+  const auto groups = run.record("p").groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].status, StepStatus::kCompleted);
+  EXPECT_EQ(groups[1].status, StepStatus::kFailed);
+}
+
 TEST(Engine, GoogleTestProgramsAreIngested) {
   FakeRun run("gtest");
   const auto add = [&](const std::string& id, const std::string& filter) {

@@ -92,6 +92,7 @@ GroupOutcome GroupRunner::run(const PlannedPhase& phase, const PlannedGroup& gro
   if (phase.program == "builtin") return run_builtin(phase, group);
   if (phase.program == "nsa-tests" || phase.program == "nsa-bench")
     return run_test_program(phase, group);
+  if (options_.resident && phase.program == "nsa-worker") return run_resident(phase, group);
   return run_worker_program(phase, group);
 }
 
@@ -207,6 +208,17 @@ GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGr
   }
   if (outcome.status != StepStatus::kCompleted && InterruptGuard::signal() != 0)
     outcome.cause = "INTERRUPTED";
+  outcome.seconds = seconds_since(start);
+  return outcome;
+}
+
+GroupOutcome GroupRunner::run_resident(const PlannedPhase& phase, const PlannedGroup& group) const {
+  const auto start = std::chrono::steady_clock::now();
+  const auto file = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
+  GroupOutcome outcome;
+  outcome.group = group.id;
+  options_.resident(protocol::print_case(case_in(phase, group)), file);
+  judge_evidence(file, phase, outcome);
   outcome.seconds = seconds_since(start);
   return outcome;
 }

@@ -32,6 +32,7 @@ class GroupRunner {
  private:
   GroupOutcome run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const;
   GroupOutcome run_worker_program(const PlannedPhase& phase, const PlannedGroup& group) const;
+  GroupOutcome run_resident(const PlannedPhase& phase, const PlannedGroup& group) const;
   GroupOutcome run_test_program(const PlannedPhase& phase, const PlannedGroup& group) const;
 
   protocol::CaseIn case_in(const PlannedPhase& phase, const PlannedGroup& group) const;

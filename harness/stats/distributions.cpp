@@ -1,5 +1,6 @@
 #include "harness/stats/distributions.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -80,6 +81,44 @@ double student_t_quantile(double p, double degrees) {
     (student_t_tail(mid, degrees) > 1 - p ? lo : hi) = mid;
   }
   return 0.5 * (lo + hi);
+}
+
+namespace {
+
+/// P(at most `hits`) of `trials` at this share.
+double binomial_cdf(int64_t hits, int64_t trials, double share) {
+  if (hits >= trials || share <= 0) return 1;
+  if (share >= 1) return 0;
+  const auto n = static_cast<double>(trials);
+  double sum = 0;
+  for (int64_t k = 0; k <= hits; ++k) {
+    const auto x = static_cast<double>(k);
+    sum += std::exp(std::lgamma(n + 1) - std::lgamma(x + 1) - std::lgamma(n - x + 1) +
+                    x * std::log(share) + (n - x) * std::log1p(-share));
+  }
+  return std::min(sum, 1.0);
+}
+
+}  // namespace
+
+double share_upper_bound(int64_t hits, int64_t trials, double confidence) {
+  if (trials < 1 || hits < 0 || hits > trials)
+    throw std::invalid_argument("hits must be from 0 to trials >= 1, got " + std::to_string(hits) +
+                                " of " + std::to_string(trials));
+  if (!(confidence > 0 && confidence < 1))
+    throw std::invalid_argument("confidence must be between 0 and 1, got " +
+                                std::to_string(confidence));
+  if (hits == trials) return 1;
+  double lo = 0, hi = 1;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (lo + hi) / 2;
+    (binomial_cdf(hits, trials, middle) > 1 - confidence ? lo : hi) = middle;
+  }
+  return hi;
+}
+
+double share_lower_bound(int64_t hits, int64_t trials, double confidence) {
+  return 1 - share_upper_bound(trials - hits, trials, confidence);
 }
 
 }  // namespace harness::stats

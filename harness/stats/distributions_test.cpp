@@ -35,5 +35,21 @@ TEST(Quantiles, RejectImpossibleProbabilities) {
   EXPECT_THROW(student_t_quantile(.5, 0), std::invalid_argument);
 }
 
+/// Exact where nothing or everything hit: 1 - (1 - confidence)^(1/trials). The others: tables of
+/// Clopper and Pearson's intervals, one side of 95 % and 97.5 %.
+TEST(Share, ClopperPearsonBounds) {
+  EXPECT_NEAR(share_upper_bound(0, 200, .95), 1 - std::pow(.05, 1. / 200), 1e-12);
+  EXPECT_NEAR(share_upper_bound(0, 200, .95), .014867, 1e-6);
+  EXPECT_NEAR(share_lower_bound(60, 60, .95), std::pow(.05, 1. / 60), 1e-12);
+  EXPECT_NEAR(share_upper_bound(1, 20, .95), .216107, 1e-6);
+  EXPECT_NEAR(share_upper_bound(5, 10, .975), .812914, 1e-6);
+  EXPECT_NEAR(share_lower_bound(5, 10, .975), .187086, 1e-6);
+  EXPECT_EQ(share_upper_bound(3, 3, .95), 1);
+  EXPECT_EQ(share_lower_bound(0, 3, .95), 0);
+  EXPECT_THROW(share_upper_bound(4, 3, .95), std::invalid_argument);
+  EXPECT_THROW(share_lower_bound(0, 0, .95), std::invalid_argument);
+  EXPECT_THROW(share_upper_bound(1, 3, 1), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace harness::stats

@@ -91,13 +91,14 @@ TEST_P(OracleFormulations, BackwardAgrees) {
   at::Generator g = make_generator(one_.seed + 1);
   const Tensor d_o = make_data(o.sizes(), DataKind::kNormal, g, at::kDouble);
   std::vector<Tensor> all;
-  for (const auto& [name, tensor] : named_inputs(leaves)) all.push_back(*tensor);
+  const auto named = named_inputs(leaves);
+  for (const auto& [name, tensor] : named) all.push_back(*tensor);
   const auto dense = torch::autograd::grad({o}, all, {d_o}, std::nullopt, false, true);
   const std::vector<Tensor> oracle = in_named_order(
       nsa::reference::backward(to_reference(one_.config), to_reference(in_), to_reference(d_o)));
   ASSERT_EQ(oracle.size(), dense.size());
   for (size_t i = 0; i < dense.size(); ++i) {
-    const auto& [name, leaf] = named_inputs(leaves)[i];
+    const auto& [name, leaf] = named[i];
     expect_agrees(name.c_str(), dense[i].defined() ? dense[i] : at::zeros_like(*leaf).detach(),
                   oracle[i], "gradient", kTerms);
   }

@@ -1,6 +1,7 @@
 // nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on
 // the result channel. Exit codes: 0 when `done` was said (failures are data), 2 when the case line
-// or a switch is wrong, 3 otherwise.
+// or a switch is wrong, 3 otherwise. With --resident it takes case after case, each behind the path
+// of its result file, and answers "done" on standard output.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <iostream>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
@@ -98,8 +100,7 @@ void list_ignored_switches(const std::string& kinds) {
   }
 }
 
-void run(int argc, char** argv) {
-  const protocol::CaseIn in = protocol::read_case(std::cin);
+void run(const protocol::CaseIn& in, const std::string& result) {
   const PhaseKind& kind = find_phase_kind(in.kind);
   // The engine puts the runbook's switches into the environment; naming them here keeps their
   // origin.
@@ -114,12 +115,27 @@ void run(int argc, char** argv) {
   std::vector<Args> args;
   for (const protocol::CaseArgs& one : in.cases)
     args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
-  protocol::Emitter emitter(protocol::result_path(argc, argv));
+  protocol::Emitter emitter(result);
   emitter.hello(make_hello(switches, device, place));
   if (in.group.empty() || in.group == "g01") say_ignored_switches(kind, switches, emitter);
   for (size_t i = 0; i < in.cases.size(); ++i)
     run_case(kind, {in, in.cases[i].id, args[i], device, emitter, nsa::NsaOptions::from(switches)});
   emitter.done();
+}
+
+/// Cases until the input ends; what one of them throws ends the process.
+void run_resident() {
+  for (std::string result; std::getline(std::cin, result);) {
+    run(protocol::read_case(std::cin), result);
+    std::cout << "done" << std::endl;
+  }
+}
+
+void serve(int argc, char** argv) {
+  const std::string_view option = argc > 1 ? argv[1] : "";
+  if (option == "--resident") return run_resident();
+  if (option == "--ignored-by" && argc == 3) return list_ignored_switches(argv[2]);
+  run(protocol::read_case(std::cin), protocol::result_path(argc, argv));
 }
 
 }  // namespace
@@ -131,11 +147,7 @@ int main(int argc, char** argv) {
                            // times on a busy machine
   const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
   try {
-    if (argc == 3 && std::string_view(argv[1]) == "--ignored-by") {
-      suites::list_ignored_switches(argv[2]);
-      return 0;
-    }
-    suites::run(argc, argv);
+    suites::serve(argc, argv);
     return 0;
   } catch (const suites::ConfigError& error) {
     say(error.what());

@@ -76,7 +76,8 @@ const std::vector<PhaseKind>& phase_kinds() {
   using enum PhaseKind::Switches;
   static const std::vector<PhaseKind> kinds = {
       {"ab_control",
-       {"B", "S", "Hkv", "K", "lsel", "slowdown_pct", "rounds", "fault"},
+       {"B", "S", "Hkv", "K", "lsel", "slowdown_pct", "rounds", "work", "elements", "sample_ms",
+        "fault"},
        run_ab_control},
       {"attn_memory",
        {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
