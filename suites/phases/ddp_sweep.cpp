@@ -81,7 +81,8 @@ class DdpSweep {
     add(std::move(arm));
   }
 
-  /// What a rank does without the others: its time over theirs is the share of the linear rate.
+  /// What ranks do without one another: their time over the others' is the share of the linear
+  /// rate.
   void add_arm_alone() {
     Arm arm;
     arm.name = "alone";
@@ -175,15 +176,36 @@ class DdpSweep {
                         .rows = rows});
   }
 
-  /// Every rank takes the same steps in the same order; what rank 0 times is what counts.
+  /// Every rank takes the same steps in the same order, and all begin a sample together: steps of
+  /// unequal GPUs that wait for nobody would leave what they lag behind to the next sample.
   void time_arms() {
     std::vector<TimedSeries> series;
-    for (Arm& arm : arms_) series.push_back({"step." + arm.name, [&] { take_step(arm); }, calls_});
-    series.push_back({"step.aa", [&] { take_step(arms_.front()); }, calls_});
+    const auto add = [&](const std::string& name, Arm& arm) {
+      series.push_back({.name = "step." + name,
+                        .work = [this, &arm] { take_step(arm); },
+                        .calls = calls_,
+                        .before = [this] { meet(); },
+                        .joined = [this](double ms) { return over_ranks(ms); }});
+    };
+    for (Arm& arm : arms_) add(arm.name, arm);
+    add("aa", arms_.front());
     harness::protocol::Emitter nobody("/dev/null");
     const PhaseCase unheard{one_.in, one_.id, one_.args, one_.device, nobody, one_.options};
     int64_t step = 0;
     time_rounds(reports() ? one_ : unheard, series, rounds_, step, rounds_);
+  }
+
+  void meet() {
+    ranks_->barrier();
+    synchronize(device_);
+  }
+
+  /// The time at whose rate all ranks together would do what they did: of GPUs that are not equally
+  /// fast, the linear rate is the sum of their rates, not so many times that of the first.
+  double over_ranks(double ms) {
+    const at::Tensor rate = at::full({1}, 1 / ms, at::device(device_).dtype(at::kDouble));
+    ranks_->sum(rate);
+    return static_cast<double>(place_.world) / rate.item<double>();
   }
 
   void take_step(Arm& arm) {

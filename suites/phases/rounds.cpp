@@ -49,11 +49,12 @@ std::string cold_name(const std::string& name) {
 harness::protocol::Sample take_sample(const PhaseCase& one, const TimedSeries& series,
                                       EventTimer& timer, CacheFlush* flush) {
   harness::protocol::Sample sample{.case_id = one.id, .series = series.name, .unit = "ms"};
+  if (series.before) series.before();
   sample.clock_mhz = sm_clock_mhz(one.device);
   const double ran = thread_ms();
   const double ms = flush != nullptr ? time_cold_ms(timer, *flush, series)
                                      : time_calls_ms(timer, series.work, series.calls);
-  sample.value = ms;
+  sample.value = series.joined ? series.joined(ms) : ms;
   sample.throttle = clock_events(one.device);
   const double wall = ms * static_cast<double>(series.calls);
   if (one.device.is_cpu() && wall > 0)

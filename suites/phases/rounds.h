@@ -14,8 +14,10 @@ inline constexpr double kMinSampleMs = 4;
 struct TimedSeries {
   std::string name;
   std::function<void()> work;
-  int64_t calls = 1;  ///< calls a sample; its value is the time of one
-  bool cold = false;  ///< the cache is emptied before each call
+  int64_t calls = 1;                          ///< calls a sample; its value is the time of one
+  bool cold = false;                          ///< the cache is emptied before each call
+  std::function<void()> before = {};          ///< before a sample, not timed
+  std::function<double(double)> joined = {};  ///< what counts of a time in ms, e.g. over ranks
 };
 
 /// The same series once more with a cold cache, "ARM.cold" and "ARM.cold.aa": at most `calls` calls

@@ -64,6 +64,27 @@ TEST(Rounds, EverySeriesRunsTwiceARoundThereAndBack) {
   EXPECT_EQ(said.lines("beat").size(), 3u);
 }
 
+TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
+  Said said;
+  int64_t met = 0, step = 0;
+  const std::vector<TimedSeries> series = {{.name = "slow",
+                                            .work = [] { compute(1); },
+                                            .before =
+                                                [&] {
+                                                  compute(20);
+                                                  ++met;
+                                                },
+                                            .joined = [](double ms) { return 100 + ms; }},
+                                           {.name = "plain", .work = [] { compute(1); }}};
+  time_rounds(said.one(), series, 2, step, 2);
+  EXPECT_EQ(met, 4) << "twice a round";
+  for (const json& sample : said.lines("sample")) {
+    const bool joined = sample["series"] == "slow";
+    EXPECT_GE(sample["value"].get<double>(), joined ? 101 : 1);
+    EXPECT_LT(sample["value"].get<double>(), joined ? 120 : 20);
+  }
+}
+
 TEST(Rounds, SamplesOnACpuSayHowMuchTheThreadRan) {
   using std::chrono::milliseconds;
   Said said;
