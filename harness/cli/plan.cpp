@@ -66,10 +66,8 @@ std::vector<std::string> worker_kinds(const Plan& plan) {
 }  // namespace
 
 void check_switches(const Plan& plan) {
-  // Every process of a run would refuse these; said before it is paid for.
-  std::string refusal = environment_refusal(program_dir());
-  if (refusal.empty()) refusal = ignored_by_all(program_dir(), worker_kinds(plan));
-  if (!refusal.empty()) throw ConfigError("switches of the environment: " + refusal);
+  const std::string ignored = ignored_by_all(program_dir(), worker_kinds(plan));
+  if (!ignored.empty()) throw ConfigError(ignored);
 }
 
 int plan_command(const Options& options) {
@@ -79,6 +77,9 @@ int plan_command(const Options& options) {
   } else {
     print(plan);
   }
+  // Every process of a run would refuse these; said before it is paid for.
+  if (const std::string refusal = environment_refusal(program_dir()); !refusal.empty())
+    throw ConfigError("switches of the environment: " + refusal);
   check_switches(plan);
   // A run that cannot decide everything it must would end with this code; say so before it is paid
   // for.
