@@ -1,26 +1,11 @@
 #pragma once
 #include "nsa/device/decode_attention.h"
+#include "nsa/device/divisor.h"
 
 /// One function per instantiation of the decode step: decode_DK_DV_(type).
 namespace nsa::device::sm80 {
 
-/// Division of 0 <= x < 2^31 by a number known at launch.
-struct Divisor {
-  uint32_t value = 1, multiplier = 1u << 31, shift = 31;
-  Divisor() = default;
-  explicit Divisor(int by) : value(by) {
-    uint32_t bits = 0;
-    while ((uint64_t(1) << bits) < value) ++bits;
-    shift = 31 + bits;
-    multiplier = static_cast<uint32_t>(((uint64_t(1) << shift) + value - 1) / value);
-  }
-#ifdef __CUDACC__
-  __device__ int quotient(int x) const {
-    return static_cast<int>((uint64_t(x) * multiplier) >> shift);
-  }
-  __device__ int remainder(int x) const { return x - quotient(x) * static_cast<int>(value); }
-#endif
-};
+using nsa::device::Divisor;
 
 /// How a (sequence, KV head) is cut into blocks of threads ("ranks"), and where things lie in the
 /// shared memory of one (bytes from its start). A unit is one selection block.

@@ -11,6 +11,7 @@
 #include <cute/atom/mma_atom.hpp>
 #include <cute/tensor.hpp>
 
+#include "nsa/device/divisor.h"
 #include "nsa/device/sm90/interval_backward_launch.h"
 #include "nsa/device/sm90/interval_bounds.h"
 #include "nsa/device/sm90/selected_early_launch.h"
@@ -30,8 +31,9 @@ struct BackwardArguments {
   IntervalAttention forward;
   void *d_q, *d_k, *d_v;
   RowTiling tiling;
-  int units;          // CTAs
-  int tiles_of_unit;  // d_q: tiles of rows a CTA computes
+  Divisor by_heads, by_parts, by_stride;  // of the tiling, of the rule
+  int units;                              // CTAs
+  int tiles_of_unit;                      // d_q: tiles of rows a CTA computes
   float scale_log2;
 };
 
@@ -96,13 +98,13 @@ CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Targ
   const auto piece = [&](int row, int column) -> T* {  // of 16 bytes, swizzled by row
     return staging + row * 64 + ((column / 8) ^ (row % 8)) * 8 + column % 8;
   };
-  bool finite[2] = {true, true};
+  float probe[2] = {};  // what is not finite stays so in a sum
   CUTE_UNROLL
   for (int first = 0; first < kColumns; first += 64) {
     CUTE_UNROLL
     for (int i = first / 2; i < first / 2 + 32; i += 2) {
       const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2 - first;
-      finite[r] &= isfinite(acc(i)) && isfinite(acc(i + 1));
+      probe[r] += acc(i) + acc(i + 1);
       *reinterpret_cast<uint32_t*>(piece(lane / 4 + 8 * r, column)) =
           pack<T>(acc(i) * factor, acc(i + 1) * factor);
     }
@@ -119,7 +121,7 @@ CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Targ
   }
   bool good = true;
   CUTE_UNROLL
-  for (int r = 0; r < 2; ++r) good &= finite[r] || target(lane / 4 + 8 * r) == nullptr;
+  for (int r = 0; r < 2; ++r) good &= isfinite(probe[r]) || target(lane / 4 + 8 * r) == nullptr;
   return good;
 }
 

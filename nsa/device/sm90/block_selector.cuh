@@ -32,45 +32,55 @@ __device__ __forceinline__ int sums_place(int column, int first_row) {
   return column ^ ((first_row & 3) << 3);
 }
 
-/// Sums of a warp's 16 rows x 128 columns over the rows of each token. `scores(i)` are a thread's
-/// accumulators: column (i / 4) * 8 + (lane % 4) * 2 + i % 2 of row lane / 4 + 8 * (i / 2 % 2).
-/// Rows of a token are adjacent; kGroup of them. The sums go to out[token of the warp][place].
-template <int kGroup, typename Scores>
-__device__ __forceinline__ void sum_rows_of_tokens(Scores& scores, float* out) {
-  const int lane = threadIdx.x % 32, row = lane / 4;
-  constexpr int kHalves = kGroup == 16 ? 1 : 2;  // tokens the two row halves of a thread belong to
-  constexpr int kRowsInHalf = kGroup >= 8 ? 8 : kGroup;  // rows of the half that become one
+/// Sums of a warp's 16 rows x 128 columns over the rows of each token; rows of a token are
+/// adjacent, kGroup of them. `take` reads a thread's accumulators: column (i / 4) * 8 + (lane % 4)
+/// * 2 + i % 2 of row lane / 4 + 8 * (i / 2 % 2). `store` adds those of other lanes and writes to
+/// out[token of the warp][place].
+template <int kGroup>
+struct RowSums {
+  static constexpr int kHalves =
+      kGroup == 16 ? 1 : 2;  // tokens that the two rows of a thread are of
+  float sums[kHalves][32];   // 16 chunks of 8 columns, two of each
+
+  template <typename Scores>
+  __device__ __forceinline__ void take(const Scores& scores) {
 #pragma unroll
-  for (int half = 0; half < kHalves; ++half) {
-    float sums[32];  // 16 chunks of 8 columns, two of each
+    for (int half = 0; half < kHalves; ++half)
 #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int at = (i / 2) * 4 + i % 2 + 2 * half;
-      sums[i] = kGroup == 16 ? scores(at) + scores(at + 2) : scores(at);
-    }
-    // Each step adds the two halves of the lanes and leaves every lane with half of the chunks.
-    int chunk = 0;
-#pragma unroll
-    for (int bit = 1; bit < kRowsInHalf; bit *= 2) {
-      const bool odd = row & bit;
-#pragma unroll
-      for (int i = 0; i < 16 / bit; ++i) {
-        const int even = i / 2 * 4 + i % 2;
-        const float keep = odd ? sums[even + 2] : sums[even],
-                    give = odd ? sums[even] : sums[even + 2];
-        sums[i] = keep + __shfl_xor_sync(~0u, give, bit * 4);
+      for (int i = 0; i < 32; ++i) {
+        const int at = (i / 2) * 4 + i % 2 + 2 * half;
+        sums[half][i] = kGroup == 16 ? scores(at) + scores(at + 2) : scores(at);
       }
-      chunk += odd ? bit : 0;
-    }
-    const int token = half * (8 / kRowsInHalf) + row / kRowsInHalf;
+  }
+  __device__ __forceinline__ void store(float* out) {
+    constexpr int kRowsInHalf = kGroup >= 8 ? 8 : kGroup;  // rows of the half that become one
+    const int lane = threadIdx.x % 32, row = lane / 4;
 #pragma unroll
-    for (int i = 0; i < 16 / kRowsInHalf; ++i) {
-      const int column = (i * kRowsInHalf + chunk) * 8 + (lane % 4) * 2;
-      *reinterpret_cast<float2*>(out + token * kSelectKeys + sums_place(column, token * kGroup)) =
-          make_float2(sums[2 * i], sums[2 * i + 1]);
+    for (int half = 0; half < kHalves; ++half) {
+      // Each step adds the two halves of the lanes and leaves every lane with half of the chunks.
+      int chunk = 0;
+#pragma unroll
+      for (int bit = 1; bit < kRowsInHalf; bit *= 2) {
+        const bool odd = row & bit;
+#pragma unroll
+        for (int i = 0; i < 16 / bit; ++i) {
+          const int even = i / 2 * 4 + i % 2;
+          const float keep = odd ? sums[half][even + 2] : sums[half][even],
+                      give = odd ? sums[half][even] : sums[half][even + 2];
+          sums[half][i] = keep + __shfl_xor_sync(~0u, give, bit * 4);
+        }
+        chunk += odd ? bit : 0;
+      }
+      const int token = half * (8 / kRowsInHalf) + row / kRowsInHalf;
+#pragma unroll
+      for (int i = 0; i < 16 / kRowsInHalf; ++i) {
+        const int column = (i * kRowsInHalf + chunk) * 8 + (lane % 4) * 2;
+        *reinterpret_cast<float2*>(out + token * kSelectKeys + sums_place(column, token * kGroup)) =
+            make_float2(sums[half][2 * i], sums[half][2 * i + 1]);
+      }
     }
   }
-}
+};
 
 /// 1 where x > y, else 0.
 __device__ __forceinline__ float is_above(float x, float y) {
@@ -172,11 +182,11 @@ __device__ __forceinline__ void pooled_scores_of_four(const float* sums, int fir
   }
 }
 
-/// Writes the ids of one token, ascending, and its ranges. free_blocks: the blocks chosen by score,
-/// ascending; not read where every block is chosen.
+/// Writes the ids of one token, ascending, and its ranges. current: the block it lies in;
+/// free_blocks: the blocks chosen by score, ascending; not read where every block is chosen.
 __device__ __forceinline__ void write_blocks(const BlockSelection& s, int64_t row, int position,
-                                             const int* free_blocks) {
-  const int lane = threadIdx.x % 32, current = position / s.sel_block_size, n = s.top_n;
+                                             int current, const int* free_blocks) {
+  const int lane = threadIdx.x % 32, n = s.top_n;
   int id = -1;
   if (current + 1 <= n)
     id = lane <= current ? lane : -1;

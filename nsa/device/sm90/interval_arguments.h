@@ -1,6 +1,7 @@
 #pragma once
 #include <cuda.h>
 
+#include "nsa/device/divisor.h"
 #include "nsa/device/interval_attention.h"
 
 namespace nsa::device::sm90 {
@@ -15,9 +16,12 @@ struct IntervalArguments {
   int row_group;        // rows a token takes in a tile: G, or the next power of two when blocks are
                         // chosen
   int tokens_per_tile;  // kRows / row_group
+  Divisor by_row_group, by_stride;
   IntervalRule rule;
   float scale_log2;
   BlockSelection selection;  // with kSelect only
+  Divisor by_sel_block;
+  int strides, overlap;  // l' / d, and l / d - 1
 };
 
 }  // namespace nsa::device::sm90

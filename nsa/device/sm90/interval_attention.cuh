@@ -33,9 +33,12 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
     float lse[2];
     const unsigned bad = store(a, s, tile, half, out, softmax, rows.index, lse);
     if constexpr (kSelect) SelectionPass<DK, DV, BN, T>::run(a, s, tile, half, rows, lse);
-    cutlass::arch::fence_view_async_shared();  // what follows may be a load into this memory
-    cutlass::arch::NamedBarrier::sync(288, kTileStored);  // with the warp that loads
-    if (s.redo != 0) IntervalRepair<DK, DV, BN, T, kSelect>::redo(a, s, tile, half, bad, rows, lse);
+    cutlass::arch::NamedBarrier::sync(256, kTileStored);
+    const bool again = s.redo != 0;
+    if (again) cutlass::arch::fence_view_async_shared();  // loads into this memory follow
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) Base::arrive(s.stored);
+    if (again) IntervalRepair<DK, DV, BN, T, kSelect>::redo(a, s, tile, half, bad, rows, lse);
   }
 
   template <class Out>
@@ -100,16 +103,17 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
       lse[r] = softmax.sum[r] == 0.f
                    ? -INFINITY
                    : (softmax.peak[r] * a.scale_log2 + log2f(softmax.sum[r])) / kLog2e;
-      bool finite = true;
+      float probe[2] = {};  // what is not finite stays so in a sum
       CUTE_UNROLL
       for (int i = 2 * r; i < decltype(size(out))::value; i += 4)
         for (int j = i; j < i + 2; ++j) {
-          finite &= isfinite(out(j));
+          probe[j % 2] += out(j);
           out(j) *= inverse;
         }
-      if (!finite && Base::used(a, tile, rows[r])) bad |= 1u << r;
-      if (lane % 4 == 0 && Base::used(a, tile, rows[r]))
-        a.lse[Base::place(a, tile, rows[r])] = lse[r];
+      const typename Base::Row row = Base::row_of(a, rows[r]);
+      if (!row.used(a, tile)) continue;
+      if (!isfinite(probe[0] + probe[1])) bad |= 1u << r;
+      if (lane % 4 == 0) a.lse[row.place(a, tile)] = lse[r];
     }
     bad |= __shfl_xor_sync(~0u, bad, 1);
     bad |= __shfl_xor_sync(~0u, bad, 2);
@@ -131,11 +135,14 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
     }
     __syncwarp();
     constexpr int kPieces = DV / 8;  // of a row
-    for (int i = lane; i < 16 * kPieces; i += 32) {
-      const int row = base + i / kPieces, column = (i % kPieces) * 8;
-      if (Base::used(a, tile, row))
-        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + Base::place(a, tile, row) * DV +
-                                  column) = *reinterpret_cast<const uint4*>(piece(row, column));
+    const int column = (lane % kPieces) * 8;
+    CUTE_UNROLL
+    for (int i = 0; i < kPieces / 2; ++i) {
+      const int index = base + i * (32 / kPieces) + lane / kPieces;
+      const typename Base::Row row = Base::row_of(a, index);
+      if (row.used(a, tile))
+        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + row.place(a, tile) * DV + column) =
+            *reinterpret_cast<const uint4*>(piece(index, column));
     }
     if (bad != 0) s.redo = 1;
     return bad;
@@ -150,7 +157,10 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   // An offset, not a rounded address: the compiler then knows that accesses are to shared memory.
   const unsigned past = cute::cast_smem_ptr_to_uint(raw) % 1024;
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (1024 - past) % 1024);
-  const auto tile = Kernel::tile_of(a);
+  if (threadIdx.x == 32 && a.num_keys > 0) {
+    prefetch_tma_descriptor(&a.k_map);
+    prefetch_tma_descriptor(&a.v_map);
+  }
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.q_full, 1);
@@ -160,19 +170,21 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
       Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
       Barrier::init(&s.v_empty[i], 8);
     }
+    Barrier::init(&s.stored, 8);
     cutlass::arch::fence_barrier_init();
     s.redo = 0;
   }
+  const auto tile = Kernel::tile_of(a);
+  if (threadIdx.x == 0) Kernel::load_q(a, s, tile);
   __syncthreads();
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
     // 128 x (168 - 40) registers, of those a launch gives, go to 256 x (232 - 168).
     cutlass::arch::warpgroup_reg_dealloc<40>();
-    if (threadIdx.x >= 32) return;
-    if (threadIdx.x == 0) Kernel::produce(a, s, tile);
-    __syncwarp();
-    cutlass::arch::NamedBarrier::sync(288, kTileStored);  // every output is written
-    if (s.redo != 0 && threadIdx.x == 0) Kernel::produce_again(a, s, tile);
+    if (threadIdx.x != 0) return;
+    Kernel::produce(a, s, tile);
+    Kernel::wait(s.stored, 0);  // every output is written
+    if (s.redo != 0) Kernel::produce_again(a, s, tile);
   } else {
     cutlass::arch::warpgroup_reg_alloc<232>();
     Kernel::consume(a, s, tile, warpgroup - 1);
@@ -192,7 +204,12 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
   if (kSelect)
     for (a.row_group = 1; a.row_group < group;) a.row_group *= 2;
   a.tokens_per_tile = kRows / a.row_group, a.first_position = p.first_position, a.rule = p.rule;
-  a.selection = p.selection;
+  a.by_row_group = Divisor(a.row_group), a.by_stride = Divisor(p.rule.stride);
+  if (kSelect) {
+    a.selection = p.selection, a.by_sel_block = Divisor(p.selection.sel_block_size);
+    a.strides = p.selection.sel_block_size / p.rule.stride;
+    a.overlap = p.rule.extent / p.rule.stride - 1;
+  }
   a.scale_log2 = p.scale * kLog2e;
   const bool half = p.element == nsa::device::Element::kHalf;
   const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,

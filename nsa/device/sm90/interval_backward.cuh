@@ -15,6 +15,8 @@ inline cudaError_t backward_arguments(const IntervalBackward& p, const BackwardP
   a.plan = plan, a.forward = f;
   a.d_q = p.d_q, a.d_k = p.d_k, a.d_v = p.d_v;
   a.tiling = row_tiling(f.num_heads / f.num_kv_heads, rows);
+  a.by_heads = Divisor(a.tiling.heads), a.by_parts = Divisor(a.tiling.parts);
+  a.by_stride = Divisor(f.rule.stride);
   a.scale_log2 = f.scale * kLog2OfE;
   const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
                        int box_heads, int box_tokens) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "nsa/device/divisor.h"
 #include "nsa/device/interval_attention.h"
 
 #ifdef __CUDACC__
@@ -22,12 +23,16 @@ struct Span {
   int begin, end;
 };
 
-/// Keys that `position` attends.
-NSA_HOST_DEVICE Span keys_of(const IntervalRule& rule, int position, int num_keys) {
+/// Keys that `position` attends; `stride` divides by that of the rule.
+NSA_HOST_DEVICE Span keys_of(const IntervalRule& rule, int position, int num_keys,
+                             const Divisor& stride) {
   const int visible =
-      position + 1 < rule.extent ? 0 : (position + 1 - rule.extent) / rule.stride + 1;
+      position + 1 < rule.extent ? 0 : stride.quotient(position + 1 - rule.extent) + 1;
   const int begin = position - rule.window + 1;
   return {begin > 0 ? begin : 0, visible < num_keys ? visible : num_keys};
+}
+NSA_HOST_DEVICE Span keys_of(const IntervalRule& rule, int position, int num_keys) {
+  return keys_of(rule, position, num_keys, Divisor(rule.stride));
 }
 
 /// Queries that attend any of the keys [begin, end); begin >= end: none.

@@ -93,10 +93,11 @@ struct IntervalRepair : IntervalTiles<DK, DV, BN, T, kSelect> {
       const Span own{__shfl_sync(~0u, rows.keys[r].begin, source),
                      __shfl_sync(~0u, rows.keys[r].end, source)};
       const float own_lse = __shfl_sync(~0u, lse[r], source);
-      if (!was_bad || !Base::used(a, tile, row)) continue;  // the same for every lane
-      T* to = static_cast<T*>(a.out) + Base::place(a, tile, row) * DV;
-      if (!plain_row(a, tile.first + row / a.row_group,
-                     blockIdx.y * a.group_size + row % a.row_group, own, own_lse, to))
+      const typename Base::Row place = Base::row_of(a, row);
+      if (!was_bad || !place.used(a, tile)) continue;  // the same for every lane
+      T* to = static_cast<T*>(a.out) + place.place(a, tile) * DV;
+      if (!plain_row(a, tile.first + place.token, blockIdx.y * a.group_size + place.head, own,
+                     own_lse, to))
         continue;
       if (lane / 4 != quad) continue;
       const float inverse = sum == 0.f ? 0.f : 1.f / sum;

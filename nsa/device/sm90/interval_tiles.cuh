@@ -79,12 +79,12 @@ struct IntervalTiles {
     ListState states[kSelect ? kRows : 1];
     int redo;  // a row of the tile has an output that is not finite
     alignas(8) uint64_t q_full, k_full[kStages], v_full[kStages], k_empty[kStages],
-        v_empty[kStages];
+        v_empty[kStages], stored;
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
 
   CUTE_DEVICE static Span keys_at(const IntervalArguments& a, int position) {
-    return keys_of(a.rule, position, a.num_keys);
+    return keys_of(a.rule, position, a.num_keys, a.by_stride);
   }
 
   /// The tile of a CTA: tokens [first, first + count) and the keys any of them attends.
@@ -104,11 +104,11 @@ struct IntervalTiles {
     tile.select_steps = 0;
     if constexpr (kSelect) {
       const BlockSelection& choice = a.selection;
-      const int current = (a.first_position + tile.first + tile.count - 1) / choice.sel_block_size;
+      const int current = a.by_sel_block.quotient(a.first_position + tile.first + tile.count - 1);
       const int free_blocks = current + 1 - choice.num_local;  // candidates are below this
       const bool places = choice.top_n > choice.num_initial + choice.num_local;
       if (current + 1 > choice.top_n && places)
-        tile.select_steps = (free_blocks * (choice.sel_block_size / a.rule.stride) + BN - 1) / BN;
+        tile.select_steps = (free_blocks * a.strides + BN - 1) / BN;
     }
     return tile;
   }
@@ -120,9 +120,8 @@ struct IntervalTiles {
     cutlass::arch::ClusterBarrier::arrive(&barrier);
   }
 
-  /// One thread: loads Q, then K and V of every step as places become free.
+  /// The thread that has loaded Q: K and V of every step as places become free.
   CUTE_DEVICE static void produce(const IntervalArguments& a, Shared& s, const Tile& tile) {
-    load_q(a, s, tile);
     for (int step = 0; step < tile.steps; ++step) {
       load_k(a, s, step, tile.begin + step * BN);
       load_v(a, s, step, tile.begin + step * BN);
@@ -170,10 +169,22 @@ struct IntervalTiles {
                              key, blockIdx.z);
   }
 
-  /// Where a row of the tile stands among all rows [B, S, Hq].
-  CUTE_DEVICE static int64_t place(const IntervalArguments& a, const Tile& tile, int row) {
-    const int64_t token = int64_t(blockIdx.z) * a.num_queries + tile.first + row / a.row_group;
-    return token * a.num_heads + blockIdx.y * a.group_size + row % a.row_group;
+  /// What a row of the tile is: a head of the group at a token of the tile.
+  struct Row {
+    int token, head;
+    /// Whether it is a row of the problem.
+    CUTE_DEVICE bool used(const IntervalArguments& a, const Tile& tile) const {
+      return head < a.group_size && token < tile.count;
+    }
+    /// Where it stands among all rows [B, S, Hq].
+    CUTE_DEVICE int64_t place(const IntervalArguments& a, const Tile& tile) const {
+      return (int64_t(blockIdx.z) * a.num_queries + tile.first + token) * a.num_heads +
+             blockIdx.y * a.group_size + head;
+    }
+  };
+  CUTE_DEVICE static Row row_of(const IntervalArguments& a, int row) {
+    const int token = a.by_row_group.quotient(row);
+    return {token, row - token * a.row_group};
   }
 
   /// The two rows of a thread of a warpgroup, and their keys.
@@ -187,16 +198,12 @@ struct IntervalTiles {
     Rows rows;
     for (int r = 0; r < 2; ++r) {
       rows.index[r] = half * 64 + warp * 16 + lane / 4 + 8 * r;
-      const int token = min(rows.index[r] / a.row_group, tile.count - 1);
+      const int token = min(row_of(a, rows.index[r]).token, tile.count - 1);
       rows.keys[r] = keys_at(a, a.first_position + tile.first + token);
     }
     rows.inner = {keys_at(a, a.first_position + tile.first + tile.count - 1).begin,
                   keys_at(a, a.first_position + tile.first).end};
     return rows;
-  }
-  /// Whether a row of the tile is a row of the problem.
-  CUTE_DEVICE static bool used(const IntervalArguments& a, const Tile& tile, int row) {
-    return row % a.row_group < a.group_size && row / a.row_group < tile.count;
   }
 
   /// Accumulators of a warpgroup: element i is column (i / 4) * 8 + (lane % 4) * 2 + i % 2 of the

@@ -275,7 +275,8 @@ struct KeyGradients {
                       last_position_of(rule, own_key + 63), last_position_of(rule, own_key)};
 
     const auto position_of = [&](int count) {
-      return a.forward.first_position + work.end - (count / a.tiling.parts + 1) * a.tiling.tokens;
+      return a.forward.first_position + work.end -
+             (a.by_parts.quotient(count) + 1) * a.tiling.tokens;
     };
     const auto multiply_scores = [&](int count) {
       const int stage = count % kStages;

@@ -57,8 +57,9 @@ struct QueryGradients {
     Tile tile;
     tile.kv_head = work.sequence % a.forward.num_kv_heads;
     tile.batch = work.sequence / a.forward.num_kv_heads;
-    tile.first = index / a.tiling.parts * a.tiling.tokens;
-    tile.head = index % a.tiling.parts * a.tiling.heads;
+    const int tokens = a.by_parts.quotient(index);
+    tile.first = tokens * a.tiling.tokens;
+    tile.head = (index - tokens * a.tiling.parts) * a.tiling.heads;
     tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
     const Span first = keys_of_token(a, tile.first),
                last = keys_of_token(a, tile.first + tile.count - 1);
@@ -67,7 +68,8 @@ struct QueryGradients {
     return tile;
   }
   CUTE_DEVICE static Span keys_of_token(const BackwardArguments& a, int token) {
-    return keys_of(a.forward.rule, a.forward.first_position + token, a.forward.num_keys);
+    return keys_of(a.forward.rule, a.forward.first_position + token, a.forward.num_keys,
+                   a.by_stride);
   }
 
   CUTE_DEVICE static void prepare(const BackwardArguments&, Shared& s) {
@@ -166,7 +168,8 @@ struct QueryGradients {
     uint64_t words[2];
     for (int r = 0; r < 2; ++r) {
       const int row = half * 64 + warp * 16 + lane / 4 + 8 * r;
-      const int token = tile.first + min(row / a.tiling.heads, tile.count - 1);
+      const int own_token = a.by_heads.quotient(row), head = row - own_token * a.tiling.heads;
+      const int token = tile.first + min(own_token, tile.count - 1);
       keys[r] = keys_of_token(a, token);
       if constexpr (kWords) {
         words[r] =
@@ -174,7 +177,7 @@ struct QueryGradients {
                           token];
         const float2 own =
             a.words.stats[(int64_t(tile.batch) * a.words.tokens_of_batch + token) * f.num_heads +
-                          tile.kv_head * group + tile.head + row % a.tiling.heads];
+                          tile.kv_head * group + tile.head + head];
         const bool broken = words[r] >> kBrokenWord;
         words[r] = broken ? ~0ull : words[r];
         lse[r] = broken ? NAN : own.x;
@@ -183,7 +186,7 @@ struct QueryGradients {
       }
       const int64_t from =
           ((int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries + token) * group +
-          tile.head + row % a.tiling.heads;
+          tile.head + head;
       lse[r] = a.plan.lse[from];
       delta[r] = a.plan.delta[from];
     }
@@ -290,12 +293,12 @@ struct QueryGradients {
     const IntervalAttention& f = a.forward;
     const int warp = threadIdx.x % 128 / 32;
     const auto target = [&](int row_of_warp) -> T* {
-      const int row = half * 64 + warp * 16 + row_of_warp, token = row / a.tiling.heads;
+      const int row = half * 64 + warp * 16 + row_of_warp, token = a.by_heads.quotient(row);
       if (token >= tile.count) return nullptr;
       const int tokens_of_batch = kWords ? a.words.tokens_of_batch : f.num_queries;
       const int64_t place =
           (int64_t(tile.batch) * tokens_of_batch + tile.first + token) * f.num_heads +
-          tile.kv_head * (f.num_heads / f.num_kv_heads) + tile.head + row % a.tiling.heads;
+          tile.kv_head * (f.num_heads / f.num_kv_heads) + tile.head + row - token * a.tiling.heads;
       return static_cast<T*>(a.d_q) + place * DK;
     };
     if (!store_rows<DK>(s.staging[half * 4 + warp], f.scale, d_q, target)) *a.plan.bad = 1;

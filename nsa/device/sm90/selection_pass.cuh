@@ -29,26 +29,24 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     int limit[2];  // keys from here on count nothing for a row
     float shift[2];
     int all_visible;  // below it, every key counts for every row
-    int places, strides, overlap;
+    int places;
   };
   CUTE_DEVICE static Warp warp_of(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
                                   const Rows& rows, const float (&lse)[2]) {
     const BlockSelection& choice = a.selection;
     Warp w;
-    w.tokens = 16 / a.row_group;
-    w.first_token = (half * 64 + threadIdx.x % 128 / 32 * 16) / a.row_group;
+    w.tokens = a.by_row_group.quotient(16);
+    w.first_token = a.by_row_group.quotient(half * 64 + threadIdx.x % 128 / 32 * 16);
     w.sums = s.sums[w.first_token], w.lists = s.lists + w.first_token;
     w.states = s.states + w.first_token;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
-      w.limit[r] = Base::used(a, tile, rows.index[r]) ? rows.keys[r].end : 0;
+      w.limit[r] = Base::row_of(a, rows.index[r]).used(a, tile) ? rows.keys[r].end : 0;
       w.shift[r] = -lse[r] * kLog2e;
     }
     const bool all_used = a.row_group == a.group_size && tile.count == a.tokens_per_tile;
     w.all_visible = all_used ? rows.inner.end : 0;
     w.places = choice.top_n - choice.num_initial - choice.num_local;
-    w.strides = choice.sel_block_size / a.rule.stride;
-    w.overlap = a.rule.extent / a.rule.stride - 1;
     return w;
   }
 
@@ -57,7 +55,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     const int lane = threadIdx.x % 32, token = w.first_token + lane;
     if (lane < w.tokens) {
       const BlockSelection& choice = a.selection;
-      const int current = (a.first_position + tile.first + token) / choice.sel_block_size;
+      const int current = a.by_sel_block.quotient(a.first_position + tile.first + token);
       const bool chooses = token < tile.count && current + 1 > choice.top_n;
       ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
       w.states[lane] = state;
@@ -78,28 +76,6 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     for (int i = 0; i < kCount; ++i)
       if (step * BN + (i / 4) * 8 + (threadIdx.x % 4) * 2 + i % 2 >= w.limit[(i / 2) % 2])
         scores(i) = 0.f;
-  }
-
-  template <class Scores>
-  CUTE_DEVICE static void sum_rows(int row_group, Scores& scores, float* sums) {
-    __syncwarp();  // the sums of the step before have been read
-    switch (row_group) {
-      case 1:
-        sum_rows_of_tokens<1>(scores, sums);
-        break;
-      case 2:
-        sum_rows_of_tokens<2>(scores, sums);
-        break;
-      case 4:
-        sum_rows_of_tokens<4>(scores, sums);
-        break;
-      case 8:
-        sum_rows_of_tokens<8>(scores, sums);
-        break;
-      default:
-        sum_rows_of_tokens<16>(scores, sums);
-    }
-    __syncwarp();
   }
 
   /// Offers the blocks of a step to the lists of the warp's tokens; a block a lane.
@@ -138,44 +114,37 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   }
 
   /// The same for any l, d, l'.
-  CUTE_DEVICE static void choose_of_any(const BlockSelection& choice, const Warp& w, int row_group,
-                                        int step) {
-    const int lane = threadIdx.x % 32, blocks_of_step = kSelectKeys / w.strides;
+  template <int kGroup>
+  CUTE_DEVICE static void choose_of_any(const IntervalArguments& a, const Warp& w, int step) {
+    const BlockSelection& choice = a.selection;
+    const int lane = threadIdx.x % 32, blocks_of_step = kSelectKeys / a.strides;
     CUTE_NO_UNROLL
     for (int u = 0; u < w.tokens; ++u) {
       const float* sums = w.sums + u * kSelectKeys;
       ListState& state = w.states[u];
       for (int first = 0; first < blocks_of_step; first += 32) {
         const int own = first + lane, block = step * blocks_of_step + own;
-        const float score =
-            pooled_score(sums, u * row_group, state.carry, own, w.strides, w.overlap);
+        const float score = pooled_score(sums, u * kGroup, state.carry, own, a.strides, a.overlap);
         const unsigned waiting =
             __ballot_sync(~0u, own < blocks_of_step && block >= choice.num_initial &&
                                    block <= state.last_free && score > state.threshold);
         if (waiting != 0) add_candidates(w.lists[u], state, w.places, waiting, score, block);
       }
       __syncwarp();
-      if (lane < w.overlap)
-        state.carry[lane] = sums[sums_place(kSelectKeys - w.overlap + lane, u * row_group)];
+      if (lane < a.overlap)
+        state.carry[lane] = sums[sums_place(kSelectKeys - a.overlap + lane, u * kGroup)];
     }
     __syncwarp();
   }
 
-  CUTE_DEVICE static void choose(const BlockSelection& choice, const Warp& w, int row_group,
-                                 int step) {
-    if (w.strides != 4 || w.overlap != 1) return choose_of_any(choice, w, row_group, step);
-    switch (row_group) {
-      case 1:
-        return choose_of_four<1>(choice, w, step);
-      case 2:
-        return choose_of_four<2>(choice, w, step);
-      case 4:
-        return choose_of_four<4>(choice, w, step);
-      case 8:
-        return choose_of_four<8>(choice, w, step);
-      default:
-        return choose_of_four<16>(choice, w, step);
+  template <int kGroup>
+  CUTE_DEVICE static void choose(const IntervalArguments& a, const Warp& w, int step) {
+    if (a.strides == 4 && a.overlap == 1) {
+      choose_of_four<kGroup>(a.selection, w, step);
+    } else {
+      choose_of_any<kGroup>(a, w, step);
     }
+    __syncwarp();
   }
 
   CUTE_DEVICE static void write(const IntervalArguments& a, const Tile& tile, const Warp& w) {
@@ -190,7 +159,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
         keep_best(list, w.places);
       }
       const int64_t row = (int64_t(blockIdx.z) * a.num_queries + token) * gridDim.y + blockIdx.y;
-      write_blocks(a.selection, row, a.first_position + token, list.block);
+      const int position = a.first_position + token;
+      write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
     }
   }
 
@@ -251,28 +221,50 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   template <class Q>
   CUTE_DEVICE static void choose_by_score(const IntervalArguments& a, Shared& s, const Tile& tile,
                                           int half, const Warp& w, const Q& q) {
+    switch (a.row_group) {
+      case 1:
+        return choose_of_groups<1>(a, s, tile, half, w, q);
+      case 2:
+        return choose_of_groups<2>(a, s, tile, half, w, q);
+      case 4:
+        return choose_of_groups<4>(a, s, tile, half, w, q);
+      case 8:
+        return choose_of_groups<8>(a, s, tile, half, w, q);
+      default:
+        return choose_of_groups<16>(a, s, tile, half, w, q);
+    }
+  }
+  /// The product of the next tile is enqueued as soon as its registers are free.
+  template <int kGroup, class Q>
+  CUTE_DEVICE static void choose_of_groups(const IntervalArguments& a, Shared& s, const Tile& tile,
+                                           int half, const Warp& w, const Q& q) {
     auto scores = Base::scores_fragment();
     const int last = tile.select_steps - 1;
-    // With many tokens a warp chooses for longer than its product takes.
-    const bool early = w.tokens > 2;
-    TurnOfTwo turn(half);
-    turn.await();
-    start(s, tile, 0, q, scores);
+    const TurnOfTwo turn(half);
+    const auto start_next = [&](int step) {
+      turn.await();
+      start(s, tile, step, q, scores);
+      turn.pass(step == last);
+    };
+    start_next(0);
     finish(s, tile, 0, scores);
-    turn.pass(last == 0);
     for (int step = 0; step < last; ++step) {
       to_probabilities(a, w, step, scores);
-      sum_rows(a.row_group, scores, w.sums);
-      turn.await();
-      start(s, tile, step + 1, q, scores);
-      if (early) turn.pass(step + 1 == last);
-      choose(a.selection, w, a.row_group, step);
+      RowSums<kGroup> sums;
+      sums.take(scores);
+      if constexpr (kGroup < 16) sums.store(w.sums);
+      start_next(step + 1);
+      if constexpr (kGroup == 16) sums.store(w.sums);
+      __syncwarp();
+      choose<kGroup>(a, w, step);
       finish(s, tile, step + 1, scores);
-      if (!early) turn.pass(step + 1 == last);
     }
     to_probabilities(a, w, last, scores);
-    sum_rows(a.row_group, scores, w.sums);
-    choose(a.selection, w, a.row_group, last);
+    RowSums<kGroup> sums;
+    sums.take(scores);
+    sums.store(w.sums);
+    __syncwarp();
+    choose<kGroup>(a, w, last);
   }
 };
 
