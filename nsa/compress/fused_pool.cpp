@@ -25,10 +25,6 @@ struct Extent {
   int64_t num_tokens, num_blocks, block_size, block_stride;
 };
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess, "nsa::compress: launch failed: ", cudaGetErrorString(status));
-}
-
 /// What both passes take; `like` has batch, heads and head dim.
 template <class Problem>
 Problem problem_of(const Extent& extent, const at::Tensor& like) {
@@ -51,7 +47,8 @@ at::Tensor pool(const at::Tensor& x_in, const Extent& extent) {
   p.num_pools = 1;
   p.pool[0] = {strided(x), out.mutable_data_ptr(), static_cast<int>(x.size(2)),
                static_cast<int>(x.size(3))};
-  check_launch(device::token_sources(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+  check_launch(device::token_sources(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
+               "compress");
   return out;
 }
 
@@ -66,7 +63,8 @@ at::Tensor unpool(const at::Tensor& d_blocks, const Extent& extent) {
   p.of[0].out = out.mutable_data_ptr();
   p.of[0].num_heads = static_cast<int>(d.size(2));
   p.of[0].head_dim = static_cast<int>(d.size(3));
-  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(d.get_device())));
+  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(d.get_device())),
+               "compress");
   return out;
 }
 

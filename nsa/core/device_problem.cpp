@@ -44,6 +44,10 @@ device::Strided strided(const at::Tensor& x) {
 device::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kHalf ? device::Element::kHalf : device::Element::kBFloat16;
 }
+
+void check_launch(cudaError_t status, const char* op) {
+  TORCH_CHECK(status == cudaSuccess, "nsa::", op, ": launch failed: ", cudaGetErrorString(status));
+}
 #endif
 
 }  // namespace nsa

@@ -19,6 +19,8 @@ at::Tensor addressable(const at::Tensor& x);
 /// x [B, S, H, D] for a kernel; the tensor must outlive the launch.
 device::Strided strided(const at::Tensor& x);
 device::Element element_of(const at::Tensor& x);
+/// Throws "nsa::OP: launch failed: WHY" where a launcher did not succeed.
+void check_launch(cudaError_t status, const char* op);
 #endif
 
 }  // namespace nsa

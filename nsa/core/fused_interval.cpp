@@ -84,8 +84,7 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
   if (q.numel() == 0) return result;
   const cudaError_t status =
       device::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
-  TORCH_CHECK(status == cudaSuccess,
-              "nsa::fused_interval_attention: launch failed: ", cudaGetErrorString(status));
+  check_launch(status, "fused_interval_attention");
   return result;
 }
 
@@ -178,8 +177,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   p.workspace = workspace.mutable_data_ptr();
   const cudaError_t status =
       device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
-  TORCH_CHECK(status == cudaSuccess, "nsa::fused_interval_attention: backward launch failed: ",
-              cudaGetErrorString(status));
+  check_launch(status, "fused_interval_attention backward");
   return g;
 }
 

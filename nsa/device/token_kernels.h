@@ -58,6 +58,7 @@ struct Combine {
   int num_tokens = 0, num_heads = 0, num_kv_heads = 0;  ///< of `gated`
   Element element = Element::kBFloat16;
 };
+constexpr int64_t kMostCombined = INT32_MAX - (int64_t{1} << 16);  ///< rows
 cudaError_t combine_forward(const Combine& problem, cudaStream_t stream);
 cudaError_t combine_backward(const Combine& problem, cudaStream_t stream);
 

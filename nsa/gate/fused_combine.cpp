@@ -47,15 +47,11 @@ device::Combine problem_of(const GatedSum& sum) {
   return p;
 }
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess,
-              "nsa::gate_combine: launch failed: ", cudaGetErrorString(status));
-}
-
 void launch_backward(device::Combine& p, const at::Tensor& d_o, const at::Tensor& d_logits) {
   p.d_out = d_o.const_data_ptr();
   p.d_logits = d_logits.mutable_data_ptr();
-  check_launch(device::combine_backward(p, c10::cuda::getCurrentCUDAStream(d_o.get_device())));
+  check_launch(device::combine_backward(p, c10::cuda::getCurrentCUDAStream(d_o.get_device())),
+               "gate_combine");
 }
 
 at::Tensor like(const at::Tensor& x) { return at::empty(x.sizes(), x.options()); }
@@ -86,7 +82,7 @@ bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
   constexpr int kLeastMajor = 8;
   return o.is_cuda() && o.size(-1) % 8 == 0 && o.size(-1) > 0 &&
          (gates.scalar_type() == at::kFloat || gates.scalar_type() == o.scalar_type()) &&
-         o.numel() / 8 / 128 <= INT32_MAX &&
+         o.numel() / o.size(-1) <= device::kMostCombined &&
          kernel_obstacle(o, kLeastMajor, /*only=*/false).empty();
 }
 
@@ -98,7 +94,8 @@ GatedOutput gated_sum_by_kernel(const GatedSum& sum) {
   device::Combine p = problem_of(sum);
   p.out = out.o.mutable_data_ptr();
   p.gates = out.gates.mutable_data_ptr<float>();
-  check_launch(device::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())));
+  check_launch(device::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())),
+               "gate_combine");
   return out;
 }
 

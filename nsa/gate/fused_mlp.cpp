@@ -16,10 +16,6 @@ namespace nsa {
 #ifdef NSA_WITH_CUDA
 namespace {
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess, "nsa::gate_mlp: launch failed: ", cudaGetErrorString(status));
-}
-
 bool heads_lie_together(const at::Tensor& x) {
   return x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)) &&
          (x.size(0) == 1 || x.stride(0) % 8 == 0) &&
@@ -65,7 +61,8 @@ at::Tensor gate_mlp_by_kernel(const at::Tensor& q, const GateWeights& weights,
   device::GateMlp p = problem_of(q, weights, num_kv_heads);
   const at::Tensor logits = at::empty({q.size(0), num_kv_heads, 3}, q.options().dtype(at::kFloat));
   p.logits = logits.mutable_data_ptr<float>();
-  check_launch(device::gate_mlp_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device())));
+  check_launch(device::gate_mlp_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
+               "gate_mlp");
   return logits;
 }
 
@@ -83,7 +80,8 @@ GateWeights gate_mlp_backward_by_kernel(const at::Tensor& q, const GateWeights& 
   p.d_q = d_q.mutable_data_ptr();
   p.d_q_stride = d_q.size(0) == 1 ? p.q_stride : d_q.stride(0);
   p.d_weights = parts.mutable_data_ptr<float>();
-  check_launch(device::gate_mlp_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device())));
+  check_launch(device::gate_mlp_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
+               "gate_mlp");
   const std::vector<at::Tensor> d = parts.sum(0).split_with_sizes(
       {weights.w1.numel(), weights.b1.numel(), weights.w2.numel(), weights.b2.numel()});
   return {d[0].view_as(weights.w1), d[1], d[2].view_as(weights.w2), d[3]};

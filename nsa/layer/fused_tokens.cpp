@@ -30,11 +30,6 @@ bool tokens_by_kernel(const NsaInputs& in, const NsaConfig& config) {
 #ifdef NSA_WITH_CUDA
 namespace {
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess, "nsa::nsa_attention: launch between inputs and branches: ",
-              cudaGetErrorString(status));
-}
-
 template <class Problem>
 Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
   Problem p;
@@ -79,7 +74,8 @@ class SourcesLaunch {
     return out;
   }
   void run(const at::Tensor& like) {
-    check_launch(device::token_sources(p_, c10::cuda::getCurrentCUDAStream(like.get_device())));
+    check_launch(device::token_sources(p_, c10::cuda::getCurrentCUDAStream(like.get_device())),
+                 "nsa_attention");
   }
 
  private:
@@ -136,7 +132,8 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
     of.head_dim = static_cast<int>(one.head_dim);
     of.rotated = one.rotated;
   }
-  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(like.get_device())));
+  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(like.get_device())),
+               "nsa_attention");
   return results;
 }
 #else

@@ -31,11 +31,6 @@ device::ResidualNorm problem_of(const at::Tensor& x, const at::Tensor& weight,
   return p;
 }
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess,
-              "nsa::residual_norm: launch failed: ", cudaGetErrorString(status));
-}
-
 struct Normed {
   at::Tensor sum, out, scale;
 };
@@ -54,7 +49,8 @@ Normed run_forward(const at::Tensor& x, const at::Tensor& added, const at::Tenso
   }
   p.out = r.out.mutable_data_ptr();
   p.eps = static_cast<float>(eps);
-  check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())));
+  check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
+               "residual_norm");
   return r;
 }
 
@@ -104,7 +100,8 @@ struct FusedResidualNorm : torch::autograd::Function<FusedResidualNorm> {
     p.d_x = d_x.mutable_data_ptr();
     p.d_weight = parts.mutable_data_ptr<float>();
     check_launch(
-        device::residual_norm_backward(p, c10::cuda::getCurrentCUDAStream(sum.get_device())));
+        device::residual_norm_backward(p, c10::cuda::getCurrentCUDAStream(sum.get_device())),
+        "residual_norm");
     return result(d_x, parts.sum(0).to(ctx->saved_data["weight_type"].toScalarType()));
   }
 };

@@ -29,11 +29,6 @@ device::Swiglu problem_of(const at::Tensor& gate_up) {
   return p;
 }
 
-void check_launch(cudaError_t status) {
-  TORCH_CHECK(status == cudaSuccess,
-              "nsa::silu_product: launch failed: ", cudaGetErrorString(status));
-}
-
 at::Tensor product_of(const at::Tensor& gate_up) {
   const c10::cuda::CUDAGuard guard(gate_up.device());
   std::vector<int64_t> sizes = gate_up.sizes().vec();
@@ -41,7 +36,8 @@ at::Tensor product_of(const at::Tensor& gate_up) {
   const at::Tensor out = at::empty(sizes, gate_up.options());
   device::Swiglu p = problem_of(gate_up);
   p.out = out.mutable_data_ptr();
-  check_launch(device::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
+  check_launch(device::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+               "silu_product");
   return out;
 }
 
@@ -61,7 +57,8 @@ struct FusedSiluProduct : torch::autograd::Function<FusedSiluProduct> {
     device::Swiglu p = problem_of(gate_up);
     p.d_out = d_out.const_data_ptr();
     p.d_gate_up = d_gate_up.mutable_data_ptr();
-    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
+    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+                 "silu_product");
     return {d_gate_up};
   }
 };
@@ -91,7 +88,8 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
     p.d_out = product.const_data_ptr();
     p.out = product.mutable_data_ptr();
     p.d_gate_up = d_gate_up.mutable_data_ptr();
-    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())));
+    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+                 "silu_product");
     return {d_gate_up, at::mm(d_out.t(), product, at::kFloat)};
   }
 };

@@ -37,7 +37,7 @@ at::Tensor launch(const at::Tensor& x_in, const at::Tensor& positions, double ba
   p.base = base;
   p.element = element_of(x);
   const cudaError_t status = device::rotate(p, c10::cuda::getCurrentCUDAStream(x.get_device()));
-  TORCH_CHECK(status == cudaSuccess, "nsa::rope: launch failed: ", cudaGetErrorString(status));
+  check_launch(status, "rope");
   return out;
 }
 

@@ -1,4 +1,6 @@
-// Gradients of the token tensors from those of the branches: a block of threads a token.
+// Gradients of the token tensors from those of the branches: a block of threads some tokens, a
+// tensor behind the other.
+#include "nsa/device/divisor.h"
 #include "nsa/device/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/tokens/vector.cuh"
@@ -9,11 +11,21 @@ namespace {
 using namespace tokens;
 
 constexpr int kThreads = 128;
+constexpr int kTerms = 4;
+constexpr int kInFlight = 2;  // vectors of a thread
+
+/// How the work is cut; a vector is eight columns.
+struct Cut {
+  int tokens = 1;                               // of a block of threads
+  Divisor vectors[TokenGradients::kMost];       // of a token
+  Divisor head_vectors[TokenGradients::kMost];  // of a head
+  Divisor block_stride;
+};
 
 template <typename T>
-__device__ void add(float (&sum)[kVector], const void* x, int64_t at) {
+__device__ void add(float (&sum)[kVector], const uint4& bits) {
   float one[kVector];
-  load(one, static_cast<const T*>(x) + at);
+  unpack<T>(one, bits);
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] += one[j];
 }
@@ -21,48 +33,85 @@ __device__ void add(float (&sum)[kVector], const void* x, int64_t at) {
 /// The mean's gradient: the blocks a token lies in, none behind the last whole block.
 template <typename T>
 __device__ void add_blocks(float (&sum)[kVector], const TokenGradients& p,
-                           const TokenGradients::Of& of, int batch, int token, int column) {
+                           const TokenGradients::Of& of, const Divisor& stride, int batch,
+                           int token, int column) {
   const int before = token - p.block_size + 1;  // a block starts behind it
-  const int first = before <= 0 ? 0 : (before + p.block_stride - 1) / p.block_stride;
-  const int last = min(token / p.block_stride, p.num_blocks - 1),
+  const int first = before <= 0 ? 0 : stride.quotient(before + p.block_stride - 1);
+  const int last = min(stride.quotient(token), p.num_blocks - 1),
             width = of.num_heads * of.head_dim;
   float blocks[kVector] = {};
   for (int block = first; block <= last; ++block)
-    add<T>(blocks, of.blocks, (int64_t(batch) * p.num_blocks + block) * width + column);
+    add<T>(blocks, load_bits(static_cast<const T*>(of.blocks) +
+                             (int64_t(batch) * p.num_blocks + block) * width + column));
   const float size = static_cast<float>(p.block_size);
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] += blocks[j] / size;
 }
 
+/// Gradients of one tensor for tokens [first, first + tokens) of a sequence.
 template <typename T>
-__device__ __forceinline__ void join_gradients(const TokenGradients& p) {
-  const int token = blockIdx.x, batch = blockIdx.y;
-  const int64_t row = int64_t(batch) * p.num_tokens + token;
-  const float2* turns = p.turns + int64_t(token) * (p.qk_head_dim / 2);
-  int first = 0;  // of this tensor's vectors in the row of all tensors
-  for (int which = 0; which < p.count; ++which) {
-    const TokenGradients::Of& of = p.of[which];
-    const int width = of.num_heads * of.head_dim, vectors = width / kVector;
-    // Threads that the tensor before left idle begin here.
-    for (int i = (threadIdx.x + kThreads - first % kThreads) % kThreads; i < vectors;
-         i += kThreads) {
-      const int column = i * kVector;
+__device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& cut, int which,
+                                            int batch, int first, int tokens) {
+  const TokenGradients::Of& of = p.of[which];
+  const int width = of.num_heads * of.head_dim, count = tokens * (width / kVector);
+  const int64_t row = int64_t(batch) * p.num_tokens + first;
+  const int64_t stride = of.out_stride > 0 ? of.out_stride : width;
+  for (int base = threadIdx.x; base < count; base += kInFlight * kThreads) {
+    uint4 bits[kInFlight][kTerms];
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int i = min(base + n * kThreads, count - 1);
+#pragma unroll
+      for (int term = 0; term < kTerms; ++term)
+        if (of.term[term] != nullptr)
+          bits[n][term] =
+              load_bits(static_cast<const T*>(of.term[term]) + row * width + i * kVector);
+    }
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int i = base + n * kThreads;
+      if (i >= count) break;
+      const int token = cut.vectors[which].quotient(i);
+      const int vector = i - token * static_cast<int>(cut.vectors[which].value);
       float sum[kVector] = {};
 #pragma unroll
-      for (int term = 0; term < 4; ++term)
-        if (of.term[term] != nullptr) add<T>(sum, of.term[term], row * width + column);
-      if (of.blocks != nullptr) add_blocks<T>(sum, p, of, batch, token, column);
-      if (of.rotated) turn(sum, turns + column % of.head_dim / 2, /*inverse=*/true);
-      store(static_cast<T*>(of.out) + row * (of.out_stride > 0 ? of.out_stride : width) + column,
-            sum);
+      for (int term = 0; term < kTerms; ++term)
+        if (of.term[term] != nullptr) add<T>(sum, bits[n][term]);
+      if (of.blocks != nullptr)
+        add_blocks<T>(sum, p, of, cut.block_stride, batch, first + token, vector * kVector);
+      if (of.rotated)
+        turn(sum,
+             p.turns + int64_t(first + token) * (p.qk_head_dim / 2) +
+                 cut.head_vectors[which].remainder(vector) * (kVector / 2),
+             /*inverse=*/true);
+      store(static_cast<T*>(of.out) + (row + token) * stride + vector * kVector, sum);
     }
-    first += vectors;
   }
 }
 
 __global__ void __launch_bounds__(kThreads)
-    token_gradients_kernel(const __grid_constant__ TokenGradients p) {
-  by_type(p.element, [&](auto type) { join_gradients<decltype(type)>(p); });
+    token_gradients_kernel(const __grid_constant__ TokenGradients p,
+                           const __grid_constant__ Cut cut) {
+  const int first = blockIdx.x * cut.tokens, tokens = min(cut.tokens, p.num_tokens - first);
+  by_type(p.element, [&](auto type) {
+    for (int which = 0; which < p.count; ++which)
+      join_tensor<decltype(type)>(p, cut, which, blockIdx.y, first, tokens);
+  });
+}
+
+/// So many tokens a block of threads that tensors of few heads keep it busy, too.
+Cut cut_of(const TokenGradients& p) {
+  constexpr int kVectors = 2048, kMostTokens = 16;
+  Cut cut;
+  cut.block_stride = Divisor(p.block_stride);
+  int vectors = 0;
+  for (int i = 0; i < p.count; ++i) {
+    const int of_head = p.of[i].head_dim / kVector, of_token = p.of[i].num_heads * of_head;
+    cut.vectors[i] = Divisor(of_token), cut.head_vectors[i] = Divisor(of_head);
+    vectors += of_token;
+  }
+  while (cut.tokens < kMostTokens && 2 * cut.tokens * vectors <= kVectors) cut.tokens *= 2;
+  return cut;
 }
 
 }  // namespace
@@ -76,9 +125,12 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
     if (p.of[i].rotated && p.of[i].head_dim != p.qk_head_dim) return cudaErrorInvalidValue;
     rotates = rotates || p.of[i].rotated;
   }
-  if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1)
+  if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1 ||
+      p.block_stride < 1)
     return cudaErrorInvalidValue;
-  token_gradients_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
+  const Cut cut = cut_of(p);
+  const dim3 grid((p.num_tokens + cut.tokens - 1) / cut.tokens, p.batch);
+  token_gradients_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
   return cudaGetLastError();
 }
 

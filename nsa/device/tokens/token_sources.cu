@@ -1,5 +1,6 @@
 // What the branches read: rotated tokens and means of blocks, in one launch. Blocks of threads that
-// pool come first, as they take longest; the others copy a token each.
+// pool come first, as they take longest; the others copy some tokens, a tensor behind the other.
+#include "nsa/device/divisor.h"
 #include "nsa/device/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/tokens/vector.cuh"
@@ -10,6 +11,8 @@ namespace {
 using namespace tokens;
 
 constexpr int kThreads = 128;
+constexpr int kInFlight = 4;        // vectors that a thread copies
+constexpr int kTokensInFlight = 8;  // of a block that a thread pools
 
 /// How a pooled tensor is cut: a CTA takes `columns` vectors of `blocks` neighbouring blocks.
 struct PoolCut {
@@ -18,12 +21,14 @@ struct PoolCut {
 
 struct Cuts {
   PoolCut pool[2];
-  int pooling;  // CTAs
+  int pooling;                                // CTAs
+  int tokens, runs;                           // of a CTA that copies; such CTAs of a sequence
+  Divisor by_runs, vectors[3], head_vectors;  // vectors of a token, of a head
 };
 
-template <typename T>
-__device__ void pool_blocks(const TokenSources& p, const TokenSources::Pool& of, const PoolCut& cut,
-                            int index) {
+template <typename T, bool kRotated>
+__device__ __forceinline__ void pool_blocks(const TokenSources& p, const TokenSources::Pool& of,
+                                            const PoolCut& cut, int index) {
   const int vectors = of.head_dim / kVector;
   const int part = index % cut.parts, run = index / cut.parts % cut.runs,
             batch = index / cut.parts / cut.runs;
@@ -35,17 +40,25 @@ __device__ void pool_blocks(const TokenSources& p, const TokenSources::Pool& of,
   const int head = vector / vectors, column = vector % vectors * kVector;
   const int first = block * p.block_stride, end = first + p.block_size;  // tokens
   const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + head * of.x.head + column;
+  const float2* turns = p.turns + column / 2;
   float sum[kVector] = {};
-#pragma unroll 8
-  for (int token = first; token < end; ++token) {
-    float one[kVector];
-    load(one, x + token * of.x.token);
-    if (of.rotated) {
-      turn(one, p.turns + int64_t(token) * (of.head_dim / 2) + column / 2);
-      round_to<T>(one);
-    }
+  for (int token = first; token < end; token += kTokensInFlight) {
+    uint4 bits[kTokensInFlight];
 #pragma unroll
-    for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+    for (int n = 0; n < kTokensInFlight; ++n)
+      bits[n] = load_bits(x + min(token + n, end - 1) * of.x.token);
+#pragma unroll
+    for (int n = 0; n < kTokensInFlight; ++n) {
+      if (token + n >= end) break;
+      float one[kVector];
+      unpack<T>(one, bits[n]);
+      if constexpr (kRotated) {
+        turn(one, turns + int64_t(token + n) * (of.head_dim / 2));
+        round_to<T>(one);
+      }
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+    }
   }
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] /= static_cast<float>(p.block_size);
@@ -54,39 +67,55 @@ __device__ void pool_blocks(const TokenSources& p, const TokenSources::Pool& of,
 }
 
 template <typename T>
-__device__ void copy_token(const TokenSources& p, int index) {
-  const int token = index % p.num_tokens, batch = index / p.num_tokens;
-  const float2* turns = p.turns + int64_t(token) * (p.qk_head_dim / 2);
-  const int vectors = p.qk_head_dim / kVector;
-  int first = 0;  // of this tensor's vectors in the row of all tensors
-  for (int which = 0; which < p.num_copies; ++which) {
-    const TokenSources::Copy& of = p.copy[which];
-    const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + token * of.x.token;
-    T* out = static_cast<T*>(of.out) + int64_t(index) * of.num_heads * p.qk_head_dim;
-    // Threads that the tensor before left idle begin here.
-    for (int i = (threadIdx.x + kThreads - first % kThreads) % kThreads; i < of.num_heads * vectors;
-         i += kThreads) {
-      const int head = i / vectors, column = i % vectors * kVector;
+__device__ __forceinline__ void copy_tensor(const TokenSources& p, const Cuts& cuts, int which,
+                                            int batch, int first, int tokens) {
+  const TokenSources::Copy& of = p.copy[which];
+  const int vectors = static_cast<int>(cuts.vectors[which].value), count = tokens * vectors;
+  const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + first * of.x.token;
+  T* out = static_cast<T*>(of.out) + (int64_t(batch) * p.num_tokens + first) * vectors * kVector;
+  for (int base = threadIdx.x; base < count; base += kInFlight * kThreads) {
+    uint4 bits[kInFlight];
+    int turns[kInFlight];
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int i = min(base + n * kThreads, count - 1);
+      const int token = cuts.vectors[which].quotient(i), vector = i - token * vectors;
+      const int head = cuts.head_vectors.quotient(vector),
+                column = (vector - head * static_cast<int>(cuts.head_vectors.value)) * kVector;
+      bits[n] = load_bits(x + token * of.x.token + head * of.x.head + column);
+      turns[n] = token * (p.qk_head_dim / 2) + column / 2;
+    }
+#pragma unroll
+    for (int n = 0; n < kInFlight; ++n) {
+      const int i = base + n * kThreads;
+      if (i >= count) break;
       float values[kVector];
-      load(values, x + head * of.x.head + column);
-      turn(values, turns + column / 2);
+      unpack<T>(values, bits[n]);
+      turn(values, p.turns + int64_t(first) * (p.qk_head_dim / 2) + turns[n]);
       store(out + i * kVector, values);
     }
-    first += of.num_heads * vectors;
   }
 }
 
 template <typename T>
 __device__ __forceinline__ void copy_or_pool(const TokenSources& p, const Cuts& cuts) {
   int index = blockIdx.x;
-  if (index >= cuts.pooling) return copy_token<T>(p, index - cuts.pooling);
-  const int which = index < cuts.pool[0].ctas ? 0 : 1;
-  if (which == 1) index -= cuts.pool[0].ctas;
-  pool_blocks<T>(p, p.pool[which], cuts.pool[which], index);
+  if (index < cuts.pooling) {
+    const int which = index < cuts.pool[0].ctas ? 0 : 1;
+    if (which == 1) index -= cuts.pool[0].ctas;
+    const TokenSources::Pool& of = p.pool[which];
+    return of.rotated ? pool_blocks<T, true>(p, of, cuts.pool[which], index)
+                      : pool_blocks<T, false>(p, of, cuts.pool[which], index);
+  }
+  index -= cuts.pooling;
+  const int batch = cuts.by_runs.quotient(index), first = (index - batch * cuts.runs) * cuts.tokens;
+  for (int which = 0; which < p.num_copies; ++which)
+    copy_tensor<T>(p, cuts, which, batch, first, min(cuts.tokens, p.num_tokens - first));
 }
 
 __global__ void __launch_bounds__(kThreads)
-    token_sources_kernel(const __grid_constant__ TokenSources p, const Cuts cuts) {
+    token_sources_kernel(const __grid_constant__ TokenSources p,
+                         const __grid_constant__ Cuts cuts) {
   by_type(p.element, [&](auto type) { copy_or_pool<decltype(type)>(p, cuts); });
 }
 
@@ -99,6 +128,22 @@ PoolCut cut_of(const TokenSources& p, const TokenSources::Pool& of) {
   cut.runs = (p.num_blocks + cut.blocks - 1) / cut.blocks;
   cut.ctas = cut.parts * cut.runs * p.batch;
   return cut;
+}
+
+/// So many tokens a CTA that tensors of few heads keep it busy, too.
+void cut_copies(const TokenSources& p, Cuts& cuts) {
+  constexpr int kVectors = 2048, kMostTokens = 16;
+  cuts.head_vectors = Divisor(p.qk_head_dim / kVector);
+  int vectors = 0;
+  for (int i = 0; i < p.num_copies; ++i) {
+    const int of_token = p.copy[i].num_heads * (p.qk_head_dim / kVector);
+    cuts.vectors[i] = Divisor(of_token);
+    vectors += of_token;
+  }
+  cuts.tokens = 1;
+  while (cuts.tokens < kMostTokens && 2 * cuts.tokens * vectors <= kVectors) cuts.tokens *= 2;
+  cuts.runs = (p.num_tokens + cuts.tokens - 1) / cuts.tokens;
+  cuts.by_runs = Divisor(cuts.runs);
 }
 
 bool covered(const TokenSources& p) {
@@ -118,8 +163,8 @@ cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
   Cuts cuts{};
   for (int i = 0; i < p.num_pools; ++i)
     if (p.num_blocks > 0) cuts.pooling += (cuts.pool[i] = cut_of(p, p.pool[i])).ctas;
-  const int64_t grid =
-      cuts.pooling + (p.num_copies > 0 ? int64_t{p.batch} * p.num_tokens : int64_t{0});
+  if (p.num_copies > 0) cut_copies(p, cuts);
+  const int64_t grid = cuts.pooling + int64_t{p.batch} * cuts.runs;
   if (grid == 0) return cudaSuccess;
   token_sources_kernel<<<static_cast<unsigned>(grid), kThreads, 0, stream>>>(p, cuts);
   return cudaGetLastError();
