@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kMaxChunks = 256;
 constexpr int64_t kLeastChunkTokens = 32;
 constexpr int64_t kLeastPartBytes = int64_t{768} << 20;
+constexpr int64_t kMostPartBytes = int64_t{32} << 30;  // 16-byte pieces are counted in 31 bits
 constexpr int64_t kRowsOfItem = 4096, kLeastRowsOfItem = 512;
 constexpr int64_t kItemsWanted = 132 * 6;
 constexpr int64_t kLeastDenseRows = 132 * 64;  // fewer leave half of the SMs idle
@@ -22,7 +23,7 @@ int64_t part_budget(const SelectedSizes& s) {
                 keys = int64_t{s.batch} * s.num_keys * s.num_kv_heads;
   const int64_t tensors = (queries + keys) * (s.qk_head_dim + s.v_head_dim) * 2;
   const int64_t index = int64_t{s.batch} * s.num_queries * s.num_kv_heads * s.max_tiles_of_row * 16;
-  return std::max(kLeastPartBytes, tensors * 35 / 100 - index);
+  return std::clamp(tensors * 35 / 100 - index, kLeastPartBytes, kMostPartBytes);
 }
 
 /// Columns of a part of a row.
@@ -68,6 +69,7 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
   const size_t tile = size_t(kKeysOfTile) * (s.qk_head_dim + s.v_head_dim) * 4;
   const size_t lanes = p.lanes_of_set, sets = p.sets();
   const size_t parts = lanes * p.tokens_of_set() * p.max_tiles_of_row * s.group_size;
+  const size_t blocks_of_parts = (parts + 7) / 8;  // of 8 rows, as sm80/parts.cuh has them
   const bool backward = s.pass == SelectedPass::kBackward;
   size_t end = 0;
   const auto place = [&](size_t& offset, size_t bytes) {
@@ -81,7 +83,7 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
   place(p.entries, pairs * 4);
   place(p.items, sets * lanes * p.items_of_lane * sizeof(SelectedItem));
   place(p.first_item, sets * lanes * (p.tiles + 1) * 4);
-  place(p.parts, parts * part_columns(s) * 2);
+  place(p.parts, blocks_of_parts * 8 * part_columns(s) * 2);
   place(p.part_stats, backward ? 0 : parts * 8);
   place(p.slots, backward ? lanes * p.items_of_lane * tile : 0);
   place(p.sums, backward && p.chunk_sets > 1 ? lanes * p.tiles * tile : 0);

@@ -55,7 +55,8 @@ struct SelectedPlan {
   size_t entries;     // uint32 [lanes, S * M] token << 8 | whole tile << 7 | place in row_tiles
   size_t items;       // Item [sets, lanes_of_set, items_of_lane]
   size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1]
-  size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv)
+  size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv),
+                 // rows in blocks of 8 (sm80/parts.cuh)
   size_t part_stats;  // float2 [lanes_of_set, tokens_of_set, M, G] maximum, sum; forward only
   size_t slots;  // float [lanes_of_set, items_of_lane, 64 * (dk + dv)] parts of d_k, d_v; backward
   size_t sums;   // float [lanes_of_set, tiles, 64 * (dk + dv)] when tokens come in sets

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm80/parts.cuh"
 #include "nsa/device/sm80/quad.cuh"
 #include "nsa/device/tokens/vector.cuh"
 
@@ -33,7 +34,8 @@ __device__ __forceinline__ void join(const JoinArguments& a) {
   const int64_t index = valid ? thread : a.num_pieces - 1;
   const int pieces_of_row = a.group_size * a.pieces_of_head;
   const int row_of_set = static_cast<int>(index / pieces_of_row);
-  const int piece = static_cast<int>(index % pieces_of_row), head = piece / a.pieces_of_head;
+  const int piece = static_cast<int>(index % pieces_of_row), quad = piece % 4;
+  const int head = piece / 4 % a.group_size, columns = piece / 4 / a.group_size;
   const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
   const auto row_where = [&](int64_t tokens_of_batch) {
     return (lane / a.num_kv_heads * tokens_of_batch + a.first_token + token) * a.num_kv_heads +
@@ -41,9 +43,10 @@ __device__ __forceinline__ void join(const JoinArguments& a) {
   };
   const int64_t row = row_where(a.tokens_of_batch);
   const int count = a.row_counts[row_where(a.num_queries)];
-  const int64_t first = (int64_t(row_of_set / a.tokens) * a.tokens_of_set + token) * a.max_tiles;
-  const float2* stats = a.part_stats + first * a.group_size + head;
-  const uint4* parts = a.parts + first * pieces_of_row + piece;
+  const uint32_t first =
+      ((row_of_set / a.tokens) * a.tokens_of_set + token) * a.max_tiles * a.group_size + head;
+  const float2* stats = a.part_stats + first;
+  const uint4* parts = a.parts + columns * 32 + quad;
   float peak = -INFINITY;
 #pragma unroll 4
   for (int tile = 0; tile < count; ++tile)
@@ -55,15 +58,17 @@ __device__ __forceinline__ void join(const JoinArguments& a) {
     const float2 own = stats[int64_t(tile) * a.group_size];
     const float weight = exp2f((own.x - shift) * a.scale_log2);
     total = fmaf(weight, own.y, total);
-    add_eight<T>(sum, __ldcs(parts + int64_t(tile) * pieces_of_row), weight);
+    add_eight<T>(sum,
+                 __ldcs(parts + first_of_part(first + tile * a.group_size, a.pieces_of_head * 8)),
+                 weight);
   }
   const float inverse = total == 0.f ? 0.f : 1.f / total;
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum[i] *= inverse;
   const uint4 whole = whole_columns<T>(sum);
   if (!valid) return;
-  a.out[row * pieces_of_row + piece] = whole;
-  if (piece % a.pieces_of_head == 0)
+  a.out[(row * a.group_size + head) * a.pieces_of_head + columns * 4 + quad] = whole;
+  if (columns == 0 && quad == 0)
     a.lse[row * a.group_size + head] = total == 0.f ? -INFINITY : shift * a.scale + logf(total);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm80/parts.cuh"
 #include "nsa/device/sm80/quad.cuh"
 #include "nsa/device/sm90/backward_chunks.h"
 #include "nsa/device/tokens/vector.cuh"
@@ -77,38 +78,42 @@ struct QueryArguments {
   void* d_q;
   int64_t num_pieces;  // pieces of 8 columns, all rows of the set
   int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
-  int tokens_of_batch;  // of d_q
-  int pieces_of_row;    // G * dk / 8
+  int tokens_of_batch;             // of d_q
+  int group_size, pieces_of_head;  // dk / 8
   Element element;
 };
 
-/// A thread sums 16 bytes of the parts of one row of d_q. Parts have the columns of each 32 in the
-/// order [thread of the quad][pair j][2] that store_part of sm90/selected_tiles.cuh writes.
+/// A thread sums 16 bytes of the parts of one row of d_q.
 template <typename T>
 __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
   const bool valid = thread < a.num_pieces;  // the same for a quad
   const int64_t index = valid ? thread : a.num_pieces - 1;
-  const int row_of_set = static_cast<int>(index / a.pieces_of_row);
-  const int piece = static_cast<int>(index % a.pieces_of_row);
+  const int pieces_of_row = a.group_size * a.pieces_of_head;
+  const int row_of_set = static_cast<int>(index / pieces_of_row);
+  const int piece = static_cast<int>(index % pieces_of_row), quad = piece % 4;
+  const int head = piece / 4 % a.group_size, columns = piece / 4 / a.group_size;
   const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
   const int64_t batch = lane / a.num_kv_heads, kv_head = lane % a.num_kv_heads;
   const auto row_of = [&](int tokens_of_batch) {
     return (batch * tokens_of_batch + a.first_token + token) * a.num_kv_heads + kv_head;
   };
   const int count = a.row_counts[row_of(a.num_queries)];
-  const int64_t first = int64_t(row_of_set / a.tokens) * a.tokens_of_set + token;
-  const uint4* parts =
-      static_cast<const uint4*>(a.parts) + first * a.max_tiles * a.pieces_of_row + piece;
+  const uint32_t first =
+      ((row_of_set / a.tokens) * a.tokens_of_set + token) * a.max_tiles * a.group_size + head;
+  const uint4* parts = static_cast<const uint4*>(a.parts) + columns * 32 + quad;
   float sum[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) sum[i] = count < 0 ? NAN : 0.f;
 #pragma unroll 4
   for (int tile = 0; tile < count; ++tile)
-    add_eight<T>(sum, __ldcs(parts + int64_t(tile) * a.pieces_of_row));
+    add_eight<T>(sum,
+                 __ldcs(parts + first_of_part(first + tile * a.group_size, a.pieces_of_head * 8)));
   const uint4 whole = whole_columns<T>(sum);
   if (valid)
-    static_cast<uint4*>(a.d_q)[row_of(a.tokens_of_batch) * a.pieces_of_row + piece] = whole;
+    static_cast<uint4*>(
+        a.d_q)[(row_of(a.tokens_of_batch) * a.group_size + head) * a.pieces_of_head + columns * 4 +
+               quad] = whole;
 }
 
 struct KeyArguments {
@@ -233,9 +238,10 @@ cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
   a.tokens_of_batch = tokens_of_batch;
   a.num_kv_heads = p.num_kv_heads;
   a.max_tiles = plan.max_tiles_of_row;
-  a.pieces_of_row = p.num_heads / p.num_kv_heads * p.qk_head_dim / 8;
+  a.group_size = p.num_heads / p.num_kv_heads;
+  a.pieces_of_head = p.qk_head_dim / 8;
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
-  a.num_pieces = int64_t{lanes} * a.tokens * a.pieces_of_row;
+  a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
   a.element = p.element;
   sum_queries_kernel<<<blocks_of(a.num_pieces), kThreads, 0, stream>>>(a);
   return cudaGetLastError();

@@ -50,7 +50,7 @@ struct SelectedBackwardKernel {
     alignas(1024) T ds[2][64 * 64];  // [key][row] of a warpgroup
     alignas(16) float2 stats[kStages][64];
     uint64_t masks[kStages][64];
-    int32_t places[kStages][64];  // where a row's part of d_q goes, in rows; -1: nowhere
+    int32_t places[kStages][64];  // where a row's part of d_q goes (sm80/parts.cuh)
     uint64_t bad_k, bad_v;        // keys with a value that is not finite
     alignas(8) uint64_t keys_full, full[kStages], empty[kStages], sums_moved;
   };
@@ -62,19 +62,27 @@ struct SelectedBackwardKernel {
     copy_keys<DK, DV>(a, w, s.k, s.v);
     arrive_with_copies(s.keys_full);
     const int head = w.kv_head * a.group_size;
-    const T* q = static_cast<const T*>(a.q.data) + w.batch * a.q.batch + head * a.q.head;
-    const T* d_out =
-        static_cast<const T*>(a.d_out.data) + w.batch * a.d_out.batch + head * a.d_out.head;
+    const T* q = static_cast<const T*>(a.q.data) + w.batch * a.q.batch + head * a.q.head +
+                 threadIdx.x % 8 * 8;
+    const T* d_out = static_cast<const T*>(a.d_out.data) + w.batch * a.d_out.batch +
+                     head * a.d_out.head + threadIdx.x % 8 * 8;
     const float2* stats = a.stats + int64_t(w.batch) * a.tokens_of_batch * a.num_heads + head;
-    gather_rows<kStages>(
+    const RowStrides q_strides(a.q), d_out_strides(a.d_out);
+    gather_rows<kStages, 2>(
         a, w, s.full, s.empty,
-        [&](int stage, int i, int64_t token, int in_group, bool valid) {
-          copy_row<DK>(s.ring.q[stage], i, q + token * a.q.token + in_group * a.q.head, valid);
-          copy_row<DV>(s.ring.d_out[stage], i,
-                       d_out + token * a.d_out.token + in_group * a.d_out.head, valid);
+        [&](bool of_second, int token, int in_group) {
+          const RowStrides& x = of_second ? d_out_strides : q_strides;
+          return token * x.token + in_group * x.head;
+        },
+        [&](int stage, int i, int tensor, int offset) {
+          if (tensor == 0) {
+            copy_row<DK>(s.ring.q[stage], i, q, offset);
+          } else {
+            copy_row<DV>(s.ring.d_out[stage], i, d_out, offset);
+          }
         },
         [&](int stage, int row, uint32_t entry, int in_group, bool valid) {
-          describe_row(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
+          describe_row<DK>(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
           if (valid) {
             copy_async_8(sm80::shared_address(&s.stats[stage][row]),
                          stats + int64_t(entry >> 8) * a.num_heads + in_group);
@@ -206,7 +214,7 @@ struct SelectedBackwardKernel {
           attended |= (static_cast<uint32_t>(mask >> 8) & 1) << (i / 2 * 4 + i % 2 + 2);
         }
       }
-      int places[2];  // of this thread's rows of dQ
+      int32_t places[2];  // of this thread's rows of dQ
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) places[r] = s.places[stage][warp * 16 + lane / 4 + 8 * r];
       const float4* stats =
@@ -316,13 +324,8 @@ struct SelectedBackwardKernel {
       for (int c = 0; c < DK / 64; ++c) {
         warpgroup_wait<0>();
         warpgroup_fence_operand(d_q);
-        uint32_t part[16];
-        CUTE_UNROLL
-        for (int i = 0; i < 16; ++i)
-          part[i] =
-              sm80::pack<typename Traits::Cuda>(d_q(2 * i) * a.scale, d_q(2 * i + 1) * a.scale);
+        store_part<typename Traits::Cuda>(a.parts, places, c * 64, a.scale, d_q, 0);
         if (c + 1 < DK / 64) start_d_q(c + 1);
-        store_part(static_cast<T*>(a.parts), DK, places, c * 64, part);
       }
     }
     hand_over(a, s, w, half, d_k, d_v);

@@ -30,7 +30,7 @@ struct SelectedForwardKernel {
     alignas(1024) T v[64 * DV];
     alignas(1024) T q[kStages][64 * DK];
     uint64_t masks[kStages][64];
-    int32_t places[kStages][64];  // where a row's part goes, in rows; -1: nowhere
+    int32_t places[kStages][64];  // where a row's part goes (sm80/parts.cuh)
     uint64_t bad_v;               // keys with a value that is not finite
     alignas(8) uint64_t keys_full, full[kStages], empty[kStages];
   };
@@ -40,15 +40,17 @@ struct SelectedForwardKernel {
   CUTE_DEVICE static void produce(const SelectedArguments& a, Shared& s, const SelectedWork& w) {
     copy_keys<DK, DV>(a, w, s.k, s.v);
     arrive_with_copies(s.keys_full);
-    const T* q =
-        static_cast<const T*>(a.q.data) + w.batch * a.q.batch + w.kv_head * a.group_size * a.q.head;
-    gather_rows<kStages>(
+    const T* q = static_cast<const T*>(a.q.data) + w.batch * a.q.batch +
+                 w.kv_head * a.group_size * a.q.head + threadIdx.x % 8 * 8;
+    const RowStrides strides(a.q);
+    gather_rows<kStages, 1>(
         a, w, s.full, s.empty,
-        [&](int stage, int i, int64_t token, int in_group, bool valid) {
-          copy_row<DK>(s.q[stage], i, q + token * a.q.token + in_group * a.q.head, valid);
+        [&](bool, int token, int in_group) {
+          return token * strides.token + in_group * strides.head;
         },
+        [&](int stage, int i, int, int offset) { copy_row<DK>(s.q[stage], i, q, offset); },
         [&](int stage, int row, uint32_t entry, int in_group, bool valid) {
-          describe_row(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
+          describe_row<DV>(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
         });
   }
 
@@ -112,7 +114,7 @@ struct SelectedForwardKernel {
                    make_tensor(make_smem_ptr(s.q[stage]), RowTile<T, DK>{})),
                frag_k, scores, GMMA::ScaleOut::Zero);
       warpgroup_commit_batch();
-      int places[2];
+      int32_t places[2];
       uint64_t masks[2];
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
@@ -160,18 +162,13 @@ struct SelectedForwardKernel {
       warpgroup_commit_batch();
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r)
-        if (lane % 4 == 0 && places[r] >= 0) a.part_stats[places[r]] = make_float2(peak[r], sum[r]);
+        if (lane % 4 == 0 && places[r] >= 0)
+          a.part_stats[sm80::row_of_part(places[r], DV)] = make_float2(peak[r], sum[r]);
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
       if (s.bad_v != 0) add_bad_values(a, w, s.bad_v, masks, out);
       CUTE_UNROLL
-      for (int c = 0; c < DV / 64; ++c) {
-        uint32_t part[16];
-        CUTE_UNROLL
-        for (int i = 0; i < 16; ++i)
-          part[i] = sm80::pack<Cuda>(out(c * 32 + 2 * i), out(c * 32 + 2 * i + 1));
-        store_part(static_cast<T*>(a.parts), DV, places, c * 64, part);
-      }
+      for (int c = 0; c < DV / 64; ++c) store_part<Cuda>(a.parts, places, c * 64, 1.f, out, c * 32);
     }
   }
 };

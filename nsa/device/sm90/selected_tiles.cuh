@@ -17,6 +17,7 @@
 #include "nsa/device/interval_attention.h"
 #include "nsa/device/selected_plan.h"
 #include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm80/parts.cuh"
 
 namespace nsa::device::sm90 {
 
@@ -174,36 +175,51 @@ CUTE_DEVICE int piece_of_tile(int row, int piece) {
   return piece / 8 * 4096 + row * 64 + (piece % 8 ^ row % 8) * 8;
 }
 
+/// Where rows begin in a tensor, in 16 bytes from the first row of the CTA's (sequence, KV head).
+struct RowStrides {
+  int32_t token, head;
+
+  CUTE_DEVICE explicit RowStrides(const Strided& x)
+      : token(static_cast<int32_t>(x.token / 8)), head(static_cast<int32_t>(x.head / 8)) {}
+};
+
 /// 128 threads fill tiles: thread t has 16-byte piece t % 8 of every 64 columns of rows t / 8 + 16
-/// i.
+/// i. `offset`: in 16 bytes, from row `from`, its piece t % 8; below 0: zeros.
 template <int kColumns, typename T>
-CUTE_DEVICE void copy_row(T* tile, int i, const T* from, bool valid) {
+CUTE_DEVICE void copy_row(T* tile, int i, const T* from, int offset) {
   const int piece = threadIdx.x % 8, row = threadIdx.x % 128 / 8 + 16 * i;
   const uint32_t to = sm80::shared_address(tile) + row * 128 + (piece ^ row % 8) * 16;
+  const uint4* source = reinterpret_cast<const uint4*>(from) + max(offset, 0);
   CUTE_UNROLL
   for (int c = 0; c < kColumns / 64; ++c)
-    sm80::copy_async_or_zero(to + c * 64 * 128, from + c * 64 + piece * 8, valid);
+    sm80::copy_async_or_zero(to + c * 64 * 128, source + c * 8, offset >= 0);
 }
 
 /// The item's keys and values; zeros behind the last key.
 template <int DK, int DV, typename T>
 CUTE_DEVICE void copy_keys(const SelectedArguments& a, const SelectedWork& w, T* k_tile,
                            T* v_tile) {
-  const T* k = static_cast<const T*>(a.k.data) + w.batch * a.k.batch + w.kv_head * a.k.head;
-  const T* v = static_cast<const T*>(a.v.data) + w.batch * a.v.batch + w.kv_head * a.v.head;
+  const int64_t first = int64_t(w.item.tile) * 64;
+  const T* k = static_cast<const T*>(a.k.data) + w.batch * a.k.batch + w.kv_head * a.k.head +
+               first * a.k.token + threadIdx.x % 8 * 8;
+  const T* v = static_cast<const T*>(a.v.data) + w.batch * a.v.batch + w.kv_head * a.v.head +
+               first * a.v.token + threadIdx.x % 8 * 8;
+  CUTE_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const int64_t key = int64_t(w.item.tile) * 64 + threadIdx.x % 128 / 8 + 16 * i;
-    const bool valid = key < a.num_keys;
-    copy_row<DK>(k_tile, i, k + (valid ? key : 0) * a.k.token, valid);
-    copy_row<DV>(v_tile, i, v + (valid ? key : 0) * a.v.token, valid);
+    const int key = threadIdx.x % 128 / 8 + 16 * i;
+    const bool valid = first + key < a.num_keys;
+    copy_row<DK>(k_tile, i, k, valid ? key * RowStrides(a.k).token : -1);
+    copy_row<DV>(v_tile, i, v, valid ? key * RowStrides(a.v).token : -1);
   }
 }
 
-/// Row `row` of a stage, for one thread: the place of its part (in rows; -1: no row), its mask.
+/// Row `row` of a stage, for one thread: where its part of kColumns begins (sm80/parts.cuh), its
+/// mask.
+template <int kColumns>
 CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w, uint64_t& mask,
                               int32_t& place, uint32_t entry, int in_group, bool valid) {
   const int token = entry >> 8, tile = entry & 127;
-  place = -1;
+  place = sm80::kNoPart;
   if (!valid || entry & 128) mask = valid ? ~0ull : 0;
   if (!valid) return;
   if (!(entry & 128))
@@ -213,42 +229,55 @@ CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w,
                          a.max_tiles +
                      tile);
   const int token_of_set = (w.lane - a.lane) * a.tokens_of_set + token - a.first_token;
-  place = (token_of_set * a.max_tiles + tile) * a.group_size + in_group;
+  place =
+      sm80::first_of_part((token_of_set * a.max_tiles + tile) * a.group_size + in_group, kColumns);
 }
 
-/// The loop of the 128 threads that gather rows. copy(stage, i, token, in_group, valid) copies this
-/// thread's pieces of its i-th row; describe(stage, row, entry, in_group, valid) is called by one
-/// thread a row.
-template <int kStages, class Copy, class Describe>
+/// The loop of the 128 threads that gather rows, kTensors of which a row has. Lanes 0 to 15 of a
+/// warp have a row of a step each, and lanes 16 to 31 the same rows: offset(of_second, token,
+/// in_group) says where the row begins in the tensor of the lane's half, copy(stage, i, tensor,
+/// offset) copies this thread's pieces of its i-th row (zeros when offset < 0), and
+/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. What every lane
+/// computes for itself was the bound of these kernels when each row's eight lanes did it.
+template <int kStages, int kTensors, class Offset, class Copy, class Describe>
 CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, uint64_t* full,
-                             uint64_t* empty, Copy&& copy, Describe&& describe) {
-  const int piece = threadIdx.x % 8, first_row = threadIdx.x / 8;
-  const int group = a.group_size, rows = w.item.count * group;
+                             uint64_t* empty, Offset&& offset, Copy&& copy, Describe&& describe) {
+  const int group = a.group_size, rows = w.item.count * group, lane = threadIdx.x % 32;
+  const int own = threadIdx.x / 32 * 4 + lane % 4 + lane % 16 / 4 * 16;
   const uint32_t* entries =
       a.entries + int64_t(w.lane) * a.num_queries * a.max_tiles + w.item.begin;
   const auto pair_of = [&](int row) {
     return group == 1 ? row : static_cast<int>(__umulhi(row, a.group_inverse));
   };
-  uint32_t next[4];
+  // Loads return in the order of their issue, behind the copies before them: entries are fetched
+  // some steps ahead.
+  constexpr int kAhead = 2;
   const auto fetch = [&](int step) {
-    CUTE_UNROLL
-    for (int i = 0; i < 4; ++i)
-      next[i] = __ldg(entries + pair_of(min(step * 64 + first_row + 16 * i, rows - 1)));
+    return __ldg(entries + pair_of(min(step * 64 + own, rows - 1)));
   };
-  fetch(0);
-  for (int step = 0; step * 64 < rows; ++step) {
-    const int stage = step % kStages;
-    wait_for(empty[stage], (step / kStages + 1) & 1);
+  uint32_t next[kAhead];
+  CUTE_UNROLL
+  for (int j = 0; j < kAhead; ++j) next[j] = fetch(j);
+  for (int base = 0; base * 64 < rows; base += kAhead) {
     CUTE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = step * 64 + first_row + 16 * i;
+    for (int j = 0; j < kAhead; ++j) {
+      const int step = base + j, stage = step % kStages, row = step * 64 + own;
+      if (step * 64 >= rows) return;
+      const uint32_t entry = next[j];
+      next[j] = fetch(step + kAhead);
       const bool valid = row < rows;
-      const int in_group = valid ? row - pair_of(row) * group : 0;
-      copy(stage, i, int64_t(next[i] >> 8), in_group, valid);
-      if (piece == i) describe(stage, first_row + 16 * i, next[i], in_group, valid);
+      const int in_group = row - pair_of(row) * group;
+      const int from = valid ? offset(lane >= 16, int(entry >> 8), in_group) : -1;
+      wait_for(empty[stage], (step / kStages + 1) & 1);
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        CUTE_UNROLL
+        for (int tensor = 0; tensor < kTensors; ++tensor)
+          copy(stage, i, tensor, __shfl_sync(~0u, from, tensor * 16 + i * 4 + lane / 8));
+      }
+      if (lane < 16) describe(stage, own, entry, in_group, valid);
+      arrive_with_copies(full[stage]);
     }
-    arrive_with_copies(full[stage]);
-    fetch(step + 1);
   }
 }
 
@@ -263,20 +292,30 @@ CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c, GMMA::ScaleOut
   }
 }
 
-/// 64 columns, packed in pairs, of two rows of a part. Columns of a part have an order in which a
-/// thread's values are neighbours (sm80/quad.cuh has the inverse): 16 bytes of each of the quad's
-/// threads are 64 bytes of a row.
-template <typename T>
-CUTE_DEVICE void store_part(T* parts, int row_columns, const int (&places)[2], int column,
-                            const uint32_t (&part)[16]) {
+/// 64 columns of two rows of a part, in the order of sm80/parts.cuh: where a warp's rows are
+/// neighbours, it writes 512 bytes at a time. The columns begin at value `first` of the
+/// accumulators.
+template <typename Cuda, class Values>
+CUTE_DEVICE void store_part(void* parts, const int32_t (&places)[2], int column, float scale,
+                            const Values& values, int first) {
   CUTE_UNROLL
   for (int r = 0; r < 2; ++r) {
-    if (places[r] < 0) continue;
-    T* row = parts + int64_t(places[r]) * row_columns + column + threadIdx.x % 4 * 8;
+    uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
+    asm volatile("mad.wide.s32 %0, %1, 16, %2;"
+                 : "=l"(to)
+                 : "r"(places[r]), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
     CUTE_UNROLL
-    for (int h = 0; h < 2; ++h)
-      *reinterpret_cast<uint4*>(row + h * 32) = make_uint4(
-          part[8 * h + r], part[8 * h + 2 + r], part[8 * h + 4 + r], part[8 * h + 6 + r]);
+    for (int h = 0; h < 2; ++h) {
+      uint32_t pairs[4];
+      CUTE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int i = first + h * 16 + j * 4 + r * 2;
+        pairs[j] = sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
+      }
+      if (places[r] >= 0)
+        reinterpret_cast<uint4*>(to)[column + h * 32] =
+            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
   }
 }
 
