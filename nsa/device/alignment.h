@@ -11,4 +11,9 @@ inline bool aligned(const Strided& x) {
          x.head % 8 == 0;
 }
 
+/// Whether 31 bits count the pieces of 16 bytes from a sequence's first row to its others.
+inline bool rows_within_reach(const Strided& x, int64_t tokens, int64_t heads) {
+  return (tokens * x.token + heads * x.head) / 8 <= INT32_MAX;
+}
+
 }  // namespace nsa::device

@@ -129,6 +129,9 @@ const char* unsupported_reason(const SelectedBackward& p) {
   if (p.num_ranges > 32) return "more than 32 ranges a row";
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.d_out))
     return "an address or stride is no multiple of 16 bytes";
+  if (!rows_within_reach(p.q, p.num_queries, p.num_heads) ||
+      !rows_within_reach(p.d_out, p.num_queries, p.num_heads))
+    return "rows of q or d_out more than 32 GiB apart";
   const SelectedSizes sizes = backward_sizes(p);
   if (p.dense < 0 || p.dense > most_dense_queries(sizes, p.first_position, p.block_size))
     return "more dense queries than have whole tiles";

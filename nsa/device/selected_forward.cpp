@@ -2,6 +2,9 @@
 // order of keys.
 #include "nsa/device/selected_forward.h"
 
+#include <algorithm>
+
+#include "nsa/device/alignment.h"
 #include "nsa/device/selected_plan.h"
 #include "nsa/device/sm80/selected_join.h"
 #include "nsa/device/sm80/tile_index.h"
@@ -56,17 +59,35 @@ RowAttention queries_from(RowAttention p, int first) {
   return p;
 }
 
+/// The queries of a set with their parts.
+sm90::DenseQueries queries_of_set(const RowAttention& p, const SelectedPlan& plan, void* workspace,
+                                  int set, int tokens_of_batch) {
+  const auto at = [&](size_t offset) { return static_cast<char*>(workspace) + offset; };
+  sm90::DenseQueries q;
+  q.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  q.lanes = std::min(plan.lanes_of_set, plan.lanes - q.lane);
+  q.first = set % plan.chunk_sets * plan.tokens_of_set();
+  q.count = std::min(plan.tokens_of_set(), p.num_queries - q.first);
+  q.tokens_of_batch = tokens_of_batch;
+  q.parts = {at(plan.parts), reinterpret_cast<const float2*>(at(plan.part_stats)),
+             reinterpret_cast<const int32_t*>(at(plan.row_counts)), plan.max_tiles_of_row,
+             plan.tokens_of_set()};
+  return q;
+}
+
 cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of_row,
                             void* workspace, cudaStream_t stream) {
   const RowAttention p = queries_from(all, first);
   const SelectedPlan plan = plan_selected(forward_sizes(p, max_tiles_of_row));
-  const auto launch = find_forward(p)->launch;
-  cudaError_t status =
-      sm80::build_tile_index(sm80::token_ranges(p, all.num_queries), plan, workspace, stream);
+  const ForwardInstance& one = *find_forward(p);
+  const bool dense = p.block_size > 0 && p.block_size % kKeysOfTile == 0;
+  cudaError_t status = sm80::build_tile_index(sm80::token_ranges(p, all.num_queries, dense), plan,
+                                              workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
-    status = launch(p, plan, workspace, set, stream);
-    if (status == cudaSuccess)
-      status = sm80::join_parts(p, all.num_queries, plan, workspace, set, stream);
+    status = one.launch(p, plan, workspace, set, stream);
+    if (status != cudaSuccess) return status;
+    status = dense ? one.dense(p, queries_of_set(p, plan, workspace, set, all.num_queries), stream)
+                   : sm80::join_parts(p, all.num_queries, plan, workspace, set, stream);
   }
   return status;
 }
@@ -76,6 +97,8 @@ cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of
 const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
   const char* reason = unsupported_reason(p);
   if (reason != nullptr) return reason;
+  if (!rows_within_reach(p.q, p.num_queries, p.num_heads))
+    return "rows of q more than 32 GiB apart";
   return find_forward(p) == nullptr ? "head dims dk/dv are none of 64/64, 128/128, 192/128"
                                     : unsupported_index(forward_sizes(p, max_tiles_of_row));
 }
@@ -104,7 +127,8 @@ cudaError_t selected_attention_forward(const RowAttention& p, int max_tiles_of_r
     return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
   if (dense > 0) {
-    const cudaError_t status = find_forward(p)->dense(p, dense, stream);
+    const cudaError_t status = find_forward(p)->dense(
+        p, {0, dense, 0, p.batch * p.num_kv_heads, p.num_queries, {}}, stream);
     if (status != cudaSuccess || dense == p.num_queries) return status;
   }
   return forward_by_keys(p, dense, max_tiles_of_row, workspace, stream);

@@ -11,6 +11,7 @@ constexpr int64_t kLeastChunkTokens = 32;
 constexpr int64_t kLeastPartBytes = int64_t{768} << 20;
 constexpr int64_t kMostPartBytes = int64_t{32} << 30;  // 16-byte pieces are counted in 31 bits
 constexpr int64_t kRowsOfItem = 4096, kLeastRowsOfItem = 512;
+constexpr int64_t kStripeBytes = int64_t{16} << 20;  // a third of the L2 cache
 constexpr int64_t kItemsWanted = 132 * 6;
 constexpr int64_t kLeastDenseRows = 132 * 64;  // fewer leave half of the SMs idle
 
@@ -44,13 +45,25 @@ void cut_sets(SelectedPlan& p, const SelectedSizes& s) {
   p.lanes_of_set = static_cast<int>(ceil_div(p.lanes, p.lane_sets));
 }
 
+/// Forward: tokens whose rows of Q stay in the L2 cache while all their tiles are computed. The
+/// backward pass wants the items of a tile together.
+void cut_stripes(SelectedPlan& p, const SelectedSizes& s) {
+  const int64_t bytes_of_token = int64_t{s.group_size} * s.qk_head_dim * 2;
+  const int64_t chunks = kStripeBytes / (bytes_of_token * p.chunk_tokens);
+  p.stripe_chunks = s.pass == SelectedPass::kBackward
+                        ? p.chunks_of_set
+                        : static_cast<int>(std::clamp<int64_t>(chunks, 1, p.chunks_of_set));
+  p.stripes = static_cast<int>(ceil_div(p.chunks_of_set, p.stripe_chunks));
+}
+
 void cut_items(SelectedPlan& p, const SelectedSizes& s) {
   const int64_t pairs = int64_t{p.tokens_of_set()} * s.max_tiles_of_row;
   const int64_t rows = std::clamp(pairs * p.lanes_of_set * s.group_size / kItemsWanted,
                                   kLeastRowsOfItem, kRowsOfItem);
   const int64_t whole = 64 / std::gcd(64, s.group_size);  // pairs that fill tiles of 64 rows
   p.pairs_of_item = static_cast<int>(ceil_div(ceil_div(rows, s.group_size), whole) * whole);
-  p.items_of_lane = static_cast<int>(p.tiles + ceil_div(pairs, p.pairs_of_item));
+  p.items_of_lane =
+      static_cast<int>(int64_t{p.tiles} * p.stripes + ceil_div(pairs, p.pairs_of_item));
 }
 
 }  // namespace
@@ -64,6 +77,7 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
       static_cast<int>(std::max(kLeastChunkTokens, ceil_div(s.num_queries, kMaxChunks)));
   p.chunks = static_cast<int>(ceil_div(s.num_queries, p.chunk_tokens));
   cut_sets(p, s);
+  cut_stripes(p, s);
   cut_items(p, s);
   const size_t rows = size_t(p.lanes) * s.num_queries, pairs = rows * p.max_tiles_of_row;
   const size_t tile = size_t(kKeysOfTile) * (s.qk_head_dim + s.v_head_dim) * 4;
@@ -77,6 +91,7 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
     end += (bytes + 255) / 256 * 256;
   };
   place(p.offsets, size_t(p.lanes) * (p.chunks + 1) * p.tiles * 4);
+  place(p.next_items, sets * 4);
   place(p.row_tiles, pairs * 4);
   place(p.row_masks, pairs * 8);
   place(p.row_counts, rows * 4);

@@ -16,6 +16,10 @@ constexpr int kMaxTiles = 224 * 256;  // counters of all tiles of a lane fit sha
 constexpr int kDensePositions = 64 * kKeysOfTile;
 constexpr int kDenseBackwardPositions = 63 * kKeysOfTile;
 
+/// Tiles of 64 keys that nearly every row attends: the first one, and those from here on to the
+/// token's own. They are not listed where they are computed in whole tiles.
+constexpr int first_dense_tile(int position) { return position / kKeysOfTile - 1; }
+
 enum class SelectedPass { kForward, kBackward };
 
 struct SelectedSizes {
@@ -45,16 +49,18 @@ struct SelectedPlan {
   int lanes, tiles, max_tiles_of_row;
   int chunk_tokens, chunks;
   int lanes_of_set, chunks_of_set, lane_sets, chunk_sets;
+  int stripe_chunks, stripes;  // of a set; an item's tokens are of one stripe
   int pairs_of_item;  // a work item is a key tile and at most so many (token, tile) pairs of its
   int items_of_lane;  // at most, in one set
   // Offsets of arrays in the workspace, in bytes.
   size_t offsets;     // int32 [lanes, chunks + 1, tiles] first entry of a chunk in a tile's list
+  size_t next_items;  // int32 [sets] items taken; forward only
   size_t row_tiles;   // int32 [B, S, Hkv, M] tile * 2 + (1 if only some keys); -1 behind the last
   size_t row_masks;   // uint64 [B, S, Hkv, M] attended keys of the tile
   size_t row_counts;  // int32 [B, S, Hkv] tiles of a row; -1: more than M
   size_t entries;     // uint32 [lanes, S * M] token << 8 | whole tile << 7 | place in row_tiles
   size_t items;       // Item [sets, lanes_of_set, items_of_lane]
-  size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1]
+  size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1]; forward: only the last one counts
   size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv),
                  // rows in blocks of 8 (sm80/parts.cuh)
   size_t part_stats;  // float2 [lanes_of_set, tokens_of_set, M, G] maximum, sum; forward only

@@ -43,6 +43,25 @@ TEST(SelectedPlan, SetsCoverAllLanesAndTokensOnce) {
   }
 }
 
+TEST(SelectedPlan, StripesCoverASetAndExistInTheForwardPassOnly) {
+  for (const SelectedSizes& s : kSizes) {
+    EXPECT_EQ(plan_selected(s).stripes, 1);
+    const SelectedPlan p = plan_selected(forward(s));
+    EXPECT_GE(p.stripes * p.stripe_chunks, p.chunks_of_set);
+    EXPECT_LT((p.stripes - 1) * p.stripe_chunks, p.chunks_of_set);
+    EXPECT_GE(p.items_of_lane, p.stripes * p.tiles);
+  }
+  const SelectedPlan p = plan_selected(forward(kPaper64k));
+  EXPECT_GT(p.stripes, 1);
+  EXPECT_LE(p.stripe_chunks * p.chunk_tokens * 16 * 192 * 2, 16 << 20) << "rows of Q";
+}
+
+TEST(SelectedPlan, TilesOfTheNewestTokensAreTheirOwnAndTheOneBefore) {
+  EXPECT_EQ(first_dense_tile(64 * 7), 6);
+  EXPECT_EQ(first_dense_tile(64 * 8 - 1), 6);
+  EXPECT_EQ(first_dense_tile(63), -1);
+}
+
 TEST(SelectedPlan, ItemsHoldTheWorstLists) {
   for (const SelectedSizes& s : kSizes) {
     const SelectedPlan p = plan_selected(s);
@@ -55,9 +74,9 @@ TEST(SelectedPlan, ItemsHoldTheWorstLists) {
 TEST(SelectedPlan, ArraysFollowEachOtherAligned) {
   for (const SelectedSizes& s : kSizes) {
     const SelectedPlan p = plan_selected(s);
-    const std::vector<size_t> offsets{p.offsets, p.row_tiles, p.row_masks,  p.row_counts,
-                                      p.entries, p.items,     p.first_item, p.parts,
-                                      p.slots,   p.sums,      p.bytes};
+    const std::vector<size_t> offsets{p.offsets,    p.next_items, p.row_tiles, p.row_masks,
+                                      p.row_counts, p.entries,    p.items,     p.first_item,
+                                      p.parts,      p.slots,      p.sums,      p.bytes};
     EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
     for (const size_t offset : offsets) EXPECT_EQ(offset % 256, 0u);
     EXPECT_GE(p.entries - p.row_counts, size_t(p.lanes) * s.num_queries * 4);

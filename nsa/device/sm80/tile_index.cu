@@ -12,6 +12,7 @@ struct IndexArguments {
   SelectedPlan plan;
   int num_kv_heads;
   int64_t num_rows, tokens_of_batch;
+  bool without_dense_tiles;
   int32_t *offsets, *row_tiles, *row_counts, *first_item;
   uint64_t* row_masks;
   uint32_t* entries;
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
                   a.rows.first_position + token);
   // Runs are disjoint and ascending, but two may meet the same tile: it belongs to the first.
   const bool used = runs.end > runs.start;
-  const int last = used ? (runs.end - 1) / kKeysOfTile : -1;
+  int last = used ? (runs.end - 1) / kKeysOfTile : -1;
   int reached = last;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
@@ -65,7 +66,11 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
     if (lane >= step) reached = max(reached, before);
   }
   const int reached_of_left = __shfl_up_sync(~0u, reached, 1);
-  const int first = max(runs.start / kKeysOfTile, lane == 0 ? 0 : reached_of_left + 1);
+  int first = max(runs.start / kKeysOfTile, lane == 0 ? 0 : reached_of_left + 1);
+  if (a.without_dense_tiles) {
+    first = max(first, 1);
+    last = min(last, first_dense_tile(a.rows.first_position + token) - 1);
+  }
   int until = used ? max(0, last - first + 1) : 0;
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
@@ -192,24 +197,27 @@ __global__ void __launch_bounds__(kScanThreads)
   const int64_t place = int64_t(set) * plan.lanes_of_set + blockIdx.x;
   int32_t* first_item = a.first_item + place * (tiles + 1);
   SelectedItem* items = a.items + place * plan.items_of_lane;
-  const int first_chunk = set % plan.chunk_sets * plan.chunks_of_set,
-            end_chunk = min(first_chunk + plan.chunks_of_set, plan.chunks);
+  const int begin_chunk = set % plan.chunk_sets * plan.chunks_of_set,
+            end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
   const bool exists = lane_index < plan.lanes;
   const int32_t* offsets = a.offsets + int64_t(lane_index) * (plan.chunks + 1) * tiles;
   int done = 0;
-  for (int base = 0; base < tiles; base += kScanThreads) {
-    const int tile = base + threadIdx.x;
-    const bool valid = exists && tile < tiles;
-    const int begin = valid ? offsets[int64_t(first_chunk) * tiles + tile] : 0;
-    const int end = valid ? offsets[int64_t(end_chunk) * tiles + tile] : 0;
+  const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
+  for (int i = 0; i < plan.stripes * strides; ++i) {
+    const int chunk = begin_chunk + i / strides * plan.stripe_chunks;
+    const int tile = i % strides * kScanThreads + threadIdx.x;
+    const bool valid = exists && tile < tiles && chunk < end_chunk;
+    const int begin = valid ? offsets[int64_t(chunk) * tiles + tile] : 0;
+    const int end =
+        valid ? offsets[int64_t(min(chunk + plan.stripe_chunks, end_chunk)) * tiles + tile] : 0;
     const int pieces = (end - begin + plan.pairs_of_item - 1) / plan.pairs_of_item;
     int total = 0;
     const int first = done + scan_block(pieces, total);
     done += total;
     if (tile < tiles) first_item[tile] = first;
-    for (int i = 0; i < pieces; ++i) {
-      const int from = begin + i * plan.pairs_of_item;
-      items[first + i] = {tile, from, min(plan.pairs_of_item, end - from), 0};
+    for (int j = 0; j < pieces; ++j) {
+      const int from = begin + j * plan.pairs_of_item;
+      items[first + j] = {tile, from, min(plan.pairs_of_item, end - from), 0};
     }
   }
   if (threadIdx.x == 0) first_item[tiles] = done;
@@ -229,6 +237,7 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.plan = plan;
   a.num_kv_heads = p.num_kv_heads;
   a.tokens_of_batch = p.tokens_of_batch;
+  a.without_dense_tiles = p.without_dense_tiles;
   a.num_rows = int64_t{plan.lanes} * p.num_queries;
   a.offsets = reinterpret_cast<int32_t*>(at(plan.offsets));
   a.row_tiles = reinterpret_cast<int32_t*>(at(plan.row_tiles));

@@ -14,6 +14,7 @@
 #pragma once
 #include "nsa/device/sm90/selected_backward_launch.h"
 #include "nsa/device/sm90/selected_tiles.cuh"
+#include "nsa/device/sm90/selected_values.cuh"
 
 namespace nsa::device::sm90 {
 
@@ -69,7 +70,7 @@ struct SelectedBackwardKernel {
     const float2* stats = a.stats + int64_t(w.batch) * a.tokens_of_batch * a.num_heads + head;
     const RowStrides q_strides(a.q), d_out_strides(a.d_out);
     gather_rows<kStages, 2>(
-        a, w, s.full, s.empty,
+        a, w, 0, s.full, s.empty,
         [&](bool of_second, int token, int in_group) {
           const RowStrides& x = of_second ? d_out_strides : q_strides;
           return token * x.token + in_group * x.head;
@@ -127,27 +128,6 @@ struct SelectedBackwardKernel {
     }
     cutlass::arch::fence_view_async_shared();
     cutlass::arch::NamedBarrier::sync(128, barrier);
-  }
-
-  /// Value i of the accumulators becomes 0 where bit first + i of `attended` is not set.
-  template <class Values>
-  CUTE_DEVICE static void select(Values& values, uint32_t attended, int first) {
-    CUTE_UNROLL
-    for (int i = 0; i < size(values); ++i)
-      values(i) = attended >> (first + i) & 1 ? values(i) : 0.f;
-  }
-  /// NaN where a bad key is attended; bits 0 and 8 of `bad` are those of this thread's keys.
-  template <class Values>
-  CUTE_DEVICE static void spoil(Values& values, uint32_t attended, int first, uint64_t bad) {
-    CUTE_UNROLL
-    for (int i = 0; i < size(values); ++i)
-      if ((attended >> (first + i) & 1) && (bad >> (i / 2 % 2 * 8) & 1)) values(i) = NAN;
-  }
-  template <class Values, class Bits>
-  CUTE_DEVICE static void pack_pairs(const Values& values, Bits& bits, int first) {
-    CUTE_UNROLL
-    for (int i = 0; i < size(values) / 2; ++i)
-      bits(first + i) = sm80::pack<typename Traits::Cuda>(values(2 * i), values(2 * i + 1));
   }
 
   /// One warpgroup: every other row tile.
@@ -232,7 +212,7 @@ struct SelectedBackwardKernel {
       }
       if (attended != ~0u) select(scores, attended, 0);
       if (s.bad_k != 0) spoil(scores, attended, 0, s.bad_k >> own_key);
-      pack_pairs(scores, probs_bits, 0);
+      pack_pairs<typename Traits::Cuda>(scores, probs_bits, 0);
 
       const auto start_d_probs = [&](int part, auto& d_probs) {
         warpgroup_fence_operand(d_probs);
@@ -259,7 +239,7 @@ struct SelectedBackwardKernel {
         if (attended != ~0u) select(d_probs, attended, part * kRowsOfPart / 2);
         if ((s.bad_k | s.bad_v) != 0)
           spoil(d_probs, attended, part * kRowsOfPart / 2, (s.bad_k | s.bad_v) >> own_key);
-        pack_pairs(d_probs, d_scores_bits, part * kRowsOfPart / 4);
+        pack_pairs<typename Traits::Cuda>(d_probs, d_scores_bits, part * kRowsOfPart / 4);
       };
       Tensor d_probs = partition_fragment_C(mma_d_probs, Shape<_64, Int<kRowsOfPart>>{});
       warpgroup_fence_operand(probs);

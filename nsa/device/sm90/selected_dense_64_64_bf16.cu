@@ -2,7 +2,8 @@
 
 namespace nsa::device::sm90 {
 
-cudaError_t selected_dense_64_64_bf16(const RowAttention& p, int queries, cudaStream_t stream) {
+cudaError_t selected_dense_64_64_bf16(const RowAttention& p, const DenseQueries& queries,
+                                      cudaStream_t stream) {
   return launch_selected_dense<64, 64, cutlass::bfloat16_t>(p, queries, stream);
 }
 

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll 4
   for (int i = 0; i < num_ranges; ++i) {
     const RangeTiles tiles(own[i], limit);
-    word |= tiles.bits;
+    word |= tiles.bits();
     whole &= tiles.whole;
   }
   e.words.words[(int64_t(batch) * f.num_kv_heads + kv_head) * f.num_queries + token] =

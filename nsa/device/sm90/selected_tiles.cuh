@@ -34,7 +34,8 @@ struct SelectedArguments {
   void* parts;
   float2* part_stats;
   float* slots;
-  int lane;  // first of the set
+  int* next_item;   // taken from the set, forward only
+  int lane, lanes;  // first of the set, their number
   int first_token, tokens_of_set, num_queries, num_keys, num_heads, num_kv_heads, group_size;
   int tokens_of_batch;
   uint32_t group_inverse;  // 2^32 / G, rounded up
@@ -59,7 +60,9 @@ SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan,
   a.parts = at(plan.parts);
   a.part_stats = reinterpret_cast<float2*>(at(plan.part_stats));
   a.slots = reinterpret_cast<float*>(at(plan.slots));
+  a.next_item = reinterpret_cast<int*>(at(plan.next_items)) + set;
   a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
   a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
   a.tokens_of_set = plan.tokens_of_set();
   a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_heads = p.num_heads;
@@ -78,7 +81,7 @@ cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArgume
   const cudaError_t status = cudaFuncSetAttribute(
       kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
   if (status != cudaSuccess) return status;
-  const dim3 grid(plan.items_of_lane, std::min(plan.lanes_of_set, plan.lanes - a.lane));
+  const dim3 grid(plan.items_of_lane, a.lanes);
   kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
   return cudaGetLastError();
 }
@@ -142,18 +145,26 @@ CUTE_DEVICE void arrive_with_copies(uint64_t& barrier) {
   arrive_at(barrier);
 }
 
-/// Which (sequence, KV head) and item a CTA has; false: none.
+/// A (sequence, KV head) and an item of it.
 struct SelectedWork {
   int lane, batch, kv_head, slot;
   SelectedItem item;
 
-  CUTE_DEVICE bool find(const SelectedArguments& a) {
-    slot = blockIdx.x;
-    if (slot >= a.first_item[int64_t(blockIdx.y) * (a.tiles + 1) + a.tiles]) return false;
-    item = a.items[int64_t(blockIdx.y) * a.items_of_lane + slot];
-    lane = a.lane + blockIdx.y;
+  /// Items of a lane, counted from the set's first.
+  CUTE_DEVICE static int count(const SelectedArguments& a, int lane_of_set) {
+    return a.first_item[int64_t(lane_of_set) * (a.tiles + 1) + a.tiles];
+  }
+  CUTE_DEVICE void read(const SelectedArguments& a, int lane_of_set, int which) {
+    slot = which;
+    item = a.items[int64_t(lane_of_set) * a.items_of_lane + slot];
+    lane = a.lane + lane_of_set;
     batch = lane / a.num_kv_heads;
     kv_head = lane % a.num_kv_heads;
+  }
+  /// The one of this CTA; false: none.
+  CUTE_DEVICE bool find(const SelectedArguments& a) {
+    if (static_cast<int>(blockIdx.x) >= count(a, blockIdx.y)) return false;
+    read(a, blockIdx.y, blockIdx.x);
     return true;
   }
   /// Row tiles of the item.
@@ -161,6 +172,39 @@ struct SelectedWork {
     return (item.count * a.group_size + 63) / 64;
   }
 };
+
+/// The items of a set, lane after lane, for one thread of a CTA that takes them from the counter.
+struct ItemQueue {
+  int lane = 0, before = 0, count;  // items before the lane's, of the lane
+
+  CUTE_DEVICE explicit ItemQueue(const SelectedArguments& a) : count(SelectedWork::count(a, 0)) {}
+  /// An item of no rows when none is left.
+  CUTE_DEVICE SelectedWork take(const SelectedArguments& a) {
+    const int which = atomicAdd(a.next_item, 1);
+    SelectedWork w{};
+    while (which >= before + count) {
+      before += count;
+      if (++lane == a.lanes) {
+        --lane, count = 0;  // `which` only grows
+        return w;
+      }
+      count = SelectedWork::count(a, lane);
+    }
+    w.read(a, lane, which - before);
+    return w;
+  }
+};
+/// Whether one of a warpgroup's 128 threads says so; `barrier` is its own.
+CUTE_DEVICE bool any_of_warpgroup(bool one, int barrier) {
+  int any;
+  asm volatile(
+      "{ .reg .pred p, q; setp.ne.b32 p, %1, 0; barrier.cta.red.or.pred.aligned q, %2, 128, p;"
+      " selp.b32 %0, 1, 0, q; }\n"
+      : "=r"(any)
+      : "r"(int(one)), "r"(barrier)
+      : "memory");
+  return any != 0;
+}
 
 /// Shared-memory tiles of 64 rows: 64-column chunks of 128-byte rows, 16-byte pieces swizzled by
 /// row. As rows x columns, and the same memory as columns x rows.
@@ -233,15 +277,17 @@ CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w,
       sm80::first_of_part((token_of_set * a.max_tiles + tile) * a.group_size + in_group, kColumns);
 }
 
-/// The loop of the 128 threads that gather rows, kTensors of which a row has. Lanes 0 to 15 of a
-/// warp have a row of a step each, and lanes 16 to 31 the same rows: offset(of_second, token,
-/// in_group) says where the row begins in the tensor of the lane's half, copy(stage, i, tensor,
-/// offset) copies this thread's pieces of its i-th row (zeros when offset < 0), and
-/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. What every lane
-/// computes for itself was the bound of these kernels when each row's eight lanes did it.
+/// The loop of the 128 threads that gather rows, kTensors of which a row has; `done`: row tiles
+/// that went through the ring before. Lanes 0 to 15 of a warp have a row of a step each, and lanes
+/// 16 to 31 the same rows: offset(of_second, token, in_group) says where the row begins in the
+/// tensor of the lane's half, copy(stage, i, tensor, offset) copies this thread's pieces of its
+/// i-th row (zeros when offset < 0), and describe(stage, row, entry, in_group, valid) is called by
+/// lanes 0 to 15. What every lane computes for itself was the bound of these kernels when each
+/// row's eight lanes did it.
 template <int kStages, int kTensors, class Offset, class Copy, class Describe>
-CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, uint64_t* full,
-                             uint64_t* empty, Offset&& offset, Copy&& copy, Describe&& describe) {
+CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done,
+                             uint64_t* full, uint64_t* empty, Offset&& offset, Copy&& copy,
+                             Describe&& describe) {
   const int group = a.group_size, rows = w.item.count * group, lane = threadIdx.x % 32;
   const int own = threadIdx.x / 32 * 4 + lane % 4 + lane % 16 / 4 * 16;
   const uint32_t* entries =
@@ -261,14 +307,15 @@ CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, 
   for (int base = 0; base * 64 < rows; base += kAhead) {
     CUTE_UNROLL
     for (int j = 0; j < kAhead; ++j) {
-      const int step = base + j, stage = step % kStages, row = step * 64 + own;
+      const int step = base + j, row = step * 64 + own;
+      const int stage = (done + step) % kStages, turn = (done + step) / kStages;
       if (step * 64 >= rows) return;
       const uint32_t entry = next[j];
       next[j] = fetch(step + kAhead);
       const bool valid = row < rows;
       const int in_group = row - pair_of(row) * group;
       const int from = valid ? offset(lane >= 16, int(entry >> 8), in_group) : -1;
-      wait_for(empty[stage], (step / kStages + 1) & 1);
+      wait_for(empty[stage], (turn + 1) & 1);
       CUTE_UNROLL
       for (int i = 0; i < 4; ++i) {
         CUTE_UNROLL
