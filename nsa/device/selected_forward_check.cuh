@@ -64,12 +64,12 @@ bool forward_correct(const Problem<T>& x, int dense, double bound, int tiles_of_
 }
 
 /// Judged by fp64 loops, with several numbers of dense queries. Values that are not finite leave
-/// the bits of the rows that do not attend them alone.
+/// the bits of the rows that do not attend them alone. `tiles_of_row`: 0 for as many as there are.
 template <typename T>
-bool forward_case(const Case& c) {
+bool forward_case(const Case& c, int tiles_of_row = 0) {
   const double bound = std::is_same_v<T, __half> ? 2e-3 : 1.5e-2;
-  Problem<T> x(c, (c.n() + 63) / 64);
-  const int tiles = (c.n() + 63) / 64;
+  const int tiles = tiles_of_row == 0 ? (c.n() + 63) / 64 : tiles_of_row;
+  Problem<T> x(c, tiles);
   const std::vector<int> counts{c.s, c.s * 3 / 5, 0};
   std::vector<std::unique_ptr<Forward<T>>> before;
   if (c.bad) {
@@ -82,7 +82,7 @@ bool forward_case(const Case& c) {
                                                     x.query_rows(c));
   bool ok = true;
   for (size_t i = 0; i < counts.size(); ++i) {
-    ok &= forward_correct(x, counts[i], bound);
+    ok &= forward_correct(x, counts[i], bound, tiles);
     if (!c.bad) continue;
     const int64_t others =
         other_rows(*before[i], Forward<T>(x, tiles, counts[i], 0xff), x.out, c.dv);
@@ -148,6 +148,9 @@ inline bool forward_cases_correct() {
   Case last{1, 40, 16, 1, 192, 128, 16, 4096 - 40};  // the highest bit
   last.blocks = true;
   ok &= forward_case<__half>(last);
+  Case stripes{1, 4000, 16, 1, 192, 128, 6};  // 24 MB of Q: two stripes
+  stripes.blocks = true;
+  ok &= forward_case<__nv_bfloat16>(stripes, 6);
   return ok;
 }
 

@@ -54,6 +54,8 @@ TEST(SelectedPlan, StripesCoverASetAndExistInTheForwardPassOnly) {
   const SelectedPlan p = plan_selected(forward(kPaper64k));
   EXPECT_GT(p.stripes, 1);
   EXPECT_LE(p.stripe_chunks * p.chunk_tokens * 16 * 192 * 2, 16 << 20) << "rows of Q";
+  EXPECT_EQ(plan_selected(forward({1, 4000, 4000, 1, 16, 192, 128, 6})).stripes, 2)
+      << "what selected_gpu_test counts on";
 }
 
 TEST(SelectedPlan, TilesOfTheNewestTokensAreTheirOwnAndTheOneBefore) {
