@@ -75,6 +75,8 @@ struct DecodeAttention {
   Element element = Element::kBFloat16;
   int ranks = 0, warps = 0;  ///< blocks of threads a (sequence, KV head), a power of two, and
                              ///< warps each, 4 to 8; 0: chosen
+  bool unit_sums = false;    ///< what scores need is kept as sums of selection blocks, as for long
+                             ///< sequences (l' = 4 d, l = 2 d); false: as chosen
 };
 
 /// nullptr when a kernel exists for these sizes on the current device; else why not.

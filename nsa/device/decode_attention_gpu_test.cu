@@ -64,8 +64,10 @@ struct Case {
   double rope_base = 1e4;
   float q_scale = 1.f;
   bool equal_keys = false;  // every score is a tie
+  bool repeated = false;  // all units alike but a few with larger logits: equal scores, bit by bit
   GateFunction gate = GateFunction::kSoftmax;
   int ranks = 0, warps = 0;
+  bool unit_sums = false;
   int batch() const { return static_cast<int>(lengths.size()); }
   int heads() const { return group * kv_heads; }
   int gates() const { return gate_heads > 0 ? gate_heads : heads(); }
@@ -216,6 +218,7 @@ struct World {
     paged(
         compressed, [&](int length) { return length < c.l ? 0 : (length - c.l) / c.d + 1; },
         c.equal_keys);
+    if (c.repeated) repeat_keys();
     const auto ring = [&](Buffer<T>& to, int slots, int columns, int b) {
       const size_t count = size_t(std::min(slots, c.lengths[b])) * c.kv_heads * columns;
       random_values(to.data + size_t(b) * slots * c.kv_heads * columns, count);
@@ -226,6 +229,22 @@ struct World {
       ring(src_k, c.l, c.dk, b);
       ring(src_v, c.l, c.dv, b);
     }
+  }
+
+  /// Compressed keys of the first unit in all others, larger ones in units loud(j).
+  bool loud(int unit) const { return unit % 17 == 5; }
+  void repeat_keys() {
+    std::vector<T> k = compressed.k.host();
+    const int each = c.block / c.d, columns = c.kv_heads * c.dk;
+    for (int b = 0; b < c.batch(); ++b) {
+      for (int i = each; i * c.d + c.l <= c.lengths[b]; ++i) {
+        const float scale = loud(i / each) ? float(2 + i % 5) : 1.f;
+        const T* from = k.data() + compressed.row(b, i % each, c.page) * columns;
+        T* to = k.data() + compressed.row(b, i, c.page) * columns;
+        for (int j = 0; j < columns; ++j) to[j] = T(scale * static_cast<float>(from[j]));
+      }
+    }
+    compressed.k.set(k);
   }
 
   void draw_token() {
@@ -280,7 +299,7 @@ struct World {
     p.scale = static_cast<float>(1.0 / std::sqrt(double(c.dk)));
     p.gate = c.gate;
     p.element = std::is_same<T, __half>::value ? Element::kHalf : Element::kBFloat16;
-    p.ranks = c.ranks, p.warps = c.warps;
+    p.ranks = c.ranks, p.warps = c.warps, p.unit_sums = c.unit_sums;
     return p;
   }
 };
@@ -475,6 +494,8 @@ struct Judge {
           want += sums[i] * (std::min(i + m, (j + 1) * r) - std::max(i, j * r));
       near("score of block " + std::to_string(j), scores[j], want, tolerance);
     }
+    for (int j = 2; c.repeated && j < current - 2; ++j)
+      if (!w.loud(j) && !w.loud(j - 1)) near("repeated score", scores[j], scores[1], 0);
     std::set<int> want;
     for (int j = 0; j < c.initial && j <= current; ++j) want.insert(j);
     for (int i = 0; i < c.local && current - i >= 0; ++i) want.insert(current - i);
@@ -691,8 +712,24 @@ std::vector<Case> cases() {
         [](Case& c) { c.equal_keys = true, c.steps = 2; });
     for (int ranks : {1, 2, 4, 8, 16})
       for (int warps : {4, 8})
-        add("cut " + std::to_string(ranks) + " x " + std::to_string(warps), {2500, 15, 700}, 4, 2,
-            d[0], d[1], 2600, [&](Case& c) { c.ranks = ranks, c.warps = warps, c.steps = 2; });
+        for (bool sums : {false, true})
+          add("cut " + std::to_string(ranks) + " x " + std::to_string(warps) +
+                  (sums ? " sums" : ""),
+              {2500, 15, 700}, sums ? 7 : 4, 2, d[0], d[1], 2600,
+              [&](Case& c) { c.ranks = ranks, c.warps = warps, c.unit_sums = sums, c.steps = 2; });
+    for (int ranks : {1, 4}) {
+      for (float scale : {1.f, 8.f})
+        add("repeated keys", {4000, 2100}, 6, 2, d[0], d[1], 4200, [&](Case& c) {
+          c.repeated = c.unit_sums = true, c.q_scale = scale, c.ranks = ranks, c.warps = 4;
+        });
+      add("sharp with sums", {3000, 1777}, 16, 1, d[0], d[1], 3100, [&](Case& c) {
+        c.q_scale = 6.f, c.steps = 2, c.ranks = ranks, c.warps = 4, c.unit_sums = true;
+      });
+    }
+    add("steps with sums", {500, 1000, 30}, 16, 1, d[0], d[1], 1200,
+        [](Case& c) { c.unit_sums = true, c.ranks = 2, c.warps = 4, c.steps = 70; });
+    add("ties with sums", {1500, 3000, 800}, 6, 2, d[0], d[1], 3100,
+        [](Case& c) { c.equal_keys = c.unit_sums = true, c.ranks = 4, c.warps = 8, c.steps = 2; });
     add("sharp", {3000, 1777}, 8, 2, d[0], d[1], 3100,
         [](Case& c) { c.q_scale = 6.f, c.steps = 2; });
   }
@@ -767,6 +804,9 @@ std::vector<Case> targets() {
   add("m7c_2k_B1", 1, 2048, 6, 2, 64, 64);
   add("8k_B1", 1, 8192, 16, 4, 192, 128);
   add("8k_B8", 8, 8192, 16, 4, 192, 128);
+  add("64k_B4", 4, 65536, 16, 4, 192, 128);
+  add("8k_B32", 32, 8192, 16, 4, 192, 128);
+  add("m7c_2k_B64", 64, 2048, 6, 2, 64, 64);
   return all;
 }
 

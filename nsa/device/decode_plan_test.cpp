@@ -18,8 +18,26 @@ DecodeAttention paper(int batch, int tokens) {
 TEST(DecodePlan, FewRowsAreSpreadOverTheCardAndManyAreNot) {
   EXPECT_GE(plan_decode(paper(1, 65536), kH200).ranks, 8);
   EXPECT_LE(plan_decode(paper(256, 8192), kH200).ranks, 2);
-  // Measured on an H200: 360 us with eight warps, 450 with four.
-  for (const int batch : {128, 256}) EXPECT_EQ(plan_decode(paper(batch, 8192), kH200).warps, 8);
+}
+
+TEST(DecodePlan, CutsAreTheFastestMeasured) {
+  // Microseconds on an H200: 350 as two blocks of four warps an SM, 372 as one of eight.
+  const sm80::DecodePlan many = plan_decode(paper(256, 9216), kH200);
+  EXPECT_EQ(many.ranks, 1);
+  EXPECT_EQ(many.warps, 4);
+  EXPECT_TRUE(many.unit_sums);
+  // 138; 179 with 1 x 4, 195 with 4 x 4, 189 with 4 x 8.
+  const sm80::DecodePlan some = plan_decode(paper(32, 66560), kH200);
+  EXPECT_EQ(some.ranks, 2);
+  EXPECT_EQ(some.warps, 8);
+  EXPECT_TRUE(some.unit_sums);
+  // 39; 52 with 8 x 8, 67 with 16 x 8.
+  EXPECT_EQ(plan_decode(paper(4, 66560), kH200).ranks, 4);
+  // 22; 25 with 8 x 8. Logits fit, and cost less than unit sums.
+  const sm80::DecodePlan one = plan_decode(paper(1, 66560), kH200);
+  EXPECT_EQ(one.ranks, 16);
+  EXPECT_EQ(one.warps, 8);
+  EXPECT_FALSE(one.unit_sums);
 }
 
 TEST(DecodePlan, EverythingFitsAndPartsDoNotOverlap) {
@@ -31,15 +49,19 @@ TEST(DecodePlan, EverythingFitsAndPartsDoNotOverlap) {
       EXPECT_LE(plan.bytes, kH200.shared_bytes);
       EXPECT_EQ(1 << plan.log_ranks, plan.ranks);
       const int units = (tokens + 63) / 64, most = (units + plan.ranks - 1) / plan.ranks;
-      EXPECT_GE(plan.logits_stride, most * 4 + 1);
+      EXPECT_GE(plan.score_stride, plan.unit_sums ? most : 4 * most + 1);
+      EXPECT_GE(plan.tile_stride, plan.unit_sums ? (most + 3) / 4 + 1 : 0);
       EXPECT_GE(plan.area, plan.warps * sm80::decode_ring_bytes(192, 128));
-      EXPECT_GE(plan.stats - plan.area, 16 * plan.logits_stride * 4);
+      EXPECT_GE(plan.carries - plan.area, 16 * plan.score_stride * 4);
+      EXPECT_GE(plan.references - plan.carries, 16 * plan.tile_stride * 4);
+      EXPECT_GE(plan.stats - plan.references, 16 * plan.tile_stride * 4);
       EXPECT_GE(plan.stats - plan.area, 3 * 16 * 128 * 4);
       EXPECT_GE(plan.warp_stats - plan.stats, 2 * plan.ranks * 16 * 8);
       EXPECT_GE(plan.weights - plan.warp_stats, plan.warps * 16 * 8);
-      EXPECT_GE(plan.candidates - plan.weights, plan.ranks * 16 * 4);
-      EXPECT_GE(plan.keys - plan.candidates, plan.ranks * 15 * 8);
-      EXPECT_GE(plan.bytes - plan.keys, most * 8);
+      EXPECT_GE(plan.candidates - plan.weights, plan.warps * 16 * 4);
+      EXPECT_GE(plan.keys - plan.candidates, plan.ranks * 16 * 8);
+      EXPECT_GE(plan.unit_scores - plan.keys, plan.warps * 2 * 16 * 8);
+      EXPECT_GE(plan.bytes - plan.unit_scores, plan.unit_sums ? most * 4 : 0);
     }
 }
 

@@ -32,4 +32,13 @@ __device__ inline V* of_rank(V* mine, int rank) {
 #endif
 }
 
+/// A launch that may start while the one before it ends: waits for that one and all it wrote, and
+/// lets the next one start likewise. Before anything is read.
+__device__ inline void follow_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+  asm volatile("griddepcontrol.wait;\n" ::: "memory");
+#endif
+}
+
 }  // namespace nsa::device::sm80

@@ -11,9 +11,13 @@ using nsa::device::Divisor;
 /// shared memory of one (bytes from its start). A unit is one selection block.
 struct DecodePlan {
   int ranks = 0, log_ranks = 0, warps = 0;
-  int logits_stride = 0;  ///< columns of the logits of a head
-  int area = 0;           ///< q, then logits, then the parts of outputs from all ranks
-  int stats = 0, warp_stats = 0, weights = 0, candidates = 0, keys = 0, bytes = 0;
+  bool unit_sums = false;  ///< scores are kept as one sum a unit (ScoreColumns), not as logits
+  int score_stride = 0;    ///< columns of a head: logits, the halo first, or unit sums
+  int tile_stride = 0;     ///< carries and references of a head; the first are the rank's before
+  int area = 0;            ///< q, then scores, then the parts of outputs from all ranks
+  int carries = 0, references = 0;  ///< of unit sums; in the area
+  int stats = 0, warp_stats = 0, weights = 0, candidates = 0, keys = 0, unit_scores = 0, bytes = 0;
+  bool overlaps = false;  ///< the launch may start while the one before it ends: sm_90
 };
 
 using DecodeLaunch = cudaError_t (*)(const DecodeAttention&, const DecodePlan&, cudaStream_t);

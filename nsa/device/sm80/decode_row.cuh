@@ -10,10 +10,10 @@ enum DecodeBranch { kCmp, kSel, kWin };
 struct DecodeArguments {
   DecodeAttention p;
   DecodePlan plan;
-  Divisor unit, units_of_blocks, stride, heads_of_gate, slots, source_slots, selected_page,
-      compressed_page;
+  Divisor kv_heads, unit, units_of_blocks, stride, heads_of_gate, slots, source_slots,
+      selected_page, compressed_page;
   int group, blocks_of_unit;
-  int halo;  // columns of logits before those of a rank's own blocks, which the rank before has
+  int halo;  // blocks before those of a rank that count in its first unit
   float scale_log2;
 };
 
@@ -24,6 +24,7 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
   a.group = p.num_heads / p.num_kv_heads;
   a.blocks_of_unit = p.sel_block_size / p.block_stride;
   a.halo = p.block_size / p.block_stride - 1;
+  a.kv_heads = Divisor(p.num_kv_heads);
   a.unit = Divisor(p.sel_block_size);
   a.units_of_blocks = Divisor(a.blocks_of_unit);
   a.stride = Divisor(p.block_stride);
@@ -36,19 +37,26 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
   return a;
 }
 
+/// Which (sequence of the launch, KV head) a block of threads works for, and as which rank.
+struct DecodePair {
+  int rank, batch, kv_head;
+  __device__ explicit DecodePair(const DecodeArguments& a) {
+    const int pair = blockIdx.x >> a.plan.log_ranks;
+    rank = blockIdx.x & (a.plan.ranks - 1);
+    batch = a.kv_heads.quotient(pair);
+    kv_head = pair - batch * a.p.num_kv_heads;
+  }
+};
+
 /// The row of a block of threads, and its rank's share.
-struct DecodeRow {
-  int rank, batch, kv_head, t;
+struct DecodeRow : DecodePair {
+  int t;
   int64_t sequence;
   int current;         // selection block ("unit") of t
   int num_blocks;      // visible compressed blocks
   int block0, block1;  // those of this rank
-  __device__ explicit DecodeRow(const DecodeArguments& a) {
+  __device__ explicit DecodeRow(const DecodeArguments& a) : DecodePair(a) {
     const DecodeAttention& p = a.p;
-    const int pair = blockIdx.x >> a.plan.log_ranks;
-    rank = blockIdx.x & (a.plan.ranks - 1);
-    batch = pair / p.num_kv_heads;
-    kv_head = pair - batch * p.num_kv_heads;
     sequence = p.sequences == nullptr ? batch : p.sequences[batch];
     t = static_cast<int>(p.num_tokens[sequence]) - (p.appends ? 0 : 1);
     current = a.unit.quotient(t);
@@ -81,11 +89,18 @@ struct DecodeRow {
     const int since = t + 1 - a.p.block_size;
     return since >= 0 && a.stride.remainder(since) == 0;
   }
-  /// The rank of a unit.
+  /// The rank of a unit that is one of the last.
   __device__ int owner(const DecodeArguments& a, int of_unit) const {
-    int owner = 0;
+    int owner = a.plan.ranks - 1;
 #pragma unroll 1
-    while (first_unit(a, owner + 1) <= of_unit) ++owner;
+    while (first_unit(a, owner) > of_unit) --owner;
+    return owner;
+  }
+  /// The rank of the first unit behind this rank's, where there is one.
+  __device__ int next_owner(const DecodeArguments& a) const {
+    int owner = rank + 1;
+#pragma unroll 1
+    while (first_unit(a, owner + 1) <= unit1(a)) ++owner;
     return owner;
   }
 

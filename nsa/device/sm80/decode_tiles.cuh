@@ -7,7 +7,7 @@ namespace nsa::device::sm80 {
 
 constexpr int kDecodeTile = 16;
 
-__device__ inline float power_of_two(float x) {
+__device__ __forceinline__ float power_of_two(float x) {
   asm("ex2.approx.ftz.f32 %0, %0;\n" : "+f"(x));
   return x;
 }
@@ -18,7 +18,7 @@ struct DecodeSums {
   float out[DV / 8][4];
   float peak[2], sum[2];
 
-  __device__ void clear() {
+  __device__ __forceinline__ void clear() {
 #pragma unroll
     for (int i = 0; i < DV / 8 * 4; ++i) out[i / 4][i % 4] = 0.f;
 #pragma unroll
@@ -26,11 +26,25 @@ struct DecodeSums {
   }
 };
 
-/// Where the logits of a tile go (heads x keys), or null.
-struct LogitRows {
-  float* first = nullptr;
-  int stride = 0, heads = 0;
+/// 2^whole, exactly; 0 below 2^-126.
+__device__ __forceinline__ float whole_power(float whole) {
+  // The sum's last bits are the whole number: what is rounded off has none.
+  return __int_as_float((__float_as_int(fmaxf(whole, -127.f) + 12582912.f) << 23) + 0x3f800000);
+}
+
+/// Where the scores of a tile's compressed blocks are kept, [heads] rows each: either the logits,
+/// or per selection block the sum of its blocks' weighted exponentials ("unit sums"). A unit is
+/// four blocks long then, of two strides each, and the last block counts half here and half in the
+/// next unit: the carry. Exponentials are relative to 2^(reference - kUnitBias), one reference a
+/// tile, a whole number, so that equal logits give equal scores in every tile.
+struct ScoreColumns {
+  float* first = nullptr;  // of the tile: logits or unit sums; null: nothing is kept
+  float* carry = nullptr;  // of the tile; null: logits
+  float* reference = nullptr;
+  int stride = 0, tile_stride = 0, heads = 0;
+  int carrying = 3;  // unit of the tile whose carry is kept
 };
+constexpr float kUnitBias = 60.f;  // room below the reference before bits are lost
 
 template <int DK, int DV, int kStages, typename T>
 struct DecodeTiles {
@@ -45,7 +59,8 @@ struct DecodeTiles {
 
   /// Rows of one tile: lane i < 16 names row i, negative = zeros, and nothing is read.
   template <int kColumns>
-  __device__ static void copy_rows(uint32_t to, const T* from, int64_t stride, int row) {
+  __device__ __forceinline__ static void copy_rows(uint32_t to, const T* from, int64_t stride,
+                                                   int row) {
     const int lane = threadIdx.x % 32, piece = lane % 8;
 #pragma unroll
     for (int pass = 0; pass < kDecodeTile / 4; ++pass) {
@@ -59,8 +74,9 @@ struct DecodeTiles {
   }
 
   /// One tile of which the first `attended` keys count; the others are zeros in shared memory.
-  __device__ static void consume(uint32_t tile, int attended, const uint32_t (&q)[DK / 16][4],
-                                 float scale_log2, const LogitRows& logits, DecodeSums<DV>& sums) {
+  __device__ __forceinline__ static void consume(uint32_t tile, int attended,
+                                                 const uint32_t (&q)[DK / 16][4], float scale_log2,
+                                                 const ScoreColumns& kept, DecodeSums<DV>& sums) {
     const int lane = threadIdx.x % 32;
     float scores[2][4] = {}, odd[2][4] = {};  // two tiles of 8 keys; two chains each
 #pragma unroll
@@ -77,13 +93,25 @@ struct DecodeTiles {
       const int key = (j / 4) * 8 + (lane % 4) * 2 + j % 2, head = lane / 4 + (j % 4 / 2) * 8;
       if (key >= attended) {
         s = -INFINITY;
-      } else if (logits.first != nullptr && head < logits.heads) {
-        logits.first[head * logits.stride + key] = s;
+      } else if (kept.first != nullptr && kept.carry == nullptr && head < kept.heads) {
+        kept.first[head * kept.stride + key] = s;
       }
+    }
+    float top[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      top[r] = fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]),
+                     fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
+      top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
+      top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
+    }
+    if (kept.carry != nullptr) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) keep_unit_sums(scores, r, top[r], scale_log2, kept);
     }
     float rescale[2];
 #pragma unroll
-    for (int r = 0; r < 2; ++r) rescale[r] = weigh(scores, r, scale_log2, sums);
+    for (int r = 0; r < 2; ++r) rescale[r] = weigh(scores, r, top[r], scale_log2, sums);
     if (__any_sync(~0u, rescale[0] != 1.f || rescale[1] != 1.f)) {
 #pragma unroll
       for (int c = 0; c < DV / 8; ++c)
@@ -102,13 +130,39 @@ struct DecodeTiles {
     }
   }
 
-  /// Logits of row r to weights below the new maximum; returns what earlier sums shrink by.
-  __device__ static float weigh(float (&scores)[2][4], int r, float scale_log2,
+  /// Unit sums of row r, whose largest logit in the tile is `top`. Of the four threads of a row two
+  /// hold units 0 and 2, the others 1 and 3.
+  __device__ __forceinline__ static void keep_unit_sums(const float (&scores)[2][4], int r,
+                                                        float top, float scale_log2,
+                                                        const ScoreColumns& kept) {
+    const int lane = threadIdx.x % 32, place = lane % 4, head = lane / 4 + 8 * r;
+    const float reference = top == -INFINITY ? 0.f : rintf(top * scale_log2);
+    float e[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float s = scores[j / 2][2 * r + j % 2], x = s * scale_log2, whole = rintf(x);
+      e[j] = s == -INFINITY ? 0.f
+                            : power_of_two(x - whole) * whole_power(whole - reference + kUnitBias);
+    }
+    const float weight = place % 2 == 0 ? 2.f : 1.f;  // of the second block of a pair
+    float low = fmaf(weight, e[1], 2.f * e[0]), high = fmaf(weight, e[3], 2.f * e[2]);
+    low += __shfl_xor_sync(~0u, low, 1);
+    high += __shfl_xor_sync(~0u, high, 1);
+    const float other_low = __shfl_xor_sync(~0u, e[1], 2),
+                other_high = __shfl_xor_sync(~0u, e[3], 2);
+    if (place % 2 == 0 || head >= kept.heads) return;
+    float* to = kept.first + head * kept.stride + place / 2;
+    to[0] = place == 1 ? low : low + other_low;
+    to[2] = high + (place == 1 ? other_low : other_high);
+    if (place / 2 == kept.carrying % 2)
+      kept.carry[head * kept.tile_stride] = kept.carrying < 2 ? e[1] : e[3];
+    if (place == 1) kept.reference[head * kept.tile_stride] = reference;
+  }
+
+  /// Logits of row r, `top` the largest, to weights below the new maximum; returns what earlier
+  /// sums shrink by.
+  __device__ static float weigh(float (&scores)[2][4], int r, float top, float scale_log2,
                                 DecodeSums<DV>& sums) {
-    float top = fmaxf(fmaxf(scores[0][2 * r], scores[0][2 * r + 1]),
-                      fmaxf(scores[1][2 * r], scores[1][2 * r + 1]));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-    top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
     top = fmaxf(top, sums.peak[r]);
     const float base = top == -INFINITY ? 0.f : top;
     const float rescale =
@@ -132,7 +186,7 @@ struct DecodeTiles {
   }
 
   /// Puts the sums of this warp into shared memory: out [16][DV] fp32, (maximum, sum) a head.
-  __device__ static void leave(DecodeSums<DV>& sums, float* parts, float2* stats) {
+  __device__ __forceinline__ static void leave(DecodeSums<DV>& sums, float* parts, float2* stats) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -149,21 +203,19 @@ struct DecodeTiles {
   }
 };
 
-/// What sums below the maximum of `part` count for in those below `top`.
-__device__ inline float share_of(float2 part, float top, float scale_log2) {
-  if (part.x == -INFINITY && part.y == 0.f) return 0.f;  // no keys
-  return power_of_two((part.x - (top == -INFINITY ? 0.f : top)) * scale_log2);
+/// What sums below the maximum `peak` count for in those below `top`; 0 where there were no keys.
+__device__ __forceinline__ float share_of(float peak, float top, float scale_log2) {
+  return power_of_two((peak - (top == -INFINITY ? 0.f : top)) * scale_log2);
 }
 
-/// (maximum, sum) of the keys of parts [begin, end) together, `stride` apart.
-__device__ inline float2 joined(const float2* parts, int stride, int begin, int end,
-                                float scale_log2) {
+/// (maximum, sum) of the keys of all parts together.
+template <int kParts>
+__device__ __forceinline__ float2 joined(const float2 (&parts)[kParts], float scale_log2) {
   float2 all = make_float2(-INFINITY, 0.f);
-#pragma unroll 4
-  for (int i = begin; i < end; ++i) all.x = fmaxf(all.x, parts[i * stride].x);
-#pragma unroll 4
-  for (int i = begin; i < end; ++i)
-    all.y += share_of(parts[i * stride], all.x, scale_log2) * parts[i * stride].y;
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) all.x = fmaxf(all.x, parts[i].x);
+#pragma unroll
+  for (int i = 0; i < kParts; ++i) all.y += share_of(parts[i].x, all.x, scale_log2) * parts[i].y;
   return all;
 }
 

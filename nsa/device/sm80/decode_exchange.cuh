@@ -1,0 +1,205 @@
+// What the ranks of a decode step tell each other: maxima and sums, the scores at their borders,
+// and parts of the outputs, which each of them adds up for some columns.
+#pragma once
+#include "nsa/device/sm80/decode_block.cuh"
+
+namespace nsa::device::sm80 {
+
+/// This rank's maxima and sums to all ranks: of one branch, or of two whose warps part at `middle`.
+template <typename Block>
+__device__ __forceinline__ void send_stats(const Block& b, int branches, int middle) {
+  const int which = b.lane / kMostHeads, head = b.lane % kMostHeads;
+  if (which >= branches) return;
+  float2 parts[kMostWarps];
+  b.warp_parts(parts, head, which == 0 ? 0 : middle, which == 0 ? middle : b.warps);
+  const float2 all = joined(parts, b.a.scale_log2);
+#pragma unroll 1
+  for (int to = b.warp; to < b.ranks; to += b.warps)
+    of_rank(b.stats(which), to)[b.row.rank * kMostHeads + head] = all;
+}
+
+/// What the rank of the next unit needs of this one's last blocks: logits, or carry and reference.
+template <typename Block>
+__device__ __forceinline__ void send_halo(const Block& b) {
+  const int next = b.row.unit1(b.a), units = next - b.row.unit0(b.a);
+  if (units == 0 || next > b.row.current) return;
+  const int to = b.row.next_owner(b.a);
+  if (b.a.plan.unit_sums) {
+    const int head = threadIdx.x, stride = b.a.plan.tile_stride, from = (units + 3) / 4;
+    if (head >= b.group) return;
+    of_rank(b.carries(), to)[head * stride] = b.carries()[head * stride + from];
+    of_rank(b.references(), to)[head * stride] = b.references()[head * stride + from];
+    return;
+  }
+  const int end = next * b.a.blocks_of_unit, stride = b.a.plan.score_stride;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < b.a.halo * kMostHeads; i += b.threads) {
+    const int head = i % kMostHeads, column = i / kMostHeads, block = end - b.a.halo + column;
+    if (block < b.row.num_blocks && head < b.group)
+      of_rank(b.scores(), to)[head * stride + column] =
+          b.scores()[head * stride + block - b.row.block0 + b.a.halo];
+  }
+}
+
+__device__ __forceinline__ float lse_of(float2 all, float scale_log2) {
+  const float base = all.x == -INFINITY ? 0.f : all.x;
+  return all.y == 0.f ? -INFINITY : (base * scale_log2 + log2f(all.y)) * .693147181f;
+}
+
+/// Totals over all ranks, of the compressed branch by the first warp and of the window by the next.
+template <typename Block>
+__device__ __forceinline__ void total_up(const Block& b) {
+  const int which = b.warp, head = b.lane % kMostHeads, first = b.lane / kMostHeads * 8;
+  if (which > 1) return;
+  const float scale = b.a.scale_log2;
+  float2 parts[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i)
+    parts[i] = first + i < b.ranks ? b.stats(which)[(first + i) * kMostHeads + head]
+                                   : make_float2(-INFINITY, 0.f);
+  const float2 half = joined(parts, scale);
+  const float2 halves[2] = {
+      make_float2(__shfl_sync(~0u, half.x, head), __shfl_sync(~0u, half.y, head)),
+      make_float2(__shfl_sync(~0u, half.x, head + 16), __shfl_sync(~0u, half.y, head + 16))};
+  const float2 all = joined(halves, scale);
+  if (b.lane >= kMostHeads) return;
+  const float inverse = all.y == 0.f ? 0.f : __frcp_rn(all.y);
+  b.shared.totals[which][head] = make_float2(all.x, inverse);
+  if (which == 0) {
+    const float peak = all.x == -INFINITY ? 0.f : all.x * scale, reference = rintf(peak);
+    b.shared.factors[head] =
+        make_float2(reference, power_of_two(reference - peak) * inverse * 0x1p-60f);
+    static_assert(kUnitBias == 60.f, "taken back here");
+  }
+  float* lse = b.p.lse[which == 0 ? kCmp : kWin];
+  if (b.row.rank == 0 && head < b.group && lse != nullptr)
+    lse[b.first_head() + head] = lse_of(all, scale);
+}
+
+/// What the parts of each warp count for: below the totals of the first round, whose branches part
+/// at `middle`, or (second round) below the maximum of this block of threads.
+template <typename Block>
+__device__ __forceinline__ void weigh_warps(const Block& b, int round, int middle) {
+  const int head = threadIdx.x % kMostHeads, warp = threadIdx.x / kMostHeads;
+  if (warp >= b.warps) return;
+  float2 total = make_float2(-INFINITY, 1.f);
+  if (round == 0) {
+    total = b.shared.totals[warp < middle ? 0 : 1][head];
+  } else {
+    float2 stats[kMostWarps];
+    b.warp_parts(stats, head, 0, b.warps);
+#pragma unroll
+    for (int w = 0; w < kMostWarps; ++w) total.x = fmaxf(total.x, stats[w].x);
+  }
+  b.weights()[threadIdx.x] =
+      share_of(b.warp_stats()[threadIdx.x].x, total.x, b.a.scale_log2) * total.y;
+}
+
+/// The parts of the warps together, each column to the rank that sums it: of warps below `middle`
+/// as those of `branch`, of the others, if any, as the window's.
+template <typename Block>
+__device__ __forceinline__ void send_parts(const Block& b, int branch, int middle) {
+  constexpr int kQuads = Block::kQuads;
+  const int log_each = Block::kLogQuads - b.a.plan.log_ranks;
+#pragma unroll 1
+  for (int i = threadIdx.x; i < b.group * kQuads; i += b.threads) {
+    const int head = i / kQuads, quad = i % kQuads;
+    float weights[kMostWarps];
+    float4 parts[kMostWarps], sums[2] = {};
+#pragma unroll
+    for (int w = 0; w < kMostWarps; ++w) {
+      const int of = min(w, b.warps - 1);
+      weights[w] = b.weights()[of * kMostHeads + head];
+      parts[w] = *reinterpret_cast<const float4*>(b.parts(of) + Block::Tiles::place(head, quad));
+    }
+#pragma unroll
+    for (int w = 0; w < kMostWarps; ++w) {
+      if (w >= b.warps) continue;
+      const auto add = [&](float4& sum) {
+        sum.x += weights[w] * parts[w].x, sum.y += weights[w] * parts[w].y;
+        sum.z += weights[w] * parts[w].z, sum.w += weights[w] * parts[w].w;
+      };
+      if (w < middle) {
+        add(sums[0]);
+      } else {
+        add(sums[1]);
+      }
+    }
+    const int column = (head << log_each) + (quad & ((1 << log_each) - 1));
+    float4* const inbox = of_rank(b.inbox(), quad >> log_each);
+    const int each = b.group << log_each, ranks = b.ranks;
+    inbox[(branch * ranks + b.row.rank) * each + column] = sums[0];
+    if (branch != kSel) inbox[(kWin * ranks + b.row.rank) * each + column] = sums[1];
+  }
+}
+
+__device__ __forceinline__ void add_over(float4& x, int lanes) {
+  x.x += __shfl_xor_sync(~0u, x.x, lanes), x.y += __shfl_xor_sync(~0u, x.y, lanes);
+  x.z += __shfl_xor_sync(~0u, x.z, lanes), x.w += __shfl_xor_sync(~0u, x.w, lanes);
+}
+
+/// Adds up the parts of all ranks for this rank's columns: four ranks a thread, by up to four
+/// neighbouring threads.
+template <typename Block>
+__device__ __forceinline__ void write_outputs(const Block& b) {
+  using T = typename Block::Element;
+  constexpr int kEach = 4;
+  const DecodeAttention& p = b.p;
+  const int log_ranks = b.a.plan.log_ranks, log_each = Block::kLogQuads - log_ranks;
+  const int log_split = max(0, log_ranks - 2), items = b.group << log_each;
+  const float scale = b.a.scale_log2;
+#pragma unroll 1
+  for (int first = b.warp * 32; first < items << log_split; first += b.threads) {
+    const int i = first + b.lane, item = min(i >> log_split, items - 1), head = item >> log_each;
+    const int rank = (i & ((1 << log_split) - 1)) * kEach;  // this thread's first
+    const bool writes = rank == 0 && i >> log_split < items;
+    float2 stats[kEach];
+#pragma unroll
+    for (int r = 0; r < kEach; ++r)
+      stats[r] = rank + r < b.ranks ? b.stats(0)[(rank + r) * kMostHeads + head]
+                                    : make_float2(-INFINITY, 0.f);
+    float2 total = make_float2(-INFINITY, 0.f);
+#pragma unroll
+    for (int r = 0; r < kEach; ++r) total.x = fmaxf(total.x, stats[r].x);
+    for (int lanes = 1; lanes < 1 << log_split; lanes *= 2)
+      total.x = fmaxf(total.x, __shfl_xor_sync(~0u, total.x, lanes));
+    float weights[kEach];
+#pragma unroll
+    for (int r = 0; r < kEach; ++r) {
+      weights[r] = share_of(stats[r].x, total.x, scale);
+      total.y += weights[r] * stats[r].y;
+    }
+    for (int lanes = 1; lanes < 1 << log_split; lanes *= 2)
+      total.y += __shfl_xor_sync(~0u, total.y, lanes);
+    const float inverse = total.y == 0.f ? 0.f : __frcp_rn(total.y);
+    if (writes && b.row.rank == 0 && p.lse[kSel] != nullptr && item == head << log_each)
+      p.lse[kSel][b.first_head() + head] = lse_of(total, scale);
+    const int64_t to = ((b.first_head() + head) * Block::kQuads + (b.row.rank << log_each) +
+                        (item & ((1 << log_each) - 1))) *
+                       2;  // in pairs
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int branch = 0; branch < 3; ++branch) {
+      float4 out = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+      for (int r = 0; r < kEach; ++r) {
+        if (rank + r >= b.ranks) continue;
+        const float4 part = b.inbox()[((branch << log_ranks) + rank + r) * items + item];
+        const float weight = branch == kSel ? weights[r] * inverse : 1.f;
+        out.x += weight * part.x, out.y += weight * part.y;
+        out.z += weight * part.z, out.w += weight * part.w;
+      }
+      for (int lanes = 1; lanes < 1 << log_split; lanes *= 2) add_over(out, lanes);
+      const float gate = b.shared.gates[head][branch];
+      sum.x += gate * out.x, sum.y += gate * out.y, sum.z += gate * out.z, sum.w += gate * out.w;
+      if (writes && p.branch_out[branch] != nullptr)
+        *reinterpret_cast<uint2*>(static_cast<uint32_t*>(p.branch_out[branch]) + to) =
+            make_uint2(pack<T>(out.x, out.y), pack<T>(out.z, out.w));
+    }
+    if (writes)
+      *reinterpret_cast<uint2*>(static_cast<uint32_t*>(p.out) + to) =
+          make_uint2(pack<T>(sum.x, sum.y), pack<T>(sum.z, sum.w));
+  }
+}
+
+}  // namespace nsa::device::sm80
