@@ -22,12 +22,16 @@ struct Buffer {
   explicit Buffer(size_t n) : count(n) {
     check(cudaMalloc(&data, (n + 1) * sizeof(V)), "cudaMalloc");
   }
+  Buffer(size_t n, int byte) : Buffer(n) { fill(byte); }
   Buffer(const Buffer&) = delete;
   ~Buffer() { cudaFree(data); }
   std::vector<V> host(size_t most = SIZE_MAX) const {
     std::vector<V> copy(std::min(count, most));
     check(cudaMemcpy(copy.data(), data, copy.size() * sizeof(V), cudaMemcpyDeviceToHost), "copy");
     return copy;
+  }
+  void set(const std::vector<V>& from) {
+    check(cudaMemcpy(data, from.data(), from.size() * sizeof(V), cudaMemcpyHostToDevice), "copy");
   }
   void copy(const Buffer& from) {
     check(cudaMemcpy(data, from.data, count * sizeof(V), cudaMemcpyDeviceToDevice), "copy");
