@@ -96,6 +96,7 @@ struct DecodeKernel {
     const uint32_t ring = b.ring();
     const int tiles = share.tiles();
     // From the second stage on: the first has parts of the first round until they are sent.
+    const bool late = round == 0 && attends_new_rows(share);
     int loaded = 0, to = 1, from = 1, next = share.first;
     DecodeRow::Place place = find(share, next);
     const auto fetch = [&] {
@@ -112,7 +113,6 @@ struct DecodeKernel {
       next += share.step;
       place = find(share, next);  // its page is looked up one tile ahead
     };
-    const bool late = round == 0 && attends_new_rows(share);
 #pragma unroll 1
     for (int step = 0; step < 2; ++step) {
       if ((step == 0) == late) {
@@ -132,8 +132,9 @@ struct DecodeKernel {
       fetch();
       wait_copies<kStages - 1>();
       __syncwarp();
-      Tiles::consume(ring + from * Tiles::kStageBytes, share.num_keys - tile * kDecodeTile, q,
-                     a.scale_log2, columns(share, tile), sums);
+      Tiles::consume(
+          ring + from * Tiles::kStageBytes, share.num_keys - tile * kDecodeTile, q, a.scale_log2,
+          [&] { return columns(share, tile); }, sums);
       __syncwarp();
       from = from + 1 == kStages ? 0 : from + 1;
     }
@@ -183,7 +184,7 @@ struct DecodeKernel {
     const int from_end = b.ranks - 1 - row.rank;
     const int window_tiles = (row.num_window(p) + kDecodeTile - 1) / kDecodeTile;
     const int win_tiles =
-        from_end < window_tiles ? ((window_tiles - from_end - 1) >> a.plan.log_ranks) + 1 : 0;
+        from_end < window_tiles ? ((window_tiles - from_end - 1) >> a.log_ranks()) + 1 : 0;
     const int cmp_tiles = (row.block1 - row.block0 + kDecodeTile - 1) / kDecodeTile;
     if (cmp_tiles == 0) return 0;
     if (win_tiles == 0) return b.warps;

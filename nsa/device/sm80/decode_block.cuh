@@ -46,7 +46,7 @@ struct DecodeBlock {
         warps(arguments.plan.warps),
         threads(arguments.plan.warps * 32),
         group(arguments.group),
-        ranks(arguments.plan.ranks) {}
+        ranks(arguments.ranks()) {}
 
   template <typename V>
   __device__ V* at(int offset) const {

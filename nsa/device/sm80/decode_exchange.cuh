@@ -100,7 +100,7 @@ __device__ __forceinline__ void weigh_warps(const Block& b, int round, int middl
 template <typename Block>
 __device__ __forceinline__ void send_parts(const Block& b, int branch, int middle) {
   constexpr int kQuads = Block::kQuads;
-  const int log_each = Block::kLogQuads - b.a.plan.log_ranks;
+  const int log_each = Block::kLogQuads - b.a.log_ranks();
 #pragma unroll 1
   for (int i = threadIdx.x; i < b.group * kQuads; i += b.threads) {
     const int head = i / kQuads, quad = i % kQuads;
@@ -145,7 +145,7 @@ __device__ __forceinline__ void write_outputs(const Block& b) {
   using T = typename Block::Element;
   constexpr int kEach = 4;
   const DecodeAttention& p = b.p;
-  const int log_ranks = b.a.plan.log_ranks, log_each = Block::kLogQuads - log_ranks;
+  const int log_ranks = b.a.log_ranks(), log_each = Block::kLogQuads - log_ranks;
   const int log_split = max(0, log_ranks - 2), items = b.group << log_each;
   const float scale = b.a.scale_log2;
 #pragma unroll 1

@@ -15,6 +15,14 @@ struct DecodeArguments {
   int group, blocks_of_unit;
   int halo;  // blocks before those of a rank that count in its first unit
   float scale_log2;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  __device__ int ranks() const { return 1; }  // no clusters
+  __device__ int log_ranks() const { return 0; }
+#elif defined(__CUDACC__)
+  __device__ int ranks() const { return plan.ranks; }
+  __device__ int log_ranks() const { return plan.log_ranks; }
+#endif
 };
 
 inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePlan& plan) {
@@ -41,8 +49,8 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
 struct DecodePair {
   int rank, batch, kv_head;
   __device__ explicit DecodePair(const DecodeArguments& a) {
-    const int pair = blockIdx.x >> a.plan.log_ranks;
-    rank = blockIdx.x & (a.plan.ranks - 1);
+    const int pair = blockIdx.x >> a.log_ranks();
+    rank = blockIdx.x & (a.ranks() - 1);
     batch = a.kv_heads.quotient(pair);
     kv_head = pair - batch * a.p.num_kv_heads;
   }
@@ -79,7 +87,7 @@ struct DecodeRow : DecodePair {
   __device__ int num_window(const DecodeAttention& p) const { return min(p.window_size, t + 1); }
 
   __device__ int first_unit(const DecodeArguments& a, int of_rank) const {
-    return of_rank * (current + 1) >> a.plan.log_ranks;
+    return of_rank * (current + 1) >> a.log_ranks();
   }
   /// Units whose compressed blocks are this rank's: unit0 to unit1 - 1.
   __device__ int unit0(const DecodeArguments& a) const { return first_unit(a, rank); }
@@ -91,7 +99,7 @@ struct DecodeRow : DecodePair {
   }
   /// The rank of a unit that is one of the last.
   __device__ int owner(const DecodeArguments& a, int of_unit) const {
-    int owner = a.plan.ranks - 1;
+    int owner = a.ranks() - 1;
 #pragma unroll 1
     while (first_unit(a, owner) > of_unit) --owner;
     return owner;

@@ -74,9 +74,11 @@ struct DecodeTiles {
   }
 
   /// One tile of which the first `attended` keys count; the others are zeros in shared memory.
+  /// `columns()` says where its scores are kept, when they are there.
+  template <typename Columns>
   __device__ __forceinline__ static void consume(uint32_t tile, int attended,
                                                  const uint32_t (&q)[DK / 16][4], float scale_log2,
-                                                 const ScoreColumns& kept, DecodeSums<DV>& sums) {
+                                                 const Columns& columns, DecodeSums<DV>& sums) {
     const int lane = threadIdx.x % 32;
     float scores[2][4] = {}, odd[2][4] = {};  // two tiles of 8 keys; two chains each
 #pragma unroll
@@ -86,6 +88,7 @@ struct DecodeTiles {
       multiply_add<T>(c % 2 ? odd[0] : scores[0], q[c], frag[0], frag[1]);
       multiply_add<T>(c % 2 ? odd[1] : scores[1], q[c], frag[2], frag[3]);
     }
+    const ScoreColumns kept = columns();
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       float& s = scores[j / 4][j % 4];

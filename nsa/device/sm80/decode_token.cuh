@@ -25,9 +25,14 @@ template <int DK, int DV, typename T>
 struct NewToken {
   static constexpr int kPieces = (DK + DV) / 8, kQueryPieces = DK / 8,
                        kMostQueries = kMostHeads * kQueryPieces / (kLeastWarps * 32);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+  static constexpr bool kValuesEarly = false;  // registers: this code would spill
+#else
+  static constexpr bool kValuesEarly = true;
+#endif
   static_assert(3 * kPieces <= kLeastWarps * 32 && DK / 2 <= kLeastWarps * 32, "one a thread");
   uint4 queries[kMostQueries];  // pieces threadIdx.x + i * threads of all heads
-  uint4 values;                 // piece threadIdx.x of the rows of selected, window and source
+  uint4 values;  // piece threadIdx.x of the rows of selected, window and source, if early
   double half_turn = 0;
 
   __device__ NewToken(const DecodeArguments& a, const DecodePair& pair) {
@@ -45,13 +50,17 @@ struct NewToken {
     const DecodeAppend& x = p.append;
     if (x.half_turns != nullptr && threadIdx.x < DK / 2)
       half_turn = ask(x.half_turns + threadIdx.x);
-    if (threadIdx.x >= 3 * kPieces) return;
+    if (kValuesEarly && threadIdx.x < 3 * kPieces) values = ask_values(a, pair);
+  }
+
+  __device__ static uint4 ask_values(const DecodeArguments& a, const DecodePair& pair) {
+    const DecodeAppend& x = a.p.append;
     const bool key = is_key();
     const Strided& from = cache() == 0   ? (key ? x.k_sel : x.v_sel)
                           : cache() == 1 ? (key ? x.k_win : x.v_win)
                                          : (key ? x.k_cmp_src : x.v_cmp_src);
-    values = ask(static_cast<const T*>(from.data) + pair.batch * from.batch +
-                 pair.kv_head * from.head + column());
+    return ask(static_cast<const T*>(from.data) + pair.batch * from.batch +
+               pair.kv_head * from.head + column());
   }
 
   /// Of the values: 0 selected, 1 window, 2 source; key or value; first column.
@@ -157,7 +166,7 @@ struct TokenStage {
     void* const to = cache == 0   ? (key ? p.selected.k : p.selected.v)
                      : cache == 1 ? (key ? p.window.k : p.window.v)
                                   : (key ? x.source.k : x.source.v);
-    uint4 values = token.values;
+    uint4 values = Token::kValuesEarly ? token.values : Token::ask_values(b.a, row);
     if (key && rotates() && (cache != 2 || x.rotate_source)) values = rotated(values, column);
     *reinterpret_cast<uint4*>(static_cast<T*>(to) +
                               (to_row * p.num_kv_heads + row.kv_head) * (key ? DK : DV) + column) =
