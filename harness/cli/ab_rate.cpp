@@ -17,6 +17,7 @@
 #include "harness/evidence/ab_stages.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/derive.h"
+#include "harness/process/elapsed.h"
 #include "harness/process/resident_worker.h"
 #include "harness/provenance/build_id.h"
 #include "harness/schema/error.h"
@@ -28,10 +29,6 @@ namespace fs = std::filesystem;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// A folder in memory where there is one: every process ends with a flush to disk.
 class Scratch {

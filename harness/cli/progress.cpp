@@ -12,6 +12,7 @@
 
 #include "harness/cli/progress_text.h"
 #include "harness/evidence/plain_text.h"
+#include "harness/process/elapsed.h"
 #include "harness/results/number.h"
 
 namespace harness::cli {
@@ -19,10 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kBarWidth = 20;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 std::string left_text(double seconds) {
   return seconds >= 1 ? ", run " + format_duration(seconds) + " left" : "";

@@ -8,6 +8,7 @@
 #include "harness/engine/rank_runner.h"
 #include "harness/evidence/files.h"
 #include "harness/ingest/ingest.h"
+#include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"
 #include "harness/schema/error.h"
 
@@ -54,10 +55,6 @@ void judge_evidence(const fs::path& file, const PlannedPhase& phase, GroupOutcom
   outcome.status = StepStatus::kCompleted;
   if (!transcript.violations.empty())
     fail(outcome, transcript.violations.front().name, transcript.violations.front().detail);
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 /// How the two kinds of test programs are asked.
