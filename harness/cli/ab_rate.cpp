@@ -17,6 +17,7 @@
 #include "harness/evidence/ab_stages.h"
 #include "harness/evidence/baselines.h"
 #include "harness/evidence/derive.h"
+#include "harness/evidence/temp_dir.h"
 #include "harness/process/elapsed.h"
 #include "harness/process/resident_worker.h"
 #include "harness/provenance/build_id.h"
@@ -30,28 +31,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A folder in memory where there is one: every process ends with a flush to disk.
-class Scratch {
- public:
-  Scratch() {
-    const fs::path shm = "/dev/shm";
-    std::error_code error;
-    const bool in_memory = fs::is_directory(shm, error) && ::access(shm.c_str(), W_OK) == 0;
-    std::string name = ((in_memory ? shm : fs::temp_directory_path()) / "nsa-ab-rate-XXXXXX");
-    if (::mkdtemp(name.data()) == nullptr) throw Error("cannot create a folder " + name);
-    path_ = name;
-  }
-  ~Scratch() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+/// In memory where there is such a folder: every process ends with a flush to disk.
+fs::path scratch_parent() {
+  const fs::path in_memory = "/dev/shm";
+  std::error_code error;
+  const bool usable = fs::is_directory(in_memory, error) && ::access(in_memory.c_str(), W_OK) == 0;
+  return usable ? in_memory : fs::temp_directory_path();
+}
 
 /// The phase that is repeated. Throws ConfigError.
 const PlannedPhase& only_phase(const Work& work) {
@@ -155,7 +141,7 @@ class Counter {
   ResidentWorker worker_;
   const Builtins builtins_;
   AbTally tally_;
-  Scratch scratch_;
+  const TempDir scratch_{scratch_parent()};
   Observer quiet_;
 };
 

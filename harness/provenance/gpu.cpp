@@ -66,7 +66,8 @@ std::vector<GpuFacts>::const_iterator named_gpu(const std::vector<GpuFacts>& all
 
 std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
                                    const std::optional<std::string>& value) {
-  if (!value) return all;
+  // A slice of a GPU (MIG) has no row in this list: nobody is left out, so that its GPU is not.
+  if (!value || value->find("MIG-") != std::string::npos) return all;
   std::vector<GpuFacts> seen;
   std::istringstream entries(*value);
   for (std::string entry; std::getline(entries, entry, ',');) {

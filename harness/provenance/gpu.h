@@ -49,8 +49,8 @@ struct GpuList {
 };
 
 /// Of `all`, in NVML's order, those that CUDA shows under CUDA_VISIBLE_DEVICES=`value`: numbers or
-/// beginnings of uuids, up to the first that names none; nothing named: none. A run on one GPU of a
-/// shared machine is not disturbed by, and does not speak of, its neighbours.
+/// beginnings of uuids, up to the first that names none; nothing named: none; slices (MIG): all. A
+/// run on one GPU of a shared machine is not disturbed by, and does not speak of, its neighbours.
 std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
                                    const std::optional<std::string>& value);
 

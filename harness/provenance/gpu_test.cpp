@@ -43,6 +43,7 @@ TEST(Gpu, OnlyWhatIsVisibleIsListed) {
   using testing::ElementsAre;
   using testing::IsEmpty;
   EXPECT_THAT(seen(std::nullopt), ElementsAre(0, 1, 2));
+  EXPECT_THAT(seen("MIG-aa01"), ElementsAre(0, 1, 2)) << "its GPU is one of them";
   EXPECT_THAT(seen("2,0"), ElementsAre(2, 0));
   EXPECT_THAT(seen("GPU-bb, 1"), ElementsAre(2, 1));
   EXPECT_THAT(seen("GPU-aa"), IsEmpty()) << "names two";
