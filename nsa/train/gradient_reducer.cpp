@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "nsa/train/bucket_record.h"
+#include "nsa/train/loose_gradients.h"
 
 namespace nsa::train {
 namespace {
@@ -19,6 +20,7 @@ constexpr int64_t kFirstBucketBytes = kBytesOfMib;
 struct HookState {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   bool bf16 = false;
+  bool sum_averages = false;  ///< the collective divides by the number of ranks on its way
   CollectiveLog* log = nullptr;
   BucketRecord* record = nullptr;
 };
@@ -31,7 +33,7 @@ std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   return text;
 }
 
-/// Sends a bucket, divided by the number of ranks first, and says so.
+/// Sends a bucket for its mean over the ranks, and says so.
 class AverageHook : public c10d::CppCommHookInterface<HookState> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
@@ -41,10 +43,13 @@ class AverageHook : public c10d::CppCommHookInterface<HookState> {
     const auto bytes = static_cast<int64_t>(whole.nbytes());
     state_.log->begin(describe_bucket(bucket.getIndex(), bytes, state_.bf16));
     state_.record->ready(bucket.getIndex(), bytes);
-    const int64_t ranks = state_.group->getSize();
-    std::vector<at::Tensor> sent = {state_.bf16 ? whole.div(ranks).to(at::kBFloat16)
-                                                : bucket.getBufferRef().div_(ranks)};
-    const auto sum = state_.group->allreduce(sent)->getFuture();
+    std::vector<at::Tensor> sent = {state_.bf16 ? whole.to(at::kBFloat16) : whole};
+    c10d::AllreduceOptions options;
+    if (state_.sum_averages)
+      options.reduceOp = c10d::ReduceOp::AVG;
+    else
+      sent.front().div_(state_.group->getSize());
+    const auto sum = state_.group->allreduce(sent, options)->getFuture();
     return sum->then(
         [whole, bf16 = state_.bf16, record = state_.record,
          index = bucket.getIndex()](c10::ivalue::Future& done) {
@@ -95,7 +100,10 @@ std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& param
 }  // namespace
 
 struct GradientReducer::Impl {
-  explicit Impl(at::Device device) : record(device) {}
+  Impl(const std::vector<at::Tensor>& parameters, RankGroup& ranks)
+      : group(ranks), loose(parameters), record(parameters.front().device()) {}
+  RankGroup& group;
+  LooseGradients loose;
   BucketRecord record;
   std::shared_ptr<c10d::Reducer> reducer;
   CollectiveLog* log = nullptr;
@@ -105,14 +113,14 @@ struct GradientReducer::Impl {
 
 GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
                                  const ReducerOptions& options, CollectiveLog& log)
-    : impl_(std::make_unique<Impl>(parameters.front().device())) {
+    : impl_(std::make_unique<Impl>(parameters, group)) {
   log.begin("broadcast of the parameters");
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
   log.end();
-  impl_->reducer = make_reducer(parameters, group, options.bucket_mib * kBytesOfMib);
-  impl_->reducer->register_comm_hook(
-      std::make_unique<AverageHook>(HookState{group.group(), options.bf16, &log, &impl_->record}));
+  impl_->reducer = make_reducer(impl_->loose.others(), group, options.bucket_mib * kBytesOfMib);
+  impl_->reducer->register_comm_hook(std::make_unique<AverageHook>(
+      HookState{group.group(), options.bf16, group.backend() == "nccl", &log, &impl_->record}));
   impl_->reducer->set_static_graph();
   impl_->log = &log;
 }
@@ -136,6 +144,8 @@ at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, 
   impl_->first_step = false;
   return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
 }
+
+void GradientReducer::after_backward() { impl_->loose.average(impl_->group, *impl_->log); }
 
 std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->record.bytes(); }
 

@@ -25,6 +25,9 @@ class GradientReducer {
   /// The loss to call backward() on, in every micro-batch. Gradients add up on their own rank; each
   /// is sent when the `last` one has made its part of it. Every step has equally many.
   at::Tensor before_backward(const at::Tensor& loss, bool first, bool last);
+  /// After backward() of the last micro-batch, while the parameters have their gradients; those
+  /// that travel in no bucket are averaged here.
+  void after_backward();
 
   /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
   /// step.

@@ -154,6 +154,7 @@ at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage
   {
     const NvtxRange range("train.backward");
     (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
+    if (reducer_ && last) reducer_->after_backward();
   }
   end_stage(Stage::kBackward);
   computed.gates = std::move(out.gates);

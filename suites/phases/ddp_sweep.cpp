@@ -32,6 +32,7 @@ struct Arm {
   std::unique_ptr<train::Trainer> trainer;
   double first_loss = 0;
   std::vector<train::Communication> overlaps;  ///< of its timed steps
+  std::vector<double> slowest_ms;              ///< of its samples: the step of the slowest rank
 };
 
 class DdpSweep {
@@ -67,7 +68,7 @@ class DdpSweep {
     const std::string broken = check_arms();
     if (!broken.empty()) return broken;
     time_arms();
-    for (const Arm& arm : arms_) say_overlap(arm);
+    for (const Arm& arm : arms_) say_arm(arm);
     return "";
   }
 
@@ -185,7 +186,7 @@ class DdpSweep {
                         .work = [this, &arm] { take_step(arm); },
                         .calls = calls_,
                         .before = [this] { meet(); },
-                        .joined = [this](double ms) { return over_ranks(ms); }});
+                        .joined = [this, &arm](double ms) { return over_ranks(ms, arm); }});
     };
     for (Arm& arm : arms_) add(arm.name, arm);
     add("aa", arms_.front());
@@ -202,10 +203,12 @@ class DdpSweep {
 
   /// The time at whose rate all ranks together would do what they did: of GPUs that are not equally
   /// fast, the linear rate is the sum of their rates, not so many times that of the first.
-  double over_ranks(double ms) {
-    const at::Tensor rate = at::full({1}, 1 / ms, at::device(device_).dtype(at::kDouble));
-    ranks_->sum(rate);
-    return static_cast<double>(place_.world) / rate.item<double>();
+  double over_ranks(double ms, Arm& arm) {
+    at::Tensor all = at::zeros({place_.world}, at::device(device_).dtype(at::kDouble));
+    all[place_.rank] = ms;
+    ranks_->sum(all);
+    arm.slowest_ms.push_back(all.max().item<double>());
+    return static_cast<double>(place_.world) / all.reciprocal().sum().item<double>();
   }
 
   void take_step(Arm& arm) {
@@ -215,22 +218,29 @@ class DdpSweep {
       one_.emitter.beat({.case_id = one_.id, .step = ++taken_, .of = 0, .at = "step"});
   }
 
-  /// Of every timed step, from moments on its stream (a CPU: on the host's clock).
-  void say_overlap(const Arm& arm) {
-    if (!reports() || arm.alone) return;
-    for (size_t i = 0; i < arm.overlaps.size(); ++i) {
-      const train::Communication& found = arm.overlaps[i];
-      for (const auto& [series, value, unit] :
-           {std::tuple{"comm_busy.", found.busy_ms, "ms"},
-            {"comm_exposed.", found.exposed_ms, "ms"},
-            {"comm_overlapped.", found.overlapped_pct(), "pct"}})
-        one_.emitter.sample({.case_id = one_.id,
-                             .series = series + arm.name,
-                             .value = value,
-                             .unit = unit,
-                             .round = 0,
-                             .order = static_cast<int64_t>(i)});
+  void say_arm(const Arm& arm) {
+    if (arm.alone) return say_values(arm, "slowest.", "ms", arm.slowest_ms);
+    // Of every timed step, from moments on its stream (a CPU: on the host's clock).
+    std::vector<double> busy, exposed, overlapped;
+    for (const train::Communication& found : arm.overlaps) {
+      busy.push_back(found.busy_ms);
+      exposed.push_back(found.exposed_ms);
+      overlapped.push_back(found.overlapped_pct());
     }
+    say_values(arm, "comm_busy.", "ms", busy);
+    say_values(arm, "comm_exposed.", "ms", exposed);
+    say_values(arm, "comm_overlapped.", "pct", overlapped);
+  }
+
+  void say_values(const Arm& arm, const std::string& series, const std::string& unit,
+                  const std::vector<double>& values) {
+    for (size_t i = 0; reports() && i < values.size(); ++i)
+      one_.emitter.sample({.case_id = one_.id,
+                           .series = series + arm.name,
+                           .value = values[i],
+                           .unit = unit,
+                           .round = 0,
+                           .order = static_cast<int64_t>(i)});
   }
 
   bool reports() const { return place_.rank == 0; }

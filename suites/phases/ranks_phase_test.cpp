@@ -101,6 +101,7 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
     EXPECT_LT(smallest.at("comm_overlapped." + arm), 100) << arm;
   }
   EXPECT_TRUE(smallest.contains("step.aa"));
+  EXPECT_GE(smallest.at("slowest.alone"), smallest.at("step.alone"));
   std::map<std::string, bool> checks;
   for (const auto& check : lines_of<protocol::Check>(ranks[0])) checks[check.id] = check.ok;
   EXPECT_EQ(checks, (std::map<std::string, bool>{{"bucket_cap/cap1", true},
