@@ -5,7 +5,6 @@
 
 #include <cmath>
 
-#include "harness/builtin/rate_gate.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -61,18 +60,6 @@ TEST(RateReferences, AreRefusedByName) {
     EXPECT_THAT(error_of(json::array({bad})), HasSubstr("0 < lo <= hi, got {")) << bad;
   }
   EXPECT_THAT(error_of(json::array({1})), HasSubstr("got 1"));
-}
-
-TEST(RateGate, OnlyTwoPassesProceed) {
-  using enum CriterionVerdict;
-  EXPECT_EQ(gate_word(decide_gate(kPass, kPass)), "PROCEED");
-  EXPECT_EQ(gate_word(decide_gate(kFail, kPass)), "STOP");
-  EXPECT_EQ(gate_word(decide_gate(kFail, kInconclusive)), "STOP");
-  for (const auto proceed : {kPass, kFail, kInconclusive, kNotEvaluated})
-    EXPECT_EQ(gate_word(decide_gate(proceed, kFail)), "ABORT");
-  EXPECT_EQ(gate_word(decide_gate(kInconclusive, kPass)), "UNDECIDED");
-  EXPECT_EQ(gate_word(decide_gate(kNotEvaluated, kNotEvaluated)), "UNDECIDED");
-  EXPECT_EQ(gate_word(decide_gate(kPass, kNotEvaluated)), "UNDECIDED");
 }
 
 }  // namespace
