@@ -15,7 +15,7 @@ size_t at(int64_t index) { return static_cast<size_t>(index); }
 /// What is gathered for one range name before it becomes a row.
 struct Gathered {
   RangeRow row;
-  std::vector<Interval> all, own;
+  std::vector<Interval> all, own, talk;  ///< own: but for its communication, which is in talk
 };
 
 class Profiler {
@@ -95,7 +95,8 @@ class Profiler {
     count(index);
     out_.unseen_captures += found_.unseen_capture[index];
     Gathered& own = of_name(range);
-    own.own.push_back(work.time);
+    (talks(work) ? own.talk : own.own).push_back(work.time);
+    if (!talks(work)) others_.push_back(work.time);
     own.row.kernels += work.kind == WorkKind::kKernel;
     own.row.bytes += work.bytes;
     std::vector<int64_t> seen;  // a name within itself counts once
@@ -109,6 +110,10 @@ class Profiler {
       gathered_[name].row.sum += work.time.length();
       if (found_.steps[at(step_of(range))] == up) break;
     }
+  }
+
+  bool talks(const DeviceWork& work) const {
+    return work.kind == WorkKind::kKernel && is_communication(trace_.name_of(work.name));
   }
 
   /// Work that nobody in a step asked for but that ran in the time of one.
@@ -128,9 +133,8 @@ class Profiler {
     out_.graph_kernels += work.graph_node != 0;
     const HostCall& call = trace_.calls[at(found_.call_of_work[index])];
     out_.short_kernels += work.time.length() < call.time.length();
-    const std::string& name = trace_.name_of(work.name);
-    (is_communication(name) ? communication_ : compute_).push_back(work.time);
-    out_.communication.kernels += is_communication(name);
+    (talks(work) ? communication_ : compute_).push_back(work.time);
+    out_.communication.kernels += talks(work);
     KernelRow& row = kernels_[{work.name, found_.ranges[at(found_.range_of_work[index])].name}];
     const Ns length = work.time.length();
     row.min = row.count == 0 ? length : std::min(row.min, length);
@@ -154,10 +158,12 @@ class Profiler {
   void finish_rows() {
     out_.busy = busy(all_);
     out_.unattributed = busy(unattributed_);
+    const std::vector<Interval> others = merge(std::move(others_));
     for (auto& [name, each] : gathered_) {
+      const std::vector<Interval> talk = merge(std::move(each.talk));
       each.row.name = trace_.name_of(name);
       each.row.busy = busy(std::move(each.all));
-      each.row.self = busy(std::move(each.own));
+      each.row.self = busy(std::move(each.own)) + sum(talk) - sum(intersect(talk, others));
       each.row.share_pct = Profile::percent(each.row.self, out_.busy);
       out_.shares_sum_pct += each.row.share_pct;
       out_.ranges.push_back(std::move(each.row));
@@ -200,7 +206,7 @@ class Profiler {
 
   const Trace& trace_;
   const Attribution found_;
-  std::vector<Interval> windows_, all_, unattributed_, compute_, communication_;
+  std::vector<Interval> windows_, all_, others_, unattributed_, compute_, communication_;
   std::map<int64_t, Gathered> gathered_;
   std::map<int64_t, Interval> spans_;
   std::map<std::pair<int64_t, int64_t>, KernelRow> kernels_;  ///< by name and range

@@ -9,7 +9,8 @@ namespace harness::trace {
 
 /// Work of one range name. `busy`, `span`, `sum` include ranges within; `self` is the work whose
 /// innermost range has this name. Three times, because a span hides gaps and a sum counts what runs
-/// at the same time twice.
+/// at the same time twice. Communication that other work hides costs a step nothing: no range has
+/// it as its own, so shares add up.
 struct RangeRow {
   std::string name;
   int64_t count = 0;  ///< how often the range was entered
@@ -17,7 +18,7 @@ struct RangeRow {
   Ns busy = 0;        ///< union of its work
   Ns span = 0;        ///< first begin to last end of its work, added up over its entries
   Ns sum = 0;         ///< durations added up
-  Ns self = 0;        ///< union of the work of this range alone
+  Ns self = 0;        ///< union of the work of this range alone; of communication what is exposed
   int64_t kernels = 0, launches = 0, syncs = 0, bytes = 0;  ///< of this range alone
   double share_pct = 0;  ///< self over the union of all work, percent
 };

@@ -154,6 +154,22 @@ TEST(Profile, CommunicationExposedAndOverlapped) {
   EXPECT_EQ(p.communication.exposed(), 60);
 }
 
+/// Ranges of their own would claim the same time twice.
+TEST(Profile, HiddenCommunicationIsNobodysShare) {
+  TraceBuilder t;
+  t.range("step", 1, 0, 300).range("send", 1, 10, 20).range("compute", 1, 30, 40);
+  t.launch(1, 12, 1).launch(1, 31, 2).launch(1, 32, 3);
+  t.kernel("ncclDevKernel_AllReduce(x)", 9, 50, 150, 1).kernel("gemm", 7, 60, 120, 2);
+  t.copy("DtoD", 7, 120, 130, 3, 8);
+  const Profile p = profile(t.trace(), "step");
+  std::map<std::string, Ns> self;
+  for (const RangeRow& row : p.ranges) self[row.name] = row.self;
+  EXPECT_EQ(self["send"], 30) << "10 before the product, 20 behind the copy";
+  EXPECT_EQ(self["compute"], 70);
+  EXPECT_EQ(p.busy, 100);
+  EXPECT_EQ(check_shares(p, 0.01), "");
+}
+
 TEST(Profile, CountsShortKernelsAndNodesOfGraphs) {
   TraceBuilder t;
   t.range("step", 1, 0, 300).call("cudaGraphLaunch_v10000", 1, 0, 50, 1);

@@ -8,12 +8,12 @@
 #include "nsa/model/loss.h"
 #include "nsa/model/open_device.h"
 #include "nsa/train/bucket_report.h"
-#include "nsa/train/rank_group.h"
 #include "nsa/train/trainer.h"
 #include "nsa/train/training_attention.h"
 #include "nsa/train/training_model.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/phases/attention_under_test.h"
+#include "suites/phases/phase_ranks.h"
 #include "suites/phases/rounds.h"
 #include "suites/phases/training_phases.h"
 
@@ -39,19 +39,15 @@ class DdpSweep {
  public:
   explicit DdpSweep(const PhaseCase& one)
       : one_(one),
-        place_(train::read_rank_place(train::environment_variable)),
         device_(nsa::open_device(one.device.str())),
+        ranks_(open_ranks(one, 2)),
         warmup_(one.args.get_int("warmup", 3, 2)),
         calls_(one.args.get_int("calls", 2, 1)),
         rounds_(one.args.get_int("rounds", 3, 1)),
         config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
                                        nsa::model_config_folders())) {
-    train::require_ranks(place_, one.args.get_int("ranks", 2, 2));
     const int64_t asked = one.args.get_int("S", 0, 0);
     seq_len_ = asked > 0 ? asked : config_.seq_len;
-    const double timeout_s = one.args.get_number("rank_timeout_s", 120, 1);
-    ranks_ = std::make_unique<train::RankGroup>(
-        place_, device_, std::chrono::milliseconds(static_cast<int64_t>(1000 * timeout_s)));
     tokens_ = train::make_synthetic_source(config_.vocab, one.seed());
     attention_ = train::training_attention(nsa::SwitchSet::from_environment(one.in.switches),
                                            one.args.get_text("backend", "auto"), device_)
@@ -102,7 +98,7 @@ class DdpSweep {
     parts.loss = nsa::next_token_loss;
     parts.learning_rate = [](int64_t) { return kLearningRate; };
     if (!arm.alone) {
-      parts.ranks = ranks_.get();
+      parts.ranks = ranks_.group.get();
       parts.collectives = &collectives_;
     }
     arm.trainer =
@@ -121,7 +117,7 @@ class DdpSweep {
 
   train::Check bucket_check(const Arm& arm) const {
     train::RunFacts facts;
-    facts.ranks = place_.world;
+    facts.ranks = ranks_.place.world;
     facts.bucket_bytes = arm.trainer->bucket_bytes();
     for (const at::Tensor& p : arm.trainer->model()->parameters())
       facts.largest_parameter_bytes =
@@ -143,7 +139,7 @@ class DdpSweep {
            .ok = buckets.ok,
            .code = buckets.ok ? "" : buckets.code,
            .detail = buckets.detail});
-      const bool exact = !arm.options.reducer.bf16 && place_.world == 2;
+      const bool exact = !arm.options.reducer.bf16 && ranks_.place.world == 2;
       const bool same = !exact || arm.first_loss == plain->first_loss;
       if (exact)
         say({.case_id = one_.id,
@@ -197,18 +193,18 @@ class DdpSweep {
   }
 
   void meet() {
-    ranks_->barrier();
+    ranks_.group->barrier();
     synchronize(device_);
   }
 
   /// The time at whose rate all ranks together would do what they did: of GPUs that are not equally
   /// fast, the linear rate is the sum of their rates, not so many times that of the first.
   double over_ranks(double ms, Arm& arm) {
-    at::Tensor all = at::zeros({place_.world}, at::device(device_).dtype(at::kDouble));
-    all[place_.rank] = ms;
-    ranks_->sum(all);
+    at::Tensor all = at::zeros({ranks_.place.world}, at::device(device_).dtype(at::kDouble));
+    all[ranks_.place.rank] = ms;
+    ranks_.group->sum(all);
     arm.slowest_ms.push_back(all.max().item<double>());
-    return static_cast<double>(place_.world) / all.reciprocal().sum().item<double>();
+    return static_cast<double>(ranks_.place.world) / all.reciprocal().sum().item<double>();
   }
 
   void take_step(Arm& arm) {
@@ -243,14 +239,13 @@ class DdpSweep {
                            .order = static_cast<int64_t>(i)});
   }
 
-  bool reports() const { return place_.rank == 0; }
+  bool reports() const { return ranks_.reports(); }
 
   const PhaseCase& one_;
-  train::RankPlace place_;
   at::Device device_;
+  PhaseRanks ranks_;
   int64_t warmup_, calls_, rounds_, seq_len_ = 0, taken_ = 0;
   nsa::ModelConfig config_;
-  std::unique_ptr<train::RankGroup> ranks_;
   train::CollectiveLog collectives_;
   std::unique_ptr<train::TokenSource> tokens_;
   nsa::NsaOptions attention_;

@@ -12,6 +12,7 @@
 #include "suites/instrument/ceilings.h"
 #include "suites/instrument/dilation.h"
 #include "suites/phases/path_rules.h"
+#include "suites/phases/phase_ranks.h"
 #include "suites/phases/profile_lines.h"
 #include "suites/phases/profile_session.h"
 #include "suites/phases/profiled_step.h"
@@ -41,8 +42,11 @@ double cpu_seconds() {
 
 class Hotspots {
  public:
-  explicit Hotspots(const PhaseCase& one)
+  /// What is not for others to hear goes to `one`, beats of steps to `watched`.
+  Hotspots(const PhaseCase& one, const PhaseRanks& ranks, harness::protocol::Emitter& watched)
       : one_(one),
+        ranks_(ranks),
+        watched_(watched),
         session_(one),
         steps_(one.args.get_int("steps", 5, 1)),
         graph_(one.args.get_bool("cuda_graph", false)),
@@ -50,7 +54,7 @@ class Hotspots {
         pairs_(one.args.get_int("pairs", 12, 6)),
         chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
         cost_rounds_(one.args.get_int("cost_rounds", 0, 0)),
-        step_(make_profiled_step(one)) {}
+        step_(make_profiled_step(one, ranks.group.get())) {}
 
   std::string run() {
     warm_up();
@@ -77,7 +81,7 @@ class Hotspots {
 
   double take_step(const char* what) {
     const double ms = step_.run_ms();
-    one_.emitter.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = what});
+    watched_.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = what});
     return ms;
   }
 
@@ -91,7 +95,7 @@ class Hotspots {
     const double before = cpu_seconds();
     double wall_ms = 0;
     for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
-    step_ms_ = wall_ms / static_cast<double>(steps_);
+    step_ms_ = ranks_.mean(wall_ms / static_cast<double>(steps_));
     arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);
     say_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
     say_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
@@ -164,12 +168,12 @@ class Hotspots {
   void measure_rate_against_length() {
     const int64_t half = step_.seq_len / 2;
     if (half < 1) return say_missing(one_, "step.half_length_ratio", "ratio", "S is 1");
-    const ProfiledStep shorter = make_profiled_step(one_, half);
+    const ProfiledStep shorter = make_profiled_step(one_, ranks_.group.get(), half);
     for (int64_t i = 0; i < warmup_; ++i) shorter.run_ms();
     double ms = 0;
     for (int64_t i = 0; i < steps_; ++i) {
       ms += shorter.run_ms();
-      one_.emitter.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = "half length"});
+      watched_.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = "half length"});
     }
     say_figure(one_, "step.half_length_ratio", ms / static_cast<double>(steps_) / step_ms_,
                "ratio");
@@ -189,6 +193,7 @@ class Hotspots {
           for (int64_t i = 0; i < steps_; ++i) recorded_ms += take_step("record");
         },
         [&] { take_step("settle"); });
+    if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
     say_stretch(recorded_ms / static_cast<double>(steps_));
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
     say_paths(recorded);
@@ -225,6 +230,8 @@ class Hotspots {
   }
 
   const PhaseCase& one_;
+  const PhaseRanks& ranks_;
+  harness::protocol::Emitter& watched_;
   ProfileSession session_;
   const int64_t steps_;
   const bool graph_;
@@ -238,6 +245,12 @@ class Hotspots {
 
 }  // namespace
 
-std::string run_hotspots(const PhaseCase& one) { return Hotspots(one).run(); }
+std::string run_hotspots(const PhaseCase& one) {
+  const PhaseRanks ranks = open_ranks(one, 1);
+  if (ranks.reports()) return Hotspots(one, ranks, one.emitter).run();
+  harness::protocol::Emitter nobody("/dev/null");
+  const PhaseCase unheard{one.in, one.id, one.args, one.device, nobody, one.options};
+  return Hotspots(unheard, ranks, one.emitter).run();
+}
 
 }  // namespace suites

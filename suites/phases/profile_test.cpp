@@ -286,7 +286,7 @@ TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
   EXPECT_EQ(step.tokens, 64);
   EXPECT_GT(step.run_ms(), 0);
   EXPECT_FALSE(step.ran().empty());
-  EXPECT_EQ(make_profiled_step(train.one(), 16).tokens, 32);
+  EXPECT_EQ(make_profiled_step(train.one(), nullptr, 16).tokens, 32);
 
   Said call("hotspots",
             {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}, {"fault", "P09"}});

@@ -97,10 +97,12 @@ AttentionFunction attention_of(const Args& args) {
 /// A trainer and what it borrows.
 struct Training {
   std::unique_ptr<nsa::train::TokenSource> tokens;
+  nsa::train::CollectiveLog collectives;
   std::unique_ptr<nsa::train::Trainer> trainer;
 };
 
-ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config, int64_t seq_len) {
+ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config, int64_t seq_len,
+                           nsa::train::RankGroup* ranks) {
   const std::string fault = one.args.get_text("fault", "");
   if (!fault.empty() && fault != "P09" && fault != "P30")
     throw ConfigError("args.fault of a training step must be P09 or P30, got '" + fault + "'");
@@ -119,9 +121,11 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   parts.tokens = made->tokens.get();
   parts.loss = fault == "P09" ? host_bound_loss : nsa::next_token_loss;
   parts.learning_rate = [](int64_t) { return kLearningRate; };
+  parts.ranks = ranks;
+  if (ranks != nullptr) parts.collectives = &made->collectives;
   made->trainer =
       std::make_unique<nsa::train::Trainer>(std::move(parts), options, seq_len, one.device);
-  step.tokens = options.batch * options.accum * seq_len;
+  step.tokens = options.batch * options.accum * seq_len * (ranks != nullptr ? ranks->world() : 1);
   step.run_ms = [made] { return made->trainer->step(/*wait_each=*/false).step_ms; };
   step.ran = [made, asked] { return settled(made->trainer->ran(), asked); };
   step.work =
@@ -187,11 +191,15 @@ ProfiledStep attention_step(const PhaseCase& one, const nsa::ModelConfig& model,
 
 }  // namespace
 
-ProfiledStep make_profiled_step(const PhaseCase& one, int64_t seq_len) {
+ProfiledStep make_profiled_step(const PhaseCase& one, nsa::train::RankGroup* ranks,
+                                int64_t seq_len) {
   const nsa::ModelConfig model = load_model(one.args);
   const int64_t length = length_of(one.args, model, seq_len);
   const std::string subject = one.args.get_text("subject", "train");
-  if (subject == "train") return training_step(one, model, length);
+  if (subject == "train") return training_step(one, model, length, ranks);
+  if (ranks != nullptr)
+    throw ConfigError("args.ranks must be 1 with subject " + subject + ", got " +
+                      std::to_string(ranks->world()));
   if (subject == "attention") return attention_step(one, model, length);
   throw ConfigError("args.subject must be train or attention, got '" + subject + "'");
 }
