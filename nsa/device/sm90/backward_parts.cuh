@@ -74,6 +74,13 @@ CUTE_DEVICE auto packed_accumulator() {
   return make_tensor<uint32_t>(Layout<Shape<Shape<_1, _2, _2>, _1, Int<kColumns / 16>>>{});
 }
 
+/// A bit for each column of an accumulator that a thread has before `column`: two of every eight,
+/// up to 128.
+CUTE_DEVICE uint32_t columns_before(int column) {
+  const int own = max(column - int(threadIdx.x % 4) * 2, 0), count = own / 8 * 2 + min(own % 8, 2);
+  return count < 32 ? (1u << count) - 1 : ~0u;
+}
+
 /// c (+)= a b, enqueued.
 template <bool kClear, class Mma, class A, class B, class C>
 CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c) {

@@ -45,10 +45,10 @@ __global__ void __launch_bounds__(Keys::kThreads, 1)
     interval_backward_kernel(const __grid_constant__ BothArguments a) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ char raw[];
-  void* const aligned =
-      reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(raw) + 1023) / 1024 * 1024);
-  auto& keys = *static_cast<typename Keys::Shared*>(aligned);
-  auto& queries = *static_cast<typename Queries::Shared*>(aligned);
+  // By an offset, so that the compiler knows what is shared memory.
+  char* const aligned = raw + (1024 - cute::cast_smem_ptr_to_uint(raw) % 1024) % 1024;
+  auto& keys = *reinterpret_cast<typename Keys::Shared*>(aligned);
+  auto& queries = *reinterpret_cast<typename Queries::Shared*>(aligned);
   const int unit = blockIdx.x;
   const bool of_keys = unit < a.keys.units;
   if (of_keys) {

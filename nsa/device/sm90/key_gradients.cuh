@@ -37,9 +37,9 @@ struct KeyGradients {
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<D>, Int<BM>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
 
-  /// Registers for d_v on the way while ds is computed; without them wgmma is serialised.
+  /// Registers for s and dp at once, and for d_v on the way while ds is computed; without them
+  /// wgmma is serialised.
   static constexpr bool kRoomy = DK + DV <= 256;
-  using Bits = std::conditional_t<(BM > 64), uint64_t, uint32_t>;
 
   struct Shared {
     alignas(1024) T k[kKeys * DK];
@@ -215,22 +215,25 @@ struct KeyGradients {
     cutlass::arch::fence_view_async_shared();
   }
 
-  /// Which pairs of this thread are attended: bit i belongs to element i of its accumulator.
+  /// Which pairs of this thread are attended: of key r, bit i those of its i-th column.
+  struct Bits {
+    uint32_t of_key[2];
+    /// Of an element of the accumulator.
+    CUTE_DEVICE bool operator[](int i) const {
+      return of_key[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1;
+    }
+  };
   CUTE_DEVICE static Bits attended(const BackwardArguments& a, int key, int position) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
-    const int token_of_column = (65536 + a.tiling.heads - 1) / a.tiling.heads;  // over 2^16
-    Bits bits = 0;
+    const auto before = [&](int token) {
+      return columns_before(min(max(token - position, 0), BM) * a.tiling.heads);
+    };
+    Bits bits;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int own = key + warp * 16 + lane / 4 + 8 * r;
-      const int first = first_position_of(a.forward.rule, own) - position,
-                last = last_position_of(a.forward.rule, own) - position;
-      CUTE_UNROLL
-      for (int i = 2 * r; i < BM / 2; i += i % 2 ? 3 : 1) {
-        const int column = (i / 4) * 8 + (lane % 4) * 2 + i % 2;
-        const int token = (column * token_of_column) >> 16;
-        if (token >= first && token <= last) bits |= Bits{1} << i;
-      }
+      bits.of_key[r] = before(last_position_of(a.forward.rule, own) + 1) &
+                       ~before(first_position_of(a.forward.rule, own));
     }
     return bits;
   }
@@ -265,6 +268,7 @@ struct KeyGradients {
     Tensor frag_v = scores_thread.partition_fragment_A(
         local_tile(all_v, Shape<_64, Int<DV>>{}, make_coord(half, 0)));
     Tensor x = partition_fragment_C(mma_scores, Shape<_64, Int<BM>>{});  // s, then dp
+    Tensor y = partition_fragment_C(mma_scores, Shape<_64, Int<BM>>{});  // dp, when kRoomy
     Tensor d_k = partition_fragment_C(mma_d_k, Shape<_64, Int<DK>>{});
     Tensor d_v = partition_fragment_C(mma_d_v, Shape<_64, Int<DV>>{});
     Tensor p = packed_accumulator<BM>(), ds = packed_accumulator<BM>();  // A operands
@@ -284,7 +288,11 @@ struct KeyGradients {
       wait(s.full[stage], (count / kStages) & 1);
       multiply<true>(mma_scores, frag_k, scores_thread.partition_fragment_B(q), x);
     };
-    const auto probabilities = [&](int stage, Bits bits, auto masked) {
+    const auto multiply_d_probabilities = [&](int count, auto& to) {
+      Tensor d_out = make_tensor(make_smem_ptr(s.d_out[count % kStages]), Rows<DV>{});
+      multiply<true>(mma_scores, frag_v, scores_thread.partition_fragment_B(d_out), to);
+    };
+    const auto probabilities = [&](int stage, const Bits& bits, auto masked) {
       const float2* lse =
           reinterpret_cast<const float2*>(s.lse[stage][kWords ? half : 0]) + lane % 4;
       CUTE_UNROLL
@@ -293,23 +301,20 @@ struct KeyGradients {
         float low = power_of_two(fmaf(x(i), a.scale_log2, -shift.x)),
               high = power_of_two(fmaf(x(i + 1), a.scale_log2, -shift.y));
         if constexpr (decltype(masked)::value) {
-          low = (bits >> i) & 1 ? low : 0.f;
-          high = (bits >> (i + 1)) & 1 ? high : 0.f;
+          low = bits[i] ? low : 0.f;
+          high = bits[i + 1] ? high : 0.f;
         }
         p(i / 2) = pack<T>(low, high);
       }
     };
-    const auto differentiate = [&](int stage, Bits bits, auto masked) {
+    // Where p is 0, so is ds, or it is not finite and then computed once more.
+    const auto differentiate = [&](int stage, const auto& dp) {
       const float2* delta = reinterpret_cast<const float2*>(s.delta[stage]) + lane % 4;
       CUTE_UNROLL
       for (int i = 0; i < BM / 2; i += 2) {
         const float2 shift = delta[i / 4 * 4], probability = unpack<T>(p(i / 2));
-        float low = probability.x * (x(i) - shift.x), high = probability.y * (x(i + 1) - shift.y);
-        if constexpr (decltype(masked)::value) {
-          low = (bits >> i) & 1 ? low : 0.f;
-          high = (bits >> (i + 1)) & 1 ? high : 0.f;
-        }
-        ds(i / 2) = pack<T>(low, high);
+        ds(i / 2) =
+            pack<T>(probability.x * (dp(i) - shift.x), probability.y * (dp(i + 1) - shift.y));
       }
     };
 
@@ -322,29 +327,26 @@ struct KeyGradients {
     int count = 0;
     while (count < total && !reach.any(position_of(count), a.tiling.tokens)) skip(count++);
     wait(s.keys_full, 0);
-    // ds of a tile whose s is in registers, d_v on the way.
+    // ds of a tile whose s is in registers, d_v on the way. kRoomy: dp has been enqueued behind s.
     const auto form = [&](int count) {
       const int stage = count % kStages, position = position_of(count);
-      const bool all = reach.all(position, a.tiling.tokens);
-      Tensor d_out = make_tensor(make_smem_ptr(s.d_out[stage]), Rows<DV>{});
       Tensor d_out_columns = make_tensor(make_smem_ptr(s.d_out[stage]), Columns<DV>{});
-      Bits bits = 0;
       warpgroup_fence_operand(x);
-      if (all) {
-        probabilities(stage, bits, std::false_type{});
+      if (reach.all(position, a.tiling.tokens)) {
+        probabilities(stage, {}, std::false_type{});
       } else {
-        bits = attended(a, own_key, position);
-        probabilities(stage, bits, std::true_type{});
+        probabilities(stage, attended(a, own_key, position), std::true_type{});
       }
       warpgroup_fence_operand(p);
-      multiply<true>(mma_scores, frag_v, scores_thread.partition_fragment_B(d_out), x);
+      if constexpr (!kRoomy) multiply_d_probabilities(count, x);
       multiply<false>(mma_d_v, recast<T>(p), d_v_thread.partition_fragment_B(d_out_columns), d_v);
       warpgroup_wait<kRoomy ? 1 : 0>();
-      warpgroup_fence_operand(x);
-      if (all) {
-        differentiate(stage, bits, std::false_type{});
+      if constexpr (kRoomy) {
+        warpgroup_fence_operand(y);
+        differentiate(stage, y);
       } else {
-        differentiate(stage, bits, std::true_type{});
+        warpgroup_fence_operand(x);
+        differentiate(stage, x);
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_v);
@@ -354,9 +356,13 @@ struct KeyGradients {
       warpgroup_fence_operand(ds);
       multiply<false>(mma_d_k, recast<T>(ds), d_k_thread.partition_fragment_B(q_columns), d_k);
     };
+    const auto await_scores = [&](int count) {
+      if constexpr (kRoomy) multiply_d_probabilities(count, y);
+      warpgroup_wait<kRoomy ? 1 : 0>();
+    };
     if (count < total) {
       multiply_scores(count);
-      warpgroup_wait<0>();
+      await_scores(count);
       while (true) {
         form(count);
         ++count;
@@ -367,7 +373,7 @@ struct KeyGradients {
         warpgroup_wait<1>();
         warpgroup_fence_operand(d_k);
         arrive(s.empty[before]);
-        warpgroup_wait<0>();
+        await_scores(count);
       }
       sum_d_k((count - 1) % kStages);
       warpgroup_wait<0>();

@@ -2,8 +2,9 @@
 //
 // A CTA computes 128 rows of one KV head, as the forward pass does: s = q k^T and dp = d_out v^T of
 // a tile of keys, then d_q += ds k with ds in registers. The products of the next tile are enqueued
-// behind the sum of this one. kWords: a row attends only the tiles of 64 keys that its token's word
-// names; for the others its lse is infinite.
+// behind the sum of this one. A last step of few keys computes few columns: the window of some
+// tokens is seldom a multiple of a step. kWords: a row attends only the tiles of 64 keys that its
+// token's word names; for the others its lse is infinite.
 #pragma once
 #include "nsa/device/sm90/backward_parts.cuh"
 
@@ -17,8 +18,18 @@ struct QueryGradients {
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kCount>, Int<D>>{}));
   using KeyColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
                                             Shape<Int<DK>, Int<BN>>{}, Step<_2, _1>{}));
+  template <int kColumns>
   using MmaScores =
-      decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
+      decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<kColumns>, _64>>()));
+  static constexpr int kFew = 32;                     // columns of a short last step
+  static constexpr bool kEndsShort = DK + DV <= 256;  // else registers are spilled
+  /// Registers of a step.
+  template <int kColumns>
+  struct OfStep {
+    static constexpr Int<kColumns> columns{};
+    decltype(partition_fragment_C(MmaScores<kColumns>{}, Shape<_64, Int<kColumns>>{})) p, ds;
+    decltype(packed_accumulator<kColumns>()) packed;  // A operand
+  };
   using MmaSum =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DK>, Int<BN>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
@@ -37,7 +48,7 @@ struct QueryGradients {
   /// A tile of rows: heads [head, head + heads) of tokens [first, first + count), and the keys any
   /// of them attends.
   struct Tile {
-    int batch, kv_head, first, count, head, begin, steps;
+    int batch, kv_head, first, count, head, begin, end, steps;
   };
   /// The tiles of a CTA, one after the other: what the next one needs is loaded while one ends.
   struct Work {
@@ -64,7 +75,8 @@ struct QueryGradients {
     const Span first = keys_of_token(a, tile.first),
                last = keys_of_token(a, tile.first + tile.count - 1);
     tile.begin = kWords ? 0 : first.begin;
-    tile.steps = max(0, (last.end - tile.begin + BN - 1) / BN);
+    tile.end = last.end;
+    tile.steps = max(0, (tile.end - tile.begin + BN - 1) / BN);
     return tile;
   }
   CUTE_DEVICE static Span keys_of_token(const BackwardArguments& a, int token) {
@@ -145,7 +157,7 @@ struct QueryGradients {
     const Tile tile = tile_of(a, work, i);
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const IntervalAttention& f = a.forward;
-    MmaScores mma_scores;
+    MmaScores<BN> mma_scores;
     MmaSum mma_sum;
     auto scores_thread = mma_scores.get_thread_slice(thread);
     auto sum_thread = mma_sum.get_thread_slice(thread);
@@ -155,10 +167,9 @@ struct QueryGradients {
         local_tile(all_q, Shape<_64, Int<DK>>{}, make_coord(half, 0)));
     Tensor frag_d_out = scores_thread.partition_fragment_A(
         local_tile(all_d_out, Shape<_64, Int<DV>>{}, make_coord(half, 0)));
-    Tensor p = partition_fragment_C(mma_scores, Shape<_64, Int<BN>>{});
-    Tensor ds = partition_fragment_C(mma_scores, Shape<_64, Int<BN>>{});
+    OfStep<BN> full;
+    OfStep<kFew> few;
     Tensor d_q = partition_fragment_C(mma_sum, Shape<_64, Int<DK>>{});
-    Tensor packed = packed_accumulator<BN>();  // A operand
     clear(d_q);
 
     // The two rows of this thread.
@@ -193,86 +204,115 @@ struct QueryGradients {
     const int inner_begin = kWords ? 0 : keys_of_token(a, tile.first + tile.count - 1).begin,
               inner_end = keys_of_token(a, tile.first).end;  // keys that every row attends
 
-    const auto multiply_q_k = [&](int step) {
+    // x = rows times the first of the tile of keys or values at `keys`.
+    const auto multiply_keys = [&](const auto& rows, T* keys, auto layout, auto columns, auto& x) {
+      MmaScores<columns> mma;
+      constexpr int kDepth = decltype(size<1>(layout))::value;
+      Tensor tile = local_tile(make_tensor(make_smem_ptr(keys), layout),
+                               Shape<decltype(columns), Int<kDepth>>{}, make_coord(0, 0));
+      multiply<true>(mma, rows, mma.get_thread_slice(thread).partition_fragment_B(tile), x);
+    };
+    const auto multiply_q_k = [&](int step, auto& x) {
       const int stage = (count + step) % kStages;
-      Tensor k = make_tensor(make_smem_ptr(s.k[stage]), ByRows<BN, DK>{});
       wait(s.k_full[stage], ((count + step) / kStages) & 1);
-      multiply<true>(mma_scores, frag_q, scores_thread.partition_fragment_B(k), p);
+      multiply_keys(frag_q, s.k[stage], ByRows<BN, DK>{}, x.columns, x.p);
     };
-    const auto multiply_d_out_v = [&](int step) {
+    const auto multiply_d_out_v = [&](int step, auto& x) {
       const int stage = (count + step) % kStages;
-      Tensor v = make_tensor(make_smem_ptr(s.v[stage]), ByRows<BN, DV>{});
       wait(s.v_full[stage], ((count + step) / kStages) & 1);
-      multiply<true>(mma_scores, frag_d_out, scores_thread.partition_fragment_B(v), ds);
+      multiply_keys(frag_d_out, s.v[stage], ByRows<BN, DV>{}, x.columns, x.ds);
     };
-    const auto differentiate = [&](int first, auto masked) {
+    const auto differentiate = [&](int first, auto& x, auto masked) {
+      uint32_t attended[2];
+      if constexpr (decltype(masked)::value)
+        for (int r = 0; r < 2; ++r)
+          attended[r] =
+              columns_before(keys[r].end - first) & ~columns_before(keys[r].begin - first);
       CUTE_UNROLL
-      for (int i = 0; i < BN / 2; i += 2) {
+      for (int i = 0; i < x.columns / 2; i += 2) {
         const int r = (i / 2) % 2;
-        float low = p(i) * (ds(i) - delta[r]), high = p(i + 1) * (ds(i + 1) - delta[r]);
+        float low = x.p(i) * (x.ds(i) - delta[r]), high = x.p(i + 1) * (x.ds(i + 1) - delta[r]);
         if constexpr (decltype(masked)::value) {
-          const int key = first + (i / 4) * 8 + (lane % 4) * 2;
-          if ((!kWords && key < keys[r].begin) || key >= keys[r].end) low = 0.f;
-          if ((!kWords && key + 1 < keys[r].begin) || key + 1 >= keys[r].end) high = 0.f;
+          low = attended[r] >> (i / 4 * 2) & 1 ? low : 0.f;
+          high = attended[r] >> (i / 4 * 2 + 1) & 1 ? high : 0.f;
         }
-        packed(i / 2) = pack<T>(low, high);
+        x.packed(i / 2) = pack<T>(low, high);
       }
     };
 
     // ds of a step whose two products are on the way.
-    const auto form = [&](int step) {
+    const auto form = [&](int step, auto& x) {
       const int first = tile.begin + step * BN;
       warpgroup_wait<1>();
-      warpgroup_fence_operand(p);
+      warpgroup_fence_operand(x.p);
       if constexpr (kWords) {
         CUTE_UNROLL
-        for (int j = 0; j < BN / 32; ++j) {
+        for (int j = 0; j < x.columns / 32; ++j) {
           float shift[2];
           CUTE_UNROLL
           for (int r = 0; r < 2; ++r)
             shift[r] = words[r] >> ((first + 32 * j) / 64 % 64) & 1 ? lse[r] : INFINITY;
           CUTE_UNROLL
           for (int i = 16 * j; i < 16 * (j + 1); ++i)
-            p(i) = power_of_two(fmaf(p(i), a.scale_log2, -shift[(i / 2) % 2]));
+            x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -shift[(i / 2) % 2]));
         }
       } else {
         CUTE_UNROLL
-        for (int i = 0; i < BN / 2; ++i)
-          p(i) = power_of_two(fmaf(p(i), a.scale_log2, -lse[(i / 2) % 2]));
+        for (int i = 0; i < x.columns / 2; ++i)
+          x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -lse[(i / 2) % 2]));
       }
       warpgroup_wait<0>();
-      warpgroup_fence_operand(ds);
+      warpgroup_fence_operand(x.ds);
       if (lane == 0) {
         arrive(s.v_empty[(count + step) % kStages]);
         if (step + 1 == tile.steps) arrive(s.rows_empty);
       }
-      if (first >= inner_begin && first + BN <= inner_end) {
-        differentiate(first, std::false_type{});
+      if (x.columns == BN && first >= inner_begin && first + BN <= inner_end) {
+        differentiate(first, x, std::false_type{});
       } else {
-        differentiate(first, std::true_type{});
+        differentiate(first, x, std::true_type{});
       }
     };
-    const auto sum = [&](int step) {
-      Tensor columns = make_tensor(make_smem_ptr(s.k[(count + step) % kStages]), KeyColumns{});
-      warpgroup_fence_operand(packed);
-      multiply<false>(mma_sum, recast<T>(packed), sum_thread.partition_fragment_B(columns), d_q);
+    const auto sum = [&](int step, auto& x) {
+      Tensor keys =
+          local_tile(make_tensor(make_smem_ptr(s.k[(count + step) % kStages]), KeyColumns{}),
+                     Shape<Int<DK>, std::remove_const_t<decltype(x.columns)>>{}, make_coord(0, 0));
+      warpgroup_fence_operand(x.packed);
+      multiply<false>(mma_sum, recast<T>(x.packed), sum_thread.partition_fragment_B(keys), d_q);
     };
 
     wait(s.rows_full, i & 1);
     if (tile.steps > 0) {
-      multiply_q_k(0);
-      multiply_d_out_v(0);
-      form(0);
-      for (int step = 1; step < tile.steps; ++step) {
-        sum(step - 1);
-        multiply_q_k(step);
+      const bool ends_short =
+          kEndsShort && tile.steps > 1 && tile.end - tile.begin <= (tile.steps - 1) * BN + kFew;
+      const int whole = tile.steps - ends_short;
+      multiply_q_k(0, full);
+      multiply_d_out_v(0, full);
+      form(0, full);
+      for (int step = 1; step < whole; ++step) {
+        sum(step - 1, full);
+        multiply_q_k(step, full);
         warpgroup_wait<1>();
         warpgroup_fence_operand(d_q);
         if (lane == 0) arrive(s.k_empty[(count + step - 1) % kStages]);
-        multiply_d_out_v(step);
-        form(step);
+        multiply_d_out_v(step, full);
+        form(step, full);
       }
-      sum(tile.steps - 1);
+      bool summed = false;
+      if constexpr (kEndsShort) {
+        if (ends_short) {
+          sum(whole - 1, full);
+          multiply_q_k(whole, few);
+          warpgroup_wait<1>();
+          warpgroup_fence_operand(d_q);
+          if (lane == 0) arrive(s.k_empty[(count + whole - 1) % kStages]);
+          multiply_d_out_v(whole, few);
+          form(whole, few);
+          sum(whole, few);
+          summed = true;
+        }
+      }
+      if (!summed) sum(whole - 1, full);
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_q);
       if (lane == 0) arrive(s.k_empty[(count + tile.steps - 1) % kStages]);
