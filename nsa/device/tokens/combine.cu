@@ -102,10 +102,9 @@ __device__ __forceinline__ void add_branches(const Combine& p, const Cut& cut) {
 __device__ float log2_of_gate(float gate) { return gate == 0.f ? -160.f : log2f(gate); }
 
 /// What the branch's kernels read of one row, which stands at `place` there.
-__device__ void store_statistics(const GatedRows& to, int64_t row, int64_t place, float gate,
+__device__ void store_statistics(const GatedRows& to, int64_t place, float lse, float gate,
                                  float delta, bool finite) {
   constexpr float kLog2e = 1.4426950408889634f;
-  const float lse = to.lse[row];
   float shifted = lse * kLog2e - log2_of_gate(gate);
   if (to.marks_bad_rows) {
     if (!finite || !isfinite(lse)) shifted = NAN;
@@ -187,15 +186,18 @@ __device__ __forceinline__ void scale_by_gates(const Combine& p, const Cut& cut)
 
 constexpr int kRowSums = 4;  ///< d_out * o_branch of three branches, d_out * 0
 
-/// This lane's share of the sums of a row.
+/// This lane's share of the sums of a row; of one that does not exist nothing is read.
 template <typename T>
-__device__ void add_row(const Combine& p, int lanes, int lane, int row, float (&sums)[kRowSums]) {
+__device__ void add_row(const Combine& p, int lanes, int lane, int row, bool exists,
+                        float (&sums)[kRowSums]) {
   for (int column = lane * kVector; column < p.head_dim; column += lanes * kVector) {
-    uint4 bits[3];
-    const uint4 d_out_bits = load_at<T>(p.d_out, row, p.head_dim, column);
+    uint4 bits[3] = {}, d_out_bits = {};
+    if (exists) {
+      d_out_bits = load_at<T>(p.d_out, row, p.head_dim, column);
 #pragma unroll
-    for (int branch = 0; branch < 3; ++branch)
-      bits[branch] = load_at<T>(p.branch[branch], row, p.head_dim, column);
+      for (int branch = 0; branch < 3; ++branch)
+        bits[branch] = load_at<T>(p.branch[branch], row, p.head_dim, column);
+    }
     float d_out[kVector];
     unpack<T>(d_out, d_out_bits);
 #pragma unroll
@@ -241,24 +243,30 @@ __device__ __forceinline__ void make_statistics(const Combine& p, const Cut& cut
   float gate[3], d_gate[3] = {};
   for (int batch = first; batch < first + count; batch += lanes) {
     const int row = batch + lane;  // this lane's
-    float own[kRowSums] = {};
+    float own[kRowSums] = {}, lse[3] = {};
+    if (row < end) {  // asked for ahead of all stores, which might change them
+      load_logits<T>(p, cut.heads_per_gate.quotient(row), gate);
+#pragma unroll
+      for (int branch = 0; branch < 3; ++branch) lse[branch] = p.gated[branch].lse[row];
+    }
     for (int i = 0; i < quarter; ++i) {
       float sums[kRowsInFlight][kRowSums] = {}, found[kRowSums];
 #pragma unroll
-      for (int r = 0; r < kRowsInFlight; ++r)
-        add_row<T>(p, lanes, lane, max(0, min(batch + r * quarter + i, end - 1)), sums[r]);
+      for (int r = 0; r < kRowsInFlight; ++r) {
+        const int other = batch + r * quarter + i;
+        add_row<T>(p, lanes, lane, other, other < end, sums[r]);
+      }
       sum_quarters(sums, lanes, lane, found);
 #pragma unroll
       for (int j = 0; j < kRowSums; ++j)
         if (i == (lane & (quarter - 1))) own[j] = found[j];
     }
     if (row >= end) continue;
-    load_logits<T>(p, cut.heads_per_gate.quotient(row), gate);
     activate(p.activation, gate);
     const int64_t by_kv_head = place_by_kv_head(p, cut, row);
 #pragma unroll
     for (int branch = 0; branch < 3; ++branch) {
-      store_statistics(p.gated[branch], row, p.gated[branch].by_kv_head ? by_kv_head : row,
+      store_statistics(p.gated[branch], p.gated[branch].by_kv_head ? by_kv_head : row, lse[branch],
                        gate[branch], own[branch], own[3] == 0.f);
       d_gate[branch] += own[branch];
     }

@@ -1,4 +1,4 @@
-// Gate MLP: a CTA takes 32 rows, a row being a token and a KV head, with the weights in shared
+// Gate MLP: a CTA takes 64 rows, a row being a token and a KV head, with the weights in shared
 // memory. Backward computes the hidden layer again; gradients of the weights stay in registers over
 // all rows of a CTA, and their sum over CTAs is left to the caller.
 #include "nsa/device/token_kernels.h"
@@ -9,9 +9,9 @@ namespace {
 
 using namespace tokens;
 
-constexpr int kWarp = 32, kRows = 32, kTile = 4, kGates = 3;
-constexpr int kRowWarps = kRows / kVector;  // warps that share the rows, eight each
-constexpr int kFewThreads = kRowWarps * kWarp, kMostThreads = 512;
+constexpr int kRows = 64, kTile = 4, kGates = 3;
+constexpr int kRowGroups = kRows / kTile;  // threads that share the rows of a unit, four each
+constexpr int kFewThreads = 128, kMostThreads = 512;
 constexpr int kMostParts = 132 * 4;  // as many as an H200 has at once of 128 threads
 
 /// As many threads as w1 has tiles: each keeps the sums of one.
@@ -50,8 +50,11 @@ __device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
 }
 
 __device__ void load_weights(const GateMlp& p, const Shared& s) {
-  for (int i = threadIdx.x; i < s.units * s.dim; i += static_cast<int>(blockDim.x))
-    s.w1[i / s.dim * s.dim_pitch + i % s.dim] = p.w1[i];
+  const int columns = s.dim / kTile;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < s.units * columns; i += static_cast<int>(blockDim.x))
+    *reinterpret_cast<float4*>(s.w1 + i / columns * s.dim_pitch + i % columns * kTile) =
+        make_float4(p.w1[i * kTile], p.w1[i * kTile + 1], p.w1[i * kTile + 2], p.w1[i * kTile + 3]);
   for (int i = threadIdx.x; i < kGates * s.units; i += static_cast<int>(blockDim.x))
     s.w2[i] = p.w2[i];
   for (int i = threadIdx.x; i < s.units; i += static_cast<int>(blockDim.x)) s.b1[i] = p.b1[i];
@@ -67,18 +70,26 @@ __device__ T* heads_of(const GateMlp& p, T* q, int64_t stride, int row) {
 /// Means of q over the heads of each row; zeros behind the last.
 template <typename T>
 __device__ void load_means(const GateMlp& p, const Shared& s, int first, int end) {
+  constexpr int kHeads = 6;  // loaded at once
   const int group = p.num_heads / p.num_kv_heads, vectors = s.dim / kVector;
   for (int i = threadIdx.x; i < kRows * vectors; i += static_cast<int>(blockDim.x)) {
     const int r = i / vectors, column = i % vectors * kVector;
     float sum[kVector] = {};
     if (first + r < end) {
       const T* heads = heads_of(p, static_cast<const T*>(p.q), p.q_stride, first + r) + column;
-#pragma unroll 4
-      for (int head = 0; head < group; ++head) {
-        float one[kVector];
-        load(one, heads + head * s.dim);
+      for (int head = 0; head < group; head += kHeads) {
+        uint4 bits[kHeads] = {};
 #pragma unroll
-        for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+        for (int h = 0; h < kHeads; ++h)
+          if (head + h < group) bits[h] = load_bits(heads + (head + h) * s.dim);
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          if (head + h >= group) break;
+          float one[kVector];
+          unpack<T>(one, bits[h]);
+#pragma unroll
+          for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+        }
       }
     }
 #pragma unroll
@@ -87,28 +98,38 @@ __device__ void load_means(const GateMlp& p, const Shared& s, int first, int end
   }
 }
 
-/// Hidden layer before its activation of eight rows from `first_row`, of one unit.
-__device__ __forceinline__ void hidden_of(const Shared& s, int unit, int first_row,
-                                          float (&out)[kVector]) {
+/// What a thread does of the hidden layer: four units for four rows, each a quarter of all apart,
+/// so that neighbours read neighbouring rows of shared memory.
+struct HiddenTile {
+  int unit_group, row_group, unit_groups;
+  __device__ explicit HiddenTile(const Shared& s)
+      : unit_group(static_cast<int>(threadIdx.x) % (s.units / kTile)),
+        row_group(static_cast<int>(threadIdx.x) / (s.units / kTile)),
+        unit_groups(s.units / kTile) {}
+  __device__ bool exists() const { return row_group < kRowGroups; }
+  __device__ int unit(int i) const { return unit_group + i * unit_groups; }
+  __device__ int row(int i) const { return row_group + i * kRowGroups; }
+};
+
+/// The hidden layer of a tile before its activation.
+__device__ __forceinline__ void hidden_of(const Shared& s, const HiddenTile& tile,
+                                          float (&out)[kTile][kTile]) {
 #pragma unroll
-  for (int r = 0; r < kVector; ++r) out[r] = s.b1[unit];
+  for (int u = 0; u < kTile; ++u)
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) out[u][r] = s.b1[tile.unit(u)];
 #pragma unroll 1
   for (int d = 0; d < s.dim; d += kTile) {
-    const float4 w = four(s.w1 + unit * s.dim_pitch + d);
+    float4 mean[kTile];
 #pragma unroll
-    for (int r = 0; r < kVector; ++r)
-      out[r] = dot(w, four(s.means + (first_row + r) * s.dim_pitch + d), out[r]);
+    for (int r = 0; r < kTile; ++r) mean[r] = four(s.means + tile.row(r) * s.dim_pitch + d);
+#pragma unroll
+    for (int u = 0; u < kTile; ++u) {
+      const float4 w = four(s.w1 + tile.unit(u) * s.dim_pitch + d);
+#pragma unroll
+      for (int r = 0; r < kTile; ++r) out[u][r] = dot(w, mean[r], out[u][r]);
+    }
   }
-}
-
-/// What a thread does of the hidden layer: one unit for eight rows; a unit behind the last:
-/// nothing.
-__device__ __forceinline__ int own_unit() {
-  return static_cast<int>(threadIdx.x) % kWarp +
-         static_cast<int>(threadIdx.x) / kFewThreads * kWarp;
-}
-__device__ __forceinline__ int own_rows() {
-  return static_cast<int>(threadIdx.x) / kWarp % kRowWarps * kVector;
 }
 
 template <typename T>
@@ -121,26 +142,35 @@ __device__ __forceinline__ void infer(const GateMlp& p, float* memory) {
     __syncthreads();
     load_means<T>(p, s, first, end);
     __syncthreads();
-    if (own_unit() < s.units) {
-      float x[kVector];
-      hidden_of(s, own_unit(), own_rows(), x);
+    const HiddenTile tile(s);
+    if (tile.exists()) {
+      float x[kTile][kTile];
+      hidden_of(s, tile, x);
 #pragma unroll
-      for (int r = 0; r < kVector; ++r)
-        s.hidden[(own_rows() + r) * s.unit_pitch + own_unit()] = x[r] / (1.f + __expf(-x[r]));
+      for (int u = 0; u < kTile; ++u)
+#pragma unroll
+        for (int r = 0; r < kTile; ++r)
+          s.hidden[tile.row(r) * s.unit_pitch + tile.unit(u)] = x[u][r] / (1.f + __expf(-x[u][r]));
     }
     __syncthreads();
-    const int r = threadIdx.x / kGates, gate = threadIdx.x % kGates;
-    if (r >= kRows || first + r >= end) continue;
-    float sum = p.b2[gate];
-    for (int unit = 0; unit < s.units; ++unit)
-      sum = fmaf(s.w2[gate * s.units + unit], s.hidden[r * s.unit_pitch + unit], sum);
-    p.logits[int64_t(first + r) * kGates + gate] = sum;
+    for (int i = threadIdx.x; i < kRows * kGates; i += static_cast<int>(blockDim.x)) {
+      const int r = i / kGates, gate = i % kGates;
+      if (first + r >= end) break;
+      float sum = p.b2[gate];
+      for (int unit = 0; unit < s.units; unit += kTile) {
+        const float4 hidden = four(s.hidden + r * s.unit_pitch + unit),
+                     w = four(s.w2 + gate * s.units + unit);
+        sum =
+            fmaf(w.w, hidden.w, fmaf(w.z, hidden.z, fmaf(w.y, hidden.y, fmaf(w.x, hidden.x, sum))));
+      }
+      p.logits[int64_t(first + r) * kGates + gate] = sum;
+    }
   }
 }
 
-/// Sums over rows that a thread keeps: a tile of w1, its unit's b1 and three of w2, one of b2.
+/// Sums over rows that a thread keeps: a tile of w1, of four units b1 and three of w2, one of b2.
 struct Sums {
-  float w1[kTile][kTile] = {}, unit[1 + kGates] = {}, b2 = 0;
+  float w1[kTile][kTile] = {}, unit[kTile][1 + kGates] = {}, b2 = 0;
 };
 
 /// Where the tile of w1 that this thread keeps begins; a unit behind the last: it has none.
@@ -155,23 +185,29 @@ __device__ __forceinline__ int tile_column(const Shared& s) {
 __device__ __forceinline__ void differentiate_hidden(const Shared& s, Sums& sums) {
   if (threadIdx.x < kGates)
     for (int r = 0; r < kRows; ++r) sums.b2 += s.d_logits[r * kGates + threadIdx.x];
-  const int unit = own_unit(), first_row = own_rows();
-  if (unit >= s.units) return;
-  float x[kVector];
-  hidden_of(s, unit, first_row, x);
+  const HiddenTile tile(s);
+  if (!tile.exists()) return;
+  float x[kTile][kTile];
+  hidden_of(s, tile, x);
 #pragma unroll
-  for (int r = 0; r < kVector; ++r) {
-    const float sigmoid = 1.f / (1.f + __expf(-x[r])), silu = x[r] * sigmoid;
-    const float* d_logits = s.d_logits + (first_row + r) * kGates;
-    float d = 0;
+  for (int r = 0; r < kTile; ++r) {
+    float d_logits[kGates];
 #pragma unroll
-    for (int gate = 0; gate < kGates; ++gate) {
-      d = fmaf(d_logits[gate], s.w2[gate * s.units + unit], d);
-      sums.unit[1 + gate] = fmaf(d_logits[gate], silu, sums.unit[1 + gate]);
+    for (int gate = 0; gate < kGates; ++gate)
+      d_logits[gate] = s.d_logits[tile.row(r) * kGates + gate];
+#pragma unroll
+    for (int u = 0; u < kTile; ++u) {
+      const float sigmoid = 1.f / (1.f + __expf(-x[u][r])), silu = x[u][r] * sigmoid;
+      float d = 0;
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) {
+        d = fmaf(d_logits[gate], s.w2[gate * s.units + tile.unit(u)], d);
+        sums.unit[u][1 + gate] = fmaf(d_logits[gate], silu, sums.unit[u][1 + gate]);
+      }
+      d *= sigmoid + silu * (1.f - sigmoid);
+      sums.unit[u][0] += d;
+      s.hidden[tile.row(r) * s.unit_pitch + tile.unit(u)] = d;
     }
-    d *= sigmoid + silu * (1.f - sigmoid);
-    sums.unit[0] += d;
-    s.hidden[(first_row + r) * s.unit_pitch + unit] = d;
   }
 }
 
@@ -226,7 +262,7 @@ __device__ __forceinline__ void differentiate_means(const Shared& s) {
 /// Every head of a group has its share of the mean's gradient.
 template <typename T>
 __device__ void add_to_heads(const GateMlp& p, const Shared& s, int first, int end) {
-  constexpr int kHeads = 4;  // loaded before the first is stored
+  constexpr int kHeads = 6;  // loaded before the first is stored
   const int group = p.num_heads / p.num_kv_heads, vectors = s.dim / kVector;
   const int chunks = (group + kHeads - 1) / kHeads;
   for (int i = threadIdx.x; i < kRows * chunks * vectors; i += static_cast<int>(blockDim.x)) {
@@ -239,20 +275,23 @@ __device__ void add_to_heads(const GateMlp& p, const Shared& s, int first, int e
 #pragma unroll
     for (int h = 0; h < kHeads; ++h)
       if (h < heads) bits[h] = load_bits(place + h * s.dim);
+    float share[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      share[j] = s.means[r * s.dim_pitch + column + j] / static_cast<float>(group);
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
       if (h >= heads) break;
       float d[kVector];
       unpack<T>(d, bits[h]);
 #pragma unroll
-      for (int j = 0; j < kVector; ++j)
-        d[j] += s.means[r * s.dim_pitch + column + j] / static_cast<float>(group);
+      for (int j = 0; j < kVector; ++j) d[j] += share[j];
       store(place + h * s.dim, d);
     }
   }
 }
 
-/// The sums of a CTA's threads to its part: those of b1 and w2 first over the warps of its rows.
+/// The sums of a CTA's threads to its part: those of b1 and w2 first over its groups of rows.
 __device__ void store_sums(const GateMlp& p, const Shared& s, const Sums& sums) {
   float* part = p.d_weights + int64_t(blockIdx.x) * gate_mlp_weights(s.dim);
   if (tile_unit(s) < s.units)
@@ -262,17 +301,20 @@ __device__ void store_sums(const GateMlp& p, const Shared& s, const Sums& sums) 
       for (int b = 0; b < kTile; ++b)
         part[(tile_unit(s) + a) * s.dim + tile_column(s) + b] = sums.w1[a][b];
   part += s.units * s.dim;
-  const int values = (1 + kGates) * s.units, warp = own_rows() / kVector;
-  float* shared = s.means;  // free now: [warps of rows, b1 and three rows of w2]
-  if (own_unit() < s.units)
+  const int values = (1 + kGates) * s.units;
+  const HiddenTile tile(s);
+  float* shared = s.means;  // free now: [groups of rows, b1 and three rows of w2]
+  if (tile.exists())
 #pragma unroll
-    for (int j = 0; j <= kGates; ++j)
-      shared[warp * values + j * s.units + own_unit()] = sums.unit[j];
+    for (int u = 0; u < kTile; ++u)
+#pragma unroll
+      for (int j = 0; j <= kGates; ++j)
+        shared[tile.row_group * values + j * s.units + tile.unit(u)] = sums.unit[u][j];
   __syncthreads();
   for (int i = threadIdx.x; i < values; i += static_cast<int>(blockDim.x)) {
     float sum = 0;
 #pragma unroll
-    for (int w = 0; w < kRowWarps; ++w) sum += shared[w * values + i];
+    for (int g = 0; g < kRowGroups; ++g) sum += shared[g * values + i];
     part[i] = sum;
   }
   if (threadIdx.x < kGates) part[values + threadIdx.x] = sums.b2;
@@ -288,10 +330,8 @@ __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
        first += static_cast<int>(gridDim.x) * kRows) {
     __syncthreads();
     load_means<T>(p, s, first, end);
-    if (threadIdx.x < kRows * kGates)
-      s.d_logits[threadIdx.x] = first + static_cast<int>(threadIdx.x) / kGates < end
-                                    ? p.d_logits[int64_t(first) * kGates + threadIdx.x]
-                                    : 0.f;
+    for (int i = threadIdx.x; i < kRows * kGates; i += static_cast<int>(blockDim.x))
+      s.d_logits[i] = first + i / kGates < end ? p.d_logits[int64_t(first) * kGates + i] : 0.f;
     __syncthreads();
     differentiate_hidden(s, sums);
     __syncthreads();

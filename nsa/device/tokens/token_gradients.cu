@@ -1,5 +1,5 @@
-// Gradients of the token tensors from those of the branches: a block of threads some tokens, a
-// tensor behind the other.
+// Gradients of the token tensors from those of the branches: a block of threads some tokens of one
+// tensor, so that those of few heads do not wait behind the others.
 #include "nsa/device/divisor.h"
 #include "nsa/device/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
@@ -16,7 +16,8 @@ constexpr int kInFlight = 2;  // vectors of a thread
 
 /// How the work is cut; a vector is eight columns.
 struct Cut {
-  int tokens = 1;                               // of a block of threads
+  int tokens[TokenGradients::kMost];            // of a block of threads
+  int first_block[TokenGradients::kMost];       // of a tensor
   Divisor vectors[TokenGradients::kMost];       // of a token
   Divisor head_vectors[TokenGradients::kMost];  // of a head
   Divisor block_stride;
@@ -58,9 +59,16 @@ __device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& 
   const int64_t stride = of.out_stride > 0 ? of.out_stride : width;
   for (int base = threadIdx.x; base < count; base += kInFlight * kThreads) {
     uint4 bits[kInFlight][kTerms];
+    float2 turns[kInFlight][kVector / 2] = {};
 #pragma unroll
     for (int n = 0; n < kInFlight; ++n) {
       const int i = min(base + n * kThreads, count - 1);
+      if (of.rotated) {
+        const int token = cut.vectors[which].quotient(i);
+        const int vector = i - token * static_cast<int>(cut.vectors[which].value);
+        load_turns(turns[n], p.turns + int64_t(first + token) * (p.qk_head_dim / 2) +
+                                 cut.head_vectors[which].remainder(vector) * (kVector / 2));
+      }
 #pragma unroll
       for (int term = 0; term < kTerms; ++term)
         if (of.term[term] != nullptr)
@@ -79,11 +87,7 @@ __device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& 
         if (of.term[term] != nullptr) add<T>(sum, bits[n][term]);
       if (of.blocks != nullptr)
         add_blocks<T>(sum, p, of, cut.block_stride, batch, first + token, vector * kVector);
-      if (of.rotated)
-        turn(sum,
-             p.turns + int64_t(first + token) * (p.qk_head_dim / 2) +
-                 cut.head_vectors[which].remainder(vector) * (kVector / 2),
-             /*inverse=*/true);
+      if (of.rotated) turn_by(sum, turns[n], /*inverse=*/true);
       store(static_cast<T*>(of.out) + (row + token) * stride + vector * kVector, sum);
     }
   }
@@ -92,25 +96,28 @@ __device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& 
 __global__ void __launch_bounds__(kThreads)
     token_gradients_kernel(const __grid_constant__ TokenGradients p,
                            const __grid_constant__ Cut cut) {
-  const int first = blockIdx.x * cut.tokens, tokens = min(cut.tokens, p.num_tokens - first);
+  int which = 0;
+  while (which + 1 < p.count && static_cast<int>(blockIdx.x) >= cut.first_block[which + 1]) ++which;
+  const int first = (static_cast<int>(blockIdx.x) - cut.first_block[which]) * cut.tokens[which];
+  const int tokens = min(cut.tokens[which], p.num_tokens - first);
   by_type(p.element, [&](auto type) {
-    for (int which = 0; which < p.count; ++which)
-      join_tensor<decltype(type)>(p, cut, which, blockIdx.y, first, tokens);
+    join_tensor<decltype(type)>(p, cut, which, blockIdx.y, first, tokens);
   });
 }
 
-/// So many tokens a block of threads that tensors of few heads keep it busy, too.
-Cut cut_of(const TokenGradients& p) {
-  constexpr int kVectors = 2048, kMostTokens = 16;
+/// So many tokens a block of threads that each thread has some vectors.
+Cut cut_of(const TokenGradients& p, int& blocks) {
+  constexpr int kVectorsOfBlock = 2 * kInFlight * kThreads;
   Cut cut;
   cut.block_stride = Divisor(p.block_stride);
-  int vectors = 0;
+  blocks = 0;
   for (int i = 0; i < p.count; ++i) {
     const int of_head = p.of[i].head_dim / kVector, of_token = p.of[i].num_heads * of_head;
     cut.vectors[i] = Divisor(of_token), cut.head_vectors[i] = Divisor(of_head);
-    vectors += of_token;
+    cut.tokens[i] = of_token < kVectorsOfBlock ? kVectorsOfBlock / of_token : 1;
+    cut.first_block[i] = blocks;
+    blocks += (p.num_tokens + cut.tokens[i] - 1) / cut.tokens[i];
   }
-  while (cut.tokens < kMostTokens && 2 * cut.tokens * vectors <= kVectors) cut.tokens *= 2;
   return cut;
 }
 
@@ -128,8 +135,9 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
   if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1 ||
       p.block_stride < 1)
     return cudaErrorInvalidValue;
-  const Cut cut = cut_of(p);
-  const dim3 grid((p.num_tokens + cut.tokens - 1) / cut.tokens, p.batch);
+  int blocks = 0;
+  const Cut cut = cut_of(p, blocks);
+  const dim3 grid(static_cast<unsigned>(blocks), p.batch);
   token_gradients_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
   return cudaGetLastError();
 }

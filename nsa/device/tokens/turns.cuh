@@ -30,16 +30,21 @@ __device__ inline void load_turns(float2 (&to)[4], const float2* from) {
   }
 }
 
-/// Eight columns turned; `turns` are those of their four pairs. `inverse`: backwards.
-__device__ inline void turn(float (&x)[8], const float2* turns, bool inverse = false) {
-  float2 four[4];
-  load_turns(four, turns);
+/// Eight columns turned by the turns of their four pairs. `inverse`: backwards.
+__device__ inline void turn_by(float (&x)[8], const float2 (&turns)[4], bool inverse = false) {
 #pragma unroll
   for (int j = 0; j < 8; j += 2) {
-    const float2 t = make_float2(four[j / 2].x, inverse ? -four[j / 2].y : four[j / 2].y);
+    const float2 t = make_float2(turns[j / 2].x, inverse ? -turns[j / 2].y : turns[j / 2].y);
     const float first = x[j] * t.x - x[j + 1] * t.y, second = x[j] * t.y + x[j + 1] * t.x;
     x[j] = first, x[j + 1] = second;
   }
+}
+
+/// The same; `turns` has an address aligned to 16 bytes.
+__device__ inline void turn(float (&x)[8], const float2* turns) {
+  float2 four[4];
+  load_turns(four, turns);
+  turn_by(x, four);
 }
 
 }  // namespace nsa::device::tokens
