@@ -2,7 +2,7 @@
 // tiles of 64 keys under masks, on wgmma and TMA.
 //
 // For the first queries these are all tiles; for the others tile 0 and the newest ones, which most
-// rows attend: the parts that the order of keys left of their other tiles are joined with them.
+// rows attend: rows begin with the sum of the parts that the order of keys left of their others.
 //
 // A row is a (token, head of the group) pair, row = token * G + head. A token's tiles are the bits
 // of one 64-bit word, read from its ranges. Warpgroup 0 feeds the tiles that any row of the CTA
@@ -153,50 +153,80 @@ struct SelectedDenseKernel : SelectedDenseTiles<DK, DV, T> {
     }
   }
 
-  /// Joins a thread's two rows with their parts, in the order of tiles.
+  /// A thread's two rows begin with the sum of their parts, in the order of tiles, while keys and
+  /// values are on their way. Two parts of each row are in flight.
   template <class Out>
-  CUTE_DEVICE static void join(const DenseArguments& a, const Tile& tile, const Rows& rows,
-                               OnlineSoftmax& softmax, Out& out) {
+  CUTE_DEVICE static void take_parts(const DenseArguments& a, const Tile& tile, const Rows& rows,
+                                     OnlineSoftmax& softmax, Out& out) {
     const DenseParts& from = a.queries.parts;
     const uint4* parts = static_cast<const uint4*>(from.parts) + threadIdx.x % 4;
+    constexpr int kAhead = 2;
+    int count[2];
+    uint32_t first[2];
+    uint4 pieces[kAhead][2][DV / 32];
+    float2 stats[kAhead][2];
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int token = rows.row[r] / a.group_size;
-      if (token >= tile.count) continue;
-      const int count = from.row_counts[Tiles::token_row(a, tile, token, a.num_queries)];
-      const uint32_t first =
-          Tiles::first_part(a, tile, token) + (rows.row[r] - token * a.group_size);
-      const float2* stats = from.stats + first;
-      float peak = softmax.peak[r];
-#pragma unroll 4
-      for (int i = 0; i < count; ++i) peak = fmaxf(peak, stats[i * a.group_size].x);
-      const float shift = peak == -INFINITY ? 0.f : peak;
-      const float own = exp2f((softmax.peak[r] - shift) * a.scale_log2);
-      float sum = count < 0 ? NAN : softmax.sum[r] * own;
+      count[r] =
+          token < tile.count ? from.row_counts[Tiles::token_row(a, tile, token, a.num_queries)] : 0;
+      first[r] = Tiles::first_part(a, tile, token) + (rows.row[r] - token * a.group_size);
+    }
+    const auto load = [&](int slot, int i) {
       CUTE_UNROLL
-      for (int i = 2 * r; i < size(out); i += 4) out(i) *= own, out(i + 1) *= own;
-#pragma unroll 4
-      for (int i = 0; i < count; ++i) {
-        const float2 part = stats[i * a.group_size];
-        const float weight = exp2f((part.x - shift) * a.scale_log2);
-        const uint4* pieces = parts + sm80::first_of_part(first + i * a.group_size, DV);
-        sum = fmaf(weight, part.y, sum);
+      for (int r = 0; r < 2; ++r) {
+        // Behind the last part any other, unused: loads under a condition cost twice the registers.
+        const uint32_t row = i < count[r] ? first[r] + i * a.group_size : 0;
+        stats[slot][r] = from.stats[row];
+        const uint4* piece = parts + sm80::first_of_part(row, DV);
         CUTE_UNROLL
-        for (int c = 0; c < DV / 32; ++c) {
-          const uint4 four = __ldcs(pieces + c * 32);
-          const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
+        for (int c = 0; c < DV / 32; ++c) pieces[slot][r][c] = __ldcs(piece + c * 32);
+      }
+    };
+    CUTE_UNROLL
+    for (int j = 0; j < kAhead; ++j) load(j, j);
+    float shift[2];
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      float peak = -INFINITY;
+#pragma unroll 4
+      for (int i = threadIdx.x % 4; i < count[r]; i += 4)
+        peak = fmaxf(peak, from.stats[first[r] + i * a.group_size].x);
+      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 1));
+      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 2));
+      softmax.peak[r] = peak;
+      softmax.sum[r] = count[r] < 0 ? NAN : 0.f;
+      shift[r] = peak == -INFINITY ? 0.f : peak;
+    }
+    const int most = max(count[0], count[1]);
+#pragma unroll 1
+    for (int base = 0; base < most; base += kAhead) {
+      CUTE_UNROLL
+      for (int j = 0; j < kAhead; ++j) {
+        CUTE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          if (base + j >= count[r]) continue;
+          const float weight = exp2f((stats[j][r].x - shift[r]) * a.scale_log2);
+          softmax.sum[r] = fmaf(weight, stats[j][r].y, softmax.sum[r]);
           CUTE_UNROLL
-          for (int j = 0; j < 4; ++j) {
-            const float2 pair = sm80::unpack(pairs[j], Cuda{});
-            const int at = c * 16 + 4 * j + 2 * r;
-            out(at) = fmaf(weight, pair.x, out(at));
-            out(at + 1) = fmaf(weight, pair.y, out(at + 1));
+          for (int c = 0; c < DV / 32; ++c) {
+            const uint4 four = pieces[j][r][c];
+            const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
+            CUTE_UNROLL
+            for (int i = 0; i < 4; ++i) {
+              const float2 pair = sm80::unpack(pairs[i], Cuda{});
+              const int at = c * 16 + 4 * i + 2 * r;
+              out(at) = fmaf(weight, pair.x, out(at));
+              out(at + 1) = fmaf(weight, pair.y, out(at + 1));
+            }
           }
         }
+        load(j, base + j + kAhead);
       }
-      softmax.peak[r] = peak;
-      softmax.sum[r] = sum;
     }
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r)  // the sums of a quad are added up at the end
+      if (threadIdx.x % 4 != 0) softmax.sum[r] = 0.f;
   }
 
   /// Output through shared memory, so that a warp writes whole rows.
@@ -257,19 +287,21 @@ struct SelectedDenseKernel : SelectedDenseTiles<DK, DV, T> {
     Tensor out = partition_fragment_C(MmaOut{}, Shape<_64, Int<DV>>{});
     const Rows rows(a, s, tile, warpgroup);
     const uint64_t own = Tiles::tiles_of_warpgroup(a, s, tile, warpgroup), all = s.all;
-    wait_for(s.q_full, 0);
-    Tiles::read_q(s, warpgroup * 64 + threadIdx.x % 128 / 32 * 16, frag_q);
     Walk walk;
     for (bool clean = false;; clean = true) {
       OnlineSoftmax softmax;
       clear(out);
       walk.left = all;
+      if (a.queries.parts.parts != nullptr) take_parts(a, tile, rows, softmax, out);
+      if (!clean) arrive_at(s.parts_read);  // the warp that prefetches waits for it
+      wait_for(s.q_full, clean);            // registers do not hold Q beside parts
+      Tiles::read_q(s, warpgroup * 64 + threadIdx.x % 128 / 32 * 16, frag_q);
       pass(a, s, tile, rows, own, clean, frag_q, walk, softmax, out);
       softmax.finish();
-      if (a.queries.parts.parts != nullptr) join(a, tile, rows, softmax, out);
       store(a, s, tile, rows, softmax, out);
       if (clean) return;
-      arrive_at(s.stored);  // the thread that loads waits for it
+      cutlass::arch::fence_view_async_shared();  // output in the place of Q -> its next load
+      arrive_at(s.stored);                       // the thread that loads waits for it
       cutlass::arch::NamedBarrier::sync(128 * kWarpgroups, 1);
       if (s.redo == 0) return;
     }
@@ -282,11 +314,12 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ char raw[];
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
-  const auto tile = Kernel::tile_of(a);
+  const auto tile = Kernel::tile_of(a, blockIdx.x, blockIdx.y);
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.q_full, 1);
     Barrier::init(&s.stored, 128 * Kernel::kWarpgroups);
+    Barrier::init(&s.parts_read, 128 * Kernel::kWarpgroups);
     for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.k_full[i], 1);
       Barrier::init(&s.v_full[i], 1);
@@ -305,12 +338,15 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
     cutlass::arch::warpgroup_reg_dealloc<Kernel::kProducerRegisters>();
-    if (threadIdx.x / 32 == 1 && a.queries.parts.parts != nullptr) Kernel::prefetch_parts(a, tile);
+    if (threadIdx.x / 32 == 1 && a.queries.parts.parts != nullptr)
+      Kernel::prefetch_parts(a, s, tile);
     if (threadIdx.x > 0) return;
     typename Kernel::Walk walk;
     Kernel::produce(a, s, tile, walk);
     wait_for(s.stored, 0);
-    if (s.redo != 0) Kernel::produce(a, s, tile, walk);
+    if (s.redo == 0) return;
+    Kernel::load_q(a, s, tile);
+    Kernel::produce(a, s, tile, walk);
   } else {
     cutlass::arch::warpgroup_reg_alloc<Kernel::kConsumerRegisters>();
     Kernel::consume(a, s, tile, warpgroup - 1);
@@ -343,6 +379,8 @@ cudaError_t launch_selected_dense(const RowAttention& p, const DenseQueries& que
   }
   if (status != cudaSuccess) return status;
   const auto kernel = selected_dense_kernel<Kernel>;
+  status = count_sms(a.sms);
+  if (status != cudaSuccess) return status;
   status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 Kernel::kSharedBytes);
   if (status != cudaSuccess) return status;

@@ -17,7 +17,7 @@ struct DenseArguments {
   float* lse;
   DenseQueries queries;
   int num_queries, num_keys, num_kv_heads, group_size, num_ranges, first_position;
-  int tokens_of_tile;
+  int tokens_of_tile, sms;
   float scale_log2;
 };
 
@@ -43,8 +43,8 @@ struct SelectedDenseTiles {
     uint64_t bad[kStages];              // keys of a stage with a value that is not finite
     int ragged[kRows];                  // a token has a range that is not made of tiles
     int redo;                           // an output is not finite
-    alignas(8) uint64_t stored, q_full, k_full[kStages], v_full[kStages], k_empty[kStages],
-        v_empty[kStages];
+    alignas(8) uint64_t stored,
+        parts_read, q_full, k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
   static_assert(kSharedBytes <= 232448);
@@ -53,15 +53,20 @@ struct SelectedDenseTiles {
   /// base + i - 1.
   struct Tile {
     int first, count, batch, kv_head, base;
+    int lane;  // of the launch
 
     CUTE_DEVICE int of_bit(int bit) const { return bit == 0 ? 0 : base + bit - 1; }
   };
-  CUTE_DEVICE static Tile tile_of(const DenseArguments& a) {
+  CUTE_DEVICE static Tile tile_of(const DenseArguments& a, int block, int lane_of_launch) {
     // The last tokens attend the most keys: they start first.
-    const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x) * a.tokens_of_tile;
-    const int lane = a.queries.lane + blockIdx.y, first = a.queries.first + place;
-    return {first, min(a.tokens_of_tile, a.queries.count - place), lane / a.num_kv_heads,
-            lane % a.num_kv_heads, first_newest_tile(a, first)};
+    const int place = (static_cast<int>(gridDim.x) - 1 - block) * a.tokens_of_tile;
+    const int lane = a.queries.lane + lane_of_launch, first = a.queries.first + place;
+    return {first,
+            min(a.tokens_of_tile, a.queries.count - place),
+            lane / a.num_kv_heads,
+            lane % a.num_kv_heads,
+            first_newest_tile(a, first),
+            lane_of_launch};
   }
   /// The first tile behind tile 0 that is computed here for a token.
   CUTE_DEVICE static int first_newest_tile(const DenseArguments& a, int token) {
@@ -144,9 +149,19 @@ struct SelectedDenseTiles {
     }
   }
 
-  /// One warp has the first parts of the CTA's tokens brought to the L2 cache meanwhile. All of
-  /// them, from all SMs, would not stay there.
-  CUTE_DEVICE static void prefetch_parts(const DenseArguments& a, const Tile& tile) {
+  /// One warp has first parts brought to the L2 cache: those of the CTA that probably follows on
+  /// this SM, once this one has read its own, so that memory is busy while this one computes. All
+  /// of them, for all SMs, would not stay there.
+  CUTE_DEVICE static void prefetch_parts(const DenseArguments& a, Shared& s, const Tile& tile) {
+    const int block = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
+    if (block < a.sms) prefetch_parts_of(a, tile);
+    const int next = block + a.sms, lane = next / static_cast<int>(gridDim.x);
+    if (lane >= static_cast<int>(gridDim.y)) return;
+    const Tile follows = tile_of(a, next % static_cast<int>(gridDim.x), lane);
+    wait_for(s.parts_read, 0);
+    prefetch_parts_of(a, follows);
+  }
+  CUTE_DEVICE static void prefetch_parts_of(const DenseArguments& a, const Tile& tile) {
     const DenseParts& from = a.queries.parts;
     const int32_t* counts = from.row_counts + token_row(a, tile, 0, a.num_queries);
 #pragma unroll 1
@@ -163,7 +178,7 @@ struct SelectedDenseTiles {
   /// Row of the first part of a token's first head.
   CUTE_DEVICE static uint32_t first_part(const DenseArguments& a, const Tile& tile, int token) {
     const DenseParts& from = a.queries.parts;
-    return (blockIdx.y * from.tokens_of_set + tile.first - a.queries.first + token) *
+    return (tile.lane * from.tokens_of_set + tile.first - a.queries.first + token) *
            from.max_tiles * a.group_size;
   }
 

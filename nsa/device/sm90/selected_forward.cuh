@@ -253,10 +253,8 @@ cudaError_t launch_selected_forward(const RowAttention& p, const SelectedPlan& p
   using Kernel = SelectedForwardKernel<DK, DV, T>;
   const SelectedArguments a = selected_arguments(p, plan, workspace, set);
   const auto kernel = selected_forward_kernel<Kernel>;
-  int device = 0, sms = 0;
-  cudaError_t status = cudaGetDevice(&device);
-  if (status == cudaSuccess)
-    status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+  int sms = 0;
+  cudaError_t status = count_sms(sms);
   if (status == cudaSuccess)
     status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   Kernel::kSharedBytes);

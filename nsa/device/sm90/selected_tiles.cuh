@@ -74,6 +74,15 @@ SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan,
   return a;
 }
 
+/// Of the current device.
+inline cudaError_t count_sms(int& sms) {
+  int device = 0;
+  const cudaError_t status = cudaGetDevice(&device);
+  return status == cudaSuccess
+             ? cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device)
+             : status;
+}
+
 /// One CTA an item; those behind a lane's last item return at once.
 template <class Kernel>
 cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArguments& a,
