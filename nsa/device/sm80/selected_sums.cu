@@ -176,7 +176,7 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a) {
     for (int chunk = 0; chunk < chunks; ++chunk)
       add(a.early_slots + ((chunk * lanes + lane) * a.key_tiles + tile) * size + thread);
   }
-#pragma unroll 4  // tile 0, which every row attends, has ten times as many slots as others
+#pragma unroll 2
   for (int item = begin; item < end; ++item) add(slots + int64_t(item) * size);
   if (a.set != a.last_set) {
 #pragma unroll
