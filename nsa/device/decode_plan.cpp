@@ -41,7 +41,7 @@ DecodePlan layout(const DecodeAttention& p, const DecodeCard& card, int ranks, i
   const int width = p.top_n <= 16 ? 16 : 32;
   plan.keys = plan.candidates + rounded(std::max(ranks * width * 8, p.qk_head_dim / 2 * 8));
   plan.unit_scores = plan.keys + warps * 2 * width * 8;
-  plan.bytes = plan.unit_scores + (plan.unit_sums ? rounded(most_units * 4) : 0);
+  plan.bytes = plan.unit_scores + (plan.unit_sums ? rounded(most_tiles * 16) : 0);
   return plan;
 }
 

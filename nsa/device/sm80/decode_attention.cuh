@@ -145,11 +145,10 @@ struct DecodeKernel {
 
   /// What the selected branch does not wait for.
   __device__ __forceinline__ void finish_first_round(int cmp_warps) const {
-    if (b.warp == 0 && row.rank == 0) write_selection(b);
     weigh_warps(b, 0, cmp_warps);
-    activate_gates(b);
     __syncthreads();
     send_parts(b, kCmp, cmp_warps);
+    if (b.warp == b.warps - 1 && row.rank == 0) write_selection(b);
     __syncthreads();  // the parts' place is the ring's again
   }
 
@@ -164,9 +163,9 @@ struct DecodeKernel {
     rank_units(b);
     __syncthreads();
     send_candidates(b);
-    cluster_arrive();
-    cluster_wait();  // no rank has scores any more where parts of outputs go
+    b.wait_for(&b.shared.candidates_there);  // no rank has scores any more where parts go
     if (b.warp == 0) choose(b);
+    if (b.warp == b.warps - 1) activate_gates(b);
     __syncthreads();
   }
 
@@ -241,11 +240,11 @@ struct DecodeKernel {
         __syncthreads();
         send_parts(b, kSel, b.warps);
         if (threadIdx.x < 3)
-          of_rank(&b.shared, 0)->reads[row.rank][threadIdx.x] = b.shared.loaded[threadIdx.x];
+          b.put(&b.shared.reads[row.rank][threadIdx.x], 0, b.shared.loaded[threadIdx.x],
+                &b.shared.outputs_there);
       }
       send_stats(b, round == 0 ? 2 : 1, round == 0 ? cmp_warps : b.warps);
-      cluster_arrive();
-      cluster_wait();
+      b.wait_for(round == 0 ? &b.shared.totals_there : &b.shared.outputs_there);
       if (round == 1) break;
       total_up(b);
       __syncthreads();
@@ -263,8 +262,10 @@ __global__ void __launch_bounds__(kMostWarps * 32)
   extern __shared__ __align__(128) char dynamic[];
   __shared__ typename DecodeBlock<DK, DV, T>::Shared shared;
   follow_previous_launch();
-  const NewToken<DK, DV, T> token(a, DecodePair(a));
-  const DecodeBlock<DK, DV, T> block(a, dynamic, shared);
+  const DecodePair pair(a);
+  const int64_t sequence = ask_sequence(a.p, pair);  // comes while the token is asked for
+  const NewToken<DK, DV, T> token(a, pair);
+  const DecodeBlock<DK, DV, T> block(a, DecodeRow(a, pair, sequence), dynamic, shared);
   DecodeKernel<DK, DV, T>(block).run(token);
 }
 

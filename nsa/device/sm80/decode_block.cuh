@@ -25,6 +25,7 @@ struct DecodeBlock {
     float2 factors[kMostHeads];    // of unit sums: reference, and what is left to multiply with
     int ids[kMostChosen];
     int num_ids;
+    Arrivals totals_there, candidates_there, outputs_there;
     int loaded[3], reads[kMostRanks][3];  // of this rank; of all, at rank 0
   };
 
@@ -35,10 +36,11 @@ struct DecodeBlock {
   Shared& shared;
   const int lane, warp, warps, threads, group, ranks;
 
-  __device__ DecodeBlock(const DecodeArguments& arguments, char* memory, Shared& fixed)
+  __device__ DecodeBlock(const DecodeArguments& arguments, const DecodeRow& its_row, char* memory,
+                         Shared& fixed)
       : a(arguments),
         p(arguments.p),
-        row(arguments),
+        row(its_row),
         dynamic(memory),
         shared(fixed),
         lane(threadIdx.x % 32),
@@ -78,6 +80,24 @@ struct DecodeBlock {
   }
   __device__ __forceinline__ int64_t kv_row() const {
     return int64_t(row.batch) * p.num_kv_heads + row.kv_head;
+  }
+
+  /// Puts a value into the same place of a rank's shared memory, where all that comes from ranks
+  /// is counted.
+  template <typename V>
+  __device__ __forceinline__ void put(V* mine, int rank, V value, Arrivals* counter) const {
+    if (ranks > 1) {
+      sm80::put(mine, rank, value, counter);
+    } else {
+      *mine = value;
+    }
+  }
+  __device__ __forceinline__ void wait_for(Arrivals* counter) const {
+    if (ranks > 1) {
+      sm80::wait_for(counter);
+    } else {
+      __syncthreads();
+    }
   }
 
   /// (maximum, sum) of head `head` over warps [begin, end).

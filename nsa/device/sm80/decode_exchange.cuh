@@ -5,6 +5,12 @@
 
 namespace nsa::device::sm80 {
 
+/// Keys a list of candidates has: at least as many as places to choose for.
+template <typename Block>
+__device__ __forceinline__ int list_width(const Block& b) {
+  return b.p.top_n <= 16 ? 16 : 32;
+}
+
 /// This rank's maxima and sums to all ranks: of one branch, or of two whose warps part at `middle`.
 template <typename Block>
 __device__ __forceinline__ void send_stats(const Block& b, int branches, int middle) {
@@ -15,7 +21,8 @@ __device__ __forceinline__ void send_stats(const Block& b, int branches, int mid
   const float2 all = joined(parts, b.a.scale_log2);
 #pragma unroll 1
   for (int to = b.warp; to < b.ranks; to += b.warps)
-    of_rank(b.stats(which), to)[b.row.rank * kMostHeads + head] = all;
+    b.put(b.stats(which) + b.row.rank * kMostHeads + head, to, all,
+          branches == 2 ? &b.shared.totals_there : &b.shared.outputs_there);
 }
 
 /// What the rank of the next unit needs of this one's last blocks: logits, or carry and reference.
@@ -27,8 +34,9 @@ __device__ __forceinline__ void send_halo(const Block& b) {
   if (b.a.plan.unit_sums) {
     const int head = threadIdx.x, stride = b.a.plan.tile_stride, from = (units + 3) / 4;
     if (head >= b.group) return;
-    of_rank(b.carries(), to)[head * stride] = b.carries()[head * stride + from];
-    of_rank(b.references(), to)[head * stride] = b.references()[head * stride + from];
+    Arrivals* const there = &b.shared.totals_there;
+    b.put(b.carries() + head * stride, to, b.carries()[head * stride + from], there);
+    b.put(b.references() + head * stride, to, b.references()[head * stride + from], there);
     return;
   }
   const int end = next * b.a.blocks_of_unit, stride = b.a.plan.score_stride;
@@ -36,9 +44,28 @@ __device__ __forceinline__ void send_halo(const Block& b) {
   for (int i = threadIdx.x; i < b.a.halo * kMostHeads; i += b.threads) {
     const int head = i % kMostHeads, column = i / kMostHeads, block = end - b.a.halo + column;
     if (block < b.row.num_blocks && head < b.group)
-      of_rank(b.scores(), to)[head * stride + column] =
-          b.scores()[head * stride + block - b.row.block0 + b.a.halo];
+      b.put(b.scores() + head * stride + column, to,
+            b.scores()[head * stride + block - b.row.block0 + b.a.halo], &b.shared.totals_there);
   }
+}
+
+/// Opens the counters of what comes from all ranks. One thread.
+template <typename Block>
+__device__ __forceinline__ void open_inboxes(const Block& b) {
+  const DecodeRow& row = b.row;
+  const int unit0 = row.unit0(b.a), ranks = b.ranks;
+  if (ranks == 1) return;
+  const int stats = ranks * kMostHeads * static_cast<int>(sizeof(float2));
+  int halo = 0;  // values of a head
+  if (unit0 > 0 && row.unit1(b.a) > unit0)
+    halo = b.a.plan.unit_sums
+               ? 2
+               : min(max(row.num_blocks - unit0 * b.a.blocks_of_unit + b.a.halo, 0), b.a.halo);
+  open_arrivals(&b.shared.totals_there, 2 * stats + halo * b.group * 4);
+  open_arrivals(&b.shared.candidates_there, ranks * list_width(b) * 8);
+  const int parts = 3 * b.group * Block::kQuads * static_cast<int>(sizeof(float4));
+  open_arrivals(&b.shared.outputs_there, parts + stats + (row.rank == 0 ? ranks * 12 : 0));
+  arrivals_are_open();
 }
 
 __device__ __forceinline__ float lse_of(float2 all, float scale_log2) {
@@ -126,10 +153,10 @@ __device__ __forceinline__ void send_parts(const Block& b, int branch, int middl
       }
     }
     const int column = (head << log_each) + (quad & ((1 << log_each) - 1));
-    float4* const inbox = of_rank(b.inbox(), quad >> log_each);
-    const int each = b.group << log_each, ranks = b.ranks;
-    inbox[(branch * ranks + b.row.rank) * each + column] = sums[0];
-    if (branch != kSel) inbox[(kWin * ranks + b.row.rank) * each + column] = sums[1];
+    const int each = b.group << log_each, ranks = b.ranks, to = quad >> log_each;
+    float4* const inbox = b.inbox() + b.row.rank * each + column;
+    b.put(inbox + branch * ranks * each, to, sums[0], &b.shared.outputs_there);
+    if (branch != kSel) b.put(inbox + kWin * ranks * each, to, sums[1], &b.shared.outputs_there);
   }
 }
 

@@ -63,9 +63,9 @@ struct DecodeRow : DecodePair {
   int current;         // selection block ("unit") of t
   int num_blocks;      // visible compressed blocks
   int block0, block1;  // those of this rank
-  __device__ explicit DecodeRow(const DecodeArguments& a) : DecodePair(a) {
+  __device__ DecodeRow(const DecodeArguments& a, const DecodePair& pair, int64_t its_sequence)
+      : DecodePair(pair), sequence(its_sequence) {
     const DecodeAttention& p = a.p;
-    sequence = p.sequences == nullptr ? batch : p.sequences[batch];
     t = static_cast<int>(p.num_tokens[sequence]) - (p.appends ? 0 : 1);
     current = a.unit.quotient(t);
     const int since = t + 1 - p.block_size;  // tokens behind the first block
@@ -83,6 +83,11 @@ struct DecodeRow : DecodePair {
   }
   __device__ int places(const DecodeAttention& p) const {  // chosen by score
     return min(p.top_n, current + 1) - num_initial(p) - (current + 1 - first_local(p));
+  }
+  /// The rank that attends the newest token in the selected branch.
+  __device__ int newest_owner(const DecodeArguments& a, int tile) const {
+    const int behind = num_initial(a.p) + places(a.p) - first_local(a.p);  // units not chosen: < 0
+    return (behind * a.p.sel_block_size + t) / tile & (a.ranks() - 1);
   }
   __device__ int num_window(const DecodeAttention& p) const { return min(p.window_size, t + 1); }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include <climits>
 
-#include "nsa/device/sm80/decode_block.cuh"
+#include "nsa/device/sm80/decode_exchange.cuh"
 
 namespace nsa::device::sm80 {
 
@@ -48,35 +48,46 @@ __device__ __forceinline__ float score_of_blocks(const Block& b, int own) {
   return score;
 }
 
-/// Scores of this rank's units from unit sums: four threads a unit, every fourth head each.
+/// Scores of this rank's units from unit sums: four threads a tile of four units, every fourth head
+/// each.
 template <typename Block>
 __device__ __forceinline__ void score_sums(const Block& b) {
   constexpr int kSplit = 4;
-  const int units = b.row.unit1(b.a) - b.row.unit0(b.a), stride = b.a.plan.tile_stride;
+  const int units = b.row.unit1(b.a) - b.row.unit0(b.a);
+  const int tiles = (units + 3) / 4, stride = b.a.plan.tile_stride;
   const int keys = b.row.block1 - b.row.block0, part = b.lane % kSplit;
   const auto relative = [](float reference, float to) {
     return whole_power(fminf(reference - to, 0.f));
   };
 #pragma unroll 1
-  for (int first = b.warp * 32; first < units * kSplit; first += b.threads) {
-    const int own = min((first + b.lane) / kSplit, units - 1), tile = own / 4;
-    const bool has_keys = tile * kDecodeTile < keys, carries = own % 4 == 0;
-    float score = 0.f;
+  for (int first = b.warp * 32; first < tiles * kSplit; first += b.threads) {
+    const int tile = min((first + b.lane) / kSplit, tiles - 1);
+    const bool has_keys = tile * kDecodeTile < keys;
+    float score[4] = {};
 #pragma unroll
     for (int i = 0; i < kMostHeads / kSplit; ++i) {
       const bool counts = i * kSplit + part < b.group;
       const int head = counts ? i * kSplit + part : 0, at = head * stride + tile;
       const float2 factor = b.shared.factors[head];
-      const float sum = b.scores()[head * b.a.plan.score_stride + own], carry = b.carries()[at];
-      const float before = relative(b.references()[at], factor.x);
+      const float4 sums =
+          *reinterpret_cast<const float4*>(b.scores() + head * b.a.plan.score_stride + 4 * tile);
+      const float carry = b.carries()[at] * relative(b.references()[at], factor.x);
       const float now = relative(b.references()[at + 1], factor.x);
-      const float all = __fadd_rn(has_keys ? sum * now : 0.f, carries ? carry * before : 0.f);
-      const float one = __fmul_rn(all, factor.y);
-      score = __fadd_rn(score, counts ? one : 0.f);
+      const float each[4] = {sums.x, sums.y, sums.z, sums.w};
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float all = __fadd_rn(has_keys ? each[j] * now : 0.f, j == 0 ? carry : 0.f);
+        const float one = __fmul_rn(all, factor.y);
+        score[j] = __fadd_rn(score[j], counts ? one : 0.f);
+      }
     }
 #pragma unroll
-    for (int lanes = 1; lanes < kSplit; lanes *= 2) score += __shfl_xor_sync(~0u, score, lanes);
-    if (part == 0) b.unit_scores()[own] = score;
+    for (int lanes = 1; lanes < kSplit; lanes *= 2)
+#pragma unroll
+      for (int j = 0; j < 4; ++j) score[j] += __shfl_xor_sync(~0u, score[j], lanes);
+    if (part == 0)
+      *reinterpret_cast<float4*>(b.unit_scores() + 4 * tile) =
+          make_float4(score[0], score[1], score[2], score[3]);
   }
 }
 
@@ -131,12 +142,6 @@ __device__ __forceinline__ int unit_of(uint64_t key) {
   return static_cast<int>(0xffffffffu - static_cast<uint32_t>(key));
 }
 
-/// Keys a list of candidates has: at least as many as places to choose for.
-template <typename Block>
-__device__ __forceinline__ int list_width(const Block& b) {
-  return b.p.top_n <= 16 ? 16 : 32;
-}
-
 /// Of every 32 units of this rank the best as keys that order as the selection does (0: no
 /// candidate), descending; of all those of a warp the best.
 template <typename Block>
@@ -189,7 +194,7 @@ __device__ __forceinline__ void send_candidates(const Block& b) {
   if (b.lane >= width) return;
 #pragma unroll 1
   for (int to = b.warp; to < b.ranks; to += b.warps)
-    of_rank(b.candidates(), to)[b.row.rank * width + b.lane] = best;
+    b.put(b.candidates() + b.row.rank * width + b.lane, to, best, &b.shared.candidates_there);
 }
 
 /// The selected blocks: forced at the start, the best of the candidates of all ranks, forced at the

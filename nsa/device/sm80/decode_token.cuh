@@ -1,7 +1,7 @@
 // The new token of a decode step: its queries, rotated, into registers, itself into the caches, and
 // the compressed block that may end with it.
 #pragma once
-#include "nsa/device/sm80/decode_block.cuh"
+#include "nsa/device/sm80/decode_exchange.cuh"
 
 namespace nsa::device::sm80 {
 
@@ -17,6 +17,13 @@ __device__ __forceinline__ double ask(const double* from) {
   double x;
   asm volatile("ld.global.nc.f64 %0, [%1];\n" : "=d"(x) : "l"(from));
   return x;
+}
+
+__device__ __forceinline__ int64_t ask_sequence(const DecodeAttention& p, const DecodePair& pair) {
+  int64_t sequence = pair.batch;
+  if (p.sequences != nullptr)
+    asm volatile("ld.global.nc.s64 %0, [%1];\n" : "=l"(sequence) : "l"(p.sequences + pair.batch));
+  return sequence;
 }
 
 /// What a thread has of the new token: all that can be asked for before the length of the sequence
@@ -84,13 +91,16 @@ struct TokenStage {
   }
 
   /// Whether this rank writes the new row of the source, and whether a block ends with it. Whoever
-  /// reads a new row in the first round writes it, so that no rank waits for another.
+  /// reads a new row writes it, so that no rank waits for another.
   __device__ __forceinline__ bool owns_source() const {
     return row.rank == (row.emits(b.a)
                             ? row.owner(b.a, b.a.units_of_blocks.quotient(row.num_blocks - 1))
                             : b.ranks - 1);
   }
   __device__ __forceinline__ bool owns_tokens() const { return row.rank == b.ranks - 1; }
+  __device__ __forceinline__ bool owns_selected() const {
+    return row.rank == row.newest_owner(b.a, kDecodeTile);
+  }
 
   /// Eight columns from `column` on, rotated.
   __device__ __forceinline__ uint4 rotated(const uint4& x, int column) const {
@@ -116,6 +126,7 @@ struct TokenStage {
 
   /// Queries by way of shared memory into registers; the new token into the caches.
   __device__ __forceinline__ void run(const Token& token, uint32_t (&q)[DK / 16][4]) const {
+    if (threadIdx.x == b.threads - 1) open_inboxes(b);  // a warp that has no turns
     if (rotates()) make_turns(token);
     const uint32_t staged = shared_address(b.scores());
 #pragma unroll
@@ -135,7 +146,7 @@ struct TokenStage {
     }
     if (p.appends) {
       const bool source = owns_source();
-      append(token, owns_tokens(), source);
+      append(token, source);
       if (source && row.emits(b.a)) {
         __syncthreads();
         emit();
@@ -154,10 +165,10 @@ struct TokenStage {
   }
 
   /// The new token into the caches, a piece of 16 bytes a thread.
-  __device__ __forceinline__ void append(const Token& token, bool tokens, bool source) const {
+  __device__ __forceinline__ void append(const Token& token, bool source) const {
     const int cache = token.cache(), column = token.column();
     const bool key = token.is_key();
-    if (cache > 2 || !(cache == 2 ? source : tokens)) return;
+    if (cache > 2 || !(cache == 2 ? source : cache == 1 ? owns_tokens() : owns_selected())) return;
     const DecodeAppend& x = p.append;
     const int64_t to_row =
         cache == 0   ? row.page_row(p.selected, b.a.selected_page, row.t)
@@ -200,11 +211,12 @@ struct TokenStage {
   }
 };
 
+/// The gates of this group's heads. One warp.
 template <typename Block>
 __device__ __forceinline__ void activate_gates(const Block& b) {
   using T = typename Block::Element;
   const DecodeAttention& p = b.p;
-  const int head = threadIdx.x;
+  const int head = b.lane;
   if (head >= b.group) return;
   const int of = b.a.heads_of_gate.quotient(b.row.kv_head * b.group + head);
   const int64_t place = (int64_t(b.row.batch) * p.gate_heads + of) * 3;
