@@ -325,6 +325,10 @@ void large_cases(const char* once) {
       {"G1 32k compressed", 1, 32768, 2047, 64, 1, 128, 128, 0, compressed(32, 16), false, false},
       {"m7c B8 2k window", 8, 2048, 2048, 2, 6, 64, 64, 0, window(512), false, false},
       {"m7c B8 2k compressed", 8, 2048, 127, 2, 6, 64, 64, 0, compressed(32, 16), false, false},
+      {"m7c B4 8k window", 4, 8192, 8192, 2, 6, 64, 64, 0, window(512), false, false},
+      {"m7c B4 8k compressed", 4, 8192, 511, 2, 6, 64, 64, 0, compressed(32, 16), false, false},
+      {"m7c 32k window", 1, 32768, 32768, 2, 6, 64, 64, 0, window(512), false, false},
+      {"m7c 32k compressed", 1, 32768, 2047, 2, 6, 64, 64, 0, compressed(32, 16), false, false},
   };
   for (const Sizes& z : all) {
     if (once != nullptr) {
