@@ -9,13 +9,14 @@
 namespace nsa::device {
 namespace {
 
-using sm90::Launch;
+using sm90::Launch, sm90::LaunchOfTiles;
 
 struct IntervalInstance {
   int qk_head_dim, v_head_dim;
   Element element;
-  Launch wide, narrow;  // key tiles of 128 and of 112
-  Launch select;        // with block selection
+  LaunchOfTiles wide;  // key tiles of 128
+  Launch narrow;       // of 112
+  Launch select;       // with block selection
 };
 
 constexpr IntervalInstance kIntervalInstances[] = {
@@ -43,7 +44,8 @@ const IntervalInstance* find_instance(const IntervalAttention& p) {
 
 /// Keys a CTA multiplies, masked ones included, with tiles of `width`.
 int64_t padded_keys(const IntervalAttention& p, int width) {
-  const int group = p.num_heads / p.num_kv_heads, tokens = sm90::kRowsOfTile / group;
+  const int group = p.num_heads / p.num_kv_heads,
+            tokens = 64 * sm90::warpgroups_of(p.qk_head_dim) / group;
   const int64_t span = std::min<int64_t>(int64_t{p.rule.window} + tokens - 1, p.num_keys);
   return (span + width - 1) / width * width;
 }
@@ -62,12 +64,17 @@ const char* unsupported_selection(const IntervalAttention& p) {
   return nullptr;
 }
 
+bool allows_tiles(const IntervalAttention& p) {
+  return p.selection.block_idx == nullptr && p.rule.stride == 1 && p.rule.extent == 1 &&
+         p.rule.window == IntervalRule::kEverything &&
+         p.first_position + p.num_queries <= TileRanges::kPositions;
+}
+
 }  // namespace
 
 const char* unsupported_reason(const IntervalAttention& p) {
   if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
-  if (p.num_heads / p.num_kv_heads > sm90::kRowsOfTile)
-    return "more than 128 query heads a KV head";
+  if (p.num_heads / p.num_kv_heads > 128) return "more than 128 query heads a KV head";
   if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
     return "an address or stride is no multiple of 16 bytes";
@@ -82,7 +89,14 @@ cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t 
   if (p.selection.block_idx != nullptr) return one.select(p, stream);
   // A narrower tile wastes less of a window's ragged end; a wider one has fewer steps.
   const bool narrow = padded_keys(p, 112) * 100 < padded_keys(p, 128) * 97;
-  return (narrow ? one.narrow : one.wide)(p, stream);
+  return narrow ? one.narrow(p, stream) : one.wide(p, {}, stream);
+}
+
+cudaError_t tile_attention_forward(const IntervalAttention& p, const TileRanges& tiles,
+                                   cudaStream_t stream) {
+  if (unsupported_reason(p) != nullptr || !allows_tiles(p)) return cudaErrorInvalidValue;
+  if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
+  return find_instance(p)->wide(p, tiles, stream);
 }
 
 }  // namespace nsa::device

@@ -8,8 +8,10 @@
 #include "nsa/device/selected_plan.h"
 #include "nsa/device/sm80/selected_join.h"
 #include "nsa/device/sm80/tile_index.h"
+#include "nsa/device/sm90/interval_attention_launch.h"
 #include "nsa/device/sm90/selected_dense_launch.h"
 #include "nsa/device/sm90/selected_forward_launch.h"
+#include "nsa/device/tile_ranges.h"
 
 namespace nsa::device {
 namespace {
@@ -75,6 +77,26 @@ sm90::DenseQueries queries_of_set(const RowAttention& p, const SelectedPlan& pla
   return q;
 }
 
+/// Measured: 64 and 128 tiles of rows are faster one a CTA, 512 and 1024 tile after tile.
+constexpr int64_t kManyTiles = 256;
+
+/// The first queries, which attend whole tiles.
+cudaError_t forward_whole_tiles(const RowAttention& p, int dense, WholeTiles way,
+                                cudaStream_t stream) {
+  const int64_t rows = int64_t{p.batch} * dense * p.num_heads,
+                tiles = rows / (64 * sm90::warpgroups_of(p.qk_head_dim));
+  if (way == WholeTiles::kOneOfCta || (way == WholeTiles::kBySize && tiles < kManyTiles))
+    return find_forward(p)->dense(p, {0, dense, 0, p.batch * p.num_kv_heads, p.num_queries, {}},
+                                  stream);
+  IntervalAttention t;
+  t.q = p.q, t.k = p.k, t.v = p.v, t.out = p.out, t.lse = p.lse;
+  t.batch = p.batch, t.num_queries = dense, t.num_keys = p.num_keys;
+  t.num_heads = p.num_heads, t.num_kv_heads = p.num_kv_heads;
+  t.qk_head_dim = p.qk_head_dim, t.v_head_dim = p.v_head_dim;
+  t.first_position = p.first_position, t.scale = p.scale, t.element = p.element;
+  return tile_attention_forward(t, {p.ranges, p.num_ranges, p.num_queries}, stream);
+}
+
 cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of_row,
                             void* workspace, cudaStream_t stream) {
   const RowAttention p = queries_from(all, first);
@@ -120,15 +142,14 @@ size_t workspace_bytes(const RowAttention& p, int max_tiles_of_row, int dense) {
 }
 
 cudaError_t selected_attention_forward(const RowAttention& p, int max_tiles_of_row, int dense,
-                                       void* workspace, cudaStream_t stream) {
+                                       void* workspace, cudaStream_t stream, WholeTiles way) {
   if (unsupported_by_keys(p, max_tiles_of_row) != nullptr ||
       dense >
           most_dense_queries(forward_sizes(p, max_tiles_of_row), p.first_position, p.block_size))
     return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
   if (dense > 0) {
-    const cudaError_t status = find_forward(p)->dense(
-        p, {0, dense, 0, p.batch * p.num_kv_heads, p.num_queries, {}}, stream);
+    const cudaError_t status = forward_whole_tiles(p, dense, way, stream);
     if (status != cudaSuccess || dense == p.num_queries) return status;
   }
   return forward_by_keys(p, dense, max_tiles_of_row, workspace, stream);

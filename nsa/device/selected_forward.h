@@ -21,11 +21,16 @@ bool prefer_by_keys(const RowAttention& problem, int max_tiles_of_row);
 /// Bytes of device memory that a launch works in; any content.
 size_t workspace_bytes(const RowAttention& problem, int max_tiles_of_row, int dense);
 
+/// How queries in whole tiles are computed: a CTA takes one tile of rows, or, on all SMs, tile
+/// after tile, which is faster where there are many.
+enum class WholeTiles { kBySize, kOneOfCta, kManyOfCta };
+
 /// The results of row_attention_forward within rounding; sm_90a. The first `dense` queries in whole
 /// tiles: their positions are below kDensePositions, ranges are made of blocks of whole tiles. A
 /// row with more tiles than promised, or with other ranges, is NaN. `workspace` is 256-byte
 /// aligned. No allocation, no synchronisation, capturable.
 cudaError_t selected_attention_forward(const RowAttention& problem, int max_tiles_of_row, int dense,
-                                       void* workspace, cudaStream_t stream);
+                                       void* workspace, cudaStream_t stream,
+                                       WholeTiles way = WholeTiles::kBySize);
 
 }  // namespace nsa::device

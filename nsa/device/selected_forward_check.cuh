@@ -14,6 +14,9 @@
 
 namespace {
 
+/// Of the forward pass.
+inline nsa::device::WholeTiles whole_tiles = nsa::device::WholeTiles::kBySize;
+
 /// Results of a run of the forward pass.
 template <typename T>
 struct Forward {
@@ -28,7 +31,8 @@ struct Forward {
     workspace.fill(garbage);
     out.fill(0xff);
     lse.fill(0xff);
-    check(selected_attention_forward(f, tiles_of_row, dense, workspace.data, nullptr), "forward");
+    check(selected_attention_forward(f, tiles_of_row, dense, workspace.data, nullptr, whole_tiles),
+          "forward");
     check(cudaDeviceSynchronize(), x.c.name().c_str());
   }
 };
@@ -116,7 +120,8 @@ inline bool broken_promise_is_nan() {
   return ok;
 }
 
-inline bool forward_cases_correct() {
+inline bool forward_cases_correct(nsa::device::WholeTiles way) {
+  whole_tiles = way;
   bool ok = broken_promise_is_nan();
   const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
   for (const auto& d : dims) {
@@ -151,6 +156,15 @@ inline bool forward_cases_correct() {
   Case stripes{1, 4000, 16, 1, 192, 128, 6};  // 24 MB of Q: two stripes
   stripes.blocks = true;
   ok &= forward_case<__nv_bfloat16>(stripes, 6);
+  return ok;
+}
+
+inline bool forward_cases_correct() {
+  using nsa::device::WholeTiles;
+  bool ok = true;
+  for (const WholeTiles way : {WholeTiles::kOneOfCta, WholeTiles::kManyOfCta})
+    ok &= forward_cases_correct(way);
+  whole_tiles = WholeTiles::kBySize;
   return ok;
 }
 

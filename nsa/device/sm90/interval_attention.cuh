@@ -1,11 +1,14 @@
 // Interval attention, forward, on wgmma and TMA.
 //
-// One CTA computes 128 rows of one KV head; a row is a (token, head of the group) pair, row = token
-// * G + head, so K and V are read once for all heads of a group. Warpgroup 0 feeds shared memory by
-// TMA, two more compute 64 rows each. Within a step the products of the next tile and of this
-// tile's V are in flight while the softmax runs. What follows the output: the choice of blocks
-// (selection_pass.cuh) and, where an output is not finite, interval_repair.cuh.
+// A tile is 128 rows (192 at dk 64) of a KV head; a row is a (token, head of the group) pair, row =
+// token * G + head, so K and V are read once for all heads of a group. A CTA takes tile after tile:
+// warpgroup 0 feeds shared memory by TMA, the others compute 64 rows each. Within a step the
+// products of the next keys and of these keys' V are in flight while the softmax runs. What
+// follows: the choice of blocks (selection_pass.cuh); in the end tiles that are not finite
+// (interval_repair.cuh).
 #pragma once
+#include <algorithm>
+
 #include "nsa/device/sm90/interval_repair.cuh"
 #include "nsa/device/sm90/interval_tiles.cuh"
 #include "nsa/device/sm90/online_softmax.cuh"
@@ -17,135 +20,174 @@ namespace nsa::device::sm90 {
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
   using Base = IntervalTiles<DK, DV, BN, T, kSelect>;
-  using typename Base::Rows, typename Base::Shared, typename Base::Tile;
+  using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
+  using typename Base::RowWords, typename Base::Steps, typename Base::Turns;
 
-  /// One warpgroup: 64 rows.
-  CUTE_DEVICE static void consume(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                  int half) {
-    const Rows rows = Base::rows_of(a, tile, half);
-    auto out = Base::out_fragment();
-    OnlineSoftmax softmax;
-    clear(out);
-    Base::wait(s.q_full, 0);
-    if (tile.steps > 0) attend(a, s, tile, half, rows, softmax, out);
-    softmax.finish();
-    if constexpr (kSelect) cutlass::arch::NamedBarrier::sync(256, kValuesRead);
-    float lse[2];
-    const unsigned bad = store(a, s, tile, half, out, softmax, rows.index, lse);
-    if constexpr (kSelect) SelectionPass<DK, DV, BN, T>::run(a, s, tile, half, rows, lse);
-    cutlass::arch::NamedBarrier::sync(256, kTileStored);
-    const bool again = s.redo != 0;
-    if (again) cutlass::arch::fence_view_async_shared();  // loads into this memory follow
-    __syncwarp();
+  /// One warpgroup: 64 rows of every tile.
+  CUTE_DEVICE static void consume(const IntervalArguments& a, Shared& s, int half) {
+    Loads loads;
+    const Turns turn(half);
+    CUTE_NO_UNROLL
+    for (; Base::unit_of(loads.q()) < a.units; loads.add_q()) {
+      auto out = Base::out_fragment();
+      OnlineSoftmax softmax;
+      clear(out);
+      Base::wait(s.q_full, loads.q() & 1);
+      {
+        const int i = loads.q();
+        const Tile tile = Base::tile_of(a, Base::unit_of(i));
+        const Rows rows = Base::rows_of(a, tile, half);
+        typename Base::Steps steps(tile);
+        const RowWords words(a, s, tile, rows, i % 2);
+        if (Base::kWords && a.ranges != nullptr) {
+          Base::wait_words(s, i);
+          steps.take_words(s, i % 2);
+          words.begin(softmax);
+        }
+        if (steps.count > 0) {
+          attend(a, s, steps, half, rows, words, turn, loads, softmax, out);
+        } else if (!kSelect) {
+          Base::release_q(s);
+        }
+        if (Base::kWords && a.ranges != nullptr) Base::arrive(s.words_empty[i % 2]);
+      }
+      const int i = loads.q();
+      const Tile tile = Base::tile_again(a, i);
+      const Rows rows = Base::rows_of(a, tile, half);
+      softmax.finish();
+      float lse[2];
+      const bool finite = store(a, tile, out, softmax, rows.index, lse);
+      if (!finite) atomicOr(&s.redo[i / 32], 1u << i % 32);
+      if constexpr (kSelect)
+        SelectionPass<DK, DV, BN, T>::run(a, s, tile, half, rows, lse, turn, loads);
+    }
+    turn.end();
+    cutlass::arch::NamedBarrier::sync(Base::kConsumers, kTilesStored);
     if (threadIdx.x % 32 == 0) Base::arrive(s.stored);
-    if (again) IntervalRepair<DK, DV, BN, T, kSelect>::redo(a, s, tile, half, bad, rows, lse);
+    for_tiles_to_redo(s, [&](int tile) {
+      IntervalRepair<DK, DV, BN, T, kSelect>::redo(a, s, tile, half, loads);
+    });
+  }
+  /// The thread that loads.
+  CUTE_DEVICE static void produce_all(const IntervalArguments& a, Shared& s) {
+    Loads loads;
+    loads.add_q();
+    Base::produce(a, s, loads);
+    Base::wait(s.stored, 0);  // every output is written
+    for_tiles_to_redo(s, [&](int i) { Base::produce_again(a, s, i, loads); });
+  }
+  template <class Redo>
+  CUTE_DEVICE static void for_tiles_to_redo(const Shared& s, const Redo& redo) {
+    CUTE_NO_UNROLL
+    for (int i = 0; i < kMostTilesOfCta; ++i)
+      if (s.redo[i / 32] >> i % 32 & 1) redo(i);
   }
 
   template <class Out>
-  CUTE_DEVICE static void attend(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
-                                 const Rows& rows, OnlineSoftmax& softmax, Out& out) {
+  CUTE_DEVICE static void attend(const IntervalArguments& a, Shared& s, Steps& steps, int half,
+                                 const Rows& rows, const RowWords& words, const Turns& turn,
+                                 Loads& loads, OnlineSoftmax& softmax, Out& out) {
     auto scores = Base::scores_fragment();
     auto probs = Base::probs_fragment();
     const bool leads = threadIdx.x % 32 == 0;  // its warp
-    const auto wait_v = [&](int step) {
-      Base::wait(s.v_full[step % kStages], (step / kStages) & 1);
+    const auto start_scores = [&] {
+      Base::wait(s.k_full[Base::stage_of(loads.k())], Base::phase_of(loads.k()));
+      turn.await();
+      Base::multiply_scores(s, half, Base::stage_of(loads.k()), scores);
+    };
+    const auto start_out = [&] {
+      Base::wait(s.v_full[Base::stage_of(loads.v())], Base::phase_of(loads.v()));
+      Base::multiply_out(s, Base::stage_of(loads.v()), probs, out);
     };
     const auto scores_ready = [&](int step) {
       warpgroup_fence_operand(scores);
-      if (leads) Base::arrive(s.k_empty[step % kStages]);
-      Base::mask(tile, rows, step, scores);
+      if (leads) Base::arrive(s.k_empty[Base::stage_of(loads.k())]);
+      loads.add_k(1);
+      if (!kSelect && step + 1 == steps.count) Base::release_q(s);
+      const int key = steps.next_key();
+      if (Base::kWords && a.ranges != nullptr) {
+        Base::mask_tiles(rows, words, key, scores);
+      } else {
+        Base::mask(rows, key, scores);
+      }
       softmax.step(scores, a.scale_log2);
     };
-    const auto out_ready = [&](int step) {
+    const auto out_ready = [&] {
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
-      if (leads) Base::arrive(s.v_empty[step % kStages]);
+      if (leads) Base::arrive(s.v_empty[Base::stage_of(loads.v())]);
+      loads.add_v();
     };
 
-    const TurnOfTwo turn(half);
-    Base::wait(s.k_full[0], 0);
-    turn.await();
-    Base::multiply_scores(s, half, 0, scores);
-    turn.pass(tile.steps == 1);
+    start_scores();
+    turn.pass();
     warpgroup_wait<0>();
     scores_ready(0);
     Base::pack(scores, probs);
-    for (int step = 1; step < tile.steps; ++step) {
-      const int stage = step % kStages, before = (step - 1) % kStages;
-      Base::wait(s.k_full[stage], (step / kStages) & 1);
-      turn.await();
-      Base::multiply_scores(s, half, stage, scores);
-      wait_v(step - 1);
-      Base::multiply_out(s, before, probs, out);
-      turn.pass(step + 1 == tile.steps);
+    for (int step = 1; step < steps.count; ++step) {
+      start_scores();
+      start_out();
+      turn.pass();
       warpgroup_wait<1>();
       scores_ready(step);
-      out_ready(step - 1);
+      out_ready();
       softmax.rescale_rows(out);
       Base::pack(scores, probs);
     }
-    wait_v(tile.steps - 1);
-    Base::multiply_out(s, (tile.steps - 1) % kStages, probs, out);
-    out_ready(tile.steps - 1);
+    start_out();
+    out_ready();
   }
 
-  /// Output through shared memory, so that a warp writes whole rows. Returns which of the thread's
-  /// rows are not finite.
+  /// Output and lse to memory; whether all of it is finite. The lanes of a quad exchange their
+  /// columns, so that each writes 16 bytes and the quad 64 of a row.
   template <typename Out>
-  CUTE_DEVICE static unsigned store(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                    int half, Out& out, const OnlineSoftmax& softmax,
-                                    const int (&rows)[2], float (&lse)[2]) {
-    const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
-    unsigned bad = 0;  // bit r: row r of this thread is not finite
+  CUTE_DEVICE static bool store(const IntervalArguments& a, const Tile& tile, Out& out,
+                                const OnlineSoftmax& softmax, const int (&rows)[2],
+                                float (&lse)[2]) {
+    const int lane = threadIdx.x % 4;
+    bool finite = true;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const float inverse = softmax.sum[r] == 0.f ? 0.f : 1.f / softmax.sum[r];
       lse[r] = softmax.sum[r] == 0.f
                    ? -INFINITY
                    : (softmax.peak[r] * a.scale_log2 + log2f(softmax.sum[r])) / kLog2e;
+      const typename Base::Row row = Base::row_of(a, rows[r]);
+      const bool used = row.used(a, tile);
+      const int64_t place = row.place(a, tile);
+      if (used && lane == 0) a.lse[place] = lse[r];
+      uint4* const to = reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place * DV) + lane;
       float probe[2] = {};  // what is not finite stays so in a sum
       CUTE_UNROLL
-      for (int i = 2 * r; i < decltype(size(out))::value; i += 4)
-        for (int j = i; j < i + 2; ++j) {
-          probe[j % 2] += out(j);
-          out(j) *= inverse;
+      for (int c = 0; c < DV / 32; ++c) {
+        uint32_t four[4];  // this lane's columns of four times eight
+        CUTE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const int i = (c * 4 + j) * 4 + 2 * r;
+          probe[0] += out(i), probe[1] += out(i + 1);
+          T pair[2] = {T(out(i) * inverse), T(out(i + 1) * inverse)};
+          four[j] = *reinterpret_cast<uint32_t*>(pair);
         }
-      const typename Base::Row row = Base::row_of(a, rows[r]);
-      if (!row.used(a, tile)) continue;
-      if (!isfinite(probe[0] + probe[1])) bad |= 1u << r;
-      if (lane % 4 == 0) a.lse[row.place(a, tile)] = lse[r];
+        exchange_in_quad(four);
+        if (used) to[c * 4] = make_uint4(four[0], four[1], four[2], four[3]);
+      }
+      if (used && !isfinite(probe[0] + probe[1])) finite = false;
     }
-    bad |= __shfl_xor_sync(~0u, bad, 1);
-    bad |= __shfl_xor_sync(~0u, bad, 2);
-
-    // Own 16 rows of a tile nobody reads any more (Q's; V's when Q is needed again): [64-column
-    // chunk][row][64], 16-byte pieces swizzled by row.
-    const int base = half * 64 + warp * 16;
-    T* const tile_rows = kSelect ? s.v[0] : s.q;
-    const auto piece = [&](int row, int column) -> T* {
-      return tile_rows + (column / 64) * (kRows * 64) + row * 64 +
-             (((column % 64) / 8) ^ (row % 8)) * 8 + column % 8;
-    };
-    __syncwarp();
+    return finite;
+  }
+  /// x[j] of lane i of a quad becomes x[i] of lane j.
+  CUTE_DEVICE static void exchange_in_quad(uint32_t (&x)[4]) {
     CUTE_UNROLL
-    for (int i = 0; i < decltype(size(out))::value; i += 2) {
-      const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2;
-      T pair[2] = {T(out(i)), T(out(i + 1))};
-      *reinterpret_cast<uint32_t*>(piece(rows[r], column)) = *reinterpret_cast<uint32_t*>(pair);
+    for (int bit = 1; bit <= 2; bit *= 2) {
+      const bool high = threadIdx.x & bit;
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if (i & bit) continue;
+        const uint32_t given = __shfl_xor_sync(~0u, high ? x[i] : x[i + bit], bit);
+        x[i] = high ? given : x[i];
+        x[i + bit] = high ? x[i + bit] : given;
+      }
     }
-    __syncwarp();
-    constexpr int kPieces = DV / 8;  // of a row
-    const int column = (lane % kPieces) * 8;
-    CUTE_UNROLL
-    for (int i = 0; i < kPieces / 2; ++i) {
-      const int index = base + i * (32 / kPieces) + lane / kPieces;
-      const typename Base::Row row = Base::row_of(a, index);
-      if (row.used(a, tile))
-        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + row.place(a, tile) * DV + column) =
-            *reinterpret_cast<const uint4*>(piece(index, column));
-    }
-    if (bad != 0) s.redo = 1;
-    return bad;
   }
 };
 
@@ -161,39 +203,46 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     prefetch_tma_descriptor(&a.k_map);
     prefetch_tma_descriptor(&a.v_map);
   }
+  if (threadIdx.x < kMostTilesOfCta / 32) s.redo[threadIdx.x] = 0;
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
+    constexpr int kWarps = Kernel::kConsumers / 32;
     Barrier::init(&s.q_full, 1);
-    for (int i = 0; i < kStages; ++i) {
+    Barrier::init(&s.q_empty, Kernel::kReleasesOfQ);
+    for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.k_full[i], 1);
       Barrier::init(&s.v_full[i], 1);
-      Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
-      Barrier::init(&s.v_empty[i], 8);
+      Barrier::init(&s.k_empty[i], kWarps);  // a lane of each computing warp
+      Barrier::init(&s.v_empty[i], kWarps);
     }
-    Barrier::init(&s.stored, 8);
+    Barrier::init(&s.stored, kWarps);
+    if (Kernel::kWords) {
+      for (int i = 0; i < 2; ++i) {
+        Barrier::init(&s.words_full[i], 96);
+        Barrier::init(&s.words_empty[i], Kernel::kConsumers + 1);
+      }
+    }
     cutlass::arch::fence_barrier_init();
-    s.redo = 0;
+    typename Kernel::Loads none;
+    Kernel::load_q(a, s, 0, none);
   }
-  const auto tile = Kernel::tile_of(a);
-  if (threadIdx.x == 0) Kernel::load_q(a, s, tile);
   __syncthreads();
   const int warpgroup = threadIdx.x / 128;
   if (warpgroup == 0) {
-    // 128 x (168 - 40) registers, of those a launch gives, go to 256 x (232 - 168).
-    cutlass::arch::warpgroup_reg_dealloc<40>();
-    if (threadIdx.x != 0) return;
-    Kernel::produce(a, s, tile);
-    Kernel::wait(s.stored, 0);  // every output is written
-    if (s.redo != 0) Kernel::produce_again(a, s, tile);
+    // Registers that loading does not need go to those that compute.
+    cutlass::arch::warpgroup_reg_dealloc<Kernel::kProducerRegisters>();
+    if (threadIdx.x == 0) Kernel::produce_all(a, s);
+    if (Kernel::kWords && threadIdx.x >= 32 && a.ranges != nullptr) Kernel::produce_words(a, s);
   } else {
-    cutlass::arch::warpgroup_reg_alloc<232>();
-    Kernel::consume(a, s, tile, warpgroup - 1);
+    cutlass::arch::warpgroup_reg_alloc<Kernel::kConsumerRegisters>();
+    Kernel::consume(a, s, warpgroup - 1);
   }
 #endif
 }
 
 template <int DK, int DV, int BN, typename T, bool kSelect = false>
-cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t stream) {
+cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRanges& ranges,
+                                      cudaStream_t stream) {
   using Kernel = IntervalKernel<DK, DV, BN, T, kSelect>;
   const int group = p.num_heads / p.num_kv_heads;
   IntervalArguments a{};
@@ -203,13 +252,25 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
   a.row_group = group;
   if (kSelect)
     for (a.row_group = 1; a.row_group < group;) a.row_group *= 2;
-  a.tokens_per_tile = kRows / a.row_group, a.first_position = p.first_position, a.rule = p.rule;
+  a.tokens_per_tile = Kernel::kRows / a.row_group, a.first_position = p.first_position,
+  a.rule = p.rule;
   a.by_row_group = Divisor(a.row_group), a.by_stride = Divisor(p.rule.stride);
   if (kSelect) {
     a.selection = p.selection, a.by_sel_block = Divisor(p.selection.sel_block_size);
     a.strides = p.selection.sel_block_size / p.rule.stride;
     a.overlap = p.rule.extent / p.rule.stride - 1;
   }
+  const int tiles = (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
+  const int64_t units = int64_t{tiles} * p.num_kv_heads * p.batch;
+  if (units > INT32_MAX) return cudaErrorInvalidValue;
+  a.tiles = tiles, a.units = static_cast<int>(units);
+  a.by_lanes = Divisor(p.num_kv_heads * p.batch), a.by_kv_heads = Divisor(p.num_kv_heads);
+  a.apart = Kernel::shared_bytes(a.tokens_per_tile, true) <= Kernel::kMostSharedBytes;
+  const int bytes = Kernel::shared_bytes(a.tokens_per_tile, a.apart);
+  a.ranges = reinterpret_cast<const int2*>(ranges.ranges), a.num_ranges = ranges.num_ranges;
+  for (a.lanes_of_ranges = 1; a.lanes_of_ranges < std::min(a.num_ranges, 32);)
+    a.lanes_of_ranges *= 2;
+  a.tokens_of_batch = ranges.ranges == nullptr ? p.num_queries : ranges.tokens_of_batch;
   a.scale_log2 = p.scale * kLog2e;
   const bool half = p.element == nsa::device::Element::kHalf;
   const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
@@ -217,20 +278,24 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
     return make_tensor_map(m, x.data, half, dim, heads, tokens, p.batch, x.head, x.token, x.batch,
                            box_heads, box_tokens);
   };
-  cudaError_t status = map(a.q_map, p.q, DK, p.num_heads, p.num_queries, group,
-                           a.row_group == group ? a.tokens_per_tile : 1);
+  cudaError_t status =
+      map(a.q_map, p.q, DK, p.num_heads, p.num_queries, a.row_group, a.tokens_per_tile);
   if (p.num_keys > 0) {  // without keys nothing is loaded through the other maps
     if (status == cudaSuccess) status = map(a.k_map, p.k, DK, p.num_kv_heads, p.num_keys, 1, BN);
     if (status == cudaSuccess) status = map(a.v_map, p.v, DV, p.num_kv_heads, p.num_keys, 1, BN);
   }
   if (status != cudaSuccess) return status;
-  const auto kernel = interval_attention_kernel<Kernel>;
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                Kernel::kSharedBytes);
+  int device = 0, sms = 0;
+  status = cudaGetDevice(&device);
+  if (status == cudaSuccess)
+    status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (status != cudaSuccess) return status;
-  const dim3 grid((p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile, p.num_kv_heads,
-                  p.batch);
-  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
+  const auto kernel = interval_attention_kernel<Kernel>;
+  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (status != cudaSuccess) return status;
+  // A CTA an SM, or as many times that as tiles ask for.
+  const int most = sms * kMostTilesOfCta, ctas = (a.units + most - 1) / most * sms;
+  kernel<<<std::min(ctas, a.units), Kernel::kThreads, bytes, stream>>>(a);
   return cudaGetLastError();
 }
 

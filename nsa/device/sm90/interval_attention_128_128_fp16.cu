@@ -4,11 +4,12 @@
 
 namespace nsa::device::sm90 {
 
-cudaError_t interval_128_128_128_fp16(const IntervalAttention& p, cudaStream_t stream) {
-  return launch_interval_attention<128, 128, 128, cutlass::half_t>(p, stream);
+cudaError_t interval_128_128_128_fp16(const IntervalAttention& p, const TileRanges& tiles,
+                                      cudaStream_t stream) {
+  return launch_interval_attention<128, 128, 128, cutlass::half_t>(p, tiles, stream);
 }
 cudaError_t interval_128_128_112_fp16(const IntervalAttention& p, cudaStream_t stream) {
-  return launch_interval_attention<128, 128, 112, cutlass::half_t>(p, stream);
+  return launch_interval_attention<128, 128, 112, cutlass::half_t>(p, {}, stream);
 }
 
 }  // namespace nsa::device::sm90

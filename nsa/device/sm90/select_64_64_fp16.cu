@@ -4,7 +4,7 @@
 namespace nsa::device::sm90 {
 
 cudaError_t select_64_64_fp16(const IntervalAttention& p, cudaStream_t stream) {
-  return launch_interval_attention<64, 64, 128, cutlass::half_t, true>(p, stream);
+  return launch_interval_attention<64, 64, 128, cutlass::half_t, true>(p, {}, stream);
 }
 
 }  // namespace nsa::device::sm90

@@ -16,7 +16,8 @@ template <int DK, int DV, int BN, typename T>
 struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   static_assert(BN == kSelectKeys);
   using Base = IntervalTiles<DK, DV, BN, T, true>;
-  using typename Base::Rows, typename Base::Shared, typename Base::Tile;
+  using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
+  using typename Base::Turns;
   using MmaScores =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
 
@@ -37,7 +38,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     Warp w;
     w.tokens = a.by_row_group.quotient(16);
     w.first_token = a.by_row_group.quotient(half * 64 + threadIdx.x % 128 / 32 * 16);
-    w.sums = s.sums[w.first_token], w.lists = s.lists + w.first_token;
+    w.sums = Base::sums_of(a, s) + w.first_token * kSelectKeys;
+    w.lists = Base::lists_of(a, s) + w.first_token;
     w.states = s.states + w.first_token;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
@@ -158,7 +160,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
         __syncwarp();
         keep_best(list, w.places);
       }
-      const int64_t row = (int64_t(blockIdx.z) * a.num_queries + token) * gridDim.y + blockIdx.y;
+      const int64_t row =
+          (int64_t(tile.batch) * a.num_queries + token) * a.by_kv_heads.value + tile.kv_head;
       const int position = a.first_position + token;
       write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
     }
@@ -178,15 +181,14 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     return fragment;
   }
 
-  /// Enqueues the scores of a step once its keys are there.
+  /// Enqueues the scores of a load of K once it is there.
   template <class Q, class Scores>
-  CUTE_DEVICE static void start(Shared& s, const Tile& tile, int step, const Q& q, Scores& scores) {
-    const int count = tile.steps + step, stage = count % kStages;
-    Base::wait(s.k_full[stage], (count / kStages) & 1);
+  CUTE_DEVICE static void start(Shared& s, uint32_t load, const Q& q, Scores& scores) {
+    Base::wait(s.k_full[Base::stage_of(load)], Base::phase_of(load));
     MmaScores mma;
-    Tensor b =
-        mma.get_thread_slice(threadIdx.x % 128)
-            .partition_fragment_B(make_tensor(make_smem_ptr(s.k[stage]), typename Base::LayoutK{}));
+    Tensor b = mma.get_thread_slice(threadIdx.x % 128)
+                   .partition_fragment_B(make_tensor(make_smem_ptr(s.k[Base::stage_of(load)]),
+                                                     typename Base::LayoutK{}));
     warpgroup_fence_operand(scores);
     warpgroup_arrive();
     mma.accumulate_ = GMMA::ScaleOut::Zero;
@@ -198,56 +200,65 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     warpgroup_commit_batch();
   }
   template <class Scores>
-  CUTE_DEVICE static void finish(Shared& s, const Tile& tile, int step, Scores& scores) {
+  CUTE_DEVICE static void finish(Shared& s, uint32_t load, Scores& scores) {
     warpgroup_wait<0>();
     warpgroup_fence_operand(scores);
-    if (threadIdx.x % 32 == 0) Base::arrive(s.k_empty[(tile.steps + step) % kStages]);
+    if (threadIdx.x % 32 == 0) Base::arrive(s.k_empty[Base::stage_of(load)]);
   }
 
   /// After the output of the tile is stored. All computing warps call.
   CUTE_DEVICE static void run(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
-                              const Rows& rows, const float (&lse)[2]) {
+                              const Rows& rows, const float (&lse)[2], const Turns& turn,
+                              Loads& loads) {
     auto q = load_q_fragment(s, half);
     warpgroup_fence_operand(q);
-    // Every warp has its Q and has written its output: the places become lists and sums.
-    cutlass::arch::NamedBarrier::sync(256, kOutputWritten);
+    if (a.apart) {
+      Base::release_q(s);
+    } else {  // every warp has its Q and has read V: the places become lists and sums
+      cutlass::arch::NamedBarrier::sync(Base::kConsumers, kPlacesFree);
+    }
     const Warp w = warp_of(a, s, tile, half, rows, lse);
     if (tile.select_steps > 0) {
       begin_lists(a, tile, w);
-      choose_by_score(a, s, tile, half, w, q);
+      choose_by_score(a, s, tile, w, q, turn, loads.k());
+      loads.add_k(tile.select_steps);
     }
     write(a, tile, w);
+    if (a.apart) return;
+    cutlass::arch::fence_view_async_shared();  // loads into these places follow
+    Base::release_q(s);
   }
   template <class Q>
   CUTE_DEVICE static void choose_by_score(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                          int half, const Warp& w, const Q& q) {
+                                          const Warp& w, const Q& q, const Turns& turn,
+                                          uint32_t first_load) {
     switch (a.row_group) {
       case 1:
-        return choose_of_groups<1>(a, s, tile, half, w, q);
+        return choose_of_groups<1>(a, s, tile, w, q, turn, first_load);
       case 2:
-        return choose_of_groups<2>(a, s, tile, half, w, q);
+        return choose_of_groups<2>(a, s, tile, w, q, turn, first_load);
       case 4:
-        return choose_of_groups<4>(a, s, tile, half, w, q);
+        return choose_of_groups<4>(a, s, tile, w, q, turn, first_load);
       case 8:
-        return choose_of_groups<8>(a, s, tile, half, w, q);
+        return choose_of_groups<8>(a, s, tile, w, q, turn, first_load);
       default:
-        return choose_of_groups<16>(a, s, tile, half, w, q);
+        return choose_of_groups<16>(a, s, tile, w, q, turn, first_load);
     }
   }
   /// The product of the next tile is enqueued as soon as its registers are free.
   template <int kGroup, class Q>
   CUTE_DEVICE static void choose_of_groups(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                           int half, const Warp& w, const Q& q) {
+                                           const Warp& w, const Q& q, const Turns& turn,
+                                           uint32_t first_load) {
     auto scores = Base::scores_fragment();
     const int last = tile.select_steps - 1;
-    const TurnOfTwo turn(half);
     const auto start_next = [&](int step) {
       turn.await();
-      start(s, tile, step, q, scores);
-      turn.pass(step == last);
+      start(s, first_load + step, q, scores);
+      turn.pass();
     };
     start_next(0);
-    finish(s, tile, 0, scores);
+    finish(s, first_load, scores);
     for (int step = 0; step < last; ++step) {
       to_probabilities(a, w, step, scores);
       RowSums<kGroup> sums;
@@ -257,7 +268,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
       if constexpr (kGroup == 16) sums.store(w.sums);
       __syncwarp();
       choose<kGroup>(a, w, step);
-      finish(s, tile, step + 1, scores);
+      finish(s, first_load + step + 1, scores);
     }
     to_probabilities(a, w, last, scores);
     RowSums<kGroup> sums;
