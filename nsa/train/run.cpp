@@ -217,7 +217,6 @@ class Run {
     }
     facts_.loader = trainer_->loader_telemetry();
     facts_.bucket_bytes = trainer_->bucket_bytes();
-    if (ranks_) ranks_->leave();
   }
 
   void take(const StepRecord& record) {

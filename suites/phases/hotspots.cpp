@@ -64,7 +64,6 @@ class Hotspots {
     measure_rate_against_length();
     say_ceilings();
     record();
-    if (ranks_.group) ranks_.group->leave();
     return "";
   }
 
