@@ -24,6 +24,23 @@ TEST(FrontDoor, HelpFitsOneScreenAndEndsWithThreeExamples) {
   EXPECT_THAT(examples, testing::StartsWith("  nsa-validate --runbook smoke_cpu"));
 }
 
+/// tools/nsa-validate hands the question to the program, once it is built.
+TEST(FrontDoor, EveryScriptTeaches) {
+  const fs::path source = NSA_SOURCE_DIR;
+  int asked = 0;
+  for (const char* folder : {"tools", "ci"})
+    for (const auto& entry : fs::directory_iterator(source / folder)) {
+      const auto rights = entry.status().permissions() & fs::perms::owner_exec;
+      if (!entry.is_regular_file() || rights == fs::perms::none) continue;
+      if (entry.path() == source / "tools/nsa-validate") continue;
+      const Outcome done = run({entry.path(), "--help"});
+      EXPECT_EQ(done.exit_code, 0) << entry.path();
+      EXPECT_THAT(done.output, HasSubstr("Usage: ")) << entry.path();
+      ++asked;
+    }
+  EXPECT_GE(asked, 10);
+}
+
 TEST(FrontDoor, MachineReadableOutputIsJson) {
   for (const char* name : {"runbook", "kind", "results"}) {
     const json schema = json::parse(validate({"schema", name}).output);
