@@ -80,6 +80,8 @@ sm90::DenseQueries queries_of_set(const RowAttention& p, const SelectedPlan& pla
 /// Measured: 64 and 128 tiles of rows are faster one a CTA, 512 and 1024 tile after tile.
 constexpr int64_t kManyTiles = 256;
 
+static_assert(kDensePositions <= TileRanges::kPositions);
+
 /// The first queries, which attend whole tiles.
 cudaError_t forward_whole_tiles(const RowAttention& p, int dense, WholeTiles way,
                                 cudaStream_t stream) {

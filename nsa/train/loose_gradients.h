@@ -14,13 +14,16 @@ namespace nsa::train {
 /// without sums, where it took 3.1 with every gradient in a bucket and a division before the sum).
 class LooseGradients {
  public:
-  /// Takes those of `parameters` whose bytes are no multiple of 256, unless all are so.
+  /// Takes those of `parameters` whose bytes are no multiple of 256 and at most 16 KiB, unless all
+  /// are so.
   explicit LooseGradients(const std::vector<at::Tensor>& parameters);
 
   /// The parameters that were not taken, in their order.
   const std::vector<at::Tensor>& others() const { return others_; }
 
-  /// Behind the backward pass: the mean over the ranks in the place of every gradient, in one sum.
+  /// Behind the backward pass: the mean over the ranks in the place of every gradient, in one sum,
+  /// in its own type also where buckets travel as bf16. Throws c10::Error where one has no
+  /// gradient.
   void average(RankGroup& group, CollectiveLog& log) const;
 
  private:

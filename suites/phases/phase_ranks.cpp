@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
+#include <chrono>
 
 namespace suites {
 
