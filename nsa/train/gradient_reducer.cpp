@@ -9,6 +9,7 @@
 
 #include "nsa/train/bucket_record.h"
 #include "nsa/train/loose_gradients.h"
+#include "nsa/train/ready_queue.h"
 
 namespace nsa::train {
 namespace {
@@ -17,12 +18,24 @@ constexpr int64_t kBytesOfMib = int64_t{1} << 20;
 /// The first bucket is small, so that sending begins early.
 constexpr int64_t kFirstBucketBytes = kBytesOfMib;
 
-struct HookState {
+/// What the sums of buckets need and leave.
+struct Sums {
+  Sums(RankGroup& ranks, bool bf16_, CollectiveLog& log_, c10::Device device)
+      : group(ranks.group()),
+        bf16(bf16_),
+        averages(ranks.backend() == "nccl"),
+        log(log_),
+        record(device),
+        queue(device) {}
+
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  bool bf16 = false;
-  bool sum_averages = false;  ///< the collective divides by the number of ranks on its way
-  CollectiveLog* log = nullptr;
-  BucketRecord* record = nullptr;
+  bool bf16;
+  bool averages;  ///< the collective divides by the number of ranks on its way
+  CollectiveLog& log;
+  BucketRecord record;
+  std::vector<ReadyQueue::FuturePtr> launched;  ///< by the step's graphs so far
+  GradientReducer::Cut cut;                     ///< of a step that is captured
+  ReadyQueue queue;                             ///< last: its calls use the others
 };
 
 std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
@@ -33,31 +46,63 @@ std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   return text;
 }
 
-/// Sends a bucket for its mean over the ranks, and says so.
-class AverageHook : public c10d::CppCommHookInterface<HookState> {
+/// Enqueues the mean of a bucket over the ranks, in the bucket's place.
+ReadyQueue::FuturePtr average(Sums& sums, const at::Tensor& whole, size_t index) {
+  sums.log.begin(describe_bucket(index, static_cast<int64_t>(whole.nbytes()), sums.bf16));
+  std::vector<at::Tensor> sent = {sums.bf16 ? whole.to(at::kBFloat16) : whole};
+  c10d::AllreduceOptions options;
+  if (sums.averages)
+    options.reduceOp = c10d::ReduceOp::AVG;
+  else
+    sent.front().div_(sums.group->getSize());
+  const auto sum = sums.group->allreduce(sent, options)->getFuture();
+  return sum->then(
+      [whole, index, &sums](c10::ivalue::Future& done) {
+        const at::NoGradGuard no_grad;
+        if (sums.bf16) whole.copy_(done.value().toTensorVector().front());
+        sums.record.done(index);
+        return c10::IValue(whole);
+      },
+      c10::TensorType::get());
+}
+
+struct Bucket {
+  at::Tensor whole;
+  size_t index;
+  bool last;
+};
+
+/// Has a bucket averaged as soon as its gradients are there. The last one is enqueued early, so that
+/// the host can go on to the update before the backward pass has ended.
+ReadyQueue::FuturePtr send(Sums& sums, const Bucket& bucket) {
+  sums.record.ready(bucket.index, static_cast<int64_t>(bucket.whole.nbytes()));
+  return sums.queue.push([&sums, bucket] { return average(sums, bucket.whole, bucket.index); },
+                         /*at_turn=*/bucket.last);
+}
+
+/// The same between two launches of a step that was captured; behind the last bucket the stream
+/// waits for all sums.
+void send_between(Sums& sums, const Bucket& bucket) {
+  sums.launched.push_back(send(sums, bucket));
+  if (!bucket.last) return;
+  for (const auto& sum : std::exchange(sums.launched, {})) sum->waitAndThrow();
+}
+
+/// While a step is captured nothing is sent, and nothing waits.
+ReadyQueue::FuturePtr cut_here(Sums& sums, const Bucket& bucket) {
+  sums.cut([&sums, bucket] { send_between(sums, bucket); });
+  auto unsent = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+  unsent->markCompleted(bucket.whole);
+  return unsent;
+}
+
+class AverageHook : public c10d::CppCommHookInterface<Sums*> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const at::Tensor whole = bucket.getBuffer();
-    const auto bytes = static_cast<int64_t>(whole.nbytes());
-    state_.log->begin(describe_bucket(bucket.getIndex(), bytes, state_.bf16));
-    state_.record->ready(bucket.getIndex(), bytes);
-    std::vector<at::Tensor> sent = {state_.bf16 ? whole.to(at::kBFloat16) : whole};
-    c10d::AllreduceOptions options;
-    if (state_.sum_averages)
-      options.reduceOp = c10d::ReduceOp::AVG;
-    else
-      sent.front().div_(state_.group->getSize());
-    const auto sum = state_.group->allreduce(sent, options)->getFuture();
-    return sum->then(
-        [whole, bf16 = state_.bf16, record = state_.record,
-         index = bucket.getIndex()](c10::ivalue::Future& done) {
-          if (bf16) whole.copy_(done.value().toTensorVector().front());
-          record->done(index);
-          return c10::IValue(whole);
-        },
-        c10::TensorType::get());
+    const Bucket ready{bucket.getBuffer(), bucket.getIndex(), bucket.isLast()};
+    return state_->cut ? cut_here(*state_, ready) : send(*state_, ready);
   }
 };
 
@@ -100,29 +145,30 @@ std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& param
 }  // namespace
 
 struct GradientReducer::Impl {
-  Impl(const std::vector<at::Tensor>& parameters, RankGroup& ranks)
-      : group(ranks), loose(parameters), record(parameters.front().device()) {}
+  Impl(const std::vector<at::Tensor>& parameters, RankGroup& ranks, bool bf16, CollectiveLog& log_)
+      : group(ranks),
+        log(log_),
+        loose(parameters),
+        sums(ranks, bf16, log_, parameters.front().device()) {}
   RankGroup& group;
+  CollectiveLog& log;
   LooseGradients loose;
-  BucketRecord record;
+  Sums sums;
   std::shared_ptr<c10d::Reducer> reducer;
-  CollectiveLog* log = nullptr;
   int64_t steps = 0;
   bool first_step = true;
 };
 
 GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
                                  const ReducerOptions& options, CollectiveLog& log)
-    : impl_(std::make_unique<Impl>(parameters, group)) {
+    : impl_(std::make_unique<Impl>(parameters, group, options.bf16, log)) {
   log.begin("broadcast of the parameters");
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
   log.end();
   impl_->reducer = make_reducer(impl_->loose.others(), group, options.bucket_mib * kBytesOfMib);
-  impl_->reducer->register_comm_hook(std::make_unique<AverageHook>(
-      HookState{group.group(), options.bf16, group.backend() == "nccl", &log, &impl_->record}));
+  impl_->reducer->register_comm_hook(std::make_unique<AverageHook>(&impl_->sums));
   impl_->reducer->set_static_graph();
-  impl_->log = &log;
 }
 
 GradientReducer::~GradientReducer() = default;
@@ -131,9 +177,9 @@ void GradientReducer::before_step() {
   impl_->reducer->prepare_for_forward();
   // The buckets of the second step follow the order in which gradients came: ranks agree on it.
   const bool agrees = impl_->steps++ == 1;
-  if (agrees) impl_->log->begin("agreement on the order of buckets");
+  if (agrees) impl_->log.begin("agreement on the order of buckets");
   impl_->reducer->rebuild_buckets();
-  if (agrees) impl_->log->end();
+  if (agrees) impl_->log.end();
 }
 
 at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, bool last) {
@@ -145,10 +191,12 @@ at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, 
   return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
 }
 
-void GradientReducer::after_backward() { impl_->loose.average(impl_->group, *impl_->log); }
+void GradientReducer::after_backward() { impl_->loose.average(impl_->group, impl_->log); }
 
-std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->record.bytes(); }
+void GradientReducer::become_captured(Cut cut) { impl_->sums.cut = std::move(cut); }
 
-std::vector<BucketTimes> GradientReducer::bucket_times() const { return impl_->record.times(); }
+std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->sums.record.bytes(); }
+
+std::vector<BucketTimes> GradientReducer::bucket_times() const { return impl_->sums.record.times(); }
 
 }  // namespace nsa::train

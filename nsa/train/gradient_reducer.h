@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,12 @@ class GradientReducer {
   /// After backward() of the last micro-batch, while the parameters have their gradients; those
   /// that travel in no bucket are averaged here.
   void after_backward();
+
+  /// Ends what is captured so far; at every launch `between` runs on the host behind that part.
+  using Cut = std::function<void(std::function<void()> between)>;
+  /// The next step is captured, and launches of it follow. It is cut where a bucket is ready, as
+  /// sums in a graph would wait beside its kernels and slow them (ready_queue.h).
+  void become_captured(Cut cut);
 
   /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
   /// step.

@@ -230,7 +230,7 @@ void declare(CLI::App& app, Arguments& a) {
          "of attention: auto (own kernels on cuda where no switch decides), fused, switches")
       ->capture_default_str();
   app.add_option("--cuda-graph", o.cuda_graph,
-                 "a step is one launch of a graph, same bits: auto (on cuda, one rank, no packing, "
+                 "a step is one launch of a graph, same bits: auto (on cuda, no packing, "
                  "own kernels), on, off")
       ->capture_default_str();
   app.add_flag("--packing", o.packing, "attention and loss stay within documents");

@@ -89,4 +89,11 @@ void RankGroup::sum(at::Tensor tensor) {
 
 void RankGroup::barrier() { sum(at::zeros({1}, at::TensorOptions(device_).dtype(at::kFloat))); }
 
+void RankGroup::leave() {
+  const at::Tensor here = at::zeros({1}, at::TensorOptions(device_).dtype(at::kFloat));
+  sum(here);
+  here.cpu();  // what is under way would be aborted
+  group_->shutdown();
+}
+
 }  // namespace nsa::train

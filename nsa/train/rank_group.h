@@ -31,6 +31,9 @@ class RankGroup {
   /// Sums a tensor over the ranks, in place.
   void sum(at::Tensor tensor);
   void barrier();
+  /// Ends the group when all ranks have come so far; no call may follow. Without it the backend
+  /// complains at the end of the process, which is right where a run was cut off.
+  void leave();
 
  private:
   RankPlace place_;

@@ -217,6 +217,8 @@ class Run {
     }
     facts_.loader = trainer_->loader_telemetry();
     facts_.bucket_bytes = trainer_->bucket_bytes();
+    trainer_->finish();
+    if (ranks_) ranks_->leave();
   }
 
   void take(const StepRecord& record) {

@@ -23,22 +23,28 @@ c10::Stream own_stream(c10::Device device) {
 }  // namespace
 
 #ifdef NSA_WITH_CUDA
-struct StepGraph::Graph : at::cuda::CUDAGraph {};
+struct StepGraph::Graph : at::cuda::CUDAGraph {
+  /// Graphs of a step share the memory of the first. Relaxed, as a backward pass ends a capture on
+  /// a thread of its own.
+  void begin(Graph* first) {
+    capture_begin(first ? first->pool() : at::cuda::graph_pool_handle(),
+                  cudaStreamCaptureModeRelaxed);
+  }
+};
 #else
 struct StepGraph::Graph {
-  void capture_begin() {}
+  void begin(Graph*) {}
   void capture_end() {}
   void replay() {}
 };
 #endif
 
-std::string run_obstacle(const TrainOptions& options, bool activation_checkpointing, int64_t ranks,
+std::string run_obstacle(const TrainOptions& options, bool activation_checkpointing,
                          c10::Device device) {
   if (!device.is_cuda()) return "on a device without CUDA";
 #ifndef NSA_WITH_CUDA
   return "in a build without CUDA";
 #endif
-  if (ranks > 1) return "with several ranks, whose sums wait for one another";
   if (options.packing) return "with packing, whose documents are others in every step";
   if (activation_checkpointing) return "with activation_checkpointing, which is not captured";
   return "";
@@ -66,13 +72,16 @@ std::string graph_obstacle(const std::vector<RanBackend>& ran) {
 StepGraph::StepGraph(c10::Device device, at::IntArrayRef tokens_shape)
     : device_(device),
       stream_(own_stream(device)),
-      tokens_(at::empty(tokens_shape, at::TensorOptions(at::kLong).device(device))),
-      graph_(std::make_unique<Graph>()) {}
+      tokens_(at::empty(tokens_shape, at::TensorOptions(at::kLong).device(device))) {}
 
 StepGraph::~StepGraph() = default;
 
 c10::Stream StepGraph::begin_step() {
   ++steps_;
+  return follow();
+}
+
+c10::Stream StepGraph::follow() {
   c10::Event given(device_.type());
   given.record(at::accelerator::getCurrentStream(device_.index()));
   given.block(stream_);
@@ -87,13 +96,13 @@ void StepGraph::capture(const std::function<StepTensors()>& compute,
   // The graph has memory of its own: what earlier steps worked in would lie idle beside it.
   at::accelerator::synchronizeDevice(device_.index());
   at::accelerator::emptyCache();
-  graph_->capture_begin();
+  begin_graph();
   try {
     result_ = compute();
-    graph_->capture_end();
+    graphs_.back()->capture_end();
   } catch (const c10::Error& error) {
     try {
-      graph_->capture_end();
+      graphs_.back()->capture_end();
     } catch (const c10::Error&) {  // says that the capture is void
     }
     throw InputError("no CUDA graph of the step: " + std::string(error.what_without_backtrace()) +
@@ -103,9 +112,31 @@ void StepGraph::capture(const std::function<StepTensors()>& compute,
   peak_mib_ = peak_memory_mib(device_);
 }
 
+void StepGraph::begin_graph() {
+  Graph* first = graphs_.empty() ? nullptr : graphs_.front().get();
+  graphs_.push_back(std::make_unique<Graph>());
+  graphs_.back()->begin(first);
+}
+
+void StepGraph::cut(std::function<void()> between) {
+  graphs_.back()->capture_end();
+  between_.push_back(std::move(between));
+  begin_graph();
+}
+
 const StepTensors& StepGraph::replay() {
-  graph_->replay();
+  for (size_t i = 0; i < graphs_.size(); ++i) {
+    if (i > 0) between_[i - 1]();
+    graphs_[i]->replay();
+  }
   return result_;
+}
+
+void StepGraph::release() {
+  if (!captured_) return;
+  at::accelerator::synchronizeDevice(device_.index());
+  graphs_.clear();
+  between_.clear();
 }
 
 }  // namespace nsa::train

@@ -11,10 +11,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const TrainOptions& options, bool checkpointing, int64_t ranks,
-                    c10::Device device) {
+std::string refusal(const TrainOptions& options, bool checkpointing, c10::Device device) {
   try {
-    require_graph(run_obstacle(options, checkpointing, ranks, device));
+    require_graph(run_obstacle(options, checkpointing, device));
   } catch (const InputError& error) {
     return error.what();
   }
@@ -25,16 +24,15 @@ TEST(StepGraph, WhatCannotBeTheSameWorkEveryStepIsRefused) {
   const TrainOptions plain;
   TrainOptions packed;
   packed.packing = true;
-  EXPECT_THAT(refusal(plain, false, 1, c10::Device("cpu")),
+  EXPECT_THAT(refusal(plain, false, c10::Device("cpu")),
               HasSubstr("cuda_graph must be auto or off on a device without CUDA, got on"));
 #ifdef NSA_WITH_CUDA
   const c10::Device cuda("cuda:0");
-  EXPECT_EQ(refusal(plain, false, 1, cuda), "");
-  EXPECT_THAT(refusal(plain, false, 2, cuda), HasSubstr("with several ranks"));
-  EXPECT_THAT(refusal(packed, false, 1, cuda), HasSubstr("with packing"));
-  EXPECT_THAT(refusal(plain, true, 1, cuda), HasSubstr("with activation_checkpointing"));
+  EXPECT_EQ(refusal(plain, false, cuda), "");
+  EXPECT_THAT(refusal(packed, false, cuda), HasSubstr("with packing"));
+  EXPECT_THAT(refusal(plain, true, cuda), HasSubstr("with activation_checkpointing"));
 #else
-  EXPECT_THAT(refusal(plain, false, 1, c10::Device("cuda:0")), HasSubstr("without CUDA"));
+  EXPECT_THAT(refusal(plain, false, c10::Device("cuda:0")), HasSubstr("without CUDA"));
 #endif
 }
 

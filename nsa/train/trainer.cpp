@@ -1,6 +1,7 @@
 #include "nsa/train/trainer.h"
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
@@ -52,16 +53,24 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
       optimizer_(parts_.model->parameters(),
                  {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm},
                  owned_by(owner_, rank())) {
-  if (parts_.ranks)
-    reducer_ = std::make_unique<GradientReducer>(
-        parts_.model->parameters(), *parts_.ranks,
-        parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
   prepare_graph();
+  prepare_reducer();
+}
+
+/// On the stream of the steps: gradients are accumulated where the reducer met their parameters.
+void Trainer::prepare_reducer() {
+  if (!parts_.ranks) return;
+  c10::OptionalStreamGuard stream;
+  if (graph_) stream.reset_stream(graph_->follow());
+  reducer_ = std::make_unique<GradientReducer>(
+      parts_.model->parameters(), *parts_.ranks,
+      parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
+  if (graph_) at::accelerator::synchronizeDevice(device_.index());  // the parameters are there
 }
 
 void Trainer::prepare_graph() {
   if (options_.cuda_graph == "off") return;
-  no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, world(), device_);
+  no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, device_);
   if (options_.cuda_graph == "on") require_graph(no_graph_);
   if (no_graph_.empty())
     graph_ = std::make_unique<StepGraph>(
@@ -73,6 +82,10 @@ void Trainer::check_graph() {
   if (!graph_ || !graph_->due_next() || options_.cuda_graph == "on") return;
   no_graph_ = graph_obstacle(ran_);
   if (!no_graph_.empty()) graph_.reset();
+}
+
+void Trainer::finish() {
+  if (graph_) graph_->release();
 }
 
 AdamW::Moments Trainer::whole_moments(size_t i) const {
@@ -190,8 +203,12 @@ StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
     return Batch{graph_->tokens().select(0, micro - 1), {}};
   };
   const auto unheard = [](Stage) {};
-  if (!graph_->captured())
+  if (!graph_->captured()) {
+    if (reducer_)
+      reducer_->become_captured(
+          [this](std::function<void()> between) { graph_->cut(std::move(between)); });
     graph_->capture([&] { return compute(in_place, unheard); }, /*before=*/ran_);
+  }
   const NvtxRange range("train.graph");
   StepTensors out = graph_->replay();
   end_stage(Stage::kGraph);

@@ -78,6 +78,10 @@ class Trainer {
   /// Whether steps are launches of a graph by now; why not, where they were to be if possible.
   GraphUse graph_use() const { return {graph_ && graph_->captured(), no_graph_}; }
 
+  /// No step may follow: gives back what only steps need. A graph with sums in it must be gone
+  /// before its ranks leave their group.
+  void finish();
+
   /// Starts the loader, which warms up; the first step does it otherwise.
   void start_loader();
   /// What the loader did so far.
@@ -100,6 +104,7 @@ class Trainer {
   StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage);
   StepTensors compute_loaded(const OnStage& end_stage);
   void prepare_graph();
+  void prepare_reducer();
   void check_graph();
   StepTensors compute_by_graph(const OnStage& end_stage);
   at::Tensor collect(const at::Tensor& loss);

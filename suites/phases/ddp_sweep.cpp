@@ -41,7 +41,8 @@ class DdpSweep {
       : one_(one),
         device_(nsa::open_device(one.device.str())),
         ranks_(open_ranks(one, 2)),
-        warmup_(one.args.get_int("warmup", 3, 2)),
+        graph_(one.args.get_bool("cuda_graph", false)),
+        warmup_(one.args.get_int("warmup", graph_ ? 5 : 3, graph_ ? 5 : 2)),
         calls_(one.args.get_int("calls", 2, 1)),
         rounds_(one.args.get_int("rounds", 3, 1)),
         config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
@@ -65,6 +66,8 @@ class DdpSweep {
     if (!broken.empty()) return broken;
     time_arms();
     for (const Arm& arm : arms_) say_arm(arm);
+    for (Arm& arm : arms_) arm.trainer->finish();
+    ranks_.group->leave();
     return "";
   }
 
@@ -90,7 +93,7 @@ class DdpSweep {
   void add(Arm arm) {
     arm.options.batch = one_.args.get_int("B", 1, 1);
     arm.options.accum = one_.args.get_int("accum", 1, 1);
-    arm.options.cuda_graph = "off";  // a rank alone works as one of several does
+    arm.options.cuda_graph = graph_ ? "on" : "off";  // a rank alone works as one of several does
     train::TrainerParts parts;
     parts.model =
         train::training_model(config_, one_.seed(), input_type(one_), device_, attention_);
@@ -244,6 +247,7 @@ class DdpSweep {
   const PhaseCase& one_;
   at::Device device_;
   PhaseRanks ranks_;
+  bool graph_;
   int64_t warmup_, calls_, rounds_, seq_len_ = 0, taken_ = 0;
   nsa::ModelConfig config_;
   train::CollectiveLog collectives_;

@@ -89,7 +89,7 @@ const std::vector<PhaseKind>& phase_kinds() {
        kAttention},
       {"ddp_sweep",
        {"model", "S", "B", "accum", "caps", "compress", "rounds", "calls", "warmup", "ranks",
-        "rank_timeout_s", "dtype", "backend"},
+        "rank_timeout_s", "dtype", "backend", "cuda_graph"},
        run_ddp_sweep,
        kAttention},
       {"decode_ab",
