@@ -35,6 +35,7 @@ struct Sums {
   BucketRecord record;
   std::vector<ReadyQueue::FuturePtr> launched;  ///< by the step's graphs so far
   GradientReducer::Cut cut;                     ///< of a step that is captured
+  size_t count = 0;                             ///< buckets of a step, once one is known
   ReadyQueue queue;                             ///< last: its calls use the others
 };
 
@@ -72,12 +73,13 @@ struct Bucket {
   bool last;
 };
 
-/// Has a bucket averaged as soon as its gradients are there. The last one is enqueued early, so that
+/// Has a bucket averaged as soon as its gradients are there. The last two are enqueued early, so that
 /// the host can go on to the update before the backward pass has ended.
 ReadyQueue::FuturePtr send(Sums& sums, const Bucket& bucket) {
+  if (bucket.last) sums.count = bucket.index + 1;
   sums.record.ready(bucket.index, static_cast<int64_t>(bucket.whole.nbytes()));
   return sums.queue.push([&sums, bucket] { return average(sums, bucket.whole, bucket.index); },
-                         /*at_turn=*/bucket.last);
+                         /*at_turn=*/bucket.index + 2 >= sums.count);
 }
 
 /// The same between two launches of a step that was captured; behind the last bucket the stream

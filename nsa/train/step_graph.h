@@ -18,6 +18,7 @@ struct StepTensors {
   at::Tensor loss;                ///< mean over the step's tokens
   at::Tensor norm;                ///< of all gradients before clipping
   std::vector<at::Tensor> gates;  ///< of the last micro-batch
+  at::Tensor told;                ///< fp64 [3 + kNumGateStats], what the host reads (Trainer::tell)
   std::vector<RanBackend> ran;
 };
 

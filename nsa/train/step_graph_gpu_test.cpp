@@ -2,6 +2,7 @@
 // (skipped) where there is no CUDA device.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
+#include "nsa/train/rank_group.h"
 #include "nsa/train/schedule.h"
 #include "nsa/train/trainer.h"
 #include "nsa/train/training_attention.h"
@@ -42,6 +44,8 @@ struct Trained {
   std::vector<RanBackend> ran;
   std::vector<StepRecord> trace;
   GraphUse how;
+  size_t buckets = 0;
+  Communication sums;
 };
 
 struct Variant {
@@ -49,10 +53,20 @@ struct Variant {
   int64_t accum = 1;
   at::ScalarType type = at::kBFloat16;
   LossFunction loss = next_token_loss;
+  bool grouped = false;  ///< as the one rank of a group: gradients travel in buckets
 };
+
+std::unique_ptr<RankGroup> group_of_one(at::Device device) {
+  constexpr int kPort = 29871;
+  return std::make_unique<RankGroup>(
+      RankPlace{.rank = 0, .world = 1, .local_rank = 0, .host = "127.0.0.1", .port = kPort}, device,
+      std::chrono::seconds(30));
+}
 
 Trained train(const std::string& graph, const Variant& variant) {
   const at::Device device("cuda:0");
+  const auto group = variant.grouped ? group_of_one(device) : nullptr;
+  CollectiveLog collectives;
   TrainOptions options;
   options.steps = kSteps, options.batch = 2, options.accum = variant.accum, options.lr = 3e-3,
   options.warmup = 5, options.cuda_graph = graph;
@@ -69,6 +83,9 @@ Trained train(const std::string& graph, const Variant& variant) {
   parts.tokens = tokens.get();
   parts.loss = variant.loss;
   parts.learning_rate = [schedule](int64_t k) { return schedule.at(k); };
+  parts.ranks = group.get();
+  if (group) parts.collectives = &collectives;
+  options.reducer.bucket_mib = 1;  // 1.7 MiB of gradients
   Trainer trainer(std::move(parts), options, kSeqLen, device);
   Trained result;
   for (int64_t i = 0; i < kSteps; ++i) {
@@ -79,6 +96,10 @@ Trained train(const std::string& graph, const Variant& variant) {
   for (const at::Tensor& p : model->parameters()) result.parameters.push_back(p.detach().clone());
   result.ran = trainer.ran();
   result.how = trainer.graph_use();
+  result.buckets = trainer.bucket_bytes().size();
+  result.sums = trainer.communication();
+  trainer.finish();
+  if (group) group->leave();
   return result;
 }
 
@@ -124,6 +145,43 @@ TEST(StepGraphOnCuda, TwentyStepsHaveTheBitsOfStepsWithoutIt) {
     expect_launches(graph);
     expect_same_bits(graph, train("off", variant));
   }
+}
+
+/// Each bucket is sent between two launches, and the update waits for it: with the same numbers in
+/// another place every time, a sum that came too late or not at all would have other bits.
+TEST(StepGraphOnCuda, StepsOfAGroupAreAGraphForEachBucketWithTheSameBits) {
+  const Trained graph = train("on", {.grouped = true}), plain = train("off", {.grouped = true});
+  expect_launches(graph);
+  expect_same_bits(graph, plain);
+  EXPECT_GE(graph.buckets, 2u);
+  EXPECT_EQ(graph.buckets, plain.buckets);
+  EXPECT_GT(graph.sums.busy_ms, 0);
+}
+
+TEST(StepGraphOnCuda, WhatStandsBetweenTwoGraphsRunsAtEveryLaunchThere) {
+  const at::Device device("cuda:0");
+  StepGraph graph(device, {1, 1, 1});
+  const at::Tensor number = at::ones({1}, at::TensorOptions(device).dtype(at::kDouble));
+  for (int i = 0; i < 4; ++i) graph.begin_step();
+  const c10::StreamGuard stream(graph.follow());
+  double added = 0;
+  graph.capture(
+      [&] {
+        number.mul_(2);
+        graph.cut([&] { number.add_(added); });
+        number.mul_(10);
+        graph.cut([&] { number.sub_(1); });
+        StepTensors out;
+        out.loss = number * 3;
+        return out;
+      },
+      {});
+  EXPECT_EQ(number.item<double>(), 1);  // nothing ran so far
+  added = 5;
+  EXPECT_EQ(graph.replay().loss.item<double>(), 3 * ((1 * 2 + 5) * 10 - 1));
+  added = 7;
+  EXPECT_EQ(graph.replay().loss.item<double>(), 3 * ((69 * 2 + 7) * 10 - 1));
+  graph.release();
 }
 
 std::string refusal_of(const Variant& variant) {

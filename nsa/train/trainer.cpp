@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/document_packing.h"
@@ -16,6 +17,8 @@
 namespace nsa::train {
 
 namespace {
+
+constexpr const char* kTelling = "allreduce of loss and stop";
 
 /// Parameters to ranks, the largest first, each to the rank that has the least so far.
 std::vector<int64_t> spread(const std::vector<at::Tensor>& parameters, int64_t world) {
@@ -184,6 +187,7 @@ StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const O
   const NvtxRange range("train.optimizer");
   out.norm = optimizer_.update();
   end_stage(Stage::kOptimizer);
+  out.told = tell(out);
   return out;
 }
 
@@ -211,22 +215,31 @@ StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
   }
   const NvtxRange range("train.graph");
   StepTensors out = graph_->replay();
+  if (parts_.collectives) parts_.collectives->begin(kTelling);  // the last one that it launched
   end_stage(Stage::kGraph);
   return out;
 }
 
-/// What the ranks tell each other behind an update: the parameters of other owners, the mean loss,
-/// and how many want to stop; the latter two are returned, fp64 [2] on the device.
-at::Tensor Trainer::collect(const at::Tensor& loss) {
-  const double stop = parts_.stop_wanted && parts_.stop_wanted() ? 1 : 0;
-  const at::Tensor mine = loss.to(at::kDouble);
-  const at::Tensor told =
-      at::stack({mine / static_cast<double>(world()), at::full_like(mine, stop)});
-  if (!parts_.ranks) return told;
-  if (!owner_.empty()) share_parameters();
-  parts_.collectives->begin("allreduce of loss and stop");
-  parts_.ranks->sum(told);
-  return told;
+/// What the host reads of a step, fp64: mean loss of all ranks, how many of them want to stop, norm
+/// of the gradients, gates.
+at::Tensor Trainer::tell(const StepTensors& computed) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor loss = computed.loss.to(at::kDouble).view({1}) / static_cast<double>(world());
+  const at::Tensor of_ranks = at::cat({loss, stop_});
+  if (parts_.ranks) {
+    parts_.collectives->begin(kTelling);
+    parts_.ranks->sum(of_ranks);
+  }
+  const at::Tensor gates = computed.gates.empty() ? at::zeros({kNumGateStats}, loss.options())
+                                                  : reduce_gates(computed.gates);
+  return at::cat({of_ranks, computed.norm.to(at::kDouble).view({1}), gates});
+}
+
+/// Before a step: whether this rank wants to stop behind it, where the ranks add it up.
+void Trainer::ask_stop() {
+  const bool wanted = parts_.stop_wanted && parts_.stop_wanted();
+  if (!stop_.defined()) stop_ = at::zeros({1}, at::TensorOptions(device_).dtype(at::kDouble));
+  if (wanted != std::exchange(stop_asked_, wanted)) stop_.fill_(wanted ? 1.0 : 0.0);
 }
 
 /// Every owner's updated parameters to all.
@@ -241,13 +254,9 @@ void Trainer::share_parameters() {
   }
 }
 
-StepRecord Trainer::read_back(const at::Tensor& told, const StepTensors& computed) {
+StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
-  const at::Tensor scalars = at::cat({told, computed.norm.to(at::kDouble).view({1})});
-  const at::Tensor gate_values = computed.gates.empty()
-                                     ? at::zeros({kNumGateStats}, scalars.options())
-                                     : reduce_gates(computed.gates);
-  const at::Tensor values = at::cat({scalars, gate_values}).cpu();
+  const at::Tensor values = computed.told.cpu();
   if (parts_.collectives) parts_.collectives->end();
   const double* v = values.data_ptr<double>();
   StepRecord record;
@@ -291,14 +300,15 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   clock.start();
   const NvtxRange step_range("train.step");
   optimizer_.set_learning_rate(parts_.learning_rate(steps_done_));
+  ask_stop();
   const StepTensors computed =
       graph_ && graph_->due() ? compute_by_graph(end_stage) : compute_loaded(end_stage);
   merge_rows(ran_, computed.ran);
   rows_done_ += options_.accum * batch_shape().stride;
-  const at::Tensor told = collect(computed.loss);
+  if (!owner_.empty()) share_parameters();
   if (parts_.ranks) end_stage(Stage::kCollective);
   ++steps_done_;
-  StepRecord record = read_back(told, computed);
+  StepRecord record = read_back(computed);
   clock.finish();
   take_times(clock, record);
   record.mem_mib = used_memory_mib(device_);

@@ -107,9 +107,10 @@ class Trainer {
   void prepare_reducer();
   void check_graph();
   StepTensors compute_by_graph(const OnStage& end_stage);
-  at::Tensor collect(const at::Tensor& loss);
+  at::Tensor tell(const StepTensors& computed);
+  void ask_stop();
   void share_parameters();
-  StepRecord read_back(const at::Tensor& told, const StepTensors& computed);
+  StepRecord read_back(const StepTensors& computed);
   void take_times(const StageClock& clock, StepRecord& record) const;
 
   TrainerParts parts_;
@@ -124,6 +125,8 @@ class Trainer {
   std::string no_graph_;              ///< with auto: why it is none
   int64_t steps_done_ = 0;
   int64_t rows_done_ = 0;
+  at::Tensor stop_;  ///< fp64 [1], 1 if this rank wants to stop
+  bool stop_asked_ = false;
   bool stop_agreed_ = false;
   std::vector<RanBackend> ran_;
 };
