@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/schema/depth.h"
+
 namespace harness {
 namespace {
 
@@ -13,7 +15,9 @@ constexpr const char* kPhaseKeys[] = {"run",       "args",          "cases",    
                                       "require",   "on_unmet",      "required", "switches"};
 constexpr const char* kBookKeys[] = {"extends", "device", "hardware"};
 
+/// Discarded when it is no JSON of ours.
 json parsed(std::string_view text) {
+  if (nests_too_deep(text)) return json(json::value_t::discarded);
   return json::parse(text, nullptr, false, /*ignore_comments=*/true);
 }
 
