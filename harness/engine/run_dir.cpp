@@ -92,6 +92,17 @@ int attempt_of(const std::string& name, const std::string& group) {
   return error == std::errc() && *end == '.' ? n : 0;
 }
 
+/// None where there is no such file, or it is no such record: what it would speak for runs again.
+template <class Record>
+std::optional<Record> read_record(const fs::path& path) {
+  if (!fs::exists(path)) return {};
+  try {
+    return read_json<Record>(read_bytes(path), path.string());
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
 }  // namespace
 
 RunDir::RunDir(const fs::path& out, bool resume) {
@@ -163,16 +174,12 @@ std::string RunDir::marker(const std::string& phase, const std::string& group) c
 }
 
 std::optional<PhaseRecord> RunDir::phase_record(const std::string& phase) const {
-  const auto path = phase_dir(phase) / "phase.json";
-  if (!fs::exists(path)) return {};
-  return read_json<PhaseRecord>(read_bytes(path), path.string());
+  return read_record<PhaseRecord>(phase_dir(phase) / "phase.json");
 }
 
 std::optional<GroupOutcome> RunDir::group_outcome(const std::string& phase,
                                                   const std::string& group) const {
-  const auto path = phase_dir(phase) / (group + ".json");
-  if (!fs::exists(path)) return {};
-  return read_json<GroupOutcome>(read_bytes(path), path.string());
+  return read_record<GroupOutcome>(phase_dir(phase) / (group + ".json"));
 }
 
 void RunDir::write_phase_record(const PhaseRecord& record) const {
