@@ -5,11 +5,9 @@
 
 #include "harness/evidence/derive.h"
 #include "harness/evidence/files.h"
-#include "harness/evidence/formulas.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/evidence/sha256.h"
 #include "harness/evidence/temp_dir.h"
-#include "harness/stats/estimators.h"
 
 namespace harness {
 namespace {
@@ -93,17 +91,6 @@ TEST_F(ExplainTest, HostileTextDoesNotSteerTheTerminal) {
   const std::string text = explained("P-conform", {.case_reason = "\x1b[31mred\nline"});
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   EXPECT_THAT(text, HasSubstr("[31mred line"));
-}
-
-TEST(Formulas, EveryEstimatorHasOne) {
-  for (const auto& [name, function] : estimators()) {
-    MetricSpec spec;
-    spec.name = "x_ms";
-    spec.estimator = name;
-    EXPECT_NE(formula_of(spec), "") << name;
-    EXPECT_THAT(formula_of(spec), Not(HasSubstr("{"))) << name;
-  }
-  EXPECT_EQ(formula_of({}), "");
 }
 
 TEST(ExplainSeries, NamesItsLinesAndFiles) {

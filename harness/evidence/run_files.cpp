@@ -1,10 +1,35 @@
 #include "harness/evidence/run_files.h"
 
 #include "harness/evidence/environment_sections.h"
+#include "harness/runbook/names.h"
 #include "harness/schema/nearest.h"
 
 namespace harness {
 namespace {
+
+/// Names that become paths, programs and variables when the run goes on, or is promoted: a folder
+/// may come from anywhere, so they are held to the grammar of runbooks once more.
+void require_plain_names(const RunFiles& files) {
+  if (!is_plain_name(files.run.runbook))
+    throw EvidenceError("run.json", "runbook " + in_quotes(files.run.runbook) +
+                                        " must be lower case letters, digits and _");
+  for (const PlannedPhase& phase : files.plan.phases) {
+    const auto require = [&](bool good, const char* what, const std::string& name) {
+      if (!good)
+        throw EvidenceError("plan.json", "phase " + in_quotes(phase.id) + ": " + what + " " +
+                                             in_quotes(name) + " cannot be one");
+    };
+    require(is_plain_name(phase.id), "phase", phase.id);
+    require(contains(program_names(), phase.program), "program", phase.program);
+    for (const PlannedGroup& group : phase.groups)
+      require(is_plain_name(group.id), "process", group.id);
+    for (const PlannedStage& stage : phase.further)
+      for (const PlannedGroup& group : stage.groups)
+        require(is_plain_name(group.id), "process", group.id);
+    for (const auto& [name, value] : phase.switches)
+      require(name.starts_with("NSA_"), "switch", name);
+  }
+}
 
 /// A phase that the plan kept from running.
 PhaseEnd end_of_plan(const PlannedPhase& planned) {
@@ -61,6 +86,7 @@ RunFiles read_run_files(const RunFolder& run) {
     if (!planned)
       throw EvidenceError("plan.json", "lacks the phase '" + phase.id + "' of runbook.json");
   }
+  require_plain_names(files);
   for (const PlannedPhase& phase : files.plan.phases)
     if (!files.kinds.contains(phase.kind))
       throw EvidenceError("kinds.json",

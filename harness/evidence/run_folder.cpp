@@ -1,6 +1,7 @@
 #include "harness/evidence/run_folder.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 
 #include "harness/evidence/error.h"
@@ -42,6 +43,22 @@ void refuse_inside(const fs::path& run, const fs::path& out) {
   if (fs::is_directory(run, error) && !inside.empty() && *inside.begin() != "..")
     throw ConfigError("the bundle " + out.string() + " would lie inside of the run " +
                       run.string() + "; name a place outside of it with --out");
+}
+
+/// The folder in the archive of a run: its id, where that is one; a damaged run is packed, too.
+std::string archive_folder(const RunFolder& run) {
+  const auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '.';
+  };
+  try {
+    const nlohmann::json info = run.read_json("run.json");
+    const std::string id = info.is_object() && info.contains("id") && info["id"].is_string()
+                               ? info["id"].get<std::string>()
+                               : "";
+    if (!id.empty() && id.front() != '.' && std::ranges::all_of(id, plain)) return id;
+  } catch (const EvidenceError&) {
+  }
+  return "run";
 }
 
 }  // namespace
@@ -120,8 +137,7 @@ std::string RunFolder::sha256(const std::string& path) const { return sha256_hex
 
 std::string bundle(const RunFolder& run, const fs::path& out) {
   refuse_inside(run.where(), out);
-  std::string top = run.read_json("run.json").value("id", "run");
-  std::replace(top.begin(), top.end(), '/', '-');
+  const std::string top = archive_folder(run);
   fs::path part = out;
   part += ".part";  // whoever finds the archive finds it whole
   std::ofstream tar(part, std::ios::binary | std::ios::trunc);
