@@ -76,4 +76,26 @@ inline harness::Results go() {
   return r;
 }
 
+/// Results whose parts are each `count` long.
+struct Sizes {
+  int open = 0, passed = 0, comparisons = 0, findings = 0, phases = 0, history = 0;
+};
+
+inline harness::Results sized(const Sizes& sizes) {
+  harness::Results r = go();
+  r.criteria.clear();
+  for (int i = 0; i < sizes.open; ++i)
+    r.criteria.push_back(criterion("C-open" + std::to_string(i), harness::CriterionVerdict::kFail));
+  for (int i = 0; i < sizes.passed; ++i)
+    r.criteria.push_back(criterion("C-pass" + std::to_string(i), harness::CriterionVerdict::kPass));
+  for (int i = 0; i < sizes.comparisons; ++i)
+    r.metrics.push_back(comparison("p.ab" + std::to_string(i) + ".speedup_ratio", "FASTER", 2));
+  for (int i = 0; i < sizes.findings; ++i)
+    r.findings.push_back({"F-" + std::to_string(i), "HANG", "s", "P-p", "c", "a", {}});
+  for (int i = 0; i < sizes.phases; ++i) r.phases.push_back(r.phases[0]);
+  for (int i = 0; i < sizes.history; ++i)
+    r.history.push_back({{"metric", "p.h"}, {"value", i}, {"unit", "ms"}, {"source", "then"}});
+  return r;
+}
+
 }  // namespace reports::testing_data
