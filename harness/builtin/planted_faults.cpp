@@ -4,6 +4,8 @@
 #include "harness/builtin/plants/plants.h"
 #include "harness/engine/phase_record.h"
 #include "harness/evidence/files.h"
+#include "harness/schema/error.h"
+#include "harness/schema/nearest.h"
 #include "harness/schema/read.h"
 
 namespace harness {
@@ -207,6 +209,30 @@ const std::vector<PlantedFault>& planted_faults() {
     return all;
   }();
   return kFaults;
+}
+
+namespace {
+
+const PlantedFault& find_fault(const std::string& id) {
+  std::vector<std::string> known;
+  for (const PlantedFault& fault : planted_faults()) {
+    if (fault.id == id) return fault;
+    known.push_back(fault.id);
+  }
+  throw ConfigError("args.faults names " + in_quotes(id) + ", which selftest cannot plant" +
+                    did_you_mean(id, known));
+}
+
+}  // namespace
+
+std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids) {
+  std::vector<const PlantedFault*> faults;
+  if (ids == std::vector<std::string>{"all"}) {
+    for (const PlantedFault& fault : planted_faults()) faults.push_back(&fault);
+  } else {
+    for (const std::string& id : ids) faults.push_back(&find_fault(id));
+  }
+  return faults;
 }
 
 }  // namespace harness

@@ -45,4 +45,8 @@ struct PlantedFault {
 /// Every fault, by id: one row for each of spec/failures.md that can be planted.
 const std::vector<PlantedFault>& planted_faults();
 
+/// Those with these ids, in their order; {"all"}: every one. Throws ConfigError with the nearest id
+/// for one that selftest cannot plant.
+std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids);
+
 }  // namespace harness

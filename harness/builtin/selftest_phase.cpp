@@ -1,35 +1,12 @@
-#include <algorithm>
-
 #include "harness/builtin/builtins.h"
 #include "harness/builtin/planted_faults.h"
 #include "harness/provenance/gpu.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
 
 namespace harness {
 namespace {
 
 using nlohmann::json;
-
-const PlantedFault& find_fault(const std::string& id) {
-  std::vector<std::string> known;
-  for (const PlantedFault& fault : planted_faults()) {
-    if (fault.id == id) return fault;
-    known.push_back(fault.id);
-  }
-  throw ConfigError("args.faults names " + in_quotes(id) + ", which selftest cannot plant" +
-                    did_you_mean(id, known));
-}
-
-std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids) {
-  std::vector<const PlantedFault*> faults;
-  if (ids == std::vector<std::string>{"all"}) {
-    for (const PlantedFault& fault : planted_faults()) faults.push_back(&fault);
-  } else {
-    for (const std::string& id : ids) faults.push_back(&find_fault(id));
-  }
-  return faults;
-}
 
 /// What a planted run throws is what it led to, and not what was wanted.
 Planted tried(const PlantedAction& run, const SelftestSetup& setup) {

@@ -1,5 +1,8 @@
 #include "harness/builtin/switches.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <sstream>
 
 #include "harness/builtin/worker_call.h"
@@ -71,21 +74,27 @@ std::string environment_refusal(const std::filesystem::path& bin_dir) {
 }
 
 std::string ignored_by_all(const std::filesystem::path& bin_dir,
-                           const std::vector<std::string>& kinds) {
-  if (kinds.empty() || environment_variables()["effective"].empty()) return "";
-  std::string list;
-  for (const std::string& kind : kinds) list += (list.empty() ? "" : ",") + kind;
+                           const std::vector<std::string>& kinds,
+                           const std::vector<std::string>& blind) {
+  if (kinds.empty() && blind.empty()) return "";
+  if (environment_variables()["effective"].empty()) return "";
   CaptureOptions patient;
   patient.timeout_s = 60;
-  const Captured said = capture({(bin_dir / "nsa-worker").string(), "--ignored-by", list}, patient);
+  const Captured said = capture(
+      {(bin_dir / "nsa-worker").string(), "--ignored-by", fmt::format("{}", fmt::join(kinds, ","))},
+      patient);
   if (!said.ok()) return "";  // what keeps it from its answer, its phases say
   std::istringstream lines(said.out);
   std::string ignored;
   for (std::string line; std::getline(lines, line);)
     ignored += (ignored.empty() ? "" : ", ") + printable(line, 200) + " (environment)";
-  return ignored.empty() ? ""
-                         : ignored + " is ignored by every phase of this run (" + list +
-                               "); unset it or choose a runbook that it decides something in";
+  if (ignored.empty()) return "";
+  std::vector<std::string> all = kinds;
+  all.insert(all.end(), blind.begin(), blind.end());
+  return fmt::format(
+      "{} is ignored by every phase of this run ({}); unset it or choose a runbook that it decides "
+      "something in",
+      ignored, fmt::join(all, ","));
 }
 
 std::vector<EnvironmentSwitch> check_environment_switches(const std::vector<std::string>& known) {

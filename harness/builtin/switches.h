@@ -30,11 +30,12 @@ SwitchValues switches_here(const SwitchValues& declared);
 /// them, and when there are none: then it is not asked.
 std::string environment_refusal(const std::filesystem::path& bin_dir);
 
-/// Why a run whose phases have these `kinds` of nsa-worker, and no other program's, would do
-/// nothing with a switch of this process's environment: the switches that none of them looks at.
-/// Empty when there are none, or no NSA_* variable at all: then the worker is not asked.
+/// Why a run of these `kinds` of nsa-worker, and of `blind` programs, which look at no switch,
+/// would do nothing with a switch of this process's environment: those that none of the kinds looks
+/// at. Empty when there are none, or no NSA_* variable at all: then the worker is not asked.
 std::string ignored_by_all(const std::filesystem::path& bin_dir,
-                           const std::vector<std::string>& kinds);
+                           const std::vector<std::string>& kinds,
+                           const std::vector<std::string>& blind = {});
 
 /// One NSA_* variable of this process's environment.
 struct EnvironmentSwitch {

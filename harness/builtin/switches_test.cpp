@@ -64,12 +64,15 @@ TEST(Switches, WhatNoPhaseLooksAtIsNamed) {
   write_fake_worker(dir / "bin");
   EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "without variables nobody is asked";
   const Variable known("NSA_SEL_RANGES_V2", "1");
-  EXPECT_EQ(ignored_by_all(dir / "none", {}), "") << "nor where other programs judge themselves";
+  EXPECT_EQ(ignored_by_all(dir / "none", {}), "") << "nor where nothing runs";
   EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "no worker: its phases say so";
   EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}), "");
   EXPECT_EQ(ignored_by_all(dir / "bin", {"blind", "looks_away"}),
             "NSA_SEL_RANGES_V2=1 (environment) is ignored by every phase of this run "
             "(blind,looks_away); unset it or choose a runbook that it decides something in");
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}, {"nsa-tests"}), "");
+  EXPECT_THAT(ignored_by_all(dir / "bin", {}, {"nsa-tests"}),
+              HasSubstr("is ignored by every phase of this run (nsa-tests); unset it"));
 }
 
 TEST(Switches, UnknownVariablesAreNamedWithTheNearest) {

@@ -5,23 +5,12 @@
 #include "harness/cli/testing.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
-#include "harness/schema/error.h"
 
 namespace harness::cli {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-template <class Function>
-std::string error_of(Function function) {
-  try {
-    function();
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  return "";
-}
 
 TEST(Paths, TheProgramIsThisOne) {
   EXPECT_EQ(program_dir(), fs::canonical(fs::path(NSA_BUILD_DIR) / "bin"));

@@ -6,7 +6,6 @@
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
-#include "harness/runbook/names.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
@@ -51,24 +50,7 @@ void print(const Plan& plan) {
   fmt::print("{} of {} criteria can be decided on this machine\n", decided, decided + undecided);
 }
 
-/// The kinds that nsa-worker runs; none where another program runs too: nsa-train and nsa-eval
-/// refuse what they ignore themselves.
-std::vector<std::string> worker_kinds(const Plan& plan) {
-  std::vector<std::string> kinds;
-  for (const PlannedPhase& phase : plan.phases) {
-    if (phase.program == "builtin") continue;
-    if (phase.program != "nsa-worker") return {};
-    if (!contains(kinds, phase.kind)) kinds.push_back(phase.kind);
-  }
-  return kinds;
-}
-
 }  // namespace
-
-void check_switches(const Plan& plan) {
-  const std::string ignored = ignored_by_all(program_dir(), worker_kinds(plan));
-  if (!ignored.empty()) throw ConfigError(ignored);
-}
 
 int plan_command(const Options& options) {
   const Plan plan = plan_here(options).plan;

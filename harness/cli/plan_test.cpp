@@ -4,9 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/commands.h"
-#include "harness/cli/planning.h"
 #include "harness/cli/testing.h"
-#include "harness/schema/error.h"
 
 namespace harness::cli {
 namespace {
@@ -18,16 +16,6 @@ Options smoke() {
   options.configs = shipped_configs();
   options.runbook = "smoke_cpu";
   return options;
-}
-
-template <class Function>
-std::string error_of(Function function) {
-  try {
-    function();
-  } catch (const ConfigError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 TEST(PlanCommand, ShowsOrderMinutesAndWhatCanBeDecided) {
@@ -61,27 +49,6 @@ TEST(PlanCommand, SwitchesThatWouldBeRefusedAreAnError) {
   // Where no worker was built the plan says that nobody was asked.
   EXPECT_THAT(error, HasSubstr("switches of the environment: "));
   EXPECT_THAT(error, testing::AnyOf(HasSubstr("NSA_SEL_RANGES_V2"), HasSubstr("was not asked")));
-}
-
-TEST(Planning, WrongOptionsNameTheirRemedy) {
-  Options none = smoke();
-  none.runbook.clear();
-  EXPECT_THAT(error_of([&] { plan_here(none); }), HasSubstr("give --runbook NAME"));
-  Options misspelt = smoke();
-  misspelt.runbook = "smoke_cpi";
-  EXPECT_THAT(error_of([&] { plan_here(misspelt); }), HasSubstr("did you mean 'smoke_cpu'?"));
-  Options phase = smoke();
-  phase.skip = {"orakle"};
-  EXPECT_THAT(error_of([&] { plan_here(phase); }),
-              HasSubstr("--skip 'orakle': no such phase in runbook 'smoke_cpu'"));
-  Options argument = smoke();
-  argument.set = {"train_text.stepps=5"};
-  EXPECT_THAT(error_of([&] { plan_here(argument); }), HasSubstr("'steps'"));
-  Options hostile = smoke();
-  hostile.runbook = std::string("\x1b[31m\n\xff") + std::string(5000, 'x');
-  const std::string error = error_of([&] { plan_here(hostile); });
-  EXPECT_EQ(error.find('\x1b'), std::string::npos);
-  EXPECT_LT(error.size(), 1000U);
 }
 
 }  // namespace

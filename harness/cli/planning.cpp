@@ -1,7 +1,9 @@
 #include "harness/cli/planning.h"
 
+#include "harness/builtin/switches.h"
 #include "harness/cli/paths.h"
 #include "harness/provenance/environment.h"
+#include "harness/runbook/names.h"
 #include "harness/schema/error.h"
 
 namespace harness::cli {
@@ -22,6 +24,10 @@ void give_ci_status(const std::string& file, LoadedRunbook& book, Facts& facts) 
   facts["ci.status"] = "given";
 }
 
+bool will_run(const PlannedPhase& phase) {
+  return phase.decision == Decision::kRun || phase.decision == Decision::kRunWithDeviation;
+}
+
 }  // namespace
 
 Planned plan_here(const Options& options) {
@@ -33,6 +39,20 @@ Planned plan_here(const Options& options) {
   give_ci_status(options.ci_status, planned.book, here);
   planned.plan = make_plan(planned.book, here, {options.only, options.skip});
   return planned;
+}
+
+void check_switches(const Plan& plan) {
+  std::vector<std::string> kinds, blind;  // of nsa-worker; programs that look at no switch
+  for (const PlannedPhase& phase : plan.phases) {
+    if (!will_run(phase) || phase.program == "builtin") continue;
+    if (phase.program == "nsa-train") return;  // it refuses what it ignores
+    const bool worker = phase.program == "nsa-worker";
+    auto& names = worker ? kinds : blind;
+    const std::string& name = worker ? phase.kind : phase.program;
+    if (!contains(names, name)) names.push_back(name);
+  }
+  const std::string ignored = ignored_by_all(program_dir(), kinds, blind);
+  if (!ignored.empty()) throw ConfigError(ignored);
 }
 
 }  // namespace harness::cli

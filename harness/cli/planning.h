@@ -15,8 +15,8 @@ struct Planned {
 /// Throws ConfigError.
 Planned plan_here(const Options& options);
 
-/// Throws ConfigError when no phase of the plan would look at a switch of the environment. An
-/// unknown one is an error of the run's phases, which say so in its report.
+/// Throws ConfigError when no phase that would run looks at a switch of the environment. An unknown
+/// one is an error of the run's phases, which say so in its report.
 void check_switches(const Plan& plan);
 
 }  // namespace harness::cli

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "harness/builtin/planted_faults.h"
 #include "harness/cli/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/evidence/catch_matrix.h"
@@ -31,9 +32,8 @@ int selftest_command(const Options& options) {
   run.runbook = "selftest";
   run.command = "run";
   if (!options.faults.empty()) {
-    std::string list;
-    for (const std::string& id : options.faults) list += (list.empty() ? "\"" : ",\"") + id + "\"";
-    run.set = {"selftest.faults=[" + list + "]"};
+    chosen_faults(options.faults);  // a name that is none is an error of the call
+    run.set = {"selftest.faults=" + nlohmann::json(options.faults).dump()};
   }
   if (run.out.empty()) run.out = new_run_folder(run.runbook).string();
   const int exit_code = run_command(run);

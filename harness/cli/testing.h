@@ -8,6 +8,7 @@
 #include "harness/cli/rendering.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/mini_run.h"
+#include "harness/schema/error.h"
 
 /// For the tests of this room: commands are called as main calls them.
 namespace harness::cli {
@@ -34,6 +35,17 @@ Printed printed(Command command, const Options& options) {
   result.out = testing::internal::GetCapturedStdout();
   result.err = testing::internal::GetCapturedStderr();
   return result;
+}
+
+/// The text of the ConfigError that `function` ends with; empty: it ends with none.
+template <class Function>
+std::string error_of(Function function) {
+  try {
+    function();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  return "";
 }
 
 /// A finished run of invented numbers whose reports are those of the program.

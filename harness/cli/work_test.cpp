@@ -1,0 +1,135 @@
+// What a command line sets up before anything runs, and what --resume takes from the folder.
+#include "harness/cli/work.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/testing.h"
+#include "harness/evidence/baselines.h"
+#include "harness/evidence/error.h"
+#include "harness/evidence/files.h"
+#include "harness/evidence/temp_dir.h"
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// configs/ with the shipped kinds, one small runbook and no baseline.
+class WorkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    fs::create_directories(dir_ / "configs/runbooks");
+    fs::create_directory_symlink(shipped_configs() + "/kinds", dir_ / "configs/kinds");
+    write_bytes(
+        dir_ / "configs/runbooks/mini.json",
+        R"({"schema": "nsa-runbook/1", "name": "mini", "title": "t", "scope": "s", "seed": 7,
+      "device": "cpu", "phases": [{"id": "environment", "title": "e", "run": "builtin:environment", "criteria": [{"id": "C-known", "text": "known", "metric":
+      "environment.switches.unknown_count", "op": "==", "value": 0, "unit": "count",
+      "severity": "major", "evidence": "record"}]}]})");
+    options_.configs = (dir_ / "configs").string();
+    options_.runbook = "mini";
+  }
+
+  Work work() const { return new_work(options_); }
+  /// The baseline file that this machine would use by itself.
+  fs::path own_baseline() const {
+    return baseline_path(options_.configs, "mini", hardware_of(work().run.environment));
+  }
+  static void put(const fs::path& file, const std::string& text) {
+    fs::create_directories(file.parent_path());
+    write_bytes(file, text);
+  }
+  std::string damage() const {
+    try {
+      resumed_work(options_);
+    } catch (const EvidenceError& error) {
+      return error.what();
+    }
+    return "resumed";
+  }
+  TempDir dir_;
+  Options options_;
+};
+
+TEST_F(WorkTest, TheCommandLineReachesTheRun) {
+  options_.gate = "advisory";
+  options_.command_line = {"nsa-validate", "--runbook", "mini"};
+  options_.out = (dir_ / "out").string();
+  const Work made = work();
+  EXPECT_EQ(made.runbook.name, "mini");
+  EXPECT_TRUE(made.kinds.contains("environment"));
+  EXPECT_EQ(made.plan.phases.size(), 1u);
+  EXPECT_EQ(made.run.out, dir_ / "out");
+  EXPECT_FALSE(made.run.resume);
+  EXPECT_EQ(made.run.info.gate, "advisory");
+  EXPECT_EQ(made.run.info.command_line, options_.command_line);
+  EXPECT_TRUE(made.run.environment.contains("machine"));
+  EXPECT_FALSE(fs::exists(dir_ / "out")) << "nothing has begun";
+}
+
+TEST_F(WorkTest, WithoutAFolderTheRunGetsOneOfItsOwnName) {
+  EXPECT_THAT(work().run.out.string(), testing::StartsWith("runs/mini-20"));
+}
+
+TEST_F(WorkTest, TheBaselineOfThisHardwareIsAttachedUnlessAnotherOrNoneIsNamed) {
+  EXPECT_FALSE(work().run.attached.contains("baseline.json"));
+  put(own_baseline(), "own");
+  put(dir_ / "other.json", "other");
+  EXPECT_EQ(work().run.attached.at("baseline.json"), "own");
+  options_.baseline = (dir_ / "other.json").string();
+  EXPECT_EQ(work().run.attached.at("baseline.json"), "other");
+  options_.baseline = "none";
+  EXPECT_FALSE(work().run.attached.contains("baseline.json"));
+}
+
+TEST_F(WorkTest, ANamedBaselineMustBeAFile) {
+  for (const std::string& name : {(dir_ / "none.json").string(), dir_.path().string()}) {
+    options_.baseline = name;
+    EXPECT_EQ(error_of([&] { work(); }),
+              "--baseline " + name + ": no such file; name one, or none");
+  }
+}
+
+TEST_F(WorkTest, ALaterEditionTakesTheFirstOneAlong) {
+  const Written before = finish_run(dir_ / "before");
+  options_.supersedes = (dir_ / "before").string();
+  const Work made = work();
+  EXPECT_EQ(made.run.info.edition, "2");
+  EXPECT_EQ(made.run.info.supersedes, before.head);
+  EXPECT_EQ(made.run.attached.at("superseded/ledger.jsonl"),
+            read_bytes(dir_ / "before/ledger.jsonl"));
+}
+
+TEST_F(WorkTest, ResumingTakesEverythingFromTheFolder) {
+  finish_run(dir_ / "run");
+  options_.resume = (dir_ / "run").string();
+  options_.runbook.clear();
+  const Work made = resumed_work(options_);
+  EXPECT_TRUE(made.run.resume);
+  EXPECT_EQ(made.run.out, dir_ / "run");
+  EXPECT_EQ(made.runbook.title, "Invented numbers");
+  EXPECT_EQ(made.plan.phases.size(), 3u);
+  EXPECT_EQ(made.run.info.id, "mini-20250216T000000Z");
+  EXPECT_EQ(made.run.environment["build"]["build_id"], "mini-build");
+}
+
+TEST_F(WorkTest, WhatCannotBeResumedIsNamed) {
+  options_.resume = (dir_ / "none").string();
+  EXPECT_THAT(error_of([&] { resumed_work(options_); }), HasSubstr("no such run folder"));
+  options_.supersedes = "x";
+  EXPECT_THAT(error_of([&] { resumed_work(options_); }), HasSubstr("--supersedes belongs to"));
+  options_.supersedes.clear();
+  fs::create_directories(dir_ / "none");
+  EXPECT_THAT(error_of([&] { resumed_work(options_); }), HasSubstr("holds no run.json"));
+  finish_run(dir_ / "run");
+  options_.resume = (dir_ / "run").string();
+  write_bytes(dir_ / "run/plan.json", "{");
+  EXPECT_THAT(damage(), HasSubstr("plan.json"));
+}
+
+}  // namespace
+}  // namespace harness::cli
