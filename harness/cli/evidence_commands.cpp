@@ -46,10 +46,21 @@ int render_again(const fs::path& folder) {
   return 0;
 }
 
+/// The results of a run of which nothing was changed, made by whichever version.
+Results whole_results(const fs::path& path) {
+  const RunFolder run(path);
+  const Verification found = verify_files(run);
+  if (!found.ok()) throw EvidenceError(found.problems.front());
+  return read_results(run);
+}
+
 /// Reports of a tar stand beside it, without their evidence.
 int render_beside(const fs::path& tar) {
   const fs::path folder = tar.stem();
-  const Results results = read_results(RunFolder(tar));
+  const Results results = whole_results(tar);
+  if (fs::exists(folder / "run.json"))
+    throw ConfigError("the reports of " + tar.string() + " would replace those of the run " +
+                      folder.string() + "; call this in another folder");
   std::map<std::string, std::string> files = render_reports(results);
   files.merge(draw_reports(results));
   for (const auto& [name, text] : files) {
@@ -80,12 +91,6 @@ int report_command(const Options& options) {
 }
 
 int compare_command(const Options& options) {
-  const auto whole_results = [](const std::string& path) {
-    const RunFolder run{fs::path(path)};
-    const Verification found = verify_files(run);
-    if (!found.ok()) throw EvidenceError(found.problems.front());
-    return read_results(run);
-  };
   const Results a = whole_results(options.target), b = whole_results(options.against);
   const std::string difference = hardware_difference(a, b);
   if (!difference.empty() && !options.other_hardware)

@@ -105,6 +105,30 @@ TEST_F(EvidenceCommandsTest, ReportsOfATarStandBesideIt) {
   EXPECT_TRUE(fs::exists("run/report.html"));
 }
 
+TEST_F(EvidenceCommandsTest, ReportsOfATarReplaceNoRun) {
+  printed(bundle_command, options_);
+  options_.target = run_.string() + ".tar";
+  const WorkingDir there(dir_ / "");
+  write_bytes(run_ / "report.md", "of another version");
+  EXPECT_THAT(error_of([&] { printed(report_command, options_); }),
+              HasSubstr("would replace those of the run run; call this in another folder"));
+  EXPECT_EQ(read_bytes(run_ / "report.md"), "of another version");
+}
+
+TEST_F(EvidenceCommandsTest, ReportRefusesATarThatWasChanged) {
+  printed(bundle_command, options_);
+  const fs::path tar = run_.string() + ".tar";
+  std::string bytes = read_bytes(tar);
+  const size_t at = bytes.find("\"word\": \"GO\"");
+  ASSERT_NE(at, std::string::npos);
+  write_bytes(tar, bytes.replace(at, 12, "\"word\": \"NO\""));
+  options_.target = tar.string();
+  const WorkingDir there(dir_ / "");
+  fs::rename("run", "before");
+  EXPECT_THAT(refusal(report_command), HasSubstr("results.json"));
+  EXPECT_FALSE(fs::exists("run"));
+}
+
 TEST_F(EvidenceCommandsTest, CompareShowsCriteriaAndFiguresOfBothRuns) {
   finish_run(dir_ / "other");
   options_.against = (dir_ / "other").string();
@@ -152,6 +176,18 @@ TEST_F(EvidenceCommandsTest, BundleRefusesWhatDoesNotVerify) {
   EXPECT_EQ(printed(bundle_command, options_).exit_code, 0);
   options_.target = run_.string() + ".tar";
   EXPECT_EQ(printed(verify_command, options_).exit_code, 6) << "packing heals nothing";
+}
+
+/// What is packed as it is may be damaged where the archive's folder gets its name from.
+TEST_F(EvidenceCommandsTest, ADamagedRunIsPackedUnderAPlainName) {
+  options_.damaged = true;
+  options_.out = (dir_ / "run.tar").string();
+  for (const char* info : {"{", "[]", "{\"id\": 7}", "{\"id\": \"..\"}", "{\"id\": \"../x\"}",
+                           "{\"id\": \"a\\u0000b\"}"}) {
+    write_bytes(run_ / "run.json", info);
+    EXPECT_EQ(printed(bundle_command, options_).exit_code, 0) << info;
+    EXPECT_TRUE(read_bytes(dir_ / "run.tar").starts_with("run/")) << info;
+  }
 }
 
 TEST_F(EvidenceCommandsTest, BundleRefusesAnUnfinishedRun) {

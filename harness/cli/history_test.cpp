@@ -22,6 +22,10 @@ class HistoryCommandsTest : public testing::Test {
     options_.targets = {run_.string()};
   }
 
+  Written finish_run_again() const {
+    return write_bundle(run_, [](const Results& results) { return render_reports(results); });
+  }
+
   TempDir dir_;
   fs::path run_ = dir_ / "run";
   Options options_;
@@ -67,6 +71,21 @@ TEST_F(HistoryCommandsTest, ABaselineNeedsARunThatVerifies) {
   options_.reason = "reviewed";
   write_bytes(run_ / "plan.json", "{}");
   EXPECT_THROW(printed(baseline_promote_command, options_), EvidenceError);
+}
+
+/// A run may verify and come from anybody: its runbook's name is no path.
+TEST_F(HistoryCommandsTest, ABaselineIsWrittenWhereBaselinesAre) {
+  fs::create_directories(dir_ / "configs/runbooks");
+  fs::create_directories(dir_ / "configs/kinds");
+  options_.configs = (dir_ / "configs").string();
+  options_.target = run_.string();
+  options_.reason = "reviewed";
+  nlohmann::json info = nlohmann::json::parse(read_bytes(run_ / "run.json"));
+  info["runbook"] = "../../outside";
+  write_bytes(run_ / "run.json", info.dump());
+  EXPECT_THROW(printed(baseline_promote_command, options_), EvidenceError);
+  EXPECT_FALSE(fs::exists(dir_ / "outside"));
+  EXPECT_THROW(finish_run_again(), EvidenceError) << "nor can such a run be sealed";
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <iostream>
 #include <map>
 #include <string>
 
@@ -41,14 +44,24 @@ int failed(const std::exception& error, int exit_code) {
   return exit_code;
 }
 
+/// What nobody can read was not said: a full disk behind standard output is a fault.
+int said(int exit_code) {
+  std::cout.flush();
+  const bool written = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return written ? exit_code
+                 : failed(harness::Error(std::string("cannot write standard output: ") +
+                                         std::strerror(errno)),
+                          exit_code == 0 ? 3 : exit_code);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
   int exit_code = 0;
-  if (!harness::cli::parse_options(argc, argv, options, exit_code)) return exit_code;
+  if (!harness::cli::parse_options(argc, argv, options, exit_code)) return said(exit_code);
   try {
-    return execute(options);
+    return said(execute(options));
   } catch (const harness::ConfigError& e) {
     return failed(e, 2);
   } catch (const harness::EvidenceError& e) {

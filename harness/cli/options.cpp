@@ -85,6 +85,11 @@ void add_json_option(CLI::App& app, Options& o) {
   app.add_flag("--json", o.json, "Print machine-readable JSON instead of text");
 }
 
+/// What stands under the options of a command: how it is called, and what its exit code means.
+void teach(CLI::App& command, const std::string& examples, const std::string& exit_codes) {
+  command.footer("Exit codes: " + exit_codes + "\nExamples:\n" + examples);
+}
+
 CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* help) {
   CLI::App* command = app.add_subcommand(name, help);
   command->callback([&o, name] { o.command = name; });
@@ -103,6 +108,9 @@ void add_history_commands(CLI::App& app, Options& o) {
       ->required()
       ->check(not_empty());
   promote->add_option("--configs", o.configs, "Folder that holds baselines/");
+  teach(*promote,
+        "  nsa-validate baseline promote runs/single_gpu-TIME --reason \"first release\"\n",
+        "0 written, 2 not a run that can set one, 6 the run does not verify");
   CLI::App* history =
       app.add_subcommand("history", "Figures of earlier runs: a cache over run folders and tars");
   history->require_subcommand(1);
@@ -110,11 +118,16 @@ void add_history_commands(CLI::App& app, Options& o) {
   CLI::App* import = history->add_subcommand("import", "Take in runs that verify");
   import->callback([&o] { o.command = "history import"; });
   import->add_option("targets", o.targets, "Run folders and tars")->required();
+  teach(*import, "  nsa-validate history import runs/*\n",
+        "0, 6 a run does not verify (the others are taken in)");
   CLI::App* list = history->add_subcommand("list", "Runs that were taken in");
   list->callback([&o] { o.command = "history list"; });
+  teach(*list, "  nsa-validate history --db /tmp/h.sqlite list\n", "0, 3 fault");
   CLI::App* trend = history->add_subcommand("trend", "One figure over time, and where it stepped");
   trend->callback([&o] { o.command = "history trend"; });
   trend->add_option("metric", o.metric, "Full metric name")->required();
+  teach(*trend, "  nsa-validate history trend train_text.speed.rate_tok_s\n",
+        "0, 2 no run has that figure");
 }
 
 void add_commands(CLI::App& app, Options& o) {
@@ -122,12 +135,20 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* list = add_command(app, o, "list", "Runbooks, their phases and the hardware they want");
   list->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
   add_json_option(*list, o);
+  teach(*list, "  nsa-validate list\n  nsa-validate list --json | jq '.[].name'\n",
+        "0, 2 a runbook is wrong");
   CLI::App* plan = add_command(app, o, "plan",
                                "Order, cases, minutes, and which criteria this machine can decide");
   add_run_options(*plan, o);
   add_json_option(*plan, o);
-  add_json_option(
-      *add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it"), o);
+  teach(*plan,
+        "  nsa-validate plan --runbook single_gpu\n"
+        "  nsa-validate plan --runbook smoke_cpu --set train_text.steps=50\n",
+        "0, 5 a run here would be undecided, 2 usage or a switch that would be refused");
+  CLI::App* doctor =
+      add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it");
+  add_json_option(*doctor, o);
+  teach(*doctor, "  nsa-validate doctor\n", "0 nothing stands in the way, 3 something does");
   add_history_commands(app, o);
   CLI::App* selftest = add_command(app, o, "selftest",
                                    "Plant the historical faults and require that each is reported");
@@ -136,6 +157,8 @@ void add_commands(CLI::App& app, Options& o) {
   selftest->add_option("--out", o.out, "Run folder to create (default runs/selftest-TIME)")
       ->check(not_empty());
   add_json_option(*selftest, o);
+  teach(*selftest, "  nsa-validate selftest\n  nsa-validate selftest --faults P03,P11\n",
+        "0 every fault was reported, 1 one was not, others as a run's");
   CLI::App* ab_rate = add_command(
       app, o, "ab-rate", "Count what the A/B procedure says of an A/B phase over many runs");
   ab_rate->add_option("--runbook", o.runbook, "Runbook of one phase: ab_rate_cpu, ab_rate_gpu")
@@ -152,11 +175,20 @@ void add_commands(CLI::App& app, Options& o) {
   ab_rate->add_option("--torch", o.torch, "Folder with LibTorch's libraries");
   ab_rate->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
   add_json_option(*ab_rate, o);
+  teach(
+      *ab_rate,
+      "  nsa-validate ab-rate --runbook ab_rate_cpu --out equal.jsonl\n"
+      "  nsa-validate ab-rate --runbook ab_rate_cpu --set ab.slowdown_pct=15 --out slower.jsonl\n",
+      "0 counted, 2 usage, 3 a run has no verdict, 130/143 interrupted (call it again)");
   CLI::App* verify = add_command(
       app, o, "verify", "Check hashes, derive figures, verdict and reports again, compare bytes");
   verify->add_option("target", o.target, target_help)->required();
   verify->add_option("--head", o.head, "Head of the ledger as it was printed at the end of the run")
       ->check(not_empty());
+  teach(*verify,
+        "  nsa-validate verify runs/smoke_cpu-TIME\n"
+        "  nsa-validate verify run.tar --head 6b350ac5...   nothing changed since it was printed\n",
+        "0 everything is what the evidence says, 6 it is not");
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
@@ -164,10 +196,17 @@ void add_commands(CLI::App& app, Options& o) {
                    "Id as it stands in the report: C-..., M-..., P-..., A-..., D-..., F-...")
       ->required();
   explain->add_option("--run", o.target, "Run folder or tar (default: the newest in runs/)");
-  add_command(app, o, "report",
-              "Render a run again with this version; its raw evidence stays as it is")
-      ->add_option("target", o.target, target_help)
-      ->required();
+  teach(*explain,
+        "  nsa-validate explain C-equivalence.v2\n"
+        "  nsa-validate explain M-train_text.speed.rate_tok_s --run run.tar\n",
+        "0, 2 no such id (the nearest is named), 6 results are damaged");
+  CLI::App* report = add_command(
+      app, o, "report", "Render a run again with this version; its raw evidence stays as it is");
+  report->add_option("target", o.target, target_help)->required();
+  teach(*report,
+        "  nsa-validate report runs/smoke_cpu-TIME\n"
+        "  nsa-validate report run.tar                      into the folder run, beside it\n",
+        "0 rendered, 6 the evidence was changed");
   CLI::App* compare =
       add_command(app, o, "compare", "Two finished runs: criterion by criterion, figure by figure");
   compare->add_option("a", o.target, target_help)->required();
@@ -175,15 +214,23 @@ void add_commands(CLI::App& app, Options& o) {
   compare->add_flag("--other-hardware", o.other_hardware,
                     "Compare runs of different machines, and say so in the first line");
   add_json_option(*compare, o);
+  teach(*compare, "  nsa-validate compare runs/before runs/after\n",
+        "0 compared, 2 different hardware, 6 one of them was changed");
   CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
   bundle->add_option("target", o.target, "Run folder")->required();
   bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
   bundle->add_flag("--damaged", o.damaged, "Pack a run that does not verify, as it is");
+  teach(*bundle, "  nsa-validate bundle runs/smoke_cpu-TIME --out run.tar\n",
+        "0 packed (its sha256 is printed), 6 the run does not verify, 3 fault");
   CLI::App* schema =
       add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");
   schema->add_option("name", o.name, "runbook, kind, results, plan, baseline or hardware")
       ->required();
   schema->add_flag("--page", o.page, "The reference page (Markdown) instead");
+  teach(*schema,
+        "  nsa-validate schema runbook > runbook.schema.json\n"
+        "  nsa-validate schema runbook --page\n",
+        "0, 2 no such document");
 }
 
 }  // namespace
