@@ -22,13 +22,20 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-/// Parser callback that throws at the second occurrence of a key in one object.
-class DuplicateKeys {
- public:
-  explicit DuplicateKeys(std::string where) : where_(std::move(where)) {}
+/// Values are copied, moved and printed by recursion, so text that nests deeper could end the
+/// program.
+constexpr int kMaxDepth = 64;
 
-  bool operator()(int, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
+/// Parser callback that throws where values nest too deep, and at the second occurrence of a key in
+/// one object.
+class StrictText {
+ public:
+  explicit StrictText(std::string where) : where_(std::move(where)) {}
+
+  bool operator()(int depth, nlohmann::json::parse_event_t event, const nlohmann::json& parsed) {
     using Event = nlohmann::json::parse_event_t;
+    if (depth > kMaxDepth)
+      throw InputError(where_ + ": nests deeper than " + std::to_string(kMaxDepth) + " levels");
     if (event == Event::object_start) open_.emplace_back();
     if (event == Event::object_end) open_.pop_back();
     if (event == Event::key && !open_.back().insert(parsed.get<std::string>()).second)
@@ -45,7 +52,7 @@ class DuplicateKeys {
 
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where) {
   try {
-    return nlohmann::json::parse(text, DuplicateKeys(where));
+    return nlohmann::json::parse(text, StrictText(where));
   } catch (const nlohmann::json::exception& e) {
     throw InputError(where + ": not valid JSON: " + e.what());
   }

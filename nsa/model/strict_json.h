@@ -12,8 +12,8 @@
 /// known key.
 namespace nsa {
 
-/// Parses `text`; duplicate keys, comments and anything behind the value are errors. `where` names
-/// it in errors.
+/// Parses `text`; duplicate keys, comments, more than 64 levels and anything behind the value are
+/// errors. `where` names it in errors.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
 
 /// The candidate with the smallest edit distance to `word`, or "" if none is close enough to be a

@@ -13,7 +13,7 @@
 #include <limits>
 #include <numbers>
 
-#include "nsa/model/strict_json.h"
+#include "nsa/model/input_error.h"
 #include "nsa/train/communication.h"
 #include "nsa/train/result_lines.h"
 #include "nsa/train/schedule.h"
@@ -313,21 +313,6 @@ TEST(ResultLines, FullDiskAndClosedDescriptorAreErrors) {
   EXPECT_THROW(full.done(), std::runtime_error);
   EXPECT_THROW(ResultLines(987), InputError);
   EXPECT_THROW(ResultLines(std::filesystem::path("/no/such/folder/x")), InputError);
-}
-
-TEST(StrictJson, ErrorsCarryPosition) {
-  const std::string text = "{\n  \"dim\": 1,\n  \"leyers\": 2\n}";
-  const nlohmann::json json = parse_strict_json(text, "m.json");
-  StrictObject object(json, "m.json", text);
-  object.required<int64_t>("dim");
-  object.optional<int64_t>("layers", 1);
-  try {
-    object.finish();
-    FAIL();
-  } catch (const InputError& e) {
-    EXPECT_STREQ(e.what(), "m.json:3:13: unknown key \"leyers\"; did you mean \"layers\"?");
-  }
-  EXPECT_EQ(nearest_name("zzzzzz", {"layers", "dim"}), "");
 }
 
 TEST(Communication, ByHand) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nsa/model/input_error.h"
+#include "nsa/model/plain_text.h"
 #include "nsa/train/shard_writer.h"
 
 namespace {
@@ -60,13 +61,15 @@ int main(int argc, char** argv) {
     if (counts.nulls > 0)
       std::printf("%lld of %lld rows skipped: null in column %s\n",
                   static_cast<long long>(counts.nulls),
-                  static_cast<long long>(counts.nulls + counts.taken), options.field.c_str());
-    std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n", folder.c_str(),
-                name.c_str(), static_cast<long long>(manifest.num_tokens("train")),
+                  static_cast<long long>(counts.nulls + counts.taken),
+                  nsa::plain_text(options.field).c_str());
+    std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n",
+                nsa::plain_text(folder.string()).c_str(), nsa::plain_text(name).c_str(),
+                static_cast<long long>(manifest.num_tokens("train")),
                 static_cast<long long>(manifest.num_tokens("val")), manifest.shards.size());
     return 0;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "nsa-data: %s\n", e.what());
+    std::fprintf(stderr, "nsa-data: %s\n", nsa::plain_text(e.what()).c_str());
     return 2;
   }
 }

@@ -15,6 +15,7 @@
 
 #include "nsa/core/stack_dump.h"
 #include "nsa/model/input_error.h"
+#include "nsa/model/plain_text.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
 
@@ -44,7 +45,9 @@ extern "C" void on_stop_signal(int signal) {
   if (stop_signal.exchange(signal) != 0) std::_Exit(128 + signal);
 }
 
-void say(const std::string& line) { std::fprintf(stderr, "nsa-train: %s\n", line.c_str()); }
+void say(const std::string& line) {
+  std::fprintf(stderr, "nsa-train: %s\n", nsa::plain_text(line).c_str());
+}
 
 /// The id that the build wrote beside its programs; empty when this build has none.
 std::string build_id() {

@@ -1,7 +1,9 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or a command
 // of its own; see README.md.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -36,10 +38,22 @@ nlohmann::json read_report(const std::string& path) {
   return nlohmann::json::parse(in);
 }
 
+/// Whole or not at all: a disk that fills up leaves what stood there.
 void write_report(const std::string& path, const nlohmann::json& report) {
-  std::ofstream out(path);
+  const std::string part = path + ".part";
+  std::ofstream out(part);
   out << report.dump(1) << "\n";
-  if (!out.flush()) throw std::invalid_argument("--out " + path + ": cannot be written");
+  out.close();
+  std::error_code error;
+  if (out) std::filesystem::rename(part, path, error);
+  if (out && !error) return;
+  std::filesystem::remove(part, error);
+  throw std::runtime_error("--out " + path + ": cannot be written");
+}
+
+void print(const std::string& text) {
+  if (!(std::cout << text << std::flush))
+    throw std::runtime_error("standard output cannot be written");
 }
 
 /// What the commands that time cases share.
@@ -125,7 +139,7 @@ int run_command(int argc, char** argv) {
   compare->add_option("NEW", after, "JSON of the newer run")->required();
   CLI11_PARSE(app, argc, argv);
   if (*compare) {
-    std::cout << suites::compare_text(read_report(before), read_report(after));
+    print(suites::compare_text(read_report(before), read_report(after)));
     return 0;
   }
   const at::Device device = suites::parse_device(o.device);
@@ -141,13 +155,21 @@ int run_command(int argc, char** argv) {
     return run_cases(
         o, [&](const auto& options) { return suites::run_decode_bench(device, options); });
   if (*launches) {
-    std::cout << suites::profile_calls(device, o.bench.filter, o.bench.seed);
+    print(suites::profile_calls(device, o.bench.filter, o.bench.seed));
     return 0;
   }
   std::string text;
   const int64_t differing = suites::repeat_calls(device, o.bench.filter, times, o.bench.seed, text);
-  std::cout << text;
+  print(text);
   return differing == 0 ? 0 : 1;
+}
+
+uint64_t read_seed(const std::string& text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw std::invalid_argument("--seed must be a number >= 0, got '" + text + "'");
+  return seed;
 }
 
 bool is_command(const std::string& word) {
@@ -185,7 +207,7 @@ int main(int argc, char** argv) {
       if (is_device)
         device = argv[i + 1];
       else
-        seed = std::stoull(argv[i + 1]);
+        seed = read_seed(argv[i + 1]);
       for (int k = i; k + 2 <= argc; ++k) argv[k] = argv[k + 2];
       argc -= 2;
     }
@@ -199,7 +221,7 @@ int main(int argc, char** argv) {
     std::cerr << "nsa-bench: " << error.what_without_backtrace() << "\n";
     return 2;
   } catch (const std::exception& error) {
-    std::cerr << "nsa-bench: --seed must be a number >= 0: " << error.what() << "\n";
+    std::cerr << "nsa-bench: " << error.what() << "\n";
     return 2;
   }
   benchmark::Initialize(&argc, argv);

@@ -47,7 +47,24 @@ void read_flags(int& argc, char** argv) {
 }  // namespace
 }  // namespace suites
 
+constexpr const char* kHelp =
+    R"(Usage: nsa-tests [--device cpu|cuda|cuda:N] [--seed N] [--gtest_...]
+Operators, gradients and invariants of nsa/ against the fp64 oracle.
+  --device   where candidates run (default cpu); the list of tests is the same everywhere
+  --seed     of configurations and data; printed, so that a failure can be repeated
+  --gtest_filter=PATTERN, --gtest_list_tests, --gtest_output=json:FILE and GoogleTest's other flags
+Exit codes: 0 every test passed, 1 one did not, 2 usage, or no test matches.
+Examples:
+  nsa-tests                                        everything on the CPU
+  nsa-tests --device cuda --gtest_filter=*bf16*    one type on a GPU
+  nsa-tests --seed 7 --gtest_filter=*/varlen_*     one backend, other data
+)";
+
 int main(int argc, char** argv) {
+  if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::cout << kHelp << std::flush;
+    return 0;
+  }
   nsa::install_stack_dump();
   try {
     suites::read_flags(argc, argv);

@@ -74,6 +74,31 @@ TEST(BadInput, UnknownSwitchOfTheEnvironmentIsNamedAndNothingIsGreen) {
               ContainsRegex("CONFIG_ERROR.*NSA_SEL_RANGES_V2"));
 }
 
+/// What would run decides, not what the runbook could do: a phase that is left out looks at
+/// nothing.
+TEST(BadInput, ASwitchThatNoPhaseThatRunsLooksAtIsRefused) {
+  const std::vector<std::string> pack = {"NSA_USE_SEL_PACK=1"};
+  const auto plan = [&](const std::string& only) {
+    return validate({"plan", "--runbook", "smoke_cpu", "--only", only}, pack);
+  };
+  EXPECT_THAT(plan("environment,oracle,operators").exit_code, testing::Ne(2));
+  const Outcome ranges = plan("environment,oracle,equivalence");
+  EXPECT_EQ(ranges.exit_code, 2) << ranges.output;
+  EXPECT_THAT(ranges.output,
+              HasSubstr("NSA_USE_SEL_PACK=1 (environment) is ignored by every phase of this run "
+                        "(ranges_equivalence,nsa-tests)"));
+  const Outcome tests = plan("environment,oracle");
+  EXPECT_EQ(tests.exit_code, 2) << tests.output;
+  EXPECT_THAT(tests.output, HasSubstr("by every phase of this run (nsa-tests)"));
+  const fs::path dir = fresh_dir("ignored_switch");
+  EXPECT_EQ(validate({"--runbook", "smoke_cpu", "--only", "environment,equivalence", "--out",
+                      dir.string()},
+                     pack)
+                .exit_code,
+            2);
+  EXPECT_FALSE(fs::exists(dir)) << "said before anything runs";
+}
+
 TEST(BadInput, MissingWorkerIsDeferredByName) {
   const fs::path bin = fresh_dir("no_worker");
   fs::create_directories(bin);

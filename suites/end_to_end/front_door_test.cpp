@@ -24,6 +24,18 @@ TEST(FrontDoor, HelpFitsOneScreenAndEndsWithThreeExamples) {
   EXPECT_THAT(examples, testing::StartsWith("  nsa-validate --runbook smoke_cpu"));
 }
 
+TEST(FrontDoor, EveryProgramTeaches) {
+  for (const char* name : {"nsa-validate", "nsa-worker", "nsa-tests", "nsa-train", "nsa-data",
+                           "nsa-eval", "nsa-bench"}) {
+    const Outcome done = run({std::string(NSA_BUILD_DIR) + "/bin/" + name, "--help"});
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    EXPECT_THAT(done.output, HasSubstr("Usage: ")) << name;
+    EXPECT_THAT(done.output, HasSubstr("Example")) << name;
+    EXPECT_THAT(done.output, HasSubstr("\n  " + std::string(name[4] == 'w' ? "echo" : name)))
+        << name;
+  }
+}
+
 /// tools/nsa-validate hands the question to the program, once it is built.
 TEST(FrontDoor, EveryScriptTeaches) {
   const fs::path source = NSA_SOURCE_DIR;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "nsa/model/input_error.h"
+#include "nsa/model/plain_text.h"
 #include "suites/eval/evaluate.h"
 
 namespace {
@@ -19,7 +20,7 @@ using suites::eval::ParseEnd;
 constexpr int kBadInput = 2, kFailed = 3;
 
 int say(int status, const std::string& text) {
-  std::fprintf(stderr, "nsa-eval: %s\n", text.c_str());
+  std::fprintf(stderr, "nsa-eval: %s\n", nsa::plain_text(text).c_str());
   return status;
 }
 

@@ -16,6 +16,7 @@
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/stack_dump.h"
 #include "nsa/core/stage_record.h"
+#include "nsa/model/plain_text.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/rank_place.h"
 #include "suites/instrument/activity_collector.h"
@@ -131,8 +132,29 @@ void run_resident() {
   }
 }
 
+constexpr const char* kHelp = R"(Usage: nsa-worker [--result FILE] < CASE_LINE
+       nsa-worker --resident
+       nsa-worker --ignored-by KIND[,KIND...]
+Runs one case line (JSON, as the engine writes it: harness/protocol/case.h) from standard input and
+says what it finds as JSON lines on descriptor 3, or in FILE. --resident takes case after case, each
+behind the path of its result file. --ignored-by lists the NSA_* variables that none of these kinds
+looks at. Exit codes: 0 when everything was said (a failed check is data), 2 a case line, argument,
+device or switch is wrong, 3 fault.
+Kinds:)";
+
+void print_help() {
+  std::cout << kHelp;
+  for (const PhaseKind& kind : phase_kinds()) std::cout << " " << kind.name;
+  std::cout << R"(
+Example:
+  echo '{"v":1,"phase":"p","kind":"gate_health","group":"g01","mode":"check","device":"cpu","seed":1,
+         "args":{},"cases":[{"id":"all"}],"out":"/tmp"}' | tr -d '\n' | nsa-worker --result lines.jsonl
+)" << std::flush;
+}
+
 void serve(int argc, char** argv) {
   const std::string_view option = argc > 1 ? argv[1] : "";
+  if (option == "--help" || option == "-h") return print_help();
   if (option == "--resident") return run_resident();
   if (option == "--ignored-by" && argc == 3) return list_ignored_switches(argv[2]);
   run(protocol::read_case(std::cin), protocol::result_path(argc, argv));
@@ -145,7 +167,9 @@ int main(int argc, char** argv) {
   nsa::install_stack_dump();
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives, up to 100
                            // times on a busy machine
-  const auto say = [](const std::string& text) { std::cerr << "nsa-worker: " << text << "\n"; };
+  const auto say = [](const std::string& text) {
+    std::cerr << "nsa-worker: " << nsa::plain_text(text) << "\n";
+  };
   try {
     suites::serve(argc, argv);
     return 0;

@@ -144,7 +144,8 @@ bool honours(const PhaseKind& kind, std::string_view name) {
       "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY",    "NSA_USE_FA2",        "NSA_USE_FA2_WIN",
       "NSA_USE_FA2_CMP",    "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_SDPA_AUDIT",
       "NSA_PREFILL_BATCHED"};
-  if (name == "NSA_NVTX") return true;
+  // The one says where cases of tests lie; it changes nothing that could be passed over.
+  if (name == "NSA_NVTX" || name == "NSA_CASES_DIR") return true;
   return kind.switches == PhaseKind::Switches::kAttention &&
          std::ranges::find(kAttention, name) != kAttention.end();
 }
