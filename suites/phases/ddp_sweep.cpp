@@ -189,10 +189,9 @@ class DdpSweep {
     };
     for (Arm& arm : arms_) add(arm.name, arm);
     add("aa", arms_.front());
-    harness::protocol::Emitter nobody("/dev/null");
-    const PhaseCase unheard{one_.in, one_.id, one_.args, one_.device, nobody, one_.options};
+    const UnheardCase unheard(one_);
     int64_t step = 0;
-    time_rounds(reports() ? one_ : unheard, series, rounds_, step, rounds_);
+    time_rounds(reports() ? one_ : unheard.one(), series, rounds_, step, rounds_);
   }
 
   void meet() {

@@ -248,10 +248,8 @@ class Hotspots {
 
 std::string run_hotspots(const PhaseCase& one) {
   const PhaseRanks ranks = open_ranks(one, 1);
-  if (ranks.reports()) return Hotspots(one, ranks, one.emitter).run();
-  harness::protocol::Emitter nobody("/dev/null");
-  const PhaseCase unheard{one.in, one.id, one.args, one.device, nobody, one.options};
-  return Hotspots(unheard, ranks, one.emitter).run();
+  const UnheardCase unheard(one);
+  return Hotspots(ranks.reports() ? one : unheard.one(), ranks, one.emitter).run();
 }
 
 }  // namespace suites

@@ -17,6 +17,18 @@ struct PhaseRanks {
   double mean(double value) const;
 };
 
+/// The case for a rank that shall not be heard: what it says goes nowhere.
+class UnheardCase {
+ public:
+  explicit UnheardCase(const PhaseCase& one)
+      : one_{one.in, one.id, one.args, one.device, nobody_, one.options} {}
+  const PhaseCase& one() const { return one_; }
+
+ private:
+  harness::protocol::Emitter nobody_{"/dev/null"};
+  PhaseCase one_;
+};
+
 /// Meets the other ranks, `fewest` or more of them. `args.rank_timeout_s` (120): ranks that wait
 /// for one another this long have lost it. Throws ConfigError and InputError.
 PhaseRanks open_ranks(const PhaseCase& one, int64_t fewest);

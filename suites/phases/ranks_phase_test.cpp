@@ -32,12 +32,13 @@ class RanksPhase : public ::testing::Test {
   void TearDown() override { fs::remove_all(dir_); }
 
   /// Both ranks to their ends; their transcripts.
-  std::vector<protocol::Transcript> two_ranks(const std::string& kind, const json& args) {
+  std::vector<protocol::Transcript> two_ranks(const std::string& kind, const json& args,
+                                              const std::string& mode = "time") {
     const json request = {{"v", 1},
                           {"phase", "p"},
                           {"kind", kind},
                           {"group", "g01"},
-                          {"mode", "time"},
+                          {"mode", mode},
                           {"device", "cpu"},
                           {"seed", 7},
                           {"args", args},
@@ -59,7 +60,7 @@ class RanksPhase : public ::testing::Test {
     EXPECT_EQ(std::system(("cd " + dir_.string() + "; " + script).c_str()), 0) << slurp("err0");
     std::vector<protocol::Transcript> all;
     for (const char* file : {"r0.jsonl", "r1.jsonl"})
-      all.push_back(protocol::read_transcript(slurp(file), {"time", {"all"}}));
+      all.push_back(protocol::read_transcript(slurp(file), {mode, {"all"}}));
     return all;
   }
   std::string slurp(const std::string& name) const {
@@ -111,6 +112,19 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
                                                  {"same_loss/cap1", true},
                                                  {"same_loss/cap25", true}}));
   EXPECT_GE(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 10u);
+}
+
+/// Without a GPU nothing is profiled, and no rank waits for another one to say so.
+TEST_F(RanksPhase, AProfileOfTwoRanksIsDeferredOnBothOfThem) {
+  const auto ranks =
+      two_ranks("hotspots", {{"model", (dir_ / "wide.json").string()}, {"ranks", 2}}, "profile");
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank.violations.empty()) << rank.violations.front().detail;
+    ASSERT_EQ(rank.ended.size(), 1u);
+    EXPECT_EQ(rank.ended.begin()->second.status, "deferred");
+    EXPECT_THAT(rank.ended.begin()->second.reason, testing::StartsWith("CUPTI_UNAVAILABLE: "));
+    EXPECT_EQ(lines_of<protocol::Hello>(rank).at(0).world, 2);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -40,7 +41,7 @@ class Said {
   }
 
  private:
-  static inline int next_ = 0;
+  static inline std::atomic<int> next_ = 0;  // ranks may be threads
   std::string file_;
   harness::protocol::CaseIn in_;
   harness::protocol::Emitter emitter_;

@@ -1,0 +1,115 @@
+// The part of a profile of several ranks that needs no GPU: who meets, what is decided together,
+// and the steps that are profiled. The ranks are threads over Gloo.
+#include "suites/phases/phase_ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+#include "harness/protocol/ranks.h"
+#include "nsa/model/input_error.h"
+#include "suites/phases/profiled_step.h"
+#include "suites/phases/testing.h"
+
+namespace suites {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr int64_t kLength = 16;
+constexpr std::chrono::seconds kPatience{20};
+
+/// A model of two layers that a step takes milliseconds for.
+std::string small_model() {
+  const std::string file = testing::TempDir() + "/phase_ranks_model.json";
+  std::ofstream(file)
+      << R"({"name": "small", "vocab": 64, "dim": 32, "num_layers": 2, "mlp_hidden": 64, "seq_len": 16,
+      "attention": {"num_heads": 4, "num_kv_heads": 2, "qk_head_dim": 8, "v_head_dim": 8, "block_size": 4,
+      "block_stride": 2, "sel_block_size": 8, "top_n": 3, "window": 8}})";
+  return file;
+}
+
+/// Calls `work` on both ranks at once; what they throw is a failure.
+void two_ranks(const std::function<void(const PhaseRanks&)>& work) {
+  const int port = harness::protocol::free_port();
+  const auto one = [&](int64_t rank) {
+    try {
+      PhaseRanks ranks;
+      ranks.place = {
+          .rank = rank, .world = 2, .local_rank = rank, .host = "127.0.0.1", .port = port};
+      ranks.group = std::make_unique<nsa::train::RankGroup>(ranks.place, at::kCPU, kPatience);
+      work(ranks);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "rank " << rank << ": " << error.what();
+    }
+  };
+  std::thread second([&] { one(1); });
+  one(0);
+  second.join();
+}
+
+TEST(PhaseRanks, DecideAlikeFromTheirMean) {
+  two_ranks([](const PhaseRanks& ranks) {
+    EXPECT_EQ(ranks.reports(), ranks.place.rank == 0);
+    EXPECT_DOUBLE_EQ(ranks.mean(ranks.place.rank == 0 ? 1 : 4), 2.5);
+  });
+  EXPECT_DOUBLE_EQ(PhaseRanks().mean(7), 7);
+  EXPECT_TRUE(PhaseRanks().reports());
+}
+
+/// As many steps on every rank as on the other, each of which sends its gradients.
+TEST(PhaseRanks, TakeTheStepsOfAProfileTogether) {
+  const json args = {{"model", small_model()}, {"B", 3}, {"accum", 2}, {"ranks", 2}};
+  two_ranks([&](const PhaseRanks& ranks) {
+    const Said said("hotspots", args);
+    const ProfiledStep step = make_profiled_step(said.one(), ranks.group.get());
+    EXPECT_EQ(step.range, "train.step");
+    EXPECT_EQ(step.tokens, 2 * 3 * 2 * kLength) << "what all ranks do in a step";
+    for (int i = 0; i < 3; ++i) EXPECT_GT(step.run_ms(), 0);
+    EXPECT_FALSE(step.ran().empty());
+    const ProfiledStep half = make_profiled_step(said.one(), ranks.group.get(), kLength / 2);
+    EXPECT_EQ(half.tokens, step.tokens / 2);
+    EXPECT_GT(half.run_ms(), 0);
+  });
+}
+
+TEST(PhaseRanks, OneCallOfAttentionIsNothingToTakeTogether) {
+  const json args = {{"model", small_model()}, {"subject", "attention"}, {"ranks", 2}};
+  two_ranks([&](const PhaseRanks& ranks) {
+    const Said said("hotspots", args);
+    try {
+      make_profiled_step(said.one(), ranks.group.get());
+      ADD_FAILURE() << "was made";
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("args.ranks must be 1 with subject attention, got 2"));
+    }
+  });
+}
+
+TEST(PhaseRanks, OneProcessMeetsNobodyAndSeveralMustBeThere) {
+  const Said alone("hotspots");
+  EXPECT_EQ(open_ranks(alone.one(), 1).group, nullptr);
+  const Said two("hotspots", {{"ranks", 2}});
+  EXPECT_THROW(open_ranks(two.one(), 1), nsa::InputError) << "this process is one of one";
+  EXPECT_THROW(open_ranks(alone.one(), 2), nsa::InputError) << "a sweep wants two at least";
+  const Said none("hotspots", {{"ranks", 0}});
+  EXPECT_THROW(open_ranks(none.one(), 1), ConfigError);
+}
+
+TEST(PhaseRanks, AnUnheardCaseIsTheSameCase) {
+  const Said said("hotspots", {{"steps", 9}});
+  const UnheardCase unheard(said.one());
+  EXPECT_EQ(unheard.one().id, said.one().id);
+  EXPECT_EQ(unheard.one().args.get_int("steps", 0, 0), 9);
+  unheard.one().emitter.check({.case_id = "main", .id = "x", .ok = true});
+  EXPECT_TRUE(said.lines("check").empty());
+}
+
+}  // namespace
+}  // namespace suites
