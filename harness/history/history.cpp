@@ -74,6 +74,38 @@ std::string build_of(const nlohmann::json& environment) {
   return id.is_string() ? id.get<std::string>() : "";
 }
 
+void require_version(sqlite3* db, const std::filesystem::path& file) {
+  Statement version(db, "PRAGMA user_version");
+  version.step();
+  if (version.integer(0) == 0 || version.integer(0) == kVersion) return;
+  throw Error("history " + file.string() + " is of version " + std::to_string(version.integer(0)) +
+              ", this program has " + std::to_string(kVersion) +
+              "; remove it and import the runs again");
+}
+
+bool has_tables(sqlite3* db) {
+  Statement tables(db, "SELECT count(*) FROM sqlite_master WHERE name IN ('runs', 'figures')");
+  return tables.step() && tables.integer(0) == 2;
+}
+
+/// A damaged file is a cache to be made anew; where there is no room or no right, nothing is wrong
+/// with it.
+std::string remedy_of(int code) {
+  switch (code) {
+    case SQLITE_FULL:
+      return "; make room and call this again";
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_CANTOPEN:
+      return "; name a file that may be written with --db";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return "; another program writes to it: call this again";
+    default:
+      return "; remove it and import the runs again";
+  }
+}
+
 void find_trend_steps(Trend& trend) {
   std::vector<double> values;
   for (const HistoryPoint& point : trend.points) values.push_back(point.value);
@@ -91,19 +123,15 @@ History::History(const std::filesystem::path& file) {
   }
   try {
     sqlite3_busy_timeout(db_, 5000);
-    Statement version(db_, "PRAGMA user_version");
-    version.step();
-    if (version.integer(0) != 0 && version.integer(0) != kVersion)
-      throw Error("history " + file.string() + " is of version " +
-                  std::to_string(version.integer(0)) + ", this program has " +
-                  std::to_string(kVersion) + "; remove it and import the runs again");
-    execute(kTables);
+    require_version(db_, file);
+    if (!has_tables(db_)) execute(kTables);  // else nothing is written to read it
   } catch (const Error& e) {
+    const std::string remedy = remedy_of(sqlite3_errcode(db_));
     sqlite3_close_v2(db_);
     const std::string text = e.what();
     throw Error(text.find(file.string()) != std::string::npos
                     ? text
-                    : text + " in " + file.string() + "; remove it and import the runs again");
+                    : text + " in " + file.string() + remedy);
   }
 }
 

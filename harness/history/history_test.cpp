@@ -78,6 +78,13 @@ TEST(History, WithheldAndMissingFiguresAreNoPoints) {
   EXPECT_TRUE(history.trends("speed.v2.call_ms").empty());
 }
 
+TEST(History, AnEmptyFileIsANewOne) {
+  const TempDir dir;
+  write_bytes(dir / "h.sqlite", "");
+  EXPECT_TRUE(History(dir / "h.sqlite").add(run(1, 2), "a"));
+  EXPECT_EQ(History(dir / "h.sqlite").runs().size(), 1u);
+}
+
 TEST(History, SomethingElseIsRefusedByName) {
   const TempDir dir;
   write_bytes(dir / "h.sqlite", std::string(4096, 'x'));

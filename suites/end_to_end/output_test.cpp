@@ -60,11 +60,12 @@ class SmallDisk : public testing::Test {
     fs::create_directories(disk_);
     if (on_disk("true").exit_code != 0) GTEST_SKIP() << "no tmpfs of one's own is permitted here";
   }
-  Outcome on_disk(const std::string& script, const std::vector<std::string>& args = {}) const {
+  Outcome on_disk(const std::string& script, const std::vector<std::string>& args = {},
+                  const std::string& zero = "sh") const {
     const std::string mount =
         "disk=$1; shift; mount -t tmpfs -o size=64k none \"$disk\" || exit 99; ";
     std::vector<std::string> argv = {"/usr/bin/unshare", "-rm", "/bin/sh",     "-c",
-                                     mount + script,     "sh",  disk_.string()};
+                                     mount + script,     zero,  disk_.string()};
     argv.insert(argv.end(), args.begin(), args.end());
     return run(argv);
   }
@@ -102,6 +103,23 @@ TEST_F(SmallDisk, EveryProgramNamesTheFileThatItCannotWriteAndLeavesNoHalfOfIt) 
     EXPECT_THAT(done.output, HasSubstr("before\n")) << call[1] << ": what stood there is gone";
     EXPECT_THAT(done.output, testing::Not(HasSubstr("half: "))) << done.output;
   }
+}
+
+/// Reading needs no room; what is full is not to be removed.
+TEST_F(SmallDisk, AHistoryIsReadWhereNothingCanBeWritten) {
+  const Outcome done = on_disk(
+      "db=\"$disk/h.sqlite\"; \"$0\" history --db \"$db\" import \"$1\"; "
+      "dd if=/dev/zero of=\"$disk/fill\" bs=1k 2> /dev/null; "
+      "mount -o remount,ro \"$disk\"; \"$0\" history --db \"$db\" list; echo list=$?; "
+      "\"$0\" history --db \"$disk/new\" list; echo new=$?",
+      {mini_run().string()}, program());
+  EXPECT_THAT(done.output, HasSubstr("imported"));
+  EXPECT_THAT(done.output, HasSubstr("GO  mini-"));
+  EXPECT_THAT(done.output, HasSubstr("list=0"));
+  EXPECT_THAT(done.output, HasSubstr("new=3"));
+  const Outcome full_disk =
+      full({program(), "history", "--db", "DISK/h.sqlite", "import", mini_run().string()});
+  EXPECT_THAT(full_disk.output, HasSubstr("make room and call this again"));
 }
 
 }  // namespace
