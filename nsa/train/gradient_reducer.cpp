@@ -12,15 +12,9 @@
 #include "nsa/train/ready_queue.h"
 
 namespace nsa::train {
-namespace {
-
-constexpr int64_t kBytesOfMib = int64_t{1} << 20;
-/// The first bucket is small, so that sending begins early.
-constexpr int64_t kFirstBucketBytes = kBytesOfMib;
-
 /// What the sums of buckets need and leave.
-struct Sums {
-  Sums(RankGroup& ranks, bool bf16_, CollectiveLog& log_, c10::Device device)
+struct BucketSums {
+  BucketSums(RankGroup& ranks, bool bf16_, CollectiveLog& log_, c10::Device device)
       : group(ranks.group()),
         bf16(bf16_),
         averages(ranks.backend() == "nccl"),
@@ -39,6 +33,12 @@ struct Sums {
   ReadyQueue queue;                             ///< last: its calls use the others
 };
 
+namespace {
+
+constexpr int64_t kBytesOfMib = int64_t{1} << 20;
+/// The first bucket is small, so that sending begins early.
+constexpr int64_t kFirstBucketBytes = kBytesOfMib;
+
 std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   char text[96];
   std::snprintf(text, sizeof text, "allreduce of bucket %zu (%.2f MiB%s)", index,
@@ -48,7 +48,7 @@ std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
 }
 
 /// Enqueues the mean of a bucket over the ranks, in the bucket's place.
-ReadyQueue::FuturePtr average(Sums& sums, const at::Tensor& whole, size_t index) {
+ReadyQueue::FuturePtr average(BucketSums& sums, const at::Tensor& whole, size_t index) {
   sums.log.begin(describe_bucket(index, static_cast<int64_t>(whole.nbytes()), sums.bf16));
   std::vector<at::Tensor> sent = {sums.bf16 ? whole.to(at::kBFloat16) : whole};
   c10d::AllreduceOptions options;
@@ -73,9 +73,9 @@ struct Bucket {
   bool last;
 };
 
-/// Has a bucket averaged as soon as its gradients are there. The last two are enqueued early, so that
-/// the host can go on to the update before the backward pass has ended.
-ReadyQueue::FuturePtr send(Sums& sums, const Bucket& bucket) {
+/// Has a bucket averaged as soon as its gradients are there. The last two are enqueued early, so
+/// that the host can go on to the update before the backward pass has ended.
+ReadyQueue::FuturePtr send(BucketSums& sums, const Bucket& bucket) {
   if (bucket.last) sums.count = bucket.index + 1;
   sums.record.ready(bucket.index, static_cast<int64_t>(bucket.whole.nbytes()));
   return sums.queue.push([&sums, bucket] { return average(sums, bucket.whole, bucket.index); },
@@ -84,21 +84,21 @@ ReadyQueue::FuturePtr send(Sums& sums, const Bucket& bucket) {
 
 /// The same between two launches of a step that was captured; behind the last bucket the stream
 /// waits for all sums.
-void send_between(Sums& sums, const Bucket& bucket) {
+void send_between(BucketSums& sums, const Bucket& bucket) {
   sums.launched.push_back(send(sums, bucket));
   if (!bucket.last) return;
   for (const auto& sum : std::exchange(sums.launched, {})) sum->waitAndThrow();
 }
 
 /// While a step is captured nothing is sent, and nothing waits.
-ReadyQueue::FuturePtr cut_here(Sums& sums, const Bucket& bucket) {
+ReadyQueue::FuturePtr cut_here(BucketSums& sums, const Bucket& bucket) {
   sums.cut([&sums, bucket] { send_between(sums, bucket); });
   auto unsent = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
   unsent->markCompleted(bucket.whole);
   return unsent;
 }
 
-class AverageHook : public c10d::CppCommHookInterface<Sums*> {
+class AverageHook : public c10d::CppCommHookInterface<BucketSums*> {
  public:
   using CppCommHookInterface::CppCommHookInterface;
 
@@ -155,7 +155,7 @@ struct GradientReducer::Impl {
   RankGroup& group;
   CollectiveLog& log;
   LooseGradients loose;
-  Sums sums;
+  BucketSums sums;
   std::shared_ptr<c10d::Reducer> reducer;
   int64_t steps = 0;
   bool first_step = true;
@@ -199,6 +199,8 @@ void GradientReducer::become_captured(Cut cut) { impl_->sums.cut = std::move(cut
 
 std::vector<int64_t> GradientReducer::bucket_bytes() const { return impl_->sums.record.bytes(); }
 
-std::vector<BucketTimes> GradientReducer::bucket_times() const { return impl_->sums.record.times(); }
+std::vector<BucketTimes> GradientReducer::bucket_times() const {
+  return impl_->sums.record.times();
+}
 
 }  // namespace nsa::train

@@ -39,11 +39,11 @@ ReadyQueue::~ReadyQueue() {
 }
 
 ReadyQueue::FuturePtr ReadyQueue::push(Call call, bool at_turn) {
-  Entry entry{{},
-              std::move(call),
-              c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(),
-                                                       future_devices(device_)),
-              at_turn};
+  Entry entry{
+      {},
+      std::move(call),
+      c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), future_devices(device_)),
+      at_turn};
   if (!device_.is_cpu()) {
     entry.inputs.emplace(device_.type());
     entry.inputs->record(at::accelerator::getCurrentStream(device_.index()));

@@ -11,9 +11,7 @@ namespace {
 
 using FuturePtr = ReadyQueue::FuturePtr;
 
-FuturePtr promised() {
-  return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-}
+FuturePtr promised() { return c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get()); }
 
 FuturePtr ready(double value) {
   FuturePtr made = promised();

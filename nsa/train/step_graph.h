@@ -40,9 +40,9 @@ void require_graph(const std::string& obstacle);
 std::string graph_obstacle(const std::vector<RanBackend>& ran);
 
 /// Forward, backward and update of an optimizer step as one CUDA graph, or as several that are
-/// launched one after the other with work of the host between them (sums over ranks). The first steps run as
-/// always, on the stream of the graph; then one is captured, and it and every later one are a
-/// launch of the graph with other tokens and another learning rate in the same places.
+/// launched one after the other with work of the host between them (sums over ranks). The first
+/// steps run as always, on the stream of the graph; then one is captured, and it and every later
+/// one are a launch of the graph with other tokens and another learning rate in the same places.
 class StepGraph {
  public:
   /// tokens: int64 [accum, B, S + 1].
