@@ -4,6 +4,9 @@
 
 #ifdef NSA_WITH_CUDA
 #include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "nsa/device/token_kernels.h"
 #endif
 
 namespace nsa {
@@ -43,6 +46,19 @@ device::Strided strided(const at::Tensor& x) {
 
 device::Element element_of(const at::Tensor& x) {
   return x.scalar_type() == at::kHalf ? device::Element::kHalf : device::Element::kBFloat16;
+}
+
+at::Tensor summed_parts(const at::Tensor& parts) {
+  const c10::cuda::CUDAGuard guard(parts.device());
+  const at::Tensor out = at::empty({parts.size(1)}, parts.options());
+  device::ColumnSums p;
+  p.parts = parts.const_data_ptr<float>();
+  p.out = out.mutable_data_ptr<float>();
+  p.rows = static_cast<int>(parts.size(0));
+  p.columns = static_cast<int>(parts.size(1));
+  check_launch(device::column_sums(p, c10::cuda::getCurrentCUDAStream(parts.get_device())),
+               "column_sums");
+  return out;
 }
 
 void check_launch(cudaError_t status, const char* op) {

@@ -19,6 +19,9 @@ at::Tensor addressable(const at::Tensor& x);
 /// x [B, S, H, D] for a kernel; the tensor must outlive the launch.
 device::Strided strided(const at::Tensor& x);
 device::Element element_of(const at::Tensor& x);
+/// parts [rows, columns], fp32 and contiguous -> their sums over the rows, the same bits every
+/// time.
+at::Tensor summed_parts(const at::Tensor& parts);
 /// Throws "nsa::OP: launch failed: WHY" where a launcher did not succeed.
 void check_launch(cudaError_t status, const char* op);
 #endif

@@ -8,6 +8,7 @@
 #include "nsa/gate/fused_mlp.h"
 #include "nsa/gate/gate.h"
 #include "nsa/model/embedding.h"
+#include "nsa/model/normed_linear.h"
 #include "nsa/model/residual_norm.h"
 #include "nsa/model/swiglu.h"
 #include "nsa/rope/rope.h"
@@ -166,7 +167,7 @@ TEST_P(TokensOnCuda, TheProductOfTheMlpIsComputedAgain) {
   const at::Tensor x = draw_tokens({2, 150, 64}), up = draw_tokens({2 * 72, 64}).to(at::kFloat),
                    down = draw_tokens({48, 72}).to(at::kFloat);
   const auto call = [](const Tensors& in) {
-    const at::Tensor y = swiglu(in[0], in[1], in[2]);
+    const at::Tensor y = swiglu(rounded_linear(in[0], {in[1]}), in[2]);
     if (y.is_cuda()) {
       EXPECT_THAT(y.grad_fn()->name(), ::testing::HasSubstr("FusedDown"));
     }
@@ -209,6 +210,50 @@ TEST_P(TokensOnCuda, ResidualAndItsNorm) {
         EXPECT_LE(excess.max().item<double>(), slack) << "tensor " << i << " dim " << dim;
         EXPECT_TRUE(at::equal(have[i], again[i])) << "not the same bits twice: tensor " << i;
       }
+    }
+  }
+}
+
+// Sum, product and gradients, at once or one behind the other.
+Tensors normed_product(const Tensors& inputs, const at::Tensor& d_sum, const at::Tensor& d_y,
+                       bool at_once) {
+  Tensors leaves;
+  for (const at::Tensor& x : inputs)
+    leaves.push_back(x.defined() ? x.to(at::kCUDA).detach().clone().requires_grad_(true) : x);
+  const Residual in{leaves[0], leaves[1]};
+  const Tensors weights{leaves[3], leaves[4]};
+  at::Tensor sum, y;
+  if (at_once) {
+    const NormedLinear both = normed_linear(in, leaves[2], 1e-6, weights, "test.product");
+    sum = both.sum, y = both.y;
+    EXPECT_THAT(y.grad_fn()->name(), ::testing::HasSubstr("FusedNormedLinear"));
+  } else {
+    const NormedResidual normed = residual_norm(in, leaves[2], 1e-6);
+    sum = normed.sum, y = rounded_linear(normed.normed, weights);
+  }
+  at::Tensor loss = (y.to(at::kFloat) * d_y.to(at::kCUDA)).sum();
+  if (d_sum.defined()) loss = loss + (sum.to(at::kFloat) * d_sum.to(at::kCUDA)).sum();
+  loss.backward();
+  Tensors all{sum.detach(), y.detach()};
+  for (const at::Tensor& leaf : leaves)
+    if (leaf.defined()) all.push_back(leaf.grad());
+  return all;
+}
+
+// The norm for the gradients of the weights behind it comes from the pass over its gradient.
+TEST_P(TokensOnCuda, NormedLinearHasTheBitsOfNormAndProduct) {
+  for (const int64_t dim : {64, 264, 768, 1024}) {
+    for (const bool goes_on : {false, true}) {
+      const at::Tensor x = draw_tokens({2, 701, dim}), none;
+      const at::Tensor added = goes_on ? draw_tokens({2, 701, dim}) * 2 : none;
+      const Tensors inputs{x, added, at::randn({dim}, at::kFloat), at::randn({48, dim}, at::kFloat),
+                           at::randn({16, dim}, at::kFloat)};
+      const at::Tensor d_sum = goes_on ? draw_tokens({2, 701, dim}) : none,
+                       d_y = draw_tokens({2, 701, 64});
+      const Tensors have = normed_product(inputs, d_sum, d_y, true);
+      const Tensors want = normed_product(inputs, d_sum, d_y, false);
+      for (size_t i = 0; i < have.size(); ++i)
+        EXPECT_TRUE(at::equal(have[i], want[i])) << "tensor " << i << " dim " << dim;
     }
   }
 }

@@ -105,11 +105,11 @@ struct ResidualNorm {
   const void* added = nullptr;    ///< forward: [rows, dim], or null
   const float* weight = nullptr;  ///< [dim], rounded to the element type where it is used
   void* sum = nullptr;            ///< forward: [rows, dim], or null without added
-  void* out = nullptr;            ///< forward: [rows, dim]
-  float* scale = nullptr;         ///< [rows], 1 / sqrt(mean + eps): written forward, read backward
-  const void* d_out = nullptr;    ///< backward: [rows, dim]
-  const void* d_sum = nullptr;    ///< backward: gradient of the sum from elsewhere, or null
-  void* d_x = nullptr;            ///< backward: [rows, dim]; that of added is the same
+  void* out = nullptr;     ///< [rows, dim]; backward: the same bits again, may be d_out, or null
+  float* scale = nullptr;  ///< [rows], 1 / sqrt(mean + eps): written forward, read backward
+  const void* d_out = nullptr;  ///< backward: [rows, dim]
+  const void* d_sum = nullptr;  ///< backward: gradient of the sum from elsewhere, or null
+  void* d_x = nullptr;          ///< backward: [rows, dim]; that of added is the same
   /// backward: [residual_norm_parts(rows), dim], whose sum over the parts is that of the weight
   float* d_weight = nullptr;
   int64_t rows = 0;
@@ -121,6 +121,14 @@ constexpr int kMostNormed = 1024;
 int residual_norm_parts(int64_t rows);
 cudaError_t residual_norm_forward(const ResidualNorm& problem, cudaStream_t stream);
 cudaError_t residual_norm_backward(const ResidualNorm& problem, cudaStream_t stream);
+
+/// out[column] = sum of parts[row, column] over the rows, fp32, always in one order.
+struct ColumnSums {
+  const float* parts = nullptr;  ///< [rows, columns]
+  float* out = nullptr;          ///< [columns]
+  int rows = 0, columns = 0;
+};
+cudaError_t column_sums(const ColumnSums& problem, cudaStream_t stream);
 
 /// Rotated copies of token tensors and means over their blocks, all in one launch. Token t stands
 /// at position t.

@@ -82,7 +82,7 @@ GateWeights gate_mlp_backward_by_kernel(const at::Tensor& q, const GateWeights& 
   p.d_weights = parts.mutable_data_ptr<float>();
   check_launch(device::gate_mlp_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
                "gate_mlp");
-  const std::vector<at::Tensor> d = parts.sum(0).split_with_sizes(
+  const std::vector<at::Tensor> d = summed_parts(parts).split_with_sizes(
       {weights.w1.numel(), weights.b1.numel(), weights.w2.numel(), weights.b2.numel()});
   return {d[0].view_as(weights.w1), d[1], d[2].view_as(weights.w2), d[3]};
 }

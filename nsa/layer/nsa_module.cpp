@@ -52,8 +52,21 @@ PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t hea
   return weights;
 }
 
-NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens,
-                                    const Recipe& again) const {
+// One product for all: small ones leave most of a card idle, and each would add to d_x by itself.
+// In the order of their registration, in which their rounded copies lie.
+std::vector<at::Tensor> NsaAttentionImpl::projection() const {
+  return {w_q_, w_k_cmp_, w_k_sel_, w_k_win_, w_v_cmp_, w_v_sel_, w_v_win_};
+}
+
+NsaInputs NsaAttentionImpl::split(const at::Tensor& columns, const at::Tensor& cu_seqlens) const {
+  NsaInputs in = split_projection(columns, gate_, config_);
+  in.cu_seqlens = cu_seqlens;
+  in.phi_k = phi_k_;
+  in.phi_v = phi_v_;
+  return in;
+}
+
+NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_seqlens) const {
   const ArgumentCheck check("NsaAttention");
   check.floating("x", x);
   if (cu_seqlens.defined()) {
@@ -62,15 +75,7 @@ NsaInputs NsaAttentionImpl::project(const at::Tensor& x, const at::Tensor& cu_se
     check.sizes("x", x, {-1, -1, dim_}, "[B, S, dim]");
   }
   const NvtxRange range("nsa.project");
-  // One product for all: small ones leave most of a card idle, and each would add to d_x by itself.
-  // In the order of their registration, in which their rounded copies lie.
-  const std::vector<at::Tensor> weights{w_q_,     w_k_cmp_, w_k_sel_, w_k_win_,
-                                        w_v_cmp_, w_v_sel_, w_v_win_};
-  NsaInputs in = split_projection(rounded_linear(x, weights, again), gate_, config_);
-  in.cu_seqlens = cu_seqlens;
-  in.phi_k = phi_k_;
-  in.phi_v = phi_v_;
-  return in;
+  return split(rounded_linear(x, projection()), cu_seqlens);
 }
 
 at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
@@ -79,10 +84,22 @@ at::Tensor NsaAttentionImpl::project_out(const at::Tensor& o) const {
 }
 
 NsaAttentionImpl::Detailed NsaAttentionImpl::forward_detailed(const at::Tensor& x,
-                                                              const at::Tensor& cu_seqlens,
-                                                              const Recipe& again) {
+                                                              const at::Tensor& cu_seqlens) {
+  return attend(project(x, cu_seqlens));
+}
+
+NsaAttentionImpl::Detailed NsaAttentionImpl::forward_projected(const at::Tensor& columns,
+                                                               const at::Tensor& cu_seqlens) {
+  const auto inputs = [&] {
+    const NvtxRange range("nsa.project");
+    return split(columns, cu_seqlens);
+  };
+  return attend(inputs());
+}
+
+NsaAttentionImpl::Detailed NsaAttentionImpl::attend(const NsaInputs& inputs) {
   Detailed result;
-  result.attention = nsa_attention(project(x, cu_seqlens, again), config_, options);
+  result.attention = nsa_attention(inputs, config_, options);
   result.y = project_out(result.attention.o);
   return result;
 }

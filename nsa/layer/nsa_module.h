@@ -3,8 +3,8 @@
 #include <torch/nn/pimpl.h>
 
 #include <string>
+#include <vector>
 
-#include "nsa/core/rounded_linear.h"
 #include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
 
@@ -23,25 +23,28 @@ class NsaAttentionImpl : public torch::nn::Module {
   /// x [B, S, dim], or packed [T, dim] with cu_seqlens int32 [docs + 1] -> same shape.
   at::Tensor forward(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
 
-  /// The same, with every stage's outputs: `y` is what forward returns. `again`: x once more
-  /// (nsa/core/rounded_linear.h).
+  /// The same, with every stage's outputs: `y` is what forward returns.
   struct Detailed {
     at::Tensor y;
     NsaOutputs attention;
   };
-  Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {},
-                            const Recipe& again = {});
+  Detailed forward_detailed(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
+  /// The same of what the projection has made of x: `columns` [..., rows of projection()].
+  Detailed forward_projected(const at::Tensor& columns, const at::Tensor& cu_seqlens = {});
+  /// Matrices of the projection, one below the other.
+  std::vector<at::Tensor> projection() const;
 
   /// The parts of a forward pass around the attention call, for callers that run it another way:
   /// x -> un-rotated q, K, V and gate logits; o [..., Hq, dv] -> [..., dim].
-  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens = {},
-                    const Recipe& again = {}) const;
+  NsaInputs project(const at::Tensor& x, const at::Tensor& cu_seqlens = {}) const;
   at::Tensor project_out(const at::Tensor& o) const;
 
   const NsaConfig& config() const { return config_; }
   NsaOptions options;  ///< used by every forward; scores are not kept
 
  private:
+  Detailed attend(const NsaInputs& inputs);
+  NsaInputs split(const at::Tensor& columns, const at::Tensor& cu_seqlens) const;
   PhiWeights register_phi(const std::string& prefix, int64_t head_dim);
 
   int64_t dim_;

@@ -6,6 +6,7 @@
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/rounded_linear.h"
 #include "nsa/model/embedding.h"
+#include "nsa/model/normed_linear.h"
 #include "nsa/model/recompute.h"
 
 namespace nsa {
@@ -92,10 +93,9 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
     if (layer.gates.defined()) out.gates.push_back(layer.gates);
     out.records.push_back(layer.record);
   }
-  const NvtxRange range("model.head");
-  const NormedResidual last = residual_norm(x, final_norm_, config_.norm_eps);
-  report("final RMSNorm", last.normed);
-  out.logits = rounded_linear(last.normed, {head_}, last.again);
+  std::function<void(const at::Tensor&)> look;
+  if (probe) look = [&](const at::Tensor& normed) { probe("final RMSNorm", normed); };
+  out.logits = normed_linear(x, final_norm_, config_.norm_eps, {head_}, "model.head", look).y;
   report("logits", out.logits);
   return out;
 }

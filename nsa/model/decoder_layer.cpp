@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "nsa/core/nvtx_range.h"
+#include "nsa/model/normed_linear.h"
 #include "nsa/model/swiglu.h"
 
 namespace nsa {
@@ -45,6 +46,10 @@ void report_attention(const Probe& probe, const std::string& layer, const NsaOut
 
 }  // namespace
 
+DecoderLayerImpl::Attended DecoderLayerImpl::attended(const NsaAttentionImpl::Detailed& out) {
+  return {out.y, out.attention.gates.detach(), out.attention.record};
+}
+
 DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config.norm_eps) {
   // Both branches of every layer add to the residual stream: scaled so that its variance does not
   // grow with depth.
@@ -71,17 +76,29 @@ DecoderLayerImpl::Attended DecoderLayerImpl::attend_dense(const at::Tensor& x,
   return {out.y, {}, out.record};
 }
 
-DecoderLayerImpl::Attended DecoderLayerImpl::attend(const NormedResidual& in, size_t index,
-                                                    const Probe& probe, const LayerAttention& run) {
-  const at::Tensor& x = in.normed;
+DecoderLayerImpl::Attended DecoderLayerImpl::attend_normed(const at::Tensor& x, size_t index,
+                                                           const Probe& probe,
+                                                           const LayerAttention& run) {
   const std::string name = "layer" + std::to_string(index);
   if (!dense_.is_empty()) return attend_dense(x, name, probe);
   // Computed once more: a probe runs when something is wrong, and the attention call hides them.
   if (probe) report_projections(probe, name, attention->project(x));
   const NsaAttentionImpl::Detailed out =
-      run ? run(index, *attention, x) : attention->forward_detailed(x, {}, in.again);
+      run ? run(index, *attention, x) : attention->forward_detailed(x);
   if (probe) report_attention(probe, name, out.attention);
-  return {out.y, out.attention.gates.detach(), out.attention.record};
+  return attended(out);
+}
+
+std::pair<at::Tensor, DecoderLayerImpl::Attended> DecoderLayerImpl::attend(
+    const Residual& in, size_t index, const Probe& probe, const LayerAttention& run) {
+  if (dense_.is_empty() && !probe && !run) {
+    const NormedLinear columns =
+        normed_linear(in, attention_norm_, norm_eps_, attention->projection(), "nsa.project");
+    return {columns.sum, attended(attention->forward_projected(columns.y))};
+  }
+  const NormedResidual before = residual_norm(in, attention_norm_, norm_eps_);
+  if (probe) probe("layer" + std::to_string(index) + ": RMSNorm before attention", before.normed);
+  return {before.sum, attend_normed(before.normed, index, probe, run)};
 }
 
 DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const Residual& in, size_t index,
@@ -90,18 +107,18 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const Residual& in, size_t i
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(name + ": " + place, value);
   };
-  const NormedResidual before = residual_norm(in, attention_norm_, norm_eps_);
-  report("RMSNorm before attention", before.normed);
-  const Attended attended = attend(before, index, probe, run);
+  const auto [sum, attended] = attend(in, index, probe, run);
   report("attention projection", attended.y);
-  const NormedResidual middle = residual_norm({before.sum, attended.y}, mlp_norm_, norm_eps_);
-  report("RMSNorm before MLP", middle.normed);
+  std::function<void(const at::Tensor&)> look;
+  if (probe) look = [&](const at::Tensor& normed) { report("RMSNorm before MLP", normed); };
+  const NormedLinear gate_up =
+      normed_linear({sum, attended.y}, mlp_norm_, norm_eps_, {w_gate_up_}, "model.mlp", look);
   const at::Tensor added = [&] {
     const NvtxRange range("model.mlp");
-    return swiglu(middle.normed, w_gate_up_, w_down_, middle.again);
+    return swiglu(gate_up.y, w_down_);
   }();
   report("MLP", added);
-  Outputs out{{middle.sum, added}, attended.gates, attended.record};
+  Outputs out{{gate_up.sum, added}, attended.gates, attended.record};
   if (!probe) return out;
   out.stream = {out.stream.sum(), {}};  // a probe sees the tensor that goes on
   report("residual stream", out.stream.x);

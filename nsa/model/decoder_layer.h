@@ -45,8 +45,12 @@ class DecoderLayerImpl : public torch::nn::Module {
     at::Tensor y, gates;
     RunRecordPtr record;
   };
-  Attended attend(const NormedResidual& in, size_t index, const Probe& probe,
-                  const LayerAttention& run);
+  static Attended attended(const NsaAttentionImpl::Detailed& out);
+  /// The sum that goes on, and what attends to its norm.
+  std::pair<at::Tensor, Attended> attend(const Residual& in, size_t index, const Probe& probe,
+                                         const LayerAttention& run);
+  Attended attend_normed(const at::Tensor& x, size_t index, const Probe& probe,
+                         const LayerAttention& run);
   Attended attend_dense(const at::Tensor& x, const std::string& name, const Probe& probe);
 
   DenseAttention dense_{nullptr};  ///< empty in an NSA layer

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "nsa/core/rounded_linear.h"
 #include "nsa/model/embedding.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/loss.h"
@@ -96,7 +97,8 @@ TEST(DecoderParts, RmsNormAndSwigluAreTheirFormulas) {
   EXPECT_TRUE(at::allclose(rms_norm(x, w, 1e-3), want, 0, 1e-12));
   const at::Tensor up = at::randn({10, 8}, at::kDouble), down = at::randn({8, 5}, at::kDouble);
   const at::Tensor g = x.matmul(up.slice(0, 0, 5).t()), u = x.matmul(up.slice(0, 5).t());
-  EXPECT_TRUE(at::allclose(swiglu(x, up, down), (g * g.sigmoid() * u).matmul(down.t()), 0, 1e-12));
+  EXPECT_TRUE(at::allclose(swiglu(rounded_linear(x, {up}), down),
+                           (g * g.sigmoid() * u).matmul(down.t()), 0, 1e-12));
   EXPECT_THAT(error_of([&] { silu_product(at::randn({2, 7})); }),
               HasSubstr("nsa::silu_product: last size of gate_up must be even, got shape [2, 7]"));
 }

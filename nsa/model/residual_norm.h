@@ -1,8 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include "nsa/core/rounded_linear.h"
-
 namespace nsa {
 
 /// A residual stream x + added; `added` undefined: x alone. The addition is left to the norm that
@@ -16,11 +14,8 @@ struct Residual {
 /// fp32: sum / sqrt(mean(sum^2) + eps) * weight. weight [D], rounded to the type of x; its gradient
 /// is summed in the accumulation type. On CUDA one kernel forward and two backward for bf16 and
 /// fp16 where D is a multiple of 8 up to 1024, the plain operators elsewhere.
-/// `again` computes the norm once more from the sum, which is kept anyway; empty where no kernel
-/// does.
 struct NormedResidual {
   at::Tensor sum, normed;
-  Recipe again = {};
 };
 NormedResidual residual_norm(const Residual& in, const at::Tensor& weight, double eps);
 

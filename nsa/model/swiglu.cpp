@@ -113,9 +113,7 @@ at::Tensor silu_product(const at::Tensor& gate_up) {
   return at::silu(parts[0]) * parts[1];
 }
 
-at::Tensor swiglu(const at::Tensor& x, const at::Tensor& w_gate_up, const at::Tensor& w_down,
-                  const Recipe& again) {
-  const at::Tensor gate_up = rounded_linear(x, {w_gate_up}, again);
+at::Tensor swiglu(const at::Tensor& gate_up, const at::Tensor& w_down) {
 #ifdef NSA_WITH_CUDA
   if (has_kernel(gate_up) && keeps_gradients_wide(gate_up, {w_down}))
     return FusedDown::apply(gate_up, w_down);

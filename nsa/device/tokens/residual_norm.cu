@@ -1,5 +1,6 @@
 // Residual addition and RMSNorm: a warp a row. The gradient of the weight is summed by each warp
-// over its rows, then over warps, always in one order; the sum over CTAs is left to the caller.
+// over its rows, then over warps, always in one order; the sums over CTAs, of other kernels, too,
+// are a launch of their own (column_sums).
 #include <type_traits>
 
 #include "nsa/device/token_kernels.h"
@@ -81,7 +82,8 @@ __device__ __forceinline__ void normalize(const ResidualNorm& p, float* shared) 
     normalize_row<T, kVectors>(p, row, weights);
 }
 
-/// d_x of a row; its terms of the weight's gradient are added to d_weight.
+/// d_x of a row, and its norm once more where it is wanted; its terms of the weight's gradient are
+/// added to d_weight.
 template <typename T, int kVectors>
 __device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t row,
                                                   const T* weights,
@@ -123,6 +125,13 @@ __device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t
 #pragma unroll
     for (int j = 0; j < kVector; ++j) rest[j] += scale * (d[j] - x[j] * along);
     store(static_cast<T*>(p.d_x) + begin + column, rest);
+    if (p.out == nullptr) return;
+    float out[kVector], weight[kVector];
+    unpack<T>(out, x_bits[i]);
+    load(weight, weights + column);
+#pragma unroll
+    for (int j = 0; j < kVector; ++j) out[j] *= scale * weight[j];  // as in the forward pass
+    store(static_cast<T*>(p.out) + begin + column, out);
   });
 }
 
@@ -166,10 +175,41 @@ __device__ __forceinline__ void by_width(int dim, const Body& body) {
   }
 }
 
-/// Forward without d_out. One kernel for all widths and both passes: memory bounds it.
+constexpr int kSumColumns = 16, kSumSlots = kThreads / kSumColumns;
+
+/// Sums over rows of kSumColumns columns: a slot of threads takes every kSumSlots-th row, the sums
+/// of the slots follow in their order.
+__device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) {
+  constexpr int kInFlight = 9;
+  const int lane = static_cast<int>(threadIdx.x) % kSumColumns,
+            slot = static_cast<int>(threadIdx.x) / kSumColumns,
+            column = static_cast<int>(blockIdx.x) * kSumColumns + lane;
+  float sum = 0;
+  for (int first = slot; first < p.rows; first += kSumSlots * kInFlight) {
+    float x[kInFlight] = {};
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int row = first + i * kSumSlots;
+      if (row < p.rows && column < p.columns) x[i] = p.parts[int64_t(row) * p.columns + column];
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) sum += x[i];
+  }
+  shared[threadIdx.x] = sum;
+  __syncthreads();
+  if (slot != 0 || column >= p.columns) return;
+#pragma unroll
+  for (int i = 1; i < kSumSlots; ++i) sum += shared[i * kSumColumns + lane];
+  p.out[column] = sum;
+}
+
+/// Forward without d_out; with `sums` nothing but them. One kernel for all widths and passes:
+/// memory bounds it.
 __global__ void __launch_bounds__(kThreads, kCtas)
-    residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
+    residual_norm_kernel(const __grid_constant__ ResidualNorm p,
+                         const __grid_constant__ ColumnSums sums) {
   extern __shared__ __align__(16) float shared[];
+  if (sums.parts != nullptr) return sum_columns(sums, shared);
   by_type(p.element, [&](auto type) {
     by_width(p.dim, [&](auto vectors) {
       if (p.d_out == nullptr) {
@@ -193,7 +233,7 @@ cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(uint16_t) * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
+  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p, ColumnSums());
   return cudaGetLastError();
 }
 
@@ -202,7 +242,15 @@ cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
+  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p, ColumnSums());
+  return cudaGetLastError();
+}
+
+cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
+  if (p.rows < 0 || p.columns < 0 || p.parts == nullptr) return cudaErrorInvalidValue;
+  if (p.columns == 0) return cudaSuccess;
+  const auto grid = static_cast<unsigned>((p.columns + kSumColumns - 1) / kSumColumns);
+  residual_norm_kernel<<<grid, kThreads, sizeof(float) * kThreads, stream>>>(ResidualNorm(), p);
   return cudaGetLastError();
 }
 
