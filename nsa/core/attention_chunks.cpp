@@ -14,6 +14,11 @@ constexpr int64_t kCpuLogits = int64_t{1} << 23;
 constexpr int64_t kMaxQueries =
     512;  // small enough to profit from causality, large enough to launch
 constexpr int64_t kMinWindowQueries = 128;
+/// A CPU library adds up in another order in the columns behind its last whole tile (oneMKL on an
+/// AMD EPYC: tiles of 4 and of 12), so products have none: of columns that any tile divides.
+constexpr int64_t kColumns = 48;
+
+int64_t whole_tiles(int64_t columns) { return (columns + kColumns - 1) / kColumns * kColumns; }
 
 }  // namespace
 
@@ -24,7 +29,8 @@ std::vector<QueryChunk> query_chunks(const at::Tensor& q, const at::Tensor& k,
   const bool is_window = mask.kind == KeyMask::kWindow;
   const int64_t window = std::min(mask.extent, num_keys);
   const int64_t reach = is_window ? std::min(num_keys, window + kMaxQueries) : num_keys;
-  const int64_t per_query = std::max<int64_t>(1, q.size(0) * q.size(2) * reach);
+  const int64_t columns = q.is_cpu() ? whole_tiles(reach) : reach;
+  const int64_t per_query = std::max<int64_t>(1, q.size(0) * q.size(2) * columns);
   int64_t step = std::clamp<int64_t>(budget / per_query, 1, kMaxQueries);
   if (is_window) {
     step = std::min(step, std::max(mask.extent, kMinWindowQueries));
@@ -85,6 +91,14 @@ at::Tensor GroupedHeads::flatten(const at::Tensor& x, const QueryChunk& chunk) c
 
 at::Tensor GroupedHeads::product(const at::Tensor& a, const at::Tensor& b) const {
   return product_type == sums ? at::bmm(a, b) : at::bmm(a, b, sums);
+}
+
+at::Tensor GroupedHeads::logits(const at::Tensor& rows, const at::Tensor& keys,
+                                double scale) const {
+  const int64_t width = keys.size(1), missing = whole_tiles(width) - width;
+  if (!keys.is_cpu() || missing == 0) return product(rows, keys.transpose(1, 2)).mul_(scale);
+  const at::Tensor padded = at::constant_pad_nd(keys, {0, 0, 0, missing});
+  return product(rows, padded.transpose(1, 2)).narrow(2, 0, width).mul(scale);
 }
 
 at::Tensor GroupedHeads::to_product_type(const at::Tensor& x) const { return x.to(product_type); }

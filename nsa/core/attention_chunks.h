@@ -40,6 +40,9 @@ class GroupedHeads {
   /// a [R, x, y] times b [R, y, z], both in the type of products, summed and returned in the
   /// type of sums. On CUDA, half and bfloat16 multiply on tensor cores; else the two types are one.
   at::Tensor product(const at::Tensor& a, const at::Tensor& b) const;
+  /// rows [R, M, D] times keys [R, n, D], scaled: [R, M, n]. Equal keys have equal logits to the
+  /// last bit, so that what the definition calls a tie is one.
+  at::Tensor logits(const at::Tensor& rows, const at::Tensor& keys, double scale) const;
   at::Tensor to_product_type(const at::Tensor& x) const;
 
   int64_t batch, num_kv_heads, group_size;

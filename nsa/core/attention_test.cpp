@@ -46,6 +46,20 @@ TEST(CmpAttn, FirstPositionShiftsTheRows) {
   expect_near(tail.group_probs, all.group_probs.narrow(1, 5, 4));
 }
 
+/// Equal keys have equal probabilities to the last bit, however many they are: where the definition
+/// has a tie the selection sees one.
+TEST(CmpAttn, EqualKeysAreTies) {
+  at::manual_seed(3);
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
+    for (const int64_t dk : {4, 6, 14, 64})
+      for (int64_t n = 1; n <= 53; ++n) {
+        const at::Tensor q = at::randn({2, 31, 4, dk}, type);
+        const at::Tensor k = at::randn({2, 1, 2, dk}, type).expand({2, n, 2, dk});
+        const at::Tensor p = cmp_probs(q, k, blocks(1, 1), /*first_position=*/n);
+        EXPECT_TRUE(p.eq(p.narrow(-1, 0, 1)).all().item<bool>()) << type << " " << dk << " " << n;
+      }
+}
+
 TEST(WinAttn, HandComputedWindowOfTwo) {
   const at::Tensor q = column({1, 1, 1}), k = column({5, 0, std::log(3.0)}), v = column({1, 4, 8});
   const auto [out, lse] = win_attn(q, k, v, 2);

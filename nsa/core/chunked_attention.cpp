@@ -26,7 +26,7 @@ at::Tensor without_non_finite(const at::Tensor& x) { return at::nan_to_num(x, 0.
 at::Tensor masked_logits(const GroupedHeads& heads, const at::Tensor& q_rows, const at::Tensor& k,
                          const QueryChunk& chunk, const at::Tensor& forbidden, double scale) {
   const at::Tensor keys = k.narrow(1, chunk.keys.begin, chunk.keys.end - chunk.keys.begin);
-  at::Tensor logits = heads.product(q_rows, keys.transpose(1, 2)).mul_(scale);
+  const at::Tensor logits = heads.logits(q_rows, keys, scale);
   return heads.split(logits, chunk).masked_fill_(forbidden, kMinusInfinity);
 }
 
