@@ -76,6 +76,13 @@ void small_cases() {
        {64, 16, 1, 2},
        true,
        Data::kEqual});
+  const Choice most{64, 32, 1, 1};
+  for (const int g : {1, 2, 4, 6, 16}) {  // comb: lists that are full
+    const Data comb = Data::kComb;
+    run({"comb", 2, 75, 4094, 2, g, 64, 64, 65400, rule, usual, false, comb});
+    run({"comb n 32", 2, 75, 4094, 1, g, 128, 128, 65400, rule, most, false, comb});
+    run({"long", 2, 75, 4094, 2, g, 192, 128, 65400, rule, usual, false});
+  }
   run({"later blocks", 2, 64, 250, 2, 6, 64, 64, 3960, rule, usual, false});
   run({"one token", 1, 1, 0, 1, 1, 64, 64, 0, rule, usual, false});
 }

@@ -9,7 +9,8 @@ namespace nsa::device::testing {
 struct Choice {
   int block = 0, n = 0, initial = 0, local = 0;  // block = 0: none
 };
-enum class Data { kRandom, kRising, kEqual };  // kRising: later keys weigh more; kEqual: keys are 0
+/// kRising: later keys weigh more; kEqual: keys are 0; kComb: four of every 128 keys weigh more.
+enum class Data { kRandom, kRising, kEqual, kComb };
 
 struct Sizes {
   const char* name;
@@ -21,11 +22,12 @@ struct Sizes {
 };
 
 inline __global__ void tilt_kernel(void* data, int64_t count, int width, int tokens, bool half,
-                                   float base, float slope) {
+                                   float base, float slope, float comb = 0.f) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < count;
        i += int64_t(gridDim.x) * blockDim.x) {
-    const float value =
-        float(number(data, i, half)) + base + slope * float(i / width % tokens) / float(tokens);
+    const int token = i / width % tokens;
+    const float value = float(number(data, i, half)) + base + slope * float(token) / float(tokens) +
+                        (token % 128 / 4 == 4 ? comb : 0.f);
     if (half)
       static_cast<__half*>(data)[i] = __float2half(value);
     else
@@ -48,10 +50,11 @@ struct Case {
     draw_kernel<<<1024, 256>>>(k.data, int64_t(k.bytes / 2), z.half, 2, 1.f);
     draw_kernel<<<1024, 256>>>(v.data, int64_t(v.bytes / 2), z.half, 3, 1.f);
     if (z.data == Data::kEqual) k.fill(0);
-    if (z.data == Data::kRising) {
+    if (z.data == Data::kRising || z.data == Data::kComb) {
+      const bool comb = z.data == Data::kComb;
       tilt_kernel<<<1024, 256>>>(q.data, int64_t(q.bytes / 2), 1, 1, z.half, .4f, 0.f);
       tilt_kernel<<<1024, 256>>>(k.data, int64_t(k.bytes / 2), z.kv_heads * z.dk, z.keys, z.half,
-                                 0.f, .8f);
+                                 0.f, comb ? .2f : .8f, comb ? .5f : 0.f);
     }
     const int heads = z.kv_heads * z.group;
     p.q = dense(q, z.queries, heads, z.dk), p.k = dense(k, z.keys, z.kv_heads, z.dk);

@@ -4,15 +4,16 @@
 // token * G + head, so K and V are read once for all heads of a group. A CTA takes tile after tile:
 // warpgroup 0 feeds shared memory by TMA, the others compute 64 rows each. Within a step the
 // products of the next keys and of these keys' V are in flight while the softmax runs. What
-// follows: the choice of blocks (selection_pass.cuh); in the end tiles that are not finite
-// (interval_repair.cuh).
+// follows: the choice of blocks (direct_selection.cuh, selection_pass.cuh); in the end tiles that
+// are not finite (interval_repair.cuh).
 #pragma once
 #include <algorithm>
+#include <type_traits>
 
+#include "nsa/device/sm90/direct_selection.cuh"
 #include "nsa/device/sm90/interval_repair.cuh"
 #include "nsa/device/sm90/interval_tiles.cuh"
 #include "nsa/device/sm90/online_softmax.cuh"
-#include "nsa/device/sm90/selection_pass.cuh"
 #include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
@@ -22,6 +23,9 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
   using Base = IntervalTiles<DK, DV, BN, T, kSelect>;
   using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
   using typename Base::RowWords, typename Base::Steps, typename Base::Turns;
+  /// Three computing warpgroups have not the registers for the direct one.
+  using Selection = std::conditional_t<Base::kWarpgroups == 2, DirectSelection<DK, DV, BN, T>,
+                                       SelectionPass<DK, DV, BN, T>>;
 
   /// One warpgroup: 64 rows of every tile.
   CUTE_DEVICE static void consume(const IntervalArguments& a, Shared& s, int half) {
@@ -58,8 +62,7 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
       float lse[2];
       const bool finite = store(a, tile, out, softmax, rows.index, lse);
       if (!finite) atomicOr(&s.redo[i / 32], 1u << i % 32);
-      if constexpr (kSelect)
-        SelectionPass<DK, DV, BN, T>::run(a, s, tile, half, rows, lse, turn, loads);
+      if constexpr (kSelect) Selection::run(a, s, tile, half, rows, lse, turn, loads);
     }
     turn.end();
     cutlass::arch::NamedBarrier::sync(Base::kConsumers, kTilesStored);

@@ -11,7 +11,7 @@
 #include <cute/tensor.hpp>
 
 #include "nsa/device/interval_attention.h"
-#include "nsa/device/sm90/block_selector.cuh"
+#include "nsa/device/sm90/block_candidates.cuh"
 #include "nsa/device/sm90/interval_arguments.h"
 #include "nsa/device/sm90/interval_attention_launch.h"
 #include "nsa/device/sm90/interval_bounds.h"
@@ -95,7 +95,8 @@ struct IntervalTiles {
   /// Lists and sums of the selection pass lie behind all others, or, where there is no room, from Q
   /// on, when Q and V are no longer read.
   static constexpr int places_bytes(int tokens) {
-    return tokens * static_cast<int>(sizeof(BlockList) + kSelectKeys * sizeof(float));
+    constexpr int kListed = sizeof(BlockList) + kSelectKeys * sizeof(float);
+    return tokens * (kWarpgroups == 2 ? kCandidatePlaces : kListed);
   }
   static constexpr int shared_bytes(int tokens, bool apart) {
     constexpr int kOver = sizeof(Shared::q) + sizeof(Shared::v);

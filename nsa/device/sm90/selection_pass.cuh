@@ -4,6 +4,7 @@
 // into probabilities, their sums over the heads of a token and those into block scores; a warp
 // keeps the best blocks of its tokens (block_selector.cuh). The product of the next tile runs while
 // the blocks of this one are chosen; for that Q is in registers and its place holds the lists.
+// Where two warpgroups compute and l, d, l' are 32, 16, 64, direct_selection.cuh stands for this.
 #pragma once
 #include <cute/arch/copy_sm75.hpp>
 
@@ -141,7 +142,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
 
   template <int kGroup>
   CUTE_DEVICE static void choose(const IntervalArguments& a, const Warp& w, int step) {
-    if (a.strides == 4 && a.overlap == 1) {
+    if (Base::kWarpgroups == 3 && a.strides == 4 && a.overlap == 1) {
       choose_of_four<kGroup>(a.selection, w, step);
     } else {
       choose_of_any<kGroup>(a, w, step);
