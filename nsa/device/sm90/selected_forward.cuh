@@ -67,11 +67,11 @@ struct SelectedForwardKernel {
                  w.kv_head * a.group_size * a.q.head + threadIdx.x % 8 * 8;
     const RowStrides strides(a.q);
     gather_rows<kStages, 1>(
-        a, w, done, w.steps(a), s.full, s.empty,
+        a, w, done, s.full, s.empty,
         [&](bool, int token, int in_group) {
           return token * strides.token + in_group * strides.head;
         },
-        [&](int stage, int i, int, int offset) { copy_row<DK, false>(s.q[stage], i, q, offset); },
+        [&](int stage, int i, int, int offset) { copy_row<DK>(s.q[stage], i, q, offset); },
         [&](int stage, int row, uint32_t entry, int in_group, bool valid) {
           describe_row<DV>(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
         });
@@ -211,11 +211,7 @@ struct SelectedForwardKernel {
       warpgroup_fence_operand(out);
       if (s.bad_v[buffer] != 0) add_bad_values(a, s.work[buffer], s.bad_v[buffer], masks, out);
       CUTE_UNROLL
-      for (int c = 0; c < DV / 64; ++c) {
-        uint4 pieces[2][2];
-        pack_part<Cuda>(pieces, 1.f, out, c * 32);
-        store_part(a.parts, places, c * 64, pieces);
-      }
+      for (int c = 0; c < DV / 64; ++c) store_part<Cuda>(a.parts, places, c * 64, 1.f, out, c * 32);
     }
   }
 };
@@ -255,8 +251,18 @@ template <int DK, int DV, typename T>
 cudaError_t launch_selected_forward(const RowAttention& p, const SelectedPlan& plan,
                                     void* workspace, int set, cudaStream_t stream) {
   using Kernel = SelectedForwardKernel<DK, DV, T>;
-  return launch_items<Kernel>(selected_forward_kernel<Kernel>,
-                              selected_arguments(p, plan, workspace, set), plan, stream);
+  const SelectedArguments a = selected_arguments(p, plan, workspace, set);
+  const auto kernel = selected_forward_kernel<Kernel>;
+  int sms = 0;
+  cudaError_t status = count_sms(sms);
+  if (status == cudaSuccess)
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  Kernel::kSharedBytes);
+  if (status != cudaSuccess) return status;
+  const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
+  kernel<<<static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
+           Kernel::kSharedBytes, stream>>>(a);
+  return cudaGetLastError();
 }
 
 }  // namespace nsa::device::sm90

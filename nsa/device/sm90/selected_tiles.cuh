@@ -34,7 +34,7 @@ struct SelectedArguments {
   void* parts;
   float2* part_stats;
   float* slots;
-  int* next_item;   // taken from the set
+  int* next_item;   // taken from the set, forward only
   int lane, lanes;  // first of the set, their number
   int first_token, tokens_of_set, num_queries, num_keys, num_heads, num_kv_heads, group_size;
   int tokens_of_batch;
@@ -83,19 +83,15 @@ inline cudaError_t count_sms(int& sms) {
              : status;
 }
 
-/// A CTA an SM, which takes item after item.
+/// One CTA an item; those behind a lane's last item return at once.
 template <class Kernel>
 cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArguments& a,
                          const SelectedPlan& plan, cudaStream_t stream) {
-  int sms = 0;
-  cudaError_t status = count_sms(sms);
-  if (status == cudaSuccess)
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  Kernel::kSharedBytes);
+  const cudaError_t status = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
   if (status != cudaSuccess) return status;
-  const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
-  kernel<<<static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
-           Kernel::kSharedBytes, stream>>>(a);
+  const dim3 grid(plan.items_of_lane, a.lanes);
+  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
   return cudaGetLastError();
 }
 
@@ -160,7 +156,7 @@ CUTE_DEVICE void arrive_with_copies(uint64_t& barrier) {
 
 /// A (sequence, KV head) and an item of it.
 struct SelectedWork {
-  int lane, batch, kv_head;
+  int lane, batch, kv_head, slot;
   SelectedItem item;
 
   /// Items of a lane, counted from the set's first.
@@ -168,10 +164,17 @@ struct SelectedWork {
     return a.first_item[int64_t(lane_of_set) * (a.tiles + 1) + a.tiles];
   }
   CUTE_DEVICE void read(const SelectedArguments& a, int lane_of_set, int which) {
-    item = a.items[int64_t(lane_of_set) * a.items_of_lane + which];
+    slot = which;
+    item = a.items[int64_t(lane_of_set) * a.items_of_lane + slot];
     lane = a.lane + lane_of_set;
     batch = lane / a.num_kv_heads;
     kv_head = lane % a.num_kv_heads;
+  }
+  /// The one of this CTA; false: none.
+  CUTE_DEVICE bool find(const SelectedArguments& a) {
+    if (static_cast<int>(blockIdx.x) >= count(a, blockIdx.y)) return false;
+    read(a, blockIdx.y, blockIdx.x);
+    return true;
   }
   /// Row tiles of the item.
   CUTE_DEVICE int steps(const SelectedArguments& a) const {
@@ -225,15 +228,6 @@ CUTE_DEVICE int piece_of_tile(int row, int piece) {
   return piece / 8 * 4096 + row * 64 + (piece % 8 ^ row % 8) * 8;
 }
 
-/// Tiles of 64 gathered rows of the backward pass: the same blocks of 8 rows x 64 columns, but
-/// those of 8 rows one behind the other.
-template <typename T, int kColumns>
-using GatheredRows = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{},
-                                            Shape<_64, Int<kColumns>>{}, Step<_2, _1>{}));
-template <typename T, int kColumns>
-using GatheredColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
-                                               Shape<Int<kColumns>, _64>{}, Step<_1, _2>{}));
-
 /// Where rows begin in a tensor, in 16 bytes from the first row of the CTA's (sequence, KV head).
 struct RowStrides {
   int32_t token, head;
@@ -244,17 +238,14 @@ struct RowStrides {
 
 /// 128 threads fill tiles: thread t has 16-byte piece t % 8 of every 64 columns of rows t / 8 + 16
 /// i. `offset`: in 16 bytes, from row `from`, its piece t % 8; below 0: zeros.
-template <int kColumns, bool kGathered, typename T>
+template <int kColumns, typename T>
 CUTE_DEVICE void copy_row(T* tile, int i, const T* from, int offset) {
-  constexpr int kBlock = 1024, kChunk = kGathered ? kBlock : 8 * kBlock,
-                kEightRows = kGathered ? kColumns / 64 * kBlock : kBlock;
   const int piece = threadIdx.x % 8, row = threadIdx.x % 128 / 8 + 16 * i;
-  const uint32_t to =
-      sm80::shared_address(tile) + row / 8 * kEightRows + row % 8 * 128 + (piece ^ row % 8) * 16;
+  const uint32_t to = sm80::shared_address(tile) + row * 128 + (piece ^ row % 8) * 16;
   const uint4* source = reinterpret_cast<const uint4*>(from) + max(offset, 0);
   CUTE_UNROLL
   for (int c = 0; c < kColumns / 64; ++c)
-    sm80::copy_async_or_zero(to + c * kChunk, source + c * 8, offset >= 0);
+    sm80::copy_async_or_zero(to + c * 64 * 128, source + c * 8, offset >= 0);
 }
 
 /// The item's keys and values; zeros behind the last key.
@@ -270,8 +261,8 @@ CUTE_DEVICE void copy_keys(const SelectedArguments& a, const SelectedWork& w, T*
   for (int i = 0; i < 4; ++i) {
     const int key = threadIdx.x % 128 / 8 + 16 * i;
     const bool valid = first + key < a.num_keys;
-    copy_row<DK, false>(k_tile, i, k, valid ? key * RowStrides(a.k).token : -1);
-    copy_row<DV, false>(v_tile, i, v, valid ? key * RowStrides(a.v).token : -1);
+    copy_row<DK>(k_tile, i, k, valid ? key * RowStrides(a.k).token : -1);
+    copy_row<DV>(v_tile, i, v, valid ? key * RowStrides(a.v).token : -1);
   }
 }
 
@@ -296,14 +287,14 @@ CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w,
 }
 
 /// The loop of the 128 threads that gather rows, kTensors of which a row has; `done`: row tiles
-/// that went through the ring before, `steps`: those of the item, all that hold its rows. Lanes 0
-/// to 15 of a warp have a row of a step each, and lanes 16 to 31 the same rows: offset(of_second,
-/// token, in_group) says where the row begins in the tensor of the lane's half, copy(stage, i,
-/// tensor, offset) copies this thread's pieces of its i-th row (zeros when offset < 0), and
-/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. What every lane
-/// computes for itself was the bound of these kernels when each row's eight lanes did it.
+/// that went through the ring before. Lanes 0 to 15 of a warp have a row of a step each, and lanes
+/// 16 to 31 the same rows: offset(of_second, token, in_group) says where the row begins in the
+/// tensor of the lane's half, copy(stage, i, tensor, offset) copies this thread's pieces of its
+/// i-th row (zeros when offset < 0), and describe(stage, row, entry, in_group, valid) is called by
+/// lanes 0 to 15. What every lane computes for itself was the bound of these kernels when each
+/// row's eight lanes did it.
 template <int kStages, int kTensors, class Offset, class Copy, class Describe>
-CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done, int steps,
+CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done,
                              uint64_t* full, uint64_t* empty, Offset&& offset, Copy&& copy,
                              Describe&& describe) {
   const int group = a.group_size, rows = w.item.count * group, lane = threadIdx.x % 32;
@@ -322,12 +313,12 @@ CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, 
   uint32_t next[kAhead];
   CUTE_UNROLL
   for (int j = 0; j < kAhead; ++j) next[j] = fetch(j);
-  for (int base = 0; base < steps; base += kAhead) {
+  for (int base = 0; base * 64 < rows; base += kAhead) {
     CUTE_UNROLL
     for (int j = 0; j < kAhead; ++j) {
       const int step = base + j, row = step * 64 + own;
       const int stage = (done + step) % kStages, turn = (done + step) / kStages;
-      if (step >= steps) return;
+      if (step * 64 >= rows) return;
       const uint32_t entry = next[j];
       next[j] = fetch(step + kAhead);
       const bool valid = row < rows;
@@ -357,24 +348,12 @@ CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c, GMMA::ScaleOut
   }
 }
 
-/// 64 columns of two rows of a part in pairs, as the accumulators have them from value `first` on.
+/// 64 columns of two rows of a part, in the order of sm80/parts.cuh: where a warp's rows are
+/// neighbours, it writes 512 bytes at a time. The columns begin at value `first` of the
+/// accumulators.
 template <typename Cuda, class Values>
-CUTE_DEVICE void pack_part(uint4 (&pieces)[2][2], float scale, const Values& values, int first) {
-  CUTE_UNROLL
-  for (int r = 0; r < 2; ++r) CUTE_UNROLL
-  for (int h = 0; h < 2; ++h) {
-    const auto pair = [&](int j) {
-      const int i = first + h * 16 + j * 4 + r * 2;
-      return sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
-    };
-    pieces[r][h] = make_uint4(pair(0), pair(1), pair(2), pair(3));
-  }
-}
-
-/// What pack_part made, in the order of sm80/parts.cuh: where a warp's rows are neighbours, it
-/// writes 512 bytes at a time.
-CUTE_DEVICE void store_part(void* parts, const int32_t (&places)[2], int column,
-                            const uint4 (&pieces)[2][2]) {
+CUTE_DEVICE void store_part(void* parts, const int32_t (&places)[2], int column, float scale,
+                            const Values& values, int first) {
   CUTE_UNROLL
   for (int r = 0; r < 2; ++r) {
     uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
@@ -382,8 +361,17 @@ CUTE_DEVICE void store_part(void* parts, const int32_t (&places)[2], int column,
                  : "=l"(to)
                  : "r"(places[r]), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
     CUTE_UNROLL
-    for (int h = 0; h < 2; ++h)
-      if (places[r] >= 0) reinterpret_cast<uint4*>(to)[column + h * 32] = pieces[r][h];
+    for (int h = 0; h < 2; ++h) {
+      uint32_t pairs[4];
+      CUTE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int i = first + h * 16 + j * 4 + r * 2;
+        pairs[j] = sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
+      }
+      if (places[r] >= 0)
+        reinterpret_cast<uint4*>(to)[column + h * 32] =
+            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
   }
 }
 
