@@ -12,6 +12,8 @@ using harness::trace::PathRule;
 // Parts of kernel names.
 constexpr const char* kOwnRows = "row_attention_kernel|selected_";  // by rows, by keys
 constexpr const char* kOwnIntervals = "interval_attention_kernel";
+// Few tiles have a kernel of their own, many go through that of the interval branches.
+constexpr const char* kOwnTiles = "selected_dense|interval_attention_kernel";
 constexpr const char* kFlash = "flash_fwd";
 constexpr const char* kLibraryAttention = "flash_fwd|fmha|cudnn_generated|sdpa";
 constexpr const char* kProducts = "gemm|gemv|nvjet|xmma|cutlass|dot_kernel";
@@ -27,8 +29,10 @@ const char* range_of(const std::string& stage) {
 
 PathRule rule_of(const char* range, const std::string& backend, const std::string& detail) {
   const bool selected = std::string(range) == "nsa.sel_attn";
-  if (backend == "fused")
-    return {range, {selected ? kOwnRows : kOwnIntervals}, {kLibraryAttention, kProducts}};
+  if (backend == "fused") {
+    const char* own = selected ? detail == "whole tiles" ? kOwnTiles : kOwnRows : kOwnIntervals;
+    return {range, {own}, {kLibraryAttention, kProducts}};
+  }
   if (backend == "flash" || (backend == "varlen" && detail == "flash"))
     return {range, {kFlash}, {kOwnRows, kOwnIntervals}};
   if (backend == "cudnn") return {range, {"cudnn|sdpa|fmha"}, {kOwnRows, kOwnIntervals}};

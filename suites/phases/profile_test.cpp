@@ -197,6 +197,21 @@ TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
   EXPECT_TRUE(prove("nvjet_tst_64x8", ran("gather", "gather"))["ok"]);
 }
 
+/// Many rows in whole tiles go through the kernel of the interval branches; rows by keys do not.
+TEST(PathRules, WholeTilesOfTheSelectedBranchHaveTwoKernels) {
+  const auto proven = [](const char* kernel, const char* detail) {
+    std::vector<nsa::RanBackend> rows = ran("fused", "fused");
+    rows.front().detail = detail;
+    return prove(kernel, rows)["ok"].get<bool>();
+  };
+  EXPECT_TRUE(proven("interval_attention_kernel<64>", "whole tiles"));
+  EXPECT_TRUE(proven("selected_dense_kernel<64>", "whole tiles"));
+  EXPECT_FALSE(proven("selected_forward_kernel<64>", "whole tiles"));
+  EXPECT_FALSE(proven("interval_attention_kernel<64>", "by keys"));
+  EXPECT_FALSE(proven("interval_attention_kernel<64>", "whole tiles below 2048, then by keys"));
+  EXPECT_TRUE(proven("selected_forward_kernel<64>", "whole tiles below 2048, then by keys"));
+}
+
 /// Recorded on an H200: fused was asked for and recorded as run, gather's kernels ran.
 TEST(PathRules, ARecordedTraceDisprovesARecordThatLies) {
   Said said("path_audit");
