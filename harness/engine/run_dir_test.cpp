@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <regex>
-
 #include "harness/engine/testing.h"
 #include "harness/evidence/temp_dir.h"
 #include "harness/schema/error.h"
@@ -59,7 +57,7 @@ TEST_F(RunDirTest, ANewRunIsCompletedWithWhatNobodyGave) {
   options_.attached = {{"superseded/results.json", "{}"}};
   begin(dir);
   const auto info = read_json<RunInfo>(read_bytes(run_ / "run.json"), "run.json");
-  EXPECT_TRUE(std::regex_match(info.id, std::regex("fake-20[0-9]{6}T[0-9]{6}Z"))) << info.id;
+  EXPECT_THAT(info.id, MatchesRegex("fake-20[0-9]+T[0-9]+Z"));
   EXPECT_EQ(info.runbook, "fake");
   EXPECT_EQ(info.runbook_title, "Fake");
   EXPECT_EQ(info.seed, 5);
