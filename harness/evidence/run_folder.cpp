@@ -45,6 +45,8 @@ void refuse_inside(const fs::path& run, const fs::path& out) {
                       run.string() + "; name a place outside of it with --out");
 }
 
+constexpr const char* kNameless = "run";
+
 /// The folder in the archive of a run: its id, where that is one; a damaged run is packed, too.
 std::string archive_folder(const RunFolder& run) {
   const auto plain = [](char c) {
@@ -57,8 +59,9 @@ std::string archive_folder(const RunFolder& run) {
                                : "";
     if (!id.empty() && id.front() != '.' && std::ranges::all_of(id, plain)) return id;
   } catch (const EvidenceError&) {
+    return kNameless;
   }
-  return "run";
+  return kNameless;
 }
 
 }  // namespace
