@@ -10,6 +10,10 @@ namespace nsa::device {
 
 enum class Element { kBFloat16, kHalf };
 
+/// Which code a launcher enqueues: wgmma and TMA want compute capability 9.0, mma.sync and cp.async
+/// run from 8.0 on.
+enum class Code { kSm90, kSm80 };
+
 /// Key i is attended at position t iff i * stride + extent - 1 <= t and i > t - window.
 /// Window branch: stride 1, extent 1. Compressed branch: stride d, extent l, window = kEverything.
 struct IntervalRule {
@@ -48,12 +52,13 @@ struct IntervalAttention {
   float scale = 0;
   BlockSelection selection;  ///< compressed branch only; first_position + num_queries tokens exist
   Element element = Element::kBFloat16;
+  Code code = Code::kSm90;
 };
 
 /// nullptr when a kernel exists for these sizes; else why not, for a message.
 const char* unsupported_reason(const IntervalAttention& problem);
 
-/// Enqueues the forward pass; sm_90a. No allocation, no synchronisation, capturable.
+/// Enqueues the forward pass. No allocation, no synchronisation, capturable.
 cudaError_t interval_attention_forward(const IntervalAttention& problem, cudaStream_t stream);
 
 }  // namespace nsa::device

@@ -33,7 +33,7 @@ const char* unsupported_reason(const IntervalBackward& problem);
 size_t workspace_bytes(const IntervalBackward& problem);
 constexpr size_t kMaxPartialBytes = size_t{256} << 20;
 
-/// Enqueues the backward pass; sm_90a. Writes every element of d_q, d_k and d_v: a row without keys
+/// Enqueues the backward pass. Writes every element of d_q, d_k and d_v: a row without keys
 /// and a key without rows get 0. No allocation, no synchronisation, no atomics on floats,
 /// capturable. A value that is not finite reaches the gradients of rows that attend its token, and
 /// of keys such rows attend, only.

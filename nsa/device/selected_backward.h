@@ -35,10 +35,12 @@ struct SelectedBackward {
   /// Tokens of the aligned blocks that ranges are made of, cut off at the position; 0: any ranges.
   int block_size = 0;
   /// How many of the first queries go in whole tiles, all below kDenseBackwardPositions; their
-  /// ranges are made of blocks of whole tiles, and a row with others gets a d_q of NaN.
+  /// ranges are made of blocks of whole tiles, and a row with others gets a d_q of NaN. 0 for the
+  /// code of sm_80.
   int dense = 0;
   float scale = 0;
   Element element = Element::kBFloat16;
+  Code code = Code::kSm90;
 };
 
 /// nullptr when a kernel exists for these sizes; else why not, for a message.
@@ -50,7 +52,7 @@ int dense_queries(const SelectedBackward& problem);
 /// Bytes of device memory that a launch of `problem` works in; any content.
 size_t workspace_bytes(const SelectedBackward& problem);
 
-/// Enqueues the backward pass; sm_90a. `workspace` is 256-byte aligned. No allocation, no
+/// Enqueues the backward pass. `workspace` is 256-byte aligned. No allocation, no
 /// synchronisation, capturable; the same bits every time. Keys that no row attends get zeros.
 cudaError_t selected_attention_backward(const SelectedBackward& problem, void* workspace,
                                         cudaStream_t stream);
