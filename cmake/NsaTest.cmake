@@ -6,7 +6,7 @@ function(nsa_add_test)
   endif()
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
-  set_target_properties(${T_NAME} PROPERTIES UNITY_BUILD OFF)  # helpers of tests share names
+  set_target_properties(${T_NAME} PROPERTIES NSA_TEST ON UNITY_BUILD OFF)  # helpers of tests share names
   target_link_libraries(${T_NAME} PRIVATE nsa_build_flags ${T_LIBS} GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}")
   target_compile_definitions(${T_NAME} PRIVATE NSA_SOURCE_DIR="${CMAKE_SOURCE_DIR}" NSA_BUILD_DIR="${CMAKE_BINARY_DIR}")

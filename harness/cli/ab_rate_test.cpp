@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "harness/cli/commands.h"
+#include "harness/cli/paths.h"
 #include "harness/cli/testing.h"
 #include "harness/evidence/files.h"
 #include "harness/evidence/temp_dir.h"
@@ -50,6 +51,8 @@ TEST_F(AbRateTest, APhaseThatWouldNotRunHereIsRefusedWithTheReason) {
 }
 
 TEST_F(AbRateTest, AFileOfSomethingElseIsNotWrittenOver) {
+  if (!std::filesystem::exists(program_dir() / "nsa-worker"))
+    GTEST_SKIP() << "nsa-worker is not built without LibTorch; with it the preset cuda tries this";
   write_bytes(dir_ / "tally.jsonl", "{\"format\": \"other\"}\n");
   EXPECT_THAT(refusal(kAb + std::string("}")), HasSubstr("tally.jsonl"));
   EXPECT_EQ(read_bytes(dir_ / "tally.jsonl"), "{\"format\": \"other\"}\n");

@@ -47,19 +47,29 @@ TEST(Planning, WrongOptionsNameTheirRemedy) {
   EXPECT_LT(error.size(), 1000U);
 }
 
+/// With phases of the engine alone, which run wherever it was built.
 TEST(Planning, OnlySkipAndSetReachThePlan) {
-  Options options = of("smoke_cpu");
-  options.only = {"environment", "equivalence"};
-  options.set = {"train_text.steps=5"};
+  const TempDir dir;
+  const std::string criteria = R"("criteria": [{"id": "C-n", "text": "t", "metric": "m.n_count",
+    "op": "==", "value": 0, "unit": "count", "severity": "major", "evidence": "record"}]})";
+  write_bytes(dir / "book.json",
+              R"({"schema": "nsa-runbook/1", "name": "book", "title": "t", "scope": "s",
+    "device": "cpu", "phases": [{"id": "here", "title": "t", "run": "builtin:environment", )" +
+                  criteria + R"(, {"id": "tree", "title": "t", "run": "builtin:checkout",
+    "args": {"commit": "base"}, )" +
+                  criteria + "]}");
+  Options options = of((dir / "book.json").string());
+  options.only = {"here"};
+  options.set = {"tree.commit=head"};
   Planned planned = plan_here(options);
-  EXPECT_EQ(phase_of(planned, "equivalence").decision, Decision::kRun);
-  EXPECT_EQ(phase_of(planned, "train_text").decision, Decision::kSkip);
-  EXPECT_EQ(phase_of(planned, "train_text").args["steps"], 5);
+  EXPECT_EQ(phase_of(planned, "here").decision, Decision::kRun);
+  EXPECT_EQ(phase_of(planned, "tree").decision, Decision::kSkip);
+  EXPECT_EQ(phase_of(planned, "tree").args["commit"], "head");
   options.only.clear();
-  options.skip = {"equivalence"};
+  options.skip = {"here"};
   planned = plan_here(options);
-  EXPECT_EQ(phase_of(planned, "equivalence").decision, Decision::kSkip);
-  EXPECT_NE(phase_of(planned, "train_text").decision, Decision::kSkip);
+  EXPECT_EQ(phase_of(planned, "here").decision, Decision::kSkip);
+  EXPECT_NE(phase_of(planned, "tree").decision, Decision::kSkip);
 }
 
 /// The file of a CI run reaches the phase that reads it by its full path, whatever folder the run
