@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include <cutlass/arch/reg_reconfig.h>
+
 #include "nsa/device/sm90/direct_selection.cuh"
 #include "nsa/device/sm90/interval_repair.cuh"
 #include "nsa/device/sm90/interval_tiles.cuh"
