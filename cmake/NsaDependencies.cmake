@@ -4,6 +4,7 @@ file(GLOB NSA_SITE "${NSA_VENV}/lib/python3*/site-packages")
 if(NOT NSA_SITE)
   message(FATAL_ERROR "no Python environment at NSA_VENV='${NSA_VENV}'; run tools/setup first")
 endif()
+set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")
 find_package(Threads REQUIRED)
 
 add_library(nsa_json INTERFACE)
@@ -48,7 +49,6 @@ if(NSA_ENABLE_TORCH)
   target_link_libraries(nsa_arrow INTERFACE ${NSA_PYARROW})
 
   set(NSA_TORCH_LIB "${NSA_SITE}/torch/lib")
-  set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")
   add_library(nsa_torch INTERFACE)
   target_include_directories(nsa_torch SYSTEM INTERFACE
     "${NSA_SITE}/torch/include" "${NSA_SITE}/torch/include/torch/csrc/api/include" "${NSA_CUDA_HOME}/include")

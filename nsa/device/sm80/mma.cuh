@@ -5,8 +5,13 @@
 
 #include <cstdint>
 
+#ifdef NSA_EMULATED
+#include "nsa/device/emulator/instructions.h"
+#endif
+
 namespace nsa::device::sm80 {
 
+#ifndef NSA_EMULATED
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
@@ -60,6 +65,18 @@ __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+/// `count` threads of the block wait for each other.
+__device__ __forceinline__ void sync_threads(int barrier, int count) {
+  asm volatile("bar.sync %0, %1;\n" ::"r"(barrier), "r"(count) : "memory");
+}
+/// 2^x in one instruction; results below the least normal number are 0.
+__device__ __forceinline__ float fast_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+#endif
 
 template <typename T>
 __device__ __forceinline__ uint32_t pack(float low, float high);

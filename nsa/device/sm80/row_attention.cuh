@@ -9,6 +9,7 @@
 #include <cfloat>
 
 #include "nsa/device/row_attention.h"
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/sm80/mma.cuh"
 
 namespace nsa::device::sm80 {
@@ -129,7 +130,7 @@ struct RowKernel {
   }
 
   __device__ static void run(const RowArguments& a) {
-    extern __shared__ __align__(128) char shared[];
+    char* const shared = dynamic_shared();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int token = blockIdx.x, kv_head = blockIdx.y, batch = blockIdx.z;
     const int64_t row = (int64_t(batch) * a.num_queries + token) * gridDim.y + kv_head;
@@ -317,13 +318,8 @@ cudaError_t launch_row_attention(const RowAttention& p, cudaStream_t stream) {
                        p.num_ranges,
                        p.first_position,
                        p.scale * 1.4426950408889634f};
-  const auto kernel = row_attention_kernel<Kernel>;
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
-  if (status != cudaSuccess) return status;
-  kernel<<<dim3(p.num_queries, p.num_kv_heads, p.batch), Kernel::kThreads, Kernel::kSharedBytes,
-           stream>>>(a);
-  return cudaGetLastError();
+  return launch(row_attention_kernel<Kernel>, dim3(p.num_queries, p.num_kv_heads, p.batch),
+                Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
 }  // namespace nsa::device::sm80

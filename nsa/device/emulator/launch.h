@@ -1,0 +1,27 @@
+#pragma once
+#include <tuple>
+
+#include "nsa/device/emulator/emulator.h"
+
+namespace nsa::device::emulator {
+
+/// What `launch` of sm80/launch.cuh does here. Every thread has its own copy of the parameters.
+template <typename... Parameters>
+cudaError_t run_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                       const std::tuple<Parameters...>& parameters) {
+  struct Call {
+    void (*kernel)(Parameters...);
+    const std::tuple<Parameters...>& parameters;
+  };
+  const Call call{kernel, parameters};
+  run_grid(
+      grid, block, shared_bytes,
+      [](const void* context) {
+        const Call& own = *static_cast<const Call*>(context);
+        std::apply(own.kernel, own.parameters);
+      },
+      &call);
+  return cudaSuccess;
+}
+
+}  // namespace nsa::device::emulator

@@ -1,0 +1,18 @@
+#pragma once
+#include <cstddef>
+
+namespace nsa::device::emulator {
+
+/// A stack and where on it to go on.
+struct Fiber {
+  void* stack_pointer = nullptr;
+  const void* stack = nullptr;  // null: the program's own, until it was left once
+  size_t stack_bytes = 0;
+};
+
+/// Makes fiber i begin with `main`, which never returns.
+void begin_fiber(Fiber& fiber, int i, void (*main)());
+/// Goes on in `to`; returns when somebody goes on in `from`.
+void switch_to(Fiber& from, Fiber& to);
+
+}  // namespace nsa::device::emulator

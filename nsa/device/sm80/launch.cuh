@@ -1,0 +1,37 @@
+// Launching a kernel and its dynamic shared memory, on a device or in the emulator.
+#pragma once
+#include <cuda_runtime.h>
+
+#ifdef NSA_EMULATED
+#include "nsa/device/emulator/launch.h"
+#endif
+
+namespace nsa::device::sm80 {
+
+/// The block's dynamic shared memory.
+__device__ __forceinline__ char* dynamic_shared() {
+#ifdef NSA_EMULATED
+  return emulator::shared_memory();
+#else
+  extern __shared__ __align__(128) char shared[];
+  return shared;
+#endif
+}
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
+                   cudaStream_t stream, const Arguments&... arguments) {
+#ifdef NSA_EMULATED
+  (void)stream;
+  return emulator::run_kernel(kernel, grid, block, shared_bytes,
+                              std::tuple<Parameters...>(arguments...));
+#else
+  const cudaError_t status = cudaFuncSetAttribute(
+      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+  if (status != cudaSuccess) return status;
+  kernel<<<grid, block, shared_bytes, stream> > >(arguments...);
+  return cudaGetLastError();
+#endif
+}
+
+}  // namespace nsa::device::sm80
