@@ -24,7 +24,7 @@ namespace {
 struct Copy {
   uint32_t to;
   const void* from;
-  int bytes;
+  int bytes, size;
   int group;
 };
 
@@ -158,11 +158,11 @@ void open_if_complete(int id) {
 }
 
 void land(const Copy& copy) {
-  char* to = shared_at(copy.to, 16, "cp.async");
-  if (reinterpret_cast<uintptr_t>(copy.from) % 16 != 0)
-    fail("cp.async: %p is no multiple of 16", copy.from);
+  char* to = shared_at(copy.to, copy.size, "cp.async");
+  if (reinterpret_cast<uintptr_t>(copy.from) % copy.size != 0)
+    fail("cp.async: %p is no multiple of %d", copy.from, copy.size);
   std::memcpy(to, copy.from, copy.bytes);
-  std::memset(to + copy.bytes, 0, 16 - copy.bytes);
+  std::memset(to + copy.bytes, 0, copy.size - copy.bytes);
 }
 
 void main_of_thread() {
@@ -307,10 +307,10 @@ int barrier(int id, int count, int value) {
   return b.result;
 }
 
-void copy_async(uint32_t to, const void* from, int bytes) {
-  const Copy copy{to, from, bytes, self().groups};
+void copy_async(uint32_t to, const void* from, int bytes, int size) {
+  const Copy copy{to, from, bytes, size, self().groups};
   if (machine.early) return land(copy);
-  shared_at(to, 16, "cp.async");
+  shared_at(to, size, "cp.async");
   self().copies.push_back(copy);
 }
 void commit_copies() { ++self().groups; }

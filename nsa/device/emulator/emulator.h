@@ -39,8 +39,8 @@ void meet(const char* what, uint32_t mask, void* own, Perform perform);
 int barrier(int id, int count, int value = 0);
 constexpr int kBarriers = 16;
 
-/// Asynchronous copies of this thread; `bytes` of the 16 are read, the rest is 0.
-void copy_async(uint32_t to, const void* from, int bytes);
+/// Asynchronous copies of this thread; `bytes` of the `size` are read, the rest is 0.
+void copy_async(uint32_t to, const void* from, int bytes, int size = 16);
 void commit_copies();
 void wait_copies(int pending);
 

@@ -12,6 +12,7 @@ inline void copy_async(uint32_t to, const void* from) { emulator::copy_async(to,
 inline void copy_async_or_zero(uint32_t to, const void* from, bool valid) {
   emulator::copy_async(to, from, valid ? 16 : 0);
 }
+inline void copy_async_8(uint32_t to, const void* from) { emulator::copy_async(to, from, 8, 8); }
 inline void commit_copies() { emulator::commit_copies(); }
 template <int kPending>
 void wait_copies() {

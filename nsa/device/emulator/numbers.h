@@ -58,10 +58,22 @@ struct Numbers {
   }
   Strided strided() const { return {bits.data(), batch_stride, token_stride, head_stride}; }
 
+  /// Without gaps.
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (int b = 0; b < batch(); ++b)
+      for (int t = 0; t < tokens; ++t)
+        for (int h = 0; h < heads; ++h)
+          for (int c = 0; c < dim; ++c) all.push_back(at(b, t, h, c));
+    return all;
+  }
+  int batch() const {
+    return static_cast<int>(bits.size() / (batch_stride > 0 ? batch_stride : 1));
+  }
+
   template <typename Do>
   void for_each(const Do& apply) {
-    const int batch = static_cast<int>(bits.size() / (batch_stride > 0 ? batch_stride : 1));
-    for (int b = 0; b < batch; ++b)
+    for (int b = 0; b < batch(); ++b)
       for (int t = 0; t < tokens; ++t)
         for (int h = 0; h < heads; ++h)
           for (int c = 0; c < dim; ++c) apply(bits[place(b, t, h, c)]);

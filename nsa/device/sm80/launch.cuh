@@ -18,6 +18,9 @@ __device__ __forceinline__ char* dynamic_shared() {
 #endif
 }
 
+/// More a block of threads may have only where it is asked for.
+constexpr size_t kSharedBytesOfAny = 48 * 1024;
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t shared_bytes,
                    cudaStream_t stream, const Arguments&... arguments) {
@@ -26,10 +29,14 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
   return emulator::run_kernel(kernel, grid, block, shared_bytes,
                               std::tuple<Parameters...>(arguments...));
 #else
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
-  if (status != cudaSuccess) return status;
-  kernel<<<grid, block, shared_bytes, stream> > >(arguments...);
+  if (shared_bytes > kSharedBytesOfAny) {
+    const cudaError_t status = cudaFuncSetAttribute(
+        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
+    if (status != cudaSuccess) return status;
+  }
+  // clang-format off
+  kernel<<<grid, block, shared_bytes, stream>>>(arguments...);
+  // clang-format on
   return cudaGetLastError();
 #endif
 }
