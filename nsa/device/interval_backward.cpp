@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/device/alignment.h"
+#include "nsa/device/sm80/interval_rows.h"
 #include "nsa/device/sm90/interval_backward_launch.h"
 #include "nsa/device/sm90/interval_bounds.h"
 
@@ -119,11 +120,11 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   BackwardPlan plan;
   if (make_plan(p, plan) > 0 && p.workspace == nullptr) return cudaErrorInvalidValue;
   const BackwardInstance& one = *find_instance(f);
-  cudaError_t status = p.rows.lse == nullptr ? sm90::prepare_rows(p, plan, stream) : cudaSuccess;
+  cudaError_t status = p.rows.lse == nullptr ? sm80::prepare_rows(p, plan, stream) : cudaSuccess;
   if (status == cudaSuccess)
     status = (f.element == Element::kHalf ? one.fp16 : one.bf16)(p, plan, stream);
-  if (status == cudaSuccess && plan.num_chunks > 1) status = sm90::sum_partials(p, plan, stream);
-  return status == cudaSuccess ? sm90::mend_gradients(p, plan, stream) : status;
+  if (status == cudaSuccess && plan.num_chunks > 1) status = sm80::sum_partials(p, plan, stream);
+  return status == cudaSuccess ? sm80::mend_gradients(p, plan, stream) : status;
 }
 
 }  // namespace nsa::device

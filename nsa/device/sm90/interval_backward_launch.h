@@ -23,14 +23,6 @@ struct BackwardPlan {
 /// units.
 void choose_chunks(const IntervalAttention&, BackwardPlan&);
 
-/// lse and delta of the plan; clears `bad`.
-cudaError_t prepare_rows(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
-/// d_k and d_v from partial sums.
-cudaError_t sum_partials(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
-/// Recomputes gradients that are not finite from attended pairs only; nothing to do when `bad` is
-/// 0.
-cudaError_t mend_gradients(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
-
 /// Rows a tile of the d_k, d_v kernel has.
 constexpr int rows_of_key_pass(int qk_head_dim) { return qk_head_dim == 64 ? 128 : 64; }
 

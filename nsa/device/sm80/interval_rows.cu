@@ -2,12 +2,17 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "nsa/device/sm80/interval_rows.h"
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/sm90/backward_chunks.h"
-#include "nsa/device/sm90/interval_backward_launch.h"
 #include "nsa/device/sm90/pair_gradients.cuh"
 #include "nsa/device/tokens/vector.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::device::sm80 {
+
+using sm90::all_finite, sm90::BackwardPlan, sm90::Columns, sm90::kBusySms, sm90::kKeysOfTile,
+    sm90::Pair, sm90::Row, sm90::Span;
+
 namespace {
 
 constexpr float kLog2e = 1.4426950408889634f;
@@ -81,7 +86,8 @@ __device__ __forceinline__ void sum_columns(const IntervalBackward& p, const Bac
   const int column = index % width, key = index / width % f.num_keys;
   const int64_t head = index / width / f.num_keys;
   const int first = key / kKeysOfTile * kKeysOfTile;
-  const int chunks = chunks_of(f, first, min(first + kKeysOfTile, f.num_keys), plan.chunk_tokens);
+  const int chunks =
+      sm90::chunks_of(f, first, min(first + kKeysOfTile, f.num_keys), plan.chunk_tokens);
   float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
   for (int chunk = 0; chunk < chunks; ++chunk) {
     const float4 x = *reinterpret_cast<const float4*>(plan.partials + chunk * stride + index);
@@ -104,7 +110,7 @@ __device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan, 
   const int group = f.num_heads / f.num_kv_heads;
   const int64_t position = row / f.num_heads, batch = position / f.num_queries,
                 token = position % f.num_queries, head = row % f.num_heads, kv_head = head / group;
-  const Span keys = keys_of(f.rule, f.first_position + int(token), f.num_keys);
+  const Span keys = sm90::keys_of(f.rule, f.first_position + int(token), f.num_keys);
   Columns sum;
   for (int key = keys.begin; key < keys.end && !sum.lost(f.qk_head_dim); ++key) {
     const Row k(f.k, f.element, batch, key, kv_head);
@@ -126,7 +132,7 @@ __device__ void mend_key(const IntervalBackward& g, const BackwardPlan& plan, in
   const int64_t kv_head = row % f.num_kv_heads, batch = row / f.num_kv_heads / f.num_keys;
   const int key = int(row / f.num_kv_heads % f.num_keys);
   const Row k(f.k, f.element, batch, key, kv_head), v(f.v, f.element, batch, key, kv_head);
-  const Span span = queries_of(f, key, key + 1);
+  const Span span = sm90::queries_of(f, key, key + 1);
   Columns sum_k, sum_v;
   for (int token = span.begin; token < span.end; ++token) {
     if (sum_k.lost(f.qk_head_dim) && sum_v.lost(f.v_head_dim)) break;
@@ -194,22 +200,20 @@ cudaError_t prepare_rows(const IntervalBackward& p, const BackwardPlan& plan, cu
   const dim3 blocks(
       blocks_for(int64_t(f.num_queries) * f.num_heads, kRowsInFlight * (kThreads / lanes)),
       f.batch);
-  prepare_rows_kernel<<<blocks, kThreads, 0, stream>>>(p, plan);
-  return cudaGetLastError();
+  return launch(prepare_rows_kernel, blocks, kThreads, 0, stream, p, plan);
 }
 
 cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
   const IntervalAttention& f = p.forward;
   const int64_t values =
       int64_t(f.batch) * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim);
-  sum_partials_kernel<<<blocks_for(values / 4, kThreads), kThreads, 0, stream>>>(p, plan);
-  return cudaGetLastError();
+  return launch(sum_partials_kernel, blocks_for(values / 4, kThreads), kThreads, 0, stream, p,
+                plan);
 }
 
 cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
                            cudaStream_t stream) {
-  mend_kernel<<<kBusySms * 4, kThreads, 0, stream>>>(p, plan);
-  return cudaGetLastError();
+  return launch(mend_kernel, kBusySms * 4, kThreads, 0, stream, p, plan);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::device::sm80
