@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/device/alignment.h"
+#include "nsa/device/sm80/interval_backward_launch.h"
 #include "nsa/device/sm80/interval_rows.h"
 #include "nsa/device/sm90/interval_backward_launch.h"
 #include "nsa/device/sm90/interval_bounds.h"
@@ -16,12 +17,21 @@ using sm90::Span;
 
 struct BackwardInstance {
   int qk_head_dim, v_head_dim;
-  sm90::LaunchBackward bf16, fp16;
+  sm90::LaunchBackward launch[2][2];  // by Code, by Element
 };
 constexpr BackwardInstance kBackwardInstances[] = {
-    {64, 64, sm90::backward_64_64_bf16, sm90::backward_64_64_fp16},
-    {128, 128, sm90::backward_128_128_bf16, sm90::backward_128_128_fp16},
-    {192, 128, sm90::backward_192_128_bf16, sm90::backward_192_128_fp16},
+    {64,
+     64,
+     {{sm90::backward_64_64_bf16, sm90::backward_64_64_fp16},
+      {sm80::backward_64_64_bf16, sm80::backward_64_64_fp16}}},
+    {128,
+     128,
+     {{sm90::backward_128_128_bf16, sm90::backward_128_128_fp16},
+      {sm80::backward_128_128_bf16, sm80::backward_128_128_fp16}}},
+    {192,
+     128,
+     {{sm90::backward_192_128_bf16, sm90::backward_192_128_fp16},
+      {sm80::backward_192_128_bf16, sm80::backward_192_128_fp16}}},
 };
 
 const BackwardInstance* find_instance(const IntervalAttention& f) {
@@ -121,8 +131,7 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   if (make_plan(p, plan) > 0 && p.workspace == nullptr) return cudaErrorInvalidValue;
   const BackwardInstance& one = *find_instance(f);
   cudaError_t status = p.rows.lse == nullptr ? sm80::prepare_rows(p, plan, stream) : cudaSuccess;
-  if (status == cudaSuccess)
-    status = (f.element == Element::kHalf ? one.fp16 : one.bf16)(p, plan, stream);
+  if (status == cudaSuccess) status = one.launch[int(f.code)][int(f.element)](p, plan, stream);
   if (status == cudaSuccess && plan.num_chunks > 1) status = sm80::sum_partials(p, plan, stream);
   return status == cudaSuccess ? sm80::mend_gradients(p, plan, stream) : status;
 }

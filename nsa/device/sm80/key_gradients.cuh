@@ -1,0 +1,217 @@
+// d_k and d_v of interval attention: a CTA sums them of 64 keys of one KV head over a run of rows,
+// all heads of the group among them. Keys are the rows of the products: s^T = k q^T and dp^T = v
+// d_out^T, then d_v += p^T d_out and d_k += ds^T q with p and ds in registers.
+//
+// Rows come from the last to the first, so that the tiles of a chunk are the same for every key
+// tile of the compressed branch and are found in L2.
+#pragma once
+#include "nsa/device/sm80/gradient_tiles.cuh"
+
+namespace nsa::device::sm80 {
+
+template <class Tiles>
+struct KeyGradients {
+  using T = typename Tiles::Type;
+  using Shared = typename Tiles::Shared;
+  using Products = typename Tiles::Products;
+  using Weights = typename Tiles::Weights;
+  static constexpr int DK = Tiles::kQkHeadDim, DV = Tiles::kVHeadDim, kKeys = Tiles::kOwn,
+                       kRows = Tiles::kPassing, kStages = Tiles::kStages;
+
+  /// What a CTA does: rows [begin, end) for its keys; none: end = begin.
+  struct Work {
+    int batch, kv_head, chunk, first_key, begin, end;
+    bool wanted;  // somebody reads the sums
+  };
+  /// Chunk slowest, key tile fastest: tiles that read the same rows run together. Chunks are those
+  /// of the plan's key tiles, which are longer than a CTA's.
+  __device__ static Work work_of(const BackwardArguments& a, int unit) {
+    const IntervalAttention& f = a.forward;
+    const int heads = f.batch * f.num_kv_heads, head = unit / a.key_tiles % heads;
+    Work work;
+    work.first_key = unit % a.key_tiles * kKeys;
+    work.kv_head = head % f.num_kv_heads;
+    work.batch = head / f.num_kv_heads;
+    work.chunk = unit / a.key_tiles / heads;
+    const int first = work.first_key / sm90::kKeysOfTile * sm90::kKeysOfTile;
+    const sm90::Span all = sm90::queries_of(f, first, min(first + sm90::kKeysOfTile, f.num_keys)),
+                     own = sm90::queries_of(f, work.first_key,
+                                            min(work.first_key + kKeys, f.num_keys));
+    const int end = all.end - work.chunk * a.plan.chunk_tokens,
+              begin = max(all.begin, end - a.plan.chunk_tokens);
+    work.wanted = a.plan.num_chunks == 1 || end > all.begin;
+    work.begin = max(begin, own.begin) * a.group;
+    work.end = max(work.begin, min(end, own.end) * a.group);
+    return work;
+  }
+
+  /// Rows [begin, end) of the work that attend a key.
+  __device__ static sm90::Span rows_of(const BackwardArguments& a, const Work& work, int key) {
+    const IntervalAttention& f = a.forward;
+    const auto row_of = [&](int position) {
+      const int token = min(max(position - f.first_position, 0), f.num_queries);
+      return min(max(token * a.group, work.begin), work.end);
+    };
+    return {row_of(sm90::first_position_of(f.rule, key)),
+            row_of(sm90::last_position_of(f.rule, key) + 1)};
+  }
+
+  /// Rows that attend each of a thread's two keys, ascending both.
+  struct Attended {
+    sm90::Span rows[2];
+    __device__ bool operator()(int r, int row) const {
+      return row >= rows[r].begin && row < rows[r].end;
+    }
+    /// Whether some pair (every pair) of a tile of rows may be (is) attended.
+    __device__ bool any(int first_row) const {
+      return first_row + kRows > rows[0].begin && first_row < rows[1].end;
+    }
+    __device__ bool all(int first_row) const {
+      return first_row >= rows[1].begin && first_row + kRows <= rows[0].end;
+    }
+  };
+
+  __device__ static void run(const BackwardArguments& a, Shared& s, int unit) {
+    const Work work = work_of(a, unit);
+    if (!work.wanted) return;
+    const IntervalAttention& f = a.forward;
+    const HeadTensors<T> head(a, work.batch, work.kv_head);
+    const int lane = threadIdx.x % 32, own_row = threadIdx.x / 32 * 16;
+    const int steps = (work.end - work.begin + kRows - 1) / kRows;
+    const auto first_row_of = [&](int step) { return work.end - (step + 1) * kRows; };
+
+    const auto fetch_rows = [&](int step) {
+      const int first = first_row_of(step), stage = step % kStages;
+      Tiles::template copy_rows<kRows>(s.x[stage], s.y[stage], [&](int i) {
+        return head.row(first + i, first + i >= work.begin);
+      });
+    };
+    // Of thread i the lse, of thread kRows + i the delta of a step's row i.
+    const bool is_lse = threadIdx.x < kRows, has_stats = threadIdx.x < 2 * kRows;
+    const float* const stats_of_rows = (is_lse ? a.plan.lse : a.plan.delta) + head.first_row;
+    const auto read_stats = [&](int step) {
+      const int row = first_row_of(step) + threadIdx.x % kRows;
+      return has_stats && step < steps && row >= work.begin ? stats_of_rows[row] : 0.f;
+    };
+    const auto write_stats = [&](int step, float value) {
+      if (has_stats) (is_lse ? s.lse : s.delta)[step % kStages][threadIdx.x % kRows] = value;
+    };
+
+    if (steps > 0) {
+      Tiles::template copy_rows<kKeys>(s.own_x, s.own_y, [&](int i) {
+        return head.key(work.first_key + i, work.first_key + i < f.num_keys);
+      });
+    }
+    for (int step = 0; step < kStages - 1; ++step) {
+      if (step < steps) fetch_rows(step);
+      commit_copies();
+      write_stats(step, read_stats(step));
+    }
+
+    const int own_key = work.first_key + own_row + lane / 4;
+    const Attended attended{{rows_of(a, work, own_key), rows_of(a, work, own_key + 8)}};
+    float d_k[DK / 8][4] = {}, d_v[DV / 8][4] = {};
+    for (int step = 0; step < steps; ++step) {
+      wait_copies<kStages - 2>();
+      __syncthreads();  // the step's rows are there, and everybody is done with those before
+      const int ahead = step + kStages - 1, stage = step % kStages, row = first_row_of(step);
+      if (ahead < steps) fetch_rows(ahead);
+      commit_copies();
+      const float stats = read_stats(ahead);
+      if (__any_sync(~0u, attended.any(row))) {
+        const T *const q = s.x[stage], *const d_out = s.y[stage];
+        Products x;  // s, then dp
+        Weights p, ds;
+        Tiles::template multiply<DK>(x, s.own_x, own_row, q);
+        if (__all_sync(~0u, attended.all(row))) {
+          probabilities<false>(a, s.lse[stage], attended, row, x);
+        } else {
+          probabilities<true>(a, s.lse[stage], attended, row, x);
+        }
+        Tiles::pack_weights(p, x);
+        Tiles::template accumulate<DV>(d_v, p, d_out);
+        Tiles::template multiply<DV>(x, s.own_y, own_row, d_out);
+        differentiate(s.delta[stage], p, x);
+        Tiles::pack_weights(ds, x);
+        Tiles::template accumulate<DK>(d_k, ds, q);
+      }
+      if (ahead < steps) write_stats(ahead, stats);
+    }
+    store(a, unit, d_k, d_v);
+  }
+
+  /// The row of a tile that value i of products n of this thread belongs to.
+  __device__ static int row_of_value(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
+
+  /// p from s; 0 where a pair is not attended.
+  template <bool kMasked>
+  __device__ static void probabilities(const BackwardArguments& a, const float (&lse)[kRows],
+                                       const Attended& attended, int first_row, Products& x) {
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = row_of_value(n, i);
+        x[n][i] = fast_exp2(fmaf(x[n][i], a.scale_log2, -lse[row]));
+        if (kMasked && !attended(i / 2, first_row + row)) x[n][i] = 0.f;
+      }
+  }
+  /// ds from dp. Where p is 0, so is ds, or it is not finite and then computed once more.
+  __device__ static void differentiate(const float (&delta)[kRows], const Weights& p, Products& x) {
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const float2 both = unpack(p[n / 2][n % 2 * 2 + r], T{});
+        x[n][2 * r] = both.x * (x[n][2 * r] - delta[row_of_value(n, 0)]);
+        x[n][2 * r + 1] = both.y * (x[n][2 * r + 1] - delta[row_of_value(n, 1)]);
+      }
+  }
+
+  /// Finds the work once more: in registers it would stand in the way of the loop.
+  __device__ static void store(const BackwardArguments& a, int unit, float (&d_k)[DK / 8][4],
+                               float (&d_v)[DV / 8][4]) {
+    const Work work = work_of(a, unit);
+    const IntervalAttention& f = a.forward;
+    const int first = work.first_key + threadIdx.x / 32 * 16;
+    if (a.plan.num_chunks > 1) {
+      const int64_t heads = int64_t(f.batch) * f.num_kv_heads,
+                    head = work.chunk * heads + work.batch * f.num_kv_heads + work.kv_head;
+      store_partials(a.plan.partials + head * f.num_keys * (DK + DV), f, first, d_k, d_v);
+      return;
+    }
+    const auto target = [&](void* to, int dim) {
+      return [=, &f](int row) -> T* {
+        const int key = first + row;
+        if (key >= f.num_keys) return nullptr;
+        const int64_t place =
+            (int64_t(work.batch) * f.num_keys + key) * f.num_kv_heads + work.kv_head;
+        return static_cast<T*>(to) + place * dim;
+      };
+    };
+    bool good = Tiles::template store<DK>(d_k, f.scale, target(a.d_k, DK));
+    good &= Tiles::template store<DV>(d_v, 1.f, target(a.d_v, DV));
+    if (!good) *a.plan.bad = 1;
+  }
+
+  __device__ static void store_partials(float* partials, const IntervalAttention& f, int first_key,
+                                        const float (&d_k)[DK / 8][4],
+                                        const float (&d_v)[DV / 8][4]) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int key = first_key + lane / 4 + 8 * r;
+      if (key >= f.num_keys) continue;
+      float* const to = partials + int64_t(key) * (DK + DV) + lane % 4 * 2;
+#pragma unroll
+      for (int c = 0; c < DK / 8; ++c)
+        *reinterpret_cast<float2*>(to + c * 8) =
+            make_float2(d_k[c][2 * r] * f.scale, d_k[c][2 * r + 1] * f.scale);
+#pragma unroll
+      for (int c = 0; c < DV / 8; ++c)
+        *reinterpret_cast<float2*>(to + DK + c * 8) = make_float2(d_v[c][2 * r], d_v[c][2 * r + 1]);
+    }
+  }
+};
+
+}  // namespace nsa::device::sm80
