@@ -1,6 +1,7 @@
 // The backward pass of interval attention against fp64 loops, without LibTorch. With an argument
 // "time" the sizes of the targets are timed as well; "once NAME" does one pass of those whose name
-// begins so, for a profiler.
+// begins so, for a profiler. Every code that the card can run has its turn, or with "sm80" as last
+// argument that one alone.
 #include <cmath>
 
 #include "nsa/device/interval_backward.h"
@@ -10,6 +11,8 @@ namespace nsa::device {
 namespace {
 
 using namespace testing;
+
+Code code = Code::kSm90;  // that has its turn
 
 struct Sizes {
   const char* name;
@@ -62,6 +65,7 @@ struct Case {
     f.num_kv_heads = z.kv_heads, f.qk_head_dim = z.dk, f.v_head_dim = z.dv,
     f.first_position = z.first_position, f.rule = z.rule, f.scale = 1.f / std::sqrt(float(z.dk));
     f.element = z.half ? Element::kHalf : Element::kBFloat16;
+    f.code = code;
     problem.d_out = dense(d_out, z.queries, heads, z.dv);
     problem.d_lse = z.d_lse ? static_cast<float*>(d_lse.data) : nullptr;
     problem.d_q = d_q.data, problem.d_k = d_k.data, problem.d_v = d_v.data;
@@ -353,12 +357,23 @@ int main(int argc, char** argv) {
     std::puts("no CUDA device: not run");
     return 77;
   }
-  if (argc > 2) {
-    nsa::device::large_cases(argv[2]);
-    return 0;
+  using nsa::device::Code;
+  std::vector<Code> codes = {Code::kSm90, Code::kSm80};
+  int major = 0;
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  const bool only_sm80 = argc > 1 && std::strcmp(argv[argc - 1], "sm80") == 0;
+  if (only_sm80 || major < 9) codes = {Code::kSm80};
+  argc -= only_sm80;
+  for (const Code code : codes) {
+    nsa::device::code = code;
+    std::printf("code of %s\n", code == Code::kSm90 ? "sm_90a" : "sm_80");
+    if (argc > 2) {
+      nsa::device::large_cases(argv[2]);
+      continue;
+    }
+    nsa::device::small_cases();
+    if (argc > 1) nsa::device::large_cases(nullptr);
   }
-  nsa::device::small_cases();
-  if (argc > 1) nsa::device::large_cases(nullptr);
   std::printf("%d failures\n", nsa::device::testing::failures);
   return nsa::device::testing::failures == 0 ? 0 : 1;
 }
