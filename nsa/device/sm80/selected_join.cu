@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/sm80/mma.cuh"
 #include "nsa/device/sm80/parts.cuh"
 #include "nsa/device/sm80/quad.cuh"
@@ -103,8 +104,7 @@ cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const Selecte
   a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
   const auto blocks = static_cast<unsigned>((a.num_pieces + kThreads - 1) / kThreads);
   a.element = p.element;
-  join_kernel<<<blocks, kThreads, 0, stream>>>(a);
-  return cudaGetLastError();
+  return launch(join_kernel, blocks, kThreads, 0, stream, a);
 }
 
 }  // namespace nsa::device::sm80

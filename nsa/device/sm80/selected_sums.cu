@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/sm80/mma.cuh"
 #include "nsa/device/sm80/parts.cuh"
 #include "nsa/device/sm80/quad.cuh"
@@ -219,8 +220,7 @@ cudaError_t row_stats(const SelectedBackward& p, float* stats, cudaStream_t stre
   a.stats = reinterpret_cast<float2*>(stats);
   a.num_rows = rows, a.num_queries = p.num_queries, a.num_heads = p.num_heads;
   a.dim = p.v_head_dim, a.element = p.element;
-  stats_kernel<<<blocks_of(rows * (a.dim / 8)), kThreads, 0, stream>>>(a);
-  return cudaGetLastError();
+  return launch(stats_kernel, blocks_of(rows * (a.dim / 8)), kThreads, 0, stream, a);
 }
 
 cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
@@ -243,8 +243,7 @@ cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
   a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
   a.element = p.element;
-  sum_queries_kernel<<<blocks_of(a.num_pieces), kThreads, 0, stream>>>(a);
-  return cudaGetLastError();
+  return launch(sum_queries_kernel, blocks_of(a.num_pieces), kThreads, 0, stream, a);
 }
 
 namespace {
@@ -264,9 +263,8 @@ KeyArguments key_arguments(const SelectedBackward& p, const sm90::SelectedEarly&
 }
 
 cudaError_t sum_keys_of(const KeyArguments& a, int lanes, cudaStream_t stream) {
-  sum_keys_kernel<<<dim3(a.tiles, lanes, (a.qk_head_dim + a.v_head_dim) / 32), kThreads, 0,
-                    stream>>>(a);
-  return cudaGetLastError();
+  return launch(sum_keys_kernel, dim3(a.tiles, lanes, (a.qk_head_dim + a.v_head_dim) / 32),
+                kThreads, 0, stream, a);
 }
 
 }  // namespace

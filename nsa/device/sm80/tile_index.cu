@@ -1,5 +1,6 @@
 #include "nsa/device/sm80/tile_index.h"
 
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/sm80/row_attention.cuh"
 
 namespace nsa::device::sm80 {
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kScanThreads)
 
 /// One warp a (lane, chunk) walks its tokens in order, so that lists are ascending.
 __global__ void __launch_bounds__(32) scatter_rows(const __grid_constant__ IndexArguments a) {
-  extern __shared__ int next[];
+  int* const next = reinterpret_cast<int*>(dynamic_shared());
   const int tiles = a.plan.tiles, most = a.plan.max_tiles_of_row, chunk = blockIdx.x,
             lane_index = blockIdx.y;
   const int32_t* begin = a.offsets + (int64_t(lane_index) * (a.plan.chunks + 1) + chunk) * tiles;
@@ -246,17 +247,14 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.row_masks = reinterpret_cast<uint64_t*>(at(plan.row_masks));
   a.entries = reinterpret_cast<uint32_t*>(at(plan.entries));
   a.items = reinterpret_cast<SelectedItem*>(at(plan.items));
-  const int counter_bytes = plan.tiles * 4;
   cudaError_t status = cudaMemsetAsync(a.offsets, 0, plan.row_tiles - plan.offsets, stream);
   if (status == cudaSuccess)
-    status = cudaFuncSetAttribute(scatter_rows, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  counter_bytes);
+    status = launch(list_tiles, static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
+  if (status == cudaSuccess) status = launch(scan_counts, plan.lanes, kScanThreads, 0, stream, a);
+  if (status == cudaSuccess)
+    status = launch(scatter_rows, dim3(plan.chunks, plan.lanes), 32, plan.tiles * 4, stream, a);
   if (status != cudaSuccess) return status;
-  list_tiles<<<static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream>>>(a);
-  scan_counts<<<plan.lanes, kScanThreads, 0, stream>>>(a);
-  scatter_rows<<<dim3(plan.chunks, plan.lanes), 32, counter_bytes, stream>>>(a);
-  cut_lists<<<dim3(plan.lanes_of_set, plan.sets()), kScanThreads, 0, stream>>>(a);
-  return cudaGetLastError();
+  return launch(cut_lists, dim3(plan.lanes_of_set, plan.sets()), kScanThreads, 0, stream, a);
 }
 
 }  // namespace nsa::device::sm80
