@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/device/alignment.h"
+#include "nsa/device/sm80/selected_backward_launch.h"
 #include "nsa/device/sm80/selected_sums.h"
 #include "nsa/device/sm80/tile_index.h"
 #include "nsa/device/sm90/selected_backward_launch.h"
@@ -17,20 +18,22 @@ struct SelectedInstance {
   Element element;
   sm90::SelectedBackwardLaunch launch;
   sm90::LaunchEarly early;
+  sm80::SelectedBackwardLaunch sm80_launch;
 };
 
 constexpr SelectedInstance kSelectedInstances[] = {
     {64, 64, Element::kBFloat16, sm90::selected_backward_64_64_bf16,
-     sm90::selected_early_64_64_bf16},
-    {64, 64, Element::kHalf, sm90::selected_backward_64_64_fp16, sm90::selected_early_64_64_fp16},
+     sm90::selected_early_64_64_bf16, sm80::selected_backward_64_64_bf16},
+    {64, 64, Element::kHalf, sm90::selected_backward_64_64_fp16, sm90::selected_early_64_64_fp16,
+     sm80::selected_backward_64_64_fp16},
     {128, 128, Element::kBFloat16, sm90::selected_backward_128_128_bf16,
-     sm90::selected_early_128_128_bf16},
+     sm90::selected_early_128_128_bf16, sm80::selected_backward_128_128_bf16},
     {128, 128, Element::kHalf, sm90::selected_backward_128_128_fp16,
-     sm90::selected_early_128_128_fp16},
+     sm90::selected_early_128_128_fp16, sm80::selected_backward_128_128_fp16},
     {192, 128, Element::kBFloat16, sm90::selected_backward_192_128_bf16,
-     sm90::selected_early_192_128_bf16},
+     sm90::selected_early_192_128_bf16, sm80::selected_backward_192_128_bf16},
     {192, 128, Element::kHalf, sm90::selected_backward_192_128_fp16,
-     sm90::selected_early_192_128_fp16},
+     sm90::selected_early_192_128_fp16, sm80::selected_backward_192_128_fp16},
 };
 
 const SelectedInstance* find_instance(const SelectedBackward& p) {
@@ -101,7 +104,8 @@ cudaError_t backward_by_keys(const SelectedBackward& p, int tokens_of_batch,
                              const sm90::SelectedEarly& early, void* workspace,
                              cudaStream_t stream) {
   const SelectedPlan plan = plan_selected(backward_sizes(p));
-  const auto launch = find_instance(p)->launch;
+  const SelectedInstance& instance = *find_instance(p);
+  const auto launch = p.code == Code::kSm80 ? instance.sm80_launch : instance.launch;
   cudaError_t status =
       sm80::build_tile_index(sm80::token_ranges(p, tokens_of_batch), plan, workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
@@ -135,10 +139,12 @@ const char* unsupported_reason(const SelectedBackward& p) {
   const SelectedSizes sizes = backward_sizes(p);
   if (p.dense < 0 || p.dense > most_dense_queries(sizes, p.first_position, p.block_size))
     return "more dense queries than have whole tiles";
+  if (p.code == Code::kSm80 && p.dense > 0) return "whole tiles have no kernel of sm_80";
   return unsupported_index(sizes);
 }
 
 int dense_queries(const SelectedBackward& p) {
+  if (p.code == Code::kSm80) return 0;
   return dense_queries(backward_sizes(p), p.first_position, p.block_size);
 }
 

@@ -2,7 +2,7 @@
 // device. No LibTorch.
 //   selected_gpu_test          correctness; ends with 77 where there is no CUDA device
 //   selected_gpu_test --time   figures, each with a check of sampled rows and keys;
-//   with it: --forward that pass only; --short small ones only
+//   with it: --forward that pass only; --short small ones only; --sm80 backward by code of sm_80
 //   selected_gpu_test --once   a single pass of each for a profiler
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -42,9 +42,11 @@ Distances compare(const Problem<T>& x, int row_stride, int key_stride) {
 
 /// `dense`: queries of the backward pass in whole tiles.
 template <typename T>
-bool correct(const Case& c, int dense = 0) {
+bool correct(const Case& c, int dense = 0, Code code = Code::kSm90) {
+  const bool sm80 = code == Code::kSm80;
   Problem<T> x(c, (c.n() + 63) / 64);
   x.p.dense = dense;
+  x.p.code = code;
   if (c.bad) x.spoil();
   plain_forward<<<(x.query_rows(c) + 3) / 4, 128>>>(x.plain(), x.out.data, x.lse.data,
                                                     x.query_rows(c));
@@ -64,11 +66,11 @@ bool correct(const Case& c, int dense = 0) {
   }
   const Distances d = compare(x, 1, 1);
   const double bound = std::is_same_v<T, __half> ? 2e-3 : 1.5e-2;
-  const bool ok =
-      (c.group > 16 || dense > 0 || forward_correct(x, 0, bound)) && same && d.within(bound);
-  std::printf("%s %-44s %s %4d dense d_q %.1e d_k %.1e d_v %.1e%s\n", ok ? "ok  " : "FAIL",
-              c.name().c_str(), std::is_same_v<T, __half> ? "fp16" : "bf16", dense, d.q, d.k, d.v,
-              same ? "" : " other bits twice");
+  const bool ok = (c.group > 16 || dense > 0 || sm80 || forward_correct(x, 0, bound)) && same &&
+                  d.within(bound);
+  std::printf("%s %-44s %s %4d dense%s d_q %.1e d_k %.1e d_v %.1e%s\n", ok ? "ok  " : "FAIL",
+              c.name().c_str(), std::is_same_v<T, __half> ? "fp16" : "bf16", dense,
+              sm80 ? ", sm_80," : "", d.q, d.k, d.v, same ? "" : " other bits twice");
   return ok;
 }
 
@@ -144,28 +146,35 @@ bool dense_cases_correct() {
   return dense_correct<__half>(last) && ok;
 }
 
-bool all_correct() {
-  bool ok = dense_cases_correct();
+/// Without whole tiles.
+bool key_cases_correct(Code code) {
+  bool ok = true;
   const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
   for (const auto& d : dims)
     for (const int group : {1, 2, 3, 6, 12, 16}) {
       const Case any{2, 171, group, 2, d[0], d[1], 3};
       Case blocks{1, 333, group, 2, d[0], d[1], 4};
       blocks.blocks = true;
-      ok &= correct<__nv_bfloat16>(any);
-      ok &= correct<__half>(blocks);
+      ok &= correct<__nv_bfloat16>(any, 0, code);
+      ok &= correct<__half>(blocks, 0, code);
     }
   Case later{2, 70, 4, 1, 128, 128, 5, 131};
   later.with_d_lse = true;
-  ok &= correct<__nv_bfloat16>(later);
-  ok &= correct<__half>(later);
-  for (const int s : {1, 63, 64, 65}) ok &= correct<__nv_bfloat16>({1, s, 6, 2, 64, 64, 2});
+  ok &= correct<__nv_bfloat16>(later, 0, code);
+  ok &= correct<__half>(later, 0, code);
+  for (const int s : {1, 63, 64, 65})
+    ok &= correct<__nv_bfloat16>({1, s, 6, 2, 64, 64, 2}, 0, code);
   Case bad{2, 300, 4, 2, 128, 128, 3};
   bad.bad = true;
-  ok &= correct<__nv_bfloat16>(bad);
+  ok &= correct<__nv_bfloat16>(bad, 0, code);
   bad.blocks = true;
-  ok &= correct<__half>(bad);
-  ok &= correct<__nv_bfloat16>({1, 70, 32, 1, 64, 64, 32});
+  ok &= correct<__half>(bad, 0, code);
+  return correct<__nv_bfloat16>({1, 70, 32, 1, 64, 64, 32}, 0, code) && ok;
+}
+
+bool all_correct() {
+  bool ok = dense_cases_correct();
+  for (const Code code : {Code::kSm90, Code::kSm80}) ok &= key_cases_correct(code);
   return forward_cases_correct() && ok;
 }
 
@@ -181,7 +190,7 @@ bool time_backward(Problem<__nv_bfloat16>& x, int top_n) {
   std::printf("%s backward", c.name().c_str());
   bool ok = true;
   for (const int dense : {0, 768, 1024, 1280, 1536, 2048, 2560}) {
-    if (dense > c.s) break;
+    if (dense > c.s || (dense > 0 && x.p.code == Code::kSm80)) break;
     x.p.dense = dense;
     const size_t bytes = nsa::device::workspace_bytes(x.p);
     Buffer<char> workspace(bytes);
@@ -202,11 +211,12 @@ bool time_backward(Problem<__nv_bfloat16>& x, int top_n) {
   return ok;
 }
 
-bool time_case(Case c, int top_n, bool once, bool forward_only) {
+bool time_case(Case c, int top_n, bool once, bool forward_only, Code code) {
   c.num_ranges = top_n;
   c.blocks = true;
   Problem<__nv_bfloat16> x(c, top_n);
   if (forward_only) return time_forward(x);
+  x.p.code = code;
   x.p.dense = nsa::device::dense_queries(x.p);
   const size_t bytes = nsa::device::workspace_bytes(x.p);
   Buffer<char> workspace(bytes);
@@ -248,6 +258,7 @@ int main(int argc, char** argv) {
                         {1, 32768, 1, 64, 128, 128, 16}};
   bool ok = true;
   for (const Case& c : cases)
-    if (!asked("--short") || c.s < 10000) ok &= time_case(c, 16, once, asked("--forward"));
+    if (!asked("--short") || c.s < 10000)
+      ok &= time_case(c, 16, once, asked("--forward"), asked("--sm80") ? Code::kSm80 : Code::kSm90);
   return ok ? 0 : 1;
 }

@@ -18,6 +18,7 @@
 
 namespace {
 
+using nsa::device::Code;
 using nsa::device::Element;
 using nsa::device::RowAttention;
 using nsa::device::SelectedBackward;
