@@ -169,7 +169,11 @@ TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
   const SelectedCase c{1, 130, 2, 1, 128, 128};
   SelectedProblem clean(c), spoiled(c);
   const int key = 70, value = 90;
-  spoiled.k.set(0, key, 0, 7, -INFINITY);  // logits of -inf leave lse finite
+  for (SelectedProblem* x : {&clean, &spoiled})  // logits of -inf, which leave lse finite
+    for (int t = 0; t < c.s; ++t)
+      for (int head = 0; head < c.heads(); ++head) x->q.set(0, t, head, 7, 1.f + float(t % 3));
+  clean.run_forward();
+  spoiled.k.set(0, key, 0, 7, -INFINITY);
   spoiled.v.set(0, value, 0, 5, -INFINITY);
   spoiled.run_forward();
   const Results good = run(clean, 1), have = run(spoiled, 2);
@@ -188,6 +192,8 @@ TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
   });
   EXPECT_GT(reached, 0);
   EXPECT_GT(others, 0);
+  for (int i = 0; i < c.dv; ++i)
+    EXPECT_TRUE(std::isnan(value_of(have.v[size_t(key) * c.dv + i], c.half)));
 }
 
 TEST(SelectedBackwardEmulated, StatisticsMayBeGiven) {
