@@ -50,14 +50,18 @@ TEST(Planning, WrongOptionsNameTheirRemedy) {
 /// With phases of the engine alone, which run wherever it was built.
 TEST(Planning, OnlySkipAndSetReachThePlan) {
   const TempDir dir;
-  const std::string criteria = R"("criteria": [{"id": "C-n", "text": "t", "metric": "m.n_count",
-    "op": "==", "value": 0, "unit": "count", "severity": "major", "evidence": "record"}]})";
+  const auto criterion = [](const std::string& metric) {
+    return R"("criteria": [{"id": "C-)" + metric + R"(", "text": "t", "metric": ")" + metric +
+           R"(", "op": "==", "value": 0, "unit": "count", "severity": "major",
+           "evidence": "record"}]})";
+  };
   write_bytes(dir / "book.json",
               R"({"schema": "nsa-runbook/1", "name": "book", "title": "t", "scope": "s",
     "device": "cpu", "phases": [{"id": "here", "title": "t", "run": "builtin:environment", )" +
-                  criteria + R"(, {"id": "tree", "title": "t", "run": "builtin:checkout",
+                  criterion("here.git.dirty_count") +
+                  R"(, {"id": "tree", "title": "t", "run": "builtin:checkout",
     "args": {"commit": "base"}, )" +
-                  criteria + "]}");
+                  criterion("tree.programs.checked_count") + "]}");
   Options options = of((dir / "book.json").string());
   options.only = {"here"};
   options.set = {"tree.commit=head"};
