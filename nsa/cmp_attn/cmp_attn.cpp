@@ -10,6 +10,7 @@
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/fused_interval.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/run_record.h"
 
@@ -45,7 +46,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
   if (wanted == BranchBackend::kFused) {
     reason = want_group_probs ? kNoProbabilities : fused_interval_obstacle(q, k_cmp, v_cmp, mask);
     if (reason.empty()) {
-      record_backend("cmp_attn", requested, requested, "", "", strict);
+      record_backend("cmp_attn", requested, requested, tile_kernel_detail(q), "", strict);
       FusedSelection fused =
           fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn");
       return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
@@ -92,7 +93,7 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
       visible_blocks(check, config.block_size, config.block_stride, first_position);
   const std::string obstacle = fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
   if (!obstacle.empty()) check.fail("backend", "applicable", "fused: " + obstacle);
-  record_backend("cmp_attn", "fused", "fused", "", "", /*strict=*/false);
+  record_backend("cmp_attn", "fused", "fused", tile_kernel_detail(q), "", /*strict=*/false);
   FusedSelection r =
       fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn", &config);
   return {r.out, r.lse, r.block_idx, r.ranges};

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nsa/core/device_problem.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/run_record.h"
 
@@ -21,8 +22,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr int kMajor = 9;  // wgmma
 
 device::IntervalRule rule_of(const KeyMask& mask) {
   device::IntervalRule rule;
@@ -52,6 +51,7 @@ device::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, c
   p.rule = rule_of(mask);
   p.scale = static_cast<float>(scale);
   p.element = element_of(q);
+  p.code = tile_kernel_code(q);
   return p;
 }
 
@@ -133,7 +133,7 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
 
 std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const KeyMask& mask, const NsaConfig* choice) {
-  const std::string obstacle = kernel_obstacle(q, kMajor, /*only=*/true);
+  const std::string obstacle = tile_kernel_obstacle(q);
   if (!obstacle.empty()) return obstacle;
   if (mask.kind == KeyMask::kRanges) return "the kernel takes one interval a row";
   for (const at::Tensor& x : {q, k, v}) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "nsa/core/device_problem.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/sel_attn/backends.h"
 
@@ -30,7 +31,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr int kLeastMajor = 8;  // mma.sync and cp.async
-constexpr int kKeysMajor = 9;   // wgmma
 constexpr int64_t kKeysOfTile = 64;
 
 template <typename Problem>
@@ -76,12 +76,13 @@ device::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
   device::SelectedBackward p = problem_of<device::SelectedBackward>(args);
   p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
   p.block_size = static_cast<int>(args.block_size);
+  p.code = tile_kernel_code(args.q);
   p.dense = device::dense_queries(p);
   return p;
 }
 
 std::string backward_obstacle_of(const SelAttnArgs& args) {
-  const std::string obstacle = kernel_obstacle(args.q, kKeysMajor, /*only=*/true);
+  const std::string obstacle = tile_kernel_obstacle(args.q);
   if (!obstacle.empty()) return obstacle;
   const char* reason = device::unsupported_reason(backward_problem_of(args));
   return reason == nullptr ? "" : reason;
@@ -93,9 +94,10 @@ device::RowAttention forward_problem_of(const SelAttnArgs& args) {
   return p;
 }
 
-/// Whether the forward pass goes by tiles of keys; a question of sizes.
+/// Whether the forward pass goes by tiles of keys, which only wgmma does; a question of sizes.
 bool goes_by_keys(const SelAttnArgs& args) {
-  if (args.block_size == 0 || !kernel_obstacle(args.q, kKeysMajor, /*only=*/true).empty()) {
+  if (args.block_size == 0 || !tile_kernel_obstacle(args.q).empty() ||
+      tile_kernel_code(args.q) != device::Code::kSm90) {
     return false;
   }
   const device::RowAttention p = forward_problem_of(args);
@@ -207,8 +209,8 @@ struct FusedRows : torch::autograd::Function<FusedRows> {
                            ctx->saved_data["scale"].toDouble(),
                            ctx->saved_data["block_size"].toInt()};
     const std::string obstacle = backward_obstacle_of(args);
-    record_backend("sel_attn.backward", "fused", obstacle.empty() ? "fused" : "gather", "",
-                   obstacle, /*strict=*/false);
+    record_backend("sel_attn.backward", "fused", obstacle.empty() ? "fused" : "gather",
+                   obstacle.empty() ? tile_kernel_detail(args.q) : "", obstacle, /*strict=*/false);
     variable_list result = obstacle.empty() ? launch_backward(args, grads, saved[4], saved[5])
                                             : rows_backward(args, gather_method(), grads[0],
                                                             grads[1], saved[4], saved[5]);

@@ -20,6 +20,8 @@ std::vector<SwitchInfo> make_registry() {
       {"NSA_USE_FA2_WIN", T::kBool, "0", "flash attention for the window branch"},
       {"NSA_USE_FA2_CMP", T::kBool, "0", "flash attention for the compressed branch"},
       {"NSA_TRAIN_SAFE_PACK", T::kBool, "1", "packed uses its safe variant under autograd"},
+      {"NSA_KERNELS", T::kChoice, "auto",
+       "code of backend fused: the best of the card, or that of sm_80 on any card", "auto|sm80"},
       {"NSA_STRICT_ASSERTS", T::kBool, "0",
        "recompute a non-finite branch by gather; causality asserts"},
       {"NSA_SDPA_AUDIT", T::kBool, "0", "record every SDPA and flash call with shapes"},

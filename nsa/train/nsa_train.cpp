@@ -73,6 +73,7 @@ SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::V
                                           "NSA_USE_FA2_WIN",
                                           "NSA_USE_FA2_CMP",
                                           "NSA_TRAIN_SAFE_PACK",
+                                          "NSA_KERNELS",
                                           "NSA_STRICT_ASSERTS",
                                           "NSA_NVTX",
                                           "NSA_BATCH_SIZE",

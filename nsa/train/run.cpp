@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/model/document_packing.h"
 #include "nsa/model/input_error.h"
@@ -84,6 +85,7 @@ class Run {
     reset_peak_memory(device_);
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
+    want_kernels(context_.switches->get_text("NSA_KERNELS"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
     Decoder model = make_model(options_, config, device_, attention_.options);
     context_.say(

@@ -10,6 +10,7 @@
 #include "nsa/core/check.h"
 #include "nsa/core/chunked_attention.h"
 #include "nsa/core/fused_interval.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/run_record.h"
 #include "nsa/win_attn/library_window.h"
@@ -42,10 +43,12 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
   const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
   const std::string reason = obstacle(args, mask, wanted);
   if (wanted != BranchBackend::kPlain && reason.empty()) {
-    record_backend("win_attn", requested, requested, "", "", strict);
-    if (wanted == BranchBackend::kFused) {
-      FusedSelection fused = fused_interval_attention(q, k, v, mask, scale, "win_attn");
-      return {fused.out, fused.lse};
+    const bool fused = wanted == BranchBackend::kFused;
+    record_backend("win_attn", requested, requested, fused ? tile_kernel_detail(q) : "", "",
+                   strict);
+    if (fused) {
+      FusedSelection result = fused_interval_attention(q, k, v, mask, scale, "win_attn");
+      return {result.out, result.lse};
     }
     auto [out, lse] = library_window(args, wanted);
     return {out, lse};

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <iostream>
 
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/stack_dump.h"
+#include "nsa/switches/switches.h"
 #include "suites/conformance/settings.h"
 #include "suites/instrument/facts.h"
 
@@ -57,6 +59,7 @@ Exit codes: 0 every test passed, 1 one did not, 2 usage, or no test matches.
 Examples:
   nsa-tests                                        everything on the CPU
   nsa-tests --device cuda --gtest_filter=*bf16*    one type on a GPU
+  NSA_KERNELS=sm80 nsa-tests --device cuda         the code of compute capability 8.0, on any GPU
   nsa-tests --seed 7 --gtest_filter=*/varlen_*     one backend, other data
 )";
 
@@ -68,8 +71,12 @@ int main(int argc, char** argv) {
   nsa::install_stack_dump();
   try {
     suites::read_flags(argc, argv);
+    nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"));
   } catch (const c10::Error& error) {
     std::cerr << error.what_without_backtrace() << "\n";
+    return 2;
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "nsa-tests: " << error.what() << "\n";
     return 2;
   }
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives

@@ -86,18 +86,19 @@ nsa::SwitchSet switches_for(const std::string& op, const std::string& mode) {
         path, {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
                "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY", "NSA_PREFILL_BATCHED", "NSA_USE_FA2",
                "NSA_USE_FA2_WIN", "NSA_USE_FA2_CMP", "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS",
-               "NSA_SDPA_AUDIT", "NSA_NVTX", "NSA_CASES_DIR"});
+               "NSA_SDPA_AUDIT", "NSA_NVTX", "NSA_KERNELS", "NSA_CASES_DIR"});
   else if (op == "sel_attn")
     switches.require_honoured(
         path, {"NSA_SEL_RANGES_V2", "NSA_USE_SEL_PACK", "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
                "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY", "NSA_TRAIN_SAFE_PACK", "NSA_SDPA_AUDIT",
-               "NSA_NVTX", "NSA_CASES_DIR"});
+               "NSA_NVTX", "NSA_KERNELS", "NSA_CASES_DIR"});
   else if (op == "win_attn")
     switches.require_honoured(path, {"NSA_FORCE_PARITY", "NSA_USE_FA2", "NSA_USE_FA2_WIN",
-                                     "NSA_SDPA_AUDIT", "NSA_NVTX", "NSA_CASES_DIR"});
+                                     "NSA_SDPA_AUDIT", "NSA_NVTX", "NSA_KERNELS", "NSA_CASES_DIR"});
   else
-    switches.require_honoured(path, {"NSA_SEL_RANGES_V2", "NSA_FORCE_PARITY", "NSA_USE_FA2",
-                                     "NSA_USE_FA2_CMP", "NSA_NVTX", "NSA_CASES_DIR"});
+    switches.require_honoured(
+        path, {"NSA_SEL_RANGES_V2", "NSA_FORCE_PARITY", "NSA_USE_FA2", "NSA_USE_FA2_CMP",
+               "NSA_NVTX", "NSA_KERNELS", "NSA_CASES_DIR"});
   return switches;
 }
 

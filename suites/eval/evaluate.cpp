@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "nsa/core/check.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/model/input_error.h"
 #include "nsa/model/open_device.h"
 #include "suites/eval/backends.h"
@@ -114,6 +115,7 @@ Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::strin
   check_options(options, op, mode);
   const at::Device device = nsa::open_device(options.device);
   const nsa::SwitchSet switches = switches_for(op.name, mode);
+  nsa::want_kernels(switches.get_text("NSA_KERNELS"));
 
   InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
   const nsa::NsaConfig config = layer_config(given);

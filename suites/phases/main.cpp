@@ -13,6 +13,7 @@
 
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/stack_dump.h"
 #include "nsa/core/stage_record.h"
@@ -107,6 +108,7 @@ void run(const protocol::CaseIn& in, const std::string& result) {
   // origin.
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
   nsa::NvtxRange::want(switches.get_bool("NSA_NVTX"));
+  nsa::want_kernels(switches.get_text("NSA_KERNELS"));
   if (in.mode == "profile") inject_nvtx();
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
   const auto stages = record_stages(in.out, place.rank);

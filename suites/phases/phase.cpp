@@ -140,10 +140,10 @@ const std::vector<PhaseKind>& phase_kinds() {
 bool honours(const PhaseKind& kind, std::string_view name) {
   // Those of NsaOptions::from.
   static const std::vector<std::string_view> kAttention = {
-      "NSA_SEL_RANGES_V2",  "NSA_USE_SEL_PACK",    "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
-      "NSA_FORCE_SEL_MASK", "NSA_FORCE_PARITY",    "NSA_USE_FA2",        "NSA_USE_FA2_WIN",
-      "NSA_USE_FA2_CMP",    "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_SDPA_AUDIT",
-      "NSA_PREFILL_BATCHED"};
+      "NSA_SEL_RANGES_V2",   "NSA_USE_SEL_PACK",    "NSA_USE_SEL_VARLEN", "NSA_USE_SEL_MASK",
+      "NSA_FORCE_SEL_MASK",  "NSA_FORCE_PARITY",    "NSA_USE_FA2",        "NSA_USE_FA2_WIN",
+      "NSA_USE_FA2_CMP",     "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_SDPA_AUDIT",
+      "NSA_PREFILL_BATCHED", "NSA_KERNELS"};
   // The one says where cases of tests lie; it changes nothing that could be passed over.
   if (name == "NSA_NVTX" || name == "NSA_CASES_DIR") return true;
   return kind.switches == PhaseKind::Switches::kAttention &&

@@ -1,0 +1,29 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#ifdef NSA_WITH_CUDA
+#include "nsa/device/interval_attention.h"
+#endif
+
+namespace nsa {
+
+/// Which code of backend `fused` the process runs (switch NSA_KERNELS): "auto", the best that the
+/// card has; "sm80", mma.sync and cp.async on any card from compute capability 8.0 on. Set before
+/// operators are called: a forward pass and its backward pass must run the same code. Throws
+/// std::invalid_argument on another word.
+void want_kernels(const std::string& code);
+
+/// Empty where kernels of intervals and tiles of keys run on the card of q; else why not.
+std::string tile_kernel_obstacle(const at::Tensor& q);
+/// What a record says of a call that has no obstacle: "" for the best code of the card, "sm_80" for
+/// that code on a later one.
+std::string tile_kernel_detail(const at::Tensor& q);
+
+#ifdef NSA_WITH_CUDA
+/// The code that tile_kernel_obstacle allowed.
+device::Code tile_kernel_code(const at::Tensor& q);
+#endif
+
+}  // namespace nsa

@@ -1,0 +1,34 @@
+// Which code of backend fused a process asks for; what it runs on a card is nsa-tests-cuda-sm80's.
+#include "nsa/core/kernel_code.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "nsa/core/device_problem.h"
+
+namespace nsa {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(KernelCode, AnUnknownWordIsRefusedAndNamed) {
+  try {
+    want_kernels("sm70");
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("NSA_KERNELS must be auto or sm80, got 'sm70'"));
+  }
+}
+
+/// The switch chooses among the card's codes; it is no way around a missing card.
+TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {
+  const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
+  for (const char* code : {"sm80", "auto"}) {
+    want_kernels(code);
+    EXPECT_EQ(tile_kernel_obstacle(q), kernel_obstacle(q, 8, /*only=*/false)) << code;
+    EXPECT_NE(tile_kernel_obstacle(q), "") << code;
+  }
+}
+
+}  // namespace
+}  // namespace nsa
