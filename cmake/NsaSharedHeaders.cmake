@@ -1,5 +1,6 @@
 # nsa_share_headers(DIR...): the targets of these torch-free folders read the heavy headers of third parties (JSON,
 # GoogleTest) from one precompiled file. A file of a room spends half its time on them. LibTorch's are nsa_pch's.
+# All of them link harness_base: GCC 12 crashes where a file has another -O than the precompiled one.
 # Who forgets an #include is found by tools/lint, which compiles without these files.
 # GCC 12 takes string + "text" for an overrun (its bug 105651), and a precompiled header for no system header. The
 # sanitizers look for overruns better.
