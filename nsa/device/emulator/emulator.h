@@ -44,7 +44,7 @@ void copy_async(uint32_t to, const void* from, int bytes, int size = 16);
 void commit_copies();
 void wait_copies(int pending);
 
-/// All lanes' index of the running thread.
+/// The place of the running thread in its warp.
 unsigned lane();
 
 }  // namespace nsa::device::emulator

@@ -24,6 +24,9 @@ inline float fast_exp2(float x) {
   return y < 0x1p-126f ? 0.f : y;  // NaN stays
 }
 
+inline float is_above(float x, float y) { return x > y ? 1.f : 0.f; }
+inline int anew(int x) { return x; }
+
 struct MatrixLoad {
   uint32_t (*to)[4];
   uint32_t address;

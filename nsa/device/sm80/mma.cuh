@@ -80,6 +80,17 @@ __device__ __forceinline__ float fast_exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/// 1 where x > y, else 0.
+__device__ __forceinline__ float is_above(float x, float y) {
+  float one;
+  asm("set.gt.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(x), "f"(y));
+  return one;
+}
+/// x, but the compiler does not know that: what is computed from it is not kept in registers.
+__device__ __forceinline__ int anew(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 #endif
 
 template <typename T>

@@ -1,6 +1,6 @@
 // One warp's block scores for l, d, l' = 32, 16, 64, in registers.
 #pragma once
-#include "nsa/device/sm90/block_selector.cuh"
+#include "nsa/device/block_selector.cuh"
 
 namespace nsa::device::sm90 {
 

@@ -80,7 +80,7 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
       loads.add_k(Base::tile_again(a, loads.q()).select_steps);
       if (a.apart) return;
     } else {
-      Pass::write(a, tile, w);
+      write_lists(a, tile, w);
     }
     cutlass::arch::fence_view_async_shared();  // loads into these places follow
     Base::release_q(s);

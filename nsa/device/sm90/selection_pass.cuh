@@ -53,19 +53,6 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     return w;
   }
 
-  /// Empty lists. Tokens all of whose blocks are chosen, or that do not exist, have no candidates.
-  CUTE_DEVICE static void begin_lists(const IntervalArguments& a, const Tile& tile, const Warp& w) {
-    const int lane = threadIdx.x % 32, token = w.first_token + lane;
-    if (lane < w.tokens) {
-      const BlockSelection& choice = a.selection;
-      const int current = a.by_sel_block.quotient(a.first_position + tile.first + token);
-      const bool chooses = token < tile.count && current + 1 > choice.top_n;
-      ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
-      w.states[lane] = state;
-    }
-    __syncwarp();
-  }
-
   /// Logits of a step -> probabilities, 0 where a key does not count.
   template <class Scores>
   CUTE_DEVICE static void to_probabilities(const IntervalArguments& a, const Warp& w, int step,
@@ -81,65 +68,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
         scores(i) = 0.f;
   }
 
-  /// Offers the blocks of a step to the lists of the warp's tokens; a block a lane.
-  template <int kGroup>
-  CUTE_DEVICE static void choose_of_four(const BlockSelection& choice, const Warp& w, int step) {
-    constexpr int kTokens = 16 / kGroup, kBatch = kTokens < 4 ? kTokens : 4;
-    const int block = step * 32 + threadIdx.x % 32;
-    for (int first = 0; first < kTokens; first += kBatch) {
-      ListState* const states = w.states + first;
-      float scores[kBatch], thresholds[kBatch];
-      int last_free[kBatch];
-      unsigned waiting[kBatch], any = 0;
-      CUTE_UNROLL
-      for (int i = 0; i < kBatch; ++i)
-        thresholds[i] = states[i].threshold, last_free[i] = states[i].last_free;
-      pooled_scores_of_four<kBatch, kGroup>(w.sums + first * kSelectKeys, first * kGroup, states,
-                                            scores);
-      CUTE_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        const bool free = (block >= choice.num_initial) & (block <= last_free[i]);
-        waiting[i] = __ballot_sync(~0u, free & (scores[i] > thresholds[i]));
-        any |= waiting[i];
-      }
-      if (any == 0) continue;
-      CUTE_NO_UNROLL
-      for (int i = 0; i < kBatch; ++i) {
-        float score = scores[0];
-        unsigned candidates = waiting[0];
-        CUTE_UNROLL
-        for (int j = 1; j < kBatch; ++j)
-          if (i == j) score = scores[j], candidates = waiting[j];
-        if (candidates != 0)
-          add_candidates(w.lists[first + i], states[i], w.places, candidates, score, block);
-      }
-    }
-  }
-
-  /// The same for any l, d, l'.
-  template <int kGroup>
-  CUTE_DEVICE static void choose_of_any(const IntervalArguments& a, const Warp& w, int step) {
-    const BlockSelection& choice = a.selection;
-    const int lane = threadIdx.x % 32, blocks_of_step = kSelectKeys / a.strides;
-    CUTE_NO_UNROLL
-    for (int u = 0; u < w.tokens; ++u) {
-      const float* sums = w.sums + u * kSelectKeys;
-      ListState& state = w.states[u];
-      for (int first = 0; first < blocks_of_step; first += 32) {
-        const int own = first + lane, block = step * blocks_of_step + own;
-        const float score = pooled_score(sums, u * kGroup, state.carry, own, a.strides, a.overlap);
-        const unsigned waiting =
-            __ballot_sync(~0u, own < blocks_of_step && block >= choice.num_initial &&
-                                   block <= state.last_free && score > state.threshold);
-        if (waiting != 0) add_candidates(w.lists[u], state, w.places, waiting, score, block);
-      }
-      __syncwarp();
-      if (lane < a.overlap)
-        state.carry[lane] = sums[sums_place(kSelectKeys - a.overlap + lane, u * kGroup)];
-    }
-    __syncwarp();
-  }
-
+  /// Offers the blocks of a step to the lists of the warp's tokens.
   template <int kGroup>
   CUTE_DEVICE static void choose(const IntervalArguments& a, const Warp& w, int step) {
     if (Base::kWarpgroups == 3 && a.strides == 4 && a.overlap == 1) {
@@ -148,24 +77,6 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
       choose_of_any<kGroup>(a, w, step);
     }
     __syncwarp();
-  }
-
-  CUTE_DEVICE static void write(const IntervalArguments& a, const Tile& tile, const Warp& w) {
-    const int lane = threadIdx.x % 32;
-    CUTE_NO_UNROLL
-    for (int u = 0; u < w.tokens && w.first_token + u < tile.count; ++u) {
-      const int token = tile.first + w.first_token + u;
-      BlockList& list = w.lists[u];
-      if (tile.select_steps > 0 && w.states[u].last_free >= 0) {
-        if (lane >= w.states[u].count) list.score[lane] = -2.f;
-        __syncwarp();
-        keep_best(list, w.places);
-      }
-      const int64_t row =
-          (int64_t(tile.batch) * a.num_queries + token) * a.by_kv_heads.value + tile.kv_head;
-      const int position = a.first_position + token;
-      write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
-    }
   }
 
   /// Q of the warpgroup as A operand.
@@ -224,7 +135,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
       choose_by_score(a, s, tile, w, q, turn, loads.k());
       loads.add_k(tile.select_steps);
     }
-    write(a, tile, w);
+    write_lists(a, tile, w);
     if (a.apart) return;
     cutlass::arch::fence_view_async_shared();  // loads into these places follow
     Base::release_q(s);

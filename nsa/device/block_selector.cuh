@@ -1,17 +1,19 @@
 // One warp's share of block selection: probabilities of 16 rows -> scores of its tokens -> the best
-// blocks.
+// blocks. A step is 128 compressed blocks; rows lie as in accumulators of wgmma and of mma.sync.
 #pragma once
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "nsa/device/interval_attention.h"
+#include "nsa/device/sm80/mma.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::device {
 
 constexpr int kSelectKeys = 128;  // compressed blocks of a step
 constexpr int kMaxCarry = 3;      // compressed blocks that reach into the next step: l / d - 1
 constexpr int kListPlaces = 32;
+using sm80::is_above;
 
 /// Free blocks of a token that may be chosen: the best ones so far, then candidates that came
 /// since and beat the worst of them; ascending in index.
@@ -81,13 +83,6 @@ struct RowSums {
     }
   }
 };
-
-/// 1 where x > y, else 0.
-__device__ __forceinline__ float is_above(float x, float y) {
-  float one;
-  asm("set.gt.f32.f32 %0, %1, %2;" : "=f"(one) : "f"(x), "f"(y));
-  return one;
-}
 
 /// Keeps the `places` best of a full list, equal scores by the lower index, and returns the worst
 /// score among them.
@@ -211,4 +206,101 @@ __device__ __forceinline__ void write_blocks(const BlockSelection& s, int64_t ro
     *reinterpret_cast<int2*>(ranges + 2 * lane) = make_int2(0, 0);
 }
 
-}  // namespace nsa::device::sm90
+// What follows is the same for all passes that choose blocks. Arguments, Tile and Warp are those of
+// the pass: sm90/selection_pass.cuh, sm80/interval_selection.cuh.
+
+/// Empty lists. Tokens all of whose blocks are chosen, or that do not exist, have no candidates.
+template <class Arguments, class Tile, class Warp>
+__device__ __forceinline__ void begin_lists(const Arguments& a, const Tile& tile, const Warp& w) {
+  const int lane = threadIdx.x % 32, token = w.first_token + lane;
+  if (lane < w.tokens) {
+    const BlockSelection& choice = a.selection;
+    const int current = a.by_sel_block.quotient(a.first_position + tile.first + token);
+    const bool chooses = token < tile.count && current + 1 > choice.top_n;
+    ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
+    w.states[lane] = state;
+  }
+  __syncwarp();
+}
+
+/// Offers the blocks of a step to the lists of the warp's tokens; a block a lane.
+template <int kGroup, class Warp>
+__device__ __forceinline__ void choose_of_four(const BlockSelection& choice, const Warp& w,
+                                               int step) {
+  constexpr int kTokens = 16 / kGroup, kBatch = kTokens < 4 ? kTokens : 4;
+  const int block = step * 32 + threadIdx.x % 32;
+  for (int first = 0; first < kTokens; first += kBatch) {
+    ListState* const states = w.states + first;
+    float scores[kBatch], thresholds[kBatch];
+    int last_free[kBatch];
+    unsigned waiting[kBatch], any = 0;
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i)
+      thresholds[i] = states[i].threshold, last_free[i] = states[i].last_free;
+    pooled_scores_of_four<kBatch, kGroup>(w.sums + first * kSelectKeys, first * kGroup, states,
+                                          scores);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const bool free = (block >= choice.num_initial) & (block <= last_free[i]);
+      waiting[i] = __ballot_sync(~0u, free & (scores[i] > thresholds[i]));
+      any |= waiting[i];
+    }
+    if (any == 0) continue;
+#pragma unroll 1
+    for (int i = 0; i < kBatch; ++i) {
+      float score = scores[0];
+      unsigned candidates = waiting[0];
+#pragma unroll
+      for (int j = 1; j < kBatch; ++j)
+        if (i == j) score = scores[j], candidates = waiting[j];
+      if (candidates != 0)
+        add_candidates(w.lists[first + i], states[i], w.places, candidates, score, block);
+    }
+  }
+}
+
+/// The same for any l, d, l'.
+template <int kGroup, class Arguments, class Warp>
+__device__ __forceinline__ void choose_of_any(const Arguments& a, const Warp& w, int step) {
+  const BlockSelection& choice = a.selection;
+  const int lane = threadIdx.x % 32, blocks_of_step = kSelectKeys / a.strides;
+#pragma unroll 1
+  for (int u = 0; u < w.tokens; ++u) {
+    const float* sums = w.sums + u * kSelectKeys;
+    ListState& state = w.states[u];
+    for (int first = 0; first < blocks_of_step; first += 32) {
+      const int own = first + lane, block = step * blocks_of_step + own;
+      const float score = pooled_score(sums, u * kGroup, state.carry, own, a.strides, a.overlap);
+      const unsigned waiting =
+          __ballot_sync(~0u, own < blocks_of_step && block >= choice.num_initial &&
+                                 block <= state.last_free && score > state.threshold);
+      if (waiting != 0) add_candidates(w.lists[u], state, w.places, waiting, score, block);
+    }
+    __syncwarp();
+    if (lane < a.overlap)
+      state.carry[lane] = sums[sums_place(kSelectKeys - a.overlap + lane, u * kGroup)];
+  }
+  __syncwarp();
+}
+
+/// Ids and ranges of the warp's tokens.
+template <class Arguments, class Tile, class Warp>
+__device__ __forceinline__ void write_lists(const Arguments& a, const Tile& tile, const Warp& w) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (int u = 0; u < w.tokens && w.first_token + u < tile.count; ++u) {
+    const int token = tile.first + w.first_token + u;
+    BlockList& list = w.lists[u];
+    if (tile.select_steps > 0 && w.states[u].last_free >= 0) {
+      if (lane >= w.states[u].count) list.score[lane] = -2.f;
+      __syncwarp();
+      keep_best(list, w.places);
+    }
+    const int64_t row =
+        (int64_t(tile.batch) * a.num_queries + token) * a.by_kv_heads.value + tile.kv_head;
+    const int position = a.first_position + token;
+    write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
+  }
+}
+
+}  // namespace nsa::device
