@@ -8,15 +8,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <vector>
 
-#include "nsa/device/interval_attention.h"
+#include "nsa/device/interval_host_judge.h"
 
 namespace nsa::device::testing {
-
-inline int failures = 0;
 
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
@@ -59,15 +56,6 @@ inline __global__ void draw_kernel(void* data, int64_t count, bool half, uint64_
   }
 }
 
-/// Half-open span of keys of a position, as the rule says.
-inline __host__ __device__ void keys_of(const IntervalRule& rule, int position, int num_keys,
-                                        int& begin, int& end) {
-  begin = position - rule.window + 1 > 0 ? position - rule.window + 1 : 0;
-  const int visible =
-      position + 1 < rule.extent ? 0 : (position + 1 - rule.extent) / rule.stride + 1;
-  end = visible < num_keys ? visible : num_keys;
-}
-
 inline __device__ double sum_of_block(double x) {
   __shared__ double parts[128];
   __syncthreads();
@@ -83,17 +71,6 @@ inline __device__ double dot(const void* a, int64_t i, const void* b, int64_t j,
   double sum = 0;
   for (int c = 0; c < n; ++c) sum += number(a, i + c, half) * number(b, j + c, half);
   return sum;
-}
-inline float value_of(const std::vector<uint16_t>& x, int64_t i, bool half) {
-  if (half) {
-    __half_raw raw;
-    raw.x = x[i];
-    return __half2float(raw);
-  }
-  const uint32_t bits = uint32_t(x[i]) << 16;
-  float f;
-  std::memcpy(&f, &bits, 4);
-  return f;
 }
 inline std::vector<uint16_t> read(const Buffer& b) {
   std::vector<uint16_t> host(b.bytes / 2);
@@ -123,11 +100,6 @@ inline float median_time(int launches, const std::function<void()>& launch) {
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
-}
-
-inline IntervalRule window(int w) { return {1, 1, w}; }
-inline IntervalRule compressed(int extent, int stride) {
-  return {extent, stride, IntervalRule::kEverything};
 }
 
 }  // namespace nsa::device::testing

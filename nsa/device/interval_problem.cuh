@@ -6,21 +6,6 @@
 
 namespace nsa::device::testing {
 
-struct Choice {
-  int block = 0, n = 0, initial = 0, local = 0;  // block = 0: none
-};
-/// kRising: later keys weigh more; kEqual: keys are 0; kComb: four of every 128 keys weigh more.
-enum class Data { kRandom, kRising, kEqual, kComb };
-
-struct Sizes {
-  const char* name;
-  int batch, queries, keys, kv_heads, group, dk, dv, first_position;
-  IntervalRule rule;
-  Choice choice;
-  bool half;
-  Data data = Data::kRandom;
-};
-
 inline __global__ void tilt_kernel(void* data, int64_t count, int width, int tokens, bool half,
                                    float base, float slope, float comb = 0.f) {
   for (int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x; i < count;
@@ -36,7 +21,7 @@ inline __global__ void tilt_kernel(void* data, int64_t count, int width, int tok
 }
 
 struct Case {
-  explicit Case(const Sizes& z)
+  explicit Case(const Sizes& z, Code code = Code::kSm90)
       : z(z),
         tokens(int64_t(z.batch) * z.queries * z.kv_heads),
         q(tokens * z.group * z.dk * 2),
@@ -65,6 +50,7 @@ struct Case {
     p.first_position = z.first_position, p.rule = z.rule;
     p.scale = 1.f / std::sqrt(float(z.dk));
     p.element = z.half ? Element::kHalf : Element::kBFloat16;
+    p.code = code;
     if (z.choice.block > 0)
       p.selection = {static_cast<int32_t*>(ids.data),
                      static_cast<int32_t*>(ranges.data),
@@ -93,24 +79,12 @@ std::vector<X> read_as(const Buffer& b) {
   return host;
 }
 
-/// What a launch leaves.
-struct Results {
-  std::vector<uint16_t> out;
-  std::vector<uint32_t> lse;
-  std::vector<int32_t> ids, ranges;
-};
 inline Results results_of(Case& c) {
   for (Buffer* b : {&c.out, &c.lse, &c.ids, &c.ranges}) b->fill(0x7b);
   c.forward();
   check(cudaDeviceSynchronize(), "kernel");
   return {read(c.out), read_as<uint32_t>(c.lse), read_as<int32_t>(c.ids),
           read_as<int32_t>(c.ranges)};
-}
-
-inline void title(const Sizes& z) {
-  std::printf("%s B%d S%d N%d heads %dx%d %d/%d window %d stride %d first %d n %d %s\n", z.name,
-              z.batch, z.queries, z.keys, z.kv_heads, z.group, z.dk, z.dv, z.rule.window,
-              z.rule.stride, z.first_position, z.choice.n, z.half ? "fp16" : "bf16");
 }
 
 }  // namespace nsa::device::testing
