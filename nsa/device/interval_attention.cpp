@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/device/alignment.h"
+#include "nsa/device/sm80/interval_attention_launch.h"
 #include "nsa/device/sm90/interval_attention_launch.h"
 
 namespace nsa::device {
@@ -17,21 +18,22 @@ struct IntervalInstance {
   LaunchOfTiles wide;  // key tiles of 128
   Launch narrow;       // of 112
   Launch select;       // with block selection
+  sm80::IntervalLaunch sm80;
 };
 
 constexpr IntervalInstance kIntervalInstances[] = {
     {64, 64, Element::kBFloat16, sm90::interval_64_64_128_bf16, sm90::interval_64_64_112_bf16,
-     sm90::select_64_64_bf16},
+     sm90::select_64_64_bf16, sm80::interval_64_64_bf16},
     {64, 64, Element::kHalf, sm90::interval_64_64_128_fp16, sm90::interval_64_64_112_fp16,
-     sm90::select_64_64_fp16},
+     sm90::select_64_64_fp16, sm80::interval_64_64_fp16},
     {128, 128, Element::kBFloat16, sm90::interval_128_128_128_bf16, sm90::interval_128_128_112_bf16,
-     sm90::select_128_128_bf16},
+     sm90::select_128_128_bf16, sm80::interval_128_128_bf16},
     {128, 128, Element::kHalf, sm90::interval_128_128_128_fp16, sm90::interval_128_128_112_fp16,
-     sm90::select_128_128_fp16},
+     sm90::select_128_128_fp16, sm80::interval_128_128_fp16},
     {192, 128, Element::kBFloat16, sm90::interval_192_128_128_bf16, sm90::interval_192_128_112_bf16,
-     sm90::select_192_128_bf16},
+     sm90::select_192_128_bf16, sm80::interval_192_128_bf16},
     {192, 128, Element::kHalf, sm90::interval_192_128_128_fp16, sm90::interval_192_128_112_fp16,
-     sm90::select_192_128_fp16},
+     sm90::select_192_128_fp16, sm80::interval_192_128_fp16},
 };
 
 const IntervalInstance* find_instance(const IntervalAttention& p) {
@@ -65,8 +67,8 @@ const char* unsupported_selection(const IntervalAttention& p) {
 }
 
 bool allows_tiles(const IntervalAttention& p) {
-  return p.selection.block_idx == nullptr && p.rule.stride == 1 && p.rule.extent == 1 &&
-         p.rule.window == IntervalRule::kEverything &&
+  return p.code == Code::kSm90 && p.selection.block_idx == nullptr && p.rule.stride == 1 &&
+         p.rule.extent == 1 && p.rule.window == IntervalRule::kEverything &&
          p.first_position + p.num_queries <= TileRanges::kPositions;
 }
 
@@ -86,6 +88,7 @@ cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t 
   if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
   const IntervalInstance& one = *find_instance(p);
+  if (p.code == Code::kSm80) return one.sm80(p, stream);
   if (p.selection.block_idx != nullptr) return one.select(p, stream);
   // A narrower tile wastes less of a window's ragged end; a wider one has fewer steps.
   const bool narrow = padded_keys(p, 112) * 100 < padded_keys(p, 128) * 97;

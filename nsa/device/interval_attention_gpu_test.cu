@@ -10,9 +10,10 @@ using namespace testing;
 
 /// Everything against fp64; the same bits twice; a bad query and bad keys reach only who attends
 /// them.
-void run(const Sizes& z) {
+void run_code(const Sizes& z, Code code) {
   title(z);
-  Case c(z);
+  if (code == Code::kSm80) std::puts("  in sm_80 code");
+  Case c(z, code);
   const char* reason = unsupported_reason(c.p);
   if (reason != nullptr) return report(false, reason, 0);
   const Results first = results_of(c);
@@ -34,6 +35,10 @@ void run(const Sizes& z) {
     return batch > 0 || end <= std::max(0, key - 2) || begin > key;
   });
   compare(c, third, 1);
+}
+
+void run(const Sizes& z) {
+  for (const Code code : {Code::kSm90, Code::kSm80}) run_code(z, code);
 }
 
 void small_cases() {

@@ -10,11 +10,10 @@
 
 #include "nsa/device/row_attention.h"
 #include "nsa/device/sm80/launch.cuh"
-#include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm80/tiles.cuh"
 
 namespace nsa::device::sm80 {
 
-constexpr int kTileKeys = 64;
 constexpr int kMaxRanges = 32;  // a lane holds one range
 
 struct RowArguments {
@@ -97,38 +96,6 @@ struct RowKernel {
   static constexpr int kMergeBytes = 4 * 16 * DV * 4;
   static constexpr int kSharedBytes = kTileBytes > kMergeBytes ? kTileBytes : kMergeBytes;
 
-  /// Bytes from the start of a tile of rows of `kColumns` elements; 16-byte pieces swizzled by row.
-  template <int kColumns>
-  __device__ static uint32_t offset(int row, int piece) {
-    return row * kColumns * 2 + (piece ^ (row % 8)) * 16;
-  }
-
-  template <int kColumns>
-  __device__ __forceinline__ static void copy_rows(uint32_t to, const T* from, int64_t token_stride,
-                                                   int count) {
-    constexpr int kPasses = kTileKeys / 16;
-    const int piece = threadIdx.x % 8, row = threadIdx.x / 8;
-    const T* source = from + row * token_stride + piece * 8;
-    const uint32_t place = to + offset<kColumns>(row, piece);  // row % 8 is the same in every pass
-    const int64_t step = 16 * token_stride;
-    if (count == kTileKeys) {
-#pragma unroll
-      for (int pass = 0; pass < kPasses; ++pass, source += step)
-#pragma unroll
-        for (int segment = 0; segment < kColumns / 64; ++segment)
-          copy_async(place + pass * 16 * kColumns * 2 + segment * 128, source + segment * 64);
-      return;
-    }
-#pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass, source += step) {
-      const bool valid = row + pass * 16 < count;
-#pragma unroll
-      for (int segment = 0; segment < kColumns / 64; ++segment)
-        copy_async_or_zero(place + pass * 16 * kColumns * 2 + segment * 128,
-                           valid ? source + segment * 64 : from, valid);
-    }
-  }
-
   __device__ static void run(const RowArguments& a) {
     char* const shared = dynamic_shared();
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -143,13 +110,13 @@ struct RowKernel {
     // An empty group keeps the count of groups.
     const auto fetch_keys = [&](int i, int2 tile) {
       if (i < list.count)
-        copy_rows<DK>(base + (i % kKeyStages) * kKeyBytes, k + tile.x * a.k.token, a.k.token,
+        copy_tile<DK>(base + (i % kKeyStages) * kKeyBytes, k + tile.x * a.k.token, a.k.token,
                       tile.y);
       commit_copies();
     };
     const auto fetch_values = [&](int i, int2 tile) {
       if (i < list.count)
-        copy_rows<DV>(value_base + (i % kValueStages) * kValueBytes, v + tile.x * a.v.token,
+        copy_tile<DV>(value_base + (i % kValueStages) * kValueBytes, v + tile.x * a.v.token,
                       a.v.token, tile.y);
       commit_copies();
     };
@@ -195,8 +162,8 @@ struct RowKernel {
 #pragma unroll
       for (int c = 0; c < DK / 16; ++c) {
         uint32_t frag[4];
-        load_matrices(frag, k_tile + offset<DK>(warp * 16 + (lane / 16) * 8 + lane % 8,
-                                                c * 2 + (lane / 8) % 2));
+        load_matrices(frag, k_tile + tile_offset<DK>(warp * 16 + (lane / 16) * 8 + lane % 8,
+                                                     c * 2 + (lane / 8) % 2));
         multiply_add<T>(c % 2 ? odd[0] : scores[0], q_frag[c], frag[0], frag[1]);
         multiply_add<T>(c % 2 ? odd[1] : scores[1], q_frag[c], frag[2], frag[3]);
       }
@@ -241,8 +208,8 @@ struct RowKernel {
 #pragma unroll
       for (int c = 0; c < DV / 16; ++c) {
         uint32_t frag[4];
-        load_matrices_transposed(frag,
-                                 v_tile + offset<DV>(warp * 16 + lane % 16, c * 2 + lane / 16));
+        load_matrices_transposed(
+            frag, v_tile + tile_offset<DV>(warp * 16 + lane % 16, c * 2 + lane / 16));
         multiply_add<T>(out[2 * c], p_frag, frag[0], frag[1]);
         multiply_add<T>(out[2 * c + 1], p_frag, frag[2], frag[3]);
       }
