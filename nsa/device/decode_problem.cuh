@@ -12,6 +12,7 @@
 
 #include "nsa/device/decode_attention.h"
 #include "nsa/device/selected_buffer.cuh"
+#include "nsa/device/sm80/launch.cuh"
 
 namespace {
 
@@ -146,7 +147,10 @@ struct World {
   size_t kv(size_t rows) const { return size_t(c.batch()) * rows * c.kv_heads; }
   size_t heads() const { return size_t(c.batch()) * c.heads(); }
   void random_values(T* to, size_t count, float scale = 1.f) {
-    if (count > 0) draw<T><<<1024, 256>>>(to, count, seed++, scale);
+    if (count == 0) return;
+    const auto blocks = static_cast<unsigned>(std::min<size_t>((count + 255) / 256, 1024));
+    check(nsa::device::sm80::launch(draw<T>, blocks, 256, 0, nullptr, to, count, seed++, scale),
+          "draw");
   }
 
   void reset() {

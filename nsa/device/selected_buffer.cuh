@@ -20,7 +20,7 @@ struct Buffer {
   V* data = nullptr;
   size_t count = 0;
   explicit Buffer(size_t n) : count(n) {
-    check(cudaMalloc(&data, (n + 1) * sizeof(V)), "cudaMalloc");
+    check(cudaMalloc(reinterpret_cast<void**>(&data), (n + 1) * sizeof(V)), "cudaMalloc");
   }
   Buffer(size_t n, int byte) : Buffer(n) { fill(byte); }
   Buffer(const Buffer&) = delete;

@@ -18,6 +18,12 @@ template <int kPending>
 void wait_copies() {
   emulator::wait_copies(kPending);
 }
+inline uint4 ask(const void* from) { return *static_cast<const uint4*>(from); }
+inline double ask(const double* from) { return *from; }
+inline int64_t ask(const int64_t* from) { return *from; }
+inline void store_shared(uint32_t to, const uint4& x) {
+  std::memcpy(emulator::shared_at(to, 16, "st.shared"), &x, 16);
+}
 inline void sync_threads(int barrier, int count) { emulator::barrier(barrier, count); }
 inline float fast_exp2(float x) {
   const float y = std::exp2(x);

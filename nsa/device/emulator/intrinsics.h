@@ -169,6 +169,14 @@ inline float __expf(float x) { return std::exp(x); }
 inline float __logf(float x) { return std::log(x); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __frcp_rn(float x) { return 1.f / x; }
+/// Of x half turns.
+inline void sincospi(double x, double* sine, double* cosine) {
+  const double angle = std::remainder(x, 2.0) * 3.14159265358979323846;
+  *sine = std::sin(angle);
+  *cosine = std::cos(angle);
+}
+inline float __fadd_rn(float x, float y) { return x + y; }
+inline float __fmul_rn(float x, float y) { return x * y; }
 using std::isfinite, std::isinf, std::isnan, std::max, std::min;
 inline unsigned min(unsigned x, int y) { return min(x, unsigned(y)); }
 inline unsigned min(int x, unsigned y) { return min(unsigned(x), y); }

@@ -14,6 +14,7 @@
 #include "nsa/device/sm80/decode_launch.h"
 #include "nsa/device/sm80/decode_selection.cuh"
 #include "nsa/device/sm80/decode_token.cuh"
+#include "nsa/device/sm80/launch.cuh"
 
 namespace nsa::device::sm80 {
 
@@ -259,7 +260,7 @@ struct DecodeKernel {
 template <int DK, int DV, typename T>
 __global__ void __launch_bounds__(kMostWarps * 32)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
-  extern __shared__ __align__(128) char dynamic[];
+  NSA_DYNAMIC_SHARED(dynamic);
   __shared__ typename DecodeBlock<DK, DV, T>::Shared shared;
   follow_previous_launch();
   const DecodePair pair(a);
@@ -272,10 +273,11 @@ __global__ void __launch_bounds__(kMostWarps * 32)
 template <int DK, int DV, typename T>
 cudaError_t launch_decode(const DecodeAttention& p, const DecodePlan& plan, cudaStream_t stream) {
   const auto kernel = decode_kernel<DK, DV, T>;
+  const auto address = reinterpret_cast<const void*>(kernel);
   cudaError_t status =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes);
+      cudaFuncSetAttribute(address, cudaFuncAttributeMaxDynamicSharedMemorySize, plan.bytes);
   if (status == cudaSuccess && plan.ranks > 8)
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+    status = cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (status != cudaSuccess) return status;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(p.batch * p.num_kv_heads * plan.ranks);
@@ -295,7 +297,7 @@ cudaError_t launch_decode(const DecodeAttention& p, const DecodePlan& plan, cuda
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
   }
-  return cudaLaunchKernelEx(&config, kernel, decode_arguments(p, plan));
+  return launch(kernel, config, decode_arguments(p, plan));
 }
 
 }  // namespace nsa::device::sm80

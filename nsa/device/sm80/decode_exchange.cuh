@@ -95,7 +95,7 @@ __device__ __forceinline__ void total_up(const Block& b) {
   if (which == 0) {
     const float peak = all.x == -INFINITY ? 0.f : all.x * scale, reference = rintf(peak);
     b.shared.factors[head] =
-        make_float2(reference, power_of_two(reference - peak) * inverse * 0x1p-60f);
+        make_float2(reference, fast_exp2(reference - peak) * inverse * 0x1p-60f);
     static_assert(kUnitBias == 60.f, "taken back here");
   }
   float* lse = b.p.lse[which == 0 ? kCmp : kWin];

@@ -1,6 +1,7 @@
 // What a decode step is launched with, and where a block of threads stands in it.
 #pragma once
 #include "nsa/device/sm80/decode_launch.h"
+#include "nsa/device/sm80/mma.cuh"
 
 namespace nsa::device::sm80 {
 
@@ -16,10 +17,10 @@ struct DecodeArguments {
   int halo;  // blocks before those of a rank that count in its first unit
   float scale_log2;
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#if NSA_CODE_OF_SM80
   __device__ int ranks() const { return 1; }  // no clusters
   __device__ int log_ranks() const { return 0; }
-#elif defined(__CUDACC__)
+#else
   __device__ int ranks() const { return plan.ranks; }
   __device__ int log_ranks() const { return plan.log_ranks; }
 #endif

@@ -26,7 +26,7 @@ __device__ __forceinline__ void sum_heads(const Block& b) {
         const int head = min(first_head + j, b.group - 1);
         const float2 total = b.shared.totals[0][head];
         const float s = b.scores()[head * b.a.plan.score_stride + i];
-        const float one = power_of_two((s - total.x) * b.a.scale_log2) * total.y;
+        const float one = fast_exp2((s - total.x) * b.a.scale_log2) * total.y;
         sum += first_head + j < b.group ? one : 0.f;
       }
     }

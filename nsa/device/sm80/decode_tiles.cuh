@@ -7,11 +7,6 @@ namespace nsa::device::sm80 {
 
 constexpr int kDecodeTile = 16;
 
-__device__ __forceinline__ float power_of_two(float x) {
-  asm("ex2.approx.ftz.f32 %0, %0;\n" : "+f"(x));
-  return x;
-}
-
 /// Online softmax of 16 rows: thread i holds rows i % 32 / 4 and + 8, as accumulators lie.
 template <int DV>
 struct DecodeSums {
@@ -144,8 +139,8 @@ struct DecodeTiles {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const float s = scores[j / 2][2 * r + j % 2], x = s * scale_log2, whole = rintf(x);
-      e[j] = s == -INFINITY ? 0.f
-                            : power_of_two(x - whole) * whole_power(whole - reference + kUnitBias);
+      e[j] =
+          s == -INFINITY ? 0.f : fast_exp2(x - whole) * whole_power(whole - reference + kUnitBias);
     }
     const float weight = place % 2 == 0 ? 2.f : 1.f;  // of the second block of a pair
     float low = fmaf(weight, e[1], 2.f * e[0]), high = fmaf(weight, e[3], 2.f * e[2]);
@@ -169,14 +164,14 @@ struct DecodeTiles {
     top = fmaxf(top, sums.peak[r]);
     const float base = top == -INFINITY ? 0.f : top;
     const float rescale =
-        sums.peak[r] == -INFINITY ? 0.f : power_of_two((sums.peak[r] - base) * scale_log2);
+        sums.peak[r] == -INFINITY ? 0.f : fast_exp2((sums.peak[r] - base) * scale_log2);
     sums.peak[r] = top;
     float part = 0.f;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       // Subtracted first: the product of a large maximum and the scale would be rounded.
       float& s = scores[j / 2][2 * r + j % 2];
-      s = power_of_two((s - base) * scale_log2);
+      s = fast_exp2((s - base) * scale_log2);
       part += s;
     }
     sums.sum[r] = sums.sum[r] * rescale + part;
@@ -208,7 +203,7 @@ struct DecodeTiles {
 
 /// What sums below the maximum `peak` count for in those below `top`; 0 where there were no keys.
 __device__ __forceinline__ float share_of(float peak, float top, float scale_log2) {
-  return power_of_two((peak - (top == -INFINITY ? 0.f : top)) * scale_log2);
+  return fast_exp2((peak - (top == -INFINITY ? 0.f : top)) * scale_log2);
 }
 
 /// (maximum, sum) of the keys of all parts together.

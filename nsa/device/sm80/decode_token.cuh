@@ -5,24 +5,9 @@
 
 namespace nsa::device::sm80 {
 
-/// Memory that no launch changes while it runs; asked for here, whatever is computed next.
-__device__ __forceinline__ uint4 ask(const void* from) {
-  uint4 x;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
-               : "l"(from));
-  return x;
-}
-__device__ __forceinline__ double ask(const double* from) {
-  double x;
-  asm volatile("ld.global.nc.f64 %0, [%1];\n" : "=d"(x) : "l"(from));
-  return x;
-}
-
 __device__ __forceinline__ int64_t ask_sequence(const DecodeAttention& p, const DecodePair& pair) {
   int64_t sequence = pair.batch;
-  if (p.sequences != nullptr)
-    asm volatile("ld.global.nc.s64 %0, [%1];\n" : "=l"(sequence) : "l"(p.sequences + pair.batch));
+  if (p.sequences != nullptr) sequence = ask(p.sequences + pair.batch);
   return sequence;
 }
 
@@ -32,7 +17,7 @@ template <int DK, int DV, typename T>
 struct NewToken {
   static constexpr int kPieces = (DK + DV) / 8, kQueryPieces = DK / 8,
                        kMostQueries = kMostHeads * kQueryPieces / (kLeastWarps * 32);
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#if NSA_CODE_OF_SM80
   static constexpr bool kValuesEarly = false;  // registers: this code would spill
 #else
   static constexpr bool kValuesEarly = true;
@@ -139,10 +124,7 @@ struct TokenStage {
       if (p.q_rotated != nullptr && row.rank == 0 && head < b.group)
         *reinterpret_cast<uint4*>(static_cast<T*>(p.q_rotated) + (b.first_head() + head) * DK +
                                   column) = x;
-      asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"r"(
-                       staged + Tiles::template offset<DK>(head, column / 8)),
-                   "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
-                   : "memory");
+      store_shared(staged + Tiles::template offset<DK>(head, column / 8), x);
     }
     if (p.appends) {
       const bool source = owns_source();

@@ -18,6 +18,14 @@ __device__ __forceinline__ char* dynamic_shared() {
 #endif
 }
 
+/// The same as a name of the kernel's own: of decode kernels the compiler makes other code if they
+/// get the address from a function.
+#ifdef NSA_EMULATED
+#define NSA_DYNAMIC_SHARED(name) char* const name = emulator::shared_memory()
+#else
+#define NSA_DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
+#endif
+
 /// More a block of threads may have only where it is asked for.
 constexpr size_t kSharedBytesOfAny = 48 * 1024;
 
@@ -38,6 +46,18 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
   kernel<<<grid, block, shared_bytes, stream>>>(arguments...);
   // clang-format on
   return cudaGetLastError();
+#endif
+}
+
+/// With attributes, of which the emulator knows none.
+template <typename... Parameters, typename... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), const cudaLaunchConfig_t& config,
+                   const Arguments&... arguments) {
+#ifdef NSA_EMULATED
+  return emulator::run_kernel(kernel, config.gridDim, config.blockDim, config.dynamicSmemBytes,
+                              std::tuple<Parameters...>(arguments...));
+#else
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
 #endif
 }
 

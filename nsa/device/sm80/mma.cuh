@@ -9,6 +9,13 @@
 #include "nsa/device/emulator/instructions.h"
 #endif
 
+/// Code that an A100 can run: without clusters.
+#if defined(NSA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900)
+#define NSA_CODE_OF_SM80 1
+#else
+#define NSA_CODE_OF_SM80 0
+#endif
+
 namespace nsa::device::sm80 {
 
 #ifndef NSA_EMULATED
@@ -68,6 +75,30 @@ __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const uint32
       "{%0,%1,%2,%3};\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/// Memory that no launch changes while it runs; asked for here, whatever is computed next.
+__device__ __forceinline__ uint4 ask(const void* from) {
+  uint4 x;
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];\n"
+               : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+               : "l"(from));
+  return x;
+}
+__device__ __forceinline__ double ask(const double* from) {
+  double x;
+  asm volatile("ld.global.nc.f64 %0, [%1];\n" : "=d"(x) : "l"(from));
+  return x;
+}
+__device__ __forceinline__ int64_t ask(const int64_t* from) {
+  int64_t x;
+  asm volatile("ld.global.nc.s64 %0, [%1];\n" : "=l"(x) : "l"(from));
+  return x;
+}
+__device__ __forceinline__ void store_shared(uint32_t to, const uint4& x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};\n" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z),
+               "r"(x.w)
+               : "memory");
 }
 
 /// `count` threads of the block wait for each other.
