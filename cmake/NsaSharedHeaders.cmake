@@ -1,6 +1,6 @@
 # nsa_share_headers(DIR...): the targets of these torch-free folders read the heavy headers of third parties (JSON,
 # GoogleTest) from one precompiled file. A file of a room spends half its time on them. LibTorch's are nsa_pch's.
-# All of them link harness_base: GCC 12 crashes where a file has another -O than the precompiled one.
+# Targets without harness_base have another -O, with which GCC 12 crashes on these files; they do without.
 # Who forgets an #include is found by tools/lint, which compiles without these files.
 # GCC 12 takes string + "text" for an overrun (its bug 105651), and a precompiled header for no system header. The
 # sanitizers look for overruns better.
@@ -15,11 +15,33 @@ function(nsa_share_headers)
     get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
     foreach(target ${targets})
       get_target_property(links ${target} LINK_LIBRARIES)
-      if("GTest::gmock" IN_LIST links)
+      nsa_links(${target} harness_base has_base)
+      if(NOT has_base)
+        continue()
+      elseif("GTest::gmock" IN_LIST links)
         target_precompile_headers(${target} REUSE_FROM harness_test_pch)
         target_compile_options(${target} PRIVATE ${NSA_NO_STRING_WARNINGS})
-      elseif(links MATCHES "harness_")
+      else()
         target_precompile_headers(${target} REUSE_FROM harness_pch)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
+# Whether `target` links `wanted`, by way of others too.
+function(nsa_links target wanted result)
+  set(${result} OFF PARENT_SCOPE)
+  foreach(property LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+    get_target_property(links ${target} ${property})
+    foreach(link ${links})
+      if(TARGET ${link} AND NOT link STREQUAL wanted)
+        nsa_links(${link} ${wanted} found)
+      else()
+        string(COMPARE EQUAL "${link}" ${wanted} found)
+      endif()
+      if(found)
+        set(${result} ON PARENT_SCOPE)
+        return()
       endif()
     endforeach()
   endforeach()
