@@ -4,7 +4,7 @@ namespace nsa::device::sm80 {
 
 cudaError_t backward_64_64_bf16(const IntervalBackward& p, const sm90::BackwardPlan& plan,
                                 cudaStream_t stream) {
-  return interval_backward<64, 64, 64, 2, 3, __nv_bfloat16>(p, plan, stream);
+  return interval_backward<64, 64, 32, 4, 3, __nv_bfloat16>(p, plan, stream);
 }
 
 }  // namespace nsa::device::sm80
