@@ -75,12 +75,13 @@ TEST(DecodeEmulated, ShortSequencesOfAllDimsAndTypes) {
 }
 
 TEST(DecodeEmulated, SelectionAmongMoreBlocksThanAreChosen) {
-  for (const auto& d : kDims)
-    for (const int group : {1, 4, 16}) {
-      Case c = make("lengths apart", {1500, 510}, group, 2, d, 1600);
-      c.steps = 2, c.gate = GateFunction::kSigmoid;
-      expect_right<__nv_bfloat16>(c, {3});
-    }
+  int group = 16;
+  for (const auto& d : kDims) {
+    Case c = make("lengths apart", {1500, 510}, group, 2, d, 1600);
+    c.gate = GateFunction::kSigmoid;
+    expect_right<__nv_bfloat16>(c, {3});
+    group /= 4;
+  }
 }
 
 TEST(DecodeEmulated, ScoresAsUnitSumsAndTies) {
@@ -96,7 +97,7 @@ TEST(DecodeEmulated, ScoresAsUnitSumsAndTies) {
 
 TEST(DecodeEmulated, StepsThatEmitAndWrap) {
   Case c = make("steps", {500, 511, 15}, 4, 2, kDims[1], 700);
-  c.steps = 18, c.gate_heads = 2;
+  c.steps = 17, c.gate_heads = 2;
   expect_right<__nv_bfloat16>(c, {5});
 }
 

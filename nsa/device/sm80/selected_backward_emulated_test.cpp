@@ -116,9 +116,9 @@ TEST(SelectedBackwardEmulated, LengthsAroundTiles) {
 TEST(SelectedBackwardEmulated, LaterPositionsBatchesStridesAndGradientOfLse) {
   for (const auto& d : kDims)
     for (const bool half : {false, true}) {
-      SelectedCase c{2, 40, 4, 2, d[0], d[1], half, 5, 131};
+      SelectedCase c{2, 30, 3, 2, d[0], d[1], half, 5, 131};
       c.with_d_lse = true;
-      expect_case(c);
+      expect_case(c, {});
     }
 }
 
