@@ -14,8 +14,8 @@ struct QueryChunk {
   KeyMask::Span keys;
 };
 
-/// Cuts S queries so that one chunk of logits stays small (512 MiB of fp32 on a GPU, 32 MiB on a
-/// CPU) and keys beyond a chunk's reach are not multiplied.
+/// Cuts S queries so that one chunk of logits stays small (2^27 values on a GPU, 2^23 on a CPU) and
+/// keys beyond a chunk's reach are not multiplied.
 std::vector<QueryChunk> query_chunks(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask);
 
 /// Views and copies of one call's tensors, group-major, ready for batched matrix products.

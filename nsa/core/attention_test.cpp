@@ -1,5 +1,8 @@
 // The three branches: hand-computed rows, gradients by central differences, arguments.
+#include <torch/csrc/autograd/autograd.h>
+
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "nsa/cmp_attn/cmp_attn.h"
@@ -58,6 +61,50 @@ TEST(CmpAttn, EqualKeysAreTies) {
         const at::Tensor p = cmp_probs(q, k, blocks(1, 1), /*first_position=*/n);
         EXPECT_TRUE(p.eq(p.narrow(-1, 0, 1)).all().item<bool>()) << type << " " << dk << " " << n;
       }
+}
+
+/// fp32 is summed in fp64 and rounded once, so no library's order of sums shows in the result.
+TEST(Attention, Fp32IsFp64RoundedOnce) {
+  at::manual_seed(4);
+  const int64_t num_tokens = 37;
+  const auto make = [&](int64_t heads, int64_t dim) {
+    return at::randn({2, num_tokens, heads, dim}, at::kFloat).mul_(4).requires_grad_();
+  };
+  const std::vector<at::Tensor> given = {make(4, 14), make(2, 14), make(2, 9)};  // q, k, v
+  const at::Tensor start = at::arange(num_tokens, at::kInt).floor_divide(2);
+  const at::Tensor ranges = at::stack({start, start + 7}, -1)
+                                .view({1, num_tokens, 1, 1, 2})
+                                .expand({2, num_tokens, 2, 1, 2});
+  const auto cmp = [](const std::vector<at::Tensor>& in) {
+    return cmp_attn(in[0], in[1], in[2], blocks(3, 1)).out;
+  };
+  const auto win = [](const std::vector<at::Tensor>& in) {
+    return win_attn(in[0], in[1], in[2], 11).first;
+  };
+  const auto sel = [&ranges](SelBackend backend) {
+    return [&ranges, backend](const std::vector<at::Tensor>& in) {
+      return sel_attn(in[0], in[1], in[2], ranges, 0, {.backend = backend}).first;
+    };
+  };
+  using Branch = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+  const std::vector<Branch> branches = {cmp,
+                                        win,
+                                        sel(SelBackend::kGather),
+                                        sel(SelBackend::kPacked),
+                                        sel(SelBackend::kVarlen),
+                                        sel(SelBackend::kMasked)};
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const at::Tensor out = branches[i](given);
+    std::vector<at::Tensor> wide;
+    for (const at::Tensor& x : given) wide.push_back(x.detach().to(at::kDouble).requires_grad_());
+    const at::Tensor exact = branches[i](wide);
+    EXPECT_TRUE(at::equal(out, exact.to(at::kFloat))) << "branch " << i;
+    const at::Tensor d_out = at::randn_like(out);
+    const auto grads = torch::autograd::grad({out}, given, {d_out});
+    const auto exact_grads = torch::autograd::grad({exact}, wide, {d_out.to(at::kDouble)});
+    for (size_t g = 0; g < grads.size(); ++g)
+      EXPECT_TRUE(at::equal(grads[g], exact_grads[g].to(at::kFloat))) << "branch " << i << " " << g;
+  }
 }
 
 TEST(WinAttn, HandComputedWindowOfTwo) {

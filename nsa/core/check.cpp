@@ -135,10 +135,7 @@ at::ScalarType wider_type(at::ScalarType dtype) {
   return dtype == at::kFloat ? at::kDouble : accumulation_type(dtype);
 }
 
-at::ScalarType sum_type(const at::Tensor& x) {
-  const at::ScalarType type = accumulation_type(x.scalar_type());
-  return x.is_cuda() && x.scalar_type() == at::kFloat ? at::kDouble : type;
-}
+at::ScalarType sum_type(const at::Tensor& x) { return wider_type(x.scalar_type()); }
 
 std::vector<int64_t> document_offsets(const char* op, const at::Tensor& cu_seqlens,
                                       int64_t num_tokens) {

@@ -126,7 +126,7 @@ TEST(Options, StrictAssertsRerouteANonFiniteOutput) {
   const NsaOptions options = switched({{"NSA_STRICT_ASSERTS", "1"}, {"NSA_USE_SEL_MASK", "1"}});
   EXPECT_EQ(row_of(call(options), "sel_attn"), "masked/masked//");
   at::manual_seed(22);
-  NsaInputs in = random_inputs(small(), 1, 20);
+  NsaInputs in = random_inputs(small(), 1, 20, at::kBFloat16);
   in.q = in.q * 1e20, in.k_sel = in.k_sel * 1e20;  // logits overflow to infinity in fp32
   const NsaOutputs out = nsa_attention(in, small(), options);
   EXPECT_EQ(row_of(out, "sel_attn"),
@@ -140,7 +140,7 @@ TEST(Options, StrictAssertsRerouteANonFiniteOutput) {
 
 TEST(Options, StrictAssertsNameANonFiniteOutputThatNothingElseCanCompute) {
   at::manual_seed(22);
-  NsaInputs in = random_inputs(small(), 1, 20);
+  NsaInputs in = random_inputs(small(), 1, 20, at::kBFloat16);
   in.q = in.q * 1e20, in.k_sel = in.k_sel * 1e20, in.k_cmp_src = in.k_cmp_src * 1e20;
   const NsaOutputs out = nsa_attention(in, small(), switched({{"NSA_STRICT_ASSERTS", "1"}}));
   EXPECT_EQ(row_of(out, "sel_attn.assert"),
