@@ -64,6 +64,7 @@ class Hotspots {
     measure_rate_against_length();
     say_ceilings();
     record();
+    step_.finish();
     if (ranks_.group) ranks_.group->leave();
     return "";
   }

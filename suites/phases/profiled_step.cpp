@@ -110,7 +110,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   nsa::train::TrainOptions options;
   options.batch = one.args.get_int("B", 1, 1);
   options.accum = one.args.get_int("accum", 4, 1);
-  // A launch of a graph does not say which range asked for a kernel.
+  // A launch of a graph does not say which range asked for a kernel; its capture does, if watched.
   options.cuda_graph = one.args.get_bool("cuda_graph", false) ? "on" : "off";
   const auto asked = attention_asked(one);
   const auto made = std::make_shared<Training>();
@@ -127,6 +127,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
       std::make_unique<nsa::train::Trainer>(std::move(parts), options, seq_len, one.device);
   step.tokens = options.batch * options.accum * seq_len * (ranks != nullptr ? ranks->world() : 1);
   step.run_ms = [made] { return made->trainer->step(/*wait_each=*/false).step_ms; };
+  step.finish = [made] { made->trainer->finish(); };
   step.ran = [made, asked] { return settled(made->trainer->ran(), asked); };
   step.work =
       step_work(config, {.batch = options.batch,

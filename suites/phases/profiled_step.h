@@ -19,6 +19,8 @@ struct ProfiledStep {
   at::ScalarType type = at::kFloat;
   /// Runs one step; its wall time, the wait for the device included.
   std::function<double()> run_ms = {};
+  /// No step follows; before the ranks of a step leave their group.
+  std::function<void()> finish = [] {};
   std::function<std::vector<nsa::RanBackend>()> ran = {};           ///< what ran in the last steps
   std::map<std::string, harness::trace::AnalyticalWork> work = {};  ///< of one step, by range
 };
