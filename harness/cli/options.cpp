@@ -5,6 +5,7 @@
 
 #include "harness/cli/paths.h"
 #include "harness/cli/version.h"
+#include "harness/evidence/plain_text.h"
 
 namespace harness::cli {
 namespace {
@@ -252,6 +253,10 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   app.add_flag("--quiet", options.quiet, "Print only the verdict");
   add_json_option(app, options);
   add_commands(app, options);
+  app.failure_message([](const CLI::App* failed, const CLI::Error& e) {
+    return CLI::FailureMessage::simple(failed,
+                                       {e.get_name(), plain_text(e.what()), e.get_exit_code()});
+  });
   try {
     app.parse(argc, argv);
     if (options.command == "run" && options.runbook.empty() && options.resume.empty())

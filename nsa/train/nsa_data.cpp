@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "nsa/model/input_error.h"
+#include "nsa/model/plain_failure.h"
 #include "nsa/model/plain_text.h"
 #include "nsa/train/shard_writer.h"
 
@@ -28,6 +29,7 @@ Examples:
 int main(int argc, char** argv) {
   CLI::App app{"Turns text into the token shards that nsa-train reads."};
   app.footer(kExamples);
+  app.failure_message(nsa::plain_failure);
   std::vector<std::filesystem::path> files;
   std::filesystem::path out;
   std::string name;

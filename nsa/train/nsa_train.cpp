@@ -15,6 +15,7 @@
 
 #include "nsa/core/stack_dump.h"
 #include "nsa/model/input_error.h"
+#include "nsa/model/plain_failure.h"
 #include "nsa/model/plain_text.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
@@ -263,6 +264,7 @@ SwitchSet::Values given_shape(const CLI::App& app) {
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains a Native Sparse Attention decoder."};
+  app.failure_message(nsa::plain_failure);
   Arguments arguments;
   declare(app, arguments);
   try {

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <stdexcept>
 
+#include "nsa/model/plain_text.h"
+
 namespace suites {
 namespace {
 
@@ -18,14 +20,16 @@ std::string format(const char* pattern, Args... args) {
   return text;
 }
 
+/// A report comes from a file: nothing in it may steer the terminal.
+std::string plain(const json& text) { return nsa::plain_text(text.get<std::string>()); }
+
 double median_of(const json& time) { return time.at("median_ms").get<double>(); }
 
 std::string pass_text(const json& row, const char* name) {
   if (!row.contains(name)) return "";
   const json& pass = row.at(name);
   const double ms = median_of(pass.at("hot"));
-  std::string text =
-      format("%-14s %-8s %9.3f ms", row.at("id").get<std::string>().c_str(), name, ms);
+  std::string text = format("%-14s %-8s %9.3f ms", plain(row.at("id")).c_str(), name, ms);
   if (pass.contains("target_ms"))
     text += format("  target %7.2f %s", pass.at("target_ms").get<double>(),
                    pass.at("met").get<bool>() ? "met   " : "missed");
@@ -44,8 +48,7 @@ std::string pass_text(const json& row, const char* name) {
 std::string launches_text(const json& row) {
   if (!row.contains("launches") || !row.contains("host_us")) return "";
   const json &launches = row.at("launches"), &host = row.at("host_us");
-  return format("%-14s launches %lld + %lld, host %.0f + %.0f us\n",
-                row.at("id").get<std::string>().c_str(),
+  return format("%-14s launches %lld + %lld, host %.0f + %.0f us\n", plain(row.at("id")).c_str(),
                 static_cast<long long>(launches.at("forward").get<int64_t>()),
                 static_cast<long long>(launches.at("backward").get<int64_t>()),
                 host.at("forward").get<double>(), host.at("backward").get<double>());
@@ -58,8 +61,7 @@ std::string selection_text(const json& row) {
   return format(
       "%-14s selection %lld rows judged in fp64, %lld with blocks exchanged within the "
       "tie bound, largest score difference %.3g\n",
-      row.at("id").get<std::string>().c_str(),
-      static_cast<long long>(selection.at("rows").get<int64_t>()),
+      plain(row.at("id")).c_str(), static_cast<long long>(selection.at("rows").get<int64_t>()),
       static_cast<long long>(selection.at("exchanged_rows").get<int64_t>()),
       selection.at("largest_score_difference").get<double>());
 }
@@ -93,7 +95,7 @@ std::string target_bench_text(const json& report) {
     for (const char* pass : kPasses) text += pass_text(row, pass);
     text += launches_text(row) + selection_text(row);
     for (const json& problem : row.at("problems"))
-      text += row.at("id").get<std::string>() + "  PROBLEM " + problem.get<std::string>() + "\n";
+      text += plain(row.at("id")) + "  PROBLEM " + plain(problem) + "\n";
   }
   return text;
 }
@@ -103,15 +105,15 @@ std::string compare_text(const json& before, const json& after) {
     throw std::invalid_argument("compare: a file is no report of nsa-bench");
   std::string text;
   if (before.at("device") != after.at("device"))
-    text += "devices differ: " + before.at("device").get<std::string>() + " and " +
-            after.at("device").get<std::string>() + "\n";
+    text += "devices differ: " + plain(before.at("device")) + " and " + plain(after.at("device")) +
+            "\n";
   int64_t compared = 0;
   for (const json& row : after.at("cases")) {
     const std::string id = row.at("id");
     const json* old_row = case_of(before, id);
     for (const char* name : kPasses) {
       if (old_row == nullptr || !row.contains(name) || !old_row->contains(name)) continue;
-      text += ratio_text(id, name, *old_row, row);
+      text += ratio_text(nsa::plain_text(id), name, *old_row, row);
       ++compared;
     }
   }

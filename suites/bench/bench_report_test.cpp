@@ -33,6 +33,17 @@ TEST(BenchReport, OtherFilesAndNothingInCommonAreErrors) {
   EXPECT_THROW(compare_text(run_of(1, 2, 3), run_of(1, 2, 3, "other")), std::invalid_argument);
 }
 
+TEST(BenchReport, AFileDoesNotSteerTheTerminal) {
+  const std::string hostile = "a\x1b[31m\r\n\x7f";
+  json before = run_of(9, 10, 11, hostile.c_str()), after = run_of(4, 5, 6, hostile.c_str());
+  before["device"] = hostile;
+  after["cases"][0]["problems"].push_back(hostile);
+  for (const std::string& text : {compare_text(before, after), target_bench_text(after)}) {
+    EXPECT_EQ(text.find_first_of("\x1b\r\x7f"), std::string::npos);
+    EXPECT_NE(text.find("a [31m"), std::string::npos);
+  }
+}
+
 TEST(BenchReport, ProblemsStandInTheText) {
   json run = run_of(1, 2, 3);
   run["cases"][0]["problems"].push_back("rows differ");

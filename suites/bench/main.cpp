@@ -1,8 +1,6 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or a command
 // of its own; see README.md.
 #include <CLI/CLI.hpp>
-#include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -10,6 +8,11 @@
 #include <set>
 #include <string>
 
+#include "nsa/core/kernel_code.h"
+#include "nsa/model/plain_failure.h"
+#include "nsa/model/plain_text.h"
+#include "nsa/switches/switches.h"
+#include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
 #include "suites/bench/call_profile.h"
@@ -31,6 +34,8 @@ void time_iterations(benchmark::State& state, at::Device device,
 }  // namespace suites
 
 namespace {
+
+constexpr int kUsage = 2;
 
 nlohmann::json read_report(const std::string& path) {
   std::ifstream in(path);
@@ -67,7 +72,10 @@ void add_cases(CLI::App& app, CaseOptions& o) {
   app.add_option("--device", o.device, "cuda or cuda:N (cpu: correctness only makes sense)")
       ->capture_default_str();
   app.add_option("--case", o.bench.filter, "only cases whose id contains this");
-  app.add_option("--seed", o.bench.seed, "of the data")->capture_default_str();
+  app.add_option_function<std::string>(
+         "--seed", [&o](const std::string& text) { o.bench.seed = suites::read_seed(text); },
+         "of the data")
+      ->default_str(std::to_string(o.bench.seed));
 }
 
 CLI::App* add_timed(CLI::App& app, const char* name, const char* what, CaseOptions& o) {
@@ -111,6 +119,7 @@ constexpr const char* kFooter =
 
 int run_command(int argc, char** argv) {
   CLI::App app("nsa-bench: what the operator takes");
+  app.failure_message(nsa::plain_failure);
   app.require_subcommand(1);
   app.footer(kFooter);
   CaseOptions o;
@@ -137,7 +146,11 @@ int run_command(int argc, char** argv) {
   CLI::App* compare = app.add_subcommand("compare", "ratios of two reports, new / old");
   compare->add_option("OLD", before, "JSON of the older run")->required();
   compare->add_option("NEW", after, "JSON of the newer run")->required();
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;
+  }
   if (*compare) {
     print(suites::compare_text(read_report(before), read_report(after)));
     return 0;
@@ -164,68 +177,41 @@ int run_command(int argc, char** argv) {
   return differing == 0 ? 0 : 1;
 }
 
-uint64_t read_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw std::invalid_argument("--seed must be a number >= 0, got '" + text + "'");
-  return seed;
-}
-
 bool is_command(const std::string& word) {
   static const std::set<std::string> kWords{"targets", "scaling", "decode", "launches",
                                             "repeat",  "compare", "--help", "-h"};
   return kWords.contains(word);
 }
 
-/// run_command, with an error as one line.
-int command(int argc, char** argv) {
-  try {
-    return run_command(argc, argv);
-  } catch (const c10::Error& error) {
-    std::cerr << "nsa-bench: " << error.what_without_backtrace() << "\n";
-  } catch (const std::exception& error) {
-    std::cerr << "nsa-bench: " << error.what() << "\n";
-  }
-  return 2;
+int run_microbenchmarks(int argc, char** argv) {
+  const suites::MicroArguments arguments = suites::take_micro_arguments(argc, argv);
+  const at::Device where = suites::parse_device(arguments.device);
+  suites::register_ranges_benchmarks(where, arguments.seed);
+  suites::register_operator_benchmarks(where, arguments.seed);
+  suites::register_decode_benchmarks(where, arguments.seed);
+  benchmark::AddCustomContext("nsa_device", suites::device_name(where));
+  benchmark::AddCustomContext("nsa_seed", std::to_string(arguments.seed));
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kUsage;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}
+
+int say(const std::string& problem) {
+  std::cerr << "nsa-bench: " << nsa::plain_text(problem) << "\n";
+  return kUsage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc > 1 && is_command(argv[1])) return command(argc, argv);
-  std::string device = "cpu";
-  uint64_t seed = 20250216;
+  const bool is_named = argc > 1 && is_command(argv[1]);
   try {
-    for (int i = 1; i + 1 < argc;) {
-      const bool is_device = std::strcmp(argv[i], "--device") == 0,
-                 is_seed = std::strcmp(argv[i], "--seed") == 0;
-      if (!is_device && !is_seed) {
-        ++i;
-        continue;
-      }
-      if (is_device)
-        device = argv[i + 1];
-      else
-        seed = read_seed(argv[i + 1]);
-      for (int k = i; k + 2 <= argc; ++k) argv[k] = argv[k + 2];
-      argc -= 2;
-    }
-    const at::Device where = suites::parse_device(device);
-    suites::register_ranges_benchmarks(where, seed);
-    suites::register_operator_benchmarks(where, seed);
-    suites::register_decode_benchmarks(where, seed);
-    benchmark::AddCustomContext("nsa_device", suites::device_name(where));
-    benchmark::AddCustomContext("nsa_seed", std::to_string(seed));
+    nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"));
+    return is_named ? run_command(argc, argv) : run_microbenchmarks(argc, argv);
   } catch (const c10::Error& error) {
-    std::cerr << "nsa-bench: " << error.what_without_backtrace() << "\n";
-    return 2;
+    return say(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    std::cerr << "nsa-bench: " << error.what() << "\n";
-    return 2;
+    return say(error.what());
   }
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
 }

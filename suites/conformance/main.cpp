@@ -10,6 +10,7 @@
 
 #include "nsa/core/kernel_code.h"
 #include "nsa/core/stack_dump.h"
+#include "nsa/model/plain_text.h"
 #include "nsa/switches/switches.h"
 #include "suites/conformance/settings.h"
 #include "suites/instrument/facts.h"
@@ -73,16 +74,16 @@ int main(int argc, char** argv) {
     suites::read_flags(argc, argv);
     nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"));
   } catch (const c10::Error& error) {
-    std::cerr << error.what_without_backtrace() << "\n";
+    std::cerr << nsa::plain_text(error.what_without_backtrace()) << "\n";
     return 2;
   } catch (const std::invalid_argument& error) {
-    std::cerr << "nsa-tests: " << error.what() << "\n";
+    std::cerr << "nsa-tests: " << nsa::plain_text(error.what()) << "\n";
     return 2;
   }
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1) {
-    std::cerr << "nsa-tests: unknown argument '" << argv[1]
+    std::cerr << "nsa-tests: unknown argument '" << nsa::plain_text(argv[1])
               << "'; known: --device, --seed and --gtest_*\n";
     return 2;
   }

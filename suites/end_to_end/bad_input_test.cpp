@@ -136,6 +136,35 @@ TEST(BadInput, ReportMakesDamagedResultsAgainFromTheirRawEvidence) {
 
 const std::string kHostile = R"(\u001b[31m|`<script>alert(1)</script>\n# GO|&]]>)";
 
+TEST(BadInput, NoProgramSaysTheControlCharactersOfItsArguments) {
+  const std::string odd = "--x\x1b[31m";
+  for (const char* name :
+       {"nsa-validate", "nsa-tests", "nsa-train", "nsa-data", "nsa-eval", "nsa-bench"})
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{odd}, {"targets", odd}, {"--seed", odd}}) {
+      std::vector<std::string> all = {std::string(NSA_BUILD_DIR) + "/bin/" + name};
+      all.insert(all.end(), words.begin(), words.end());
+      const Outcome done = run(all);
+      EXPECT_EQ(done.exit_code, 2) << name << " " << words.front();
+      EXPECT_EQ(done.output.find('\x1b'), std::string::npos) << name << " " << words.front();
+    }
+}
+
+TEST(BadInput, SeedsOfTheBenchmarksAreNumbers) {
+  const std::string bench = std::string(NSA_BUILD_DIR) + "/bin/nsa-bench";
+  for (const char* seed : {"-1", "word", "7x", ""})
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{bench, "--seed", seed},
+                                               {bench, "targets", "--seed", seed},
+                                               {bench, "repeat", "--seed", seed}}) {
+      const Outcome done = run(words);
+      EXPECT_EQ(done.exit_code, 2) << words[1];
+      EXPECT_THAT(done.output, HasSubstr("--seed must be a whole number from 0 to 2^64 - 1, got '" +
+                                         std::string(seed) + "'; leave it out for 20250216"))
+          << words[1];
+    }
+}
+
 TEST(BadInput, HostileNamesAreRefusedWithoutTheirControlCharacters) {
   const std::string book = changed_runbook(
       "mini", "hostile", {{"\"args\"", "\"cases\": [{\"id\": \"" + kHostile + "\"}], \"args\""}});

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "nsa/model/plain_failure.h"
+
 namespace suites::eval {
 namespace {
 
@@ -61,6 +63,7 @@ void declare(CLI::App& app, EvalOptions& o) {
 
 ParseEnd parse_options(int argc, char** argv, EvalOptions& options) {
   CLI::App app{"Evaluates Native Sparse Attention on the tensors of a file."};
+  app.failure_message(nsa::plain_failure);
   declare(app, options);
   try {
     app.parse(argc, argv);
