@@ -77,45 +77,46 @@ struct KeyGradients {
     const IntervalAttention& f = a.forward;
     const HeadTensors<T> head(a, work.batch, work.kv_head);
     const int lane = threadIdx.x % 32, own_row = threadIdx.x / 32 * 16;
-    const int steps = (work.end - work.begin + kRows - 1) / kRows;
-    const auto first_row_of = [&](int step) { return work.end - (step + 1) * kRows; };
-
-    const auto fetch_rows = [&](int step) {
-      const int first = first_row_of(step), stage = step % kStages;
+    // Tiles of rows by their first row; the last one to come may begin before the work does.
+    const auto exists = [&](int row) { return row + kRows > work.begin; };
+    const auto fetch_rows = [&](int first, int stage) {
       Tiles::template copy_rows<kRows>(s.x[stage], s.y[stage], [&](int i) {
         return head.row(first + i, first + i >= work.begin);
       });
     };
-    // Of thread i the lse, of thread kRows + i the delta of a step's row i.
+    // Of thread i the lse, of thread kRows + i the delta of a tile's row i.
     const bool is_lse = threadIdx.x < kRows, has_stats = threadIdx.x < 2 * kRows;
     const float* const stats_of_rows = (is_lse ? a.plan.lse : a.plan.delta) + head.first_row;
-    const auto read_stats = [&](int step) {
-      const int row = first_row_of(step) + threadIdx.x % kRows;
-      return has_stats && step < steps && row >= work.begin ? stats_of_rows[row] : 0.f;
+    const auto read_stats = [&](int first) {
+      const int row = first + threadIdx.x % kRows;
+      return has_stats && row >= work.begin ? stats_of_rows[row] : 0.f;
     };
-    const auto write_stats = [&](int step, float value) {
-      if (has_stats) (is_lse ? s.lse : s.delta)[step % kStages][threadIdx.x % kRows] = value;
+    const auto write_stats = [&](int stage, float value) {
+      float* const to = is_lse ? s.lse[stage] : s.delta[stage];
+      if (has_stats) to[threadIdx.x % kRows] = value;
     };
 
-    if (steps > 0) {
+    if (exists(work.end - kRows)) {
       Tiles::template copy_rows<kKeys>(s.own_x, s.own_y, [&](int i) {
         return head.key(work.first_key + i, work.first_key + i < f.num_keys);
       });
     }
-    for (int step = 0; step < kStages - 1; ++step) {
-      if (step < steps) fetch_rows(step);
+    for (int i = 0; i < kStages - 1; ++i) {
+      const int row = work.end - (i + 1) * kRows;
+      if (exists(row)) fetch_rows(row, i);
       commit_copies();
-      write_stats(step, read_stats(step));
+      write_stats(i, read_stats(row));
     }
 
     const int own_key = work.first_key + own_row + lane / 4;
     const Attended attended{{rows_of(a, work, own_key), rows_of(a, work, own_key + 8)}};
     float d_k[DK / 8][4] = {}, d_v[DV / 8][4] = {};
-    for (int step = 0; step < steps; ++step) {
+    int stage = 0;
+    for (int row = work.end - kRows; exists(row); row -= kRows) {
       wait_copies<kStages - 2>();
-      __syncthreads();  // the step's rows are there, and everybody is done with those before
-      const int ahead = step + kStages - 1, stage = step % kStages, row = first_row_of(step);
-      if (ahead < steps) fetch_rows(ahead);
+      __syncthreads();  // the tile is there, and everybody is done with the one before
+      const int ahead = row - (kStages - 1) * kRows, free = stage == 0 ? kStages - 1 : stage - 1;
+      if (exists(ahead)) fetch_rows(ahead, free);
       commit_copies();
       const float stats = read_stats(ahead);
       if (__any_sync(~0u, attended.any(row))) {
@@ -135,37 +136,43 @@ struct KeyGradients {
         Tiles::pack_weights(ds, x);
         Tiles::template accumulate<DK>(d_k, ds, q);
       }
-      if (ahead < steps) write_stats(ahead, stats);
+      write_stats(free, stats);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     store(a, unit, d_k, d_v);
   }
 
-  /// The row of a tile that value i of products n of this thread belongs to.
-  __device__ static int row_of_value(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
-
+  /// Of the two neighbouring rows whose products n this thread has.
+  __device__ static float2 two_of(const float (&stats)[kRows], int n) {
+    return *reinterpret_cast<const float2*>(stats + n * 8 + threadIdx.x % 4 * 2);
+  }
   /// p from s; 0 where a pair is not attended.
   template <bool kMasked>
   __device__ static void probabilities(const BackwardArguments& a, const float (&lse)[kRows],
                                        const Attended& attended, int first_row, Products& x) {
 #pragma unroll
-    for (int n = 0; n < kRows / 8; ++n)
+    for (int n = 0; n < kRows / 8; ++n) {
+      const float2 shift = two_of(lse, n);
+      const int row = first_row + n * 8 + threadIdx.x % 4 * 2;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int row = row_of_value(n, i);
-        x[n][i] = fast_exp2(fmaf(x[n][i], a.scale_log2, -lse[row]));
-        if (kMasked && !attended(i / 2, first_row + row)) x[n][i] = 0.f;
+        x[n][i] = fast_exp2(fmaf(x[n][i], a.scale_log2, -(i % 2 == 0 ? shift.x : shift.y)));
+        if (kMasked && !attended(i / 2, row + i % 2)) x[n][i] = 0.f;
       }
+    }
   }
   /// ds from dp. Where p is 0, so is ds, or it is not finite and then computed once more.
   __device__ static void differentiate(const float (&delta)[kRows], const Weights& p, Products& x) {
 #pragma unroll
-    for (int n = 0; n < kRows / 8; ++n)
+    for (int n = 0; n < kRows / 8; ++n) {
+      const float2 shift = two_of(delta, n);
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const float2 both = unpack(p[n / 2][n % 2 * 2 + r], T{});
-        x[n][2 * r] = both.x * (x[n][2 * r] - delta[row_of_value(n, 0)]);
-        x[n][2 * r + 1] = both.y * (x[n][2 * r + 1] - delta[row_of_value(n, 1)]);
+        x[n][2 * r] = both.x * (x[n][2 * r] - shift.x);
+        x[n][2 * r + 1] = both.y * (x[n][2 * r + 1] - shift.y);
       }
+    }
   }
 
   /// Finds the work once more: in registers it would stand in the way of the loop.
