@@ -52,7 +52,7 @@ void values_overflow(TrainerParts& parts, const TrainOptions&) {
   parts.learning_rate = [base = parts.learning_rate, model = parts.model](int64_t step) {
     if (step == 2)
       for (const auto& item : model->named_parameters())
-        if (item.key().ends_with("1.attention.w_v_sel")) item.value().detach().mul_(1e38);
+        if (item.key().ends_with("1.attention.w_v_sel")) item.value().detach().sign_().mul_(3e38);
     return base(step);
   };
 }
