@@ -1,7 +1,10 @@
 // The project's own kernels against fp64 on the CPU; part of backends_gpu_test.
+#include <ATen/cuda/CUDAContext.h>
+
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/backends_gpu_testing.h"
 #include "nsa/core/check.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/run_record.h"
 #include "nsa/sel_attn/sel_attn.h"
 #include "nsa/select/ranges.h"
@@ -44,6 +47,43 @@ std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& 
     if (row.stage == stage) return row.backend + " " + row.detail;
   }
   return "nothing";
+}
+
+/// NSA_KERNELS=sm80 for the length of a test.
+struct CodeOfSm80 {
+  CodeOfSm80() { want_kernels("sm80"); }
+  ~CodeOfSm80() { want_kernels("auto"); }
+};
+
+/// What nsa-tests-cuda-sm80 rests on: the code that is asked for runs, and says so.
+TEST(FusedOnCuda, TheCodeOfSm80RunsWhereItIsAskedFor) {
+  const CodeOfSm80 wanted;
+  at::manual_seed(15);
+  const Inputs in = draw(at::kBFloat16, 170, 4, 128, 128);
+  const Call window = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 64, 0,
+                    {x.q.is_cuda() ? BranchBackend::kFused : BranchBackend::kPlain, true});
+  };
+  const Call selected = [](const Inputs& x) {
+    const bool fused = x.q.is_cuda();
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0,
+                    {fused ? SelBackend::kFused : SelBackend::kMasked, true, fused});
+  };
+  const auto record = c10::make_intrusive<RunRecord>();
+  {
+    const RunRecordScope scope(record);
+    expect_agreement(in, at::kBFloat16, window, window);
+    expect_agreement(in, at::kBFloat16, selected, selected);
+  }
+  // On compute capability 8.0 it is the card's own code.
+  const std::string detail = at::cuda::getCurrentDeviceProperties()->major > 8 ? "sm_80" : "";
+  const auto seen = [&](const std::string& stage) {
+    for (const RanBackend& row : record->rows())
+      if (row.stage == stage && row.backend == "fused" && row.detail == detail) return true;
+    return false;
+  };
+  EXPECT_TRUE(seen("win_attn"));
+  EXPECT_TRUE(seen("sel_attn.backward"));
 }
 
 /// Chosen blocks through `fused`, against `gather` in fp32; the order in the record.
