@@ -28,9 +28,7 @@ void want_kernels(const std::string& code) {
 }
 
 #ifdef NSA_WITH_CUDA
-// The code of sm_80 agrees with the oracle in emulation on a CPU; it has not run on a GPU yet, so
-// nothing chooses it by itself.
-constexpr bool kSm80IsChosen = false;
+constexpr size_t kSm80SharedBytes = 160 * 1024;  // of the largest, the selected backward pass
 
 device::Code tile_kernel_code(const at::Tensor& q) {
   const int major = at::cuda::getDeviceProperties(q.get_device())->major;
@@ -38,12 +36,14 @@ device::Code tile_kernel_code(const at::Tensor& q) {
 }
 
 std::string tile_kernel_obstacle(const at::Tensor& q) {
-  if (sm80_wanted()) return kernel_obstacle(q, /*least_major=*/8, /*only=*/false);
-  const std::string best = kernel_obstacle(q, /*least_major=*/9, /*only=*/true);
-  if (best.empty() || !q.is_cuda() || !kernel_obstacle(q, 8, /*only=*/true).empty()) return best;
-  return kSm80IsChosen ? ""
-                       : "the kernels of compute capability 8.0 have not been run on a card yet; "
-                         "NSA_KERNELS=sm80 runs them";
+  const std::string any = kernel_obstacle(q, /*least_major=*/8, /*only=*/false);
+  if (!any.empty()) return any;
+  if (tile_kernel_code(q) == device::Code::kSm90)
+    return kernel_obstacle(q, /*least_major=*/9, /*only=*/true);
+  const size_t bytes = at::cuda::getDeviceProperties(q.get_device())->sharedMemPerBlockOptin;
+  if (bytes >= kSm80SharedBytes) return "";
+  return "the kernels take up to 160 KB of shared memory a block, this card has " +
+         std::to_string(bytes / 1024);
 }
 
 std::string tile_kernel_detail(const at::Tensor& q) {

@@ -164,8 +164,9 @@ __device__ __forceinline__ void pooled_scores_of_four(const float* sums, int fir
   for (int u = 0; u < kTokens; ++u) {
     x[u] = *reinterpret_cast<const float4*>(sums + u * kSelectKeys +
                                             sums_place(lane * 4, first_row + u * kGroup));
-    carry[u] = lane == 0 ? states[u].carry[0] : 0.f;  // the lane that renews it reads it
+    carry[u] = lane == 0 ? states[u].carry[0] : 0.f;
   }
+  __syncwarp();  // lanes may read a whole state at once, carry and all; lane 0 renews it below
 #pragma unroll
   for (int u = 0; u < kTokens; ++u) left[u] = __shfl_sync(~0u, x[u].w, (lane + 31) % 32);
 #pragma unroll

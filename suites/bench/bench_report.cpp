@@ -37,6 +37,9 @@ std::string pass_text(const json& row, const char* name) {
     text += format("  %5.2fx of the best peer", pass.at("peer_ratio").get<double>());
   if (pass.contains("tflop_s")) text += format("  %4.0f TFLOP/s", pass.at("tflop_s").get<double>());
   if (pass.contains("gb_s")) text += format("  %5.0f GB/s", pass.at("gb_s").get<double>());
+  if (pass.contains("sm_mhz"))
+    text += format("  %4.0f MHz %s", pass.at("sm_mhz").get<double>(),
+                   plain(pass.value("clock_events", "")).c_str());
   for (const char* library : {"cudnn", "flash"})
     if (row.contains("dense") && row.at("dense").at(library).contains(name))
       text += format("  %s %8.3f (%.2fx)", library, median_of(row["dense"][library][name]),
@@ -72,6 +75,16 @@ const json* case_of(const json& report, const std::string& id) {
   return nullptr;
 }
 
+void require_comparable(const std::string& before, const std::string& after) {
+  for (const std::string& schema : {before, after})
+    if (schema != "nsa-bench/1" && schema != "nsa-bench/2")
+      throw std::invalid_argument("compare: a file is no report of nsa-bench");
+  if (before != after)
+    throw std::invalid_argument(
+        "compare: nsa-bench/1 times each call alone, nsa-bench/2 calls in a row; run the older "
+        "program's cases with this one");
+}
+
 /// new / old of one pass with the widest ratio that the two intervals allow.
 std::string ratio_text(const std::string& id, const char* name, const json& before,
                        const json& after) {
@@ -101,8 +114,7 @@ std::string target_bench_text(const json& report) {
 }
 
 std::string compare_text(const json& before, const json& after) {
-  if (before.value("schema", "") != "nsa-bench/1" || after.value("schema", "") != "nsa-bench/1")
-    throw std::invalid_argument("compare: a file is no report of nsa-bench");
+  require_comparable(before.value("schema", ""), after.value("schema", ""));
   std::string text;
   if (before.at("device") != after.at("device"))
     text += "devices differ: " + plain(before.at("device")) + " and " + plain(after.at("device")) +

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 json run_of(double lo, double median, double hi, const char* id = "paper_8k") {
   const json time = {{"n", 20}, {"median_ms", median}, {"lo_ms", lo}, {"hi_ms", hi}};
-  return {{"schema", "nsa-bench/1"},
+  return {{"schema", "nsa-bench/2"},
           {"device", "NVIDIA H200"},
           {"cases", {{{"id", id}, {"problems", json::array()}, {"forward", {{"hot", time}}}}}}};
 }
@@ -31,6 +31,15 @@ TEST(BenchReport, TooFewSamplesDecideNothing) {
 TEST(BenchReport, OtherFilesAndNothingInCommonAreErrors) {
   EXPECT_THROW(compare_text(json::object(), run_of(1, 2, 3)), std::invalid_argument);
   EXPECT_THROW(compare_text(run_of(1, 2, 3), run_of(1, 2, 3, "other")), std::invalid_argument);
+}
+
+TEST(BenchReport, CallsAloneAndCallsInARowAreNotCompared) {
+  json alone = run_of(9, 10, 11);
+  alone["schema"] = "nsa-bench/1";
+  EXPECT_THROW(compare_text(alone, run_of(1, 2, 3)), std::invalid_argument);
+  EXPECT_NE(compare_text(alone, alone).find("undecided"), std::string::npos);
+  alone["schema"] = "nsa-bench/3";
+  EXPECT_THROW(compare_text(alone, alone), std::invalid_argument);
 }
 
 TEST(BenchReport, AFileDoesNotSteerTheTerminal) {

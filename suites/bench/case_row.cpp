@@ -9,7 +9,7 @@ namespace suites {
 using nlohmann::json;
 
 json bench_report(at::Device device, uint64_t seed) {
-  return {{"schema", "nsa-bench/1"},
+  return {{"schema", "nsa-bench/2"},
           {"device", device_name(device)},
           {"libraries", library_versions(device)},
           {"seed", seed},

@@ -6,12 +6,14 @@
 #include <stdexcept>
 
 #include "suites/instrument/cache_flush.h"
+#include "suites/instrument/clock_events.h"
+#include "suites/instrument/clock_probe.h"
 #include "suites/instrument/event_timer.h"
 
 namespace suites {
 namespace {
 
-constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500;
+constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500, kCallsInRow = 10;
 constexpr double kLevel = 0.99;
 
 /// How many of n sorted samples may be left out at either end: the largest k with
@@ -39,8 +41,13 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
   const auto start = Clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   const auto count = [&] { return static_cast<int64_t>(out.hot.size()); };
-  while (count() < kMostSamples && (count() < kLeastSamples || elapsed() < seconds))
-    out.hot.push_back(time_calls_ms(timer, work, 1));
+  while (count() < kMostSamples && (count() < kLeastSamples || elapsed() < seconds)) {
+    const std::vector<double> row = time_row_ms(device, work, kCallsInRow);
+    out.hot.insert(out.hot.end(), row.begin(), row.end());
+  }
+  out.clock_events = clock_events(device);
+  out.sm_mhz = sm_clock_mhz(device);
+  for (int64_t i = 0; i < kLeastSamples; ++i) out.alone.push_back(time_calls_ms(timer, work, 1));
   if (!cold || !device.is_cuda()) return out;
   CacheFlush flush(device);
   for (int64_t i = 0; i < kLeastSamples; ++i) {

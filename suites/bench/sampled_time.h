@@ -3,18 +3,23 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace suites {
 
 /// Samples of single calls, ms.
 struct SampledTime {
-  std::vector<double> hot;   ///< call after call
-  std::vector<double> cold;  ///< after 512 MiB were written, more than any L2 holds; CUDA only
+  std::vector<double> hot;       ///< calls in a row, enqueued one behind the other
+  std::vector<double> alone;     ///< calls each waited for: what the host does first is inside
+  std::vector<double> cold;      ///< after 512 MiB were written, more than any L2 holds; CUDA only
+  std::optional<double> sm_mhz;  ///< right behind the hot calls; CUDA only
+  std::string clock_events;      ///< what held the clock down then (clock_events.h)
 };
 
-/// After three calls to warm up: at least 20 samples and `seconds` of them, hot; 20 cold. `cold`
-/// false leaves those out.
+/// After three calls to warm up: at least 20 samples and `seconds` of them, hot; 20 alone; 20 cold.
+/// `cold` false leaves the last out.
 SampledTime sample_time(at::Device device, const std::function<void()>& work, double seconds,
                         bool cold);
 

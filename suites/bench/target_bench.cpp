@@ -167,6 +167,9 @@ class Bench {
             const harness::trace::AnalyticalWork& work) {
     json& out = row_[name];
     out["hot"] = time_json(time.hot);
+    out["alone"] = time_json(time.alone);
+    if (time.sm_mhz) out["sm_mhz"] = *time.sm_mhz;
+    if (!time.clock_events.empty()) out["clock_events"] = time.clock_events;
     if (!time.cold.empty()) out["cold"] = time_json(time.cold);
     note_figures(known, out);
     const double ms = out["hot"]["median_ms"];

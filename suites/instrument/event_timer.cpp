@@ -63,6 +63,30 @@ double time_calls_ms(EventTimer& timer, const std::function<void()>& work, int64
   return timer.stop_ms() / static_cast<double>(calls);
 }
 
+std::vector<double> time_row_ms(at::Device device, const std::function<void()>& work,
+                                int64_t calls) {
+  TORCH_CHECK(calls >= 1, "suites::time_row_ms: calls must be >= 1, got ", calls);
+  std::vector<double> all;
+  all.reserve(static_cast<size_t>(calls));
+  work();
+#ifdef NSA_WITH_CUDA
+  if (device.is_cuda()) {
+    // The end of a call is the begin of the next.
+    std::vector<at::cuda::CUDAEvent> ends;
+    for (int64_t i = 0; i <= calls; ++i) {
+      if (i > 0) work();
+      ends.emplace_back(cudaEventDefault).record();
+    }
+    ends.back().synchronize();
+    for (size_t i = 1; i < ends.size(); ++i) all.push_back(ends[i - 1].elapsed_time(ends[i]));
+    return all;
+  }
+#endif
+  EventTimer timer(device);
+  for (int64_t i = 0; i < calls; ++i) all.push_back(time_calls_ms(timer, work, 1));
+  return all;
+}
+
 int64_t calls_per_sample(EventTimer& timer, const std::function<void()>& work, double min_sample_ms,
                          int64_t max_calls) {
   time_calls_ms(timer, work, 1);  // the first call pays for allocation and lazy initialisation

@@ -3,11 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace suites {
 
-/// Times work of one device. CUDA: events on the current stream, so host overhead before the first
-/// launch is outside and the wait for the last kernel inside. CPU: the steady clock.
+/// Times work of one device. CUDA: events on the current stream; where that is idle at start(),
+/// what the host does before the first launch is inside. CPU: the steady clock.
 class EventTimer {
  public:
   explicit EventTimer(at::Device device);
@@ -29,6 +30,12 @@ void synchronize(at::Device device);
 
 /// Duration of `calls` calls of `work`, in ms per call.
 double time_calls_ms(EventTimer& timer, const std::function<void()>& work, int64_t calls);
+
+/// Duration in ms of each of `calls` calls of `work`, enqueued one behind the other behind one that
+/// is not timed, as a training step enqueues them: what the host does counts only where it takes
+/// longer than the device. CPU: each by the clock.
+std::vector<double> time_row_ms(at::Device device, const std::function<void()>& work,
+                                int64_t calls);
 
 /// Calls that make one sample last at least `min_sample_ms`: found by doubling from one call, which
 /// also warms up.
