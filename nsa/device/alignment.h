@@ -5,10 +5,11 @@
 
 namespace nsa::device {
 
+inline bool aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
 /// What copies of 16 bytes and tensor maps ask of a tensor.
 inline bool aligned(const Strided& x) {
-  return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.batch % 8 == 0 && x.token % 8 == 0 &&
-         x.head % 8 == 0;
+  return aligned(x.data) && x.batch % 8 == 0 && x.token % 8 == 0 && x.head % 8 == 0;
 }
 
 /// Whether 31 bits count the pieces of 16 bytes from a sequence's first row to its others.

@@ -56,7 +56,14 @@ SelectedBackward later_queries(SelectedBackward p) {
   p.d_out.data = static_cast<const char*>(p.d_out.data) + p.dense * p.d_out.token * 2;
   p.ranges += int64_t{p.dense} * p.num_kv_heads * p.num_ranges * 2;
   p.stats += int64_t{p.dense} * p.num_heads * 2;
-  p.d_q = static_cast<char*>(p.d_q) + int64_t{p.dense} * p.num_heads * p.qk_head_dim * 2;
+  const int64_t row = int64_t{p.num_heads} * p.qk_head_dim;
+  p.d_q = static_cast<char*>(p.d_q) + p.dense * row * 2;
+  JoinedQueries& joined = p.joined;
+  if (joined.out == nullptr) return p;
+  for (const void*& term : joined.terms)
+    if (term != nullptr) term = static_cast<const char*>(term) + p.dense * row * 2;
+  joined.out = static_cast<char*>(joined.out) + p.dense * joined.out_stride * 2;
+  if (joined.turns != nullptr) joined.turns += int64_t{p.dense} * (p.qk_head_dim / 2);
   return p;
 }
 
@@ -136,6 +143,10 @@ const char* unsupported_reason(const SelectedBackward& p) {
   if (!rows_within_reach(p.q, p.num_queries, p.num_heads) ||
       !rows_within_reach(p.d_out, p.num_queries, p.num_heads))
     return "rows of q or d_out more than 32 GiB apart";
+  const JoinedQueries& joined = p.joined;
+  if (joined.out != nullptr && (joined.out_stride % 8 != 0 || !aligned(joined.out) ||
+                                !aligned(joined.terms[0]) || !aligned(joined.terms[1])))
+    return "an address or stride of what joins d_q is no multiple of 16 bytes";
   const SelectedSizes sizes = backward_sizes(p);
   if (p.dense < 0 || p.dense > most_dense_queries(sizes, p.first_position, p.block_size))
     return "more dense queries than have whole tiles";

@@ -11,6 +11,15 @@
 /// the rows that attend it pass by (docs: README of this room).
 namespace nsa::device {
 
+/// Gradients of q from the other branches, added where the parts of this one are summed: sum of
+/// parts + terms, turned back, in fp32 and rounded once. Of queries from `dense` on.
+struct JoinedQueries {
+  const void* terms[2] = {};      ///< [B, S, Hq, dk] contiguous, element type; or null
+  void* out = nullptr;            ///< [B, S, Hq, dk], heads side by side; null: d_q as it is
+  int64_t out_stride = 0;         ///< elements from token to token
+  const float2* turns = nullptr;  ///< (cos, sin) of the rotation, [>= S, dk / 2]; or null
+};
+
 struct SelectedBackward {
   Strided q;                        ///< [B, S, Hq, dk]
   Strided k;                        ///< [B, N, Hkv, dk]
@@ -23,9 +32,10 @@ struct SelectedBackward {
   /// [B, S, Hq] pairs: lse in base 2 (NaN where it or d_out of the row is not finite), and the sum
   /// of d_out * out less d_lse; null: made from out, lse and d_lse, which are not looked at else.
   const float* stats = nullptr;
-  void* d_q = nullptr;  ///< like q, contiguous, element type
-  void* d_k = nullptr;  ///< like k, contiguous, element type
-  void* d_v = nullptr;  ///< like v, contiguous, element type
+  void* d_q = nullptr;   ///< like q, contiguous, element type
+  JoinedQueries joined;  ///< where joined.out is, d_q is written for the first `dense` queries only
+  void* d_k = nullptr;   ///< like k, contiguous, element type
+  void* d_v = nullptr;   ///< like v, contiguous, element type
   int batch = 0, num_queries = 0, num_keys = 0, num_heads = 0, num_kv_heads = 0, num_ranges = 0;
   int qk_head_dim = 0, v_head_dim = 0;
   int first_position = 0;  ///< query i stands at position first_position + i

@@ -164,6 +164,7 @@ struct TokenGradients {
     const void* blocks = nullptr;  ///< gradient of the means, [B, N_c, H, D] contiguous, or null
     void* out = nullptr;           ///< [B, S, H, D]; may be a term
     int64_t out_stride = 0;        ///< from token to token; 0: H * D
+    int tokens = -1;               ///< only the first so many of each sequence; -1: all
     int num_heads = 0, head_dim = 0;
     bool rotated = false;
   };

@@ -99,6 +99,8 @@ struct Saved {
 /// Gradients of what the branches read; undefined: none.
 struct BranchGradients {
   std::vector<at::Tensor> q;  ///< terms
+  at::Tensor q_out;           ///< their sum from token `q_joined` on; or undefined
+  int64_t q_joined = 0;
   at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;
 };
 
@@ -128,9 +130,15 @@ class RowStatistics {
   at::Tensor data_;
 };
 
-/// Gradients of a loss through o alone.
+/// The first token whose gradients of q are joined by the selected branch; S: none.
+int64_t first_joined(const Saved& s, const NsaConfig& config) {
+  return sel_attn_first_joined(s.selected(config));
+}
+
+/// Gradients of a loss through o alone. Where tokens are joined, their gradient of q goes to q_out,
+/// or to a term where that is undefined.
 BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, const at::Tensor& d_o,
-                                     bool branches) {
+                                     bool branches, const at::Tensor& q_out) {
   const GatedSum sum{s.out, s.logits, config.gate};
   BranchGradients g;
   std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
@@ -157,14 +165,20 @@ BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, co
   };
   const AttentionGradients cmp =
       interval("cmp_attn.backward", 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
+  const AttentionGradients win =
+      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
+  g.q_joined = first_joined(s, config);
+  const bool joins = g.q_joined < s.q.size(1);
+  // In the place of a term: every thread reads its own places before it writes them.
+  if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
+  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
     record_stage("sel_attn.backward", "fused");
     return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
-                                   folded ? statistics.selected() : nullptr);
+                                   folded ? statistics.selected() : nullptr,
+                                   joins ? &joined : nullptr);
   }();
-  const AttentionGradients win =
-      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
   g.q = {cmp.q, sel[0], win.q};
   g.k_cmp = cmp.k, g.v_cmp = cmp.v;
   g.k_sel = sel[1], g.v_sel = sel[2];
@@ -195,7 +209,9 @@ BranchGradients gradients_by_operators(const Saved& s, const NsaConfig& config,
   if (through.empty()) return {};
   const variable_list d = torch::autograd::grad(through, leaves, upstream, std::nullopt, false,
                                                 /*allow_unused=*/true);
-  BranchGradients g{{}, d[1], d[2], d[3], d[4], d[5], d[6], d[7]};
+  BranchGradients g;
+  g.k_cmp = d[1], g.v_cmp = d[2], g.k_sel = d[3], g.v_sel = d[4];
+  g.k_win = d[5], g.v_win = d[6], g.logits = d[7];
   if (d[0].defined()) g.q.push_back(d[0]);
   return g;
 }
@@ -232,17 +248,28 @@ class PartList {
   }
 };
 
-/// Gives every gradient its columns in one tensor, where all seven are wanted.
-void lay_side_by_side(const CallPlan& plan, const at::Tensor& q, const Owners& keys,
+/// Room for the gradients of all inputs side by side, where these lie so; else undefined.
+at::Tensor room_side_by_side(const CallPlan& plan, const at::Tensor& q) {
+  if (plan.places.width == 0) return {};
+  return at::empty({q.size(0), q.size(1), plan.places.width}, q.options());
+}
+
+/// The columns of input `i`: q, K and V of compression, selection, window.
+at::Tensor columns_of(const CallPlan& plan, const at::Tensor& room, size_t i, int64_t num_heads,
+                      int64_t head_dim) {
+  return room.narrow(-1, plan.places.first[i], num_heads * head_dim)
+      .unflatten(-1, {num_heads, head_dim});
+}
+
+/// Gives every gradient its columns, where all seven are wanted.
+void lay_side_by_side(const CallPlan& plan, const at::Tensor& room, const Owners& keys,
                       const Owners& values, std::vector<GradientParts>& parts) {
   if (parts.size() != plan.places.first.size()) return;
-  const at::Tensor whole = at::empty({q.size(0), q.size(1), plan.places.width}, q.options());
   const std::array<int64_t, 7> part_of{0,         keys[0], values[0], keys[1],
                                        values[1], keys[2], values[2]};
   for (size_t i = 0; i < part_of.size(); ++i) {
     GradientParts& one = parts[static_cast<size_t>(part_of[i])];
-    one.out = whole.narrow(-1, plan.places.first[i], one.num_heads * one.head_dim)
-                  .unflatten(-1, {one.num_heads, one.head_dim});
+    one.out = columns_of(plan, room, i, one.num_heads, one.head_dim);
   }
 }
 
@@ -294,13 +321,18 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     bool only_o = true, branches = false;
     for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
     for (size_t i = 0; i < 7; ++i) branches = branches || ctx->needs_input_grad(i);
-    BranchGradients g = only_o && grads[kO].defined()
-                            ? gradients_by_kernels(s, config, grads[kO].contiguous(), branches)
-                            : gradients_by_operators(s, config, grads);
+    at::Tensor room, q_out;  // not before they are needed
+    const bool by_kernels = only_o && grads[kO].defined();
+    if (by_kernels && branches && first_joined(s, config) < s.q.size(1))
+      room = room_side_by_side(*plan, s.q);
+    if (room.defined()) q_out = columns_of(*plan, room, 0, config.num_heads, config.qk_head_dim);
+    BranchGradients g =
+        by_kernels ? gradients_by_kernels(s, config, grads[kO].contiguous(), branches, q_out)
+                   : gradients_by_operators(s, config, grads);
     if (grads[kQRot].defined()) g.q.push_back(grads[kQRot]);
     add_to(g.k_cmp, grads[kKCmp]);
     add_to(g.v_cmp, grads[kVCmp]);
-    variable_list result = branches ? joined(*plan, s, g, only_o) : variable_list(8);
+    variable_list result = branches ? joined(*plan, s, g, room, only_o) : variable_list(8);
     result[7] = g.logits;
     result.resize(9);
     return result;
@@ -308,17 +340,26 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
 
   /// Gradients of the eight inputs; that of the logits is left out. `own`: terms are nobody else's.
   static variable_list joined(const CallPlan& plan, const Saved& s, const BranchGradients& g,
-                              bool own) {
+                              const at::Tensor& room, bool own) {
     const NsaConfig& config = plan.config;
     const bool rotated = config.rope != RopeMode::kNone;
     PartList list;
     if (!g.q.empty())
-      list.parts.push_back({g.q, {}, config.num_heads, config.qk_head_dim, rotated, own});
+      list.parts.push_back({g.q,
+                            {},
+                            config.num_heads,
+                            config.qk_head_dim,
+                            rotated,
+                            own,
+                            g.q_out,
+                            g.q_out.defined() ? g.q_joined : -1});
     const auto keys = list.add({g.k_cmp, g.k_sel, g.k_win}, plan.keys, plan.pooled,
                                {{}, {}, config.num_kv_heads, config.qk_head_dim, rotated, own});
     const auto values = list.add({g.v_cmp, g.v_sel, g.v_win}, plan.values, plan.pooled,
                                  {{}, {}, config.num_kv_heads, config.v_head_dim, false, own});
-    if (plan.places.width > 0) lay_side_by_side(plan, s.q, keys, values, list.parts);
+    if (plan.places.width > 0)
+      lay_side_by_side(plan, room.defined() ? room : room_side_by_side(plan, s.q), keys, values,
+                       list.parts);
     const variable_list found = join_gradients(list.parts, config, s.q);
     const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
     variable_list result{at(g.q.empty() ? -1 : 0),

@@ -168,6 +168,49 @@ TEST_F(OneCall, EverySizeGateAndRotation) {
   }
 }
 
+/// Behind the first queries, which go in whole tiles, gradients of q join where parts are summed.
+TEST_F(OneCall, TokensBehindTheFirst) {
+  for (const auto& [group, dk, dv] :
+       {std::tuple{6, 64, 64}, std::tuple{1, 128, 128}, std::tuple{16, 192, 128}})
+    for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.rope = rope;
+      SCOPED_TRACE("G " + std::to_string(group));
+      expect_gradients(case_of(c, 900, group == 1 ? at::kHalf : at::kBFloat16));
+    }
+}
+
+/// Inputs that are columns of one tensor have gradients that are columns of one, with the bits that
+/// tensors of their own have.
+TEST_F(OneCall, ColumnsOfOneTensor) {
+  for (const int64_t tokens : {100, 900}) {
+    const CallCase one = case_of(config_of(4, 64, 64), tokens);
+    NsaInputs own = leaves_of(one, at::kCUDA, false);
+    const NsaOutputs out = nsa_attention(own, one.config, kernel_options());
+    const at::Tensor d_o = at::randn_like(out.o);
+    out.o.backward(d_o);
+    const auto inputs = [](NsaInputs& in) {
+      return std::vector<at::Tensor*>{&in.q,         &in.k_cmp_src, &in.k_sel, &in.k_win,
+                                      &in.v_cmp_src, &in.v_sel,     &in.v_win};
+    };
+    Tensors flat, gradients;
+    std::vector<int64_t> widths;
+    for (at::Tensor* x : inputs(own)) {
+      flat.push_back(x->detach().flatten(-2));
+      gradients.push_back(x->grad().flatten(-2));
+      widths.push_back(flat.back().size(-1));
+    }
+    const at::Tensor columns = at::cat(flat, -1).requires_grad_(true);
+    NsaInputs in = leaves_of(one, at::kCUDA, false);
+    const Tensors views = columns.split_with_sizes(widths, -1);
+    const auto places = inputs(in);
+    for (size_t i = 0; i < places.size(); ++i)
+      *places[i] = views[i].unflatten(-1, {places[i]->size(-2), places[i]->size(-1)});
+    nsa_attention(in, one.config, kernel_options()).o.backward(d_o);
+    EXPECT_TRUE(at::equal(columns.grad(), at::cat(gradients, -1))) << tokens << " tokens";
+  }
+}
+
 TEST_F(OneCall, SharedKeysGetTheSum) {
   for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone, RopeMode::kBlockStart}) {
     NsaConfig c = config_of(4, 64, 64);

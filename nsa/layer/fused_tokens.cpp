@@ -43,13 +43,11 @@ Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
   return p;
 }
 
-/// The table of the rotation, where there is one; what is returned must outlive the launch.
+/// What is returned must outlive the launch.
 template <class Problem>
 at::Tensor set_turns(Problem& p, const NsaConfig& config, const at::Tensor& like) {
-  if (config.rope == RopeMode::kNone) return {};
-  const at::Tensor table =
-      turn_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
-  p.turns = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
+  at::Tensor table = turns_of(config, like);
+  if (table.defined()) p.turns = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
   return table;
 }
 
@@ -87,6 +85,11 @@ class SourcesLaunch {
 
 }  // namespace
 
+at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like) {
+  if (config.rope == RopeMode::kNone) return {};
+  return turn_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
+}
+
 TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool pools) {
   const c10::cuda::CUDAGuard guard(in.q.device());
   SourcesLaunch launch(config, in.q);
@@ -115,6 +118,10 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
       results.push_back(one.terms[0]);
       continue;
     }
+    if (one.tokens == 0) {
+      results.push_back(one.out);
+      continue;
+    }
     device::TokenGradients::Of& of = p.of[p.count++];
     for (size_t i = 0; i < one.terms.size(); ++i)
       of.term[i] = kept.emplace_back(one.terms[i].contiguous()).const_data_ptr();
@@ -131,12 +138,15 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
     of.num_heads = static_cast<int>(one.num_heads);
     of.head_dim = static_cast<int>(one.head_dim);
     of.rotated = one.rotated;
+    of.tokens = static_cast<int>(one.tokens);
   }
   check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(like.get_device())),
                "nsa_attention");
   return results;
 }
 #else
+at::Tensor turns_of(const NsaConfig&, const at::Tensor&) { return {}; }
+
 TokenSources make_sources(const NsaInputs&, const NsaConfig&, bool) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }

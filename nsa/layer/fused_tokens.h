@@ -31,7 +31,12 @@ struct GradientParts {
   bool rotated = false;  ///< whether the rotation is to be undone
   bool own = false;      ///< whether the first term may be written to
   at::Tensor out = {};   ///< where the gradient goes: heads side by side; undefined: anywhere
+  int64_t tokens = -1;   ///< only the first so many, the others of `out` are there; -1: all
 };
+/// The table of the rotation as kernels read it, undefined where there is none; it must outlive the
+/// launches that are given it.
+at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like);
+
 /// Gradients of inputs of one call, in the order of `parts`: sums of the parts in fp32 in their
 /// order, one rounding. `like` has batch, tokens and type. Only where tokens_by_kernel.
 std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,

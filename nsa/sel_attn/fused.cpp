@@ -118,9 +118,24 @@ at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
   return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
 }
 
+device::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Tensor& q) {
+  TORCH_INTERNAL_ASSERT(joined.terms.size() <= 2 && joined.out.sizes() == q.sizes());
+  device::JoinedQueries p;
+  for (size_t i = 0; i < joined.terms.size(); ++i) {
+    TORCH_INTERNAL_ASSERT(joined.terms[i].is_contiguous() && joined.terms[i].sizes() == q.sizes());
+    p.terms[i] = joined.terms[i].const_data_ptr();
+  }
+  p.out = joined.out.mutable_data_ptr();
+  p.out_stride = q.size(1) > 1 ? joined.out.stride(1) : q.size(2) * q.size(3);
+  if (joined.turns.defined())
+    p.turns = reinterpret_cast<const float2*>(joined.turns.const_data_ptr<float>());
+  return p;
+}
+
 variable_list launch_backward(const SelAttnArgs& args, const variable_list& grads,
                               const at::Tensor& out, const at::Tensor& lse,
-                              const float* stats = nullptr) {
+                              const float* stats = nullptr,
+                              const JoinedGradient* joined = nullptr) {
   const c10::cuda::CUDAGuard guard(args.q.device());
   const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
   const at::Tensor d_out =
@@ -140,6 +155,7 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   p.lse = lse.const_data_ptr<float>();
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
   p.stats = stats;
+  if (joined != nullptr) p.joined = joined_queries(*joined, q);
   p.d_q = result[0].mutable_data_ptr();
   p.d_k = result[1].mutable_data_ptr();
   p.d_v = result[2].mutable_data_ptr();
@@ -232,10 +248,12 @@ std::string sel_attn_fused_obstacle(const SelAttnArgs& args) {
   return obstacle.empty() ? backward_obstacle_of(args) : obstacle;
 }
 
+int64_t sel_attn_first_joined(const SelAttnArgs& args) { return backward_problem_of(args).dense; }
+
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
                                                 const at::Tensor& out, const at::Tensor& lse,
-                                                const float* stats) {
-  return launch_backward(args, {d_out, at::Tensor()}, out, lse, stats);
+                                                const float* stats, const JoinedGradient* joined) {
+  return launch_backward(args, {d_out, at::Tensor()}, out, lse, stats, joined);
 }
 #else
 namespace {
@@ -250,9 +268,11 @@ SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
 
 std::string sel_attn_fused_obstacle(const SelAttnArgs& args) { return obstacle_of(args); }
 
+int64_t sel_attn_first_joined(const SelAttnArgs&) { return 0; }
+
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor&,
-                                                const at::Tensor&, const at::Tensor&,
-                                                const float*) {
+                                                const at::Tensor&, const at::Tensor&, const float*,
+                                                const JoinedGradient*) {
   TORCH_CHECK(false, "nsa::sel_attn: ", obstacle_of(args));
 }
 #endif

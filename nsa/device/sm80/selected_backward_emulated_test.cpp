@@ -214,6 +214,96 @@ TEST(SelectedBackwardEmulated, StatisticsMayBeGiven) {
   }
 }
 
+/// Gradients of two other branches, the rotation of every token, and room between tokens.
+struct Joined {
+  static constexpr int kGap = 16;
+  const SelectedCase& c;
+  Numbers first, second;
+  std::vector<float2> turns;
+  std::vector<uint16_t> room;
+
+  explicit Joined(const SelectedCase& of)
+      : c(of),
+        first(c.batch, c.s, c.heads(), c.dk, c.half),
+        second(c.batch, c.s, c.heads(), c.dk, c.half),
+        room(size_t(c.batch) * c.s * stride(), 0xffff) {
+    first.draw(6, 1.f), second.draw(7, 1.f);
+    for (int i = 0; i < c.s * c.dk / 2; ++i) {
+      const float angle = 0.37f * float(i % 1009);
+      turns.push_back(make_float2(std::cos(angle), std::sin(angle)));
+    }
+  }
+  int row() const { return c.heads() * c.dk; }
+  int stride() const { return row() + kGap; }
+
+  JoinedQueries launched(bool turned) {
+    return {{first.bits.data(), second.bits.data()},
+            room.data(),
+            stride(),
+            turned ? turns.data() : nullptr};
+  }
+  std::vector<uint16_t> out() const {
+    std::vector<uint16_t> rows;
+    for (size_t t = 0; t < size_t(c.batch) * c.s; ++t)
+      rows.insert(rows.end(), room.begin() + t * stride(), room.begin() + t * stride() + row());
+    return rows;
+  }
+  bool gaps_are_untouched() const {
+    for (size_t i = 0; i < room.size(); ++i)
+      if (i % stride() >= size_t(row()) && room[i] != 0xffff) return false;
+    return true;
+  }
+  std::vector<double> expected(std::vector<double> d_q, bool turned) const {
+    const std::vector<double> a = first.values(), b = second.values();
+    for (size_t i = 0; i < d_q.size(); ++i) d_q[i] += a[i] + b[i];
+    for (size_t i = 0; turned && i < d_q.size(); i += 2) {
+      const float2 turn = turns[i / row() % c.s * (c.dk / 2) + i % c.dk / 2];
+      const double even = d_q[i], odd = d_q[i + 1];
+      d_q[i] = even * turn.x + odd * turn.y, d_q[i + 1] = odd * turn.x - even * turn.y;
+    }
+    return d_q;
+  }
+};
+
+TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
+  for (const auto& d : kDims)
+    for (const bool half : {false, true})
+      for (const bool turned : {false, true}) {
+        const SelectedCase c{2, 70, 3, 2, d[0], d[1], half};
+        SCOPED_TRACE(c.name());
+        const SelectedProblem x(c);
+        Joined joined(c), again(c);
+        Results have, other;
+        SelectedBackward p = problem_into(x, have);
+        p.joined = joined.launched(turned);
+        launch_with(p, 0);
+        const SelectedGradients want = x.gradients();
+        EXPECT_LE(distance(joined.out(), joined.expected(want.q, turned), half),
+                  half ? 2e-3 : 1.5e-2);
+        EXPECT_TRUE(joined.gaps_are_untouched());
+        EXPECT_EQ(have.q, std::vector<uint16_t>(have.q.size(), 0xffff)) << "d_q was written, too";
+        p = problem_into(x, other);
+        p.joined = again.launched(turned);
+        launch_with(p, 3);
+        EXPECT_EQ(again.room, joined.room) << "other bits in another order";
+      }
+}
+
+TEST(SelectedBackwardEmulated, WhatJoinsMayLieInThePlaceOfATerm) {
+  const SelectedCase c{1, 100, 4, 1, 64, 64};
+  const SelectedProblem x(c);
+  Joined joined(c);
+  Results have;
+  SelectedBackward p = problem_into(x, have);
+  const std::vector<double> want = joined.expected(x.gradients().q, true);
+  p.joined = joined.launched(true);
+  p.joined.out = joined.first.bits.data(), p.joined.out_stride = joined.row();
+  launch_with(p, 1);
+  EXPECT_LE(distance(joined.first.bits, want, c.half), 1.5e-2);
+  p.joined.out_stride = joined.row() + 4;
+  EXPECT_NE(unsupported_reason(p), nullptr) << "rows that are not aligned";
+}
+
 TEST(SelectedBackwardEmulated, RowsWithMoreTilesThanPromisedAreNaN) {
   const SelectedProblem x({1, 200, 2, 1, 64, 64});
   Results have;
@@ -298,6 +388,10 @@ TEST(SelectedBackwardEmulated, SetsOfLanesAndOfTokens) {
     ASSERT_EQ(plan.chunks, 4);
     run_sets(p, plan, sm80::selected_backward_64_64_bf16);
     expect_right(x, have, want);
+    Joined joined(c);
+    p.joined = joined.launched(true);
+    run_sets(p, plan, sm80::selected_backward_64_64_bf16);
+    EXPECT_LE(distance(joined.out(), joined.expected(want.q, true), c.half), 1.5e-2);
   }
 }
 

@@ -76,7 +76,9 @@ __global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__
 struct QueryArguments {
   const void* parts;
   const int32_t* row_counts;
-  void* d_q;
+  void* out;
+  int64_t out_stride;  // from token to token
+  JoinedQueries joined;
   int64_t num_pieces;  // pieces of 8 columns, all rows of the set
   int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
   int tokens_of_batch;             // of d_q
@@ -84,7 +86,18 @@ struct QueryArguments {
   Element element;
 };
 
-/// A thread sums 16 bytes of the parts of one row of d_q.
+/// Values of columns first + 8 j + 2 q and the next, j of 4, of a quad's thread q turned back by
+/// those of their token.
+__device__ __forceinline__ void turn_back(float (&x)[8], const float2* turns, int first, int quad) {
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 turn = turns[first / 2 + 4 * j + quad];
+    const float even = x[2 * j], odd = x[2 * j + 1];
+    x[2 * j] = even * turn.x + odd * turn.y, x[2 * j + 1] = odd * turn.x - even * turn.y;
+  }
+}
+
+/// A thread sums 16 bytes of the parts of one row of d_q, and of the terms that join it.
 template <typename T>
 __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
@@ -100,6 +113,16 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
     return (batch * tokens_of_batch + a.first_token + token) * a.num_kv_heads + kv_head;
   };
   const int count = a.row_counts[row_of(a.num_queries)];
+  const int64_t token_of_all = batch * a.tokens_of_batch + a.first_token + token;
+  const int column = static_cast<int>(kv_head * a.group_size + head) * a.pieces_of_head * 8 +
+                     columns * 32 + quad * 8;  // of all heads
+  uint4 terms[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (a.joined.terms[i] != nullptr)
+      terms[i] = __ldcs(reinterpret_cast<const uint4*>(
+          static_cast<const T*>(a.joined.terms[i]) +
+          token_of_all * a.num_kv_heads * pieces_of_row * 8 + column));
   const uint32_t first =
       ((row_of_set / a.tokens) * a.tokens_of_set + token) * a.max_tiles * a.group_size + head;
   const uint4* parts = static_cast<const uint4*>(a.parts) + columns * 32 + quad;
@@ -110,11 +133,16 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a) {
   for (int tile = 0; tile < count; ++tile)
     add_eight<T>(sum,
                  __ldcs(parts + first_of_part(first + tile * a.group_size, a.pieces_of_head * 8)));
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+    if (a.joined.terms[i] != nullptr) add_eight<T>(sum, quad_pairs(terms[i]));
+  if (a.joined.turns != nullptr)
+    turn_back(sum, a.joined.turns + int64_t(a.first_token + token) * (a.pieces_of_head * 4),
+              columns * 32, quad);
   const uint4 whole = whole_columns<T>(sum);
   if (valid)
-    static_cast<uint4*>(
-        a.d_q)[(row_of(a.tokens_of_batch) * a.group_size + head) * a.pieces_of_head + columns * 4 +
-               quad] = whole;
+    *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + token_of_all * a.out_stride + column) =
+        whole;
 }
 
 struct KeyArguments {
@@ -229,7 +257,10 @@ cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
   QueryArguments a{};
   a.parts = at(workspace, plan.parts);
   a.row_counts = reinterpret_cast<const int32_t*>(at(workspace, plan.row_counts));
-  a.d_q = p.d_q;
+  if (p.joined.out != nullptr) a.joined = p.joined;
+  a.out = p.joined.out == nullptr ? p.d_q : p.joined.out;
+  a.out_stride =
+      p.joined.out == nullptr ? int64_t{p.num_heads} * p.qk_head_dim : p.joined.out_stride;
   a.lane = set / plan.chunk_sets * plan.lanes_of_set;
   a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
   a.tokens_of_set = plan.tokens_of_set();

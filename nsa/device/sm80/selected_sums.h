@@ -10,8 +10,8 @@ namespace nsa::device::sm80 {
 /// delta = sum(d_out * out) - d_lse.
 cudaError_t row_stats(const SelectedBackward& p, float* stats, cudaStream_t stream);
 
-/// d_q of the tokens of a set from its parts, in the order of the row's tiles. `tokens_of_batch`:
-/// from one sequence of d_q to the next.
+/// d_q of the tokens of a set from its parts, in the order of the row's tiles, then from what joins
+/// them. `tokens_of_batch`: from one sequence of d_q to the next.
 cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
                             const SelectedPlan& plan, void* workspace, int set,
                             cudaStream_t stream);

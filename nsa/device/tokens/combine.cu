@@ -10,7 +10,9 @@ namespace {
 using namespace tokens;
 
 constexpr int kThreads = 128;
-constexpr int kRowsInFlight = 4;
+constexpr int kRowsInFlight = 4;  // backward
+constexpr int kForwardRows = 2;
+constexpr int kForwardCtas = 10;  // of a multiprocessor at once
 
 /// How rows are cut, and divisions by what is known at launch.
 struct Cut {
@@ -65,17 +67,17 @@ template <typename T>
 __device__ __forceinline__ void add_branches(const Combine& p, const Cut& cut) {
   const int lanes = 1 << cut.log_lanes, slots = kThreads >> cut.log_lanes;
   const int lane = threadIdx.x & (lanes - 1), rows = static_cast<int>(p.rows);
-  const int first = blockIdx.x * (slots * kRowsInFlight) + (threadIdx.x >> cut.log_lanes);
+  const int first = blockIdx.x * (slots * kForwardRows) + (threadIdx.x >> cut.log_lanes);
   for (int column = lane * kVector; column < p.head_dim; column += lanes * kVector) {
-    uint4 bits[kRowsInFlight][3];
+    uint4 bits[kForwardRows][3];
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i)
+    for (int i = 0; i < kForwardRows; ++i)
 #pragma unroll
       for (int branch = 0; branch < 3; ++branch)
         bits[i][branch] =
             load_at<T>(p.branch[branch], min(first + i * slots, rows - 1), p.head_dim, column);
 #pragma unroll
-    for (int i = 0; i < kRowsInFlight; ++i) {
+    for (int i = 0; i < kForwardRows; ++i) {
       const int row = first + i * slots;
       if (row >= rows) break;
       const int triple = cut.heads_per_gate.quotient(row);
@@ -280,13 +282,18 @@ __device__ __forceinline__ void make_statistics(const Combine& p, const Cut& cut
   }
 }
 
+/// By itself: the backward passes take more registers, and memory wants many threads.
+__global__ void __launch_bounds__(kThreads, kForwardCtas)
+    combine_kernel(const __grid_constant__ Combine p, const __grid_constant__ Cut cut) {
+  by_type(p.element, [&](auto type) { add_branches<decltype(type)>(p, cut); });
+}
+
 __global__ void __launch_bounds__(kThreads)
-    combine_kernel(const __grid_constant__ Combine p, const __grid_constant__ Cut cut, Pass pass) {
+    combine_backward_kernel(const __grid_constant__ Combine p, const __grid_constant__ Cut cut,
+                            Pass pass) {
   by_type(p.element, [&](auto type) {
     using T = decltype(type);
-    if (pass == Pass::kForward) {
-      add_branches<T>(p, cut);
-    } else if (pass == Pass::kBranches) {
+    if (pass == Pass::kBranches) {
       scale_by_gates<T>(p, cut);
     } else {
       make_statistics<T>(p, cut);
@@ -316,7 +323,11 @@ Cut cut_of(const Combine& p) {
 cudaError_t launch(const Combine& p, const Cut& cut, Pass pass, int64_t rows, cudaStream_t stream) {
   const int64_t groups = (p.rows + rows - 1) / rows, of_block = kThreads >> cut.log_lanes;
   const auto grid = static_cast<unsigned>((groups + of_block - 1) / of_block);
-  combine_kernel<<<grid, kThreads, 0, stream>>>(p, cut, pass);
+  if (pass == Pass::kForward) {
+    combine_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
+  } else {
+    combine_backward_kernel<<<grid, kThreads, 0, stream>>>(p, cut, pass);
+  }
   return cudaGetLastError();
 }
 
@@ -325,7 +336,7 @@ cudaError_t launch(const Combine& p, const Cut& cut, Pass pass, int64_t rows, cu
 cudaError_t combine_forward(const Combine& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  return launch(p, cut_of(p), Pass::kForward, kRowsInFlight, stream);
+  return launch(p, cut_of(p), Pass::kForward, kForwardRows, stream);
 }
 
 cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {

@@ -13,6 +13,7 @@ using namespace tokens;
 
 constexpr int kWarp = 32, kWarps = 8, kThreads = kWarps * kWarp;
 constexpr int kCtas = 2;                 // of a multiprocessor at once: registers of the gradients
+constexpr int kForwardCtas = 3;          // the same, of the forward pass
 constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
 
 /// Visits the vectors of a row that this lane has: body(index of the register, column).
@@ -203,22 +204,30 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
   p.out[column] = sum;
 }
 
-/// Forward without d_out; with `sums` nothing but them. One kernel for all widths and passes:
-/// memory bounds it.
-__global__ void __launch_bounds__(kThreads, kCtas)
-    residual_norm_kernel(const __grid_constant__ ResidualNorm p,
-                         const __grid_constant__ ColumnSums sums) {
+/// By itself: the backward pass takes more registers, and memory wants many threads.
+__global__ void __launch_bounds__(kThreads, kForwardCtas)
+    residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
   extern __shared__ __align__(16) float shared[];
-  if (sums.parts != nullptr) return sum_columns(sums, shared);
+  by_type(p.element, [&](auto type) {
+    by_width(p.dim,
+             [&](auto vectors) { normalize<decltype(type), decltype(vectors)::value>(p, shared); });
+  });
+}
+
+__global__ void __launch_bounds__(kThreads, kCtas)
+    residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
+  extern __shared__ __align__(16) float shared[];
   by_type(p.element, [&](auto type) {
     by_width(p.dim, [&](auto vectors) {
-      if (p.d_out == nullptr) {
-        normalize<decltype(type), decltype(vectors)::value>(p, shared);
-      } else {
-        differentiate<decltype(type), decltype(vectors)::value>(p, shared);
-      }
+      differentiate<decltype(type), decltype(vectors)::value>(p, shared);
     });
   });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    column_sums_kernel(const __grid_constant__ ColumnSums p) {
+  __shared__ float shared[kThreads];
+  sum_columns(p, shared);
 }
 
 }  // namespace
@@ -232,8 +241,11 @@ cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   if (!covered(p) || p.d_out != nullptr) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(uint16_t) * static_cast<size_t>(p.dim);
-  const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p, ColumnSums());
+  // Some rows a warp, and several rounds of CTAs, so that some begin while others store.
+  constexpr int kMostCtas = 132 * kForwardCtas * 4;
+  const int64_t ctas = (p.rows + kWarps - 1) / kWarps;
+  const auto grid = static_cast<unsigned>(ctas < kMostCtas ? ctas : kMostCtas);
+  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
   return cudaGetLastError();
 }
 
@@ -242,7 +254,7 @@ cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p, ColumnSums());
+  residual_norm_backward_kernel<<<grid, kThreads, shared, stream>>>(p);
   return cudaGetLastError();
 }
 
@@ -250,7 +262,7 @@ cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
   if (p.rows < 0 || p.columns < 0 || p.parts == nullptr) return cudaErrorInvalidValue;
   if (p.columns == 0) return cudaSuccess;
   const auto grid = static_cast<unsigned>((p.columns + kSumColumns - 1) / kSumColumns);
-  residual_norm_kernel<<<grid, kThreads, sizeof(float) * kThreads, stream>>>(ResidualNorm(), p);
+  column_sums_kernel<<<grid, kThreads, 0, stream>>>(p);
   return cudaGetLastError();
 }
 

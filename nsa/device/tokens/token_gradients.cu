@@ -23,6 +23,11 @@ struct Cut {
   Divisor block_stride;
 };
 
+/// Tokens of a sequence whose gradient of a tensor is asked for.
+__host__ __device__ int tokens_of(const TokenGradients& p, int which) {
+  return p.of[which].tokens < 0 ? p.num_tokens : p.of[which].tokens;
+}
+
 template <typename T>
 __device__ void add(float (&sum)[kVector], const uint4& bits) {
   float one[kVector];
@@ -99,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
   int which = 0;
   while (which + 1 < p.count && static_cast<int>(blockIdx.x) >= cut.first_block[which + 1]) ++which;
   const int first = (static_cast<int>(blockIdx.x) - cut.first_block[which]) * cut.tokens[which];
-  const int tokens = min(cut.tokens[which], p.num_tokens - first);
+  const int tokens = min(cut.tokens[which], tokens_of(p, which) - first);
   by_type(p.element, [&](auto type) {
     join_tensor<decltype(type)>(p, cut, which, blockIdx.y, first, tokens);
   });
@@ -116,7 +121,7 @@ Cut cut_of(const TokenGradients& p, int& blocks) {
     cut.vectors[i] = Divisor(of_token), cut.head_vectors[i] = Divisor(of_head);
     cut.tokens[i] = of_token < kVectorsOfBlock ? kVectorsOfBlock / of_token : 1;
     cut.first_block[i] = blocks;
-    blocks += (p.num_tokens + cut.tokens[i] - 1) / cut.tokens[i];
+    blocks += (tokens_of(p, i) + cut.tokens[i] - 1) / cut.tokens[i];
   }
   return cut;
 }
@@ -130,6 +135,7 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
     if (p.of[i].head_dim % kVector != 0 || p.of[i].out_stride % kVector != 0)
       return cudaErrorInvalidValue;
     if (p.of[i].rotated && p.of[i].head_dim != p.qk_head_dim) return cudaErrorInvalidValue;
+    if (p.of[i].tokens > p.num_tokens) return cudaErrorInvalidValue;
     rotates = rotates || p.of[i].rotated;
   }
   if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1 ||
@@ -137,6 +143,7 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   int blocks = 0;
   const Cut cut = cut_of(p, blocks);
+  if (blocks == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(blocks), p.batch);
   token_gradients_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
   return cudaGetLastError();
