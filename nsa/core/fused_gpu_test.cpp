@@ -51,8 +51,8 @@ std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& 
 
 /// NSA_KERNELS=sm80 for the length of a test.
 struct CodeOfSm80 {
-  CodeOfSm80() { want_kernels("sm80"); }
-  ~CodeOfSm80() { want_kernels("auto"); }
+  CodeOfSm80() { want_kernels("sm80", at::kCUDA); }
+  ~CodeOfSm80() { want_kernels("auto", at::kCUDA); }
 };
 
 /// What nsa-tests-cuda-sm80 rests on: the code that is asked for runs, and says so.

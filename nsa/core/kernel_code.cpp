@@ -19,11 +19,25 @@ std::atomic<bool>& sm80_wanted() {
   return wanted;
 }
 
+/// Why no kernel can run, and what to do about it; empty where one can.
+std::string missing_kernels(at::Device device) {
+#ifdef NSA_WITH_CUDA
+  return device.is_cuda() ? "" : "device " + device.str() + " runs none; use device cuda";
+#else
+  static_cast<void>(device);
+  return "this build has none; use one with CUDA code";
+#endif
+}
+
 }  // namespace
 
-void want_kernels(const std::string& code) {
+void want_kernels(const std::string& code, at::Device device) {
   if (code != "auto" && code != "sm80")
     throw std::invalid_argument("NSA_KERNELS must be auto or sm80, got '" + code + "'");
+  const std::string missing = code == "auto" ? "" : missing_kernels(device);
+  if (!missing.empty())
+    throw std::invalid_argument("NSA_KERNELS=" + code + " asks for kernels, " + missing +
+                                ", or unset it");
   sm80_wanted() = code == "sm80";
 }
 

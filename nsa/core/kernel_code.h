@@ -11,9 +11,11 @@ namespace nsa {
 
 /// Which code of backend `fused` the process runs (switch NSA_KERNELS): "auto", the best that the
 /// card has; "sm80", mma.sync and cp.async on any card from compute capability 8.0 on. Set before
-/// operators are called: a forward pass and its backward pass must run the same code. Throws
-/// std::invalid_argument on another word.
-void want_kernels(const std::string& code);
+/// operators are called: a forward pass and its backward pass must run the same code.
+/// Throws std::invalid_argument on another word, and on "sm80" where no kernel can run, on a
+/// `device` that is no GPU and in a build without CUDA code: who sets it must not believe that it
+/// ran.
+void want_kernels(const std::string& code, at::Device device);
 
 /// Empty where kernels of intervals and tiles of keys run on the card of q; else why not.
 std::string tile_kernel_obstacle(const at::Tensor& q);

@@ -13,22 +13,43 @@ using testing::HasSubstr;
 
 TEST(KernelCode, AnUnknownWordIsRefusedAndNamed) {
   try {
-    want_kernels("sm70");
+    want_kernels("sm70", at::kCUDA);
     FAIL() << "accepted";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("NSA_KERNELS must be auto or sm80, got 'sm70'"));
   }
 }
 
+/// Set and passed over, it would make a run on a CPU look like one of that code.
+TEST(KernelCode, WhereNoKernelCanRunItIsRefusedWithTheRemedy) {
+  try {
+    want_kernels("sm80", at::kCPU);
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+#ifdef NSA_WITH_CUDA
+    EXPECT_STREQ(error.what(),
+                 "NSA_KERNELS=sm80 asks for kernels, device cpu runs none; use device cuda, or "
+                 "unset it");
+#else
+    EXPECT_STREQ(error.what(),
+                 "NSA_KERNELS=sm80 asks for kernels, this build has none; use one with CUDA code, "
+                 "or unset it");
+#endif
+  }
+  EXPECT_NO_THROW(want_kernels("auto", at::kCPU));
+}
+
+#ifdef NSA_WITH_CUDA
 /// The switch chooses among the card's codes; it is no way around a missing card.
 TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {
   const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
   for (const char* code : {"sm80", "auto"}) {
-    want_kernels(code);
+    want_kernels(code, at::kCUDA);
     EXPECT_EQ(tile_kernel_obstacle(q), kernel_obstacle(q, 8, /*only=*/false)) << code;
     EXPECT_NE(tile_kernel_obstacle(q), "") << code;
   }
 }
+#endif
 
 }  // namespace
 }  // namespace nsa

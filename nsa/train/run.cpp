@@ -78,6 +78,7 @@ class Run {
     facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
     facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
     device_ = open_rank_device(options_.device, context_.place);
+    want_kernels(context_.switches->get_text("NSA_KERNELS"), device_);
     shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
     open_data(config, seq_len);
     record_stages();
@@ -85,7 +86,6 @@ class Run {
     reset_peak_memory(device_);
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
-    want_kernels(context_.switches->get_text("NSA_KERNELS"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
     Decoder model = make_model(options_, config, device_, attention_.options);
     context_.say(

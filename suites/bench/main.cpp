@@ -117,7 +117,7 @@ constexpr const char* kFooter =
     "  nsa-bench compare OLD.json NEW.json          what became faster, with intervals\n"
     "  nsa-bench --benchmark_filter=ranges          conversions of block ids";
 
-int run_command(int argc, char** argv) {
+int run_command(int argc, char** argv, const std::string& kernels) {
   CLI::App app("nsa-bench: what the operator takes");
   app.failure_message(nsa::plain_failure);
   app.require_subcommand(1);
@@ -156,6 +156,7 @@ int run_command(int argc, char** argv) {
     return 0;
   }
   const at::Device device = suites::parse_device(o.device);
+  nsa::want_kernels(kernels, device);
   o.bench.dense = !o.no_dense;
   o.bench.cold = !*scaling;
   const auto passes = [&](const std::vector<suites::TargetCase>& cases) {
@@ -183,9 +184,10 @@ bool is_command(const std::string& word) {
   return kWords.contains(word);
 }
 
-int run_microbenchmarks(int argc, char** argv) {
+int run_microbenchmarks(int argc, char** argv, const std::string& kernels) {
   const suites::MicroArguments arguments = suites::take_micro_arguments(argc, argv);
   const at::Device where = suites::parse_device(arguments.device);
+  nsa::want_kernels(kernels, where);
   suites::register_ranges_benchmarks(where, arguments.seed);
   suites::register_operator_benchmarks(where, arguments.seed);
   suites::register_decode_benchmarks(where, arguments.seed);
@@ -207,8 +209,8 @@ int say(const std::string& problem) {
 int main(int argc, char** argv) {
   const bool is_named = argc > 1 && is_command(argv[1]);
   try {
-    nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"));
-    return is_named ? run_command(argc, argv) : run_microbenchmarks(argc, argv);
+    const std::string kernels = nsa::SwitchSet::from_environment().get_text("NSA_KERNELS");
+    return is_named ? run_command(argc, argv, kernels) : run_microbenchmarks(argc, argv, kernels);
   } catch (const c10::Error& error) {
     return say(error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -72,11 +72,8 @@ int main(int argc, char** argv) {
   nsa::install_stack_dump();
   try {
     suites::read_flags(argc, argv);
-    const std::string kernels = nsa::SwitchSet::from_environment().get_text("NSA_KERNELS");
-    if (kernels != "auto" && !suites::test_settings().device.is_cuda())
-      throw std::invalid_argument("NSA_KERNELS=" + kernels +
-                                  " is ignored on a CPU; give --device cuda, or unset it");
-    nsa::want_kernels(kernels);
+    nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"),
+                      suites::test_settings().device);
   } catch (const c10::Error& error) {
     std::cerr << nsa::plain_text(error.what_without_backtrace()) << "\n";
     return 2;

@@ -99,6 +99,49 @@ TEST(BadInput, ASwitchThatNoPhaseThatRunsLooksAtIsRefused) {
   EXPECT_FALSE(fs::exists(dir)) << "said before anything runs";
 }
 
+/// nsa-worker with one case of `kind` on a CPU, in a run that asks for the code of sm_80.
+Outcome work_by_kernels(const std::string& kind) {
+  const fs::path dir = fresh_dir("kernels_" + kind);
+  fs::create_directories(dir);
+  const nlohmann::json line = {{"v", 1},
+                               {"phase", "p"},
+                               {"kind", kind},
+                               {"group", "g01"},
+                               {"mode", "check"},
+                               {"device", "cpu"},
+                               {"seed", 1},
+                               {"args", nlohmann::json::object()},
+                               {"cases", {{{"id", "all"}}}},
+                               {"switches", {{"NSA_KERNELS", "sm80"}}},
+                               {"out", dir.string()}};
+  write_file(dir / "case.json", line.dump() + "\n");
+  return run({"/bin/sh", "-c",
+              std::string(NSA_BUILD_DIR) + "/bin/nsa-worker --result " +
+                  (dir / "lines.jsonl").string() + " < " + (dir / "case.json").string()});
+}
+
+/// A result of the plain operators must not pass for one of the kernels that were asked for.
+TEST(BadInput, KernelsThatCannotRunAreRefusedByEveryProgram) {
+  const std::string bin = std::string(NSA_BUILD_DIR) + "/bin/";
+  const std::vector<std::pair<std::vector<std::string>, int>> calls = {
+      {{bin + "nsa-tests", "--gtest_filter=Redzone.Fresh*"}, 2},
+      {{bin + "nsa-train", "--model", "tiny_cpu", "--data", "synthetic", "--steps", "1"}, 1},
+      {{bin + "nsa-bench", "targets", "--device", "cpu", "--case", "none"}, 2},
+      {{bin + "nsa-bench", "--device", "cpu", "--benchmark_filter=none"}, 2}};
+  for (const auto& [words, exit_code] : calls) {
+    const Outcome done = run(words, {"NSA_KERNELS=sm80"});
+    EXPECT_EQ(done.exit_code, exit_code) << words.front() << "\n" << done.output;
+    EXPECT_THAT(done.output, ContainsRegex("NSA_KERNELS=sm80 asks for kernels, .*; use .*unset it"))
+        << words.front();
+  }
+  const Outcome refused = work_by_kernels("strict_fallback");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("CONFIG_ERROR: NSA_KERNELS=sm80 asks for kernels, "));
+  const Outcome blind = work_by_kernels("gate_health");
+  EXPECT_EQ(blind.exit_code, 0) << "has no kernels; it says what it does not honour\n"
+                                << blind.output;
+}
+
 TEST(BadInput, MissingWorkerIsDeferredByName) {
   const fs::path bin = fresh_dir("no_worker");
   fs::create_directories(bin);

@@ -115,7 +115,7 @@ Evaluated evaluate(TensorFile file, const EvalOptions& options, const std::strin
   check_options(options, op, mode);
   const at::Device device = nsa::open_device(options.device);
   const nsa::SwitchSet switches = switches_for(op.name, mode);
-  nsa::want_kernels(switches.get_text("NSA_KERNELS"));
+  nsa::want_kernels(switches.get_text("NSA_KERNELS"), device);
 
   InputTensors in(std::move(file.tensors), parse_dtype(options.dtype), device, options.grad);
   const nsa::NsaConfig config = layer_config(given);

@@ -77,6 +77,8 @@ TEST_F(NsaEvalProgram, BadOptionsEndWithTwoAndSayWhich) {
   expect({"--in", in(), "--out", out()},
          "NSA_USE_SEL_PACK=1 (environment) is ignored by nsa-eval --op ranges",
          {"NSA_USE_SEL_PACK=1"});
+  expect({"--in", in(), "--out", out()}, "NSA_KERNELS=sm80 asks for kernels, ",
+         {"NSA_KERNELS=sm80"});
 }
 
 TEST_F(NsaEvalProgram, DamagedInputEndsWithTwo) {

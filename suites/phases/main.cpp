@@ -108,13 +108,14 @@ void run(const protocol::CaseIn& in, const std::string& result) {
   // origin.
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment(in.switches);
   nsa::NvtxRange::want(switches.get_bool("NSA_NVTX"));
-  nsa::want_kernels(switches.get_text("NSA_KERNELS"));
   if (in.mode == "profile") inject_nvtx();
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
   const auto stages = record_stages(in.out, place.rank);
   const at::Device device = place.world == 1 || in.device != "cuda"
                                 ? parse_device(in.device)
                                 : parse_device("cuda:" + std::to_string(place.local_rank));
+  nsa::want_kernels(honours(kind, "NSA_KERNELS") ? switches.get_text("NSA_KERNELS") : "auto",
+                    device);
   std::vector<Args> args;
   for (const protocol::CaseArgs& one : in.cases)
     args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);

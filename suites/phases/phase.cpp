@@ -81,7 +81,8 @@ const std::vector<PhaseKind>& phase_kinds() {
        run_ab_control},
       {"attn_memory",
        {"S", "B", "backends", "Hq", "Hkv", "dk", "samples", "rows", "dtype", "fault"},
-       run_attn_memory},
+       run_attn_memory,
+       kKernels},
       {"ceilings", {}, run_ceilings},
       {"checkpointing_ab",
        {"model", "S", "B", "rounds", "dtype", "backend", "fault"},
@@ -95,7 +96,7 @@ const std::vector<PhaseKind>& phase_kinds() {
       {"decode_ab",
        {"contexts", "Hq", "Hkv", "dk", "rounds", "steps", "dtype", "fault"},
        run_decode_ab},
-      {"empty_rows", {"backends", "dtypes", "S", "fault"}, run_empty_rows},
+      {"empty_rows", {"backends", "dtypes", "S", "fault"}, run_empty_rows, kKernels},
       {"gate_health", {"layers", "dk", "tokens"}, run_gate_health},
       {"hotspots",
        {"subject",
@@ -129,10 +130,13 @@ const std::vector<PhaseKind>& phase_kinds() {
        {"ops", "dtypes", "configs", "fault"},
        run_operator_conformance,
        kAttention},
-      {"path_audit", {"arms", "S", "Hq", "Hkv", "dk", "calls", "dtype", "fault"}, run_path_audit},
+      {"path_audit",
+       {"arms", "S", "Hq", "Hkv", "dk", "calls", "dtype", "fault"},
+       run_path_audit,
+       kKernels},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
-      {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback},
+      {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback, kKernels},
   };
   return kinds;
 }
@@ -146,6 +150,7 @@ bool honours(const PhaseKind& kind, std::string_view name) {
       "NSA_PREFILL_BATCHED", "NSA_KERNELS"};
   // The one says where cases of tests lie; it changes nothing that could be passed over.
   if (name == "NSA_NVTX" || name == "NSA_CASES_DIR") return true;
+  if (kind.switches == PhaseKind::Switches::kKernels) return name == "NSA_KERNELS";
   return kind.switches == PhaseKind::Switches::kAttention &&
          std::ranges::find(kAttention, name) != kAttention.end();
 }
