@@ -6,7 +6,7 @@
 #include "nsa/core/device_problem.h"
 #include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
-#include "nsa/core/run_record.h"
+#include "nsa/core/record_stage.h"
 
 #ifdef NSA_WITH_CUDA
 #include "nsa/device/interval_backward.h"
@@ -121,7 +121,7 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
                        {}};
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
-    record_backend(stage.c_str(), "fused", "fused", "", "", /*strict=*/false);
+    record_stage(stage.c_str(), "fused", tile_kernel_detail(saved[0]));
     const AttentionGradients g =
         fused_interval_backward(saved[0], saved[1], saved[2], saved[3], saved[4], grads[0],
                                 grads[1], mask, ctx->saved_data["scale"].toDouble());

@@ -61,8 +61,8 @@ std::string tile_kernel_obstacle(const at::Tensor& q) {
 }
 
 std::string tile_kernel_detail(const at::Tensor& q) {
-  const bool later = kernel_obstacle(q, /*least_major=*/9, /*only=*/false).empty();
-  return later && tile_kernel_code(q) == device::Code::kSm80 ? "sm_80" : "";
+  const bool runs = kernel_obstacle(q, /*least_major=*/8, /*only=*/false).empty();
+  return runs && tile_kernel_code(q) == device::Code::kSm80 ? "sm_80" : "";
 }
 #else
 std::string tile_kernel_obstacle(const at::Tensor& q) { return kernel_obstacle(q, 0, false); }

@@ -19,8 +19,8 @@ void want_kernels(const std::string& code, at::Device device);
 
 /// Empty where kernels of intervals and tiles of keys run on the card of q; else why not.
 std::string tile_kernel_obstacle(const at::Tensor& q);
-/// What a record says of a call that has no obstacle: "" for the best code of the card, "sm_80" for
-/// that code on a later one.
+/// What a record says of a call that has no obstacle: "sm_80" where that code runs, on whichever
+/// card, "" for the code of sm_90.
 std::string tile_kernel_detail(const at::Tensor& q);
 
 #ifdef NSA_WITH_CUDA

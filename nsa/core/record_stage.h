@@ -4,8 +4,9 @@
 namespace nsa {
 
 /// Records a stage that has one backend, so that nothing else could have been asked for.
-inline void record_stage(const char* stage, const std::string& backend) {
-  record_backend(stage, backend, backend, "", "", /*strict=*/false);
+inline void record_stage(const char* stage, const std::string& backend,
+                         const std::string& detail = "") {
+  record_backend(stage, backend, backend, detail, "", /*strict=*/false);
 }
 
 }  // namespace nsa

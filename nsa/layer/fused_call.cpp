@@ -8,6 +8,7 @@
 
 #include "nsa/cmp_attn/cmp_attn.h"
 #include "nsa/core/fused_interval.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "nsa/core/operator_call.h"
 #include "nsa/core/record_stage.h"
@@ -159,7 +160,7 @@ BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, co
                             const at::Tensor& v, const KeyMask& mask) {
     const NvtxRange range((std::string("nsa.") + stage).c_str());
     const device::IntervalRows rows = statistics.interval(which);
-    record_stage(stage, "fused");
+    record_stage(stage, "fused", tile_kernel_detail(s.q));
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
                                    config.scale(), folded ? &rows : nullptr);
   };
@@ -174,7 +175,7 @@ BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, co
   const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
-    record_stage("sel_attn.backward", "fused");
+    record_stage("sel_attn.backward", "fused", tile_kernel_detail(s.q));
     return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
                                    folded ? statistics.selected() : nullptr,
                                    joins ? &joined : nullptr);

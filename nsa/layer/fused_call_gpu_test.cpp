@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "nsa/core/backends_gpu_testing.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
 
@@ -282,6 +283,24 @@ TEST_F(OneCall, AGateOfZeroLeavesNoGradientInItsBranch) {
   for (const at::Tensor& x : {in.k_win, in.v_win, in.q}) {
     EXPECT_TRUE(x.grad().isfinite().all().item<bool>());
     EXPECT_FALSE(x.grad().eq(0).all().item<bool>());
+  }
+}
+
+TEST_F(OneCall, EveryPassOfABranchNamesItsCode) {
+  const CallCase one = case_of(config_of(4, 64, 64), 100);
+  for (const char* code : {"sm80", "auto"}) {  // the last one is in force for the next test
+    want_kernels(code, at::kCUDA);
+    const NsaOutputs out =
+        nsa_attention(leaves_of(one, at::kCUDA, false), one.config, kernel_options());
+    out.o.sum().backward();
+    std::map<std::string, std::string> details;
+    for (const RanBackend& row : out.record->rows()) details[row.stage] = row.detail;
+    const bool sm80 = std::string(code) == "sm80" || !tile_kernel_detail(out.o).empty();
+    for (const char* stage :
+         {"cmp_attn", "win_attn", "cmp_attn.backward", "sel_attn.backward", "win_attn.backward"}) {
+      ASSERT_TRUE(details.contains(stage)) << stage;
+      EXPECT_EQ(details[stage], sm80 ? "sm_80" : "") << code << " " << stage;
+    }
   }
 }
 
