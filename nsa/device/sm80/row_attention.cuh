@@ -74,8 +74,10 @@ struct TileList {
     return list;
   }
 
-  /// First key of tile i < count and how many keys of it are attended (1 to 64).
+  /// First key of tile i, or of the last one where i lies behind it, and how many keys of it are
+  /// attended (1 to 64).
   __device__ int2 tile(int i) const {
+    i = min(i, count - 1);
     const int source = max(0, __ffs(__ballot_sync(~0u, tiles_until > i)) - 1);
     const int until = __shfl_sync(~0u, tiles_until, source);
     const int last_end = __shfl_sync(~0u, end, source), run_start = __shfl_sync(~0u, start, source);
