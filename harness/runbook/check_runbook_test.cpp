@@ -1,31 +1,16 @@
 #include "harness/runbook/check.h"
 
-#include "harness/runbook/testing.h"
+#include "harness/runbook/check_testing.h"
 
 namespace harness {
 namespace {
 
 using testing::EndsWith;
 using testing::HasSubstr;
-using testing::StartsWith;
-
-/// Each row breaks the minimal runbook in one place.
-struct BadInput {
-  const char* from;
-  const char* to;
-  const char* error;  ///< part of what() that must be there
-};
-
-void PrintTo(const BadInput& bad, std::ostream* out) { *out << bad.from << " -> " << bad.to; }
 
 class BadRunbook : public testing::TestWithParam<BadInput> {};
 
-TEST_P(BadRunbook, IsRejectedByName) {
-  const BadInput& bad = GetParam();
-  const std::string error = TempConfigs().error_of(with(minimal_text(), bad.from, bad.to));
-  EXPECT_THAT(error, StartsWith("minimal.json:")) << "no position";
-  EXPECT_THAT(error, HasSubstr(bad.error));
-}
+TEST_P(BadRunbook, IsRejectedByName) { expect_runbook_refused(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Structure, BadRunbook,
@@ -45,20 +30,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"Two phases\"", "\"\xff\"", "UTF-8"}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Stages, BadRunbook,
-    testing::Values(
-        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": 19",
-                 "must leave room for one doubling of processes (20 to 999), got 19"},
-        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": -1", "got -1"},
-        BadInput{"\"processes\": 2", "\"processes\": 8, \"max_processes\": 16",
-                 "too few to decide anything in one of 2 looks at 99 % together, got 8"},
-        BadInput{"\"processes\": 2", "\"processes\": 2, \"confirm\": true", "too few"},
-        BadInput{"\"run\": \"nsa-worker:ranges_equivalence\",",
-                 "\"run\": \"nsa-worker:ranges_equivalence\", \"confirm\": true,",
-                 "kind 'ranges_equivalence' declares no paired figure"}));
-
-INSTANTIATE_TEST_SUITE_P(
-    Phases, BadRunbook,
+    Needs, BadRunbook,
     testing::Values(
         BadInput{
             "\"needs\": [\"first\"]", "\"needs\": [\"frist\"]",
@@ -68,34 +40,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"run\": \"nsa-worker:ranges_equivalence\",",
                  "\"run\": \"nsa-worker:ranges_equivalence\", \"needs\": [\"second\"],",
                  "phases need each other in a cycle: first -> second -> first"},
-        BadInput{"\"id\": \"second\"", "\"id\": \"first\"", "phase 'first' is given twice"},
-        BadInput{"\"id\": \"second\"", "\"id\": \"Second|\"", "must be lower case"},
-        BadInput{"nsa-worker:ranges_ab", "nsa-worker:range_ab",
-                 "no phase kind 'range_ab' (configs/kinds); did you mean 'ranges_ab'?"},
-        BadInput{"nsa-worker:ranges_ab", "builtin:ranges_ab", "runs in nsa-worker, not in builtin"},
-        BadInput{"nsa-worker:ranges_ab", "nsa-wroker:ranges_ab", "did you mean 'nsa-worker'?"},
-        BadInput{"nsa-worker:ranges_ab", "nsa-worker", "must be builtin:NAME"},
-        BadInput{"nsa-worker:ranges_ab", "nsa-tests:", "must be builtin:NAME"},
-        BadInput{"nsa-worker:ranges_ab", "nsa-train:x", "must be builtin:NAME"},
-        BadInput{"\"rounds\": 2", "\"ruonds\": 2",
-                 "19:16: second.args: kind 'ranges_ab' declares no argument 'ruonds'; did you mean "
-                 "'rounds'?"},
-        BadInput{"\"rounds\": 2", "\"rounds\": \"2\"",
-                 "second.args.rounds must be an int, got '\"2\"'"},
-        BadInput{"{\"rounds\": 2}", "[]", "second.args must be an object"},
-        BadInput{"{\"S\": 64}", "{\"Z\": 64}", "second.small.args"},
-        BadInput{"\"id\": \"small\"", "\"id\": \"../small\"", "case id '../small'"},
-        BadInput{"\"free\": [\"B\"]", "\"free\": [\"Q\"]", "free names no argument 'Q'"},
-        BadInput{"\"gpu.free_mib\"", "\"gpu.free\"", "did you mean 'gpu.free_mib'?"},
-        BadInput{"\">=0\"", "\"lots\"", "comparison like"},
-        BadInput{"\"processes\": 2", "\"processes\": 1000", "processes must be 1 to 999, got 1000"},
-        BadInput{"\"processes\": 2", "\"timeout_s\": 0", "timeout_s must be above 0"},
-        BadInput{"\"processes\": 2", "\"minutes\": -1", "minutes must not be negative"},
-        BadInput{"\"processes\": 2", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
-        BadInput{"\"processes\": 2", "\"retries\": -1", "retries must be 0 to 10, got -1"},
-        BadInput{"\"processes\": 2", "\"artifacts\": [\"../x\"]",
-                 "must be a path inside the run folder"},
-        BadInput{"\"processes\": 2", "\"switches\": {\"PATH\": \"x\"}", "must be an NSA_* name"}));
+        BadInput{"\"id\": \"second\"", "\"id\": \"first\"", "phase 'first' is given twice"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Criteria, BadRunbook,
@@ -137,6 +82,28 @@ INSTANTIATE_TEST_SUITE_P(
                     BadInput{"\"title\"", "\"history\": [5], \"title\"",
                              "history: an entry must be an object"}));
 
+TEST(BadHistory, EntriesAreFiguresOfThisRunbook) {
+  const TempConfigs configs;
+  const nlohmann::json good = {{"metric", "second.v2_vs_v1.speedup_ratio"},
+                               {"value", 1.2},
+                               {"unit", "ratio"},
+                               {"source", "somebody"}};
+  const auto error = [&](const char* key, const nlohmann::json& value) {
+    auto document = minimal_json();
+    auto& entry = document["history"][0] = good;
+    entry[key] = value;
+    return configs.error_of(document.dump());
+  };
+  EXPECT_EQ(error("value", 1), "no error");
+  EXPECT_THAT(error("date", "today"), HasSubstr("has the keys metric, value, unit and source"));
+  EXPECT_THAT(error("metric", 5), HasSubstr("history: metric must be a string"));
+  EXPECT_THAT(error("source", nullptr), HasSubstr("history: source must be a string"));
+  EXPECT_THAT(error("value", "1.2"), HasSubstr("history: value must be a number"));
+  EXPECT_THAT(error("unit", "ms"), HasSubstr("must end in _ms to agree with its unit"));
+  EXPECT_THAT(error("metric", "second.v2_vs_v3.speedup_ratio"),
+              HasSubstr("history: no phase declares the metric"));
+}
+
 TEST(BadRunbookWhole, NothingToRunOrNothingToDecide) {
   TempConfigs configs;
   auto document = minimal_json();
@@ -175,6 +142,27 @@ TEST(BadRunbookWhole, BoolMetricsTakeBools) {
   EXPECT_EQ(configs.error_of(document.dump()), "no error");
   criterion["value"] = 1;
   EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("compared by == with true or false"));
+  criterion["value"] = true;
+  criterion["op"] = ">=";
+  EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("compared by == with true or false"));
+}
+
+TEST(BadRunbookWhole, PhasesAreAtMost999) {
+  const TempConfigs configs;
+  auto document = minimal_json();
+  for (int i = 0; i < 997; ++i)
+    document["phases"].push_back(
+        {{"id", "p" + std::to_string(i)}, {"run", "nsa-worker:gate_health"}});
+  EXPECT_EQ(configs.error_of(document.dump()), "no error");
+  document["phases"].push_back({{"id", "last"}, {"run", "nsa-worker:gate_health"}});
+  EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("must be at most 999, got 1000"));
+}
+
+TEST(BadRunbookWhole, TheNameIsAPlainOne) {
+  const TempConfigs configs;
+  configs.write("runbooks/Minimal.json", with(minimal_text(), "\"minimal\"", "\"Minimal\""));
+  EXPECT_THAT(config_error_of([&] { load_runbook("Minimal", configs.dir()); }),
+              HasSubstr("name 'Minimal' must be lower case letters, digits and _"));
 }
 
 TEST(BadRunbookWhole, NeededCriteriaAreThoseOfEarlierPhases) {
@@ -207,48 +195,6 @@ TEST(BadRunbookWhole, TheSameIdTwiceIsNotHiddenByMerging) {
     "phases": [{"id": "first"}, {"id": "first"}]})"),
               EndsWith(":2:40: phase 'first' is given twice"));
 }
-
-class BadKind : public testing::TestWithParam<BadInput> {};
-
-TEST_P(BadKind, IsRejectedByName) {
-  TempConfigs configs;
-  const auto text = file_text(source_path("configs/kinds/ranges_ab.json"));
-  configs.write("kinds/ranges_ab.json", with(text, GetParam().from, GetParam().to));
-  const std::string error = config_error_of([&] { load_kinds(configs.dir()); });
-  EXPECT_THAT(error, HasSubstr("kinds/ranges_ab.json:")) << "no position";
-  EXPECT_THAT(error, HasSubstr(GetParam().error));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, BadKind,
-    testing::Values(
-        BadInput{"\"kind\": \"ranges_ab\"", "\"kind\": \"ab\"", "must be named like its file"},
-        BadInput{"\"nsa-worker\"", "\"worker\"", "program must be one of"},
-        BadInput{"\"mode\": \"time\"", "\"mode\": \"timed\"", "did you mean 'time'?"},
-        BadInput{"\"minutes\": 0.05", "\"minutes\": 0", "minutes must be above 0"},
-        BadInput{"\"type\": \"int\"", "\"type\": \"integer\"", "type must be one of int, number"},
-        BadInput{"\"default\": 2", "\"default\": \"2\"", "argument 'B': default must be an int"},
-        BadInput{"\"name\": \"S\"", "\"name\": \"B\"", "'B' is declared twice"},
-        BadInput{"\"median\"", "\"medain\"", "did you mean 'median'?"},
-        BadInput{"\"name\": \"v1.call_ms\"", "\"name\": \"v1.call_us\"", "must end in _ms"},
-        BadInput{"\"device\": \"cuda\"", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
-        BadInput{"[\"v1\", \"v2\"]", "[\"v1\"]", "paired_ratio takes 2 arms, got 1"}));
-
-INSTANTIATE_TEST_SUITE_P(
-    Tables, BadKind,
-    testing::Values(
-        BadInput{
-            "\"metrics\": [",
-            R"("tables": [{"id": "t", "title": "T", "columns": ["a", "b"], "rows": [["=v1.call_ms"]]}], "metrics": [)",
-            "table 't': a row has 1 cells, want 2"},
-        BadInput{
-            "\"metrics\": [",
-            R"("tables": [{"id": "t", "title": "T", "columns": ["a"], "rows": [["=v3.call_ms"]]}], "metrics": [)",
-            "table 't': no metric 'v3.call_ms'; did you mean 'v1.call_ms'?"},
-        BadInput{
-            "\"metrics\": [",
-            R"("tables": [{"id": "T", "title": "T", "columns": [], "rows": []}], "metrics": [)",
-            "the id must be lower case"}));
 
 }  // namespace
 }  // namespace harness
