@@ -5,13 +5,9 @@
 /// the choice of blocks.
 namespace nsa::device::sm80 {
 
-using IntervalLaunch = cudaError_t (*)(const IntervalAttention&, cudaStream_t);
-
-cudaError_t interval_64_64_bf16(const IntervalAttention&, cudaStream_t);
-cudaError_t interval_64_64_fp16(const IntervalAttention&, cudaStream_t);
-cudaError_t interval_128_128_bf16(const IntervalAttention&, cudaStream_t);
-cudaError_t interval_128_128_fp16(const IntervalAttention&, cudaStream_t);
-cudaError_t interval_192_128_bf16(const IntervalAttention&, cudaStream_t);
-cudaError_t interval_192_128_fp16(const IntervalAttention&, cudaStream_t);
+using IntervalFunction = cudaError_t(const IntervalAttention&, cudaStream_t);
+using IntervalLaunch = IntervalFunction*;
+IntervalFunction interval_64_64_bf16, interval_64_64_fp16, interval_128_128_bf16,
+    interval_128_128_fp16, interval_192_128_bf16, interval_192_128_fp16;
 
 }  // namespace nsa::device::sm80

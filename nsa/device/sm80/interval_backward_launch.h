@@ -3,15 +3,8 @@
 
 namespace nsa::device::sm80 {
 
-/// d_k, d_v (or partial sums) and d_q; one function per head dims and type, each in its .cu file.
-#define NSA_DECLARE_BACKWARD(dims)                                                       \
-  cudaError_t backward_##dims##_bf16(const IntervalBackward&, const sm90::BackwardPlan&, \
-                                     cudaStream_t);                                      \
-  cudaError_t backward_##dims##_fp16(const IntervalBackward&, const sm90::BackwardPlan&, \
-                                     cudaStream_t)
-NSA_DECLARE_BACKWARD(64_64);
-NSA_DECLARE_BACKWARD(128_128);
-NSA_DECLARE_BACKWARD(192_128);
-#undef NSA_DECLARE_BACKWARD
+/// As those of sm_90, by code of sm_80.
+sm90::BackwardFunction backward_64_64_bf16, backward_64_64_fp16, backward_128_128_bf16,
+    backward_128_128_fp16, backward_192_128_bf16, backward_192_128_fp16;
 
 }  // namespace nsa::device::sm80

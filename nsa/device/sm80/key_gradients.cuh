@@ -1,9 +1,7 @@
 // d_k and d_v of interval attention: a CTA sums them of 64 keys of one KV head over a run of rows,
 // all heads of the group among them. Keys are the rows of the products: s^T = k q^T and dp^T = v
-// d_out^T, then d_v += p^T d_out and d_k += ds^T q with p and ds in registers.
-//
-// Rows come from the last to the first, so that the tiles of a chunk are the same for every key
-// tile of the compressed branch and are found in L2.
+// d_out^T, then d_v += p^T d_out and d_k += ds^T q with p and ds in registers. Rows come in the
+// order of sm90/key_gradients.cuh.
 #pragma once
 #include "nsa/device/sm80/gradient_tiles.cuh"
 

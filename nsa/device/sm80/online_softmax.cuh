@@ -1,5 +1,8 @@
-// Softmax over keys that come tile by tile, in the registers of mma.sync accumulators.
+// Softmax over keys that come tile by tile, in the registers of an accumulator of mma.sync or
+// wgmma.
 #pragma once
+#include <type_traits>
+
 #include "nsa/device/sm80/mma.cuh"
 
 namespace nsa::device::sm80 {
@@ -8,25 +11,38 @@ namespace nsa::device::sm80 {
 /// beside the rounding of probabilities to 16 bits: the maximum is then subtracted first.
 constexpr float kFarLogit = 512.f;
 
+/// Accumulators of mma.sync, four values every 8 columns, as one of wgmma.
+template <int kTiles>
+struct MmaValues {
+  float (&of)[kTiles][4];
+  __device__ __forceinline__ float& operator()(int i) const { return of[i / 4][i % 4]; }
+};
+template <int kTiles>
+std::integral_constant<int, kTiles * 4> size(const MmaValues<kTiles>&);  // asked for its type only
+
 /// Running maximum and sum of the two rows a thread shares with its quad.
 struct OnlineSoftmax {
   float peak[2] = {-INFINITY, -INFINITY};
   float sum[2] = {0.f, 0.f};
-  float rescale[2] = {1.f, 1.f};
+  float rescale[2];
 
-  /// Logits of 64 keys -> probabilities relative to the running maximum.
-  __device__ void step(float (&scores)[8][4], float scale_log2) {
+  /// scores -> probabilities relative to the running maximum. `scores` has the accumulator's
+  /// order: pairs of columns, row 0 then row 1, every 8 columns.
+  template <typename Scores>
+  __device__ __forceinline__ void step(Scores& scores, float scale_log2) {
+    constexpr int kCount = decltype(size(scores))::value;
     float top[2] = {peak[0], peak[1]}, shift[2];
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
+    for (int i = 0; i < kCount; i += 2)
+      top[(i / 2) % 2] = fmaxf(top[(i / 2) % 2], fmaxf(scores(i), scores(i + 1)));
 #pragma unroll
-      for (int r = 0; r < 2; ++r)
-        top[r] = fmaxf(top[r], fmaxf(scores[j][2 * r], scores[j][2 * r + 1]));
+    for (int mask = 1; mask <= 2; mask *= 2) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], mask));
+    }
     float first[2];  // subtracted before scaling
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
-      top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
       const float base = top[r] == -INFINITY ? 0.f : top[r];
       rescale[r] = peak[r] == -INFINITY ? 0.f : fast_exp2((peak[r] - base) * scale_log2);
       peak[r] = top[r];
@@ -37,33 +53,39 @@ struct OnlineSoftmax {
     }
     if (first[0] != 0.f || first[1] != 0.f) {  // 0 changes no bits: no row depends on another
 #pragma unroll
-      for (int j = 0; j < 8; ++j)
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scores[j][i] -= first[i / 2];
+      for (int i = 0; i < kCount; ++i) scores(i) -= first[(i / 2) % 2];
     }
     float part[2] = {0.f, 0.f};
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        scores[j][i] = fast_exp2(fmaf(scores[j][i], scale_log2, -shift[i / 2]));
-        part[i / 2] += scores[j][i];
-      }
+    for (int i = 0; i < kCount; i += 2) {
+      const int r = (i / 2) % 2;
+      scores(i) = fast_exp2(fmaf(scores(i), scale_log2, -shift[r]));
+      scores(i + 1) = fast_exp2(fmaf(scores(i + 1), scale_log2, -shift[r]));
+      part[r] += scores(i) + scores(i + 1);
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) sum[r] = sum[r] * rescale[r] + part[r];
   }
-  /// Brings sums relative to the last maximum to the new one.
-  template <int kChunks>
-  __device__ void rescale_rows(float (&out)[kChunks][4]) const {
+  template <int kTiles>
+  __device__ __forceinline__ void step(float (&scores)[kTiles][4], float scale_log2) {
+    const MmaValues<kTiles> values{scores};
+    step(values, scale_log2);
+  }
+  /// Brings sums relative to the last maximum (`out`, in the order of `scores`) to the new one.
+  template <typename Out>
+  __device__ __forceinline__ void rescale_rows(Out& out) const {
     // Mostly no maximum of a warp's rows moved; a factor of 1 changes no bits.
     if (__all_sync(~0u, rescale[0] == 1.f && rescale[1] == 1.f)) return;
 #pragma unroll
-    for (int c = 0; c < kChunks; ++c)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) out[c][i] *= rescale[i / 2];
+    for (int i = 0; i < decltype(size(out))::value; ++i) out(i) *= rescale[(i / 2) % 2];
+  }
+  template <int kTiles>
+  __device__ __forceinline__ void rescale_rows(float (&out)[kTiles][4]) const {
+    const MmaValues<kTiles> values{out};
+    rescale_rows(values);
   }
   /// The sums of a row's four threads together.
-  __device__ void finish() {
+  __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       sum[r] += __shfl_xor_sync(~0u, sum[r], 1);

@@ -1,23 +1,16 @@
 #pragma once
-#include "nsa/device/selected_backward.h"
-#include "nsa/device/selected_plan.h"
+#include <type_traits>
 
-/// One function per instantiation of the products of the selected branch's backward pass:
-/// selected_backward_DK_DV_(type), as those of sm90/selected_backward_launch.h. Code of sm_80.
+#include "nsa/device/sm90/selected_backward_launch.h"
+
+/// One function per instantiation of the products of the selected branch's backward pass, as those
+/// of sm_90, by code of sm_80.
 namespace nsa::device::sm80 {
 
-using SelectedBackwardLaunch = cudaError_t (*)(const SelectedBackward&, int tokens_of_batch,
-                                               const SelectedPlan&, void* workspace, int set,
-                                               cudaStream_t);
-
-#define NSA_DECLARE_SELECTED(dims)                                                               \
-  cudaError_t selected_backward_##dims##_bf16(const SelectedBackward&, int, const SelectedPlan&, \
-                                              void*, int, cudaStream_t);                         \
-  cudaError_t selected_backward_##dims##_fp16(const SelectedBackward&, int, const SelectedPlan&, \
-                                              void*, int, cudaStream_t)
-NSA_DECLARE_SELECTED(64_64);
-NSA_DECLARE_SELECTED(128_128);
-NSA_DECLARE_SELECTED(192_128);
-#undef NSA_DECLARE_SELECTED
+using sm90::SelectedBackwardLaunch;
+using SelectedBackwardFunction = std::remove_pointer_t<SelectedBackwardLaunch>;
+SelectedBackwardFunction selected_backward_64_64_bf16, selected_backward_64_64_fp16,
+    selected_backward_128_128_bf16, selected_backward_128_128_fp16, selected_backward_192_128_bf16,
+    selected_backward_192_128_fp16;
 
 }  // namespace nsa::device::sm80

@@ -27,14 +27,9 @@ void choose_chunks(const IntervalAttention&, BackwardPlan&);
 constexpr int rows_of_key_pass(int qk_head_dim) { return qk_head_dim == 64 ? 128 : 64; }
 
 /// d_k, d_v (or partial sums) and d_q; one function per head dims and type, each in its .cu file.
-using LaunchBackward = cudaError_t (*)(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
-
-#define NSA_DECLARE_BACKWARD(dims)                                                                \
-  cudaError_t backward_##dims##_bf16(const IntervalBackward&, const BackwardPlan&, cudaStream_t); \
-  cudaError_t backward_##dims##_fp16(const IntervalBackward&, const BackwardPlan&, cudaStream_t)
-NSA_DECLARE_BACKWARD(64_64);
-NSA_DECLARE_BACKWARD(128_128);
-NSA_DECLARE_BACKWARD(192_128);
-#undef NSA_DECLARE_BACKWARD
+using BackwardFunction = cudaError_t(const IntervalBackward&, const BackwardPlan&, cudaStream_t);
+using LaunchBackward = BackwardFunction*;
+BackwardFunction backward_64_64_bf16, backward_64_64_fp16, backward_128_128_bf16,
+    backward_128_128_fp16, backward_192_128_bf16, backward_192_128_fp16;
 
 }  // namespace nsa::device::sm90

@@ -8,8 +8,8 @@
 #pragma once
 #include <cute/arch/copy_sm75.hpp>
 
-#include "nsa/device/sm90/fast_exp2.cuh"
 #include "nsa/device/sm90/interval_tiles.cuh"
+#include "nsa/device/sm90/online_softmax.cuh"
 
 namespace nsa::device::sm90 {
 
