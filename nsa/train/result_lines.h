@@ -41,8 +41,6 @@ class ResultLines {
   void case_end(const std::string& case_id, const std::string& failure);  ///< empty failure: ok
   void done();
 
-  int64_t num_lines() const { return num_lines_; }
-
  private:
   void emit(const std::string& type, nlohmann::json fields);
   double seconds() const;
