@@ -100,6 +100,17 @@ std::string ratio_text(const std::string& id, const char* name, const json& befo
   return text + format(" [%.3f, %.3f] %s\n", lo, hi, verdict);
 }
 
+/// The stages of a case that another code computed in one of the two.
+std::string paths_text(const json& before, const json& after) {
+  if (!before.contains("ran") || !after.contains("ran")) return "";  // of an older program
+  std::string text;
+  for (const auto& [stage, ran] : after.at("ran").items())
+    if (const std::string was = before.at("ran").value(stage, ""); ran != was)
+      text += plain(after.at("id")) + "  " + nsa::plain_text(stage) + " ran " +
+              nsa::plain_text(was) + " -> " + plain(ran) + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string target_bench_text(const json& report) {
@@ -123,6 +134,7 @@ std::string compare_text(const json& before, const json& after) {
   for (const json& row : after.at("cases")) {
     const std::string id = row.at("id");
     const json* old_row = case_of(before, id);
+    if (old_row != nullptr) text += paths_text(*old_row, row);
     for (const char* name : kPasses) {
       if (old_row == nullptr || !row.contains(name) || !old_row->contains(name)) continue;
       text += ratio_text(nsa::plain_text(id), name, *old_row, row);

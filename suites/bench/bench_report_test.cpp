@@ -47,6 +47,8 @@ TEST(BenchReport, AFileDoesNotSteerTheTerminal) {
   json before = run_of(9, 10, 11, hostile.c_str()), after = run_of(4, 5, 6, hostile.c_str());
   before["device"] = hostile;
   after["cases"][0]["problems"].push_back(hostile);
+  before["cases"][0]["ran"] = {{hostile, "fused"}};
+  after["cases"][0]["ran"] = {{hostile, hostile}};
   for (const std::string& text : {compare_text(before, after), target_bench_text(after)}) {
     EXPECT_EQ(text.find_first_of("\x1b\r\x7f"), std::string::npos);
     EXPECT_NE(text.find("a [31m"), std::string::npos);
@@ -70,6 +72,18 @@ TEST(BenchReport, LaunchesAndTheCertificateOfTheSelectionStandInTheText) {
   EXPECT_NE(text.find("launches 4 + 6, host 80 + 100 us"), std::string::npos);
   EXPECT_NE(text.find("192 rows judged in fp64, 3 with blocks exchanged"), std::string::npos);
   EXPECT_NE(text.find("largest score difference 2e-07"), std::string::npos);
+}
+
+TEST(BenchReport, AnotherCodeIsNamedBesideItsTimes) {
+  json before = run_of(9, 10, 11), after = run_of(4, 5, 6);
+  after["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused (sm_80)"}};
+  EXPECT_EQ(compare_text(before, after).find(" ran "), std::string::npos)
+      << "an older report does not say";
+  before["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused"}};
+  const std::string text = compare_text(before, after);
+  EXPECT_NE(text.find("paper_8k  win_attn ran fused -> fused (sm_80)\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("sel_attn ran"), std::string::npos) << text;
 }
 
 TEST(BenchReport, StepsOfDecodeAreAPassLikeAnother) {

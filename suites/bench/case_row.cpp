@@ -43,16 +43,16 @@ void note_selection(const SelectionReport& selection, json& row) {
                       {"largest_score_difference", selection.worst_gap}};
 }
 
-void note_foreign_paths(const std::vector<nsa::RanBackend>& ran, json& row) {
-  bool seen = false;
+void note_paths(const std::vector<nsa::RanBackend>& ran, json& row) {
   for (const nsa::RanBackend& one : ran) {
     const bool branch = one.stage.find("attn") != std::string::npos || one.stage == "select";
-    seen = seen || (branch && one.count > 0);
-    if (branch && one.count > 0 && one.backend != "fused")
+    if (!branch || one.count == 0) continue;
+    row["ran"][one.stage] = one.backend + (one.detail.empty() ? "" : " (" + one.detail + ")");
+    if (one.backend != "fused")
       row["problems"].push_back("not by a kernel: " + one.stage + " " + one.backend + ": " +
                                 one.reason);
   }
-  if (!seen) row["problems"].push_back("no branch is on record");
+  if (!row.contains("ran")) row["problems"].push_back("no branch is on record");
 }
 
 void note_figures(const TargetFigures& known, json& pass) {

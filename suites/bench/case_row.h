@@ -25,8 +25,9 @@ nlohmann::json case_row(const std::string& id, const CaseConfig& config);
 void note_checks(const Checks& checks, nlohmann::json& row);
 /// The certificate of a choice of blocks.
 void note_selection(const SelectionReport& selection, nlohmann::json& row);
-/// A branch or choice that anything but a kernel computed: times of it are not the kernels'.
-void note_foreign_paths(const std::vector<nsa::RanBackend>& ran, nlohmann::json& row);
+/// `ran`: what computed every branch and the choice of blocks. Anything but a kernel is a problem:
+/// times of it are not the kernels'.
+void note_paths(const std::vector<nsa::RanBackend>& ran, nlohmann::json& row);
 /// Floor, target, stretch and peer beside the hot median of a pass.
 void note_figures(const TargetFigures& known, nlohmann::json& pass);
 

@@ -99,7 +99,7 @@ class DecodeBench {
       bytes_ = static_cast<double>(out.reads.sum().item<int64_t>() * one_.config.num_kv_heads) /
                static_cast<double>(out.reads.size(2)) *
                static_cast<double>(2 * (one_.config.qk_head_dim + one_.config.v_head_dim));
-      if (t == context()) note_foreign_paths(out.ran, row_);
+      if (t == context()) note_paths(out.ran, row_);
     }
     CandidateRows all = joined(rows);
     all.k_cmp = cache_->blocks(0).first.unsqueeze(0);

@@ -90,7 +90,7 @@ class Bench {
     std::vector<Tensor> first;
     const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
     note_memory(peak_memory_mib(device_) - before, out.o);
-    note_foreign_paths(out.record->rows(), row_);
+    note_paths(out.record->rows(), row_);
     bool same = true;
     const std::vector<Tensor> again = backward();
     for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
