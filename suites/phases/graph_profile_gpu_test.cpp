@@ -1,6 +1,6 @@
 // Profiles of CUDA graphs on a card: kernels of a replay belong to the stage that was open when
-// they were captured. Ends with 77 (skipped) where there is no CUDA device, or no CUPTI that may be
-// used.
+// they were captured; path proofs of both codes. Ends with 77 (skipped) where there is no CUDA
+// device, or no CUPTI that may be used.
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -14,6 +14,7 @@
 
 #include "harness/trace/path_proof.h"
 #include "harness/trace/profile.h"
+#include "nsa/core/kernel_code.h"
 #include "nsa/core/nvtx_range.h"
 #include "suites/instrument/activity_collector.h"
 #include "suites/instrument/captured_call.h"
@@ -135,7 +136,7 @@ json hotspots_args(bool graph) {
           {"warmup", 6},         {"pairs", 6}, {"cuda_graph", graph}};
 }
 
-void expect_paths_proven(const Said& said) {
+void expect_paths_proven(const Said& said, int64_t stages) {
   int64_t checked = 0;
   for (const json& check : said.lines("check")) {
     const std::string id = check["id"];
@@ -143,7 +144,7 @@ void expect_paths_proven(const Said& said) {
     ++checked;
     EXPECT_TRUE(check["ok"].get<bool>()) << id << ": " << check["detail"];
   }
-  EXPECT_GE(checked, 3);  // selected, window and compressed branch
+  EXPECT_EQ(checked, stages);
 }
 
 /// Must be seen: a training step as one graph launch has its kernels in the stages of the model,
@@ -156,9 +157,23 @@ TEST(GraphProfileOnCuda, ATrainingStepAsAGraphProvesThePathsThatItsLaunchesProve
   EXPECT_GT(graph.metric("profile.graph_kernels_count")["value"], 0);
   EXPECT_EQ(graph.metric("profile.unseen_captures_count")["value"], 0);
   EXPECT_EQ(launches.metric("profile.graph_kernels_count")["value"], 0);
-  expect_paths_proven(graph);
-  expect_paths_proven(launches);
+  expect_paths_proven(graph, 6);  // three branches, forward and backward
+  expect_paths_proven(launches, 6);
   EXPECT_EQ(kernels_by_stage(graph), kernels_by_stage(launches));
+}
+
+/// Must be seen: kernels of the same names are told apart by their code, which the record names.
+TEST(GraphProfileOnCuda, TheCodeOfSm80IsProvenByItsOwnKernels) {
+  nsa::want_kernels("sm80", at::kCUDA);
+  const Said said("path_audit", {{"S", 2048}, {"calls", 1}, {"arms", json::array({"fused"})}},
+                  at::Device("cuda:0"));
+  find_phase_kind("path_audit").run(said.one());
+  nsa::want_kernels("auto", at::kCUDA);
+  expect_paths_proven(said, 3);
+  const auto kernels = kernels_by_stage(said);
+  for (const char* stage : {"cmp_attn", "win_attn"})
+    EXPECT_TRUE(kernels.at(stage).contains("nsa::device::sm80::interval_attention_kernel"))
+        << stage;
 }
 
 bool can_record() {
