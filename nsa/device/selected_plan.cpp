@@ -62,6 +62,7 @@ void cut_items(SelectedPlan& p, const SelectedSizes& s) {
                                   kLeastRowsOfItem, kRowsOfItem);
   const int64_t whole = 64 / std::gcd(64, s.group_size);  // pairs that fill tiles of 64 rows
   p.pairs_of_item = static_cast<int>(ceil_div(ceil_div(rows, s.group_size), whole) * whole);
+  p.long_items_first = s.pass == SelectedPass::kBackward;
   p.items_of_lane =
       static_cast<int>(int64_t{p.tiles} * p.stripes + ceil_div(pairs, p.pairs_of_item));
 }

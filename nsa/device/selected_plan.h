@@ -52,15 +52,16 @@ struct SelectedPlan {
   int stripe_chunks, stripes;  // of a set; an item's tokens are of one stripe
   int pairs_of_item;  // a work item is a key tile and at most so many (token, tile) pairs of its
   int items_of_lane;  // at most, in one set
+  bool long_items_first;  // or in the order of stripes and tiles
   // Offsets of arrays in the workspace, in bytes.
   size_t offsets;     // int32 [lanes, chunks + 1, tiles] first entry of a chunk in a tile's list
-  size_t next_items;  // int32 [sets] items taken; forward only
+  size_t next_items;  // int32 [sets] items taken
   size_t row_tiles;   // int32 [B, S, Hkv, M] tile * 2 + (1 if only some keys); -1 behind the last
   size_t row_masks;   // uint64 [B, S, Hkv, M] attended keys of the tile
   size_t row_counts;  // int32 [B, S, Hkv] tiles of a row; -1: more than M
   size_t entries;     // uint32 [lanes, S * M] token << 8 | whole tile << 7 | place in row_tiles
   size_t items;       // Item [sets, lanes_of_set, items_of_lane]
-  size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1]; forward: only the last one counts
+  size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1] slots; forward: only the last counts
   size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv),
                  // rows in blocks of 8 (sm80/parts.cuh)
   size_t part_stats;  // float2 [lanes_of_set, tokens_of_set, M, G] maximum, sum; forward only
@@ -72,9 +73,10 @@ struct SelectedPlan {
   int tokens_of_set() const { return chunks_of_set * chunk_tokens; }
 };
 
-/// A key tile and a piece of its list.
+/// A key tile and a piece of its list. Items stand in the order in which they are computed; slots
+/// in that of tiles and lists.
 struct alignas(16) SelectedItem {
-  int32_t tile, begin, count, unused;  // begin: in the entries of the lane
+  int32_t tile, begin, count, slot;  // begin: in the entries of the lane
 };
 
 SelectedPlan plan_selected(const SelectedSizes& sizes);

@@ -340,7 +340,7 @@ struct SelectedBackwardKernel {
       query_gradients(rows);
     }
     float* slot =
-        a.slots + (int64_t(w.lane - a.lane) * a.items_of_lane + w.slot) * (64 * (DK + DV));
+        a.slots + (int64_t(w.lane - a.lane) * a.items_of_lane + w.item.slot) * (64 * (DK + DV));
     store_slot(slot, d_k, a.scale);
     store_slot(slot + 64 * DK, d_v, 1.f);
   }

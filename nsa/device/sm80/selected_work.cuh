@@ -20,7 +20,7 @@ struct SelectedArguments {
   void* parts;
   float2* part_stats;
   float* slots;
-  int* next_item;   // taken from the set, forward only
+  int* next_item;   // taken from the set
   int lane, lanes;  // first of the set, their number
   int first_token, tokens_of_set, num_queries, num_keys, num_heads, num_kv_heads, group_size;
   int tokens_of_batch;
@@ -62,7 +62,7 @@ SelectedArguments selected_arguments(const Problem& p, const SelectedPlan& plan,
 
 /// A (sequence, KV head) and an item of it.
 struct SelectedWork {
-  int lane, batch, kv_head, slot;
+  int lane, batch, kv_head;
   SelectedItem item;
 
   /// Items of a lane, counted from the set's first.
@@ -70,8 +70,7 @@ struct SelectedWork {
     return a.first_item[int64_t(lane_of_set) * (a.tiles + 1) + a.tiles];
   }
   __device__ __forceinline__ void read(const SelectedArguments& a, int lane_of_set, int which) {
-    slot = which;
-    item = a.items[int64_t(lane_of_set) * a.items_of_lane + slot];
+    item = a.items[int64_t(lane_of_set) * a.items_of_lane + which];
     lane = a.lane + lane_of_set;
     batch = lane / a.num_kv_heads;
     kv_head = lane % a.num_kv_heads;

@@ -189,6 +189,33 @@ __global__ void __launch_bounds__(32) scatter_rows(const __grid_constant__ Index
   }
 }
 
+/// Places of items by class, so that CTAs take the classes one after the other; which CTA takes an
+/// item changes no bit.
+struct ItemClasses {
+  static constexpr int kPlaces = 16, kLengths = 48, kCount = kPlaces + kLengths;
+  int next[kCount];
+
+  /// Whole pieces by the place of their tokens in the set, so that rows of the tokens that CTAs
+  /// read at a time stay in the L2 cache; then what is left of lists, the longest first, so that
+  /// all SMs end at about the same time.
+  __device__ static int of(int piece, int pieces, int count, int most) {
+    return count == most ? piece * kPlaces / pieces : kPlaces + (most - count) * kLengths / most;
+  }
+  /// Numbers of items become first places; all threads.
+  __device__ void scan() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int done = 0;
+      for (int& one : next) {
+        const int count = one;
+        one = done;
+        done += count;
+      }
+    }
+    __syncthreads();
+  }
+};
+
 /// Cuts the lists of a (lane of a set, set) into work items.
 __global__ void __launch_bounds__(kScanThreads)
     cut_lists(const __grid_constant__ IndexArguments a) {
@@ -202,26 +229,47 @@ __global__ void __launch_bounds__(kScanThreads)
             end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
   const bool exists = lane_index < plan.lanes;
   const int32_t* offsets = a.offsets + int64_t(lane_index) * (plan.chunks + 1) * tiles;
-  int done = 0;
+  const int most = plan.pairs_of_item;
   const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
-  for (int i = 0; i < plan.stripes * strides; ++i) {
+  // Of the thread's i-th list: visit(tile, begin, end, pieces).
+  const auto visit_list = [&](int i, auto&& visit) {
     const int chunk = begin_chunk + i / strides * plan.stripe_chunks;
     const int tile = i % strides * kScanThreads + threadIdx.x;
     const bool valid = exists && tile < tiles && chunk < end_chunk;
     const int begin = valid ? offsets[int64_t(chunk) * tiles + tile] : 0;
     const int end =
         valid ? offsets[int64_t(min(chunk + plan.stripe_chunks, end_chunk)) * tiles + tile] : 0;
-    const int pieces = (end - begin + plan.pairs_of_item - 1) / plan.pairs_of_item;
-    int total = 0;
-    const int first = done + scan_block(pieces, total);
-    done += total;
-    if (tile < tiles) first_item[tile] = first;
-    for (int j = 0; j < pieces; ++j) {
-      const int from = begin + j * plan.pairs_of_item;
-      items[first + j] = {tile, from, min(plan.pairs_of_item, end - from), 0};
-    }
-  }
+    visit(tile, begin, end, (end - begin + most - 1) / most);
+  };
+  __shared__ ItemClasses classes;
+  if (threadIdx.x < ItemClasses::kCount) classes.next[threadIdx.x] = 0;
+  int done = 0;
+  for (int i = 0; i < plan.stripes * strides; ++i)
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      int total = 0;
+      const int first = done + scan_block(pieces, total);
+      done += total;
+      if (tile < tiles) first_item[tile] = first;
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        if (plan.long_items_first) {
+          atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1);
+        } else {
+          items[first + j] = {tile, from, count, first + j};
+        }
+      }
+    });
   if (threadIdx.x == 0) first_item[tiles] = done;
+  if (!plan.long_items_first) return;
+  classes.scan();
+  for (int i = 0; i < strides; ++i)  // one stripe
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        items[atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1)] = {
+            tile, from, count, first_item[tile] + j};
+      }
+    });
 }
 
 }  // namespace

@@ -67,11 +67,13 @@ struct SelectedForwardKernel {
                  w.kv_head * a.group_size * a.q.head + threadIdx.x % 8 * 8;
     const RowStrides strides(a.q);
     gather_rows<kStages, 1>(
-        a, w, done, s.full, s.empty,
+        a, w, done, w.steps(a), s.full, s.empty,
         [&](bool, int token, int in_group) {
           return token * strides.token + in_group * strides.head;
         },
-        [&](int stage, int i, int, int offset) { copy_row<DK>(s.q[stage], i, q, offset); },
+        [&](int stage, int i, int, int offset) {
+          copy_row<DK, false>(s.q[stage], threadIdx.x, i, q, offset);
+        },
         [&](int stage, int row, uint32_t entry, int in_group, bool valid) {
           describe_row<DV>(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
         });
@@ -211,7 +213,14 @@ struct SelectedForwardKernel {
       warpgroup_fence_operand(out);
       if (s.bad_v[buffer] != 0) add_bad_values(a, s.work[buffer], s.bad_v[buffer], masks, out);
       CUTE_UNROLL
-      for (int c = 0; c < DV / 64; ++c) store_part<Cuda>(a.parts, places, c * 64, 1.f, out, c * 32);
+      for (int c = 0; c < DV / 64; ++c) {
+        CUTE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          uint4 pieces[2];
+          pack_part<Cuda>(pieces, 1.f, out, c * 32 + r * 2);
+          store_part(a.parts, places[r], c * 64, pieces);
+        }
+      }
     }
   }
 };
@@ -251,18 +260,8 @@ template <int DK, int DV, typename T>
 cudaError_t launch_selected_forward(const RowAttention& p, const SelectedPlan& plan,
                                     void* workspace, int set, cudaStream_t stream) {
   using Kernel = SelectedForwardKernel<DK, DV, T>;
-  const SelectedArguments a = selected_arguments(p, plan, workspace, set);
-  const auto kernel = selected_forward_kernel<Kernel>;
-  int sms = 0;
-  cudaError_t status = count_sms(sms);
-  if (status == cudaSuccess)
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  Kernel::kSharedBytes);
-  if (status != cudaSuccess) return status;
-  const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
-  kernel<<<static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
-           Kernel::kSharedBytes, stream>>>(a);
-  return cudaGetLastError();
+  return launch_items<Kernel>(selected_forward_kernel<Kernel>,
+                              selected_arguments(p, plan, workspace, set), plan, stream);
 }
 
 }  // namespace nsa::device::sm90

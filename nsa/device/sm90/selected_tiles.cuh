@@ -33,15 +33,19 @@ inline cudaError_t count_sms(int& sms) {
              : status;
 }
 
-/// One CTA an item; those behind a lane's last item return at once.
+/// A CTA an SM, which takes item after item.
 template <class Kernel>
 cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArguments& a,
                          const SelectedPlan& plan, cudaStream_t stream) {
-  const cudaError_t status = cudaFuncSetAttribute(
-      kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Kernel::kSharedBytes);
+  int sms = 0;
+  cudaError_t status = count_sms(sms);
+  if (status == cudaSuccess)
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  Kernel::kSharedBytes);
   if (status != cudaSuccess) return status;
-  const dim3 grid(plan.items_of_lane, a.lanes);
-  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
+  const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
+  kernel<<<static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
+           Kernel::kSharedBytes, stream>>>(a);
   return cudaGetLastError();
 }
 
@@ -150,6 +154,15 @@ CUTE_DEVICE int piece_of_tile(int row, int piece) {
   return piece / 8 * 4096 + row * 64 + (piece % 8 ^ row % 8) * 8;
 }
 
+/// Tiles of 64 gathered rows of the backward pass: the same blocks of 8 rows x 64 columns, but
+/// those of 8 rows one behind the other.
+template <typename T, int kColumns>
+using GatheredRows = decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{},
+                                            Shape<_64, Int<kColumns>>{}, Step<_2, _1>{}));
+template <typename T, int kColumns>
+using GatheredColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
+                                               Shape<Int<kColumns>, _64>{}, Step<_1, _2>{}));
+
 /// Where rows begin in a tensor, in 16 bytes from the first row of the CTA's (sequence, KV head).
 struct RowStrides {
   int32_t token, head;
@@ -160,14 +173,17 @@ struct RowStrides {
 
 /// 128 threads fill tiles: thread t has 16-byte piece t % 8 of every 64 columns of rows t / 8 + 16
 /// i. `offset`: in 16 bytes, from row `from`, its piece t % 8; below 0: zeros.
-template <int kColumns, typename T>
-CUTE_DEVICE void copy_row(T* tile, int i, const T* from, int offset) {
-  const int piece = threadIdx.x % 8, row = threadIdx.x % 128 / 8 + 16 * i;
-  const uint32_t to = sm80::shared_address(tile) + row * 128 + (piece ^ row % 8) * 16;
+template <int kColumns, bool kGathered, typename T>
+CUTE_DEVICE void copy_row(T* tile, uint32_t thread, int i, const T* from, int offset) {
+  constexpr int kBlock = 1024, kChunk = kGathered ? kBlock : 8 * kBlock,
+                kEightRows = kGathered ? kColumns / 64 * kBlock : kBlock;
+  const uint32_t piece = thread % 8, row = thread / 8 + 16 * i;
+  const uint32_t to =
+      sm80::shared_address(tile) + row / 8 * kEightRows + row % 8 * 128 + (piece ^ row % 8) * 16;
   const uint4* source = reinterpret_cast<const uint4*>(from) + max(offset, 0);
   CUTE_UNROLL
   for (int c = 0; c < kColumns / 64; ++c)
-    sm80::copy_async_or_zero(to + c * 64 * 128, source + c * 8, offset >= 0);
+    sm80::copy_async_or_zero(to + c * kChunk, source + c * 8, offset >= 0);
 }
 
 /// The item's keys and values; zeros behind the last key.
@@ -179,12 +195,14 @@ CUTE_DEVICE void copy_keys(const SelectedArguments& a, const SelectedWork& w, T*
                first * a.k.token + threadIdx.x % 8 * 8;
   const T* v = static_cast<const T*>(a.v.data) + w.batch * a.v.batch + w.kv_head * a.v.head +
                first * a.v.token + threadIdx.x % 8 * 8;
+  uint32_t thread = threadIdx.x % 128;
+  asm volatile("" : "+r"(thread));  // or what is the same for every item stays in registers
   CUTE_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const int key = threadIdx.x % 128 / 8 + 16 * i;
+    const int key = static_cast<int>(thread / 8) + 16 * i;
     const bool valid = first + key < a.num_keys;
-    copy_row<DK>(k_tile, i, k, valid ? key * RowStrides(a.k).token : -1);
-    copy_row<DV>(v_tile, i, v, valid ? key * RowStrides(a.v).token : -1);
+    copy_row<DK, false>(k_tile, thread, i, k, valid ? key * RowStrides(a.k).token : -1);
+    copy_row<DV, false>(v_tile, thread, i, v, valid ? key * RowStrides(a.v).token : -1);
   }
 }
 
@@ -209,14 +227,14 @@ CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w,
 }
 
 /// The loop of the 128 threads that gather rows, kTensors of which a row has; `done`: row tiles
-/// that went through the ring before. Lanes 0 to 15 of a warp have a row of a step each, and lanes
-/// 16 to 31 the same rows: offset(of_second, token, in_group) says where the row begins in the
-/// tensor of the lane's half, copy(stage, i, tensor, offset) copies this thread's pieces of its
-/// i-th row (zeros when offset < 0), and describe(stage, row, entry, in_group, valid) is called by
-/// lanes 0 to 15. What every lane computes for itself was the bound of these kernels when each
-/// row's eight lanes did it.
+/// that went through the ring before, `steps`: those of the item, all that hold its rows. Lanes 0
+/// to 15 of a warp have a row of a step each, and lanes 16 to 31 the same rows: offset(of_second,
+/// token, in_group) says where the row begins in the tensor of the lane's half, copy(stage, i,
+/// tensor, offset) copies this thread's pieces of its i-th row (zeros when offset < 0), and
+/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. What every lane
+/// computes for itself was the bound of these kernels when each row's eight lanes did it.
 template <int kStages, int kTensors, class Offset, class Copy, class Describe>
-CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done,
+CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done, int steps,
                              uint64_t* full, uint64_t* empty, Offset&& offset, Copy&& copy,
                              Describe&& describe) {
   const int group = a.group_size, rows = w.item.count * group, lane = threadIdx.x % 32;
@@ -235,12 +253,12 @@ CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, 
   uint32_t next[kAhead];
   CUTE_UNROLL
   for (int j = 0; j < kAhead; ++j) next[j] = fetch(j);
-  for (int base = 0; base * 64 < rows; base += kAhead) {
+  for (int base = 0; base < steps; base += kAhead) {
     CUTE_UNROLL
     for (int j = 0; j < kAhead; ++j) {
       const int step = base + j, row = step * 64 + own;
       const int stage = (done + step) % kStages, turn = (done + step) / kStages;
-      if (step * 64 >= rows) return;
+      if (step >= steps) return;
       const uint32_t entry = next[j];
       next[j] = fetch(step + kAhead);
       const bool valid = row < rows;
@@ -270,31 +288,29 @@ CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c, GMMA::ScaleOut
   }
 }
 
-/// 64 columns of two rows of a part, in the order of sm80/parts.cuh: where a warp's rows are
-/// neighbours, it writes 512 bytes at a time. The columns begin at value `first` of the
-/// accumulators.
+/// 64 columns of a row of a part in pairs, as the accumulators have them from value `first` on.
 template <typename Cuda, class Values>
-CUTE_DEVICE void store_part(void* parts, const int32_t (&places)[2], int column, float scale,
-                            const Values& values, int first) {
+CUTE_DEVICE void pack_part(uint4 (&pieces)[2], float scale, const Values& values, int first) {
   CUTE_UNROLL
-  for (int r = 0; r < 2; ++r) {
-    uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
-    asm volatile("mad.wide.s32 %0, %1, 16, %2;"
-                 : "=l"(to)
-                 : "r"(places[r]), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
-    CUTE_UNROLL
-    for (int h = 0; h < 2; ++h) {
-      uint32_t pairs[4];
-      CUTE_UNROLL
-      for (int j = 0; j < 4; ++j) {
-        const int i = first + h * 16 + j * 4 + r * 2;
-        pairs[j] = sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
-      }
-      if (places[r] >= 0)
-        reinterpret_cast<uint4*>(to)[column + h * 32] =
-            make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-    }
+  for (int h = 0; h < 2; ++h) {
+    const auto pair = [&](int j) {
+      const int i = first + h * 16 + j * 4;
+      return sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
+    };
+    pieces[h] = make_uint4(pair(0), pair(1), pair(2), pair(3));
   }
+}
+
+/// What pack_part made, in the order of sm80/parts.cuh: where a warp's rows are neighbours, it
+/// writes 512 bytes at a time.
+CUTE_DEVICE void store_part(void* parts, int32_t place, int column, const uint4 (&pieces)[2]) {
+  uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
+  asm volatile("mad.wide.s32 %0, %1, 16, %2;"
+               : "=l"(to)
+               : "r"(place), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
+  CUTE_UNROLL
+  for (int h = 0; h < 2; ++h)
+    if (place >= 0) reinterpret_cast<uint4*>(to)[column + h * 32] = pieces[h];
 }
 
 }  // namespace nsa::device::sm90
