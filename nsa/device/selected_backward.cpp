@@ -117,9 +117,8 @@ cudaError_t backward_by_keys(const SelectedBackward& p, int tokens_of_batch,
       sm80::build_tile_index(sm80::token_ranges(p, tokens_of_batch), plan, workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
     status = launch(p, tokens_of_batch, plan, workspace, set, stream);
-    if (status == cudaSuccess) status = sm80::sum_key_slots(p, early, plan, workspace, set, stream);
     if (status == cudaSuccess)
-      status = sm80::sum_query_parts(p, tokens_of_batch, plan, workspace, set, stream);
+      status = sm80::sum_set(p, tokens_of_batch, early, plan, workspace, set, stream);
   }
   return status;
 }

@@ -368,8 +368,7 @@ void run_sets(const SelectedBackward& p, const SelectedPlan& plan,
             cudaSuccess);
   for (int set = 0; set < plan.sets(); ++set) {
     ASSERT_EQ(products(p, p.num_queries, plan, at, set, nullptr), cudaSuccess);
-    ASSERT_EQ(sm80::sum_key_slots(p, {}, plan, at, set, nullptr), cudaSuccess);
-    ASSERT_EQ(sm80::sum_query_parts(p, p.num_queries, plan, at, set, nullptr), cudaSuccess);
+    ASSERT_EQ(sm80::sum_set(p, p.num_queries, {}, plan, at, set, nullptr), cudaSuccess);
   }
 }
 

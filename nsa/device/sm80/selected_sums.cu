@@ -83,7 +83,6 @@ struct QueryArguments {
   int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
   int tokens_of_batch;             // of d_q
   int group_size, pieces_of_head;  // dk / 8
-  Element element;
 };
 
 /// Values of columns first + 8 j + 2 q and the next, j of 4, of a quad's thread q turned back by
@@ -99,8 +98,8 @@ __device__ __forceinline__ void turn_back(float (&x)[8], const float2* turns, in
 
 /// A thread sums 16 bytes of the parts of one row of d_q, and of the terms that join it.
 template <typename T>
-__device__ __forceinline__ void sum_queries(const QueryArguments& a) {
-  const int64_t thread = int64_t(blockIdx.x) * kThreads + threadIdx.x;
+__device__ __forceinline__ void sum_queries(const QueryArguments& a, int block) {
+  const int64_t thread = int64_t(block) * kThreads + threadIdx.x;
   const bool valid = thread < a.num_pieces;  // the same for a quad
   const int64_t index = valid ? thread : a.num_pieces - 1;
   const int pieces_of_row = a.group_size * a.pieces_of_head;
@@ -150,7 +149,7 @@ struct KeyArguments {
   float* sums;
   const int32_t* first_item;  // null: no slots
   void *d_k, *d_v;
-  int lane, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
+  int lane, lanes, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
   int set, last_set, first_position, tokens_of_set;  // sets of tokens
   // Slots of the whole tiles: [chunks, lanes, key_tiles], chunks as of `first_queries`.
   const float* early_slots;
@@ -166,14 +165,18 @@ struct KeyArguments {
                                  min(first + sm90::kKeysOfTile, first_queries.num_keys),
                                  chunk_tokens);
   }
+  /// Blocks of threads: 64 keys x 32 columns each.
+  int blocks() const { return tiles * lanes * ((qk_head_dim + v_head_dim) / 32); }
 };
 
 /// A warp adds up 8 keys x 32 columns of a tile. Slots have the order of the accumulators that fill
 /// them: value i of thread t stands at i * 128 + t; key t / 32 * 16 + t % 32 / 4 + 8 * (i / 2 % 2),
 /// column i / 4 * 8 + t % 4 * 2 + i % 2; those of d_k, then those of d_v.
 template <typename T>
-__device__ __forceinline__ void sum_keys(const KeyArguments& a) {
-  const int tile = blockIdx.x, lane_of_set = blockIdx.y, lane = a.lane + lane_of_set;
+__device__ __forceinline__ void sum_keys(const KeyArguments& a, int block) {
+  const int tile = block % a.tiles, lane_of_set = block / a.tiles % a.lanes,
+            lane = a.lane + lane_of_set;
+  const int group = block / a.tiles / a.lanes;  // of 32 columns
   // Tokens before its first key attend nothing of a tile.
   const int own_set =
       min(max(0, tile * kKeysOfTile - a.first_position) / a.tokens_of_set, a.last_set);
@@ -185,9 +188,7 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a) {
     begin = first_item[0], end = first_item[1];
   }
   if (begin == end && a.set != own_set && a.set != a.last_set) return;
-  const int unit = blockIdx.z * (kThreads / 32) + threadIdx.x / 32;
-  const int group = unit / 8, half = unit / 4 % 2, thread = unit % 4 * 32 + threadIdx.x % 32;
-  if (group * 32 >= a.qk_head_dim + a.v_head_dim) return;
+  const int half = threadIdx.x / 128, thread = threadIdx.x % 128;
   const int first_value = group * 16 + half * 2;
   const float* slots = a.slots + int64_t(lane_of_set) * a.items_of_lane * size + thread;
   float* sums = a.sums + (int64_t(lane_of_set) * a.tiles + tile) * size + thread;
@@ -223,14 +224,22 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a) {
   *reinterpret_cast<uint4*>(static_cast<T*>(is_k ? a.d_k : a.d_v) + row * dim + column) = whole;
 }
 
-__global__ void __launch_bounds__(kThreads)
-    sum_queries_kernel(const __grid_constant__ QueryArguments a) {
-  tokens::by_type(a.element, [&](auto type) { sum_queries<decltype(type)>(a); });
-}
+/// Both in one launch, so that a few long lists of slots are added beside the many parts.
+struct SumArguments {
+  KeyArguments keys;
+  QueryArguments queries;
+};
 
 __global__ void __launch_bounds__(kThreads)
-    sum_keys_kernel(const __grid_constant__ KeyArguments a) {
-  tokens::by_type(a.element, [&](auto type) { sum_keys<decltype(type)>(a); });
+    sum_kernel(const __grid_constant__ SumArguments a, int key_blocks) {
+  const int block = static_cast<int>(blockIdx.x) - key_blocks;
+  tokens::by_type(a.keys.element, [&](auto type) {
+    if (block < 0) {
+      sum_keys<decltype(type)>(a.keys, blockIdx.x);
+    } else {
+      sum_queries<decltype(type)>(a.queries, block);
+    }
+  });
 }
 
 char* at(void* workspace, size_t offset) { return static_cast<char*>(workspace) + offset; }
@@ -251,9 +260,10 @@ cudaError_t row_stats(const SelectedBackward& p, float* stats, cudaStream_t stre
   return launch(stats_kernel, blocks_of(rows * (a.dim / 8)), kThreads, 0, stream, a);
 }
 
-cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
-                            const SelectedPlan& plan, void* workspace, int set,
-                            cudaStream_t stream) {
+namespace {
+
+QueryArguments query_arguments(const SelectedBackward& p, int tokens_of_batch,
+                               const SelectedPlan& plan, void* workspace, int set) {
   QueryArguments a{};
   a.parts = at(workspace, plan.parts);
   a.row_counts = reinterpret_cast<const int32_t*>(at(workspace, plan.row_counts));
@@ -273,16 +283,14 @@ cudaError_t sum_query_parts(const SelectedBackward& p, int tokens_of_batch,
   a.pieces_of_head = p.qk_head_dim / 8;
   const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
   a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
-  a.element = p.element;
-  return launch(sum_queries_kernel, blocks_of(a.num_pieces), kThreads, 0, stream, a);
+  return a;
 }
-
-namespace {
 
 /// What does not depend on how later queries are cut.
 KeyArguments key_arguments(const SelectedBackward& p, const sm90::SelectedEarly& early) {
   KeyArguments a{};
   a.d_k = p.d_k, a.d_v = p.d_v;
+  a.lanes = p.batch * p.num_kv_heads;
   a.tiles = (p.num_keys + kKeysOfTile - 1) / kKeysOfTile;
   a.num_keys = p.num_keys, a.num_kv_heads = p.num_kv_heads;
   a.qk_head_dim = p.qk_head_dim, a.v_head_dim = p.v_head_dim;
@@ -293,32 +301,33 @@ KeyArguments key_arguments(const SelectedBackward& p, const sm90::SelectedEarly&
   return a;
 }
 
-cudaError_t sum_keys_of(const KeyArguments& a, int lanes, cudaStream_t stream) {
-  return launch(sum_keys_kernel, dim3(a.tiles, lanes, (a.qk_head_dim + a.v_head_dim) / 32),
-                kThreads, 0, stream, a);
-}
-
 }  // namespace
 
-cudaError_t sum_key_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
-                          const SelectedPlan& plan, void* workspace, int set, cudaStream_t stream) {
-  KeyArguments a = key_arguments(p, early);
-  a.slots = reinterpret_cast<const float*>(at(workspace, plan.slots));
-  a.sums = reinterpret_cast<float*>(at(workspace, plan.sums));
-  a.first_item = reinterpret_cast<const int32_t*>(at(workspace, plan.first_item)) +
-                 int64_t{set} * plan.lanes_of_set * (plan.tiles + 1);
-  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
-  a.items_of_lane = plan.items_of_lane;
-  a.set = set % plan.chunk_sets;
-  a.last_set = plan.chunk_sets - 1;
-  a.first_position = p.first_position;
-  a.tokens_of_set = plan.tokens_of_set();
-  return sum_keys_of(a, std::min(plan.lanes_of_set, plan.lanes - a.lane), stream);
+cudaError_t sum_set(const SelectedBackward& p, int tokens_of_batch,
+                    const sm90::SelectedEarly& early, const SelectedPlan& plan, void* workspace,
+                    int set, cudaStream_t stream) {
+  const QueryArguments queries = query_arguments(p, tokens_of_batch, plan, workspace, set);
+  KeyArguments keys = key_arguments(p, early);
+  keys.slots = reinterpret_cast<const float*>(at(workspace, plan.slots));
+  keys.sums = reinterpret_cast<float*>(at(workspace, plan.sums));
+  keys.first_item = reinterpret_cast<const int32_t*>(at(workspace, plan.first_item)) +
+                    int64_t{set} * plan.lanes_of_set * (plan.tiles + 1);
+  keys.lane = queries.lane;
+  keys.lanes = std::min(plan.lanes_of_set, plan.lanes - keys.lane);
+  keys.items_of_lane = plan.items_of_lane;
+  keys.set = set % plan.chunk_sets;
+  keys.last_set = plan.chunk_sets - 1;
+  keys.first_position = p.first_position;
+  keys.tokens_of_set = plan.tokens_of_set();
+  return launch(sum_kernel, keys.blocks() + blocks_of(queries.num_pieces), kThreads, 0, stream,
+                SumArguments{keys, queries}, keys.blocks());
 }
 
 cudaError_t sum_early_slots(const SelectedBackward& p, const sm90::SelectedEarly& early,
                             cudaStream_t stream) {
-  return sum_keys_of(key_arguments(p, early), p.batch * p.num_kv_heads, stream);
+  const KeyArguments keys = key_arguments(p, early);
+  return launch(sum_kernel, keys.blocks(), kThreads, 0, stream, SumArguments{keys, {}},
+                keys.blocks());
 }
 
 }  // namespace nsa::device::sm80
