@@ -125,7 +125,7 @@ std::vector<Case> cases() {
     add("ties", {1500, 3000, 800}, 6, 2, d[0], d[1], 3100,
         [](Case& c) { c.equal_keys = true, c.steps = 2; });
     for (int ranks : {1, 2, 4, 8, 16})
-      for (int warps : {4, 8})
+      for (int warps : {4, 6, 8})
         for (bool sums : {false, true})
           add("cut " + std::to_string(ranks) + " x " + std::to_string(warps) +
                   (sums ? " sums" : ""),

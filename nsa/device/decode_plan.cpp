@@ -26,7 +26,9 @@ DecodePlan layout(const DecodeAttention& p, const DecodeCard& card, int ranks, i
   plan.overlaps = card.clusters;
   while ((1 << plan.log_ranks) < ranks) ++plan.log_ranks;
   plan.unit_sums = unit_sums && per_unit == 4 && halo == 1;
-  plan.score_stride = plan.unit_sums ? 4 * most_tiles : most_units * per_unit + halo;
+  // Logits: whole tiles behind the halo, from an even column on; heads eight banks apart.
+  const int logits = (most_units * per_unit + 15) / 16 * 16 + (halo + 1) / 2 * 2;
+  plan.score_stride = plan.unit_sums ? 4 * most_tiles : (logits + 23) / 32 * 32 + 8;
   plan.tile_stride = plan.unit_sums ? most_tiles + 1 : 0;
   plan.area = warps * sm80::decode_ring_bytes(p.qk_head_dim, p.v_head_dim);
   plan.carries = plan.area + group * plan.score_stride * 4;
@@ -37,11 +39,10 @@ DecodePlan layout(const DecodeAttention& p, const DecodeCard& card, int ranks, i
       rounded(std::max({scores, 3 * group * p.v_head_dim * 4, kHeads * p.qk_head_dim * 2}));
   plan.warp_stats = plan.stats + 2 * ranks * kHeads * 8;
   plan.weights = plan.warp_stats + warps * kHeads * 8;
-  plan.candidates = plan.weights + warps * kHeads * 4;
+  plan.candidates = plan.weights + kMostWarps * kHeads * 4;
   const int width = p.top_n <= 16 ? 16 : 32;
   plan.keys = plan.candidates + rounded(std::max(ranks * width * 8, p.qk_head_dim / 2 * 8));
-  plan.unit_scores = plan.keys + warps * 2 * width * 8;
-  plan.bytes = plan.unit_scores + (plan.unit_sums ? rounded(most_tiles * 16) : 0);
+  plan.bytes = plan.keys + warps * 2 * width * 8;
   return plan;
 }
 

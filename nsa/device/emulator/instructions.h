@@ -32,6 +32,10 @@ inline float fast_exp2(float x) {
 
 inline float is_above(float x, float y) { return x > y ? 1.f : 0.f; }
 inline int anew(int x) { return x; }
+template <typename T>
+T* anew(T* x) {
+  return x;
+}
 
 struct MatrixLoad {
   uint32_t (*to)[4];

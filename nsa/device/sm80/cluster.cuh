@@ -87,11 +87,15 @@ __device__ __forceinline__ void put(uint64_t* mine, int rank, uint64_t value, Ar
 }
 #undef NSA_PUT
 
-/// A launch that may start while the one before it ends: waits for that one and all it wrote, and
-/// lets the next one start likewise. Before anything is read.
-__device__ inline void follow_previous_launch() {
+/// Lets the next launch start while this one runs, where it may.
+__device__ inline void begin_next_launch() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;\n" ::: "memory");
+#endif
+}
+/// Waits for the launch before and all it wrote: before anything is read.
+__device__ inline void end_previous_launch() {
+#if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n" ::: "memory");
 #endif
 }

@@ -92,6 +92,8 @@ TEST(DecodeEmulated, ScoresAsUnitSumsAndTies) {
     c.equal_keys = false, c.repeated = true, c.warps = 8;
     c.name = "repeated";
     expect_right<__nv_bfloat16>(c, {2});
+    c.repeated = false, c.warps = 6, c.name = "six warps";
+    expect_right<__half>(c, {4});
   }
 }
 
@@ -99,6 +101,23 @@ TEST(DecodeEmulated, StepsThatEmitAndWrap) {
   Case c = make("steps", {500, 511, 15}, 4, 2, kDims[1], 700);
   c.steps = 17, c.gate_heads = 2;
   expect_right<__nv_bfloat16>(c, {5});
+}
+
+TEST(DecodeEmulated, AStepOfATokenThatIsThereHasTheSameBits) {
+  for (const auto& d : kDims) {
+    Case c = make("not appended", {900, 0, 47}, 6, 2, d, 1000);
+    World<__nv_bfloat16> w(c);
+    w.draw_token();
+    DecodeAttention p = w.problem();
+    ASSERT_EQ(nsa::device::decode_attention(p, nullptr), cudaSuccess);
+    const Bits<__nv_bfloat16> appended(w);
+    w.out.fill(0x7f), w.o_cmp.fill(0x7f), w.o_sel.fill(0x7f), w.o_win.fill(0x7f);
+    w.reads.fill(0x7f), w.block_idx.fill(0x7f), w.scores.fill(0x7f), w.ranges.fill(0x7f);
+    p.appends = false;
+    p.q.data = w.q_rotated.data, p.q_rotated = nullptr;
+    ASSERT_EQ(nsa::device::decode_attention(p, nullptr), cudaSuccess);
+    EXPECT_TRUE(Bits<__nv_bfloat16>(w).bytes == appended.bytes);
+  }
 }
 
 TEST(DecodeEmulated, OtherSizes) {

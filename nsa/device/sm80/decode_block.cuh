@@ -59,6 +59,9 @@ struct DecodeBlock {
   __device__ float* parts(int of_warp) const { return at<float>(of_warp * kRingBytes); }
   /// Logits or unit sums, [head][column].
   __device__ float* scores() const { return at<float>(a.plan.area); }
+  /// Logits from the halo on: it ends where the rank's own begin, at an even column.
+  __device__ float* halo() const { return scores() + (a.halo & 1); }
+  __device__ float* own_logits() const { return halo() + a.halo; }
   /// [head][tile + 1]: of the rank before, then of each tile.
   __device__ float* carries() const { return at<float>(a.plan.carries); }
   __device__ float* references() const { return at<float>(a.plan.references); }
@@ -70,11 +73,14 @@ struct DecodeBlock {
   }
   __device__ float2* warp_stats() const { return at<float2>(a.plan.warp_stats); }
   __device__ float2* turns() const { return at<float2>(a.plan.candidates); }  // until there are any
+  /// [head][warp]
   __device__ float* weights() const { return at<float>(a.plan.weights); }
-  __device__ float* unit_scores() const { return at<float>(a.plan.unit_scores); }
+  __device__ float* unit_scores() const { return scores(); }  // in place of the first head's sums
   /// Descending lists of the best of each rank, and of this rank's warps; 0 = none.
   __device__ uint64_t* candidates() const { return at<uint64_t>(a.plan.candidates); }
   __device__ uint64_t* keys() const { return at<uint64_t>(a.plan.keys); }
+  /// The new key and value of the window, until there are lists.
+  __device__ uint4* new_row() const { return at<uint4>(a.plan.keys); }
   __device__ __forceinline__ int64_t first_head() const {
     return int64_t(row.batch) * p.num_heads + row.kv_head * group;
   }

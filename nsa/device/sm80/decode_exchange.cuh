@@ -44,8 +44,8 @@ __device__ __forceinline__ void send_halo(const Block& b) {
   for (int i = threadIdx.x; i < b.a.halo * kMostHeads; i += b.threads) {
     const int head = i % kMostHeads, column = i / kMostHeads, block = end - b.a.halo + column;
     if (block < b.row.num_blocks && head < b.group)
-      b.put(b.scores() + head * stride + column, to,
-            b.scores()[head * stride + block - b.row.block0 + b.a.halo], &b.shared.totals_there);
+      b.put(b.halo() + head * stride + column, to,
+            b.halo()[head * stride + block - b.row.block0 + b.a.halo], &b.shared.totals_there);
   }
 }
 
@@ -96,7 +96,7 @@ __device__ __forceinline__ void total_up(const Block& b) {
     const float peak = all.x == -INFINITY ? 0.f : all.x * scale, reference = rintf(peak);
     b.shared.factors[head] =
         make_float2(reference, fast_exp2(reference - peak) * inverse * 0x1p-60f);
-    static_assert(kUnitBias == 60.f, "taken back here");
+    static_assert(kUnitBias == 60, "taken back here");
   }
   float* lse = b.p.lse[which == 0 ? kCmp : kWin];
   if (b.row.rank == 0 && head < b.group && lse != nullptr)
@@ -118,30 +118,33 @@ __device__ __forceinline__ void weigh_warps(const Block& b, int round, int middl
 #pragma unroll
     for (int w = 0; w < kMostWarps; ++w) total.x = fmaxf(total.x, stats[w].x);
   }
-  b.weights()[threadIdx.x] =
+  b.weights()[head * kMostWarps + warp] =
       share_of(b.warp_stats()[threadIdx.x].x, total.x, b.a.scale_log2) * total.y;
 }
 
-/// The parts of the warps together, each column to the rank that sums it: of warps below `middle`
-/// as those of `branch`, of the others, if any, as the window's.
+/// The parts of the first `count` warps together, each column to the rank that sums it: of warps
+/// below `middle` as those of `branch`, of the others, if any, as the window's. By warps `senders`
+/// and on.
 template <typename Block>
-__device__ __forceinline__ void send_parts(const Block& b, int branch, int middle) {
+__device__ __forceinline__ void send_parts(const Block& b, int branch, int senders, int middle,
+                                           int count) {
   constexpr int kQuads = Block::kQuads;
   const int log_each = Block::kLogQuads - b.a.log_ranks();
 #pragma unroll 1
-  for (int i = threadIdx.x; i < b.group * kQuads; i += b.threads) {
+  for (int i = threadIdx.x - senders * 32; i < b.group * kQuads; i += b.threads - senders * 32) {
     const int head = i / kQuads, quad = i % kQuads;
-    float weights[kMostWarps];
+    const float4* const shares = reinterpret_cast<const float4*>(b.weights() + head * kMostWarps);
+    const float4 low = shares[0], high = shares[1];
+    const float weights[kMostWarps] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    const float* const first = b.parts(0) + Block::Tiles::place(head, quad);
     float4 parts[kMostWarps], sums[2] = {};
 #pragma unroll
-    for (int w = 0; w < kMostWarps; ++w) {
-      const int of = min(w, b.warps - 1);
-      weights[w] = b.weights()[of * kMostHeads + head];
-      parts[w] = *reinterpret_cast<const float4*>(b.parts(of) + Block::Tiles::place(head, quad));
-    }
+    for (int w = 0; w < kMostWarps; ++w)
+      if (w < count)
+        parts[w] = *reinterpret_cast<const float4*>(first + w * (Block::kRingBytes / 4));
 #pragma unroll
     for (int w = 0; w < kMostWarps; ++w) {
-      if (w >= b.warps) continue;
+      if (w >= count) continue;
       const auto add = [&](float4& sum) {
         sum.x += weights[w] * parts[w].x, sum.y += weights[w] * parts[w].y;
         sum.z += weights[w] * parts[w].z, sum.w += weights[w] * parts[w].w;
@@ -175,6 +178,11 @@ __device__ __forceinline__ void write_outputs(const Block& b) {
   const int log_ranks = b.a.log_ranks(), log_each = Block::kLogQuads - log_ranks;
   const int log_split = max(0, log_ranks - 2), items = b.group << log_each;
   const float scale = b.a.scale_log2;
+  const auto over_ranks = [&](const auto& add) {
+#pragma unroll
+    for (int lanes = 1; lanes < kMostRanks / kEach; lanes *= 2)
+      if (lanes < 1 << log_split) add(lanes);
+  };
 #pragma unroll 1
   for (int first = b.warp * 32; first < items << log_split; first += b.threads) {
     const int i = first + b.lane, item = min(i >> log_split, items - 1), head = item >> log_each;
@@ -188,35 +196,39 @@ __device__ __forceinline__ void write_outputs(const Block& b) {
     float2 total = make_float2(-INFINITY, 0.f);
 #pragma unroll
     for (int r = 0; r < kEach; ++r) total.x = fmaxf(total.x, stats[r].x);
-    for (int lanes = 1; lanes < 1 << log_split; lanes *= 2)
-      total.x = fmaxf(total.x, __shfl_xor_sync(~0u, total.x, lanes));
+    over_ranks([&](int lanes) { total.x = fmaxf(total.x, __shfl_xor_sync(~0u, total.x, lanes)); });
     float weights[kEach];
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
       weights[r] = share_of(stats[r].x, total.x, scale);
       total.y += weights[r] * stats[r].y;
     }
-    for (int lanes = 1; lanes < 1 << log_split; lanes *= 2)
-      total.y += __shfl_xor_sync(~0u, total.y, lanes);
+    over_ranks([&](int lanes) { total.y += __shfl_xor_sync(~0u, total.y, lanes); });
     const float inverse = total.y == 0.f ? 0.f : __frcp_rn(total.y);
     if (writes && b.row.rank == 0 && p.lse[kSel] != nullptr && item == head << log_each)
       p.lse[kSel][b.first_head() + head] = lse_of(total, scale);
     const int64_t to = ((b.first_head() + head) * Block::kQuads + (b.row.rank << log_each) +
                         (item & ((1 << log_each) - 1))) *
                        2;  // in pairs
-    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+    float4 outs[3] = {};   // those of all branches side by side: their latencies are one
 #pragma unroll
-    for (int branch = 0; branch < 3; ++branch) {
-      float4 out = make_float4(0.f, 0.f, 0.f, 0.f);
+    for (int branch = 0; branch < 3; ++branch)
 #pragma unroll
       for (int r = 0; r < kEach; ++r) {
         if (rank + r >= b.ranks) continue;
         const float4 part = b.inbox()[((branch << log_ranks) + rank + r) * items + item];
         const float weight = branch == kSel ? weights[r] * inverse : 1.f;
-        out.x += weight * part.x, out.y += weight * part.y;
-        out.z += weight * part.z, out.w += weight * part.w;
+        outs[branch].x += weight * part.x, outs[branch].y += weight * part.y;
+        outs[branch].z += weight * part.z, outs[branch].w += weight * part.w;
       }
-      for (int lanes = 1; lanes < 1 << log_split; lanes *= 2) add_over(out, lanes);
+    over_ranks([&](int lanes) {
+#pragma unroll
+      for (int branch = 0; branch < 3; ++branch) add_over(outs[branch], lanes);
+    });
+    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int branch = 0; branch < 3; ++branch) {
+      const float4 out = outs[branch];
       const float gate = b.shared.gates[head][branch];
       sum.x += gate * out.x, sum.y += gate * out.y, sum.z += gate * out.z, sum.w += gate * out.w;
       if (writes && p.branch_out[branch] != nullptr)

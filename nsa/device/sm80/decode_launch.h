@@ -16,7 +16,7 @@ struct DecodePlan {
   int tile_stride = 0;     ///< carries and references of a head; the first are the rank's before
   int area = 0;            ///< q, then scores, then the parts of outputs from all ranks
   int carries = 0, references = 0;  ///< of unit sums; in the area
-  int stats = 0, warp_stats = 0, weights = 0, candidates = 0, keys = 0, unit_scores = 0, bytes = 0;
+  int stats = 0, warp_stats = 0, weights = 0, candidates = 0, keys = 0, bytes = 0;
   bool overlaps = false;  ///< the launch may start while the one before it ends: sm_90
 };
 

@@ -8,13 +8,22 @@ namespace nsa::device::sm80 {
 constexpr int kMostRanks = 16;
 enum DecodeBranch { kCmp, kSel, kWin };
 
+/// Of 0 <= x < 2^31, without the extension of its sign.
+__device__ __forceinline__ int quotient(const Divisor& by, int x) {
+  return static_cast<int>((uint64_t{static_cast<uint32_t>(x)} * by.multiplier) >> by.shift);
+}
+__device__ __forceinline__ int remainder(const Divisor& by, int x) {
+  return x - quotient(by, x) * static_cast<int>(by.value);
+}
+
 struct DecodeArguments {
   DecodeAttention p;
   DecodePlan plan;
   Divisor kv_heads, unit, units_of_blocks, stride, heads_of_gate, slots, source_slots,
       selected_page, compressed_page;
   int group, blocks_of_unit;
-  int halo;  // blocks before those of a rank that count in its first unit
+  int key_bytes, value_bytes;  // of a token's rows of all KV heads
+  int halo;                    // blocks before those of a rank that count in its first unit
   float scale_log2;
 
 #if NSA_CODE_OF_SM80
@@ -32,6 +41,8 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
   a.plan = plan;
   a.group = p.num_heads / p.num_kv_heads;
   a.blocks_of_unit = p.sel_block_size / p.block_stride;
+  a.key_bytes = p.num_kv_heads * p.qk_head_dim * 2;
+  a.value_bytes = p.num_kv_heads * p.v_head_dim * 2;
   a.halo = p.block_size / p.block_stride - 1;
   a.kv_heads = Divisor(p.num_kv_heads);
   a.unit = Divisor(p.sel_block_size);
@@ -52,7 +63,7 @@ struct DecodePair {
   __device__ explicit DecodePair(const DecodeArguments& a) {
     const int pair = blockIdx.x >> a.log_ranks();
     rank = blockIdx.x & (a.ranks() - 1);
-    batch = a.kv_heads.quotient(pair);
+    batch = quotient(a.kv_heads, pair);
     kv_head = pair - batch * a.p.num_kv_heads;
   }
 };
@@ -68,9 +79,9 @@ struct DecodeRow : DecodePair {
       : DecodePair(pair), sequence(its_sequence) {
     const DecodeAttention& p = a.p;
     t = static_cast<int>(p.num_tokens[sequence]) - (p.appends ? 0 : 1);
-    current = a.unit.quotient(t);
+    current = quotient(a.unit, t);
     const int since = t + 1 - p.block_size;  // tokens behind the first block
-    num_blocks = since < 0 ? 0 : a.stride.quotient(since) + 1;
+    num_blocks = since < 0 ? 0 : quotient(a.stride, since) + 1;
     block0 = min(num_blocks, unit0(a) * a.blocks_of_unit);
     block1 = min(num_blocks, unit1(a) * a.blocks_of_unit);
   }
@@ -101,7 +112,7 @@ struct DecodeRow : DecodePair {
   /// Whether the last compressed block ends at t.
   __device__ bool emits(const DecodeArguments& a) const {
     const int since = t + 1 - a.p.block_size;
-    return since >= 0 && a.stride.remainder(since) == 0;
+    return since >= 0 && remainder(a.stride, since) == 0;
   }
   /// The rank of a unit that is one of the last.
   __device__ int owner(const DecodeArguments& a, int of_unit) const {
@@ -118,19 +129,12 @@ struct DecodeRow : DecodePair {
     return owner;
   }
 
-  /// Row of a paged cache as page * scale + within.
-  struct Place {
-    int64_t page;  // < 0: nowhere
-    int scale, within;
-  };
-  __device__ Place find(const PagedKv& cache, const Divisor& page_size, int position) const {
-    const int page = page_size.quotient(position);
-    return {cache.page_table[sequence * cache.pages_per_sequence + page], cache.page_size,
-            position - page * cache.page_size};
+  __device__ const int64_t* pages(const PagedKv& cache) const {
+    return cache.page_table + sequence * cache.pages_per_sequence;
   }
   __device__ int64_t page_row(const PagedKv& cache, const Divisor& page_size, int position) const {
-    const Place place = find(cache, page_size, position);
-    return place.page * place.scale + place.within;
+    const int page = quotient(page_size, position);
+    return pages(cache)[page] * cache.page_size + position - page * cache.page_size;
   }
 };
 

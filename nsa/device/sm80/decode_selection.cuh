@@ -7,30 +7,36 @@
 
 namespace nsa::device::sm80 {
 
-constexpr int kHeadsAtOnce = 8;
+constexpr int kHeadSplit = 4;  // threads among which heads are shared out
 
 /// Probabilities of the blocks of this rank's units and of its halo, summed over heads, in place of
-/// the first head's logits.
+/// the first head's logits: four threads a block, every fourth head each.
 template <typename Block>
 __device__ __forceinline__ void sum_heads(const Block& b) {
-  const int units = b.row.unit1(b.a) - b.row.unit0(b.a);
+  constexpr int kEach = kMostHeads / kHeadSplit;
+  const int units = b.row.unit1(b.a) - b.row.unit0(b.a), part = b.lane % kHeadSplit;
   const int first = b.row.unit0(b.a) * b.a.blocks_of_unit - b.a.halo;
-#pragma unroll 1
-  for (int i = threadIdx.x; i < units * b.a.blocks_of_unit + b.a.halo; i += b.threads) {
-    const bool visible = first + i >= 0 && first + i < b.row.num_blocks;
-    float sum = 0.f;
-#pragma unroll 1
-    for (int first_head = 0; first_head < b.group; first_head += kHeadsAtOnce) {
+  const int blocks = units * b.a.blocks_of_unit + b.a.halo;
+  float2 totals[kEach];
 #pragma unroll
-      for (int j = 0; j < kHeadsAtOnce; ++j) {  // without a branch: loads of all are on their way
-        const int head = min(first_head + j, b.group - 1);
-        const float2 total = b.shared.totals[0][head];
-        const float s = b.scores()[head * b.a.plan.score_stride + i];
-        const float one = fast_exp2((s - total.x) * b.a.scale_log2) * total.y;
-        sum += first_head + j < b.group ? one : 0.f;
-      }
+  for (int j = 0; j < kEach; ++j) totals[j] = b.shared.totals[0][j * kHeadSplit + part];
+#pragma unroll 1
+  for (int at = b.warp * 32; at < blocks * kHeadSplit; at += b.threads) {
+    const int i = min((at + b.lane) / kHeadSplit, blocks - 1);
+    const float* from = b.halo() + part * b.a.plan.score_stride + i;
+    float sum = 0.f;
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      if (j * kHeadSplit >= b.group) continue;
+      const bool counts = j * kHeadSplit + part < b.group;
+      const float s = counts ? from[j * kHeadSplit * b.a.plan.score_stride] : -INFINITY;
+      const float one = fast_exp2((s - totals[j].x) * b.a.scale_log2) * totals[j].y;
+      sum += counts ? one : 0.f;
     }
-    b.scores()[i] = visible ? sum : 0.f;
+#pragma unroll
+    for (int lanes = 1; lanes < kHeadSplit; lanes *= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+    const bool visible = first + i >= 0 && first + i < b.row.num_blocks;
+    if (part == 0) b.halo()[i] = visible ? sum : 0.f;
   }
 }
 
@@ -38,7 +44,7 @@ __device__ __forceinline__ void sum_heads(const Block& b) {
 template <typename Block>
 __device__ __forceinline__ float score_of_blocks(const Block& b, int own) {
   const float last = static_cast<float>(b.a.blocks_of_unit), halo = static_cast<float>(b.a.halo);
-  const float* from = b.scores() + own * b.a.blocks_of_unit;
+  const float* from = b.halo() + own * b.a.blocks_of_unit;
   float score = 0.f, offset = -halo;
 #pragma unroll 4
   for (int i = 0; i < b.a.blocks_of_unit + b.a.halo; ++i, offset += 1.f) {
@@ -48,11 +54,11 @@ __device__ __forceinline__ float score_of_blocks(const Block& b, int own) {
   return score;
 }
 
-/// Scores of this rank's units from unit sums: four threads a tile of four units, every fourth head
-/// each.
+/// Scores of this rank's units from unit sums, in place of the first head's: four threads a tile of
+/// four units, every fourth head each. They write when all of them have read.
 template <typename Block>
 __device__ __forceinline__ void score_sums(const Block& b) {
-  constexpr int kSplit = 4;
+  constexpr int kSplit = kHeadSplit;
   const int units = b.row.unit1(b.a) - b.row.unit0(b.a);
   const int tiles = (units + 3) / 4, stride = b.a.plan.tile_stride;
   const int keys = b.row.block1 - b.row.block0, part = b.lane % kSplit;
@@ -161,12 +167,15 @@ __device__ __forceinline__ void rank_units(const Block& b) {
       if (unit >= row.num_initial(p) && unit < row.first_local(p))
         order = score != score ? 1u : __float_as_uint(score) + 2u;
     }
-    int place = 0;
+    const uint64_t own_order = uint64_t{order} << 32 | (kChunk - 1 - b.lane);
+    int places[2] = {};  // two chains
 #pragma unroll
     for (int i = 0; i < kChunk; ++i) {
-      const uint32_t other = __shfl_sync(~0u, order, i);
-      place += other > order || (other == order && i < b.lane) ? 1 : 0;
+      // As 64 bits, of which the compiler knows half of the other's.
+      const uint64_t other = uint64_t{__shfl_sync(~0u, order, i)} << 32 | (kChunk - 1 - i);
+      places[i % 2] += other > own_order ? 1 : 0;
     }
+    const int place = places[0] + places[1];
     uint64_t* const to = lists + (first == b.warp * kChunk ? 0 : width);
     if (place < width) to[place] = order == 0 ? 0 : uint64_t(order) << 32 | (0xffffffffu - unit);
     __syncwarp();

@@ -21,25 +21,25 @@ struct DecodeSums {
   }
 };
 
-/// 2^whole, exactly; 0 below 2^-126.
+/// 2^(whole + kBias), exactly; 0 below 2^-126.
+template <int kBias = 0>
 __device__ __forceinline__ float whole_power(float whole) {
   // The sum's last bits are the whole number: what is rounded off has none.
-  return __int_as_float((__float_as_int(fmaxf(whole, -127.f) + 12582912.f) << 23) + 0x3f800000);
+  const float sum = fmaxf(whole, -127.f - kBias) + (12582912.f + kBias);
+  return __int_as_float((__float_as_int(sum) << 23) + 0x3f800000);
 }
 
-/// Where the scores of a tile's compressed blocks are kept, [heads] rows each: either the logits,
-/// or per selection block the sum of its blocks' weighted exponentials ("unit sums"). A unit is
-/// four blocks long then, of two strides each, and the last block counts half here and half in the
-/// next unit: the carry. Exponentials are relative to 2^(reference - kUnitBias), one reference a
-/// tile, a whole number, so that equal logits give equal scores in every tile.
-struct ScoreColumns {
-  float* first = nullptr;  // of the tile: logits or unit sums; null: nothing is kept
-  float* carry = nullptr;  // of the tile; null: logits
-  float* reference = nullptr;
-  int stride = 0, tile_stride = 0, heads = 0;
-  int carrying = 3;  // unit of the tile whose carry is kept
+/// Where unit sums of a tile's compressed blocks are kept, [heads] rows each: per selection block
+/// the sum of its blocks' weighted exponentials. A unit is four blocks long then, of two strides
+/// each, and the last block counts half here and half in the next unit: the carry. Exponentials are
+/// relative to 2^(reference - kUnitBias), one reference a tile, a whole number, so that equal
+/// logits give equal scores in every tile.
+struct UnitSums {
+  float *first, *carry, *reference;  // of the tile
+  int stride, tile_stride, heads;
+  int carrying;  // unit of the tile whose carry is kept
 };
-constexpr float kUnitBias = 60.f;  // room below the reference before bits are lost
+constexpr int kUnitBias = 60;  // room below the reference before bits are lost
 
 template <int DK, int DV, int kStages, typename T>
 struct DecodeTiles {
@@ -52,47 +52,54 @@ struct DecodeTiles {
     return row * kColumns * 2 + (piece ^ (row % 8)) * 16;
   }
 
-  /// Rows of one tile: lane i < 16 names row i, negative = zeros, and nothing is read.
+  /// Rows of one tile, of which this lane copies rows lane / 8 + 4 i: those of the cache in `rows`.
+  /// `from` is where its piece, lane % 8, of row 0 is, `place` the offset of that piece in a tile.
   template <int kColumns>
-  __device__ __forceinline__ static void copy_rows(uint32_t to, const T* from, int64_t stride,
-                                                   int row) {
-    const int lane = threadIdx.x % 32, piece = lane % 8;
+  __device__ __forceinline__ static void copy_rows(uint32_t to, uint32_t place, const char* from,
+                                                   int stride, const int (&rows)[4]) {
 #pragma unroll
-    for (int pass = 0; pass < kDecodeTile / 4; ++pass) {
-      const int place = pass * 4 + lane / 8, source = __shfl_sync(~0u, row, place);
-      const T* x = from + max(source, 0) * stride + piece * 8;
-      const uint32_t target = to + offset<kColumns>(place, piece);
+    for (int pass = 0; pass < 4; ++pass) {
+      const char* x = from + int64_t(rows[pass]) * stride;
+      // Of rows 4 apart one bit of the swizzle differs.
+      const uint32_t target = ((to + place) ^ (pass % 2 * 64)) + pass * 4 * kColumns * 2;
 #pragma unroll
       for (int segment = 0; segment < kColumns / 64; ++segment)
-        copy_async_or_zero(target + segment * 128, x + segment * 64, source >= 0);
+        copy_async(target + segment * 128, x + segment * 128);
     }
   }
 
-  /// One tile of which the first `attended` keys count; the others are zeros in shared memory.
-  /// `columns()` says where its scores are kept, when they are there.
-  template <typename Columns>
+  /// Puts a row into a tile, a piece of 16 bytes of its key and value a thread.
+  __device__ __forceinline__ static void put_row(uint32_t tile, int row, const uint4* pieces) {
+    for (int i = threadIdx.x % 32; i < (DK + DV) / 8; i += 32)
+      store_shared(
+          tile + (i < DK / 8 ? offset<DK>(row, i) : kKeyBytes + offset<DV>(row, i - DK / 8)),
+          pieces[i]);
+  }
+
+  /// One tile of which the first `attended` keys count. `keep(scores, top)` sees its logits, -inf
+  /// for keys that do not count, and the largest of each row.
+  template <typename Keep>
   __device__ __forceinline__ static void consume(uint32_t tile, int attended,
                                                  const uint32_t (&q)[DK / 16][4], float scale_log2,
-                                                 const Columns& columns, DecodeSums<DV>& sums) {
+                                                 const Keep& keep, DecodeSums<DV>& sums) {
     const int lane = threadIdx.x % 32;
     float scores[2][4] = {}, odd[2][4] = {};  // two tiles of 8 keys; two chains each
+    // Tiles are aligned to 128 bytes: of the pieces of a row the address differs in three bits.
+    const uint32_t keys = tile + offset<DK>((lane / 16) * 8 + lane % 8, (lane / 8) % 2);
 #pragma unroll
     for (int c = 0; c < DK / 16; ++c) {
       uint32_t frag[4];
-      load_matrices(frag, tile + offset<DK>((lane / 16) * 8 + lane % 8, c * 2 + (lane / 8) % 2));
+      load_matrices(frag, (keys ^ (c % 4 * 32)) + c / 4 * 128);
       multiply_add<T>(c % 2 ? odd[0] : scores[0], q[c], frag[0], frag[1]);
       multiply_add<T>(c % 2 ? odd[1] : scores[1], q[c], frag[2], frag[3]);
     }
-    const ScoreColumns kept = columns();
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      float& s = scores[j / 4][j % 4];
-      s += odd[j / 4][j % 4];
-      const int key = (j / 4) * 8 + (lane % 4) * 2 + j % 2, head = lane / 4 + (j % 4 / 2) * 8;
-      if (key >= attended) {
-        s = -INFINITY;
-      } else if (kept.first != nullptr && kept.carry == nullptr && head < kept.heads) {
-        kept.first[head * kept.stride + key] = s;
+    for (int j = 0; j < 8; ++j) scores[j / 4][j % 4] += odd[j / 4][j % 4];
+    if (attended < kDecodeTile) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const int key = (j / 4) * 8 + (lane % 4) * 2 + j % 2;
+        if (key >= attended) scores[j / 4][j % 4] = -INFINITY;
       }
     }
     float top[2];
@@ -103,10 +110,7 @@ struct DecodeTiles {
       top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 1));
       top[r] = fmaxf(top[r], __shfl_xor_sync(~0u, top[r], 2));
     }
-    if (kept.carry != nullptr) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) keep_unit_sums(scores, r, top[r], scale_log2, kept);
-    }
+    keep(scores, top);
     float rescale[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) rescale[r] = weigh(scores, r, top[r], scale_log2, sums);
@@ -119,12 +123,28 @@ struct DecodeTiles {
     const uint32_t p[4] = {pack<T>(scores[0][0], scores[0][1]), pack<T>(scores[0][2], scores[0][3]),
                            pack<T>(scores[1][0], scores[1][1]),
                            pack<T>(scores[1][2], scores[1][3])};
+    const uint32_t values = tile + kKeyBytes + offset<DV>(lane % 16, lane / 16);
 #pragma unroll
     for (int c = 0; c < DV / 16; ++c) {
       uint32_t frag[4];
-      load_matrices_transposed(frag, tile + kKeyBytes + offset<DV>(lane % 16, c * 2 + lane / 16));
+      load_matrices_transposed(frag, (values ^ (c % 4 * 32)) + c / 4 * 128);
       multiply_add<T>(sums.out[2 * c], p, frag[0], frag[1]);
       multiply_add<T>(sums.out[2 * c + 1], p, frag[2], frag[3]);
+    }
+  }
+
+  /// Logits of a tile to `first`, [heads][stride] with an even stride.
+  __device__ __forceinline__ static void keep_logits(const float (&scores)[2][4], float* first,
+                                                     int stride, int heads) {
+    const int lane = threadIdx.x % 32;
+    float* to = first + lane / 4 * stride + lane % 4 * 2;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (lane / 4 + 8 * r >= heads) continue;
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        *reinterpret_cast<float2*>(to + r * 8 * stride + j * 8) =
+            make_float2(scores[j][2 * r], scores[j][2 * r + 1]);
     }
   }
 
@@ -132,15 +152,15 @@ struct DecodeTiles {
   /// hold units 0 and 2, the others 1 and 3.
   __device__ __forceinline__ static void keep_unit_sums(const float (&scores)[2][4], int r,
                                                         float top, float scale_log2,
-                                                        const ScoreColumns& kept) {
+                                                        const UnitSums& kept) {
     const int lane = threadIdx.x % 32, place = lane % 4, head = lane / 4 + 8 * r;
     const float reference = top == -INFINITY ? 0.f : rintf(top * scale_log2);
     float e[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float s = scores[j / 2][2 * r + j % 2], x = s * scale_log2, whole = rintf(x);
-      e[j] =
-          s == -INFINITY ? 0.f : fast_exp2(x - whole) * whole_power(whole - reference + kUnitBias);
+      // Of a key that does not count the weight is 2^-huge: 0.
+      const float x = fmaxf(scores[j / 2][2 * r + j % 2], -1e30f) * scale_log2, whole = rintf(x);
+      e[j] = fast_exp2(x - whole) * whole_power<kUnitBias>(whole - reference);
     }
     const float weight = place % 2 == 0 ? 2.f : 1.f;  // of the second block of a pair
     float low = fmaf(weight, e[1], 2.f * e[0]), high = fmaf(weight, e[3], 2.f * e[2]);

@@ -5,12 +5,6 @@
 
 namespace nsa::device::sm80 {
 
-__device__ __forceinline__ int64_t ask_sequence(const DecodeAttention& p, const DecodePair& pair) {
-  int64_t sequence = pair.batch;
-  if (p.sequences != nullptr) sequence = ask(p.sequences + pair.batch);
-  return sequence;
-}
-
 /// What a thread has of the new token: all that can be asked for before the length of the sequence
 /// is known.
 template <int DK, int DV, typename T>
@@ -27,32 +21,54 @@ struct NewToken {
   uint4 values;  // piece threadIdx.x of the rows of selected, window and source, if early
   double half_turn = 0;
 
-  __device__ NewToken(const DecodeArguments& a, const DecodePair& pair) {
-    const DecodeAttention& p = a.p;
-    const int threads = a.plan.warps * 32;
-    const T* q = static_cast<const T*>(p.q.data) + pair.batch * p.q.batch +
-                 int64_t(pair.kv_head) * a.group * p.q.head;
+  /// Where its parts are, null where there are none: known before the launch before has ended.
+  struct Sources {
+    const T *queries[kMostQueries], *values = nullptr;
+    const double* half_turn = nullptr;
+
+    __device__ Sources(const DecodeArguments& a, const DecodePair& pair) {
+      const DecodeAttention& p = a.p;
+      const int threads = a.plan.warps * 32;
+      const T* q = static_cast<const T*>(p.q.data) + pair.batch * p.q.batch +
+                   int64_t(pair.kv_head) * a.group * p.q.head;
+#pragma unroll
+      for (int i = 0; i < kMostQueries; ++i) {
+        const int piece = threadIdx.x + i * threads, head = piece / kQueryPieces;
+        queries[i] =
+            anew(head < a.group ? q + head * p.q.head + piece % kQueryPieces * 8 : nullptr);
+      }
+      if (!p.appends) return;
+      if (p.append.half_turns != nullptr && threadIdx.x < DK / 2)
+        half_turn = anew(p.append.half_turns + threadIdx.x);
+      if (kValuesEarly && threadIdx.x < 3 * kPieces) values = anew(values_of(a, pair));
+    }
+  };
+
+  __device__ explicit NewToken(const Sources& from) {
 #pragma unroll
     for (int i = 0; i < kMostQueries; ++i) {
-      const int piece = threadIdx.x + i * threads, head = piece / kQueryPieces;
       queries[i] = make_uint4(0, 0, 0, 0);
-      if (head < a.group) queries[i] = ask(q + head * p.q.head + piece % kQueryPieces * 8);
+      if (from.queries[i] != nullptr) queries[i] = ask(from.queries[i]);
     }
-    if (!p.appends) return;
-    const DecodeAppend& x = p.append;
-    if (x.half_turns != nullptr && threadIdx.x < DK / 2)
-      half_turn = ask(x.half_turns + threadIdx.x);
-    if (kValuesEarly && threadIdx.x < 3 * kPieces) values = ask_values(a, pair);
+    if (from.half_turn != nullptr) half_turn = ask(from.half_turn);
+    if (from.values != nullptr) values = ask(from.values);
   }
 
-  __device__ static uint4 ask_values(const DecodeArguments& a, const DecodePair& pair) {
+  __device__ static const T* values_of(const DecodeArguments& a, const DecodePair& pair) {
     const DecodeAppend& x = a.p.append;
     const bool key = is_key();
     const Strided& from = cache() == 0   ? (key ? x.k_sel : x.v_sel)
                           : cache() == 1 ? (key ? x.k_win : x.v_win)
                                          : (key ? x.k_cmp_src : x.v_cmp_src);
-    return ask(static_cast<const T*>(from.data) + pair.batch * from.batch +
-               pair.kv_head * from.head + column());
+    return static_cast<const T*>(from.data) + pair.batch * from.batch + pair.kv_head * from.head +
+           column();
+  }
+
+  /// It is not needed in a second round, which the compiler cannot know.
+  __device__ __forceinline__ void forget() {
+#pragma unroll
+    for (int i = 0; i < kMostQueries; ++i) queries[i] = make_uint4(0, 0, 0, 0);
+    values = make_uint4(0, 0, 0, 0), half_turn = 0;
   }
 
   /// Of the values: 0 selected, 1 window, 2 source; key or value; first column.
@@ -79,7 +95,7 @@ struct TokenStage {
   /// reads a new row writes it, so that no rank waits for another.
   __device__ __forceinline__ bool owns_source() const {
     return row.rank == (row.emits(b.a)
-                            ? row.owner(b.a, b.a.units_of_blocks.quotient(row.num_blocks - 1))
+                            ? row.owner(b.a, quotient(b.a.units_of_blocks, row.num_blocks - 1))
                             : b.ranks - 1);
   }
   __device__ __forceinline__ bool owns_tokens() const { return row.rank == b.ranks - 1; }
@@ -112,11 +128,13 @@ struct TokenStage {
   /// Queries by way of shared memory into registers; the new token into the caches.
   __device__ __forceinline__ void run(const Token& token, uint32_t (&q)[DK / 16][4]) const {
     if (threadIdx.x == b.threads - 1) open_inboxes(b);  // a warp that has no turns
+    const int thread = anew(threadIdx.x);  // what is computed from it is computed here, and not
+                                           // before the first copies
     if (rotates()) make_turns(token);
     const uint32_t staged = shared_address(b.scores());
 #pragma unroll
     for (int i = 0; i < Token::kMostQueries; ++i) {
-      const int piece = threadIdx.x + i * b.threads, head = piece / Token::kQueryPieces,
+      const int piece = thread + i * b.threads, head = piece / Token::kQueryPieces,
                 column = piece % Token::kQueryPieces * 8;
       if (head >= kMostHeads) break;
       uint4 x = token.queries[i];
@@ -146,7 +164,8 @@ struct TokenStage {
     cluster_arrive();  // those of other ranks too
   }
 
-  /// The new token into the caches, a piece of 16 bytes a thread.
+  /// The new token into the caches, a piece of 16 bytes a thread. That of the window is kept for
+  /// the warp that attends it, too.
   __device__ __forceinline__ void append(const Token& token, bool source) const {
     const int cache = token.cache(), column = token.column();
     const bool key = token.is_key();
@@ -154,21 +173,23 @@ struct TokenStage {
     const DecodeAppend& x = p.append;
     const int64_t to_row =
         cache == 0   ? row.page_row(p.selected, b.a.selected_page, row.t)
-        : cache == 1 ? row.sequence * p.window.num_slots + b.a.slots.remainder(row.t)
-                     : row.sequence * x.source.num_slots + b.a.source_slots.remainder(row.t);
+        : cache == 1 ? row.sequence * p.window.num_slots + remainder(b.a.slots, row.t)
+                     : row.sequence * x.source.num_slots + remainder(b.a.source_slots, row.t);
     void* const to = cache == 0   ? (key ? p.selected.k : p.selected.v)
                      : cache == 1 ? (key ? p.window.k : p.window.v)
                                   : (key ? x.source.k : x.source.v);
-    uint4 values = Token::kValuesEarly ? token.values : Token::ask_values(b.a, row);
+    uint4 values = Token::kValuesEarly ? token.values : ask(Token::values_of(b.a, row));
     if (key && rotates() && (cache != 2 || x.rotate_source)) values = rotated(values, column);
     *reinterpret_cast<uint4*>(static_cast<T*>(to) +
                               (to_row * p.num_kv_heads + row.kv_head) * (key ? DK : DV) + column) =
         values;
+    if (cache == 1) b.new_row()[threadIdx.x % Token::kPieces] = values;
   }
 
   /// The mean of the last l tokens of the source becomes the newest compressed block.
   __device__ __forceinline__ void emit() const {
     const RingKv& source = p.append.source;
+    const int t = anew(row.t);  // few steps come here: nothing of this is computed elsewhere
     const int64_t block = row.page_row(p.compressed, b.a.compressed_page, row.num_blocks - 1);
     for (int i = threadIdx.x; i < (DK + DV) / 2; i += b.threads) {
       const bool key = i < DK / 2;
@@ -177,8 +198,8 @@ struct TokenStage {
       const float count = static_cast<float>(p.block_size);
       float2 sum = make_float2(0.f, 0.f);
 #pragma unroll 8
-      for (int token = row.t + 1 - p.block_size; token <= row.t; ++token) {
-        const int64_t at = row.sequence * source.num_slots + b.a.source_slots.remainder(token);
+      for (int token = t + 1 - p.block_size; token <= t; ++token) {
+        const int64_t at = row.sequence * source.num_slots + remainder(b.a.source_slots, token);
         const float2 two = unpack(
             *reinterpret_cast<const uint32_t*>(from + (at * p.num_kv_heads + row.kv_head) * width),
             T{});
@@ -200,7 +221,7 @@ __device__ __forceinline__ void activate_gates(const Block& b) {
   const DecodeAttention& p = b.p;
   const int head = b.lane;
   if (head >= b.group) return;
-  const int of = b.a.heads_of_gate.quotient(b.row.kv_head * b.group + head);
+  const int of = quotient(b.a.heads_of_gate, b.row.kv_head * b.group + head);
   const int64_t place = (int64_t(b.row.batch) * p.gate_heads + of) * 3;
   const T* logit = static_cast<const T*>(p.gate_logits) + place;
   float x[3];

@@ -122,6 +122,12 @@ __device__ __forceinline__ int anew(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
+/// The same of a pointer: it is kept as one, not computed again from what it was made of.
+template <typename T>
+__device__ __forceinline__ T* anew(T* x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
 #endif
 
 template <typename T>
