@@ -85,10 +85,11 @@ double cost(const DecodeAttention& p, const DecodePlan& plan, const DecodeCard& 
   const int selected = std::min(p.max_tokens, p.top_n * p.sel_block_size);
   const double all = tiles(p.max_tokens / p.block_stride + std::min(p.window_size, p.max_tokens)) +
                      tiles(selected);
-  const double bytes = kTileKeys * 2.0 * (p.qk_head_dim + p.v_head_dim) * plan.warps * of_sm;
   const int idle = plan.ranks <= 2 ? 0 : card.num_sms / (plan.ranks == 4 ? 16 : 8);
-  const double waves = std::ceil(double(p.batch) * p.num_kv_heads * plan.ranks /
-                                 (double(card.num_sms - idle) * of_sm));
+  const double blocks = double(p.batch) * p.num_kv_heads * plan.ranks, sms = card.num_sms - idle;
+  const double waves = std::ceil(blocks / (sms * of_sm));
+  const double bytes = kTileKeys * 2.0 * (p.qk_head_dim + p.v_head_dim) * plan.warps * of_sm *
+                       std::min(1.0, blocks / sms);  // the memory of SMs without a block is spare
   return waves * (kFixed + kEachRank * plan.ranks + all * std::max(kTile, bytes / kBytesOfSm));
 }
 
@@ -98,7 +99,7 @@ DecodePlan plan_decode(const DecodeAttention& p, const DecodeCard& card) {
   DecodePlan best;
   double least = 0;
   for (int ranks = 1; ranks <= kMostRanks; ranks *= 2)
-    for (int warps = kLeastWarps; warps <= kMostWarps; warps *= 2) {
+    for (int warps = kLeastWarps; warps <= kMostWarps; warps += 2) {
       const bool asked = p.ranks > 0 && p.warps > 0;
       const DecodePlan plan =
           asked ? layout(p, card, p.ranks, p.warps) : layout(p, card, ranks, warps);
