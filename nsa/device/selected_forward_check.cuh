@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "nsa/device/selected_forward.h"
@@ -16,6 +17,9 @@ namespace {
 
 /// Of the forward pass.
 inline nsa::device::WholeTiles whole_tiles = nsa::device::WholeTiles::kBySize;
+
+/// Cases of the forward pass whose names do not have it are left out.
+inline std::string part_of_name;
 
 /// Results of a run of the forward pass.
 template <typename T>
@@ -71,6 +75,7 @@ bool forward_correct(const Problem<T>& x, int dense, double bound, int tiles_of_
 /// the bits of the rows that do not attend them alone. `tiles_of_row`: 0 for as many as there are.
 template <typename T>
 bool forward_case(const Case& c, int tiles_of_row = 0) {
+  if (c.name().find(part_of_name) == std::string::npos) return true;
   const double bound = std::is_same_v<T, __half> ? 2e-3 : 1.5e-2;
   const int tiles = tiles_of_row == 0 ? (c.n() + 63) / 64 : tiles_of_row;
   Problem<T> x(c, tiles);
@@ -127,7 +132,7 @@ inline bool forward_cases_correct(nsa::device::WholeTiles way) {
   for (const auto& d : dims) {
     Case blocks{1, 333, 1, 2, d[0], d[1], 4};
     blocks.blocks = true;
-    for (const int group : {1, 2, 3, 5, 6, 7, 8, 12, 16}) {
+    for (const int group : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       blocks.group = group;
       ok &= forward_case<__nv_bfloat16>(blocks);
     }
@@ -144,6 +149,13 @@ inline bool forward_cases_correct(nsa::device::WholeTiles way) {
     Case many{1, 1501, 16, 1, d[0], d[1], 6};
     many.blocks = true;
     ok &= forward_case<__nv_bfloat16>(many);
+    many.group = many.kv_heads = 4;  // two parts of a row in a block of 8
+    ok &= forward_case<__nv_bfloat16>(many);
+    for (const int group : {3, 4, 8}) {  // more tiles of rows than CTAs, some of them redone
+      Case redone{1, 1501, group, 48 / group, d[0], d[1], 6};
+      redone.blocks = redone.bad = true;
+      ok &= forward_case<__half>(redone, group == 8 ? 7 : 6);
+    }
     for (const int s : {1, 63, 64, 65}) {
       Case few{1, s, 6, 2, d[0], d[1], 2};
       few.blocks = true;

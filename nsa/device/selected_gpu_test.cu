@@ -2,14 +2,16 @@
 // device. No LibTorch.
 //   selected_gpu_test          correctness; ends with 77 where there is no CUDA device
 //   selected_gpu_test --time   figures, each with a check of sampled rows and keys;
-//   with it: --forward that pass only; --short small ones only; --sm80 backward by code of sm_80
+//   with it: --short small ones only; --sm80 backward by code of sm_80
 //   selected_gpu_test --once   a single pass of each for a profiler
+//   with any: --forward that pass only; --only TEXT its cases whose names have it
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -245,8 +247,11 @@ int main(int argc, char** argv) {
     return std::any_of(argv + 1, argv + argc, [&](char* x) { return std::strcmp(x, flag) == 0; });
   };
   const bool once = asked("--once");
+  const auto only =
+      std::find_if(argv + 1, argv + argc, [](char* x) { return std::strcmp(x, "--only") == 0; });
+  if (argv + argc - only > 1) part_of_name = only[1];
   if (!asked("--time") && !once) {
-    const bool ok = all_correct();
+    const bool ok = asked("--forward") ? forward_cases_correct() : all_correct();
     std::puts(ok ? "all correct" : "FAILED");
     return ok ? 0 : 1;
   }
@@ -255,10 +260,10 @@ int main(int argc, char** argv) {
                         {1, 1024, 6, 2, 64, 64, 16},     {1, 2048, 6, 2, 64, 64, 16},
                         {1, 1024, 16, 4, 192, 128, 16},  {1, 32768, 16, 4, 192, 128, 16},
                         {1, 65536, 16, 4, 192, 128, 16}, {1, 32768, 4, 16, 128, 128, 16},
-                        {1, 32768, 1, 64, 128, 128, 16}};
+                        {1, 32768, 1, 64, 128, 128, 16}, {1, 8192, 6, 2, 64, 64, 16}};
   bool ok = true;
   for (const Case& c : cases)
-    if (!asked("--short") || c.s < 10000)
+    if ((!asked("--short") || c.s < 10000) && c.name().find(part_of_name) != std::string::npos)
       ok &= time_case(c, 16, once, asked("--forward"), asked("--sm80") ? Code::kSm80 : Code::kSm90);
   return ok ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-// What the whole tiles of the selected branch's forward pass (selected_dense.cuh) are made of: the
-// tokens of a CTA, their tiles as words, shared memory, loads, values that are not finite.
+// What the kernel for whole tiles under masks is made of (selected_dense.cuh): its shared memory,
+// the tiles of a CTA, rows, values that are not finite.
 #pragma once
 #include <cute/arch/copy_sm90_tma.hpp>
 
@@ -17,49 +17,63 @@ struct DenseArguments {
   float* lse;
   DenseQueries queries;
   int num_queries, num_keys, num_kv_heads, group_size, num_ranges, first_position;
-  int tokens_of_tile, sms;
+  int tokens_of_tile, tiles_of_lane, units;  // units: tiles of rows of all lanes
+  bool streamed;                             // parts come through the places of keys and values
   float scale_log2;
 };
 
 template <int DK, int DV, typename T>
 struct SelectedDenseTiles {
   using Cuda = typename ElementTraits<T>::Cuda;
-  static constexpr int kWarpgroups = DK == 64 ? 3 : 2;  // that compute
-  static constexpr int kRows = 64 * kWarpgroups, kThreads = 128 * (1 + kWarpgroups);
-  static constexpr int kProducerRegisters = kWarpgroups == 3 ? 32 : 40;
-  static constexpr int kConsumerRegisters = kWarpgroups == 3 ? 160 : 232;
-  static constexpr int kStages = DK == 64 ? 8 : DK == 128 ? 5 : 4;
+  static constexpr int kRows = 64, kThreads = 256, kComputing = 128;
+  static constexpr int kCtas = 2;  // of an SM: one reads parts while the other computes
+  // Of the 256 x 128 registers a launch gives.
+  static constexpr int kProducerRegisters = 40, kConsumerRegisters = 216;
+  static constexpr int kStages = 2;
   using MmaScores =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, _64, _64>>()));
   using MmaOut = decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DV>, _64>,
                                                               GMMA::Major::K, GMMA::Major::MN>()));
 
+  /// What a tile of rows needs to know of a token, made while the tile before it is computed.
+  struct alignas(16) TokenWord {
+    uint64_t tiles;  // bits
+    int limit;       // keys that its position shows; 0: no token
+    int16_t count;   // of its parts; below 0: it has more tiles than promised
+    int16_t ragged;  // it has a range that is not made of tiles
+  };
+  struct Words {
+    TokenWord of[kRows];
+    uint64_t all;  // tiles of any token
+    int most;      // parts of any token
+  };
   struct Shared {
     alignas(1024) T q[kRows * DK];  // rows of the output at the end
     alignas(1024) T k[kStages][64 * DK];
     alignas(1024) T v[kStages][64 * DV];
-    alignas(16) uint64_t tiles[kRows];  // of a token
-    uint64_t all;                       // of any token
-    uint64_t bad[kStages];              // keys of a stage with a value that is not finite
-    int ragged[kRows];                  // a token has a range that is not made of tiles
-    int redo;                           // an output is not finite
-    alignas(8) uint64_t stored,
-        parts_read, q_full, k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
+    alignas(16) float2 stats[kStages][2 * kRows];  // of the parts in the places of a stage
+    alignas(16) Words words[2];
+    uint64_t bad[kStages];  // keys of a stage with a value that is not finite
+    int bit[kStages];       // of a stage's tile
+    uint32_t redo;          // bits of the CTA's tiles with an output that is not finite
+    alignas(8) uint64_t q_full, q_empty, words_full[2], words_empty[2], finished;
+    uint64_t k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
-  static_assert(kSharedBytes <= 232448);
+  static_assert(kCtas * (kSharedBytes + 1024) <= 233472);
 
-  /// The tokens of a CTA. A token's tiles are the bits of a word: bit 0 is tile 0, bit i the tile
-  /// base + i - 1.
+  /// The tokens of a tile of rows. A token's tiles are the bits of a word: bit 0 is tile 0, bit i
+  /// the tile base + i - 1.
   struct Tile {
     int first, count, batch, kv_head, base;
     int lane;  // of the launch
 
     CUTE_DEVICE int of_bit(int bit) const { return bit == 0 ? 0 : base + bit - 1; }
   };
-  CUTE_DEVICE static Tile tile_of(const DenseArguments& a, int block, int lane_of_launch) {
-    // The last tokens attend the most keys: they start first.
-    const int place = (static_cast<int>(gridDim.x) - 1 - block) * a.tokens_of_tile;
+  CUTE_DEVICE static Tile tile_of(const DenseArguments& a, int unit) {
+    // The last tokens attend the most keys: they come first, those of all lanes.
+    const int index = unit / a.queries.lanes, lane_of_launch = unit - index * a.queries.lanes;
+    const int place = (a.tiles_of_lane - 1 - index) * a.tokens_of_tile;
     const int lane = a.queries.lane + lane_of_launch, first = a.queries.first + place;
     return {first,
             min(a.tokens_of_tile, a.queries.count - place),
@@ -73,107 +87,10 @@ struct SelectedDenseTiles {
     return a.queries.parts.parts == nullptr ? 1
                                             : max(first_dense_tile(a.first_position + token), 1);
   }
-  /// Row of [B, S, Hkv] when a sequence has `tokens_of_batch` tokens; `token` of the CTA.
+  /// Row of [B, S, Hkv] when a sequence has `tokens_of_batch` tokens; `token` of the tile of rows.
   CUTE_DEVICE static int64_t token_row(const DenseArguments& a, const Tile& tile, int token,
                                        int64_t tokens_of_batch) {
     return (tile.batch * tokens_of_batch + tile.first + token) * a.num_kv_heads + tile.kv_head;
-  }
-  /// Keys that the position of a token shows.
-  CUTE_DEVICE static int limit_of(const DenseArguments& a, int token) {
-    return min(a.first_position + token + 1, a.num_keys);
-  }
-
-  /// Ranges -> bits, by all threads.
-  CUTE_DEVICE static void read_ranges(const DenseArguments& a, Shared& s, const Tile& tile) {
-    const auto set = [](uint64_t& word, uint64_t bits) {
-      uint32_t* halves = reinterpret_cast<uint32_t*>(&word);
-      if (uint32_t(bits) != 0) atomicOr(halves, uint32_t(bits));
-      if (bits >> 32 != 0) atomicOr(halves + 1, uint32_t(bits >> 32));
-    };
-    for (int i = threadIdx.x; i < tile.count * a.num_ranges; i += kThreads) {
-      const int token = i / a.num_ranges, limit = limit_of(a, tile.first + token);
-      const int2 range =
-          a.ranges[token_row(a, tile, token, a.queries.tokens_of_batch) * a.num_ranges +
-                   i % a.num_ranges];
-      const RangeTiles tiles(range, limit);
-      const uint64_t bits = tiles.bits(first_newest_tile(a, tile.first + token), tile.base);
-      set(s.tiles[token], bits);
-      set(s.all, bits);
-      if (!tiles.whole) s.ragged[token] = 1;
-    }
-  }
-
-  CUTE_DEVICE static void load_q(const DenseArguments& a, Shared& s, const Tile& tile) {
-    using Full = cutlass::arch::ClusterTransactionBarrier;
-    const auto once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST);
-    Full::arrive_and_expect_tx(&s.q_full, a.tokens_of_tile * a.group_size * DK * sizeof(T));
-    for (int c = 0; c < DK; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.q_map, &s.q_full, once, s.q + c * kRows, c,
-                             tile.kv_head * a.group_size, tile.first, tile.batch);
-  }
-  template <int kColumns>
-  CUTE_DEVICE static void load_tile(const CUtensorMap& map, uint64_t& full, T* to, const Tile& tile,
-                                    int bit) {
-    using Full = cutlass::arch::ClusterTransactionBarrier;
-    const auto keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
-    Full::arrive_and_expect_tx(&full, 64 * kColumns * sizeof(T));
-    for (int c = 0; c < kColumns; c += 64)
-      SM90_TMA_LOAD_4D::copy(&map, &full, keep, to + c * 64, c, tile.kv_head, tile.of_bit(bit) * 64,
-                             tile.batch);
-  }
-
-  /// Where the walk over the tiles stands; it goes on where it ended when they are computed again.
-  struct Walk {
-    uint64_t left = 0;
-    int bit = 0, stage = kStages - 1;
-    uint32_t phase = 1;
-
-    CUTE_DEVICE bool next() {
-      if (left == 0) return false;
-      bit = __ffsll(static_cast<long long>(left)) - 1;
-      left &= left - 1;
-      if (++stage == kStages) stage = 0, phase ^= 1;
-      return true;
-    }
-  };
-
-  /// One thread: K and V of every tile as places become free.
-  CUTE_DEVICE static void produce(const DenseArguments& a, Shared& s, const Tile& tile,
-                                  Walk& walk) {
-    for (walk.left = s.all; walk.next();) {
-      wait_for(s.k_empty[walk.stage], walk.phase ^ 1);
-      load_tile<DK>(a.k_map, s.k_full[walk.stage], s.k[walk.stage], tile, walk.bit);
-      wait_for(s.v_empty[walk.stage], walk.phase ^ 1);
-      s.bad[walk.stage] = 0;
-      load_tile<DV>(a.v_map, s.v_full[walk.stage], s.v[walk.stage], tile, walk.bit);
-    }
-  }
-
-  /// One warp has first parts brought to the L2 cache: those of the CTA that probably follows on
-  /// this SM, once this one has read its own, so that memory is busy while this one computes. All
-  /// of them, for all SMs, would not stay there.
-  CUTE_DEVICE static void prefetch_parts(const DenseArguments& a, Shared& s, const Tile& tile) {
-    const int block = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
-    if (block < a.sms) prefetch_parts_of(a, tile);
-    const int next = block + a.sms, lane = next / static_cast<int>(gridDim.x);
-    if (lane >= static_cast<int>(gridDim.y)) return;
-    const Tile follows = tile_of(a, next % static_cast<int>(gridDim.x), lane);
-    wait_for(s.parts_read, 0);
-    prefetch_parts_of(a, follows);
-  }
-  CUTE_DEVICE static void prefetch_parts_of(const DenseArguments& a, const Tile& tile) {
-    const DenseParts& from = a.queries.parts;
-    const int32_t* counts = from.row_counts + token_row(a, tile, 0, a.num_queries);
-#pragma unroll 1
-    for (int token = threadIdx.x % 32; token < tile.count; token += 32) {
-      const int count = min(counts[token * a.num_kv_heads], 6);
-      const uint32_t first = first_part(a, tile, token), begin = first / 8,
-                     blocks = (first + count * a.group_size + 7) / 8 - begin;
-      if (count > 0)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(
-                         static_cast<const T*>(from.parts) + int64_t(begin) * 8 * DV),
-                     "r"(blocks * uint32_t(8 * DV * sizeof(T))));
-    }
   }
   /// Row of the first part of a token's first head.
   CUTE_DEVICE static uint32_t first_part(const DenseArguments& a, const Tile& tile, int token) {
@@ -181,13 +98,72 @@ struct SelectedDenseTiles {
     return (tile.lane * from.tokens_of_set + tile.first - a.queries.first + token) *
            from.max_tiles * a.group_size;
   }
+  /// Keys that the position of a token shows.
+  CUTE_DEVICE static int limit_of(const DenseArguments& a, int token) {
+    return min(a.first_position + token + 1, a.num_keys);
+  }
+
+  /// The CTA's tiles of rows, to and fro, as the first ones are the longest; then those once more
+  /// that have an output that is not finite (every 32nd one shares a bit), `clean`: with zeros for
+  /// such values. All warps take the same turns.
+  struct Turns {
+    int turn = -1, round = -1;
+    bool clean = false;
+
+    template <bool kComputes>
+    CUTE_DEVICE bool next(const DenseArguments& a, Shared& s) {
+      ++turn;
+      while (true) {
+        ++round;
+        if (unit() < a.units) {
+          if (!clean || (s.redo >> round % 32 & 1) != 0) return true;
+        } else {
+          if (clean) return false;
+          if (kComputes) arrive_at(s.finished);
+          wait_for(s.finished, 0);
+          if (s.redo == 0) return false;
+          clean = true, round = -1;
+        }
+      }
+    }
+    CUTE_DEVICE int unit() const {
+      const auto place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+      return round * static_cast<int>(gridDim.x) + static_cast<int>(place);
+    }
+    /// Found anew where it is asked for: that takes fewer registers.
+    CUTE_DEVICE Tile tile(const DenseArguments& a) const {
+      Turns same = *this;
+      asm volatile("" : "+r"(same.round));
+      return tile_of(a, same.unit());
+    }
+    CUTE_DEVICE int words() const { return turn % 2; }
+    CUTE_DEVICE uint32_t words_phase() const { return turn / 2 & 1; }
+  };
+
+  /// Where the walk over the stages stands, and over the tiles of keys of a tile of rows.
+  struct Walk {
+    uint64_t left = 0;
+    int bit = 0, stage = kStages - 1;
+    uint32_t phase = 1;
+
+    CUTE_DEVICE void next_stage() {
+      if (++stage == kStages) stage = 0, phase ^= 1;
+    }
+    CUTE_DEVICE bool next() {
+      if (left == 0) return false;
+      bit = __ffsll(static_cast<long long>(left)) - 1;
+      left &= left - 1;
+      next_stage();
+      return true;
+    }
+  };
 
   /// 16-byte piece `piece` of row `row` in the rows of Q, or of the output.
   CUTE_DEVICE static T* piece_of_row(Shared& s, int row, int piece) {
     return s.q + piece / 8 * (kRows * 64) + row * 64 + (piece % 8 ^ row % 8) * 8;
   }
 
-  /// A warpgroup's 64 rows of Q as operand A.
+  /// A warp's 16 rows of Q as operand A.
   template <class Fragment>
   CUTE_DEVICE static void read_q(Shared& s, int first_row, Fragment& q) {
     const int lane = threadIdx.x % 32;
@@ -206,7 +182,7 @@ struct SelectedDenseTiles {
   /// computing threads, tile after tile.
   CUTE_DEVICE static void clear_bad_values(Shared& s, const Walk& at) {
     wait_for(s.v_full[at.stage], at.phase);
-    for (int i = threadIdx.x - 128; i < 64 * DV / 8; i += 128 * kWarpgroups) {
+    for (int i = threadIdx.x - 128; i < 64 * DV / 8; i += kComputing) {
       T* piece = s.v[at.stage] + piece_of_tile(i % 64, i / 64);
       if (!not_finite<T>(*reinterpret_cast<const uint4*>(piece))) continue;
       atomicOr(reinterpret_cast<unsigned long long*>(&s.bad[at.stage]), 1ull << i % 64);
@@ -214,38 +190,47 @@ struct SelectedDenseTiles {
         if (!isfinite(float(piece[j]))) piece[j] = T(0.f);
     }
     cutlass::arch::fence_view_async_shared();
-    cutlass::arch::NamedBarrier::sync(128 * kWarpgroups, 1);
+    cutlass::arch::NamedBarrier::sync(kComputing, 1);
   }
 
-  /// The two rows of a thread of a computing warpgroup.
+  /// The two rows of a thread of the computing warpgroup. Words are read again wherever they are
+  /// asked for: that takes fewer registers.
   struct Rows {
-    int row[2], limit[2];  // of the CTA's rows; keys that the position shows, 0: no row
-    uint64_t tiles[2];
+    int place[2];  // in the words of both buffers
+    int base;      // of the tile
 
-    CUTE_DEVICE Rows(const DenseArguments& a, const Shared& s, const Tile& tile, int warpgroup) {
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        row[r] = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r;
-        const int token = row[r] / a.group_size;
-        const bool used = token < tile.count;
-        limit[r] = used ? limit_of(a, tile.first + token) : 0;
-        tiles[r] = used ? s.tiles[token] : 0;
-      }
-    }
-    /// How many keys of a tile a row attends: the first ones.
-    CUTE_DEVICE void columns(const Tile& tile, int bit, int (&count)[2]) const {
+    CUTE_DEVICE Rows(const DenseArguments& a, const Turns& at) : base(at.tile(a).base) {
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r)
-        count[r] = tiles[r] >> bit & 1 ? limit[r] - tile.of_bit(bit) * 64 : 0;
+        place[r] = at.words() * int(sizeof(Words) / sizeof(TokenWord)) + token(a, r);
+    }
+    /// Of the tile's rows.
+    CUTE_DEVICE static int row(int r) {
+      return threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r;
+    }
+    CUTE_DEVICE static int token(const DenseArguments& a, int r) { return row(r) / a.group_size; }
+    CUTE_DEVICE const TokenWord& word(const Shared& s, int r) const {
+      return reinterpret_cast<const TokenWord*>(s.words)[place[r]];
+    }
+    /// How many keys of a tile a row attends: the first ones.
+    CUTE_DEVICE void columns(const Shared& s, int bit, int (&count)[2]) const {
+      CUTE_UNROLL
+      for (int r = 0; r < 2; ++r)
+        count[r] = word(s, r).tiles >> bit & 1
+                       ? word(s, r).limit - (bit == 0 ? 0 : base + bit - 1) * 64
+                       : 0;
     }
   };
 
   /// Adds to a thread's two rows what clear_bad_values took from a tile.
   template <class Out>
-  CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Tile& tile,
-                                         const Rows& rows, uint64_t bad, int bit, Out& out) {
+  CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Shared& s, const Turns& at,
+                                         const Rows& rows, int stage, Out& out) {
+    const int bit = s.bit[stage];
+    uint64_t bad = s.bad[stage];
+    const Tile tile = at.tile(a);
     int columns[2];
-    rows.columns(tile, bit, columns);
+    rows.columns(s, bit, columns);
     const T* v = static_cast<const T*>(a.v.data) + tile.batch * a.v.batch + tile.kv_head * a.v.head;
     for (; bad != 0; bad &= bad - 1) {
       const int key = __ffsll(static_cast<long long>(bad)) - 1;
@@ -256,17 +241,6 @@ struct SelectedDenseTiles {
         if (!isfinite(value) && key < columns[i / 2 % 2]) out(i) += value;
       }
     }
-  }
-
-  /// Tiles that any row of a warpgroup attends.
-  CUTE_DEVICE static uint64_t tiles_of_warpgroup(const DenseArguments& a, const Shared& s,
-                                                 const Tile& tile, int warpgroup) {
-    const int first = warpgroup * 64 / a.group_size,
-              last = min((warpgroup * 64 + 63) / a.group_size, tile.count - 1);
-    uint64_t any = 0;
-    for (int token = first + threadIdx.x % 32; token <= last; token += 32) any |= s.tiles[token];
-    return uint64_t(__reduce_or_sync(~0u, uint32_t(any >> 32))) << 32 |
-           __reduce_or_sync(~0u, uint32_t(any));
   }
 };
 

@@ -9,6 +9,8 @@
 // Values that are not finite: a probability of 0 times a NaN of V is NaN. Such elements of V become
 // 0 in shared memory; the rows that attend them get them added at the end.
 #pragma once
+#include <type_traits>
+
 #include "nsa/device/sm90/selected_forward_launch.h"
 #include "nsa/device/sm90/selected_tiles.cuh"
 
@@ -22,6 +24,8 @@ struct SelectedForwardKernel {
   // 128 x 56 + 384 x 152 of the 512 x 128 registers a launch gives.
   static constexpr int kProducerRegisters = 56, kConsumerRegisters = 152;
   static constexpr int kStages = DK == 192 ? 5 : 8;
+  /// Parts may leave the L2 cache before rows of Q, which it is to hold: where that was timed.
+  static constexpr bool kOnce = DK == 192 && std::is_same_v<T, cutlass::bfloat16_t>;
   using MmaScores =
       decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, _64, _64>>()));
   using MmaOut = decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DV>, _64>,
@@ -218,7 +222,7 @@ struct SelectedForwardKernel {
         for (int r = 0; r < 2; ++r) {
           uint4 pieces[2];
           pack_part<Cuda>(pieces, 1.f, out, c * 32 + r * 2);
-          store_part(a.parts, places[r], c * 64, pieces);
+          store_part<kOnce>(a.parts, places[r], c * 64, pieces);
         }
       }
     }

@@ -302,15 +302,23 @@ CUTE_DEVICE void pack_part(uint4 (&pieces)[2], float scale, const Values& values
 }
 
 /// What pack_part made, in the order of sm80/parts.cuh: where a warp's rows are neighbours, it
-/// writes 512 bytes at a time.
+/// writes 512 bytes at a time. `kOnce`: L2 may let go of them first.
+template <bool kOnce = false>
 CUTE_DEVICE void store_part(void* parts, int32_t place, int column, const uint4 (&pieces)[2]) {
   uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
   asm volatile("mad.wide.s32 %0, %1, 16, %2;"
                : "=l"(to)
                : "r"(place), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
   CUTE_UNROLL
-  for (int h = 0; h < 2; ++h)
-    if (place >= 0) reinterpret_cast<uint4*>(to)[column + h * 32] = pieces[h];
+  for (int h = 0; h < 2; ++h) {
+    if (place < 0) continue;
+    uint4* const piece = reinterpret_cast<uint4*>(to) + column + h * 32;
+    if (kOnce) {
+      __stcs(piece, pieces[h]);
+    } else {
+      *piece = pieces[h];
+    }
+  }
 }
 
 }  // namespace nsa::device::sm90
