@@ -143,9 +143,11 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
   const at::Tensor ranges = args.ranges.contiguous();
   if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
-  const variable_list result{at::empty(q.sizes(), q.options()), at::empty(k.sizes(), k.options()),
-                             at::empty(v.sizes(), v.options())};
   device::SelectedBackward p = backward_problem_of(args);
+  // Of a single sequence the queries that are joined need no place in d_q.
+  const int64_t rows = joined != nullptr && q.size(0) == 1 ? p.dense : q.size(1);
+  const variable_list result{at::empty({q.size(0), rows, q.size(2), q.size(3)}, q.options()),
+                             at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
   p.q = strided(q);
   p.k = strided(k);
   p.v = strided(v);
