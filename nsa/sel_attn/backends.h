@@ -27,8 +27,8 @@ int64_t sel_attn_first_joined(const SelAttnArgs& args);
 
 /// {d_q, d_k, d_v} by the kernels, outside of autograd; only without an obstacle. `stats` is null,
 /// or [B, S, Hq] pairs as device::SelectedBackward::stats, and then out and lse are not read.
-/// `joined`: null, or d_q of queries from sel_attn_first_joined on goes there, not to d_q, which has
-/// the queries before it alone where B is 1.
+/// `joined`: null, or d_q of queries from sel_attn_first_joined on goes there, not to d_q, which
+/// has the queries before it alone where B is 1.
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
                                                 const at::Tensor& out, const at::Tensor& lse,
                                                 const float* stats,
