@@ -1,25 +1,20 @@
 #include "nsa/layer/fused_call.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <tuple>
 
-#include "nsa/cmp_attn/cmp_attn.h"
+#include "nsa/compress/compress.h"
 #include "nsa/core/fused_interval.h"
-#include "nsa/core/kernel_code.h"
-#include "nsa/core/nvtx_range.h"
 #include "nsa/core/operator_call.h"
-#include "nsa/core/record_stage.h"
+#include "nsa/core/run_record.h"
 #include "nsa/gate/fused_combine.h"
-#include "nsa/gate/gate.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/fused_gradients.h"
 #include "nsa/layer/fused_tokens.h"
 #include "nsa/layer/split_projection.h"
 #include "nsa/sel_attn/backends.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/win_attn/win_attn.h"
 
 namespace nsa {
 
@@ -28,11 +23,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-KeyMask compressed_mask(const NsaConfig& config) {
-  return {KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
-}
-KeyMask window_mask(const NsaConfig& config) { return {KeyMask::kWindow, 0, config.window, 1, {}}; }
 
 /// K (or V) of compression, selection and window that are one tensor share their gradient: the
 /// first place of each. `pooled` false: the first one is no input here.
@@ -69,153 +59,6 @@ enum Output {
   kQRot,
   kOutputs
 };
-
-/// What a backward pass reads.
-struct Saved {
-  at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
-  std::array<at::Tensor, 3> out, lse;  ///< cmp, sel, win
-
-  variable_list list() const {
-    return {q,      k_cmp,  v_cmp,  k_sel,  v_sel,  k_win,  v_win, logits,
-            ranges, out[0], out[1], out[2], lse[0], lse[1], lse[2]};
-  }
-  static Saved from(const variable_list& x) {
-    return {x[0],
-            x[1],
-            x[2],
-            x[3],
-            x[4],
-            x[5],
-            x[6],
-            x[7],
-            x[8],
-            {x[9], x[10], x[11]},
-            {x[12], x[13], x[14]}};
-  }
-  SelAttnArgs selected(const NsaConfig& config) const {
-    return {q, k_sel, v_sel, ranges, 0, config.scale(), config.sel_block_size};
-  }
-};
-
-/// Gradients of what the branches read; undefined: none.
-struct BranchGradients {
-  std::vector<at::Tensor> q;  ///< terms
-  at::Tensor q_out;           ///< their sum from token `q_joined` on; or undefined
-  int64_t q_joined = 0;
-  at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;
-};
-
-/// Statistics of the rows of all branches in one allocation.
-class RowStatistics {
- public:
-  explicit RowStatistics(const Saved& s)
-      : rows_((s.lse[0].numel() + 3) / 4 * 4),
-        data_(at::empty({4 + 6 * rows_}, s.lse[0].options())) {}
-
-  int* flags() const { return reinterpret_cast<int*>(data_.mutable_data_ptr<float>()); }
-  device::IntervalRows interval(int64_t which) const {
-    return {place(2 * which), place(2 * which + 1), flags() + which};
-  }
-  const float* selected() const { return place(4); }
-  std::array<device::GatedRows, 3> gated(const Saved& s) const {
-    const auto lse = [&](size_t i) { return s.lse[i].const_data_ptr<float>(); };
-    return {{{lse(0), place(0), place(1), 1, /*by_kv_head=*/true, false},
-             {lse(1), place(4), place(4) + 1, 2, false, /*marks_bad_rows=*/true},
-             {lse(2), place(2), place(3), 1, /*by_kv_head=*/true, false}}};
-  }
-
- private:
-  float* place(int64_t i) const { return data_.mutable_data_ptr<float>() + 4 + i * rows_; }
-
-  int64_t rows_;
-  at::Tensor data_;
-};
-
-/// The first token whose gradients of q are joined by the selected branch; S: none.
-int64_t first_joined(const Saved& s, const NsaConfig& config) {
-  return sel_attn_first_joined(s.selected(config));
-}
-
-/// Gradients of a loss through o alone. Where tokens are joined, their gradient of q goes to q_out,
-/// or to a term where that is undefined.
-BranchGradients gradients_by_kernels(const Saved& s, const NsaConfig& config, const at::Tensor& d_o,
-                                     bool branches, const at::Tensor& q_out) {
-  const GatedSum sum{s.out, s.logits, config.gate};
-  BranchGradients g;
-  std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
-  const RowStatistics statistics(s);
-  // A gate that may be negative has no logarithm.
-  const bool folded = config.gate != GateActivation::kNone;
-  if (folded) {
-    g.logits = gated_sum_statistics(sum, d_o, config.num_kv_heads, statistics.gated(s),
-                                    statistics.flags());
-  } else {
-    std::tie(g.logits, d_out) = [&] {
-      const GatedGradients d = gated_sum_backward(sum, d_o);
-      return std::pair{d.logits, d.branch};
-    }();
-  }
-  if (!branches) return g;
-  const auto interval = [&](const char* stage, size_t branch, int64_t which, const at::Tensor& k,
-                            const at::Tensor& v, const KeyMask& mask) {
-    const NvtxRange range((std::string("nsa.") + stage).c_str());
-    const device::IntervalRows rows = statistics.interval(which);
-    record_stage(stage, "fused", tile_kernel_detail(s.q));
-    return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
-                                   config.scale(), folded ? &rows : nullptr);
-  };
-  const AttentionGradients cmp =
-      interval("cmp_attn.backward", 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
-  const AttentionGradients win =
-      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
-  g.q_joined = first_joined(s, config);
-  const bool joins = g.q_joined < s.q.size(1);
-  // In the place of a term: every thread reads its own places before it writes them.
-  if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
-  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
-  const variable_list sel = [&] {
-    const NvtxRange range("nsa.sel_attn.backward");
-    record_stage("sel_attn.backward", "fused", tile_kernel_detail(s.q));
-    return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
-                                   folded ? statistics.selected() : nullptr,
-                                   joins ? &joined : nullptr);
-  }();
-  g.q = {cmp.q, sel[0], win.q};
-  g.k_cmp = cmp.k, g.v_cmp = cmp.v;
-  g.k_sel = sel[1], g.v_sel = sel[2];
-  g.k_win = win.k, g.v_win = win.v;
-  return g;
-}
-
-/// Gradients of a loss through any outputs of the branches: these once more as operators.
-BranchGradients gradients_by_operators(const Saved& s, const NsaConfig& config,
-                                       const variable_list& grads) {
-  const at::AutoGradMode enabled(true);
-  variable_list leaves{s.q, s.k_cmp, s.v_cmp, s.k_sel, s.v_sel, s.k_win, s.v_win, s.logits};
-  for (at::Tensor& leaf : leaves) leaf = leaf.detach().requires_grad_(true);
-  const at::Tensor &q = leaves[0], &logits = leaves[7];
-  const CmpSelectResult cmp = cmp_attn_select(q, leaves[1], leaves[2], config);
-  const auto sel = sel_attn(q, leaves[3], leaves[4], s.ranges, 0,
-                            {SelBackend::kFused, true, false, config.sel_block_size});
-  const auto win = win_attn(q, leaves[5], leaves[6], config.window, 0, {BranchBackend::kFused});
-  const at::Tensor gates = gate_activate(logits, config.gate);
-  const at::Tensor o = gate_combine(cmp.out, sel.first, win.first, gates);
-  const variable_list all{o, cmp.out, sel.first, win.first, cmp.lse, sel.second, win.second, gates};
-  variable_list through, upstream;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!grads[i].defined()) continue;
-    through.push_back(all[i]);
-    upstream.push_back(grads[i]);
-  }
-  if (through.empty()) return {};
-  const variable_list d = torch::autograd::grad(through, leaves, upstream, std::nullopt, false,
-                                                /*allow_unused=*/true);
-  BranchGradients g;
-  g.k_cmp = d[1], g.v_cmp = d[2], g.k_sel = d[3], g.v_sel = d[4];
-  g.k_win = d[5], g.v_win = d[6], g.logits = d[7];
-  if (d[0].defined()) g.q.push_back(d[0]);
-  return g;
-}
 
 void add_to(at::Tensor& sum, const at::Tensor& more) {
   if (more.defined()) sum = sum.defined() ? sum + more : more;
@@ -285,7 +128,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const Steps steps =
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
     const NsaOutputs& out = steps.out;
-    ctx->save_for_backward(Saved{
+    ctx->save_for_backward(SavedCall{
         out.q_rot,
         out.k_cmp,
         out.v_cmp,
@@ -314,7 +157,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const auto plan =
         c10::static_intrusive_pointer_cast<CallPlan>(ctx->saved_data["plan"].toCapsule());
     const RunRecordScope scope(plan->record);
-    const Saved s = Saved::from(ctx->get_saved_variables());
+    const SavedCall s = SavedCall::from(ctx->get_saved_variables());
     const NsaConfig& config = plan->config;
     // Those that are no outputs of this node have no gradient here.
     if (!plan->pooled) grads.insert(grads.begin() + kKCmp, 2, at::Tensor());
@@ -340,7 +183,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
   }
 
   /// Gradients of the eight inputs; that of the logits is left out. `own`: terms are nobody else's.
-  static variable_list joined(const CallPlan& plan, const Saved& s, const BranchGradients& g,
+  static variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
                               const at::Tensor& room, bool own) {
     const NsaConfig& config = plan.config;
     const bool rotated = config.rope != RopeMode::kNone;

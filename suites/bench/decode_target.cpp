@@ -121,8 +121,9 @@ class DecodeBench {
       for (int64_t i = 0; i < kStepsInRow; ++i) step();
     });
     row_["launches"] = {{"step", one.launches().total()}};
-    SampledTime alone = sample_time(device_, [&] { replay(one, 1); }, 0, true);
-    SampledTime steps = sample_time(device_, [&] { replay(row, kStepsInRow); }, 0, false);
+    SampledTime alone =
+        sample_time(device_, [&] { replay(one, 1); }, 0, {.alone = true, .cold = true});
+    SampledTime steps = sample_time(device_, [&] { replay(row, kStepsInRow); }, 0, {});
     for (double& ms : steps.hot) ms /= static_cast<double>(kStepsInRow);
     json& pass = row_["step"];
     pass["graph_of_1"] = time_json(alone.alone);

@@ -32,7 +32,7 @@ int64_t left_out(int64_t n, double level) {
 }  // namespace
 
 SampledTime sample_time(at::Device device, const std::function<void()>& work, double seconds,
-                        bool cold) {
+                        SampleKinds kinds) {
   using Clock = std::chrono::steady_clock;
   EventTimer timer(device);
   SampledTime out;
@@ -47,8 +47,9 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
   }
   out.clock_events = clock_events(device);
   out.sm_mhz = sm_clock_mhz(device);
-  for (int64_t i = 0; i < kLeastSamples; ++i) out.alone.push_back(time_calls_ms(timer, work, 1));
-  if (!cold || !device.is_cuda()) return out;
+  for (int64_t i = 0; kinds.alone && i < kLeastSamples; ++i)
+    out.alone.push_back(time_calls_ms(timer, work, 1));
+  if (!kinds.cold || !device.is_cuda()) return out;
   CacheFlush flush(device);
   for (int64_t i = 0; i < kLeastSamples; ++i) {
     flush();

@@ -18,10 +18,15 @@ struct SampledTime {
   std::string clock_events;      ///< what held the clock down then (clock_events.h)
 };
 
-/// After three calls to warm up: at least 20 samples and `seconds` of them, hot; 20 alone; 20 cold.
-/// `cold` false leaves the last out.
+/// What is sampled besides hot calls, 20 times each.
+struct SampleKinds {
+  bool alone = false, cold = false;
+};
+
+/// After three calls to warm up: at least 20 samples and `seconds` of them, hot; then what `kinds`
+/// asks for.
 SampledTime sample_time(at::Device device, const std::function<void()>& work, double seconds,
-                        bool cold);
+                        SampleKinds kinds);
 
 /// {"n", "median_ms", "lo_ms", "hi_ms", "samples_ms"}: distribution-free interval of the median at
 /// 99 %; null where n is too small. Throws std::invalid_argument on samples that no clock gives.

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <c10/util/Exception.h>
+
 #include <cmath>
 #include <stdexcept>
+
+#include "suites/instrument/event_timer.h"
 
 namespace suites {
 namespace {
@@ -23,6 +27,29 @@ TEST(SampledTime, IntervalOfTheMedianByTheBinomialTable) {
   EXPECT_EQ(twenty["lo_ms"], 4.0);
   EXPECT_EQ(twenty["hi_ms"], 17.0);
   EXPECT_TRUE(time_json(one_to(7))["lo_ms"].is_null());
+}
+
+TEST(SampledTime, OnlyWhatIsAskedForIsSampled) {
+  int calls = 0;
+  const auto work = [&] { ++calls; };
+  const SampledTime hot = sample_time(at::kCPU, work, 0, {});
+  EXPECT_GE(hot.hot.size(), 20U);
+  EXPECT_TRUE(hot.alone.empty());
+  EXPECT_TRUE(hot.cold.empty());
+  EXPECT_FALSE(hot.sm_mhz.has_value());
+  const int without = calls;
+  calls = 0;
+  const SampledTime both = sample_time(at::kCPU, work, 0, {.alone = true, .cold = true});
+  EXPECT_EQ(both.alone.size(), 20U);
+  EXPECT_TRUE(both.cold.empty()) << "a CPU has no cold calls";
+  EXPECT_EQ(calls, without + 20);
+}
+
+TEST(SampledTime, ARowHasACallBeforeItThatIsNotTimed) {
+  int calls = 0;
+  EXPECT_EQ(time_row_ms(at::kCPU, [&] { ++calls; }, 7).size(), 7U);
+  EXPECT_EQ(calls, 8);
+  EXPECT_THROW(time_row_ms(at::kCPU, [] {}, 0), c10::Error);
 }
 
 TEST(SampledTime, WhatNoClockGivesIsAnError) {

@@ -148,7 +148,7 @@ class Bench {
   }
 
   SampledTime sample(const std::function<void()>& work) const {
-    return sample_time(device_, work, options_.seconds, options_.cold);
+    return sample_time(device_, work, options_.seconds, {.alone = true, .cold = options_.cold});
   }
 
   /// What a forward and backward need beyond inputs, output and gradients.
@@ -184,14 +184,13 @@ class Bench {
         const Tensor o = dense_causal(calls_.inputs(), library);
         const Tensor d_o = at::randn_like(o);
         const std::vector<Tensor> wrt(calls_.leaves().begin(), calls_.leaves().begin() + 3);
-        out["forward"] = time_json(sample_time(
-                                       device_, [&] { dense_causal(calls_.inputs(), library); },
-                                       options_.seconds / 2, false)
-                                       .hot);
+        out["forward"] =
+            time_json(sample_time(device_, [&] { dense_causal(calls_.inputs(), library); },
+                                  options_.seconds / 2, {})
+                          .hot);
         out["backward"] =
-            time_json(sample_time(
-                          device_, [&] { torch::autograd::grad({o}, wrt, {d_o}, true); },
-                          options_.seconds / 2, false)
+            time_json(sample_time(device_, [&] { torch::autograd::grad({o}, wrt, {d_o}, true); },
+                                  options_.seconds / 2, {})
                           .hot);
       } catch (const c10::Error& error) {
         out["refused"] = error.what_without_backtrace();
