@@ -9,7 +9,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #endif
 
 namespace nsa {

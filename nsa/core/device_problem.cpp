@@ -6,7 +6,7 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #endif
 
 namespace nsa {

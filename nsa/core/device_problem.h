@@ -2,7 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #ifdef NSA_WITH_CUDA
-#include "nsa/device/interval_attention.h"
+#include "nsa/device/interval/interval_attention.h"
 #endif
 
 #include <string>

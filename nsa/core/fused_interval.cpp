@@ -9,7 +9,7 @@
 #include "nsa/core/record_stage.h"
 
 #ifdef NSA_WITH_CUDA
-#include "nsa/device/interval_backward.h"
+#include "nsa/device/interval/interval_backward.h"
 
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>

@@ -6,7 +6,7 @@
 #include "nsa/config/config.h"
 #include "nsa/core/chunked_attention.h"
 #ifdef NSA_WITH_CUDA
-#include "nsa/device/interval_backward.h"
+#include "nsa/device/interval/interval_backward.h"
 #endif
 
 namespace nsa {

@@ -4,7 +4,7 @@
 #include <string>
 
 #ifdef NSA_WITH_CUDA
-#include "nsa/device/interval_attention.h"
+#include "nsa/device/interval/interval_attention.h"
 #endif
 
 namespace nsa {

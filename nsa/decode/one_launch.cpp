@@ -18,7 +18,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "nsa/device/decode_attention.h"
+#include "nsa/device/decode/decode_attention.h"
 #endif
 
 namespace nsa {

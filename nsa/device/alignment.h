@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-#include "nsa/device/interval_attention.h"
+#include "nsa/device/interval/interval_attention.h"
 
 namespace nsa::device {
 

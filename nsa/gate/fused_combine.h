@@ -5,7 +5,7 @@
 
 #include "nsa/config/config.h"
 #ifdef NSA_WITH_CUDA
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #endif
 
 namespace nsa {

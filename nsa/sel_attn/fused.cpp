@@ -16,10 +16,10 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "nsa/device/row_attention.h"
-#include "nsa/device/selected_backward.h"
-#include "nsa/device/selected_forward.h"
-#include "nsa/device/selected_plan.h"
+#include "nsa/device/rows/row_attention.h"
+#include "nsa/device/selected/selected_backward.h"
+#include "nsa/device/selected/selected_forward.h"
+#include "nsa/device/selected/selected_plan.h"
 #endif
 
 namespace nsa {

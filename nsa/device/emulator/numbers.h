@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "nsa/device/interval_attention.h"
+#include "nsa/device/interval/interval_attention.h"
 
 namespace nsa::device::emulator {
 

@@ -1,8 +1,8 @@
 // Gated sum of the branches, forward and backward. `lanes` threads, a power of two, take a row,
 // eight columns at a time; what depends on a row alone is computed once a row.
 #include "nsa/device/divisor.h"
-#include "nsa/device/token_kernels.h"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/tokens/token_kernels.h"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

@@ -1,8 +1,8 @@
 // Gate MLP: a CTA takes 64 rows, a row being a token and a KV head, with the weights in shared
 // memory. Backward computes the hidden layer again; gradients of the weights stay in registers over
 // all rows of a CTA, and their sum over CTAs is left to the caller.
-#include "nsa/device/token_kernels.h"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/tokens/token_kernels.h"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

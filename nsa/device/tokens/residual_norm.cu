@@ -3,8 +3,8 @@
 // are a launch of their own (column_sums).
 #include <type_traits>
 
-#include "nsa/device/token_kernels.h"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/tokens/token_kernels.h"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

@@ -1,7 +1,7 @@
 // Rotary embedding: a block of threads a token; its angles once, for all heads.
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

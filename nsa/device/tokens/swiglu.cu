@@ -1,6 +1,6 @@
 // silu(gate) * up, forward and backward.
-#include "nsa/device/token_kernels.h"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/tokens/token_kernels.h"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

@@ -1,9 +1,9 @@
 // Gradients of the token tensors from those of the branches: a block of threads some tokens of one
 // tensor, so that those of few heads do not wait behind the others.
 #include "nsa/device/divisor.h"
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

@@ -1,9 +1,9 @@
 // What the branches read: rotated tokens and means of blocks, in one launch. Blocks of threads that
 // pool come first, as they take longest; the others copy some tokens, a tensor behind the other.
 #include "nsa/device/divisor.h"
-#include "nsa/device/token_kernels.h"
+#include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
-#include "nsa/device/tokens/vector.cuh"
+#include "nsa/device/vector.cuh"
 
 namespace nsa::device {
 namespace {

@@ -1,0 +1,10 @@
+#include "nsa/device/interval/sm80/interval_attention.cuh"
+#include "nsa/device/interval/sm80/interval_attention_launch.h"
+
+namespace nsa::device::sm80 {
+
+cudaError_t interval_64_64_fp16(const IntervalAttention& p, cudaStream_t stream) {
+  return launch_interval_attention<64, 64, __half>(p, stream);
+}
+
+}  // namespace nsa::device::sm80

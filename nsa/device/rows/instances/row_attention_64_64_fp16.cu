@@ -1,0 +1,10 @@
+#include "nsa/device/rows/row_attention.cuh"
+#include "nsa/device/rows/row_attention_launch.h"
+
+namespace nsa::device::sm80 {
+
+cudaError_t row_64_64_fp16(const RowAttention& p, cudaStream_t stream) {
+  return launch_row_attention<64, 64, 4, __half>(p, stream);
+}
+
+}  // namespace nsa::device::sm80

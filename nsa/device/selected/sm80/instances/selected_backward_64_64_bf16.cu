@@ -1,0 +1,11 @@
+#include "nsa/device/selected/sm80/selected_backward.cuh"
+
+namespace nsa::device::sm80 {
+
+cudaError_t selected_backward_64_64_bf16(const SelectedBackward& p, int tokens,
+                                         const SelectedPlan& plan, void* workspace, int set,
+                                         cudaStream_t stream) {
+  return launch_selected_backward<64, 64, __nv_bfloat16>(p, tokens, plan, workspace, set, stream);
+}
+
+}  // namespace nsa::device::sm80

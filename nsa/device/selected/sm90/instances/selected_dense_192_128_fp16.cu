@@ -1,0 +1,10 @@
+#include "nsa/device/selected/sm90/selected_dense.cuh"
+
+namespace nsa::device::sm90 {
+
+cudaError_t selected_dense_192_128_fp16(const RowAttention& p, const DenseQueries& queries,
+                                        cudaStream_t stream) {
+  return launch_selected_dense<192, 128, cutlass::half_t>(p, queries, stream);
+}
+
+}  // namespace nsa::device::sm90
