@@ -17,7 +17,6 @@
 // this never happens.
 #pragma once
 #include "nsa/device/selected/sm90/selected_dense_parts.cuh"
-#include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
 
@@ -41,17 +40,18 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
                                  int bit, OnlineSoftmax& softmax, Scores& scores) {
     int columns[2];
     rows.columns(s, bit, columns);
-    if (!__any_sync(~0u, max(columns[0], columns[1]) > 0)) {  // the same bits, without the work
-      clear(scores);
-      softmax.rescale[0] = softmax.rescale[1] = 1.f;
-      return;
-    }
-    if (!__all_sync(~0u, min(columns[0], columns[1]) >= 64)) {
-      CUTE_UNROLL
-      for (int i = 0; i < size(scores); ++i)
-        if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= columns[i / 2 % 2]) scores(i) = -INFINITY;
-    }
-    softmax.step(scores, a.scale_log2);
+    attend_columns(columns, a.scale_log2, softmax, scores);
+  }
+
+  template <class Out>
+  CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Shared& s, const Turns& at,
+                                         const Rows& rows, int stage, Out& out) {
+    const int bit = s.bit[stage];
+    uint64_t bad = s.bad[stage];
+    const Tile tile = at.tile(a);
+    int columns[2];
+    rows.columns(s, bit, columns);
+    Base::add_bad_values(a, tile, bit, bad, columns, out);
   }
 
   /// The tiles of walk.left.
@@ -59,38 +59,24 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
   CUTE_DEVICE static void pass(const DenseArguments& a, Shared& s, const Turns& at,
                                const Rows& rows, const Q& frag_q, Walk& walk,
                                OnlineSoftmax& softmax, Out& out) {
-    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    MmaScores mma_scores;
-    MmaOut mma_out;
-    auto scores_thread = mma_scores.get_thread_slice(thread);
-    auto out_thread = mma_out.get_thread_slice(thread);
-    Tensor scores = partition_fragment_C(mma_scores, Shape<_64, _64>{});
+    const int lane = threadIdx.x % 32;
+    Tensor scores = partition_fragment_C(MmaScores{}, Shape<_64, _64>{});
     // Probabilities as the A operand: the accumulators' order, packed in pairs.
     Tensor probs = make_tensor<T>(Layout<Shape<Shape<_2, _2, _2>, _1, _4>>{});
     Tensor probs_bits = recast<uint32_t>(probs);
 
     const auto multiply_scores = [&] {
       wait_for(s.k_full[walk.stage], walk.phase);
-      Tensor k = make_tensor(make_smem_ptr(s.k[walk.stage]), RowTile<T, DK>{});
-      warpgroup_fence_operand(scores);
-      warpgroup_arrive();
-      multiply(mma_scores, frag_q, scores_thread.partition_fragment_B(k), scores,
-               GMMA::ScaleOut::Zero);
-      warpgroup_commit_batch();
+      enqueue_scores<Base>(s.k[walk.stage], frag_q, scores);
     };
     const auto multiply_out = [&](int stage, uint32_t phase) {
       wait_for(s.v_full[stage], phase);
-      Tensor v = make_tensor(make_smem_ptr(s.v[stage]), ColumnTile<T, DV>{});
-      warpgroup_fence_operand(out);
-      warpgroup_fence_operand(probs);
-      warpgroup_arrive();
-      multiply(mma_out, probs, out_thread.partition_fragment_B(v), out, GMMA::ScaleOut::One);
-      warpgroup_commit_batch();
+      enqueue_out<Base>(s.v[stage], probs, out);
     };
     const auto finish_out = [&](int stage) {
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
-      if (at.clean && s.bad[stage] != 0) Base::add_bad_values(a, s, at, rows, stage, out);
+      if (at.clean && s.bad[stage] != 0) add_bad_values(a, s, at, rows, stage, out);
       __syncwarp();
       if (lane == 0) arrive_at(s.v_empty[stage]);
     };
@@ -105,11 +91,6 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
       if (at.clean) Base::clear_bad_values(s, walk);
       return true;
     };
-    const auto rescale = [&] {
-      if (__all_sync(~0u, softmax.rescale[0] == 1.f && softmax.rescale[1] == 1.f)) return;
-      CUTE_UNROLL
-      for (int i = 0; i < size(out); ++i) out(i) *= softmax.rescale[i / 2 % 2];
-    };
 
     if (!goes_on()) return;
     multiply_scores();
@@ -117,7 +98,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
     warpgroup_fence_operand(scores);
     if (lane == 0) arrive_at(s.k_empty[walk.stage]);
     attend(a, s, rows, walk.bit, softmax, scores);
-    rescale();
+    rescale_rows(softmax, out);
     pack();
     while (goes_on()) {
       const int stage = walk.stage == 0 ? kStages - 1 : walk.stage - 1;
@@ -128,14 +109,14 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
       if (lane == 0) arrive_at(s.k_empty[walk.stage]);
       attend(a, s, rows, walk.bit, softmax, scores);
       finish_out(stage);
-      rescale();
+      rescale_rows(softmax, out);
       pack();
     }
     multiply_out(walk.stage, walk.phase);
     finish_out(walk.stage);
   }
 
-  /// Output through shared memory, so that a warp writes whole rows. Whether it is finite.
+  /// Whether the output is finite.
   template <class Out>
   CUTE_DEVICE static bool store(const DenseArguments& a, Shared& s, const Turns& at,
                                 const Rows& rows, const OnlineSoftmax& softmax, const Out& out) {
@@ -148,7 +129,6 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
              row % a.group_size;
     };
     float inverse[2];
-    bool finite = true;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const float sum = rows.word(s, r).ragged != 0 ? NAN : softmax.sum[r];
@@ -158,30 +138,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
             sum == 0.f ? -INFINITY
                        : (softmax.peak[r] * a.scale_log2 + log2f(sum)) * 0.6931471805599453f;
     }
-    __syncwarp();
-    CUTE_UNROLL
-    for (int c = 0; c < DV / 16; ++c) {
-      uint32_t four[4];
-      CUTE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float x = out(c * 8 + 2 * i), y = out(c * 8 + 2 * i + 1);
-        finite &= isfinite(x) && isfinite(y);
-        four[i] = sm80::pack<Cuda>(x * inverse[i % 2], y * inverse[i % 2]);
-      }
-      store_matrices(
-          sm80::shared_address(Base::piece_of_row(s, first_row + lane % 16, c * 2 + lane / 16)),
-          four[0], four[1], four[2], four[3]);
-    }
-    __syncwarp();
-    constexpr int kPieces = DV / 8;  // of a row
-    CUTE_UNROLL
-    for (int i = lane; i < 16 * kPieces; i += 32) {
-      const int row = first_row + i / kPieces;
-      if (row < used_rows)
-        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place(row) * DV + i % kPieces * 8) =
-            *reinterpret_cast<const uint4*>(Base::piece_of_row(s, row, i % kPieces));
-    }
-    return finite;
+    return write_rows<Base>(a, s, first_row, used_rows, inverse, place, out);
   }
 
   CUTE_DEVICE static void consume(const DenseArguments& a, Shared& s) {
@@ -259,33 +216,16 @@ template <int DK, int DV, typename T>
 cudaError_t launch_selected_dense(const RowAttention& p, const DenseQueries& queries,
                                   cudaStream_t stream) {
   using Kernel = SelectedDenseKernel<DK, DV, T>;
-  const int group = p.num_heads / p.num_kv_heads;
   DenseArguments a{};
-  a.v = p.v, a.ranges = reinterpret_cast<const int2*>(p.ranges), a.out = p.out, a.lse = p.lse;
-  a.queries = queries;
-  a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_kv_heads = p.num_kv_heads;
-  a.group_size = group, a.num_ranges = p.num_ranges, a.first_position = p.first_position;
-  a.tokens_of_tile = Kernel::kRows / group;
+  cudaError_t status = describe_masked_tiles<Kernel>(a, p, queries);
+  if (status != cudaSuccess) return status;
   a.tiles_of_lane = (queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile;
   const int64_t units = int64_t{a.tiles_of_lane} * queries.lanes;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
   a.units = static_cast<int>(units);
   const DenseParts& parts = queries.parts;
-  a.streamed =
-      parts.parts != nullptr && (group % 8 == 0 || (group == 4 && parts.max_tiles % 2 == 0));
-  a.scale_log2 = p.scale * 1.4426950408889634f;
-  const bool half = p.element == nsa::device::Element::kHalf;
-  const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
-                       int box_heads, int box_tokens) {
-    return make_tensor_map(m, x.data, half, dim, heads, tokens, p.batch, x.head, x.token, x.batch,
-                           box_heads, box_tokens);
-  };
-  cudaError_t status = map(a.q_map, p.q, DK, p.num_heads, p.num_queries, group, a.tokens_of_tile);
-  if (p.num_keys > 0) {  // without keys nothing is loaded through the other maps
-    if (status == cudaSuccess) status = map(a.k_map, p.k, DK, p.num_kv_heads, p.num_keys, 1, 64);
-    if (status == cudaSuccess) status = map(a.v_map, p.v, DV, p.num_kv_heads, p.num_keys, 1, 64);
-  }
-  if (status != cudaSuccess) return status;
+  a.streamed = parts.parts != nullptr &&
+               (a.group_size % 8 == 0 || (a.group_size == 4 && parts.max_tiles % 2 == 0));
   const auto kernel = selected_dense_kernel<Kernel>;
   int sms = 0;
   status = count_sms(sms);

@@ -10,13 +10,13 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   using Base = SelectedDenseTiles<DK, DV, T>;
   using Base::kRows;
   using Base::kStages;
+  using typename Base::Full;
   using typename Base::Shared;
   using typename Base::Tile;
   using typename Base::TokenWord;
   using typename Base::Turns;
   using typename Base::Walk;
   using typename Base::Words;
-  using Full = cutlass::arch::ClusterTransactionBarrier;
 
   /// Three warps: the words of every tile of rows; one thread of them has its Q brought.
   CUTE_DEVICE static void produce_words(const DenseArguments& a, Shared& s) {
@@ -27,7 +27,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
       arrive_at(s.words_full[at.words()]);
       if (threadIdx.x == 32) {
         wait_for(s.q_empty, (at.turn & 1) ^ 1);
-        load_q(a, s, tile);
+        Base::load_q(a, s, tile);
       }
       __syncwarp();  // or the next barrier of these warps meets half a one
     }
@@ -35,11 +35,6 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   CUTE_DEVICE static void make_words(const DenseArguments& a, Words& words, const Tile& tile) {
     constexpr int kSharing = 96;
     const int thread = threadIdx.x - 32;
-    const auto set = [](uint64_t& word, uint64_t bits) {
-      uint32_t* halves = reinterpret_cast<uint32_t*>(&word);
-      if (uint32_t(bits) != 0) atomicOr(halves, uint32_t(bits));
-      if (bits >> 32 != 0) atomicOr(halves + 1, uint32_t(bits >> 32));
-    };
     const DenseParts& from = a.queries.parts;
     const bool counted = from.parts != nullptr && thread < tile.count;
     const int count =
@@ -58,27 +53,10 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
           i % a.num_ranges);
       const RangeTiles tiles(range, limit);
       const uint64_t bits = tiles.bits(Base::first_newest_tile(a, tile.first + token), tile.base);
-      set(words.of[token].tiles, bits);
-      set(words.all, bits);
+      Base::add_bits(words.of[token].tiles, bits);
+      Base::add_bits(words.all, bits);
       if (!tiles.whole) words.of[token].ragged = 1;
     }
-  }
-
-  CUTE_DEVICE static void load_q(const DenseArguments& a, Shared& s, const Tile& tile) {
-    const auto once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST);
-    Full::arrive_and_expect_tx(&s.q_full, a.tokens_of_tile * a.group_size * DK * sizeof(T));
-    for (int c = 0; c < DK; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.q_map, &s.q_full, once, s.q + c * kRows, c,
-                             tile.kv_head * a.group_size, tile.first, tile.batch);
-  }
-  template <int kColumns>
-  CUTE_DEVICE static void load_tile(const CUtensorMap& map, uint64_t& full, T* to, const Tile& tile,
-                                    int bit) {
-    const auto keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
-    Full::arrive_and_expect_tx(&full, 64 * kColumns * sizeof(T));
-    for (int c = 0; c < kColumns; c += 64)
-      SM90_TMA_LOAD_4D::copy(&map, &full, keep, to + c * 64, c, tile.kv_head, tile.of_bit(bit) * 64,
-                             tile.batch);
   }
 
   /// One warp: parts, then K and V of every tile, as places become free.
@@ -96,10 +74,12 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
       for (walk.left = words.all; walk.next();) {
         if (threadIdx.x != 0) continue;
         wait_for(s.k_empty[walk.stage], walk.phase ^ 1);
-        load_tile<DK>(a.k_map, s.k_full[walk.stage], s.k[walk.stage], tile, walk.bit);
+        Base::template load_tile<DK>(a.k_map, s.k_full[walk.stage], s.k[walk.stage], tile,
+                                     walk.bit);
         wait_for(s.v_empty[walk.stage], walk.phase ^ 1);
         s.bad[walk.stage] = 0, s.bit[walk.stage] = walk.bit;
-        load_tile<DV>(a.v_map, s.v_full[walk.stage], s.v[walk.stage], tile, walk.bit);
+        Base::template load_tile<DV>(a.v_map, s.v_full[walk.stage], s.v[walk.stage], tile,
+                                     walk.bit);
       }
       __syncwarp();
       if (threadIdx.x == 0) arrive_at(s.words_empty[at.words()]);
@@ -163,12 +143,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
 #pragma unroll 1
     for (int token = threadIdx.x; token < tile.count; token += 32) {
       const int count = min(words.of[token].count, 6);
-      const uint32_t first = Base::first_part(a, tile, token), begin = first / 8,
-                     blocks = (first + count * a.group_size + 7) / 8 - begin;
-      if (count > 0)
-        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(
-                         static_cast<const T*>(a.queries.parts.parts) + int64_t(begin) * 8 * DV),
-                     "r"(blocks * uint32_t(8 * DV * sizeof(T))));
+      Base::prefetch_parts_of_token(a, tile, token, count);
     }
   }
 };

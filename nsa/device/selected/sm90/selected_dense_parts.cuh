@@ -1,11 +1,8 @@
 // Rows of the kernel for whole tiles under masks begin with the sum of the parts that the order of
 // keys left of their others, in the order of tiles.
 #pragma once
-#include "nsa/device/selected/parts.cuh"
+#include "nsa/device/selected/sm90/masked_rows.cuh"
 #include "nsa/device/selected/sm90/selected_dense_loads.cuh"
-#include "nsa/device/sm80/mma.cuh"
-#include "nsa/device/sm80/quad.cuh"
-#include "nsa/device/sm90/online_softmax.cuh"
 
 namespace nsa::device::sm90 {
 
@@ -75,7 +72,7 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
           if (first + i >= count[r]) continue;
           CUTE_UNROLL
           for (int c = 0; c < DV / 32; ++c)
-            add_piece(places[i][piece[r] + c * 32], weights[i][r], c, r, out);
+            add_piece<Cuda>(places[i][piece[r] + c * 32], weights[i][r], c, r, out);
         }
       }
       warpgroup_fence_operand(out);  // the pieces are read
@@ -88,85 +85,19 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
     end_sums(softmax);
   }
 
-  template <class Out>
-  CUTE_DEVICE static void add_piece(const uint4& four, float weight, int c, int r, Out& out) {
-    const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
-    CUTE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float2 pair = sm80::unpack(pairs[i], Cuda{});
-      const int at = c * 16 + 4 * i + 2 * r;
-      out(at) = fmaf(weight, pair.x, out(at));
-      out(at + 1) = fmaf(weight, pair.y, out(at + 1));
-    }
-  }
-  /// The sums of a quad are added up at the end.
-  CUTE_DEVICE static void end_sums(OnlineSoftmax& softmax) {
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r)
-      if (threadIdx.x % 4 != 0) softmax.sum[r] = 0.f;
-  }
-
-  /// The same from global memory, for groups that do not fill blocks of 8 rows. Two parts of each
-  /// row are in flight.
+  /// The same from global memory, for groups that do not fill blocks of 8 rows.
   template <class Out>
   CUTE_DEVICE static void take_parts(const DenseArguments& a, const Shared& s, const Tile& tile,
                                      const Rows& rows, OnlineSoftmax& softmax, Out& out) {
-    const DenseParts& from = a.queries.parts;
-    const uint4* parts = static_cast<const uint4*>(from.parts) + threadIdx.x % 4;
-    constexpr int kAhead = 2;
     int count[2];
     uint32_t first[2];
-    uint4 pieces[kAhead][2][DV / 32];
-    float2 stats[kAhead][2];
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int token = Rows::token(a, r);
       count[r] = rows.word(s, r).count;
       first[r] = Base::first_part(a, tile, token) + Rows::row(r) - token * a.group_size;
     }
-    const auto load = [&](int slot, int i) {
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        // Behind the last part any other, unused: loads under a condition cost twice the registers.
-        const uint32_t row = i < count[r] ? first[r] + i * a.group_size : 0;
-        stats[slot][r] = from.stats[row];
-        const uint4* piece = parts + sm80::first_of_part(row, DV);
-        CUTE_UNROLL
-        for (int c = 0; c < DV / 32; ++c) pieces[slot][r][c] = __ldcs(piece + c * 32);
-      }
-    };
-    CUTE_UNROLL
-    for (int j = 0; j < kAhead; ++j) load(j, j);
-    float shift[2];
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      float peak = -INFINITY;
-#pragma unroll 4
-      for (int i = threadIdx.x % 4; i < count[r]; i += 4)
-        peak = fmaxf(peak, from.stats[first[r] + i * a.group_size].x);
-      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 1));
-      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 2));
-      softmax.peak[r] = peak;
-      softmax.sum[r] = count[r] < 0 ? NAN : 0.f;
-      shift[r] = peak == -INFINITY ? 0.f : peak;
-    }
-    const int most = max(count[0], count[1]);
-#pragma unroll 1
-    for (int base = 0; base < most; base += kAhead) {
-      CUTE_UNROLL
-      for (int j = 0; j < kAhead; ++j) {
-        CUTE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          if (base + j >= count[r]) continue;
-          const float weight = exp2f((stats[j][r].x - shift[r]) * a.scale_log2);
-          softmax.sum[r] = fmaf(weight, stats[j][r].y, softmax.sum[r]);
-          CUTE_UNROLL
-          for (int c = 0; c < DV / 32; ++c) add_piece(pieces[j][r][c], weight, c, r, out);
-        }
-        load(j, base + j + kAhead);
-      }
-    }
-    end_sums(softmax);
+    take_parts_of_rows<DV, Cuda>(a, count, first, softmax, out);
   }
 };
 

@@ -15,12 +15,8 @@
 // place of such values, and adds them to the rows that attend them. On finite inputs this never
 // happens.
 #pragma once
-#include "nsa/device/selected/parts.cuh"
+#include "nsa/device/selected/sm90/masked_rows.cuh"
 #include "nsa/device/selected/sm90/selected_dense_wide_tiles.cuh"
-#include "nsa/device/sm80/mma.cuh"
-#include "nsa/device/sm80/quad.cuh"
-#include "nsa/device/sm90/online_softmax.cuh"
-#include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
 
@@ -43,17 +39,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
                                  int bit, OnlineSoftmax& softmax, Scores& scores) {
     int columns[2];
     rows.columns(tile, bit, columns);
-    if (!__any_sync(~0u, max(columns[0], columns[1]) > 0)) {  // the same bits, without the work
-      clear(scores);
-      softmax.rescale[0] = softmax.rescale[1] = 1.f;
-      return;
-    }
-    if (!__all_sync(~0u, min(columns[0], columns[1]) >= 64)) {
-      CUTE_UNROLL
-      for (int i = 0; i < size(scores); ++i)
-        if (i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2 >= columns[i / 2 % 2]) scores(i) = -INFINITY;
-    }
-    softmax.step(scores, a.scale_log2);
+    attend_columns(columns, a.scale_log2, softmax, scores);
   }
 
   /// One warpgroup: 64 rows. `clean`: with zeros for values that are not finite.
@@ -61,38 +47,28 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
   CUTE_DEVICE static void pass(const DenseWideArguments& a, Shared& s, const Tile& tile,
                                const Rows& rows, uint64_t own, bool clean, const Q& frag_q,
                                Walk& walk, OnlineSoftmax& softmax, Out& out) {
-    const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    MmaScores mma_scores;
-    MmaOut mma_out;
-    auto scores_thread = mma_scores.get_thread_slice(thread);
-    auto out_thread = mma_out.get_thread_slice(thread);
-    Tensor scores = partition_fragment_C(mma_scores, Shape<_64, _64>{});
+    const int lane = threadIdx.x % 32;
+    Tensor scores = partition_fragment_C(MmaScores{}, Shape<_64, _64>{});
     // Probabilities as the A operand: the accumulators' order, packed in pairs.
     Tensor probs = make_tensor<T>(Layout<Shape<Shape<_2, _2, _2>, _1, _4>>{});
     Tensor probs_bits = recast<uint32_t>(probs);
 
     const auto multiply_scores = [&] {
       wait_for(s.k_full[walk.stage], walk.phase);
-      Tensor k = make_tensor(make_smem_ptr(s.k[walk.stage]), RowTile<T, DK>{});
-      warpgroup_fence_operand(scores);
-      warpgroup_arrive();
-      multiply(mma_scores, frag_q, scores_thread.partition_fragment_B(k), scores,
-               GMMA::ScaleOut::Zero);
-      warpgroup_commit_batch();
+      enqueue_scores<Tiles>(s.k[walk.stage], frag_q, scores);
     };
     const auto multiply_out = [&](int stage, uint32_t phase) {
       wait_for(s.v_full[stage], phase);
-      Tensor v = make_tensor(make_smem_ptr(s.v[stage]), ColumnTile<T, DV>{});
-      warpgroup_fence_operand(out);
-      warpgroup_fence_operand(probs);
-      warpgroup_arrive();
-      multiply(mma_out, probs, out_thread.partition_fragment_B(v), out, GMMA::ScaleOut::One);
-      warpgroup_commit_batch();
+      enqueue_out<Tiles>(s.v[stage], probs, out);
     };
     const auto finish_out = [&](int stage, int bit) {
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
-      if (clean && s.bad[stage] != 0) Tiles::add_bad_values(a, tile, rows, s.bad[stage], bit, out);
+      if (clean && s.bad[stage] != 0) {
+        int columns[2];
+        rows.columns(tile, bit, columns);
+        Tiles::add_bad_values(a, tile, bit, s.bad[stage], columns, out);
+      }
       __syncwarp();
       if (lane == 0) arrive_at(s.v_empty[stage]);
     };
@@ -121,11 +97,6 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
       if (clean) Tiles::clear_bad_values(s, walk);
       return true;
     };
-    const auto rescale = [&] {
-      if (__all_sync(~0u, softmax.rescale[0] == 1.f && softmax.rescale[1] == 1.f)) return;
-      CUTE_UNROLL
-      for (int i = 0; i < size(out); ++i) out(i) *= softmax.rescale[i / 2 % 2];
-    };
 
     while (find_run()) {
       multiply_scores();
@@ -133,7 +104,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
       warpgroup_fence_operand(scores);
       if (lane == 0) arrive_at(s.k_empty[walk.stage]);
       attend(a, tile, rows, walk.bit, softmax, scores);
-      rescale();
+      rescale_rows(softmax, out);
       pack();
       int bit = walk.bit;  // of the tile whose V is held
       while (goes_on()) {
@@ -145,7 +116,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
         if (lane == 0) arrive_at(s.k_empty[walk.stage]);
         attend(a, tile, rows, walk.bit, softmax, scores);
         finish_out(stage, bit);
-        rescale();
+        rescale_rows(softmax, out);
         pack();
         bit = walk.bit;
       }
@@ -154,83 +125,22 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     }
   }
 
-  /// A thread's two rows begin with the sum of their parts, in the order of tiles, while keys and
-  /// values are on their way. Two parts of each row are in flight.
   template <class Out>
   CUTE_DEVICE static void take_parts(const DenseWideArguments& a, const Tile& tile,
                                      const Rows& rows, OnlineSoftmax& softmax, Out& out) {
-    const DenseParts& from = a.queries.parts;
-    const uint4* parts = static_cast<const uint4*>(from.parts) + threadIdx.x % 4;
-    constexpr int kAhead = 2;
     int count[2];
     uint32_t first[2];
-    uint4 pieces[kAhead][2][DV / 32];
-    float2 stats[kAhead][2];
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int token = rows.row[r] / a.group_size;
-      count[r] =
-          token < tile.count ? from.row_counts[Tiles::token_row(a, tile, token, a.num_queries)] : 0;
+      count[r] = token < tile.count
+                     ? a.queries.parts.row_counts[Tiles::token_row(a, tile, token, a.num_queries)]
+                     : 0;
       first[r] = Tiles::first_part(a, tile, token) + (rows.row[r] - token * a.group_size);
     }
-    const auto load = [&](int slot, int i) {
-      CUTE_UNROLL
-      for (int r = 0; r < 2; ++r) {
-        // Behind the last part any other, unused: loads under a condition cost twice the registers.
-        const uint32_t row = i < count[r] ? first[r] + i * a.group_size : 0;
-        stats[slot][r] = from.stats[row];
-        const uint4* piece = parts + sm80::first_of_part(row, DV);
-        CUTE_UNROLL
-        for (int c = 0; c < DV / 32; ++c) pieces[slot][r][c] = __ldcs(piece + c * 32);
-      }
-    };
-    CUTE_UNROLL
-    for (int j = 0; j < kAhead; ++j) load(j, j);
-    float shift[2];
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      float peak = -INFINITY;
-#pragma unroll 4
-      for (int i = threadIdx.x % 4; i < count[r]; i += 4)
-        peak = fmaxf(peak, from.stats[first[r] + i * a.group_size].x);
-      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 1));
-      peak = fmaxf(peak, __shfl_xor_sync(~0u, peak, 2));
-      softmax.peak[r] = peak;
-      softmax.sum[r] = count[r] < 0 ? NAN : 0.f;
-      shift[r] = peak == -INFINITY ? 0.f : peak;
-    }
-    const int most = max(count[0], count[1]);
-#pragma unroll 1
-    for (int base = 0; base < most; base += kAhead) {
-      CUTE_UNROLL
-      for (int j = 0; j < kAhead; ++j) {
-        CUTE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          if (base + j >= count[r]) continue;
-          const float weight = exp2f((stats[j][r].x - shift[r]) * a.scale_log2);
-          softmax.sum[r] = fmaf(weight, stats[j][r].y, softmax.sum[r]);
-          CUTE_UNROLL
-          for (int c = 0; c < DV / 32; ++c) {
-            const uint4 four = pieces[j][r][c];
-            const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
-            CUTE_UNROLL
-            for (int i = 0; i < 4; ++i) {
-              const float2 pair = sm80::unpack(pairs[i], Cuda{});
-              const int at = c * 16 + 4 * i + 2 * r;
-              out(at) = fmaf(weight, pair.x, out(at));
-              out(at + 1) = fmaf(weight, pair.y, out(at + 1));
-            }
-          }
-        }
-        load(j, base + j + kAhead);
-      }
-    }
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r)  // the sums of a quad are added up at the end
-      if (threadIdx.x % 4 != 0) softmax.sum[r] = 0.f;
+    take_parts_of_rows<DV, Cuda>(a, count, first, softmax, out);
   }
 
-  /// Output through shared memory, so that a warp writes whole rows.
   template <class Out>
   CUTE_DEVICE static void store(const DenseWideArguments& a, Shared& s, const Tile& tile,
                                 const Rows& rows, const OnlineSoftmax& softmax, const Out& out) {
@@ -242,7 +152,6 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
              row % a.group_size;
     };
     float inverse[2];
-    bool finite = true;
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const bool ragged = rows.limit[r] > 0 && s.ragged[rows.row[r] / a.group_size] != 0;
@@ -253,30 +162,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
             sum == 0.f ? -INFINITY
                        : (softmax.peak[r] * a.scale_log2 + log2f(sum)) * 0.6931471805599453f;
     }
-    __syncwarp();
-    CUTE_UNROLL
-    for (int c = 0; c < DV / 16; ++c) {
-      uint32_t four[4];
-      CUTE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const float x = out(c * 8 + 2 * i), y = out(c * 8 + 2 * i + 1);
-        finite &= isfinite(x) && isfinite(y);
-        four[i] = sm80::pack<Cuda>(x * inverse[i % 2], y * inverse[i % 2]);
-      }
-      store_matrices(
-          sm80::shared_address(Tiles::piece_of_row(s, first_row + lane % 16, c * 2 + lane / 16)),
-          four[0], four[1], four[2], four[3]);
-    }
-    __syncwarp();
-    constexpr int kPieces = DV / 8;  // of a row
-    CUTE_UNROLL
-    for (int i = lane; i < 16 * kPieces; i += 32) {
-      const int row = first_row + i / kPieces;
-      if (row < used_rows)
-        *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place(row) * DV + i % kPieces * 8) =
-            *reinterpret_cast<const uint4*>(Tiles::piece_of_row(s, row, i % kPieces));
-    }
-    if (!finite) s.redo = 1;
+    if (!write_rows<Tiles>(a, s, first_row, used_rows, inverse, place, out)) s.redo = 1;
   }
 
   CUTE_DEVICE static void consume(const DenseWideArguments& a, Shared& s, const Tile& tile,
@@ -359,25 +245,8 @@ template <int DK, int DV, typename T>
 cudaError_t launch_selected_dense_wide(const RowAttention& p, const DenseQueries& queries,
                                        cudaStream_t stream) {
   using Kernel = SelectedDenseWideKernel<DK, DV, T>;
-  const int group = p.num_heads / p.num_kv_heads;
   DenseWideArguments a{};
-  a.v = p.v, a.ranges = reinterpret_cast<const int2*>(p.ranges), a.out = p.out, a.lse = p.lse;
-  a.queries = queries;
-  a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_kv_heads = p.num_kv_heads;
-  a.group_size = group, a.num_ranges = p.num_ranges, a.first_position = p.first_position;
-  a.tokens_of_tile = Kernel::kRows / group;
-  a.scale_log2 = p.scale * 1.4426950408889634f;
-  const bool half = p.element == nsa::device::Element::kHalf;
-  const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
-                       int box_heads, int box_tokens) {
-    return make_tensor_map(m, x.data, half, dim, heads, tokens, p.batch, x.head, x.token, x.batch,
-                           box_heads, box_tokens);
-  };
-  cudaError_t status = map(a.q_map, p.q, DK, p.num_heads, p.num_queries, group, a.tokens_of_tile);
-  if (p.num_keys > 0) {  // without keys nothing is loaded through the other maps
-    if (status == cudaSuccess) status = map(a.k_map, p.k, DK, p.num_kv_heads, p.num_keys, 1, 64);
-    if (status == cudaSuccess) status = map(a.v_map, p.v, DV, p.num_kv_heads, p.num_keys, 1, 64);
-  }
+  cudaError_t status = describe_masked_tiles<Kernel>(a, p, queries);
   if (status != cudaSuccess) return status;
   const auto kernel = selected_dense_wide_kernel<Kernel>;
   status = count_sms(a.sms);
