@@ -16,7 +16,7 @@ int run_python(const std::string& script, const std::string& in, const std::stri
   const std::string file = temp("script.py");
   std::ofstream(file) << script;
   const std::string command =
-      std::string(NSA_PYTHON) + " '" + file + "' '" + in + "' '" + out + "'";
+      std::string(NSA_PYTHON) + " -I '" + file + "' '" + in + "' '" + out + "'";
   return std::system(command.c_str());
 }
 
