@@ -41,9 +41,14 @@ void want_kernels(const std::string& code, at::Device device) {
   sm80_wanted() = code == "sm80";
 }
 
-#ifdef NSA_WITH_CUDA
-constexpr size_t kSm80SharedBytes = 160 * 1024;  // of the largest, the selected backward pass
+std::string sm80_obstacle(size_t shared_bytes_of_block) {
+  constexpr size_t kMost = 160 * 1024;  // of the largest kernel, the selected backward pass
+  if (shared_bytes_of_block >= kMost) return "";
+  return "the kernels take up to 160 KB of shared memory a block, this card has " +
+         std::to_string(shared_bytes_of_block / 1024);
+}
 
+#ifdef NSA_WITH_CUDA
 device::Code tile_kernel_code(const at::Tensor& q) {
   const int major = at::cuda::getDeviceProperties(q.get_device())->major;
   return sm80_wanted() || major == 8 ? device::Code::kSm80 : device::Code::kSm90;
@@ -54,10 +59,7 @@ std::string tile_kernel_obstacle(const at::Tensor& q) {
   if (!any.empty()) return any;
   if (tile_kernel_code(q) == device::Code::kSm90)
     return kernel_obstacle(q, /*least_major=*/9, /*only=*/true);
-  const size_t bytes = at::cuda::getDeviceProperties(q.get_device())->sharedMemPerBlockOptin;
-  if (bytes >= kSm80SharedBytes) return "";
-  return "the kernels take up to 160 KB of shared memory a block, this card has " +
-         std::to_string(bytes / 1024);
+  return sm80_obstacle(at::cuda::getDeviceProperties(q.get_device())->sharedMemPerBlockOptin);
 }
 
 std::string tile_kernel_detail(const at::Tensor& q) {

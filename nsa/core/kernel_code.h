@@ -17,6 +17,9 @@ namespace nsa {
 /// ran.
 void want_kernels(const std::string& code, at::Device device);
 
+/// Empty where a card of compute capability 8 lets a block of threads have the shared memory that
+/// the code of sm_80 takes; else why not.
+std::string sm80_obstacle(size_t shared_bytes_of_block);
 /// Empty where kernels of intervals and tiles of keys run on the card of q; else why not.
 std::string tile_kernel_obstacle(const at::Tensor& q);
 /// What a record says of a call that has no obstacle: "sm_80" where that code runs, on whichever

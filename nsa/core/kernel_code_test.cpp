@@ -39,6 +39,15 @@ TEST(KernelCode, WhereNoKernelCanRunItIsRefusedWithTheRemedy) {
   EXPECT_NO_THROW(want_kernels("auto", at::kCPU));
 }
 
+/// A100 and A30 have 163 KB a block, A10, RTX 30 and RTX 40 have 99.
+TEST(KernelCode, ACardWithoutTheSharedMemoryOfTheCodeOfSm80IsNamed) {
+  EXPECT_EQ(sm80_obstacle(166912), "");
+  EXPECT_EQ(sm80_obstacle(163840), "");
+  EXPECT_EQ(sm80_obstacle(163839),
+            "the kernels take up to 160 KB of shared memory a block, this card has 159");
+  EXPECT_THAT(sm80_obstacle(101376), HasSubstr("this card has 99"));
+}
+
 #ifdef NSA_WITH_CUDA
 /// The switch chooses among the card's codes; it is no way around a missing card.
 TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {

@@ -16,8 +16,9 @@ struct RanBackend {
   std::string backend;  ///< what ran: plain, gather, packed, varlen, masked, flash, cudnn, v1, ...
   int64_t count = 0;    ///< calls
   std::string requested;  ///< what was asked for
-  std::string detail;     ///< variant: flash or plain (varlen), workspace or safe (packed)
-  std::string reason;     ///< why it is not what was asked for, or was computed anew; else empty
+  std::string detail;  ///< variant: flash or plain (varlen), workspace or safe (packed), order of
+                       ///< the selected branch and code of the kernels, sm_80 (fused)
+  std::string reason;  ///< why it is not what was asked for, or was computed anew; else empty
 };
 
 /// Calls of the library's fused attention that are equal but for their data.

@@ -74,11 +74,15 @@ class Run {
     if (options_.packing && config.attention_kind == AttentionKind::kDense)
       throw InputError("training option packing must be false with the dense model " + config.name +
                        ", got true");
+    const std::string kernels = context_.switches->get_text("NSA_KERNELS");
+    if (kernels == "sm80" && config.attention_kind == AttentionKind::kDense)
+      throw InputError("NSA_KERNELS=sm80 asks for kernels of NSA, the dense model " + config.name +
+                       " runs none; unset it");
     facts_.vocab = config.vocab;
     facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
     facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
     device_ = open_rank_device(options_.device, context_.place);
-    want_kernels(context_.switches->get_text("NSA_KERNELS"), device_);
+    want_kernels(kernels, device_);
     shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
     open_data(config, seq_len);
     record_stages();

@@ -134,6 +134,10 @@ TEST(BadInput, KernelsThatCannotRunAreRefusedByEveryProgram) {
     EXPECT_THAT(done.output, ContainsRegex("NSA_KERNELS=sm80 asks for kernels, .*; use .*unset it"))
         << words.front();
   }
+  const Outcome dense = run({bin + "nsa-train", "--model", "tiny_cpu_dense", "--data", "synthetic"},
+                            {"NSA_KERNELS=sm80"});
+  EXPECT_EQ(dense.exit_code, 1) << dense.output;
+  EXPECT_THAT(dense.output, HasSubstr("the dense model tiny_cpu_dense runs none; unset it"));
   const Outcome refused = work_by_kernels("strict_fallback");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("CONFIG_ERROR: NSA_KERNELS=sm80 asks for kernels, "));
