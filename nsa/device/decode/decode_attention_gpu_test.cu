@@ -1,7 +1,7 @@
 // The decode step against plain fp64 loops on the host. No LibTorch.
-//   decode_attention_gpu_test                 correctness; ends with 77 where there is no CUDA
-//   device decode_attention_gpu_test --time [NAME]   figures of the targets, with and without a
-//   graph decode_attention_gpu_test --sweep [NAME]  the same for every cut; --once NAME: one launch
+//   decode_attention_gpu_test                   correctness; ends with 77 without a CUDA device
+//   decode_attention_gpu_test --time [NAME]     figures of the targets, with and without a graph
+//   decode_attention_gpu_test --sweep [NAME]    the same for every cut; --once NAME: one launch
 #include <cstdio>
 #include <cstring>
 #include <functional>
