@@ -21,7 +21,7 @@ struct CmpAttnResult {
 /// Query i stands at position first_position + i. group_probs sums the heads of a group in
 /// ascending order. Differentiable in q, k_cmp, v_cmp (through out and lse). Saved for backward:
 /// the arguments, out and lse; probabilities are recomputed chunk by chunk. `options` chooses the
-/// backend; what ran goes to current_record().
+/// backend; what ran goes to current_record(). Throws c10::Error by name.
 CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
                        const NsaConfig& config, int64_t first_position = 0,
                        const BranchOptions& options = {}, bool want_group_probs = true);

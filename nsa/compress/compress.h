@@ -25,9 +25,9 @@ PhiWeights make_phi_weights(const NsaConfig& config, int64_t dim, at::TensorOpti
 /// Compressed keys and values (paper, Eq. 7): block i covers tokens [i*d, i*d + l).
 ///   k [B, S, Hkv, dk], v [B, S, Hkv, dv], not rotated, one float type
 ///   -> {k_cmp [B, N_c, Hkv, dk], v_cmp [B, N_c, Hkv, dv]}, same type, N_c = num_compressed(S).
-/// RoPE per config.rope touches keys only: before_pool rotates token t at position t, block_start
-/// rotates block i at position i*d. Sums run in the accumulation type; one rounding at the end.
-/// A token behind the last whole block has no influence. Differentiable in k, v and the weights.
+/// RoPE per config.rope, keys only: before_pool rotates token t at position t, block_start block i
+/// at position i*d. Sums in the accumulation type, one rounding at the end. A token behind the last
+/// whole block has no influence. Differentiable in k, v, weights. Throws c10::Error by name.
 std::pair<at::Tensor, at::Tensor> compress(const at::Tensor& k, const at::Tensor& v,
                                            const PhiWeights& phi_k, const PhiWeights& phi_v,
                                            const NsaConfig& config);

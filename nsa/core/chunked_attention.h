@@ -7,17 +7,17 @@ namespace nsa {
 
 struct AttentionResult {
   at::Tensor out;          ///< [B, S, Hq, dv], type of q
-  at::Tensor lse;          ///< [B, S, Hq], accumulation type
+  at::Tensor lse;          ///< [B, S, Hq], accumulation type, natural log
   at::Tensor group_probs;  ///< [B, S, Hkv, N], accumulation type, detached; undefined if not asked
 };
 
 /// softmax(scale * q.k) v over the keys that `mask` allows, in chunks of queries: the one engine
 /// behind the plain operators of all branches. Arguments as checked by ArgumentCheck::qkv.
-/// - Logits, softmax and sums are in the accumulation type; a row without a key is exactly 0, -inf.
+/// - Logits, softmax and sums are in the type of sums (sum_type in check.h), rounded once. A row
+///   without a key is exactly 0, -inf.
 /// - A key that is not allowed has no influence on a row, be it NaN or infinite.
-/// - Differentiable once in q, k, v through out and lse. Saved: the arguments, out, lse; the
-/// backward
-///   recomputes probabilities chunk by chunk. Forward and backward use no atomics on floats.
+/// - Differentiable once in q, k, v through out and lse; saved: the arguments, out, lse. Backward
+///   computes probabilities again, chunk by chunk. No atomics on floats.
 AttentionResult chunked_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const KeyMask& mask, double scale, bool want_group_probs = false);
 

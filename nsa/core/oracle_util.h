@@ -9,6 +9,7 @@
 
 namespace nsa {
 
+/// A CPU tensor of element type T for the oracle; undefined: an empty one.
 template <class T>
 reference::Tensor<T> ref_of(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -17,6 +18,7 @@ reference::Tensor<T> ref_of(const at::Tensor& tensor) {
   return {x.sizes().vec(), std::vector<T>(data, data + x.numel())};
 }
 
+/// The inverse; `dtype` must be that of T.
 template <class T>
 at::Tensor to_aten(const reference::Tensor<T>& tensor, at::ScalarType dtype) {
   at::Tensor x = at::empty(tensor.shape(), dtype);

@@ -13,8 +13,8 @@ namespace nsa {
 struct RanBackend {
   std::string stage;  ///< compress, cmp_attn, select, ranges, sel_attn, win_attn, gate; a backward
                       ///< pass with a row of its own adds ".backward"
-  std::string backend;  ///< what ran: plain, gather, packed, varlen, masked, flash, cudnn, v1, ...
-  int64_t count = 0;    ///< calls
+  std::string backend;    ///< what ran: plain, fused, gather, varlen, flash, v1 and so on
+  int64_t count = 0;      ///< calls
   std::string requested;  ///< what was asked for
   std::string detail;  ///< variant: flash or plain (varlen), workspace or safe (packed), order of
                        ///< the selected branch and code of the kernels, sm_80 (fused)

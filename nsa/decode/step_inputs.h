@@ -5,6 +5,7 @@
 
 namespace nsa {
 
+/// True where a call on these inputs will be differentiated.
 bool needs_gradient(const NsaInputs& inputs);
 
 /// Inputs that are taken in pieces, step by step. Under autograd what the steps send back is added

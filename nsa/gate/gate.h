@@ -6,12 +6,12 @@
 namespace nsa {
 
 /// Gates from logits [..., 3] (order cmp, sel, win), in the accumulation type of the logits:
-/// sigmoid of each, softmax over the three, or the values themselves.
+/// sigmoid of each, softmax over the three, or the values themselves. Throws c10::Error by name.
 at::Tensor gate_activate(const at::Tensor& logits, GateActivation activation);
 
 /// o = g_cmp*o_cmp + g_sel*o_sel + g_win*o_win (paper, Eq. 5), summed in the accumulation type.
 /// o_* [B, S, Hq, dv] of one float type; gates [B, S, Hq, 3], or [B, S, Hkv, 3] for all heads of a
-/// group; or the same without B. Returns the type and shape of o_cmp. Differentiable in all.
+/// group; B may be missing. -> type and shape of o_cmp. Differentiable in all. Throws by name.
 at::Tensor gate_combine(const at::Tensor& o_cmp, const at::Tensor& o_sel, const at::Tensor& o_win,
                         const at::Tensor& gates);
 
@@ -30,7 +30,7 @@ struct GateWeights {
 GateWeights make_gate_weights(int64_t qk_head_dim, at::TensorOptions options = {});
 
 /// Gate logits [..., Hkv, 3] in the accumulation type, from the un-rotated q [..., Hq, dk]:
-/// group mean -> Linear -> SiLU -> Linear. Differentiable in q and the weights.
+/// group mean -> Linear -> SiLU -> Linear. Differentiable in q and the weights. Throws by name.
 at::Tensor gate_mlp(const at::Tensor& q, const GateWeights& weights, int64_t num_kv_heads);
 
 }  // namespace nsa

@@ -12,6 +12,7 @@
 /// CUDA code.
 namespace nsa {
 
+/// Keys of the compressed branch and of the window, the first query at position 0.
 KeyMask compressed_mask(const NsaConfig& config);
 KeyMask window_mask(const NsaConfig& config);
 
@@ -44,7 +45,7 @@ struct SavedCall {
 
 /// Gradients of what the branches read; undefined: none.
 struct BranchGradients {
-  std::vector<at::Tensor> q;  ///< terms
+  std::vector<at::Tensor> q;  ///< terms, to be added up
   at::Tensor q_out;           ///< their sum from token `q_joined` on; or undefined
   int64_t q_joined = 0;
   at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;

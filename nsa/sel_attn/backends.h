@@ -16,6 +16,7 @@ SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict);
 
 /// Empty where kernels compute this call and its gradients; a question of sizes, type and device.
 std::string sel_attn_fused_obstacle(const SelAttnArgs& args);
+
 /// Gradients of q from other branches that join this one's where its parts are summed.
 struct JoinedGradient {
   std::vector<at::Tensor> terms;  ///< [B, S, Hq, dk], two at most

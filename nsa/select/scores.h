@@ -6,7 +6,7 @@
 namespace nsa {
 
 /// P[i] = sum over the heads of the group, ascending, of probs[h, i] (paper, Eq. 10).
-/// probs [..., Hq, N_c] -> [..., Hkv, N_c], same type. Detached.
+/// probs [..., Hq, N_c] -> [..., Hkv, N_c], same type. Detached. Throws c10::Error by name.
 at::Tensor group_sum(const at::Tensor& probs, int64_t num_kv_heads);
 
 /// Scores of the selection blocks (paper, Eq. 9): score[j] = sum over i ascending of

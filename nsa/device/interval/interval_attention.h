@@ -36,7 +36,7 @@ struct BlockSelection {
   int32_t* block_idx =
       nullptr;                ///< [B, S, Hkv, n] ascending, -1 behind the last; null: no selection
   int32_t* ranges = nullptr;  ///< [B, S, Hkv, n, 2] half-open token intervals, or null
-  int sel_block_size = 0, top_n = 0, num_initial = 0, num_local = 0;
+  int sel_block_size = 0, top_n = 0, num_initial = 0, num_local = 0;  ///< as in NsaConfig
 };
 
 struct IntervalAttention {
