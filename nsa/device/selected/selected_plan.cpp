@@ -17,8 +17,8 @@ constexpr int64_t kLeastDenseRows = 132 * 64;  // fewer leave half of the SMs id
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/// Bytes that partial results of d_q may take: they and the index stay below half of q, k, v and
-/// the output, except for small problems.
+/// Bytes that parts of out or d_q may take: they and the index stay below half of q, k, v and the
+/// output, except for small problems.
 int64_t part_budget(const SelectedSizes& s) {
   const int64_t queries = int64_t{s.batch} * s.num_queries * s.num_kv_heads * s.group_size,
                 keys = int64_t{s.batch} * s.num_keys * s.num_kv_heads;

@@ -1,5 +1,5 @@
 // Selected attention, forward, in the order of keys, on wgmma: parts of the rows' outputs, one a
-// key tile, with the maximum and the sum of their softmax; selected/selected_sums.cu joins them.
+// key tile, with the maximum and sum of their softmax; selected_dense or selected_join joins them.
 //
 // Warpgroup 0 gathers rows of Q by cp.async, three more take a row tile each in turn:
 //   S = Q K^T, P = exp2(S - max), O = P V.
