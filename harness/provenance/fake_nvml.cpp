@@ -44,7 +44,7 @@ nvmlReturn_t nvmlShutdown() {
 nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) { return number(count, fake_nvml.devices); }
 nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   if (index == fake_nvml.lost) return NVML_ERROR_GPU_IS_LOST;
-  *device = reinterpret_cast<nvmlDevice_t>(static_cast<uintptr_t>(index + 1));
+  *device = reinterpret_cast<nvmlDevice_t>(static_cast<uintptr_t>(index + 1));  // NOLINT: a name
   return NVML_SUCCESS;
 }
 nvmlReturn_t nvmlSystemGetDriverVersion(char* out, unsigned int size) {
