@@ -9,24 +9,24 @@
 #include <cstring>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "nsa/device/emulator/async_memory.h"
+#include "nsa/device/emulator/card.h"
+#include "nsa/device/emulator/flights.h"
+#include "nsa/device/emulator/mbarrier.h"
 #include "nsa/device/emulator/memory.h"
 #include "nsa/device/emulator/order.h"
 #include "nsa/device/emulator/switch.h"
+#include "nsa/device/emulator/threads.h"
+#include "nsa/device/emulator/wgmma.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace nsa::device::emulator {
 namespace {
-
-struct Copy {
-  uint32_t to;
-  const void* from;
-  int bytes, size;
-  int group;
-};
 
 /// What lanes of a warp wait for each other at.
 struct Meeting {
@@ -41,6 +41,7 @@ struct Thread {
   std::vector<Copy> copies;  // those that have not landed
   int groups = 0;            // of copies, committed
   int barrier = -1;          // where it waits
+  int64_t mbarrier = -1;     // likewise, a shared address
   bool ended = false;
 };
 
@@ -67,6 +68,7 @@ struct Machine {
   int running = 0, threads_of_block = 0, ended = 0;
   size_t shared_bytes = 0;
   char* shared = nullptr;
+  uint32_t shared_base = 0;  // its shared address
   void (*thread)(const void*) = nullptr;
   const void* context = nullptr;
 };
@@ -92,6 +94,13 @@ void describe_waiting() {
     std::fprintf(stderr, "  thread %d is the first at barrier %d\n", i, t.barrier);
     break;
   }
+  for (int i = 0; i < machine.threads_of_block; ++i) {
+    const Thread& t = machine.threads[i];
+    if (t.ended || t.mbarrier < 0) continue;
+    if (i > 0 && machine.threads[i - 1].mbarrier == t.mbarrier) continue;  // a run of threads
+    std::fprintf(stderr, "  thread %d waits at ", i);
+    describe_mbarrier(static_cast<uint32_t>(t.mbarrier));
+  }
   for (size_t w = 0; w < machine.warps.size(); ++w)
     for (const Meeting& m : machine.warps[w].meetings)
       if (m.arrived != 0)
@@ -106,39 +115,50 @@ void run_thread(int index) {
   switch_to(from, self().fiber);
 }
 
-/// Gives way to another thread of this warp, or of the next one that has any.
-void give_way(bool leave_warp = false) {
+/// Another thread of this warp, or of the next one that has any; -1: none may run.
+int next_thread(bool leave_warp) {
   const int own = machine.running, own_warp = own / 32;
   Warp& warp = machine.warps[own_warp];
-  const int place = warp.place_of[own % 32];
-  int lane = leave_warp ? -1 : next_lane(warp, place);
-  int chosen = own_warp;
-  if (lane < 0) {
-    const int count = static_cast<int>(machine.warps.size());
-    const int first =
-        static_cast<int>(std::find(machine.warp_order.begin(), machine.warp_order.end(), own_warp) -
-                         machine.warp_order.begin());
-    for (int i = 1; i <= count && lane < 0; ++i) {
-      chosen = machine.warp_order[(first + i) % count];
-      lane = next_lane(machine.warps[chosen], 31);
-    }
+  int lane = leave_warp ? -1 : next_lane(warp, warp.place_of[own % 32]);
+  if (lane >= 0) return own_warp * 32 + lane;
+  const int count = static_cast<int>(machine.warps.size());
+  const int first =
+      static_cast<int>(std::find(machine.warp_order.begin(), machine.warp_order.end(), own_warp) -
+                       machine.warp_order.begin());
+  for (int i = 1; i <= count; ++i) {
+    const int chosen = machine.warp_order[(first + i) % count];
+    lane = next_lane(machine.warps[chosen], 31);
+    if (lane >= 0) return chosen * 32 + lane;
   }
-  if (lane < 0) {
-    if (machine.ended == machine.threads_of_block) {
-      switch_to(self().fiber, machine.main);
-    } else {
-      describe_waiting();
-      fail("threads wait for what will not come");
-    }
+  return -1;
+}
+/// Gives way to it. Where there is none, copies land.
+void give_way(bool leave_warp = false) {
+  may_land();
+  int next = next_thread(leave_warp);
+  if (machine.ended == machine.threads_of_block) switch_to(self().fiber, machine.main);
+  while (next < 0 && land_any()) next = next_thread(false);
+  if (next < 0) {
+    describe_waiting();
+    fail("threads wait for what will not come");
   }
-  const int next = chosen * 32 + lane;
-  if (next != own) run_thread(next);
+  if (next != machine.running) run_thread(next);
 }
 
 void set_ready(int index, bool ready) {
   uint32_t& lanes = machine.warps[index / 32].ready;
   const uint32_t bit = 1u << index % 32;
   lanes = ready ? lanes | bit : lanes & ~bit;
+}
+
+Barrier& reach(int id, int count, int value) {
+  if (id < 0 || id >= kBarriers) fail("there is no barrier %d", id);
+  Barrier& b = machine.barriers[id];
+  if (b.arrived > 0 && b.count != count) fail("barrier %d: of %d and of %d", id, b.count, count);
+  b.count = count;
+  ++b.arrived;
+  b.sum += value;
+  return b;
 }
 
 /// Opens a barrier that everybody has reached; the running thread may be the last to come or one
@@ -155,14 +175,6 @@ void open_if_complete(int id) {
     set_ready(i, true);
   }
   b = {0, 0, 0, b.sum};
-}
-
-void land(const Copy& copy) {
-  char* to = shared_at(copy.to, copy.size, "cp.async");
-  if (reinterpret_cast<uintptr_t>(copy.from) % copy.size != 0)
-    fail("cp.async: %p is no multiple of %d", copy.from, copy.size);
-  std::memcpy(to, copy.from, copy.bytes);
-  std::memset(to + copy.bytes, 0, copy.size - copy.bytes);
 }
 
 void main_of_thread() {
@@ -202,10 +214,13 @@ void run_block(dim3 block) {
   std::fill(std::begin(machine.barriers), std::end(machine.barriers), Barrier{});
   choose_orders();
   machine.shared = begin_shared(machine.shared_bytes);
+  machine.shared_base = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(machine.shared) % 1024);
+  begin_async_memory(machine.shared_bytes);
+  begin_products(static_cast<int>(machine.warps.size()));
   for (int i = 0; i < count; ++i) {
     Thread& t = machine.threads[i];
     t.index = make_uint3(i % block.x, i / block.x % block.y, i / block.x / block.y);
-    t.copies.clear(), t.groups = 0, t.barrier = -1, t.ended = false;
+    t.copies.clear(), t.groups = 0, t.barrier = -1, t.mbarrier = -1, t.ended = false;
     begin_fiber(t.fiber, i, main_of_thread);
     machine.warps[i / 32].exists |= 1u << i % 32;
     set_ready(i, true);
@@ -214,10 +229,20 @@ void run_block(dim3 block) {
   machine.running = first_warp * 32 + next_lane(machine.warps[first_warp], 31);
   threadIdx = self().index;
   switch_to(machine.main, self().fiber);
+  end_flights();
+  end_products();
   if (!end_shared(machine.shared_bytes)) fail("somebody wrote beside the dynamic shared memory");
 }
 
 }  // namespace
+
+void land(const Copy& copy) {
+  char* to = shared_at(copy.to, copy.size, "cp.async");
+  if (reinterpret_cast<uintptr_t>(copy.from) % copy.size != 0)
+    fail("cp.async: %p is no multiple of %d", copy.from, copy.size);
+  std::memcpy(to, copy.from, copy.bytes);
+  std::memset(to + copy.bytes, 0, copy.size - copy.bytes);
+}
 
 void fail(const char* format, ...) {
   std::fprintf(stderr, "emulated block (%u, %u, %u), thread (%u, %u, %u): ", blockIdx.x, blockIdx.y,
@@ -239,7 +264,7 @@ void set_order(uint64_t seed) {
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*thread)(const void*),
               const void* context) {
   machine.threads_of_block = static_cast<int>(block.x * block.y * block.z);
-  if (machine.threads_of_block > kMostFibers || shared_bytes > kMostSharedBytes)
+  if (machine.threads_of_block > kMostFibers || shared_bytes > most_shared_bytes())
     fail("no block of %d threads with %zu bytes", machine.threads_of_block, shared_bytes);
   machine.threads.resize(std::max<size_t>(machine.threads.size(), machine.threads_of_block));
   machine.thread = thread, machine.context = context, machine.shared_bytes = shared_bytes;
@@ -260,12 +285,13 @@ uint32_t shared_address(const void* p) {
   if (offset < 0 || offset > static_cast<ptrdiff_t>(machine.shared_bytes))
     fail("address %td is not in the %zu bytes of dynamic shared memory", offset,
          machine.shared_bytes);
-  return static_cast<uint32_t>(offset);
+  return machine.shared_base + static_cast<uint32_t>(offset);
 }
 char* shared_at(uint32_t address, uint32_t bytes, const char* what) {
-  if (address % bytes != 0 || size_t{address} + bytes > machine.shared_bytes)
-    fail("%s: shared address %u of %zu bytes", what, address, machine.shared_bytes);
-  return machine.shared + address;
+  const ptrdiff_t place = ptrdiff_t{address} - machine.shared_base;
+  if (address % bytes != 0 || place < 0 || place + bytes > machine.shared_bytes)
+    fail("%s: shared address %td of %zu bytes", what, place, machine.shared_bytes);
+  return machine.shared + place;
 }
 unsigned lane() { return static_cast<unsigned>(machine.running % 32); }
 
@@ -291,21 +317,49 @@ void meet(const char* what, uint32_t mask, void* own, Perform perform) {
   m.arrived = m.mask = 0;
   warp.ready |= mask;
   // Now and then another warp goes on.
-  if (machine.seed > 1 && machine.random() % 16 == 0) give_way(true);
+  may_give_way();
 }
 
 int barrier(int id, int count, int value) {
-  Barrier& b = machine.barriers[id];
-  if (b.arrived > 0 && b.count != count) fail("barrier %d: of %d and of %d", id, b.count, count);
-  b.count = count;
-  ++b.arrived;
-  b.sum += value;
+  Barrier& b = reach(id, count, value);
   self().barrier = id;
   set_ready(machine.running, false);
   open_if_complete(id);
   give_way();
   return b.result;
 }
+
+void arrive_at_barrier(int id, int count) {
+  reach(id, count, 0);
+  open_if_complete(id);
+}
+
+int running_thread() { return machine.running; }
+int threads_of_block() { return machine.threads_of_block; }
+uint64_t order_seed() { return machine.seed; }
+int random_below(int count) { return static_cast<int>(machine.random() % uint64_t(count)); }
+bool now_and_then() { return machine.seed > 1 && machine.random() % 16 == 0; }
+void may_give_way() {
+  if (now_and_then()) give_way(true);
+}
+void sleep_at(uint32_t mbarrier) {
+  self().mbarrier = mbarrier;
+  set_ready(machine.running, false);
+  give_way();
+}
+int wake_waiting(uint32_t mbarrier) {
+  int woken = -1;
+  for (int i = 0; i < machine.threads_of_block; ++i) {
+    Thread& t = machine.threads[i];
+    if (t.mbarrier != mbarrier) continue;
+    t.mbarrier = -1;
+    set_ready(i, true);
+    woken = i;
+  }
+  return woken;
+}
+bool hurries() { return machine.seed == 1 || (machine.seed > 1 && random_below(2) == 0); }
+void run_now(int thread) { run_thread(thread); }
 
 void copy_async(uint32_t to, const void* from, int bytes, int size) {
   const Copy copy{to, from, bytes, size, self().groups};
@@ -314,7 +368,9 @@ void copy_async(uint32_t to, const void* from, int bytes, int size) {
   self().copies.push_back(copy);
 }
 void commit_copies() { ++self().groups; }
+std::vector<Copy> take_copies() { return std::exchange(self().copies, {}); }
 void wait_copies(int pending) {
+  land_flights_of(machine.running);
   Thread& t = self();
   const auto late = [&](const Copy& copy) { return copy.group >= t.groups - pending; };
   const auto first_late = std::find_if(t.copies.begin(), t.copies.end(), late);

@@ -21,7 +21,7 @@ namespace nsa::device::emulator {
 /// Runs `thread(context)` for every thread of the grid.
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*thread)(const void*),
               const void* context);
-constexpr size_t kMostSharedBytes = 163840;  // of a block on an A100
+constexpr size_t kMostSharedBytes = 232448;  // of a block on any card (card.h)
 
 /// Dynamic shared memory of the running block; addresses as instructions have them count from it.
 char* shared_memory();
@@ -38,6 +38,8 @@ void meet(const char* what, uint32_t mask, void* own, Perform perform);
 /// `value` to the sum that is returned to all of them.
 int barrier(int id, int count, int value = 0);
 constexpr int kBarriers = 16;
+/// The same without waiting.
+void arrive_at_barrier(int id, int count);
 
 /// Asynchronous copies of this thread; `bytes` of the `size` are read, the rest is 0.
 void copy_async(uint32_t to, const void* from, int bytes, int size = 16);

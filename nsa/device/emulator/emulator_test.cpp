@@ -197,7 +197,7 @@ __global__ void odd_matrix() {
 }
 __global__ void far_matrix() {
   uint32_t to[4];
-  load_matrices(to, 16 * threadIdx.x);
+  load_matrices(to, shared_address(dynamic_shared()) + 16 * threadIdx.x);
 }
 
 TEST(EmulatorDeathTest, FaultsEndTheProgramWithTheirReason) {

@@ -50,9 +50,8 @@ void load_four_matrices(uint32_t (&to)[4], uint32_t address, const char* what) {
     for (int matrix = 0; matrix < 4; ++matrix) {
       const uint16_t* rows[8];
       for (int i = 0; i < 8; ++i)
-        rows[i] = reinterpret_cast<const uint16_t*>(
-            emulator::shared_memory() +
-            static_cast<const MatrixLoad*>(lanes[matrix * 8 + i])->address);
+        rows[i] = reinterpret_cast<const uint16_t*>(emulator::shared_at(
+            static_cast<const MatrixLoad*>(lanes[matrix * 8 + i])->address, 16, "ldmatrix"));
       for (int i = 0; i < 32; ++i) {
         const int major = i / 4, minor = i % 4 * 2;
         const uint32_t low = kTransposed ? rows[minor][major] : rows[major][minor],

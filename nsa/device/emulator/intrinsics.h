@@ -160,6 +160,9 @@ inline unsigned __brev(unsigned x) {
   for (int i = 0; i < 32; ++i) y |= (x >> i & 1) << (31 - i);
   return y;
 }
+inline unsigned __umulhi(unsigned x, unsigned y) {
+  return static_cast<unsigned>(uint64_t{x} * y >> 32);
+}
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }

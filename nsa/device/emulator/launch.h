@@ -25,3 +25,10 @@ cudaError_t run_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, siz
 }
 
 }  // namespace nsa::device::emulator
+
+/// As nvcc has it.
+template <typename... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
+                                 int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
+}

@@ -4,7 +4,18 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "nsa/device/emulator/card.h"
 #include "nsa/device/emulator/emulator.h"
+#include "nsa/device/emulator/tensor_map.h"
+
+namespace nsa::device::emulator {
+namespace {
+Card card = Card::kA100;
+}
+void set_card(Card chosen) { card = chosen; }
+size_t most_shared_bytes() { return card == Card::kH100 ? 232448 : 163840; }
+}  // namespace nsa::device::emulator
+using nsa::device::emulator::card, nsa::device::emulator::Card;
 
 extern "C" cudaError_t cudaMalloc(void** to, size_t bytes) {
   *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -30,27 +41,36 @@ extern "C" cudaError_t cudaGetDevice(int* device) {
   *device = 0;
   return cudaSuccess;
 }
-/// An A100 of three multiprocessors: grids that depend on their number have CTAs with more than one
-/// item.
 extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const int most_shared = static_cast<int>(nsa::device::emulator::most_shared_bytes());
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = 3;
       return cudaSuccess;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = 8;
+      *value = card == Card::kH100 ? 9 : 8;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = nsa::device::emulator::kMostSharedBytes;
+      *value = most_shared;
       return cudaSuccess;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-      *value = nsa::device::emulator::kMostSharedBytes + 4096;
+      *value = most_shared + (card == Card::kH100 ? 1024 : 4096);
       return cudaSuccess;
     default:
       return cudaErrorInvalidValue;
   }
 }
-extern "C" cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+extern "C" cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
+  const bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
+                        value > static_cast<int>(nsa::device::emulator::most_shared_bytes());
+  return too_much ? cudaErrorInvalidValue : cudaSuccess;
+}
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function,
+                                                        unsigned, unsigned long long,
+                                                        cudaDriverEntryPointQueryResult* found) {
+  const bool known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
+  *function = known ? reinterpret_cast<void*>(&nsa::device::emulator::encode_tiled) : nullptr;
+  *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 extern "C" cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
