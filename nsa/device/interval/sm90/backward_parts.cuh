@@ -15,6 +15,8 @@
 #include "nsa/device/interval/interval_bounds.h"
 #include "nsa/device/interval/sm90/interval_backward_launch.h"
 #include "nsa/device/selected/sm90/selected_early_launch.h"
+#include "nsa/device/sm90/instructions.cuh"
+#include "nsa/device/sm90/launch.cuh"
 #include "nsa/device/sm90/tensor_map.h"
 
 namespace nsa::device::sm90 {
@@ -43,22 +45,13 @@ CUTE_DEVICE void wait(uint64_t& barrier, uint32_t phase) {
 CUTE_DEVICE void arrive(uint64_t& barrier) { cutlass::arch::ClusterBarrier::arrive(&barrier); }
 
 /// 2^x; results below the least normal number are 0.
-CUTE_DEVICE float power_of_two(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
+CUTE_DEVICE float power_of_two(float x) { return sm80::fast_exp2(x); }
 
 /// Two values as the register of an A operand, the first one in the low half; and back.
 template <typename T>
 CUTE_DEVICE uint32_t pack(float low, float high) {
-  uint32_t x;
-  if constexpr (std::is_same_v<T, cutlass::half_t>) {
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-  } else {
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-  }
-  return x;
+  if constexpr (std::is_same_v<T, cutlass::half_t>) return pack_halves(low, high);
+  return pack_bfloats(low, high);
 }
 template <typename T>
 CUTE_DEVICE float2 unpack(uint32_t x) {

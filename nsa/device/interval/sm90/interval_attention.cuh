@@ -15,6 +15,7 @@
 #include "nsa/device/interval/sm90/direct_selection.cuh"
 #include "nsa/device/interval/sm90/interval_repair.cuh"
 #include "nsa/device/interval/sm90/interval_tiles.cuh"
+#include "nsa/device/sm90/launch.cuh"
 #include "nsa/device/sm90/online_softmax.cuh"
 #include "nsa/device/sm90/tensor_map.h"
 
@@ -199,8 +200,8 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     interval_attention_kernel(const __grid_constant__ IntervalArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
+#if NSA_CODE_OF_SM90
+  NSA_UNALIGNED_SHARED(raw);
   // An offset, not a rounded address: the compiler then knows that accesses are to shared memory.
   const unsigned past = cute::cast_smem_ptr_to_uint(raw) % 1024;
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (1024 - past) % 1024);
@@ -296,12 +297,9 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRang
     status = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
   if (status != cudaSuccess) return status;
   const auto kernel = interval_attention_kernel<Kernel>;
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (status != cudaSuccess) return status;
   // A CTA an SM, or as many times that as tiles ask for.
   const int most = sms * kMostTilesOfCta, ctas = (a.units + most - 1) / most * sms;
-  kernel<<<std::min(ctas, a.units), Kernel::kThreads, bytes, stream>>>(a);
-  return cudaGetLastError();
+  return sm80::launch(kernel, std::min(ctas, a.units), Kernel::kThreads, bytes, stream, a);
 }
 
 }  // namespace nsa::device::sm90

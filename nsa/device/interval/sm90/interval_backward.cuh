@@ -43,8 +43,8 @@ struct BothArguments {
 template <class Keys, class Queries>
 __global__ void __launch_bounds__(Keys::kThreads, 1)
     interval_backward_kernel(const __grid_constant__ BothArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
+#if NSA_CODE_OF_SM90
+  NSA_UNALIGNED_SHARED(raw);
   // By an offset, so that the compiler knows what is shared memory.
   char* const aligned = raw + (1024 - cute::cast_smem_ptr_to_uint(raw) % 1024) % 1024;
   auto& keys = *reinterpret_cast<typename Keys::Shared*>(aligned);
@@ -113,10 +113,8 @@ cudaError_t interval_backward(const IntervalBackward& p, const BackwardPlan& pla
   a.queries.units = (tiles + a.queries.tiles_of_unit - 1) / a.queries.tiles_of_unit * sequences;
   const auto kernel = interval_backward_kernel<Keys, Queries>;
   constexpr int kBytes = std::max(Keys::kSharedBytes, Queries::kSharedBytes);
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes);
-  if (status != cudaSuccess) return status;
-  kernel<<<unsigned(a.keys.units + a.queries.units), Keys::kThreads, kBytes, stream>>>(a);
-  return cudaGetLastError();
+  return sm80::launch(kernel, unsigned(a.keys.units + a.queries.units), Keys::kThreads, kBytes,
+                      stream, a);
 }
 
 }  // namespace nsa::device::sm90

@@ -118,9 +118,8 @@ struct MaskedTiles {
     const uint32_t first = first_part(a, tile, token), begin = first / 8,
                    blocks = (first + count * a.group_size + 7) / 8 - begin;
     if (count > 0)
-      asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(
-                       static_cast<const T*>(a.queries.parts.parts) + int64_t(begin) * 8 * DV),
-                   "r"(blocks * uint32_t(8 * DV * sizeof(T))));
+      prefetch_bulk(static_cast<const T*>(a.queries.parts.parts) + int64_t(begin) * 8 * DV,
+                    blocks * uint32_t(8 * DV * sizeof(T)));
   }
 
   /// 16-byte piece `piece` of row `row` in the rows of Q, or of the output.

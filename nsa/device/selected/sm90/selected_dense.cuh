@@ -176,8 +176,8 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kCtas)
     selected_dense_kernel(const __grid_constant__ DenseArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
+#if NSA_CODE_OF_SM90
+  NSA_UNALIGNED_SHARED(raw);
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
@@ -230,15 +230,12 @@ cudaError_t launch_selected_dense(const RowAttention& p, const DenseQueries& que
   int sms = 0;
   status = count_sms(sms);
   if (status != cudaSuccess) return status;
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                Kernel::kSharedBytes);
-  if (status == cudaSuccess)  // or the L1 cache may leave room for one CTA
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                                  cudaSharedmemCarveoutMaxShared);
+  // Or the L1 cache may leave room for one CTA.
+  status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                cudaSharedmemCarveoutMaxShared);
   if (status != cudaSuccess) return status;
-  kernel<<<std::min(a.units, Kernel::kCtas * sms), Kernel::kThreads, Kernel::kSharedBytes,
-           stream>>>(a);
-  return cudaGetLastError();
+  return sm80::launch(kernel, std::min(a.units, Kernel::kCtas * sms), Kernel::kThreads,
+                      Kernel::kSharedBytes, stream, a);
 }
 
 }  // namespace nsa::device::sm90

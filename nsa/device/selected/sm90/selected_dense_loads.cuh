@@ -128,12 +128,8 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   }
   /// Bytes that nobody reads again, a multiple of 16.
   CUTE_DEVICE static void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t& full) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1], %2, [%3], %4;\n" ::"r"(sm80::shared_address(to)),
-        "l"(from), "r"(bytes), "r"(sm80::shared_address(&full)),
-        "l"(static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST))
-        : "memory");
+    sm90::copy_bulk(sm80::shared_address(to), from, bytes, sm80::shared_address(&full),
+                    static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST));
   }
 
   /// Parts that computing warps will read themselves: the first ones are brought to the L2 cache

@@ -198,8 +198,8 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     selected_dense_wide_kernel(const __grid_constant__ DenseWideArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
+#if NSA_CODE_OF_SM90
+  NSA_UNALIGNED_SHARED(raw);
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
   const auto tile = Kernel::tile_of(a, blockIdx.x, blockIdx.y);
   if (threadIdx.x == 0) {
@@ -251,12 +251,8 @@ cudaError_t launch_selected_dense_wide(const RowAttention& p, const DenseQueries
   const auto kernel = selected_dense_wide_kernel<Kernel>;
   status = count_sms(a.sms);
   if (status != cudaSuccess) return status;
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                Kernel::kSharedBytes);
-  if (status != cudaSuccess) return status;
   const dim3 grid((queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile, queries.lanes);
-  kernel<<<grid, Kernel::kThreads, Kernel::kSharedBytes, stream>>>(a);
-  return cudaGetLastError();
+  return sm80::launch(kernel, grid, Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
 }  // namespace nsa::device::sm90

@@ -3,6 +3,7 @@
 #include "nsa/device/interval/sm90/pair_gradients.cuh"
 #include "nsa/device/interval/sm90/range_tiles.cuh"
 #include "nsa/device/selected/sm90/selected_early_launch.h"
+#include "nsa/device/sm80/launch.cuh"
 
 namespace nsa::device::sm90 {
 namespace {
@@ -162,14 +163,12 @@ cudaError_t read_tile_words(const SelectedEarly& e, const int32_t* ranges, int n
   const IntervalAttention& f = e.problem.forward;
   const int64_t rows = int64_t(f.batch) * f.num_queries * f.num_kv_heads;
   const auto blocks = static_cast<unsigned>((rows + kThreads - 1) / kThreads);
-  read_words_kernel<<<blocks, kThreads, 0, stream>>>(e, reinterpret_cast<const int2*>(ranges),
-                                                     num_ranges);
-  return cudaGetLastError();
+  return sm80::launch(read_words_kernel, blocks, kThreads, 0, stream, e,
+                      reinterpret_cast<const int2*>(ranges), num_ranges);
 }
 
 cudaError_t mend_early(const SelectedEarly& e, cudaStream_t stream) {
-  mend_early_kernel<<<kBusySms * 4, kThreads, 0, stream>>>(e);
-  return cudaGetLastError();
+  return sm80::launch(mend_early_kernel, kBusySms * 4, kThreads, 0, stream, e);
 }
 
 }  // namespace nsa::device::sm90

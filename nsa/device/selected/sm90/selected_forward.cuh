@@ -232,8 +232,8 @@ struct SelectedForwardKernel {
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     selected_forward_kernel(const __grid_constant__ SelectedArguments a) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  extern __shared__ char raw[];
+#if NSA_CODE_OF_SM90
+  NSA_UNALIGNED_SHARED(raw);
   // Aligned without a detour through integers, so that the compiler knows it for shared memory.
   auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
   if (threadIdx.x == 0) {

@@ -15,6 +15,8 @@
 #include "nsa/device/selected/parts.cuh"
 #include "nsa/device/selected/selected_work.cuh"
 #include "nsa/device/sm80/mma.cuh"
+#include "nsa/device/sm90/instructions.cuh"
+#include "nsa/device/sm90/launch.cuh"
 
 namespace nsa::device::sm90 {
 
@@ -38,31 +40,15 @@ template <class Kernel>
 cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArguments& a,
                          const SelectedPlan& plan, cudaStream_t stream) {
   int sms = 0;
-  cudaError_t status = count_sms(sms);
-  if (status == cudaSuccess)
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  Kernel::kSharedBytes);
+  const cudaError_t status = count_sms(sms);
   if (status != cudaSuccess) return status;
   const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
-  kernel<<<static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
-           Kernel::kSharedBytes, stream>>>(a);
-  return cudaGetLastError();
+  return sm80::launch(kernel, static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
+                      Kernel::kSharedBytes, stream, a);
 }
 
-__device__ __forceinline__ float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c,
-                                               uint32_t d) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1,%2,%3,%4};\n" ::"r"(address),
-               "r"(a), "r"(b), "r"(c), "r"(d)
-               : "memory");
-}
-__device__ __forceinline__ void copy_async_8(uint32_t to, const void* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 8;\n" ::"r"(to), "l"(from));
-}
+__device__ __forceinline__ float exp2_fast(float x) { return sm80::fast_exp2(x); }
+using sm80::copy_async_8;
 
 /// cutlass's element types as the ones of CUDA.
 template <typename T>
@@ -129,17 +115,6 @@ struct ItemQueue {
     return w;
   }
 };
-/// Whether one of a warpgroup's 128 threads says so; `barrier` is its own.
-CUTE_DEVICE bool any_of_warpgroup(bool one, int barrier) {
-  int any;
-  asm volatile(
-      "{ .reg .pred p, q; setp.ne.b32 p, %1, 0; barrier.cta.red.or.pred.aligned q, %2, 128, p;"
-      " selp.b32 %0, 1, 0, q; }\n"
-      : "=r"(any)
-      : "r"(int(one)), "r"(barrier)
-      : "memory");
-  return any != 0;
-}
 
 /// Shared-memory tiles of 64 rows: 64-column chunks of 128-byte rows, 16-byte pieces swizzled by
 /// row. As rows x columns, and the same memory as columns x rows.
@@ -305,14 +280,12 @@ CUTE_DEVICE void pack_part(uint4 (&pieces)[2], float scale, const Values& values
 /// writes 512 bytes at a time. `kOnce`: L2 may let go of them first.
 template <bool kOnce = false>
 CUTE_DEVICE void store_part(void* parts, int32_t place, int column, const uint4 (&pieces)[2]) {
-  uint64_t to;  // anew for every 64 columns: kept, it costs a spill at 192/128
-  asm volatile("mad.wide.s32 %0, %1, 16, %2;"
-               : "=l"(to)
-               : "r"(place), "l"(static_cast<uint4*>(parts) + threadIdx.x % 4));
+  // Anew for every 64 columns: kept, it costs a spill at 192/128.
+  uint4* const to = piece_anew(static_cast<uint4*>(parts) + threadIdx.x % 4, place);
   CUTE_UNROLL
   for (int h = 0; h < 2; ++h) {
     if (place < 0) continue;
-    uint4* const piece = reinterpret_cast<uint4*>(to) + column + h * 32;
+    uint4* const piece = to + column + h * 32;
     if (kOnce) {
       __stcs(piece, pieces[h]);
     } else {
