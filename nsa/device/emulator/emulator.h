@@ -1,9 +1,9 @@
 // Runs CUDA kernels on the CPU, for their tests: sources are compiled as C++, every thread of a
 // block is a fiber, blocks run one after the other. Threads change places at meeting points only:
-// collectives of a warp and barriers of the block. What a GPU leaves undefined stops the program
-// with a message: a collective that a named lane does not reach, threads that wait for each other,
-// access past dynamic shared memory (guard pages; a few bytes beside it are checked when the block
-// ends), misaligned matrices and copies. Shared memory begins as NaN.
+// collectives of a warp, barriers of the block and mbarriers. What a GPU leaves undefined stops the
+// program with a message: a collective that a named lane does not reach, threads that wait for each
+// other, access past dynamic shared memory (guard pages; a few bytes beside it are checked when the
+// block ends), misaligned matrices and copies. Shared memory begins as NaN.
 //
 // Not seen: races between meeting points where every order that is tried gives the same bits, reads
 // of what an earlier block has left in static shared memory, bank conflicts, registers, time.

@@ -3,9 +3,13 @@
 
 namespace nsa::device::emulator {
 
-/// The order in which blocks, warps and lanes run from now on, and when async copies land. 0:
-/// ascending, a copy lands when its group is waited for; 1: descending, a copy lands at once;
-/// others: random orders, late copies if even, early ones if odd.
+/// The order in which blocks, warps and lanes run from now on, when async copies land and when
+/// products of warpgroups are computed.
+/// 0: ascending; copies land when their group is waited for or, where an mbarrier waits for them,
+/// when no thread can go on; products are computed when they are issued.
+/// 1: descending; copies land at once, products are computed when they are waited for, and who was
+/// waited for at an mbarrier lets go on who waited.
+/// Others: random orders; copies of groups late if even, early if odd; all else is drawn.
 void set_order(uint64_t seed);
 
 }  // namespace nsa::device::emulator
