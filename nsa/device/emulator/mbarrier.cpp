@@ -11,7 +11,7 @@
 namespace nsa::device::emulator {
 namespace {
 
-constexpr uint64_t kMark = 2;  // memory of zeros or of NaN is no barrier
+constexpr uint64_t kBarrierMark = 2;  // memory of zeros or of NaN is no barrier
 constexpr uint32_t kMost = (1 << 20) - 1;
 
 struct Bits {
@@ -24,7 +24,7 @@ struct Bits {
 Bits read(uint32_t address) {
   Bits bits;
   std::memcpy(&bits, shared_at(address, 8, "mbarrier"), 8);
-  if (bits.mark != kMark || bits.unused != 0 || bits.missing > bits.arrivals)
+  if (bits.mark != kBarrierMark || bits.unused != 0 || bits.missing > bits.arrivals)
     fail("at shared address %u is no mbarrier", address);
   return bits;
 }
@@ -53,7 +53,7 @@ int arrive(uint32_t address, uint32_t bytes) {
 
 void begin_mbarrier(const void* barrier, uint32_t arrivals) {
   if (arrivals == 0 || arrivals > kMost) fail("an mbarrier of %u arrivals", arrivals);
-  const Bits bits{0, arrivals, arrivals, 0, 0, kMark};
+  const Bits bits{0, arrivals, arrivals, 0, 0, kBarrierMark};
   std::memcpy(shared_at(shared_address(barrier), 8, "mbarrier.init"), &bits, 8);
 }
 

@@ -8,7 +8,7 @@
 namespace nsa::device::emulator {
 namespace {
 
-constexpr uint64_t kMark = 0x70616d20726f736eull;
+constexpr uint64_t kMapMark = 0x70616d20726f736eull;
 constexpr uint64_t kPiece = 16;  // bytes that swizzling keeps together
 
 bool multiple(uint64_t x, uint64_t of) { return x % of == 0; }
@@ -36,7 +36,7 @@ uint32_t TensorMap::bytes_of_box() const {
 
 const TensorMap& map_of(const void* encoded) {
   const TensorMap& map = *static_cast<const TensorMap*>(encoded);
-  if (reinterpret_cast<uintptr_t>(encoded) % 64 != 0 || map.mark != kMark)
+  if (reinterpret_cast<uintptr_t>(encoded) % 64 != 0 || map.mark != kMapMark)
     fail("%p is no tensor map", encoded);
   return map;
 }
@@ -79,7 +79,7 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t axe
       (swizzle == CU_TENSOR_MAP_SWIZZLE_NONE || swizzle == CU_TENSOR_MAP_SWIZZLE_128B);
   if (!known) fail("this kind of tensor map is not emulated");
   TensorMap own{};
-  own.mark = kMark, own.data = static_cast<const char*>(data);
+  own.mark = kMapMark, own.data = static_cast<const char*>(data);
   own.axes = static_cast<uint16_t>(axes), own.element_bytes = 2;
   own.swizzled = swizzle == CU_TENSOR_MAP_SWIZZLE_128B;
   for (cuuint32_t i = 0; i < axes && i < kMostAxes; ++i) {

@@ -21,7 +21,7 @@ struct Issued {
   float* d[32];
   int group;
 };
-struct Warp {
+struct WarpProducts {
   std::vector<Issued> waiting;  // not computed yet
   int groups = 0;               // committed
   int open = 0;                 // products since
@@ -34,10 +34,10 @@ Kind kind_of(const WarpgroupProduct& p) {
           p.a,       p.b};
 }
 
-std::vector<Warp> warps;
+std::vector<WarpProducts> warps;
 std::vector<std::vector<Kind>> kinds;  // what each warpgroup has issued
 
-Warp& own_warp() { return warps[running_thread() / 32]; }
+WarpProducts& own_warp() { return warps[running_thread() / 32]; }
 
 float value_of(uint16_t bits, bool half) {
   if (!half) return std::bit_cast<float>(uint32_t{bits} << 16);
@@ -115,7 +115,7 @@ void compute(const Issued& x, int index) {
   }
 }
 
-void compute_until(Warp& warp, int index, int group) {
+void compute_until(WarpProducts& warp, int index, int group) {
   size_t count = 0;
   for (; count < warp.waiting.size() && warp.waiting[count].group < group; ++count)
     compute(warp.waiting[count], index);
@@ -124,7 +124,7 @@ void compute_until(Warp& warp, int index, int group) {
 }
 
 /// The warp's `number`-th product must be that of the warps beside it.
-void compare_with_warpgroup(Warp& warp, int index, const WarpgroupProduct& p) {
+void compare_with_warpgroup(WarpProducts& warp, int index, const WarpgroupProduct& p) {
   std::vector<Kind>& all = kinds[index / 4];
   if (warp.issued == all.size()) all.push_back(kind_of(p));
   if (all[warp.issued] != kind_of(p))
@@ -139,7 +139,7 @@ void start_product(const WarpgroupProduct& product) {
   meet("wgmma", ~0u, &own, [](void* const(&lanes)[32], uint32_t mask) {
     if (mask != ~0u) fail("wgmma: a warp of fewer than 32 threads");
     const int index = running_thread() / 32;
-    Warp& warp = warps[index];
+    WarpProducts& warp = warps[index];
     Issued x{*static_cast<WarpgroupProduct*>(lanes[0]), {}, {}, warp.groups};
     for (int i = 0; i < 32; ++i) {
       const auto& lane = *static_cast<WarpgroupProduct*>(lanes[i]);
@@ -168,14 +168,14 @@ void commit_products() {
 }
 void wait_products(int pending) {
   meet("wgmma.wait_group", ~0u, &pending, [](void* const(&lanes)[32], uint32_t) {
-    Warp& warp = own_warp();
+    WarpProducts& warp = own_warp();
     compute_until(warp, running_thread() / 32, warp.groups - *static_cast<int*>(lanes[0]));
     warp.fenced = false;
   });
 }
 
 void begin_products(int count) {
-  warps.assign(count, Warp{});
+  warps.assign(count, WarpProducts{});
   kinds.assign((count + 3) / 4, {});
 }
 void end_products() {

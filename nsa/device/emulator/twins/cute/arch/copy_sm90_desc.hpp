@@ -7,7 +7,5 @@
 #include "nsa/device/emulator/tensor_map.h"
 
 namespace cute {
-inline void prefetch_tma_descriptor(const void* map) {
-  nsa::device::emulator::map_of(map);
-}
+inline void prefetch_tma_descriptor(const void* map) { nsa::device::emulator::map_of(map); }
 }  // namespace cute
