@@ -93,7 +93,10 @@ class Pair {
       if (const auto* hello = std::get_if<protocol::Hello>(&line.message))
         builds_[arm.name] = hello->build_id;
       const auto* sample = std::get_if<protocol::Sample>(&line.message);
-      if (sample == nullptr || !sample->value) continue;
+      if (sample == nullptr) continue;
+      if (!sample->value)
+        return arm.name + " said a null sample of series '" + sample->series +
+               "': " + sample->reason;
       values[sample->series].push_back(*sample->value);
       units[sample->series] = sample->unit;
     }

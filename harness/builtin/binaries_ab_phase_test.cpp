@@ -87,6 +87,18 @@ TEST_F(BinariesAb, AWrongOutputIsACheckThatFails) {
   EXPECT_THAT(check->detail, HasSubstr("oracle/v2"));
 }
 
+// Left out, a head whose calls are not even timed would be as fast as the rest of them.
+TEST_F(BinariesAb, ANullSampleFailsTheCase) {
+  write_worker(dir_ / "base", "old", 10);
+  write_worker(dir_ / "head", "new", 10);
+  std::string text = read_bytes(dir_ / "head/nsa-worker");
+  const std::string last = "\"value\":12,";
+  text.replace(text.find(last), last.size(), "\"value\":null,\"reason\":\"not finite: inf\",");
+  write_bytes(dir_ / "head/nsa-worker", text);
+  fs::permissions(dir_ / "head/nsa-worker", fs::perms::owner_all);
+  EXPECT_EQ(why(run()), "head said a null sample of series 'v2': not finite: inf");
+}
+
 TEST_F(BinariesAb, WithoutBothBuildsNothingIsMeasured) {
   write_worker(dir_ / "head", "new", 5);
   EXPECT_THAT(why(run({{"base_bin", ""}})), HasSubstr("args.base_bin must be given"));

@@ -74,10 +74,14 @@ class Experiment {
     const auto& end = answer.transcript.ended.at("planted");
     if (end.status != "ok") throw Error(end.reason);
     std::vector<double> rates;
-    for (const auto& line : answer.transcript.lines)
-      if (const auto* sample = std::get_if<protocol::Sample>(&line.message);
-          sample != nullptr && sample->series == "tok_s" && sample->value && *sample->value > 0)
-        rates.push_back(*sample->value);
+    for (const auto& line : answer.transcript.lines) {
+      const auto* sample = std::get_if<protocol::Sample>(&line.message);
+      if (sample == nullptr || sample->series != "tok_s") continue;
+      if (!sample->value || *sample->value <= 0)
+        throw Error("the run gave a rate that is none: " +
+                    (sample->value ? std::to_string(*sample->value) : sample->reason));
+      rates.push_back(*sample->value);
+    }
     if (rates.empty()) throw Error("the run gave no rate");
     say(name, rates);
     return rate_of(rates, plan_.device);

@@ -24,10 +24,14 @@ class CounterfactualPhase : public testing::Test {
   TempDir run_, bin_;
 };
 
+void write_fake_trainer_text(const std::filesystem::path& bin, const std::string& text) {
+  write_bytes(bin / "nsa-train", text);
+  std::filesystem::permissions(bin / "nsa-train", std::filesystem::perms::owner_all);
+}
+
 /// nsa-train that is four times as fast with 8 sequences as with 1.
 void write_fake_trainer(const std::filesystem::path& bin) {
-  const auto path = bin / "nsa-train";
-  write_bytes(path, R"(#!/bin/sh
+  write_fake_trainer_text(bin, R"(#!/bin/sh
 read line
 case "$line" in *'"batch":8'*) rate=1600;; *) rate=400;; esac
 for last; do :; done
@@ -42,7 +46,6 @@ for last; do :; done
   echo '{"type":"done","t":0,"lines":26}'
 } > "$last"
 )");
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
 }
 
 TEST_F(CounterfactualPhase, ExplainsAGateThatFailed) {
@@ -57,6 +60,19 @@ TEST_F(CounterfactualPhase, ExplainsAGateThatFailed) {
   EXPECT_NE(find_line<protocol::Finding>(
                 said, [](const protocol::Finding& f) { return f.code == "GAP_ATTRIBUTED"; }),
             nullptr);
+}
+
+TEST_F(CounterfactualPhase, AStepWithoutARateIsNotLeftOut) {
+  write_fake_trainer(bin_.path());
+  std::string text = read_bytes(bin_.path() / "nsa-train");
+  text.insert(text.find("  echo '{\"type\":\"sample\""),
+              "  [ $i$rate = 31600 ] && rate='null,\"reason\":\"not finite: inf\"'\n");
+  write_fake_trainer_text(bin_.path(), text);
+  write_training_run(run_.path(), {.gate_tok_s = 1600});
+  const auto said = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
+  const auto* figure = find_line<protocol::Metric>(
+      said, [](const auto& metric) { return metric.name == "gap.explained_pct"; });
+  EXPECT_THAT(figure->reason, HasSubstr("the run gave a rate that is none: not finite: inf"));
 }
 
 TEST_F(CounterfactualPhase, TrainsNothingBehindAGateThatPassed) {

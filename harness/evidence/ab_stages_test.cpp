@@ -128,10 +128,11 @@ TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
   Staged run(1.2);
   run.planted.aa_factor = 1.4;
   run.add('g', 1, 10, 1.2);
-  EXPECT_EQ(run.figure().verdict, "INCONCLUSIVE");
   ASSERT_EQ(run.further().size(), 10u);
   EXPECT_EQ(run.further().front(), "g11");
+  EXPECT_THAT(run.figure().null_reason, HasSubstr("g11")) << "the look that was asked for is due";
   run.add('g', 11, 20, 1.2);
+  EXPECT_EQ(run.figure().verdict, "INCONCLUSIVE");
   ASSERT_EQ(run.further().size(), 30u) << "the budget is spent, and it still fails";
   EXPECT_EQ(run.further().back(), "c20");
   run.add('c', 1, 20, 1.2);

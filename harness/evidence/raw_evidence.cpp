@@ -1,6 +1,7 @@
 #include "harness/evidence/raw_evidence.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "harness/protocol/lines.h"
 
@@ -39,10 +40,9 @@ struct Sorter {
     evidence.checks.push_back({line.case_id, line.id, line.ok, line.code, line.detail});
   }
   void operator()(const protocol::Sample& line) {
-    if (!line.value)
-      return;  // null with a reason: it is no figure, and its case says what happened
-    evidence.samples.push_back({line.case_id, line.series, *line.value, line.unit, line.round,
-                                line.order, line.clock_mhz, line.throttle, line.ran_pct});
+    evidence.samples.push_back({line.case_id, line.series, line.value.value_or(NAN), line.unit,
+                                line.round, line.order, line.clock_mhz, line.throttle, line.ran_pct,
+                                line.value ? "" : line.reason});
   }
   void operator()(const protocol::Metric& line) {
     evidence.metrics.push_back(

@@ -102,7 +102,7 @@ TEST_F(RawEvidenceTest, LinesGoWhereFiguresTablesAndFindingsLookForThem) {
 }
 
 /// A sample that is null stands for what could not be measured: nothing is made of it.
-TEST_F(RawEvidenceTest, ANullSampleIsNoSample) {
+TEST_F(RawEvidenceTest, ANullSampleKeepsItsReason) {
   const std::string path = "phases/speed/g01.jsonl";
   std::string text = read_bytes(dir_ / path);
   const size_t at = text.find("\"value\":4.0");
@@ -112,7 +112,10 @@ TEST_F(RawEvidenceTest, ANullSampleIsNoSample) {
   write_bytes(dir_ / path, text);
   const RawPhase speed = read("speed", completed_);
   EXPECT_EQ(speed.groups[0].unusable, "");
-  EXPECT_THAT(speed.view.groups[0].samples, SizeIs(15));
+  const auto& samples = speed.view.groups[0].samples;
+  ASSERT_THAT(samples, SizeIs(16));
+  EXPECT_EQ(std::ranges::count(samples, "not measured", &SampleLine::null_reason), 1)
+      << "the figure learns of it, and is none";
 }
 
 TEST_F(RawEvidenceTest, ABrokenRuleMakesTheWholeFileUnusable) {

@@ -26,6 +26,7 @@ struct SampleLine {
   std::optional<double> clock_mhz;     ///< device clock during the sample
   std::string throttle = {};           ///< "none", what held the clock down, or empty: not known
   std::optional<double> ran_pct = {};  ///< share of the time in which the thread had a core
+  std::string null_reason = {};        ///< why there is no value; empty when there is
 };
 
 struct MetricLine {

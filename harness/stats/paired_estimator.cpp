@@ -26,6 +26,8 @@ std::vector<Series> arm(const EvidenceView& view, const Source& source, const st
   return select_series(view, source, {name, source.name + "." + name});
 }
 
+bool is_time(const std::string& unit) { return unit == "s" || unit == "ms" || unit == "us"; }
+
 Arms select_arms(const MetricSpec& spec, const EvidenceView& view) {
   if (spec.arms.size() != 2) throw NoData("the metric must name two arms, baseline and candidate");
   const Source source = parse_source(spec.source);
@@ -34,6 +36,9 @@ Arms select_arms(const MetricSpec& spec, const EvidenceView& view) {
   if (arms.baseline.front().unit != arms.candidate.front().unit)
     throw NoData("arms are measured in '" + arms.baseline.front().unit + "' and '" +
                  arms.candidate.front().unit + "'");
+  // Of a rate the larger one is the faster, and every verdict would be turned round.
+  if (const std::string& unit = arms.baseline.front().unit; !is_time(unit))
+    throw NoData("arms are measured in '" + unit + "'; a speed-up is one of times: s, ms or us");
   return arms;
 }
 

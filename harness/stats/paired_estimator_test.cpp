@@ -122,10 +122,42 @@ TEST(PairedRatio, FailedCheckWithholds) {
   EXPECT_THAT(m.withheld, HasSubstr("ORACLE_MISMATCH"));
 }
 
-TEST(PairedRatio, FailedCaseIsNoPair) {
+// Survivors would decide: of 13 processes the 3 slow ones run out of memory, and 10 pass.
+TEST(PairedRatio, PairsThatAreLeftWhenSomeFailedAreNoFigure) {
+  const EvidenceView whole = view_of(13, {{"v1", 4}, {"v2", 2}});
+  ASSERT_TRUE(estimate(spec(), whole).lo);
+  EvidenceView failed = whole, crashed = whole, silent = whole, null = whole;
+  failed.groups[4].cases[0] = {"c", false, "out of memory"};
+  EXPECT_EQ(estimate(spec(), failed).null_reason,
+            "case c did not end ok in g4, which voids its samples: out of memory");
+  crashed.groups[4].unusable = "NO_DONE";
+  EXPECT_EQ(estimate(spec(), crashed).null_reason, "process g4: NO_DONE");
+  std::erase_if(silent.groups[4].samples, [](const SampleLine& s) { return s.series == "v2"; });
+  EXPECT_EQ(estimate(spec(), silent).null_reason, "process g4 has no sample of series 'v2'");
+  null.groups[4].samples.back().null_reason = "not finite: nan";
+  EXPECT_EQ(estimate(spec(), null).null_reason,
+            "a sample of series 'v2' in process g4 is null: not finite: nan");
+}
+
+// A rank that measures nothing is no process of its own.
+TEST(PairedRatio, RanksOfOneProcessMeasureTogether) {
   EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
-  view.groups[4].cases[0].ok = false;
-  EXPECT_EQ(estimate(spec(), view).n, 9);
+  for (GroupEvidence& group : std::vector(view.groups)) {
+    view.groups.push_back(group);
+    view.groups.back().id += ".r1";
+    view.groups.back().samples.clear();
+  }
+  EXPECT_EQ(estimate(spec(), view).n, 10);
+}
+
+// The larger rate is the faster arm: read as times, a slow candidate would be called FASTER.
+TEST(PairedRatio, RatesAreNoTimes) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.unit = "tok_s";
+  const Metric m = estimate(spec(), view);
+  EXPECT_FALSE(m.value || m.lo);
+  EXPECT_THAT(m.null_reason, HasSubstr("arms are measured in 'tok_s'"));
 }
 
 TEST(PairedRatio, MissingArmAndImpossibleTimes) {

@@ -36,20 +36,20 @@ struct Series {
 };
 
 /// One entry a process that has the series. A sample belongs when its series is one of `names` and
-/// its case is source.case_id (any when empty). Throws NoData when there is none, when samples of
-/// several cases would be mixed, or when units differ.
+/// its case is source.case_id (any when empty). Throws NoData when samples of several cases would
+/// be mixed, when units differ, and when a part of what was planned is not there: a process whose
+/// lines do not count or that has no such sample, a case that failed in one of them, a sample that
+/// is null. What is left would be a choice made by whatever went wrong.
 std::vector<Series> select_series(const EvidenceView& view, const Source& source,
                                   const std::vector<std::string>& names);
 
-/// The same; empty instead of NoData when no sample has such a name.
+/// The same; empty instead of NoData when no sample has such a name, and without asking that every
+/// process has one.
 std::vector<Series> find_series(const EvidenceView& view, const Source& source,
                                 const std::vector<std::string>& names);
 
-/// Throws NoData unless some process reported.
-void require_evidence(const EvidenceView& view);
-
-/// Throws NoData unless every planned process reported and all its lines count: an exact figure
-/// over part of the evidence would be wrong, not imprecise.
+/// Throws NoData unless every planned process reported and all its lines count: a figure over part
+/// of the evidence would be wrong, not imprecise.
 void require_complete(const EvidenceView& view);
 
 /// The first failed case of a process that counts, as "case X failed in g01: REASON".
