@@ -91,6 +91,9 @@ Ledger read_ledger(const std::string& text) {
     const LedgerEntry entry = entry_of(line, number);
     if (line_of(entry, number - 1, prev) != line)
       bad_line(number, "breaks the hash chain (changed, moved or not canonical)");
+    if (entry.kind != ledger_kind(entry.path))
+      bad_line(number,
+               "calls " + entry.path + " " + entry.kind + "; it is " + ledger_kind(entry.path));
     if (is_raw_kind(entry.kind)) {
       if (!ledger.entries.empty() && !is_raw_kind(ledger.entries.back().kind))
         bad_line(number, "holds raw evidence behind what is derived from it");

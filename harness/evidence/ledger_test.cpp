@@ -80,6 +80,18 @@ TEST(Ledger, TheEvidenceHeadEndsWithTheRawEvidence) {
             "line 3: holds raw evidence behind what is derived from it");
 }
 
+// The evidence head ends with the raw evidence: a file that decides, added behind it under another
+// name for what it is, would change figures and leave that head as it was.
+TEST(Ledger, RawEvidenceUnderAnotherKindIsSeen) {
+  const LedgerEntry run{"artifact", "run.json", std::string(64, 'a'), 1},
+      results{"results", "results.json", std::string(64, 'f'), 5};
+  for (const char* path : {"phases/p/g01.jsonl", "phases/p/phase.json", "baseline.json"}) {
+    const LedgerEntry added{"drawing", path, std::string(64, 'b'), 2};
+    EXPECT_EQ(problem_of(ledger_text({run, added, results})),
+              "line 2: calls " + std::string(path) + " drawing; it is " + ledger_kind(path));
+  }
+}
+
 TEST(Ledger, KindsAndOrder) {
   std::vector<LedgerEntry> entries;
   for (const char* path : {"results.json", "plots/a.svg", "report.md", "phases/p/g01.jsonl",
