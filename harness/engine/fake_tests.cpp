@@ -1,6 +1,8 @@
 /// A GoogleTest program with tests of every end. Only for tests of the engine.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 TEST(Good, One) {}
 TEST(Good, Two) {}
 TEST(Bad, Fails) {
@@ -8,4 +10,12 @@ TEST(Bad, Fails) {
   FAIL() << "|`<script>\x1b[31m";
 }
 TEST(Off, DISABLED_One) {}
+/// Green tests of a program that ends badly.
+struct BadEnd : testing::Environment {
+  void SetUp() override {
+    if (testing::GTEST_FLAG(filter) == "Good.One") std::atexit([] { std::_Exit(1); });
+  }
+};
+const auto* const kBadEnd = testing::AddGlobalTestEnvironment(new BadEnd);
+
 TEST(Crash, Here) { __builtin_trap(); }

@@ -1,5 +1,6 @@
 #include "harness/engine/group_runner.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <system_error>
@@ -11,6 +12,7 @@
 #include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"
 #include "harness/schema/error.h"
+#include "harness/schema/nearest.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -55,6 +57,33 @@ void judge_evidence(const fs::path& file, const PlannedPhase& phase, GroupOutcom
   outcome.status = StepStatus::kCompleted;
   if (!transcript.violations.empty())
     fail(outcome, transcript.violations.front().name, transcript.violations.front().detail);
+}
+
+/// A file that a process named as evidence is in `out` when it ends.
+void judge_artifacts(const fs::path& file, const fs::path& out, const PlannedPhase& phase,
+                     GroupOutcome& outcome) {
+  if (outcome.status != StepStatus::kCompleted) return;
+  for (const auto& line : transcript_of(file, phase).lines) {
+    const auto* artifact = std::get_if<protocol::Artifact>(&line.message);
+    if (artifact == nullptr) continue;
+    const fs::path path(artifact->path);
+    const bool inside = path.is_relative() && std::ranges::find(path, "..") == path.end();
+    if (inside && fs::is_regular_file(fs::symlink_status(out / path))) continue;
+    fail(outcome, "MISSING_ARTIFACT",
+         "it named " + in_quotes(artifact->path) + " as an artifact, which is no file in out/");
+    return;
+  }
+}
+
+/// A program that ends badly although no test of its report failed: what it saw, nobody knows.
+void judge_test_exit(const fs::path& file, const PlannedPhase& phase, GroupOutcome& outcome) {
+  if (outcome.status != StepStatus::kCompleted || outcome.exit_code == 0) return;
+  for (const auto& line : transcript_of(file, phase).lines)
+    if (const auto* check = std::get_if<protocol::Check>(&line.message); check && !check->ok)
+      return;
+  fail(outcome, "EXIT_CODE",
+       "exit status " + std::to_string(outcome.exit_code) +
+           ", and no test of its report failed; see " + outcome.group + ".err");
 }
 
 /// How the two kinds of test programs are asked.
@@ -140,7 +169,9 @@ WorkerSpec GroupRunner::worker_spec(const PlannedPhase& phase, const std::string
   spec.out = folder / (stem + ".out");
   spec.err = folder / (stem + ".err");
   spec.autopsy = folder / (stem + ".autopsy.json");
-  spec.want = {.mode = phase.mode, .cases = case_ids(phase)};
+  // Of a program that does not say what it was built from, nothing shows that it is of this build.
+  spec.want = {
+      .mode = phase.mode, .cases = case_ids(phase), .asks_build_id = !options_.build_id.empty()};
   return spec;
 }
 
@@ -180,8 +211,11 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
     spec.env.merge(protocol::rank_variables(rank, world, port));
     spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours
   }
-  if (world == 1) return run_worker(ranks.front(), policy(phase), hooks(phase, group.id));
-  return run_ranks(ranks, policy(phase), hooks(phase, group.id), dir_.phase_dir(phase.id) / "out");
+  const fs::path out = dir_.phase_dir(phase.id) / "out";
+  auto outcome = world == 1 ? run_worker(ranks.front(), policy(phase), hooks(phase, group.id))
+                            : run_ranks(ranks, policy(phase), hooks(phase, group.id), out);
+  for (const WorkerSpec& rank : ranks) judge_artifacts(rank.result, out, phase, outcome);
+  return outcome;
 }
 
 GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const {
@@ -251,6 +285,7 @@ GroupOutcome GroupRunner::run_test_program(const PlannedPhase& phase,
     fail(outcome, verdict.cause, verdict.reason);
   else
     judge_evidence(result, phase, outcome);
+  judge_test_exit(result, phase, outcome);
   return outcome;
 }
 

@@ -41,6 +41,34 @@ TEST(GroupRunner, MissingProgramsAndArtifactsAreNamed) {
   EXPECT_EQ(run.end_of("artifact"), "FAILED MISSING_ARTIFACT");
 }
 
+TEST(GroupRunner, AnArtifactThatAWorkerNamesIsAFileOfItsFolder) {
+  FakeRun run("named");
+  const std::vector<std::string> bad = {"none.txt", "../g01.jsonl", "/etc/hostname", "link.txt", "",
+                                        "."};
+  for (size_t i = 0; i <= bad.size(); ++i)
+    run.add("p" + std::to_string(i), "names_artifact").args["artifact"] =
+        i < bad.size() ? bad[i] : "real.txt";
+  run.go();
+  for (size_t i = 0; i < bad.size(); ++i)
+    EXPECT_EQ(run.end_of("p" + std::to_string(i)), "FAILED MISSING_ARTIFACT") << bad[i];
+  EXPECT_THAT(run.record("p1").reason, HasSubstr("'../g01.jsonl'"));
+  const std::string good = "p" + std::to_string(bad.size());
+  EXPECT_EQ(run.end_of(good), "COMPLETED") << run.record(good).reason;
+}
+
+TEST(GroupRunner, AWorkerThatSaysNoBuildIdIsNotOfThisBuild) {
+  FakeRun run("no_id");
+  run.add("silent", "normal").args["build_id"] = "";
+  run.add("other", "normal").args["build_id"] = "c";  // a deviation: it is said
+  run.go();
+  EXPECT_EQ(run.end_of("silent"), "FAILED NO_BUILD_ID");
+  EXPECT_EQ(run.end_of("other"), "COMPLETED");
+  run.options.build_id = "";
+  run.options.out = run.root / "again";
+  run.go();
+  EXPECT_EQ(run.end_of("silent"), "COMPLETED") << "the engine knows no id either";
+}
+
 TEST(GroupRunner, BuiltinsSpeakTheProtocolToo) {
   FakeRun run("builtin");
   const auto as_builtin = [&](const std::string& id, Builtin builtin) {
@@ -102,6 +130,7 @@ TEST(GroupRunner, GoogleTestProgramsAreIngested) {
   add("bad", "Good.*:Bad.*:Off.*");
   add("none", "Nothing.*");
   add("crash", "Good.*:Crash.*");
+  add("bad_end", "Good.One");
   run.go();
   EXPECT_EQ(run.end_of("good"), "COMPLETED") << run.record("good").reason;
   EXPECT_EQ(run.end_of("bad"), "COMPLETED") << run.record("bad").reason;
@@ -112,6 +141,8 @@ TEST(GroupRunner, GoogleTestProgramsAreIngested) {
   EXPECT_THAT(read_bytes(run.file("phases/bad/g01.jsonl")), HasSubstr("ORACLE_MISMATCH"));
   EXPECT_EQ(run.end_of("none"), "FAILED NO_TESTS");
   EXPECT_EQ(run.end_of("crash"), "FAILED SIGNAL");
+  EXPECT_EQ(run.end_of("bad_end"), "FAILED EXIT_CODE");
+  EXPECT_THAT(run.record("bad_end").reason, HasSubstr("no test of its report failed"));
 }
 
 /// The case line of a group, as a worker reads it.

@@ -104,6 +104,14 @@ using Behaviour = int (*)(Script&);
 const std::map<std::string, Behaviour> kBehaviours = {
     {"normal", [](Script& s) { return s.good(), 0; }},
     {"no_done", [](Script& s) { return s.all_cases(), 0; }},
+    {"names_artifact",
+     [](Script& s) {
+       std::ofstream(s.in.out + "/real.txt") << "x";
+       std::filesystem::create_symlink("real.txt", s.in.out + "/link.txt");
+       s.all_cases();
+       s.emitter.artifact(s.in.args.at("artifact"), "text/plain");
+       return s.emitter.done(), 0;
+     }},
     {"exit_3", [](Script& s) { return s.good(), 3; }},
     {"refuse",
      [](Script&) {
@@ -187,6 +195,15 @@ const std::map<std::string, Behaviour> kBehaviours = {
        const std::string line(99, 'x');
        for (double left = s.number("mb", 100) * 1e6; left > 0; left -= 100) std::puts(line.c_str());
        return s.good(), 0;
+     }},
+    {"flood_results",
+     [](Script& s) {
+       s.hello();
+       const std::string line = R"({"type":"beat","t":1,"step":1,"of":0})" + std::string("\n");
+       std::string block;
+       while (block.size() < (64 << 10)) block += line;
+       for (; true; sleep_s(.001)) raw(block);
+       return 0;
      }},
     {"hostile_log",
      [](Script& s) {

@@ -20,6 +20,8 @@ struct WatchPolicy {
   double proof_s = 5;          ///< time for killed processes to vanish
   double poll_s = 0.05;        ///< how often the result file is looked at
   uint64_t log_cap = 8 << 20;  ///< bytes kept of each standard stream
+  uint64_t result_cap = uint64_t{256}
+                        << 20;  ///< raw evidence of a process; its reader holds it all
 };
 
 /// Progress under the floor: recorded, never a reason to kill.

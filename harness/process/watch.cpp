@@ -92,6 +92,7 @@ class Watch {
   void judge();
   void judge_exit();
   void judge_channel();
+  bool floods();
   void fail(const std::string& cause, const std::string& reason) {
     outcome_.cause = cause;
     outcome_.reason = reason;
@@ -110,6 +111,7 @@ class Watch {
   Fd results_;
   CappedLog out_, err_;
   size_t input_sent_ = 0, lines_heard_ = 0;
+  uint64_t bytes_heard_ = 0;
   End end_ = End::kExited;
   bool exited_ = false;
   int wait_status_ = 0;
@@ -153,6 +155,10 @@ void Watch::follow() {
       end_ = End::kInterrupted;
       fail("INTERRUPTED", "interrupted by " + signal_name(hooks_.stop_signal()));
       return wait_for_exit(0);
+    }
+    if (floods()) {
+      ::kill(-child_.pid, SIGKILL);  // at once: every moment is more to write
+      return;
     }
     if (!(now - start_ <= policy_.timeout_s)) {
       end_ = End::kTimeout;
@@ -201,8 +207,11 @@ void Watch::read_results() {
   if (!results_) return;
   char block[1 << 16];
   ssize_t n;
-  while ((n = ::read(results_.get(), block, sizeof block)) > 0)
+  while (bytes_heard_ <= policy_.result_cap &&
+         (n = ::read(results_.get(), block, sizeof block)) > 0) {
+    bytes_heard_ += static_cast<uint64_t>(n);
     reader_.feed({block, static_cast<size_t>(n)});
+  }
   const double now = now_s();
   for (; lines_heard_ < reader_.lines().size(); lines_heard_++)
     hear(reader_.lines()[lines_heard_], now);
@@ -335,7 +344,16 @@ void Watch::judge_exit() {
   }
 }
 
+/// More evidence than a reader of it could hold.
+bool Watch::floods() {
+  if (bytes_heard_ <= policy_.result_cap) return false;
+  fail("GARBAGE",
+       "said more than " + std::to_string(policy_.result_cap) + " bytes on the result channel");
+  return true;
+}
+
 void Watch::judge_channel() {
+  if (floods()) return;
   const auto violations = reader_.finish();
   if (violations.empty()) return;
   const auto& first = violations.front();

@@ -244,6 +244,18 @@ TEST(Watch, FloodedLogsAreCut) {
   EXPECT_THAT(outcome.notes[0], HasSubstr("100000000 bytes"));
 }
 
+// Left alone it would fill the disk, and with it the memory of whoever reads the evidence.
+TEST(Watch, AFloodOfResultsEndsTheProcess) {
+  FakeRun run("flood_results");
+  run.policy.result_cap = 1 << 20;
+  const auto outcome = run.go();
+  EXPECT_EQ(outcome.cause, "GARBAGE") << text(outcome);
+  EXPECT_THAT(outcome.reason, HasSubstr("more than 1048576 bytes on the result channel"));
+  EXPECT_EQ(outcome.signal, "SIGKILL");
+  EXPECT_FALSE(outcome.infrastructure) << "tried again, it would flood again";
+  EXPECT_LT(fs::file_size(run.folder / "g01.jsonl"), 200u << 20);
+}
+
 TEST(Watch, LogsAreKeptByteForByte) {
   FakeRun run("hostile_log");
   EXPECT_EQ(run.go().status, StepStatus::kCompleted);

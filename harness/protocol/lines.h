@@ -17,6 +17,7 @@ namespace harness::protocol {
 struct Expectation {
   std::string mode = "check";
   std::vector<std::string> cases;
+  bool asks_build_id = false;  ///< `hello` must say one, since the engine knows its own
 };
 
 struct Line {
@@ -28,7 +29,7 @@ struct Line {
 /// A broken rule. Names: NO_HELLO, HELLO_TWICE, GARBAGE (not a line of the protocol), NON_FINITE,
 /// BAD_TIME (a line before `hello`, or a sample that took less than no time), FOREIGN_CASE,
 /// DUPLICATE_CASE, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE (a sample outside `time`), AFTER_DONE,
-/// BAD_COUNT, NO_DONE.
+/// BAD_COUNT, NO_DONE, NO_BUILD_ID (where one is asked for).
 struct Violation {
   std::string name;
   int64_t line = 0;  ///< 0: the file as a whole
@@ -158,6 +159,8 @@ class LineReader {
   void check(const Hello& hello) {
     if (hello.v != 1)
       violate("GARBAGE", "protocol version " + std::to_string(hello.v) + ", want 1");
+    if (want_.asks_build_id && hello.build_id.empty())
+      violate("NO_BUILD_ID", "`hello` of " + hello.program + " says no build id");
   }
   void check(const Beat& beat) { check_optional_case(beat.case_id); }
   void check(const Check& line) { check_optional_case(line.case_id); }

@@ -75,6 +75,25 @@ TEST(LineReaderTest, EachRuleHasItsName) {
   EXPECT_THAT(names(kHello + kEndA + foreign + done(3)), ElementsAre("FOREIGN_CASE"));
 }
 
+TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
+  const auto names_of = [](const std::string& hello, bool asks) {
+    std::vector<std::string> names;
+    for (const auto& broken :
+         read_transcript(hello + kEndA + done(2),
+                         {.mode = "check", .cases = {"a"}, .asks_build_id = asks})
+             .violations)
+      names.push_back(broken.name);
+    return names;
+  };
+  std::string silent = kHello;
+  const size_t at = silent.find("\"build_id\":\"");
+  ASSERT_NE(at, std::string::npos);
+  silent.replace(at, silent.find('"', at + 12) + 1 - at, "\"build_id\":\"\"");
+  EXPECT_THAT(names_of(silent, true), ElementsAre("NO_BUILD_ID"));
+  EXPECT_THAT(names_of(silent, false), IsEmpty());
+  EXPECT_THAT(names_of(kHello, true), IsEmpty());
+}
+
 TEST(LineReaderTest, WhatIsNoLineOfTheProtocolIsGarbage) {
   for (const std::string line :
        {"hello there", "", "[1]", "{}", R"({"type":"beat"})", R"({"type":"wave","t":0})",

@@ -50,11 +50,11 @@ void say(const std::string& line) {
   std::fprintf(stderr, "nsa-train: %s\n", nsa::plain_text(line).c_str());
 }
 
-/// The id that the build wrote beside its programs; empty when this build has none.
+/// The id that the build wrote beside its programs; unknown when this build has none.
 std::string build_id() {
   std::ifstream in(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "build_id.json");
   const nlohmann::json json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json.value("id", "") : "";
+  return json.is_object() ? json.value("build_id", "unknown") : "unknown";
 }
 
 /// Switches of a run; the training shape counts as configuration, so that the record shows it.
