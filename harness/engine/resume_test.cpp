@@ -168,6 +168,15 @@ TEST(Resume, RefusesAnotherRunbookPlanOrBuild) {
   other.options.environment["build"]["build_id"] = "c";
   EXPECT_THAT(refusal(other), HasSubstr("begun with build id \"b\", the programs have \"c\""));
   other = run;
+  other.options.environment["machine"]["cpu"]["model"] = "Other CPU";
+  EXPECT_THAT(refusal(other), HasSubstr("begun with machine/cpu/model null, here it is \"Other"));
+  other = run;
+  other.options.environment["gpu"]["gpus"] = {{{"name", "NVIDIA H200"}, {"power_limit_w", 700}}};
+  EXPECT_THAT(refusal(other), HasSubstr("GPUs [], here it is [[\"NVIDIA H200\",700]]"));
+  other = run;
+  other.options.environment["switches"]["NSA_SEL_RANGES_V2"] = "0";
+  EXPECT_THAT(refusal(other), HasSubstr("NSA_SEL_RANGES_V2"));
+  other = run;
   other.plan.facts["gpu.free_mib"] = 7;  // never the same twice
   EXPECT_EQ(refusal(other), "accepted");
   other = run;

@@ -64,6 +64,21 @@ nlohmann::json plan_essence(nlohmann::json plan) {
   return plan;
 }
 
+/// Where the figures of a run come from: its environment.json speaks for all of them, so a part
+/// measured on another machine, or with other switches, would pass for one of this.
+nlohmann::json origin_of(const nlohmann::json& environment) {
+  nlohmann::json origin;
+  for (const char* at : {"/machine/cpu/model", "/gpu/driver", "/libraries", "/switches"})
+    origin[std::string(at).substr(1)] =
+        environment.value(nlohmann::json::json_pointer(at), nlohmann::json());
+  auto& cards = origin["GPUs"] = nlohmann::json::array();
+  for (const auto& gpu :
+       environment.value(nlohmann::json::json_pointer("/gpu/gpus"), nlohmann::json::array()))
+    cards.push_back(
+        {gpu.value("name", nlohmann::json()), gpu.value("power_limit_w", nlohmann::json())});
+  return origin;
+}
+
 std::string utc_text(const char* format) {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::tm parts{};
@@ -125,7 +140,7 @@ void RunDir::begin(const RunOptions& options, const Runbook& runbook, const Kind
   if (fs::exists(root_ / "run.json")) {
     check_same("runbook.json", runbook_text);
     check_same("plan.json", pretty_dump(to_json(plan)));
-    check_build(options);
+    check_origin(options);
     return;
   }
   write_bytes(root_ / "runbook.json", runbook_text);
@@ -157,7 +172,7 @@ void RunDir::check_same(const std::string& file, const std::string& text) const 
                     " from the one of this call; start a new run");
 }
 
-void RunDir::check_build(const RunOptions& options) const {
+void RunDir::check_origin(const RunOptions& options) const {
   const auto environment =
       nlohmann::json::parse(read_bytes(root_ / "environment.json"), nullptr, false);
   const nlohmann::json::json_pointer at("/build/build_id");
@@ -167,6 +182,12 @@ void RunDir::check_build(const RunOptions& options) const {
     throw ConfigError("--resume: the run was begun with build id " + before.dump() +
                       ", the programs have " + now.dump() +
                       "; build the same sources again or start a new run");
+  const nlohmann::json origin = origin_of(environment), here = origin_of(options.environment);
+  for (const auto& [fact, value] : origin.items())
+    if (value != here.at(fact))
+      throw ConfigError("--resume: the run was begun with " + fact + " " + value.dump() +
+                        ", here it is " + here.at(fact).dump() +
+                        "; go on where and as it was begun, or start a new run");
 }
 
 std::string RunDir::marker(const std::string& phase, const std::string& group) const {

@@ -47,7 +47,7 @@ class RunDir {
 
  private:
   void check_same(const std::string& file, const std::string& text) const;
-  void check_build(const RunOptions& options) const;
+  void check_origin(const RunOptions& options) const;
   std::vector<std::string> files_of(const std::string& phase, const std::string& group) const;
 
   std::filesystem::path root_;
