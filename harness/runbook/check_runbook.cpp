@@ -49,6 +49,7 @@ class CriterionChecker {
             what_ + "== is for exact metrics, but '" + criterion.metric + "' is measured (" +
                 metric.estimator + "); use >= or <=");
     check_value(document, criterion);
+    check_can_fail(document, criterion);
   }
 
   void check_history(const json& entry) {
@@ -77,6 +78,20 @@ class CriterionChecker {
       source_.fail(place, what_ + "no phase declares the metric " + in_quotes(name) +
                               did_you_mean(name, names_));
     return *found->second;
+  }
+
+  /// Counts, times, rates and sizes are never negative: at least 0 they are anyway.
+  void check_can_fail(const json& document, const CriterionSpec& criterion) {
+    static const std::vector<std::string> kNeverNegative = {"count", "ms",  "us",   "s",
+                                                            "tok_s", "mib", "gb_s", "tflop_s"};
+    const json& value = document.at("value");
+    if (!value.is_number() || !contains(kNeverNegative, criterion.unit)) return;
+    const double threshold = value.get<double>();
+    const bool always =
+        (criterion.op == ">=" && threshold <= 0) || (criterion.op == ">" && threshold < 0);
+    require(source_, value, !always,
+            what_ + criterion.op + " " + value.dump() + " holds for every figure in " +
+                criterion.unit + "; a criterion must be able to fail");
   }
 
   void check_value(const json& document, const CriterionSpec& criterion) {

@@ -82,6 +82,27 @@ INSTANTIATE_TEST_SUITE_P(
                     BadInput{"\"title\"", "\"history\": [5], \"title\"",
                              "history: an entry must be an object"}));
 
+TEST(BadCriterion, WhatHoldsForEveryFigureDecidesNothing) {
+  const TempConfigs configs;
+  const auto error = [&](const char* op, double value) {
+    auto document = minimal_json();
+    document["phases"][0]["criteria"][0]["op"] = op;
+    document["phases"][0]["criteria"][0]["value"] = value;
+    return configs.error_of(document.dump());
+  };
+  EXPECT_THAT(error(">=", 0), HasSubstr(">= 0.0 holds for every figure in count"));
+  EXPECT_THAT(error(">=", -3), HasSubstr("a criterion must be able to fail"));
+  EXPECT_THAT(error(">", -1), HasSubstr("a criterion must be able to fail"));
+  EXPECT_EQ(error(">", 0), "no error");
+  EXPECT_EQ(error("<=", 0), "no error");
+}
+
+TEST(BadRunbookWhole, AFileOfManyMegabytesIsNotRead) {
+  const TempConfigs configs;
+  EXPECT_THAT(configs.error_of(minimal_json().dump() + std::string(20 << 20, ' ')),
+              HasSubstr("want at most 16 MiB"));
+}
+
 TEST(BadHistory, EntriesAreFiguresOfThisRunbook) {
   const TempConfigs configs;
   const nlohmann::json good = {{"metric", "second.v2_vs_v1.speedup_ratio"},

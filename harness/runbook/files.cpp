@@ -15,6 +15,11 @@ std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!fs::is_regular_file(path, error) || !file)
     throw ConfigError(path.string(), 0, 0, "cannot be read; want a file with JSON in it");
+  // A file that people write is never so large; reading one for minutes would look like a hang.
+  constexpr uintmax_t kMostBytes = uintmax_t{16} << 20;
+  if (const auto bytes = fs::file_size(path, error); !error && bytes > kMostBytes)
+    throw ConfigError(path.string(), 0, 0,
+                      "has " + std::to_string(bytes) + " bytes; want at most 16 MiB");
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

@@ -57,6 +57,9 @@ json Source::parse(std::string_view text, const std::string& file) {
 
   if (text.starts_with("\xef\xbb\xbf"))
     fail_at(base, "starts with a byte order mark; save it as UTF-8 without one");
+  // To the parser it is the end of the text: what stands behind it would be seen by people only.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    fail_at(base + nul, "holds a NUL byte; want JSON text");
   const JsonScan scan = scan_json(text, kMaxDepth);
   if (scan.too_deep)
     fail_at(base + *scan.too_deep, "nests deeper than " + std::to_string(kMaxDepth) + " levels");

@@ -31,6 +31,11 @@ TEST(Source, EmptyTextIsNamedAsSuch) {
   EXPECT_THAT(error_of(" \n "), HasSubstr("is empty"));
 }
 
+TEST(Source, NothingHidesBehindANulByte) {
+  EXPECT_THAT(error_of(std::string("{}\0{\"a\": 1}", 11)), HasSubstr(":1:3: holds a NUL byte"));
+  EXPECT_THAT(error_of(std::string("{}\0", 3)), HasSubstr("holds a NUL byte"));
+}
+
 TEST(Source, DuplicateKeysAreRejectedAtTheSecondOne) {
   EXPECT_EQ(error_of("{\"a\": 1,\n \"b\": 2, \"a\": 3}"),
             "f.json:2:10: duplicate key 'a'; remove one of the two");
