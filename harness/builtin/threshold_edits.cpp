@@ -10,10 +10,11 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kCriterionKeys[] = {"metric", "op", "value", "unit", "severity", "evidence"};
-constexpr const char* kPhaseKeys[] = {"run",       "args",          "cases",    "device",
-                                      "processes", "max_processes", "confirm",  "needs",
-                                      "require",   "on_unmet",      "required", "switches"};
-constexpr const char* kBookKeys[] = {"extends", "device", "hardware"};
+constexpr const char* kPhaseKeys[] = {
+    "run",           "args",      "free",    "cases",          "device",  "processes",
+    "max_processes", "confirm",   "needs",   "needs_criteria", "require", "on_unmet",
+    "required",      "timeout_s", "retries", "artifacts",      "switches"};
+constexpr const char* kBookKeys[] = {"extends", "device", "hardware", "seed"};
 
 /// Discarded when it is no JSON of ours.
 json parsed(std::string_view text) {

@@ -90,6 +90,36 @@ TEST_F(EditedCheckout, AGoldenTextAndAFileThatIsGoneDecide) {
   EXPECT_EQ(failed(run(args_)), 2u);
 }
 
+// What the change itself brings must not take an edit off the list, or hide its lines.
+TEST_F(EditedCheckout, NeitherListsNorAttributesOfTheChangeHideAnEdit) {
+  const auto commit = [&] {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"add", "."},
+          {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "list"}}) {
+      std::vector<std::string> argv = {"git", "-C", dir_.path().string()};
+      argv.insert(argv.end(), arguments.begin(), arguments.end());
+      ASSERT_TRUE(capture(argv).ok());
+    }
+  };
+  put("configs/kinds/threshold_edits.json",
+      R"({"args": [{"name": "watched", "default": ["suites/*"]}]})");
+  commit();
+  put("configs/kinds/threshold_edits.json", R"({"args": []})");
+  put(".gitattributes", "* -diff\n");
+  put("suites/compare/tolerance.cpp", "eps = 100;\n");
+  const auto said = run({{"base", "HEAD"}, {"watched", nlohmann::json::array()}});
+  EXPECT_EQ(failed(said), 1u);
+  EXPECT_EQ(rows_of(said, "edits"),
+            (nlohmann::json{{"suites/compare/tolerance.cpp", "line", "eps = 1;", "eps = 100;"}}));
+}
+
+TEST_F(EditedCheckout, ATestThatIsGoneIsAnEdit) {
+  put("nsa/x_test.cpp", "TEST(X, A) {}\n");
+  EXPECT_EQ(failed(run(args_)), 0u) << "a new test takes nothing away";
+  put("nsa/CMakeLists.txt", "nsa_add_test(NAME y_test SOURCES y_test.cpp LABELS gpu)\n");
+  EXPECT_EQ(failed(run(args_)), 1u) << "what needs a GPU does not run everywhere";
+}
+
 TEST_F(EditedCheckout, NothingEditedIsNoCheckAndACountOfZero) {
   put("nsa/x.cpp", "2\n");
   put("suites/compare/tolerances/README.md", "words decide nothing\n");

@@ -22,6 +22,18 @@ std::string with(const std::string& from, const std::string& to) {
   return text.replace(at, from.size(), to);
 }
 
+// Freed, an argument is changed without a deviation; with another seed, other inputs are tried.
+TEST(RunbookEdits, EveryKeyThatMayLoosenCounts) {
+  const std::string before = R"({"phases": [{"id": "ab"}]})";
+  for (const char* key : {"free", "needs_criteria", "timeout_s", "retries", "artifacts"}) {
+    const auto edits =
+        runbook_edits(before, R"({"phases": [{"id": "ab", ")" + std::string(key) + R"(": 1}]})");
+    ASSERT_EQ(edits.size(), 1u) << key;
+    EXPECT_EQ(edits[0].what, "phase \"ab\": " + std::string(key));
+  }
+  EXPECT_EQ(runbook_edits(before, R"({"seed": 7, "phases": [{"id": "ab"}]})").size(), 1u);
+}
+
 TEST(RunbookEdits, EveryLooseningIsNamedWithBothValues) {
   struct Row {
     const char *from, *to, *what;

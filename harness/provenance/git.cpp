@@ -91,8 +91,9 @@ std::optional<std::string> file_in_commit(const fs::path& folder, const std::str
 
 std::vector<std::string> changed_lines(const fs::path& folder, const std::string& commit,
                                        const std::string& path) {
-  const Captured diff = ask_git(
-      folder, {"diff", "-U0", "--no-color", "--no-ext-diff", "--no-textconv", commit, "--", path});
+  const Captured diff =
+      ask_git(folder, {"diff", "-U0", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
+                       commit, "--", path});  // --text: no attribute of the change hides its lines
   std::vector<std::string> lines;
   bool in_hunk = false;
   for (size_t begin = 0; begin < diff.out.size();) {

@@ -29,6 +29,9 @@ std::string small_runbook() {
   for (json phase : book["phases"]) {
     const std::string id = phase["id"];
     if (id == "environment" || id == "equivalence") continue;
+    if (id == "operators")  // the stand-in says one check of each
+      for (json& c : phase["criteria"])
+        if (c["op"] == ">=") c["value"] = 1;
     if (id == "speed") {
       phase["needs"] = {"operators"};
       phase["cases"] = json::array({phase["cases"][0]});
@@ -171,6 +174,34 @@ TEST_F(PrGate, APlantedThresholdEditNeedsAReasonAndIsShown) {
   EXPECT_EQ(told.exit_code, 5) << told.output;  // speed was left out: undecided
   EXPECT_EQ(verdict_of("C-edits.unexplained"), "PASS");
   EXPECT_EQ(verdict_of("C-edits.none"), "FAIL");
+}
+
+// The change edits the gate itself: no phase that looks for edits, nothing watched, lines hidden
+// from diffs, a test less.
+TEST_F(PrGate, AChangeDoesNotLoosenTheGateItGoesThrough) {
+  put("nsa/x_test.cpp", "TEST(X, Holds) {}\nTEST(X, HoldsToo) {}\n");
+  commit("A test");
+  json book = json::parse(read_file(repo_ / "configs/runbooks/pr_gate.json"));
+  std::erase_if(book["phases"].get_ref<json::array_t&>(),
+                [](const json& phase) { return phase["id"] == "edits"; });
+  put("configs/runbooks/pr_gate.json", book.dump(2));
+  json kind = json::parse(read_file(repo_ / "configs/kinds/threshold_edits.json"));
+  for (json& arg : kind["args"])
+    if (arg["name"] == "watched") arg["default"] = json::array();
+  put("configs/kinds/threshold_edits.json", kind.dump(2));
+  put(".gitattributes", "* -diff\n");
+  put("suites/compare/tolerance.cpp", "constexpr double kEps = 100;\n");
+  put("nsa/x_test.cpp", "TEST(X, Holds) {}\n");
+  commit("Looser\n\nScope: *");
+  const std::vector<std::string> quick = {"--", "--skip", "speed"};
+  EXPECT_EQ(gate(quick).exit_code, 1);
+  EXPECT_EQ(verdict_of("C-edits.unexplained"), "FAIL");
+  const std::string report = read_file(out_ / "report.md");
+  for (const char* edit :
+       {"kEps = 100", "threshold\\_edits.json", "phase &quot;edits&quot;", "test X.HoldsToo"})
+    EXPECT_THAT(report, HasSubstr(edit));
+  gate({"--own-runbook", "--", "--skip", "speed"});
+  EXPECT_EQ(verdict_of("C-edits.unexplained"), "absent") << "asked for, and shown: " << out_;
 }
 
 TEST_F(PrGate, FilesOutsideTheScopeAndAChangeWithoutOneDoNotPass) {
