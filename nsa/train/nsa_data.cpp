@@ -8,6 +8,7 @@
 #include "nsa/model/input_error.h"
 #include "nsa/model/plain_failure.h"
 #include "nsa/model/plain_text.h"
+#include "nsa/model/whole_numbers.h"
 #include "nsa/train/shard_writer.h"
 
 namespace {
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
                  "every n-th block of 16384 tokens is validation data; 0: none")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
+  nsa::refuse_wrapped_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

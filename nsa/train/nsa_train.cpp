@@ -17,6 +17,7 @@
 #include "nsa/model/input_error.h"
 #include "nsa/model/plain_failure.h"
 #include "nsa/model/plain_text.h"
+#include "nsa/model/whole_numbers.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
 
@@ -267,6 +268,7 @@ int main(int argc, char** argv) {
   app.failure_message(nsa::plain_failure);
   Arguments arguments;
   declare(app, arguments);
+  nsa::refuse_wrapped_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

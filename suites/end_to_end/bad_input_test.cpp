@@ -212,6 +212,21 @@ TEST(BadInput, SeedsOfTheBenchmarksAreNumbers) {
     }
 }
 
+// CLI11 reads them as other numbers: a run of 2^63 - 1 steps, a seed of 2^64 - 1.
+TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
+  const std::string bin = std::string(NSA_BUILD_DIR) + "/bin/";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {bin + "nsa-train", "--steps", "99999999999999999999"},
+           {bin + "nsa-train", "--seed", "-1"},
+           {bin + "nsa-data", "--in", "x", "--out", "y", "--val-every", "99999999999999999999"},
+           {bin + "nsa-eval", "--in", "x", "--out", "y", "--prefill", "99999999999999999999"}}) {
+    const Outcome done = run(words);
+    EXPECT_EQ(done.exit_code, 2) << words[0];
+    EXPECT_THAT(done.output, HasSubstr("must be a whole number from ")) << words[0];
+    EXPECT_THAT(done.output, HasSubstr(words.back())) << words[0];
+  }
+}
+
 TEST(BadInput, HostileNamesAreRefusedWithoutTheirControlCharacters) {
   const std::string book = changed_runbook(
       "mini", "hostile", {{"\"args\"", "\"cases\": [{\"id\": \"" + kHostile + "\"}], \"args\""}});

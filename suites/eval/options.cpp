@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "nsa/model/plain_failure.h"
+#include "nsa/model/whole_numbers.h"
 
 namespace suites::eval {
 namespace {
@@ -65,6 +66,7 @@ ParseEnd parse_options(int argc, char** argv, EvalOptions& options) {
   CLI::App app{"Evaluates Native Sparse Attention on the tensors of a file."};
   app.failure_message(nsa::plain_failure);
   declare(app, options);
+  nsa::refuse_wrapped_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
