@@ -58,7 +58,15 @@ class Statement {
   int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
 
  private:
-  [[noreturn]] void fail() const { throw Error(std::string("history: ") + sqlite3_errmsg(db_)); }
+  [[noreturn]] void fail() const {
+    const int code = sqlite3_errcode(db_);
+    const bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+    const char* file = sqlite3_db_filename(db_, "main");
+    throw Error(std::string("history: ") + sqlite3_errmsg(db_) +
+                (damaged && file != nullptr
+                     ? " in " + std::string(file) + "; remove it and import the runs again"
+                     : ""));
+  }
   sqlite3* db_;
   sqlite3_stmt* statement_ = nullptr;
   int bound_ = 0;

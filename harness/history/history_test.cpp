@@ -85,6 +85,21 @@ TEST(History, AnEmptyFileIsANewOne) {
   EXPECT_EQ(History(dir / "h.sqlite").runs().size(), 1u);
 }
 
+TEST(History, ADamagedPageSaysWhatToDo) {
+  const TempDir dir;
+  History(dir / "h.sqlite").add(run(1, 2), "a");
+  std::string bytes = read_bytes(dir / "h.sqlite");
+  for (size_t i = 4096; i < bytes.size(); i += 7) bytes[i] ^= char(0x55);
+  write_bytes(dir / "h.sqlite", bytes);
+  const History damaged(dir / "h.sqlite");  // its first page is whole
+  try {
+    damaged.runs();
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("h.sqlite; remove it and import the runs again"));
+  }
+}
+
 TEST(History, SomethingElseIsRefusedByName) {
   const TempDir dir;
   write_bytes(dir / "h.sqlite", std::string(4096, 'x'));

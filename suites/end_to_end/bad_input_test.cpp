@@ -227,6 +227,16 @@ TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
   }
 }
 
+TEST(BadInput, AWorkerNamesAnArgumentThatItDoesNotKnow) {
+  const std::string worker = std::string(NSA_BUILD_DIR) + "/bin/nsa-worker";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {worker, "--frob"}, {worker, "--result"}, {worker, "--resident", "x"}}) {
+    const Outcome done = run(words);
+    EXPECT_EQ(done.exit_code, 2) << words[1];
+    EXPECT_THAT(done.output, HasSubstr("'" + words[1] + "'")) << words[1];
+  }
+}
+
 TEST(BadInput, HostileNamesAreRefusedWithoutTheirControlCharacters) {
   const std::string book = changed_runbook(
       "mini", "hostile", {{"\"args\"", "\"cases\": [{\"id\": \"" + kHostile + "\"}], \"args\""}});

@@ -158,8 +158,11 @@ Example:
 void serve(int argc, char** argv) {
   const std::string_view option = argc > 1 ? argv[1] : "";
   if (option == "--help" || option == "-h") return print_help();
-  if (option == "--resident") return run_resident();
+  if (option == "--resident" && argc == 2) return run_resident();
   if (option == "--ignored-by" && argc == 3) return list_ignored_switches(argv[2]);
+  if (argc > 1 && !(option == "--result" && argc == 3))
+    throw ConfigError("unknown arguments from '" + std::string(option) +
+                      "' on; known: --result FILE, --resident, --ignored-by KIND[,KIND...]");
   run(protocol::read_case(std::cin), protocol::result_path(argc, argv));
 }
 
