@@ -160,7 +160,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
 /// Causes that all mean that the result channel cannot be believed.
 constexpr auto kBrokenProtocol = std::to_array<std::string_view>(
     {"NO_HELLO", "HELLO_TWICE", "GARBAGE", "BAD_TIME", "FOREIGN_CASE", "DUPLICATE_CASE",
-     "DUPLICATE_SAMPLE", "BAD_MODE", "AFTER_DONE", "BAD_COUNT"});
+     "DUPLICATE_CHECK", "DUPLICATE_SAMPLE", "BAD_MODE", "AFTER_DONE", "BAD_COUNT"});
 
 std::string shortened(const std::string& text) {
   return text.size() <= 300 ? text : text.substr(0, 300) + " ...";

@@ -14,9 +14,9 @@ namespace harness {
 /// (it refused its case line or a switch), SIGNAL, HANG, TIMEOUT,
 /// NOT_STARTED, DISK_FULL, INTERRUPTED. From the result channel (harness/protocol/lines.h):
 /// NO_HELLO, HELLO_TWICE, GARBAGE, NON_FINITE, BAD_TIME, FOREIGN_CASE, DUPLICATE_CASE,
-/// DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE, AFTER_DONE, BAD_COUNT, NO_DONE, NO_BUILD_ID. From
-/// ingestion: NO_TESTS, BAD_TEST_COUNT, BAD_TEST_JSON. From the engine: BUILTIN_ERROR,
-/// MISSING_ARTIFACT, and those of a plan (REQUIREMENT, SKIPPED, UPSTREAM, CRITERIA).
+/// DUPLICATE_CHECK, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE, AFTER_DONE, BAD_COUNT, NO_DONE,
+/// NO_BUILD_ID. From ingestion: NO_TESTS, BAD_TEST_COUNT, BAD_TEST_JSON. From the engine:
+/// BUILTIN_ERROR, MISSING_ARTIFACT, and those of a plan (REQUIREMENT, SKIPPED, UPSTREAM, CRITERIA).
 struct GroupOutcome {
   std::string group;  ///< g01, g02, ...
   StepStatus status = StepStatus::kFailed;

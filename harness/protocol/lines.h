@@ -28,8 +28,8 @@ struct Line {
 
 /// A broken rule. Names: NO_HELLO, HELLO_TWICE, GARBAGE (not a line of the protocol), NON_FINITE,
 /// BAD_TIME (a line before `hello`, or a sample that took less than no time), FOREIGN_CASE,
-/// DUPLICATE_CASE, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE (a sample outside `time`), AFTER_DONE,
-/// BAD_COUNT, NO_DONE, NO_BUILD_ID (where one is asked for).
+/// DUPLICATE_CASE, DUPLICATE_CHECK, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE (a sample outside
+/// `time`), AFTER_DONE, BAD_COUNT, NO_DONE, NO_BUILD_ID (where one is asked for).
 struct Violation {
   std::string name;
   int64_t line = 0;  ///< 0: the file as a whole
@@ -163,7 +163,13 @@ class LineReader {
       violate("NO_BUILD_ID", "`hello` of " + hello.program + " says no build id");
   }
   void check(const Beat& beat) { check_optional_case(beat.case_id); }
-  void check(const Check& line) { check_optional_case(line.case_id); }
+  void check(const Check& line) {
+    check_optional_case(line.case_id);
+    // Counts of checks are criteria: one that holds counts once.
+    if (line.ok && !held_.emplace(line.case_id, line.id).second)
+      violate("DUPLICATE_CHECK",
+              "check '" + line.id + "' of case '" + line.case_id + "' was said to hold before");
+  }
   void check(const Sample& sample) {
     check_case(sample.case_id);
     check_number(detail::write_value(sample.value), sample.reason, sample.series);
@@ -223,6 +229,7 @@ class LineReader {
   std::vector<Line> lines_;
   std::map<std::string, CaseEnd> ended_;
   std::set<std::tuple<std::string, std::string, int64_t, int64_t>> samples_;
+  std::set<std::pair<std::string, std::string>> held_;  ///< case and check
   std::vector<Violation> violations_;
 };
 

@@ -75,6 +75,19 @@ TEST(LineReaderTest, EachRuleHasItsName) {
   EXPECT_THAT(names(kHello + kEndA + foreign + done(3)), ElementsAre("FOREIGN_CASE"));
 }
 
+// "At least 59 were compared" is not shown by 59 words about one.
+TEST(LineReaderTest, ACheckHoldsOnce) {
+  const auto check = [](const std::string& id, bool ok) {
+    return R"({"type":"check","t":0,"case":"a","id":")" + id + R"(","ok":)" +
+           (ok ? "true" : "false") + "}\n";
+  };
+  EXPECT_THAT(names(kHello + check("x", true) + check("x", true) + kEndA + done(4)),
+              ElementsAre("DUPLICATE_CHECK"));
+  EXPECT_THAT(names(kHello + check("x", true) + check("y", true) + kEndA + done(4)), IsEmpty());
+  EXPECT_THAT(names(kHello + check("x", false) + check("x", false) + kEndA + done(4)), IsEmpty())
+      << "what fails again may be said again";
+}
+
 TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
   const auto names_of = [](const std::string& hello, bool asks) {
     std::vector<std::string> names;
