@@ -100,6 +100,8 @@ TEST(IntervalAttentionSm90, ChosenBlocks) {
            first, rule, usual, false, data},
           one, kWide, i % 3 == 0 ? 4 : 3, i % 3 == 1);
     }
+  for (const Instance& one : kInstances)  // CTAs take many tiles
+    run({"many", 1, 90, 150, 2, 16, 0, 0, 2400, rule, usual, false}, one, kWide, 3, false);
 }
 
 TEST(IntervalAttentionSm90, OtherChoices) {
@@ -226,6 +228,11 @@ TEST(IntervalAttentionSm90, RangesOfTiles) {
                  false},
                 i % 2 ? 3 : 5, i % 3 == 0 ? 5 : 3);
     }
+  // CTAs take many tiles: words are made while those before them are read.
+  for (const Instance& one : kInstances)
+    run_tiles(one,
+              {"many", 2, 70, 200, 3, 16, 0, 0, 130, window(IntervalRule::kEverything), {}, false},
+              3, 3);
 }
 
 }  // namespace
