@@ -44,7 +44,7 @@ __device__ __forceinline__ void write_blocks_of(const BlockSelection& s,
   for (int u = 0; u < kTokens; ++u) {
     const int previous = __shfl_up_sync(~0u, id[u], 1), next = __shfl_down_sync(~0u, id[u], 1);
     const bool starts = id[u] >= 0 && (lane == 0 || previous != id[u] - 1);
-    const bool ends = id[u] >= 0 && (lane >= n - 1 || next != id[u] + 1);
+    const bool ends = id[u] >= 0 && (lane >= n - 1 || next != int(id[u] + 1u));
     const unsigned start_lanes = __ballot_sync(~0u, starts), end_lanes = __ballot_sync(~0u, ends);
     if (!tokens[u].exists) continue;
     int32_t* const ranges = s.ranges + tokens[u].row * n * 2;
