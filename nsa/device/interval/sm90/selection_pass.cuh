@@ -124,11 +124,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
                               Loads& loads) {
     auto q = load_q_fragment(s, half);
     warpgroup_fence_operand(q);
-    if (a.apart) {
-      Base::release_q(s);
-    } else {  // every warp has its Q and has read V: the places become lists and sums
-      cutlass::arch::NamedBarrier::sync(Base::kConsumers, kPlacesFree);
-    }
+    // Every warp has its Q and has read V: the places become lists and sums.
+    if (!a.apart) cutlass::arch::NamedBarrier::sync(Base::kConsumers, kPlacesFree);
     const Warp w = warp_of(a, s, tile, half, rows, lse);
     if (tile.select_steps > 0) {
       begin_lists(a, tile, w);
@@ -136,7 +133,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
       loads.add_k(tile.select_steps);
     }
     write_lists(a, tile, w);
-    if (a.apart) return;
+    if (a.apart && tile.select_steps > 0) return;
     cutlass::arch::fence_view_async_shared();  // loads into these places follow
     Base::release_q(s);
   }
@@ -170,6 +167,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
       turn.pass();
     };
     start_next(0);
+    // Not before a product has taken Q: until then its loads from shared memory may be on the way.
+    if (a.apart) Base::release_q(s);
     finish(s, first_load, scores);
     for (int step = 0; step < last; ++step) {
       to_probabilities(a, w, step, scores);
