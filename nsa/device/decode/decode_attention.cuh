@@ -318,7 +318,7 @@ __device__ __forceinline__ int ask_arguments(const DecodeArguments& a) {
 template <int DK, int DV, typename T>
 __global__ void __launch_bounds__(kMostWarps * 32)
     decode_kernel(const __grid_constant__ DecodeArguments a) {
-  NSA_DYNAMIC_SHARED(dynamic);
+  NSA_DYNAMIC_SHARED(char, dynamic);
   __shared__ typename DecodeBlock<DK, DV, T>::Shared shared;
   begin_next_launch();
   const DecodePair pair(a);

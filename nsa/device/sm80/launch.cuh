@@ -18,12 +18,13 @@ __device__ __forceinline__ char* dynamic_shared() {
 #endif
 }
 
-/// The same as a name of the kernel's own: of decode kernels the compiler makes other code if they
-/// get the address from a function.
+/// The same as a name of the kernel's own: of some kernels the compiler makes other code if they get
+/// the address from a function, or as that of another type.
 #ifdef NSA_EMULATED
-#define NSA_DYNAMIC_SHARED(name) char* const name = emulator::shared_memory()
+#define NSA_DYNAMIC_SHARED(Type, name) \
+  Type* const name = reinterpret_cast<Type*>(nsa::device::emulator::shared_memory())
 #else
-#define NSA_DYNAMIC_SHARED(name) extern __shared__ __align__(128) char name[]
+#define NSA_DYNAMIC_SHARED(Type, name) extern __shared__ __align__(128) Type name[]
 #endif
 
 /// More a block of threads may have only where it is asked for.

@@ -1,6 +1,7 @@
 // Gated sum of the branches, forward and backward. `lanes` threads, a power of two, take a row,
 // eight columns at a time; what depends on a row alone is computed once a row.
 #include "nsa/device/divisor.h"
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/vector.cuh"
 
@@ -323,12 +324,9 @@ Cut cut_of(const Combine& p) {
 cudaError_t launch(const Combine& p, const Cut& cut, Pass pass, int64_t rows, cudaStream_t stream) {
   const int64_t groups = (p.rows + rows - 1) / rows, of_block = kThreads >> cut.log_lanes;
   const auto grid = static_cast<unsigned>((groups + of_block - 1) / of_block);
-  if (pass == Pass::kForward) {
-    combine_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
-  } else {
-    combine_backward_kernel<<<grid, kThreads, 0, stream>>>(p, cut, pass);
-  }
-  return cudaGetLastError();
+  if (pass == Pass::kForward)
+    return sm80::launch(combine_kernel, grid, kThreads, 0, stream, p, cut);
+  return sm80::launch(combine_backward_kernel, grid, kThreads, 0, stream, p, cut, pass);
 }
 
 }  // namespace

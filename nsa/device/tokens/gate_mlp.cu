@@ -1,6 +1,7 @@
 // Gate MLP: a CTA takes 64 rows, a row being a token and a KV head, with the weights in shared
 // memory. Backward computes the hidden layer again; gradients of the weights stay in registers over
 // all rows of a CTA, and their sum over CTAs is left to the caller.
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/vector.cuh"
 
@@ -347,7 +348,7 @@ __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
 
 /// Forward without d_logits.
 __global__ void __launch_bounds__(kMostThreads) gate_mlp_kernel(const __grid_constant__ GateMlp p) {
-  extern __shared__ __align__(16) float memory[];
+  NSA_DYNAMIC_SHARED(float, memory);
   by_type(p.element, [&](auto type) {
     if (p.d_logits == nullptr) {
       infer<decltype(type)>(p, memory);
@@ -367,13 +368,9 @@ cudaError_t launch(const GateMlp& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = Shared::bytes(p.head_dim);
-  const cudaError_t status = cudaFuncSetAttribute(
-      gate_mlp_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-  if (status != cudaSuccess) return status;
   const auto grid = static_cast<unsigned>(gate_mlp_parts(p.rows, p.num_kv_heads)),
              threads = static_cast<unsigned>(threads_for(p.head_dim));
-  gate_mlp_kernel<<<grid, threads, shared, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(gate_mlp_kernel, grid, threads, shared, stream, p);
 }
 
 }  // namespace
@@ -388,7 +385,7 @@ cudaError_t gate_mlp_forward(const GateMlp& p, cudaStream_t stream) {
 }
 
 cudaError_t gate_mlp_backward(const GateMlp& p, cudaStream_t stream) {
-  return p.d_logits != nullptr ? launch(p, stream) : cudaErrorInvalidValue;
+  return p.d_logits != nullptr || p.rows == 0 ? launch(p, stream) : cudaErrorInvalidValue;
 }
 
 }  // namespace nsa::device

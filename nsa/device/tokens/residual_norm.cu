@@ -3,6 +3,7 @@
 // are a launch of their own (column_sums).
 #include <type_traits>
 
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/vector.cuh"
 
@@ -207,7 +208,7 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
 /// By itself: the backward pass takes more registers, and memory wants many threads.
 __global__ void __launch_bounds__(kThreads, kForwardCtas)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
-  extern __shared__ __align__(16) float shared[];
+  auto* const shared = reinterpret_cast<float*>(sm80::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width(p.dim,
              [&](auto vectors) { normalize<decltype(type), decltype(vectors)::value>(p, shared); });
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(kThreads, kForwardCtas)
 
 __global__ void __launch_bounds__(kThreads, kCtas)
     residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
-  extern __shared__ __align__(16) float shared[];
+  auto* const shared = reinterpret_cast<float*>(sm80::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width(p.dim, [&](auto vectors) {
       differentiate<decltype(type), decltype(vectors)::value>(p, shared);
@@ -245,25 +246,23 @@ cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   constexpr int kMostCtas = 132 * kForwardCtas * 4;
   const int64_t ctas = (p.rows + kWarps - 1) / kWarps;
   const auto grid = static_cast<unsigned>(ctas < kMostCtas ? ctas : kMostCtas);
-  residual_norm_kernel<<<grid, kThreads, shared, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(residual_norm_kernel, grid, kThreads, shared, stream, p);
 }
 
 cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
-  if (!covered(p) || p.d_out == nullptr) return cudaErrorInvalidValue;
+  if (!covered(p) || (p.d_out == nullptr && p.rows > 0)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  residual_norm_backward_kernel<<<grid, kThreads, shared, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(residual_norm_backward_kernel, grid, kThreads, shared, stream, p);
 }
 
 cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
-  if (p.rows < 0 || p.columns < 0 || p.parts == nullptr) return cudaErrorInvalidValue;
+  if (p.rows < 0 || p.columns < 0 || (p.parts == nullptr && p.rows > 0))
+    return cudaErrorInvalidValue;
   if (p.columns == 0) return cudaSuccess;
   const auto grid = static_cast<unsigned>((p.columns + kSumColumns - 1) / kSumColumns);
-  column_sums_kernel<<<grid, kThreads, 0, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(column_sums_kernel, grid, kThreads, 0, stream, p);
 }
 
 }  // namespace nsa::device

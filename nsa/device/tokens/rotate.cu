@@ -1,4 +1,5 @@
 // Rotary embedding: a block of threads a token; its angles once, for all heads.
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/vector.cuh"
@@ -43,8 +44,7 @@ __global__ void __launch_bounds__(kThreads) rotate_kernel(const __grid_constant_
 cudaError_t rotate(const Rotate& p, cudaStream_t stream) {
   if (p.batch == 0 || p.num_tokens == 0 || p.num_heads == 0) return cudaSuccess;
   if (p.head_dim % kVector != 0 || p.head_dim / 2 > kMostPairs) return cudaErrorInvalidValue;
-  rotate_kernel<<<dim3(p.num_tokens, p.batch), kThreads, 0, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(rotate_kernel, dim3(p.num_tokens, p.batch), kThreads, 0, stream, p);
 }
 
 }  // namespace nsa::device

@@ -1,4 +1,5 @@
 // silu(gate) * up, forward and backward.
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/vector.cuh"
 
@@ -113,8 +114,7 @@ cudaError_t launch(const Swiglu& p, cudaStream_t stream) {
   if (blocks > INT32_MAX || chunks > kMostChunks) return cudaErrorInvalidValue;
   if (blocks == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(chunks));
-  swiglu_kernel<<<grid, static_cast<unsigned>(threads), 0, stream>>>(p);
-  return cudaGetLastError();
+  return sm80::launch(swiglu_kernel, grid, static_cast<unsigned>(threads), 0, stream, p);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Gradients of the token tensors from those of the branches: a block of threads some tokens of one
 // tensor, so that those of few heads do not wait behind the others.
 #include "nsa/device/divisor.h"
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/vector.cuh"
@@ -130,6 +131,8 @@ Cut cut_of(const TokenGradients& p, int& blocks) {
 
 cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
   if (p.batch == 0 || p.num_tokens == 0 || p.count == 0) return cudaSuccess;
+  if (p.count > TokenGradients::kMost || p.block_size < 1 || p.block_stride < 1)
+    return cudaErrorInvalidValue;
   bool rotates = false;
   for (int i = 0; i < p.count; ++i) {
     if (p.of[i].head_dim % kVector != 0 || p.of[i].out_stride % kVector != 0)
@@ -138,15 +141,12 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
     if (p.of[i].tokens > p.num_tokens) return cudaErrorInvalidValue;
     rotates = rotates || p.of[i].rotated;
   }
-  if (p.count > TokenGradients::kMost || (rotates && p.turns == nullptr) || p.block_size < 1 ||
-      p.block_stride < 1)
-    return cudaErrorInvalidValue;
+  if (rotates && p.turns == nullptr) return cudaErrorInvalidValue;
   int blocks = 0;
   const Cut cut = cut_of(p, blocks);
   if (blocks == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(blocks), p.batch);
-  token_gradients_kernel<<<grid, kThreads, 0, stream>>>(p, cut);
-  return cudaGetLastError();
+  return sm80::launch(token_gradients_kernel, grid, kThreads, 0, stream, p, cut);
 }
 
 }  // namespace nsa::device

@@ -1,6 +1,7 @@
 // What the branches read: rotated tokens and means of blocks, in one launch. Blocks of threads that
 // pool come first, as they take longest; the others copy some tokens, a tensor behind the other.
 #include "nsa/device/divisor.h"
+#include "nsa/device/sm80/launch.cuh"
 #include "nsa/device/tokens/token_kernels.h"
 #include "nsa/device/tokens/turns.cuh"
 #include "nsa/device/vector.cuh"
@@ -147,18 +148,20 @@ void cut_copies(const TokenSources& p, Cuts& cuts) {
 }
 
 bool covered(const TokenSources& p) {
-  for (int i = 0; i < p.num_pools; ++i)
-    if (p.pool[i].head_dim % kVector != 0 ||
-        (p.pool[i].rotated && p.pool[i].head_dim != p.qk_head_dim))
-      return false;
-  const bool turned = p.num_copies > 0 || (p.num_pools > 0 && p.pool[0].rotated);
-  return p.num_copies <= 3 && p.num_pools <= 2 && p.block_size > 0 && p.block_stride > 0 &&
-         (!turned || (p.qk_head_dim % kVector == 0 && p.turns != nullptr));
+  if (p.num_copies > 3 || p.num_pools > 2 || p.block_size < 1 || p.block_stride < 1) return false;
+  bool turned = p.num_copies > 0;
+  for (int i = 0; i < p.num_pools; ++i) {
+    const TokenSources::Pool& of = p.pool[i];
+    if (of.head_dim % kVector != 0 || (of.rotated && of.head_dim != p.qk_head_dim)) return false;
+    turned = turned || of.rotated;
+  }
+  return !turned || (p.qk_head_dim % kVector == 0 && p.turns != nullptr);
 }
 
 }  // namespace
 
 cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
+  if (p.batch == 0 || p.num_tokens == 0) return cudaSuccess;
   if (!covered(p)) return cudaErrorInvalidValue;
   Cuts cuts{};
   for (int i = 0; i < p.num_pools; ++i)
@@ -166,8 +169,8 @@ cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
   if (p.num_copies > 0) cut_copies(p, cuts);
   const int64_t grid = cuts.pooling + int64_t{p.batch} * cuts.runs;
   if (grid == 0) return cudaSuccess;
-  token_sources_kernel<<<static_cast<unsigned>(grid), kThreads, 0, stream>>>(p, cuts);
-  return cudaGetLastError();
+  return sm80::launch(token_sources_kernel, static_cast<unsigned>(grid), kThreads, 0, stream, p,
+                      cuts);
 }
 
 }  // namespace nsa::device
