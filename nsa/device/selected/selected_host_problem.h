@@ -19,6 +19,8 @@ struct SelectedCase {
   bool blocks = false;      // chosen blocks of 64 instead of any ranges
   int bad = 0;              // what is NaN, bits: q of a row, d_out of a row, a key, one value
   bool with_d_lse = false;  // and rows apart from each other
+  Code code = Code::kSm80;  // of the backward pass
+  int dense = 0;            // its queries in whole tiles
   int n() const { return first_position + s; }
   int heads() const { return group * kv_heads; }
   std::string name() const {
@@ -27,7 +29,8 @@ struct SelectedCase {
            "/" + std::to_string(dv) + (half ? " fp16" : " bf16") +
            (blocks ? " blocks" : " ranges") +
            (first_position > 0 ? " from " + std::to_string(first_position) : "") +
-           (bad != 0 ? " bad " + std::to_string(bad) : "") + (with_d_lse ? " d_lse" : "");
+           (bad != 0 ? " bad " + std::to_string(bad) : "") + (with_d_lse ? " d_lse" : "") +
+           (dense > 0 ? " dense " + std::to_string(dense) : "");
   }
 };
 
@@ -193,11 +196,25 @@ struct SelectedProblem {
     p.qk_head_dim = c.dk, p.v_head_dim = c.dv, p.first_position = c.first_position;
     p.max_tiles_of_row = (c.n() + 63) / 64;
     p.block_size = c.blocks ? 64 : 0;
-    p.code = Code::kSm80;
+    p.code = c.code, p.dense = c.dense;
     p.scale = static_cast<float>(scale);
     p.element = c.half ? Element::kHalf : Element::kBFloat16;
     return p;
   }
 };
+
+/// Largest error over the largest value; infinite where exactly one is not finite.
+inline double distance(const std::vector<uint16_t>& have, const std::vector<double>& want,
+                       bool half) {
+  double error = 0, largest = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double h = value_of(have[i], half), w = want[i];
+    if (std::isfinite(w)) largest = std::fmax(largest, std::fabs(w));
+    if (h == w || (std::isnan(w) && std::isnan(h))) continue;
+    const double difference = std::fabs(h - w);
+    error = std::isfinite(difference) ? std::fmax(error, difference) : INFINITY;
+  }
+  return std::isinf(error) || largest < 1e-12 ? error : error / largest;
+}
 
 }  // namespace nsa::device::emulator
