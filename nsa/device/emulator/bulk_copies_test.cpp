@@ -197,6 +197,39 @@ TEST(EmulatedCopies, NamedBarriersAndMatrices) {
   }
 }
 
+/// A warp gives a place back as soon as it has loaded matrices from it; another one has it filled.
+__global__ void overwritten(const uint4* from, bool fenced, uint32_t* out) {
+  Shared& s = shared();
+  if (threadIdx.x == 0) Barrier::init(s.full, 1), Barrier::init(s.empty, 32);
+  const uint32_t at = sm80::shared_address(&s.box) + threadIdx.x % 32 * 16;
+  if (threadIdx.x < 32) sm80::store_shared(at, from[threadIdx.x]);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    uint32_t to[4];
+    sm80::load_matrices(to, at);
+    if (fenced) cutlass::arch::fence_view_async_shared();
+    Barrier::arrive(s.empty);
+    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = to[i];
+  } else if (threadIdx.x == 32) {
+    Barrier::wait(s.empty, 0);
+    Barrier::arrive_and_expect_tx(s.full, 512);
+    copy_bulk(sm80::shared_address(&s.box), from + 32, 512, sm80::shared_address(s.full), 0);
+    Barrier::wait(s.full, 0);
+  }
+}
+
+TEST(EmulatedCopiesDeathTest, PlacesThatAreStillLoaded) {
+  std::vector<uint4> from(64, make_uint4(7, 7, 7, 7));
+  std::vector<uint32_t> out(128);
+  for (int seed = 0; seed < 6; ++seed) {
+    set_order(seed);
+    run(overwritten, 64, kBytes, from.data(), true, out.data());
+    EXPECT_EQ(out, std::vector<uint32_t>(128, 7));
+    EXPECT_DEATH(run(overwritten, 64, kBytes, from.data(), false, out.data()),
+                 "overwrites what warp 0 has just loaded");
+  }
+}
+
 __global__ void odd_barrier(int plant) {
   Shared& s = shared();
   if (plant == 0) Barrier::arrive(s.full);

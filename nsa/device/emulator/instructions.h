@@ -3,6 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "nsa/device/emulator/async_memory.h"
 #include "nsa/device/emulator/intrinsics.h"
 
 namespace nsa::device::sm80 {
@@ -44,7 +45,7 @@ struct MatrixLoad {
 /// `kTransposed`: lane i gets elements of column i / 4 instead of row i / 4.
 template <bool kTransposed>
 void load_four_matrices(uint32_t (&to)[4], uint32_t address, const char* what) {
-  emulator::shared_at(address, 16, what);
+  emulator::begin_load(address);
   MatrixLoad own{&to, address};
   emulator::meet(what, ~0u, &own, [](void* const(&lanes)[32], uint32_t) {
     for (int matrix = 0; matrix < 4; ++matrix) {

@@ -149,6 +149,7 @@ void start_product(const WarpgroupProduct& product) {
     if (!warp.fenced) fail("wgmma without wgmma.fence since warp %d last waited", index);
     compare_with_warpgroup(warp, index, x.of_warp);
     ++warp.open;
+    if (x.of_warp.a_in_registers) end_loads();
     // In their order: a product that is computed now takes those before it along.
     const uint64_t seed = order_seed();
     warp.waiting.push_back(x);
