@@ -18,8 +18,8 @@ __device__ __forceinline__ char* dynamic_shared() {
 #endif
 }
 
-/// The same as a name of the kernel's own: of some kernels the compiler makes other code if they get
-/// the address from a function, or as that of another type.
+/// The same as a name of the kernel's own: of some kernels the compiler makes other code if they
+/// get the address from a function, or as that of another type.
 #ifdef NSA_EMULATED
 #define NSA_DYNAMIC_SHARED(Type, name) \
   Type* const name = reinterpret_cast<Type*>(nsa::device::emulator::shared_memory())
