@@ -16,6 +16,7 @@ struct BadEnd : testing::Environment {
     if (testing::GTEST_FLAG(filter) == "Good.One") std::atexit([] { std::_Exit(1); });
   }
 };
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): a test's program
 const auto* const kBadEnd = testing::AddGlobalTestEnvironment(new BadEnd);
 
 TEST(Crash, Here) { __builtin_trap(); }

@@ -101,6 +101,7 @@ struct Script {
 
 using Behaviour = int (*)(Script&);
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): a test's program
 const std::map<std::string, Behaviour> kBehaviours = {
     {"normal", [](Script& s) { return s.good(), 0; }},
     {"no_done", [](Script& s) { return s.all_cases(), 0; }},
@@ -193,7 +194,8 @@ const std::map<std::string, Behaviour> kBehaviours = {
     {"flood",
      [](Script& s) {
        const std::string line(99, 'x');
-       for (double left = s.number("mb", 100) * 1e6; left > 0; left -= 100) std::puts(line.c_str());
+       const auto lines = static_cast<long>(s.number("mb", 100) * 1e4);
+       for (long i = 0; i < lines; ++i) std::puts(line.c_str());
        return s.good(), 0;
      }},
     {"flood_results",
