@@ -264,7 +264,8 @@ struct Judge {
       const std::vector<double> p = attend(0, g, cmp, x.cmp_k, x.cmp_v, dlogit, outputs[0].back());
       for (int i = 0; i < blocks; ++i) sums[i] += p[i];
     }
-    const double tolerance = c.group * (c.l / c.d) * (2 * dlogit[0] + 16.0 / (1 << 23));
+    const int terms = c.group * (c.l / c.d);
+    const double tolerance = terms * (2 * dlogit[0] + 16.0 / (1 << 23));
     const std::vector<int> ids = check_selection(sums, tolerance);
     check_ranges(ids);
     for (int id : ids)

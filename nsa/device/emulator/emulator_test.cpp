@@ -154,7 +154,8 @@ void check_product(bool half) {
       reinterpret_cast<const uint4*>(b.bits.data()), d.data());
   for (int row = 0; row < 16; ++row)
     for (int column = 0; column < 8; ++column) {
-      double want = row / 8 * 2 + column % 2;
+      const int before = row / 8 * 2 + column % 2;
+      double want = before;
       for (int k = 0; k < 16; ++k) want += a.at(0, 0, row, k) * b.at(0, 0, k, column);
       if (row == 9)
         EXPECT_EQ(d[row * 8 + column], want);
