@@ -18,7 +18,7 @@ namespace {
 
 namespace trace = harness::trace;
 
-constexpr int kCalls = 10;
+constexpr int kProfiledCalls = 10;
 
 struct Share {
   std::string name;
@@ -50,13 +50,13 @@ std::string table(const std::string& title, const trace::Trace& recorded) {
   std::string rows;
   for (const Share& share : shares_of(recorded)) {
     std::snprintf(line, sizeof line, "%6.1f x %9.1f us  %s\n",
-                  static_cast<double>(share.count) / kCalls,
+                  static_cast<double>(share.count) / kProfiledCalls,
                   share.us / static_cast<double>(share.count), share.name.c_str());
     rows += line;
     total += share.us;
   }
   std::snprintf(line, sizeof line, "%s: %.1f us busy, %lld records lost\n", title.c_str(),
-                total / kCalls, static_cast<long long>(recorded.dropped));
+                total / kProfiledCalls, static_cast<long long>(recorded.dropped));
   return line + rows;
 }
 
@@ -69,7 +69,7 @@ std::string profile_case(ActivityCollector& collector, const TargetCase& one, at
     synchronize(device);
     collector.clear();
     collector.start({RecordPart::kKernels, RecordPart::kCopies});
-    for (int i = 0; i < kCalls; ++i) work();
+    for (int i = 0; i < kProfiledCalls; ++i) work();
     collector.stop();
     return collector.take();
   };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/device/alignment.h"
+#include "nsa/device/ceil_div.h"
 #include "nsa/device/interval/interval_bounds.h"
 #include "nsa/device/interval/interval_rows.h"
 #include "nsa/device/interval/sm80/interval_backward_launch.h"
@@ -34,13 +35,11 @@ constexpr BackwardInstance kBackwardInstances[] = {
       {sm80::backward_192_128_bf16, sm80::backward_192_128_fp16}}},
 };
 
-const BackwardInstance* find_instance(const IntervalAttention& f) {
+const BackwardInstance* find_backward_instance(const IntervalAttention& f) {
   for (const BackwardInstance& one : kBackwardInstances)
     if (one.qk_head_dim == f.qk_head_dim && one.v_head_dim == f.v_head_dim) return &one;
   return nullptr;
 }
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t partial_bytes(const IntervalAttention& f, int64_t chunks) {
   return chunks * f.batch * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim) *
@@ -104,7 +103,7 @@ const char* unsupported_reason(const IntervalBackward& p) {
   forward.selection = {};
   const char* reason = unsupported_reason(forward);
   if (reason != nullptr) return reason;
-  if (find_instance(forward) == nullptr) return "no backward kernel for these head dims";
+  if (find_backward_instance(forward) == nullptr) return "no backward kernel for these head dims";
   if (!aligned(p.d_out)) return "an address or stride of d_out is no multiple of 16 bytes";
   return nullptr;
 }
@@ -129,7 +128,7 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   }
   BackwardPlan plan;
   if (make_plan(p, plan) > 0 && p.workspace == nullptr) return cudaErrorInvalidValue;
-  const BackwardInstance& one = *find_instance(f);
+  const BackwardInstance& one = *find_backward_instance(f);
   cudaError_t status = p.rows.lse == nullptr ? sm80::prepare_rows(p, plan, stream) : cudaSuccess;
   if (status == cudaSuccess) status = one.launch[int(f.code)][int(f.element)](p, plan, stream);
   if (status == cudaSuccess && plan.num_chunks > 1) status = sm80::sum_partials(p, plan, stream);

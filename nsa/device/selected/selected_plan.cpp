@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nsa/device/ceil_div.h"
+
 namespace nsa::device {
 namespace {
 
@@ -14,8 +16,6 @@ constexpr int64_t kRowsOfItem = 4096, kLeastRowsOfItem = 512;
 constexpr int64_t kStripeBytes = int64_t{16} << 20;  // a third of the L2 cache
 constexpr int64_t kItemsWanted = 132 * 6;
 constexpr int64_t kLeastDenseRows = 132 * 64;  // fewer leave half of the SMs idle
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Bytes that parts of out or d_q may take: they and the index stay below half of q, k, v and the
 /// output, except for small problems.
