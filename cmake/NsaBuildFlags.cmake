@@ -26,7 +26,9 @@ if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${NSA_CCACHE})
   # tools/setup writes nvcc anew into every .venv: it is the same compiler when its bytes are, whatever its time stamp.
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_COMPILERCHECK=content ${NSA_CCACHE})
+  # Instances are generated in the build folder: named relative to it, they are the same in every preset.
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_COMPILERCHECK=content
+      CCACHE_BASEDIR=${CMAKE_BINARY_DIR} ${NSA_CCACHE})
 endif()
 
 add_library(nsa_build_flags INTERFACE)

@@ -5,10 +5,10 @@
 #include <map>
 #include <string>
 
-#include "harness/cli/commands.h"
+#include "harness/cli/commands/commands.h"
 #include "harness/cli/options.h"
 #include "harness/evidence/error.h"
-#include "harness/evidence/plain_text.h"
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/schema/error.h"
 
 namespace {

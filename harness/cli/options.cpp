@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "harness/cli/commands/version.h"
 #include "harness/cli/paths.h"
-#include "harness/cli/version.h"
-#include "harness/evidence/plain_text.h"
+#include "harness/evidence/storage/plain_text.h"
 
 namespace harness::cli {
 namespace {

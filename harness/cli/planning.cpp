@@ -1,9 +1,9 @@
 #include "harness/cli/planning.h"
 
-#include "harness/builtin/switches.h"
 #include "harness/cli/paths.h"
+#include "harness/preflight/switches.h"
 #include "harness/provenance/environment.h"
-#include "harness/runbook/names.h"
+#include "harness/runbook/checks/names.h"
 #include "harness/schema/error.h"
 
 namespace harness::cli {

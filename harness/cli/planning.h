@@ -1,7 +1,7 @@
 #pragma once
 #include "harness/cli/options.h"
 #include "harness/runbook/load.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 
 namespace harness::cli {
 

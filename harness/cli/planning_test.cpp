@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 
 #include "harness/cli/testing.h"
-#include "harness/evidence/files.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
 
 namespace harness::cli {
 namespace {

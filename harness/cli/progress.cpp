@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "harness/cli/progress_text.h"
-#include "harness/evidence/plain_text.h"
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/process/elapsed.h"
 #include "harness/results/number.h"
 

@@ -5,7 +5,7 @@
 
 #include "harness/cli/options.h"
 #include "harness/engine/observer.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 
 namespace harness::cli {
 

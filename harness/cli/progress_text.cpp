@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/evidence/plain_text.h"
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/results/number.h"
 
 namespace harness::cli {

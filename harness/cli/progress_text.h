@@ -3,7 +3,7 @@
 #include <string>
 
 #include "harness/protocol/messages.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 
 /// Words of the progress display; no state of a terminal.
 namespace harness::cli {

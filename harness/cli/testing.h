@@ -5,7 +5,7 @@
 #include <string>
 
 #include "harness/cli/options.h"
-#include "harness/cli/rendering.h"
+#include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/schema/error.h"

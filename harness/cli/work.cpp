@@ -2,11 +2,11 @@
 
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
-#include "harness/evidence/baselines.h"
-#include "harness/evidence/catch_matrix.h"
-#include "harness/evidence/edition.h"
-#include "harness/evidence/files.h"
-#include "harness/evidence/run_files.h"
+#include "harness/evidence/derive/baselines.h"
+#include "harness/evidence/revision.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/run_files.h"
+#include "harness/evidence/tables/catch_matrix.h"
 #include "harness/provenance/environment.h"
 #include "harness/schema/error.h"
 

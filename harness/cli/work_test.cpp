@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/cli/testing.h"
-#include "harness/evidence/baselines.h"
+#include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/error.h"
-#include "harness/evidence/files.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
 
 namespace harness::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "harness/engine/phase_record.h"
 #include "harness/process/progress_clock.h"
 #include "harness/runbook/load.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 
 namespace harness {
 

@@ -7,7 +7,7 @@
 
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
-#include "harness/evidence/files.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"

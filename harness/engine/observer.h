@@ -3,7 +3,7 @@
 
 #include "harness/engine/phase_record.h"
 #include "harness/protocol/messages.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 
 namespace harness {
 

@@ -7,10 +7,10 @@
 #include <mutex>
 #include <thread>
 
-#include "harness/evidence/files.h"
-#include "harness/process/fd.h"
-#include "harness/process/file_io.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/process/last_stage.h"
+#include "harness/process/os/fd.h"
+#include "harness/process/os/file_io.h"
 #include "harness/schema/error.h"
 
 namespace harness {

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "harness/engine/testing.h"
-#include "harness/process/proc_scan.h"
+#include "harness/process/os/proc_scan.h"
 #include "harness/schema/error.h"
 
 namespace harness {

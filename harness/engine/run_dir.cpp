@@ -11,9 +11,9 @@
 #include <ctime>
 #include <thread>
 
-#include "harness/evidence/files.h"
-#include "harness/evidence/sha256.h"
-#include "harness/process/file_io.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/sha256.h"
+#include "harness/process/os/file_io.h"
 #include "harness/schema/error.h"
 #include "harness/schema/read.h"
 #include "harness/schema/write.h"

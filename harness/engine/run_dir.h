@@ -6,7 +6,7 @@
 
 #include "harness/engine/engine.h"
 #include "harness/engine/phase_record.h"
-#include "harness/process/fd.h"
+#include "harness/process/os/fd.h"
 
 namespace harness {
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/engine/testing.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/temp_dir.h"
 #include "harness/schema/error.h"
 
 namespace harness {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "harness/engine/engine.h"
-#include "harness/evidence/files.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/schema/read.h"
 
 namespace harness {

@@ -1,7 +1,7 @@
 #include "harness/evidence/bundle.h"
 
-#include "harness/evidence/files.h"
-#include "harness/evidence/ledger.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/ledger.h"
 
 namespace harness {
 namespace fs = std::filesystem;

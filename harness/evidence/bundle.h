@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/evidence/derive.h"
+#include "harness/evidence/derive/derive.h"
 
 namespace harness {
 

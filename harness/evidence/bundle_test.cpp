@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "harness/evidence/files.h"
-#include "harness/evidence/ledger.h"
 #include "harness/evidence/mini_run.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/ledger.h"
+#include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {
 namespace {

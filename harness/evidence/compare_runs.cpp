@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "harness/evidence/baselines.h"
-#include "harness/evidence/edition.h"
+#include "harness/evidence/derive/baselines.h"
+#include "harness/evidence/revision.h"
 #include "harness/results/number.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "harness/evidence/baselines.h"
+#include "harness/evidence/derive/baselines.h"
 
 namespace harness {
 namespace {

@@ -6,13 +6,13 @@
 #include <map>
 #include <vector>
 
-#include "harness/evidence/ab_stages.h"
-#include "harness/evidence/baselines.h"
-#include "harness/evidence/derive.h"
+#include "harness/evidence/derive/ab_stages.h"
+#include "harness/evidence/derive/baselines.h"
+#include "harness/evidence/derive/derive.h"
+#include "harness/evidence/derive/raw_evidence.h"
 #include "harness/evidence/formulas.h"
-#include "harness/evidence/plain_text.h"
-#include "harness/evidence/raw_evidence.h"
-#include "harness/evidence/run_files.h"
+#include "harness/evidence/storage/plain_text.h"
+#include "harness/evidence/storage/run_files.h"
 #include "harness/results/number.h"
 #include "harness/schema/nearest.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "harness/evidence/run_folder.h"
+#include "harness/evidence/storage/run_folder.h"
 
 namespace harness {
 

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/evidence/derive.h"
-#include "harness/evidence/files.h"
+#include "harness/evidence/derive/derive.h"
 #include "harness/evidence/mini_run.h"
-#include "harness/evidence/sha256.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/sha256.h"
+#include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {
 namespace {

@@ -10,7 +10,7 @@ struct Row {
 };
 
 // The words say what harness/stats computes; a test holds this table to the names of
-// harness/stats/estimators.h.
+// harness/stats/estimators/estimators.h.
 constexpr auto kFormulas = std::to_array<Row>({
     {"value", "the value of the only metric line {source}"},
     {"sum", "sum over all processes and cases of the metric lines {source}"},

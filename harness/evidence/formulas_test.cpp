@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/stats/estimators.h"
+#include "harness/stats/estimators/estimators.h"
 
 namespace harness {
 namespace {

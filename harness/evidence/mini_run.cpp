@@ -2,9 +2,9 @@
 
 #include <fstream>
 
-#include "harness/evidence/sha256.h"
+#include "harness/evidence/storage/sha256.h"
 #include "harness/protocol/messages.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 #include "harness/schema/write.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "harness/evidence/ledger.h"
+#include "harness/evidence/storage/ledger.h"
 
 namespace harness {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/evidence/baselines.h"
+#include "harness/evidence/derive/baselines.h"
 #include "harness/schema/error.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "harness/results/results.h"
-#include "harness/runbook/baseline.h"
+#include "harness/runbook/plan/baseline.h"
 
 namespace harness {
 

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/evidence/derive.h"
+#include "harness/evidence/derive/derive.h"
 #include "harness/evidence/mini_run.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/temp_dir.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 

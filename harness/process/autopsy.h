@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/process/proc_scan.h"
+#include "harness/process/os/proc_scan.h"
 
 namespace harness {
 

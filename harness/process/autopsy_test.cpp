@@ -9,7 +9,7 @@
 
 #include <csignal>
 
-#include "harness/process/spawn.h"
+#include "harness/process/os/spawn.h"
 
 namespace harness {
 namespace {

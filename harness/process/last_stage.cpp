@@ -1,6 +1,6 @@
 #include "harness/process/last_stage.h"
 
-#include "harness/evidence/files.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/schema/nearest.h"
 
 namespace harness {

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "harness/evidence/files.h"
-#include "harness/evidence/temp_dir.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {
 namespace {

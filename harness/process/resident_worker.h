@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "harness/process/spawn.h"
+#include "harness/process/os/spawn.h"
 
 namespace harness {
 

@@ -11,12 +11,12 @@
 #include <cstring>
 #include <thread>
 
-#include "harness/evidence/files.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/process/autopsy.h"
-#include "harness/process/capped_log.h"
-#include "harness/process/file_io.h"
 #include "harness/process/last_stage.h"
-#include "harness/process/spawn.h"
+#include "harness/process/os/capped_log.h"
+#include "harness/process/os/file_io.h"
+#include "harness/process/os/spawn.h"
 #include "harness/schema/nearest.h"
 
 namespace harness {

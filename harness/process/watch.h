@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/process/os/proc_scan.h"
 #include "harness/process/outcome.h"
-#include "harness/process/proc_scan.h"
 #include "harness/protocol/lines.h"
 
 namespace harness {

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <thread>
 
-#include "harness/evidence/files.h"
-#include "harness/process/file_io.h"
-#include "harness/process/spawn.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/process/os/file_io.h"
+#include "harness/process/os/spawn.h"
 #include "harness/protocol/case.h"
 
 namespace harness {

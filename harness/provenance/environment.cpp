@@ -4,11 +4,11 @@
 #include <array>
 #include <set>
 
-#include "harness/provenance/build_id.h"
+#include "harness/provenance/build/build_id.h"
+#include "harness/provenance/build/git.h"
+#include "harness/provenance/build/libraries.h"
 #include "harness/provenance/capture.h"
-#include "harness/provenance/git.h"
-#include "harness/provenance/gpu.h"
-#include "harness/provenance/libraries.h"
+#include "harness/provenance/gpu/gpu.h"
 #include "harness/provenance/machine.h"
 
 namespace harness {

@@ -5,9 +5,9 @@
 
 #include <cstdlib>
 
-#include "harness/evidence/files.h"
-#include "harness/evidence/temp_dir.h"
-#include "harness/provenance/libraries.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/provenance/build/libraries.h"
 #include "harness/provenance/machine.h"
 #include "harness/schema/write.h"
 

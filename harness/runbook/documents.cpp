@@ -1,9 +1,9 @@
 #include "harness/runbook/documents.h"
 
 #include "harness/results/results.h"
-#include "harness/runbook/baseline.h"
-#include "harness/runbook/hardware.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/baseline.h"
+#include "harness/runbook/plan/hardware.h"
+#include "harness/runbook/plan/plan.h"
 #include "harness/schema/json_schema.h"
 #include "harness/schema/reference.h"
 

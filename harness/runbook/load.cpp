@@ -2,11 +2,11 @@
 
 #include <set>
 
-#include "harness/runbook/args.h"
-#include "harness/runbook/check.h"
+#include "harness/runbook/checks/args.h"
+#include "harness/runbook/checks/check.h"
+#include "harness/runbook/checks/names.h"
 #include "harness/runbook/files.h"
 #include "harness/runbook/merge.h"
-#include "harness/runbook/names.h"
 #include "harness/schema/error.h"
 #include "harness/schema/nearest.h"
 #include "harness/schema/read.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "harness/runbook/graph.h"
+#include "harness/runbook/plan/graph.h"
 
 namespace harness {
 namespace {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "harness/runbook/mutate.h"
-#include "harness/runbook/plan.h"
+#include "harness/runbook/plan/plan.h"
 #include "harness/runbook/testing.h"
 #include "harness/schema/write.h"
 

@@ -17,7 +17,7 @@ namespace harness {
 struct MetricSpec {
   std::string name;
   std::string unit;
-  std::string estimator;  ///< key of the table in harness/stats/estimators.h
+  std::string estimator;  ///< key of the table in harness/stats/estimators/estimators.h
   std::string
       source;  ///< series (samples), metric line or check prefix the estimator reads; default: name
   std::vector<std::string> arms;  ///< paired estimators: [baseline arm, candidate arm]

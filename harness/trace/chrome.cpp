@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "harness/schema/error.h"
-#include "harness/trace/attribution.h"
+#include "harness/trace/analysis/attribution.h"
 #include "harness/trace/gzip.h"
 
 namespace harness::trace {

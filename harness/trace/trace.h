@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/trace/intervals.h"
+#include "harness/trace/analysis/intervals.h"
 
 /// What a profiling worker recorded: work on the device, calls that the host made to the CUDA
 /// runtime or driver, and named ranges of host code. No opinion: `attribute` and `tables` make

@@ -1,7 +1,7 @@
 #pragma once
 #include "nsa/config/config.h"
-#include "nsa/core/key_mask.h"
 #include "nsa/layer/nsa_attention.h"
+#include "nsa/ops/attention/key_mask.h"
 
 namespace nsa {
 

@@ -7,12 +7,12 @@
 #include <stdexcept>
 #include <utility>
 
-#include "nsa/core/check.h"
 #include "nsa/decode/attended_keys.h"
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/sequential.h"
-#include "nsa/decode/step_inputs.h"
+#include "nsa/decode/step/step_inputs.h"
 #include "nsa/layer/nsa_inputs.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 namespace {

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "nsa/decode/decode_cache.h"
+#include "nsa/decode/cache/decode_cache.h"
 
 namespace nsa {
 

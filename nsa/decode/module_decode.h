@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "nsa/decode/decode_cache.h"
+#include "nsa/decode/cache/decode_cache.h"
 #include "nsa/layer/nsa_module.h"
 
 namespace nsa {

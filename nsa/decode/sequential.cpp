@@ -2,20 +2,20 @@
 
 #include <ATen/ATen.h>
 
-#include "nsa/cmp_attn/cmp_attn.h"
-#include "nsa/core/check.h"
-#include "nsa/core/nvtx_range.h"
-#include "nsa/core/record_stage.h"
 #include "nsa/decode/output_rows.h"
-#include "nsa/decode/rotated_tokens.h"
-#include "nsa/decode/step_inputs.h"
-#include "nsa/gate/gate.h"
+#include "nsa/decode/step/rotated_tokens.h"
+#include "nsa/decode/step/step_inputs.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/record_stage.h"
 #include "nsa/layer/nsa_inputs.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/positions.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/select/positions.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
 
 namespace nsa {
 namespace {

@@ -9,11 +9,11 @@
 #include <array>
 #include <limits>
 
-#include "nsa/core/test_util.h"
 #include "nsa/decode/modes.h"
 #include "nsa/decode/sequential.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
+#include "nsa/ops/common/test_util.h"
 
 namespace nsa {
 

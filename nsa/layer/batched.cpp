@@ -5,23 +5,23 @@
 #include <algorithm>
 #include <tuple>
 
-#include "nsa/cmp_attn/cmp_attn.h"
-#include "nsa/core/check.h"
-#include "nsa/core/nvtx_range.h"
-#include "nsa/core/operator_call.h"
-#include "nsa/core/record_stage.h"
-#include "nsa/gate/fused_combine.h"
-#include "nsa/gate/gate.h"
-#include "nsa/layer/fused_call.h"
-#include "nsa/layer/fused_tokens.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/layer/fused/fused_call.h"
+#include "nsa/layer/fused/fused_tokens.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/strict_asserts.h"
-#include "nsa/rope/rope.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/positions.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/common/operator_call.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/gate/fused_combine.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/rope/rope.h"
+#include "nsa/ops/select/positions.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
 
 namespace nsa {
 namespace {

@@ -6,10 +6,10 @@
 #include <functional>
 #include <limits>
 
+#include "nsa/layer/fused/split_projection.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/nsa_module.h"
 #include "nsa/layer/random_inputs.h"
-#include "nsa/layer/split_projection.h"
 
 namespace nsa {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "nsa/compress/compress.h"
+#include "nsa/backend/backend.h"
 #include "nsa/config/config.h"
-#include "nsa/core/backend.h"
-#include "nsa/core/run_record.h"
-#include "nsa/select/ranges.h"
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/compress/compress.h"
+#include "nsa/ops/select/ranges.h"
 #include "nsa/switches/switches.h"
 
 namespace nsa {

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "nsa/core/check.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 

@@ -5,10 +5,10 @@
 #include <cmath>
 #include <string>
 
-#include "nsa/core/check.h"
-#include "nsa/core/nvtx_range.h"
-#include "nsa/core/rounded_linear.h"
-#include "nsa/layer/split_projection.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/layer/fused/split_projection.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/linear/rounded_linear.h"
 
 namespace nsa {
 NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config)

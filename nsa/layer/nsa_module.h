@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "nsa/gate/gate.h"
 #include "nsa/layer/nsa_attention.h"
+#include "nsa/ops/gate/gate.h"
 
 namespace nsa {
 

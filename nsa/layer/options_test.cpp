@@ -3,10 +3,10 @@
 
 #include <limits>
 
-#include "nsa/core/test_util.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
 #include "nsa/layer/strict_asserts.h"
+#include "nsa/ops/common/test_util.h"
 
 namespace nsa {
 namespace {

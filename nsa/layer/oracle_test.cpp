@@ -2,9 +2,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "nsa/core/oracle_util.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
+#include "nsa/ops/common/oracle_util.h"
 #include "nsa/reference/reference.h"
 
 namespace nsa {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "nsa/core/check.h"
 #include "nsa/layer/batched.h"
 #include "nsa/layer/document_batches.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "nsa/core/check.h"
-#include "nsa/core/run_record.h"
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 namespace {

@@ -3,11 +3,11 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 
-#include "nsa/core/nvtx_range.h"
-#include "nsa/core/rounded_linear.h"
-#include "nsa/model/embedding.h"
-#include "nsa/model/normed_linear.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/model/blocks/embedding.h"
+#include "nsa/model/blocks/normed_linear.h"
 #include "nsa/model/recompute.h"
+#include "nsa/ops/linear/rounded_linear.h"
 
 namespace nsa {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "nsa/model/decoder_layer.h"
+#include "nsa/model/blocks/decoder_layer.h"
 #include "nsa/model/model_config.h"
 
 namespace nsa {

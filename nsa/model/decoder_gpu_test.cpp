@@ -10,9 +10,9 @@
 #include <set>
 #include <string>
 
-#include "nsa/core/backends_gpu_testing.h"
+#include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
-#include "nsa/model/loss.h"
+#include "nsa/tests/backends_gpu_testing.h"
 
 namespace nsa {
 namespace {

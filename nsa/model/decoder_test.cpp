@@ -8,11 +8,11 @@
 
 #include <cmath>
 
-#include "nsa/core/rounded_linear.h"
-#include "nsa/model/embedding.h"
-#include "nsa/model/input_error.h"
-#include "nsa/model/loss.h"
-#include "nsa/model/swiglu.h"
+#include "nsa/model/blocks/embedding.h"
+#include "nsa/model/blocks/loss.h"
+#include "nsa/model/blocks/swiglu.h"
+#include "nsa/ops/linear/rounded_linear.h"
+#include "nsa/program/input_error.h"
 
 namespace nsa {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "nsa/model/loss.h"
+#include "nsa/model/blocks/loss.h"
 
 namespace nsa {
 

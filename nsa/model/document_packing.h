@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "nsa/model/decoder_layer.h"
+#include "nsa/model/blocks/decoder_layer.h"
 
 namespace nsa {
 

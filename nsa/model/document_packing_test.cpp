@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
-#include "nsa/model/loss.h"
 
 namespace nsa {
 namespace {

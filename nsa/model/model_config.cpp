@@ -6,7 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "nsa/model/strict_json.h"
+#include "nsa/program/strict_json.h"
 
 namespace nsa {
 namespace {

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <utility>
 
-#include "nsa/core/nvtx_range.h"
+#include "nsa/diagnostics/nvtx_range.h"
 
 namespace nsa {
 namespace {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "nsa/core/run_record.h"
+#include "nsa/diagnostics/run_record.h"
 
 namespace nsa {
 

@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-#include "nsa/reference/compress.h"
 #include "nsa/reference/config.h"
+#include "nsa/reference/stages/compress.h"
 #include "nsa/reference/tensor.h"
 
 namespace nsa::reference {

@@ -19,7 +19,7 @@ const SwitchInfo* find_switch(std::string_view name) {
   return nullptr;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
+size_t name_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -38,7 +38,7 @@ std::string nearest_name(std::string_view name) {
   const auto& registry = switch_registry();
   const auto nearest = std::min_element(
       registry.begin(), registry.end(), [&](const SwitchInfo& a, const SwitchInfo& b) {
-        return edit_distance(name, a.name) < edit_distance(name, b.name);
+        return name_distance(name, a.name) < name_distance(name, b.name);
       });
   return nearest->name;
 }

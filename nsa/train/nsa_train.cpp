@@ -13,11 +13,11 @@
 #include <memory>
 #include <stdexcept>
 
-#include "nsa/core/stack_dump.h"
-#include "nsa/model/input_error.h"
-#include "nsa/model/plain_failure.h"
-#include "nsa/model/plain_text.h"
-#include "nsa/model/whole_numbers.h"
+#include "nsa/diagnostics/stack_dump.h"
+#include "nsa/program/input_error.h"
+#include "nsa/program/plain_failure.h"
+#include "nsa/program/plain_text.h"
+#include "nsa/program/whole_numbers.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
 

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <cmath>
 
-#include "nsa/train/checkpoint_store.h"
+#include "nsa/train/checkpoint/checkpoint_store.h"
+#include "nsa/train/checkpoint/state_testing.h"
 #include "nsa/train/program_testing.h"
-#include "nsa/train/state_testing.h"
 
 namespace nsa::train {
 namespace {

@@ -1,9 +1,9 @@
 // Killed at any moment and continued, a run ends with the bits of the run that nobody disturbed.
 #include <cstdlib>
 
-#include "nsa/train/checkpoint_store.h"
+#include "nsa/train/checkpoint/checkpoint_store.h"
+#include "nsa/train/checkpoint/state_testing.h"
 #include "nsa/train/program_testing.h"
-#include "nsa/train/state_testing.h"
 
 namespace nsa::train {
 namespace {

@@ -6,20 +6,20 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "nsa/core/kernel_code.h"
-#include "nsa/core/nvtx_range.h"
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/model/blocks/loss.h"
 #include "nsa/model/document_packing.h"
-#include "nsa/model/input_error.h"
-#include "nsa/model/loss.h"
-#include "nsa/train/checkpointer.h"
-#include "nsa/train/memory.h"
-#include "nsa/train/memory_report.h"
-#include "nsa/train/run_lines.h"
+#include "nsa/program/input_error.h"
+#include "nsa/train/checkpoint/checkpointer.h"
+#include "nsa/train/loop/schedule.h"
+#include "nsa/train/loop/trainer.h"
+#include "nsa/train/loop/training_attention.h"
+#include "nsa/train/memory/memory.h"
+#include "nsa/train/memory/memory_report.h"
+#include "nsa/train/record/run_lines.h"
+#include "nsa/train/record/step_watch.h"
 #include "nsa/train/run_parts.h"
-#include "nsa/train/schedule.h"
-#include "nsa/train/step_watch.h"
-#include "nsa/train/trainer.h"
-#include "nsa/train/training_attention.h"
 
 namespace nsa::train {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "nsa/switches/switches.h"
-#include "nsa/train/rank_place.h"
-#include "nsa/train/result_lines.h"
+#include "nsa/train/ranks/rank_place.h"
+#include "nsa/train/record/result_lines.h"
 #include "nsa/train/train_options.h"
 
 namespace nsa::train {

@@ -1,8 +1,8 @@
 #include "nsa/train/run_parts.h"
 
-#include "nsa/model/input_error.h"
-#include "nsa/model/open_device.h"
-#include "nsa/train/training_model.h"
+#include "nsa/program/input_error.h"
+#include "nsa/program/open_device.h"
+#include "nsa/train/loop/training_model.h"
 
 namespace nsa::train {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "nsa/model/decoder.h"
-#include "nsa/train/memory_plan.h"
-#include "nsa/train/rank_place.h"
-#include "nsa/train/token_source.h"
+#include "nsa/train/data/token_source.h"
+#include "nsa/train/memory/memory_plan.h"
+#include "nsa/train/ranks/rank_place.h"
 #include "nsa/train/train_options.h"
 
 /// What a run is made of, from its options.

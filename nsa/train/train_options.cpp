@@ -1,7 +1,7 @@
 #include "nsa/train/train_options.h"
 
-#include "nsa/model/strict_json.h"
-#include "nsa/train/corpus_folder.h"
+#include "nsa/program/strict_json.h"
+#include "nsa/train/data/corpus_folder.h"
 
 namespace nsa::train {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "nsa/train/batch_loader.h"
-#include "nsa/train/reducer_options.h"
+#include "nsa/train/data/batch_loader.h"
+#include "nsa/train/ranks/reducer_options.h"
 
 namespace nsa::train {
 

@@ -1,6 +1,6 @@
 #include "nsa/train/worker_request.h"
 
-#include "nsa/model/strict_json.h"
+#include "nsa/program/strict_json.h"
 
 namespace nsa::train {
 namespace {

@@ -3,9 +3,9 @@
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
+#include "reports/markdown/table.h"
 #include "reports/plots/data.h"
 #include "reports/plots/plot.h"
-#include "reports/table.h"
 
 /// Comparisons with the oracle: how much of its allowance each used, from tables named
 /// PHASE.agreement whose last column is error over allowance.

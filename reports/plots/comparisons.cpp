@@ -4,9 +4,9 @@
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
+#include "reports/markdown/table.h"
 #include "reports/plots/data.h"
 #include "reports/plots/plot.h"
-#include "reports/table.h"
 
 /// A/B comparisons: all in one forest, and the pairs of each.
 namespace reports {

@@ -2,10 +2,10 @@
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
+#include "reports/markdown/table.h"
 #include "reports/plots/data.h"
 #include "reports/plots/plot.h"
 #include "reports/profile.h"
-#include "reports/table.h"
 
 /// Device time per range, from tables of profiling steps.
 namespace reports {

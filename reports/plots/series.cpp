@@ -3,9 +3,9 @@
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
+#include "reports/markdown/table.h"
 #include "reports/plots/data.h"
 #include "reports/plots/plot.h"
-#include "reports/table.h"
 
 /// Figures over steps (throughput, memory, loss with its limits) and over sizes.
 namespace reports {

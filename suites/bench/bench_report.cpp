@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "nsa/model/plain_text.h"
+#include "nsa/program/plain_text.h"
 
 namespace suites {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "nsa/decode/decode_cache.h"
+#include "nsa/decode/cache/decode_cache.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
 #include "suites/bench/bench.h"

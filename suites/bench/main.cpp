@@ -8,17 +8,17 @@
 #include <set>
 #include <string>
 
-#include "nsa/core/kernel_code.h"
-#include "nsa/model/plain_failure.h"
-#include "nsa/model/plain_text.h"
+#include "nsa/backend/kernel_code.h"
+#include "nsa/program/plain_failure.h"
+#include "nsa/program/plain_text.h"
 #include "nsa/switches/switches.h"
 #include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
-#include "suites/bench/call_profile.h"
-#include "suites/bench/decode_target.h"
-#include "suites/bench/repeated_bits.h"
-#include "suites/bench/target_bench.h"
+#include "suites/bench/targets/call_profile.h"
+#include "suites/bench/targets/decode_target.h"
+#include "suites/bench/targets/repeated_bits.h"
+#include "suites/bench/targets/target_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 

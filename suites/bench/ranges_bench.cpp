@@ -2,12 +2,12 @@
 // it is timed.
 #include <ATen/ATen.h>
 
-#include "nsa/reference/ranges.h"
+#include "nsa/reference/stages/ranges.h"
 #include "suites/bench/bench.h"
 #include "suites/compare/compare.h"
 #include "suites/compare/generators.h"
 #include "suites/conformance/convert.h"
-#include "suites/phases/range_cases.h"
+#include "suites/phases/correctness/range_cases.h"
 
 namespace suites {
 namespace {

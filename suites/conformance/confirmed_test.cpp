@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "suites/conformance/operator_checks.h"
+#include "suites/conformance/checks/operator_checks.h"
 
 namespace suites {
 namespace {

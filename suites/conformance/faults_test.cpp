@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "suites/conformance/invariant_checks.h"
+#include "suites/conformance/checks/invariant_checks.h"
 #include "suites/conformance/settings.h"
 #include "suites/faults/faults.h"
 

@@ -1,7 +1,7 @@
 // Invariants of spec/nsa.md section 5 that need no oracle.
 #include <gtest/gtest.h>
 
-#include "suites/conformance/invariant_checks.h"
+#include "suites/conformance/checks/invariant_checks.h"
 #include "suites/conformance/settings.h"
 
 namespace suites {

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <iostream>
 
-#include "nsa/core/kernel_code.h"
-#include "nsa/core/stack_dump.h"
-#include "nsa/model/plain_text.h"
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/stack_dump.h"
+#include "nsa/program/plain_text.h"
 #include "nsa/switches/switches.h"
 #include "suites/conformance/settings.h"
 #include "suites/instrument/facts.h"

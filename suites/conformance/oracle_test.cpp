@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nsa/reference/backward.h"
-#include "nsa/reference/forward.h"
-#include "nsa/reference/scores.h"
-#include "nsa/reference/sequential.h"
+#include "nsa/reference/passes/backward.h"
+#include "nsa/reference/passes/forward.h"
+#include "nsa/reference/passes/sequential.h"
+#include "nsa/reference/stages/scores.h"
 #include "suites/conformance/case_inputs.h"
 #include "suites/conformance/convert.h"
 #include "suites/conformance/settings.h"

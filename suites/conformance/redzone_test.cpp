@@ -5,7 +5,7 @@
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
-#include "suites/conformance/invariant_checks.h"
+#include "suites/conformance/checks/invariant_checks.h"
 #include "suites/conformance/settings.h"
 
 namespace suites {

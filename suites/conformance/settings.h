@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "suites/conformance/check.h"
-#include "suites/conformance/operator_checks.h"
+#include "suites/conformance/checks/check.h"
+#include "suites/conformance/checks/operator_checks.h"
 
 namespace suites {
 

@@ -3,7 +3,7 @@
 // picks one.
 #include <gtest/gtest.h>
 
-#include "suites/conformance/invariant_checks.h"
+#include "suites/conformance/checks/invariant_checks.h"
 #include "suites/conformance/settings.h"
 #include "suites/faults/variants.h"
 

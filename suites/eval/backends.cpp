@@ -5,7 +5,7 @@
 #include <sstream>
 #include <vector>
 
-#include "nsa/model/input_error.h"
+#include "nsa/program/input_error.h"
 
 namespace suites::eval {
 namespace {

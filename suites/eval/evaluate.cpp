@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "nsa/core/check.h"
-#include "nsa/core/kernel_code.h"
-#include "nsa/model/input_error.h"
-#include "nsa/model/open_device.h"
+#include "nsa/backend/kernel_code.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/program/input_error.h"
+#include "nsa/program/open_device.h"
 #include "suites/eval/backends.h"
 #include "suites/eval/layer_config.h"
 #include "suites/eval/operators.h"

@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
-#include "nsa/core/check.h"
-#include "nsa/model/input_error.h"
-#include "nsa/model/strict_json.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/program/input_error.h"
+#include "nsa/program/strict_json.h"
 #include "suites/eval/tensors.h"
 
 namespace suites::eval {

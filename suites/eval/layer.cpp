@@ -1,10 +1,10 @@
 // --op layer: the whole attention layer.
 #include <ATen/ATen.h>
 
-#include "nsa/core/record_stage.h"
 #include "nsa/decode/modes.h"
-#include "nsa/gate/gate.h"
-#include "nsa/model/input_error.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/program/input_error.h"
 #include "suites/eval/operators.h"
 #include "suites/eval/stages.h"
 

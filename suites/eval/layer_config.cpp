@@ -3,7 +3,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "nsa/model/input_error.h"
+#include "nsa/program/input_error.h"
 
 namespace suites::eval {
 namespace {

@@ -7,8 +7,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "nsa/model/input_error.h"
-#include "nsa/model/plain_text.h"
+#include "nsa/program/input_error.h"
+#include "nsa/program/plain_text.h"
 #include "suites/eval/evaluate.h"
 
 namespace {

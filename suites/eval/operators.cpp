@@ -1,9 +1,9 @@
 #include "suites/eval/operators.h"
 
-#include "nsa/core/record_stage.h"
-#include "nsa/gate/gate.h"
-#include "nsa/model/input_error.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/window/win_attn.h"
+#include "nsa/program/input_error.h"
 #include "suites/eval/stages.h"
 
 namespace suites::eval {

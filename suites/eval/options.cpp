@@ -2,8 +2,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "nsa/model/plain_failure.h"
-#include "nsa/model/whole_numbers.h"
+#include "nsa/program/plain_failure.h"
+#include "nsa/program/whole_numbers.h"
 
 namespace suites::eval {
 namespace {

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 
-#include "nsa/cmp_attn/cmp_attn.h"
-#include "nsa/core/record_stage.h"
-#include "nsa/rope/rope.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/rope/rope.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
 
 namespace suites::eval {
 namespace {

@@ -1,10 +1,10 @@
 #include "suites/faults/candidate.h"
 
-#include "nsa/rope/rope.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/select/scores.h"
-#include "nsa/select/top_n.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/ops/rope/rope.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
 
 namespace suites {
 

@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "nsa/cmp_attn/cmp_attn.h"
-#include "nsa/compress/compress.h"
 #include "nsa/config/config.h"
-#include "nsa/decode/decode_cache.h"
-#include "nsa/gate/gate.h"
+#include "nsa/decode/cache/decode_cache.h"
 #include "nsa/layer/nsa_attention.h"
-#include "nsa/select/ranges.h"
+#include "nsa/ops/compress/compress.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/select/ranges.h"
 #include "nsa/switches/switches.h"
 
 /// The implementation under test, one function a stage, so that a fault can be planted around any

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "suites/faults/plants.h"
+#include "suites/faults/injection.h"
 
 namespace suites {
 namespace {

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "nsa/decode/modes.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/win_attn/win_attn.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
 #include "suites/faults/documents.h"
 
 namespace suites {

@@ -2,7 +2,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
-#include "harness/trace/roofline.h"
+#include "harness/trace/analysis/roofline.h"
 
 namespace suites {
 

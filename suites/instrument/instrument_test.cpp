@@ -9,8 +9,8 @@
 #include <sstream>
 #include <thread>
 
-#include "nsa/core/nvtx_range.h"
-#include "nsa/core/stack_dump.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/stack_dump.h"
 #include "suites/instrument/cache_flush.h"
 #include "suites/instrument/clock_events.h"
 #include "suites/instrument/clock_probe.h"

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nsa/cmp_attn/cmp_attn.h"
-#include "nsa/sel_attn/sel_attn.h"
-#include "nsa/win_attn/win_attn.h"
-#include "suites/conformance/operator_checks.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
+#include "suites/conformance/checks/operator_checks.h"
 #include "suites/faults/faults.h"
 
 namespace suites {

@@ -6,7 +6,7 @@
 
 #include "nsa/layer/nsa_attention.h"
 #include "suites/conformance/case_config.h"
-#include "suites/conformance/check.h"
+#include "suites/conformance/checks/check.h"
 #include "suites/faults/candidate.h"
 #include "suites/phases/phase.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "nsa/train/rank_group.h"
+#include "nsa/train/ranks/rank_group.h"
 #include "suites/phases/phase.h"
 
 namespace suites {

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "harness/protocol/ranks.h"
-#include "nsa/model/input_error.h"
-#include "suites/phases/profiled_step.h"
+#include "nsa/program/input_error.h"
+#include "suites/phases/profiles/profiled_step.h"
 #include "suites/phases/testing.h"
 
 namespace suites {

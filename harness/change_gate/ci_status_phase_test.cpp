@@ -1,0 +1,66 @@
+// What the phase says of a JUnit file; reading one is ci_status_test's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/phases/run_alone.h"
+#include "harness/training_analysis/training_run.h"
+
+namespace harness {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kRed = R"(<testsuite><testcase name="a"/><testcase classname="A" name="b">
+<failure/></testcase><testcase name="c"><error/></testcase><testcase name="d"><skipped/></testcase>
+<testcase name="e"/></testsuite>)";
+constexpr const char* kGreen = R"(<testsuite><testcase name="a"/><testcase name="b"/></testsuite>)";
+
+/// Lines of the phase for a file that holds `text`; empty: there is no such file.
+protocol::Transcript said(const std::string& text) {
+  const TempDir dir;
+  if (!text.empty()) write_bytes(dir / "ci.xml", text);
+  return run_alone(dir / "raw.jsonl", {{"file", (dir / "ci.xml").string()}}, run_ci_status);
+}
+
+const protocol::Check& only_check(const protocol::Transcript& transcript) {
+  const auto* check = find_line<protocol::Check>(transcript, [](const auto&) { return true; });
+  if (check == nullptr) throw std::runtime_error("no check line");
+  return *check;
+}
+
+TEST(CiStatusPhase, ARedFileIsAnAnswerWithTheFirstFailure) {
+  const auto red = said(kRed);
+  EXPECT_EQ(end_of(red), "ok") << "a red CI is an answer";
+  EXPECT_EQ(metric_of(red, "tests.run_count"), 4) << "a skipped test did not run";
+  EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
+  EXPECT_EQ(metric_of(red, "tests.skipped_count"), 1);
+  const protocol::Check& check = only_check(red);
+  EXPECT_EQ(check.id, "ci/tests");
+  EXPECT_FALSE(check.ok);
+  EXPECT_EQ(check.code, "CI_FAILED");
+  EXPECT_THAT(check.detail, HasSubstr("5 tests in "));
+  EXPECT_THAT(check.detail, HasSubstr(", failed first: A.b"));
+}
+
+TEST(CiStatusPhase, AGreenFilePasses) {
+  const auto green = said(kGreen);
+  EXPECT_EQ(metric_of(green, "tests.run_count"), 2);
+  EXPECT_EQ(metric_of(green, "tests.failed_count"), 0);
+  EXPECT_TRUE(only_check(green).ok);
+  EXPECT_EQ(only_check(green).code, "");
+}
+
+TEST(CiStatusPhase, WhatSaysNothingFailsTheCaseAndGivesNoFigure) {
+  const TempDir dir;
+  EXPECT_EQ(end_of(run_alone(dir / "raw.jsonl", nlohmann::json::object(), run_ci_status)),
+            "failed: no file is given; use --ci-status FILE");
+  EXPECT_THAT(end_of(said("")), HasSubstr("is not there"));
+  const auto empty = said("<testsuite tests='9'/>");
+  EXPECT_THAT(end_of(empty), HasSubstr("holds no test case"));
+  EXPECT_EQ(metric_of(empty, "tests.failed_count"), "absent");
+}
+
+}  // namespace
+}  // namespace harness

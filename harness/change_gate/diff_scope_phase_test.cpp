@@ -1,0 +1,50 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/fault_injection/faults/faults.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/phases/run_alone.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+protocol::Transcript run(const nlohmann::json& args,
+                         const std::optional<std::filesystem::path>& checkout) {
+  const TempDir dir;
+  return run_alone(dir / "raw.jsonl", args, [&](const BuiltinCall& call, auto& emitter) {
+    run_diff_scope(checkout, call, emitter);
+  });
+}
+
+std::string failure(const protocol::Transcript& said) {
+  return said.ended.contains("all") ? said.ended.at("all").reason : "no case line";
+}
+
+// What it reports of files: the planted fault P27 and its control.
+TEST(DiffScope, NamesWhatIsOutsideAndWhatIsGuarded) {
+  const Planted planted = plants::plant_mixed_diff({}), control = plants::control_plain_diff({});
+  EXPECT_TRUE(planted.as_wanted) << planted.seen;
+  EXPECT_TRUE(control.as_wanted) << control.seen;
+}
+
+TEST(DiffScope, WithoutBaseScopeOrCheckoutNothingPasses) {
+  EXPECT_THAT(failure(run({{"scope", {"*"}}}, std::nullopt)), HasSubstr("args.base"));
+  EXPECT_THAT(failure(run({{"base", "main"}}, std::nullopt)), HasSubstr("args.scope"));
+  const nlohmann::json args = {{"base", "main"}, {"scope", {"*"}}};
+  EXPECT_EQ(failure(run(args, std::nullopt)), "no checkout");
+  const TempDir empty;
+  EXPECT_THAT(failure(run(args, empty.path())), HasSubstr("no common commit of 'main'"));
+  EXPECT_THAT(failure(run({{"base", "--output=x"}, {"scope", {"*"}}}, empty.path())),
+              HasSubstr("must not begin with '-'"));
+}
+
+TEST(DiffScope, AListOfOtherThingsIsRefused) {
+  EXPECT_THROW(run({{"base", "main"}, {"scope", {1}}}, std::nullopt), ConfigError);
+}
+
+}  // namespace
+}  // namespace harness

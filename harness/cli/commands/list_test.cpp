@@ -1,0 +1,59 @@
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/commands/commands.h"
+#include "harness/cli/testing.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/schema/error.h"
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+TEST(List, NamesEveryShippedRunbookWithItsPhases) {
+  Options options;
+  options.configs = shipped_configs();
+  const Printed text = printed(list_command, options);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, HasSubstr("smoke_cpu"));
+  EXPECT_THAT(text.out, HasSubstr("device cpu"));
+  EXPECT_THAT(text.out, HasSubstr("phases: environment"));
+  options.json = true;
+  const auto all = nlohmann::json::parse(printed(list_command, options).out);
+  EXPECT_EQ(static_cast<std::ptrdiff_t>(all.size()),
+            std::distance(fs::directory_iterator(fs::path(shipped_configs()) / "runbooks"), {}));
+  for (const auto& book : all) EXPECT_FALSE(book["phases"].empty()) << book["name"];
+}
+
+TEST(List, ABrokenRunbookIsNamedWithItsPlace) {
+  const TempDir dir;
+  fs::copy(shipped_configs(), dir.path(), fs::copy_options::recursive);
+  std::ofstream(dir / "runbooks/broken.json") << "{\"schema\": \"nsa-runbook/1\",\n \"nam\": 1}";
+  Options options;
+  options.configs = dir.path().string();
+  try {
+    printed(list_command, options);
+    ADD_FAILURE();
+  } catch (const ConfigError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("runbooks/broken.json:2:2: unknown key 'nam'"));
+  }
+}
+
+TEST(List, HostileTitlesDoNotSteerTheTerminal) {
+  const TempDir dir;
+  fs::copy(shipped_configs(), dir.path(), fs::copy_options::recursive);
+  std::ofstream(dir / "runbooks/odd.json")
+      << R"({"schema": "nsa-runbook/1", "name": "odd", "extends": "smoke_cpu", "title": "a\u001b[31m\nb"})";
+  Options options;
+  options.configs = dir.path().string();
+  const std::string out = printed(list_command, options).out;
+  EXPECT_EQ(out.find('\x1b'), std::string::npos);
+  EXPECT_THAT(out, HasSubstr("a [31m b"));
+}
+
+}  // namespace
+}  // namespace harness::cli

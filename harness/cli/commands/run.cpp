@@ -1,0 +1,84 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "harness/cli/commands/commands.h"
+#include "harness/cli/paths.h"
+#include "harness/cli/progress.h"
+#include "harness/cli/rendering/rendering.h"
+#include "harness/cli/work.h"
+#include "harness/evidence/bundle.h"
+#include "harness/evidence/derive/ab_stages.h"
+#include "harness/evidence/derive/derive.h"
+#include "harness/evidence/storage/plain_text.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/provenance/build/build_id.h"
+#include "harness/provenance/gpu/gpu.h"
+#include "harness/schema/error.h"
+#include "harness/schema/write.h"
+#include "harness/verdict/verdict.h"
+
+namespace harness::cli {
+namespace fs = std::filesystem;
+namespace {
+
+void print_result(const Options& options, const Written& written, const fs::path& out) {
+  const Verdict& verdict = written.results.verdict;
+  if (options.json) {
+    const nlohmann::json text = {
+        {"verdict", to_json(verdict)}, {"run", written.results.run.id},
+        {"out", out.string()},         {"report", (out / "report.md").string()},
+        {"ledger_head", written.head}, {"evidence_head", written.evidence_head}};
+    std::printf("%s\n", text.dump(2).c_str());
+    return;
+  }
+  fmt::print("{}{}\n", verdict.word,
+             verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
+  if (options.quiet) return;
+  fmt::print("  rule     {}\n", verdict.rule);
+  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", plain_text(verdict.weakest));
+  for (const std::string& condition : verdict.conditions)
+    fmt::print("  condition  {}\n", plain_text(condition));
+  fmt::print("  scope    {}\n", plain_text(verdict.scope));
+  for (const EvidenceError& problem : written.problems)
+    fmt::print("  evidence {}\n", plain_text(problem.what()));
+  fmt::print("  report   {}\n", (out / "report.md").string());
+  fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
+             written.head);
+  fmt::print("  evidence {}  (the same for its raw part, whichever version renders it)\n",
+             written.evidence_head);
+}
+
+}  // namespace
+
+int run_command(const Options& options) {
+  if (!options.torch.empty()) setenv("LD_LIBRARY_PATH", options.torch.c_str(), 1);
+  Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
+  work.run.bin_dir = program_dir();
+  work.run.asked = asked_groups;
+  if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
+  if (work.plan.device != "cpu") {
+    work.run.device_facts = [] { return to_json(list_gpus()); };
+    work.run.device_held = [] { return held_text(list_gpus()); };
+  }
+  work.run.unmet_criteria = [out = work.run.out](const PlannedPhase& phase) {
+    return unmet_criteria(phase.needs_criteria, derive(out).criteria);
+  };
+  const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
+  const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
+                               builtin_phases({}, configs_dir(options.configs)), *progress);
+  if (report.signal != 0) {
+    fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
+               work.run.out.string());
+    return 128 + report.signal;
+  }
+  const Written written = write_bundle(
+      work.run.out,
+      [&options](const Results& results) { return render_reports(results, options.formats); },
+      [&options](const Results& results) { return draw_reports(results, options.formats); });
+  print_result(options, written, work.run.out);
+  return static_cast<int>(written.results.verdict.exit);
+}
+
+}  // namespace harness::cli

@@ -1,0 +1,84 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/commands/commands.h"
+#include "harness/cli/testing.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/schema/error.h"
+
+namespace harness::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// A runbook whose only phase needs no program beside this one.
+class RunCommandTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    write_bytes(dir_ / "tiny.json", R"({"schema": "nsa-runbook/1", "name": "tiny", "title": "t",
+      "scope": "nothing", "device": "cpu", "phases": [{"id": "selftest", "title": "files only",
+      "run": "builtin:selftest", "args": {"faults": ["P24"]}, "criteria": [{"id": "C-caught", "text": "caught",
+      "metric": "selftest.faults.missed_count", "op": "==", "value": 0, "unit": "count", "severity": "blocker", "evidence": "tests"}]}]})");
+    options_.configs = shipped_configs();
+    options_.runbook = (dir_ / "tiny.json").string();
+    options_.out = (dir_ / "run").string();
+  }
+
+  std::string error_of() {
+    try {
+      printed(run_command, options_);
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+    return "";
+  }
+
+  TempDir dir_;
+  Options options_;
+};
+
+TEST_F(RunCommandTest, ARunEndsWithItsVerdictAndVerifies) {
+  const Printed text = printed(run_command, options_);
+  const auto results = nlohmann::json::parse(read_bytes(dir_ / "run/results.json"));
+  EXPECT_EQ(text.exit_code, results["verdict"]["exit"]);
+  EXPECT_THAT(text.out, testing::StartsWith(results["verdict"]["word"].get<std::string>() + "\n"));
+  EXPECT_THAT(text.out, HasSubstr("ledger "));
+  options_.target = options_.out;
+  EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
+}
+
+TEST_F(RunCommandTest, AFinishedRunResumesToTheSameEvidence) {
+  printed(run_command, options_);
+  const std::string raw = read_bytes(dir_ / "run/phases/selftest/g01.jsonl");
+  options_.resume = options_.out;
+  options_.out.clear();
+  options_.json = true;
+  const auto said = nlohmann::json::parse(printed(run_command, options_).out);
+  EXPECT_TRUE(said.contains("ledger_head"));
+  EXPECT_EQ(read_bytes(dir_ / "run/phases/selftest/g01.jsonl"), raw);
+}
+
+TEST_F(RunCommandTest, PlacesThatCannotTakeARunAreNamed) {
+  printed(run_command, options_);
+  EXPECT_THAT(error_of(), HasSubstr("is not empty: it holds"));
+  options_.out = "/proc/self/run";
+  EXPECT_THAT(error_of(), HasSubstr("/proc/self/run"));
+  write_bytes(dir_ / "file", "");
+  options_.out = (dir_ / "file").string();
+  EXPECT_THAT(error_of(), HasSubstr((dir_ / "file").string()));
+  options_.out.clear();
+  options_.resume = (dir_ / "none").string();
+  EXPECT_THAT(error_of(), HasSubstr("no such run folder; start it without --resume"));
+}
+
+TEST_F(RunCommandTest, ResumingAnotherFolderIsRefusedByName) {
+  fs::create_directories(dir_ / "empty");
+  options_.resume = (dir_ / "empty").string();
+  EXPECT_THAT(error_of(), HasSubstr("holds no run.json, so no run has begun there"));
+}
+
+}  // namespace
+}  // namespace harness::cli

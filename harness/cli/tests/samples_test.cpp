@@ -1,0 +1,27 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "harness/cli/rendering/rendering.h"
+#include "harness/evidence/verify.h"
+
+/// The committed runs are proved by this very program. After a change of what is derived or
+/// rendered: `nsa-validate report reports/samples/NAME` for each, which keeps the evidence head.
+namespace harness::cli {
+namespace {
+
+TEST(Samples, VerifyWithThisProgram) {
+  size_t samples = 0;
+  for (const auto& sample :
+       std::filesystem::directory_iterator(NSA_SOURCE_DIR "/reports/samples")) {
+    if (!std::filesystem::exists(sample.path() / "ledger.jsonl")) continue;
+    const Verification found =
+        verify(sample.path(), [](const Results& results) { return render_reports(results); });
+    EXPECT_TRUE(found.ok()) << sample.path() << "\n" << verification_text(found);
+    ++samples;
+  }
+  EXPECT_GE(samples, 2U);
+}
+
+}  // namespace
+}  // namespace harness::cli

@@ -1,0 +1,109 @@
+#include "harness/evidence/revision.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "harness/evidence/derive/derive.h"
+#include "harness/evidence/storage/ledger.h"
+#include "harness/evidence/storage/run_files.h"
+#include "harness/evidence/verify.h"
+#include "harness/results/number.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+constexpr const char* kResults = "superseded/results.json";
+constexpr const char* kLedger = "superseded/ledger.jsonl";
+
+std::string next_edition(const std::string& edition) {
+  int64_t number = 1;
+  std::from_chars(edition.data(), edition.data() + edition.size(), number);
+  return std::to_string(number + 1);
+}
+
+const CriterionResult* find(const Results& results, const std::string& id) {
+  const auto found = std::ranges::find(results.criteria, id, &CriterionResult::id);
+  return found == results.criteria.end() ? nullptr : &*found;
+}
+
+/// PASS is best, then what is not decided, then FAIL.
+int rank(CriterionVerdict verdict) {
+  if (verdict == CriterionVerdict::kPass) return 2;
+  return verdict == CriterionVerdict::kFail ? 0 : 1;
+}
+
+std::string change_text(const CriterionResult* before, const CriterionResult* now) {
+  if (!before) return "new";
+  if (!now) return "gone";
+  const int step = rank(now->verdict) - rank(before->verdict);
+  return step > 0 ? "better" : step < 0 ? "worse" : "same";
+}
+
+std::string verdict_text(const CriterionResult* one) {
+  return one ? std::string(enum_name(one->verdict)) : "–";
+}
+
+std::string observed_text(const CriterionResult* one) {
+  return one && one->observed ? format_value(*one->observed, one->unit) : "–";
+}
+
+}  // namespace
+
+void follow_edition(const RunFolder& before, const std::string& runbook, RunInfo& info,
+                    std::map<std::string, std::string>& attached) {
+  const Verification found = verify_files(before);
+  if (!found.ok())
+    throw EvidenceError(before.where().string(),
+                        "cannot be superseded, it is not whole: " +
+                            std::string(found.problems.empty() ? "its ledger covers no file"
+                                                               : found.problems.front().what()));
+  const Results results = read_results(before);
+  if (results.run.runbook != runbook)
+    throw ConfigError("--supersedes " + before.where().string() + ": it is a run of '" +
+                      results.run.runbook + "', this is '" + runbook + "'");
+  info.edition = next_edition(results.run.edition);
+  info.supersedes = found.head;
+  attached[kResults] = before.read("results.json");
+  attached[kLedger] = before.read("ledger.jsonl");
+}
+
+Results read_superseded(const RunFolder& run, const std::string& head) {
+  const Ledger ledger = read_ledger(run.read(kLedger));
+  if (ledger.head != head)
+    throw EvidenceError(kLedger, "has the head " + ledger.head + ", run.json names " + head);
+  if (ledger.entries.back().sha256 != run.sha256(kResults))
+    throw EvidenceError(kResults, "is not the one that the superseded ledger covers");
+  return read_as<Results>(run, kResults);
+}
+
+json criteria_table(const Results& before, const Results& now, const std::string& then,
+                    const std::string& here) {
+  std::set<std::string> ids;
+  for (const Results* each : {&before, &now})
+    for (const CriterionResult& criterion : each->criteria) ids.insert(criterion.id);
+  json rows = json::array();
+  for (const std::string& id : ids) {
+    const CriterionResult *old = find(before, id), *fresh = find(now, id);
+    rows.push_back({id, verdict_text(old), observed_text(old), verdict_text(fresh),
+                    observed_text(fresh), change_text(old, fresh)});
+  }
+  return {{"id", ""},
+          {"title", ""},
+          {"phase", ""},
+          {"columns", {"criterion", then, then + " observed", here, here + " observed", "change"}},
+          {"rows", rows}};
+}
+
+json edition_table(const Results& before, const Results& now) {
+  const std::string old = "edition " + before.run.edition;
+  json table = criteria_table(before, now, old, "edition " + now.run.edition);
+  table["id"] = "editions";
+  table["title"] =
+      "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word + ")";
+  return table;
+}
+
+}  // namespace harness

@@ -1,0 +1,113 @@
+#include "harness/evidence/revision.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/evidence/derive/derive.h"
+#include "harness/evidence/mini_run.h"
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/verify.h"
+#include "harness/schema/error.h"
+#include "harness/schema/write.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+/// A finished mini run that supersedes the one in `before`.
+fs::path second_edition(const TempDir& dir, const fs::path& before, const MiniRun& planted) {
+  const fs::path out = dir / "second";
+  write_mini_run(out, planted);
+  json info = json::parse(read_bytes(out / "run.json"));
+  RunInfo next;
+  std::map<std::string, std::string> attached;
+  follow_edition(RunFolder(before), "mini", next, attached);
+  info["edition"] = next.edition;
+  info["supersedes"] = next.supersedes;
+  write_bytes(out / "run.json", pretty_dump(info));
+  fs::create_directories(out / "superseded");
+  for (const auto& [path, text] : attached) write_bytes(out / path, text);
+  write_bundle(out, render_mini_run);
+  return out;
+}
+
+json editions_of(const Results& results) {
+  for (const json& table : results.tables)
+    if (table["id"] == "editions") return table;
+  return {};
+}
+
+std::string change_of(const json& table, const std::string& criterion) {
+  for (const json& row : table["rows"])
+    if (row[0] == criterion) return row.back();
+  return "no such row";
+}
+
+TEST(Edition, SecondOneComparesCriterionByCriterion) {
+  TempDir dir;
+  const Written first = finish_mini_run(dir / "first", {.mismatch = true});
+  const Results second =
+      derive(second_edition(dir, dir / "first", {.criterion_on_baseline = true}));
+  EXPECT_EQ(second.run.edition, "2");
+  EXPECT_EQ(second.run.supersedes, first.head);
+  const json table = editions_of(second);
+  EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("edition 1"));
+  EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("NO-GO"));
+  EXPECT_EQ(change_of(table, "C-CONFORM"), "better");
+  EXPECT_EQ(change_of(table, "C-SPEED"), "same");
+  EXPECT_EQ(change_of(table, "C-SPEED-BASE"), "new");
+  EXPECT_TRUE(verify(dir / "second", render_mini_run).ok());
+}
+
+TEST(Edition, WorseAndGoneAreSaid) {
+  TempDir dir;
+  finish_mini_run(dir / "first", {.criterion_on_baseline = true});
+  const json table = editions_of(derive(second_edition(dir, dir / "first", {.speedup = 1.2})));
+  EXPECT_EQ(change_of(table, "C-SPEED"), "worse");
+  EXPECT_EQ(change_of(table, "C-SPEED-BASE"), "gone");
+}
+
+TEST(Edition, FirstOneHasNoTable) {
+  TempDir dir;
+  finish_mini_run(dir / "first");
+  EXPECT_TRUE(editions_of(derive(dir / "first")).is_null());
+}
+
+TEST(Edition, DamagedOrForeignRunsAreRefused) {
+  TempDir dir;
+  finish_mini_run(dir / "first");
+  RunInfo info;
+  std::map<std::string, std::string> attached;
+  EXPECT_THROW(follow_edition(RunFolder(dir / "first"), "other", info, attached), ConfigError);
+  std::string samples = read_bytes(dir / "first/phases/speed/g01.jsonl");
+  samples[samples.size() / 2] ^= 1;
+  write_bytes(dir / "first/phases/speed/g01.jsonl", samples);
+  try {
+    follow_edition(RunFolder(dir / "first"), "mini", info, attached);
+    FAIL() << "a damaged run was superseded";
+  } catch (const EvidenceError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("phases/speed/g01.jsonl"));
+  }
+  EXPECT_TRUE(attached.empty());
+}
+
+TEST(Edition, ExchangedPredecessorIsAnEvidenceProblem) {
+  TempDir dir;
+  finish_mini_run(dir / "first");
+  const fs::path second = second_edition(dir, dir / "first", {});
+  std::string before = read_bytes(second / "superseded/results.json");
+  const size_t at = before.find("\"GO\"");
+  ASSERT_NE(at, std::string::npos);
+  write_bytes(second / "superseded/results.json", before.replace(at, 4, "\"NO\""));
+  const Derived derived = derive_all(RunFolder(second));
+  ASSERT_EQ(derived.problems.size(), 1u);
+  EXPECT_EQ(derived.problems[0].file(), "superseded/results.json");
+  EXPECT_EQ(derived.results.verdict.exit, 6);
+}
+
+}  // namespace
+}  // namespace harness

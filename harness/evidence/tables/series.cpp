@@ -1,0 +1,170 @@
+#include "harness/evidence/tables/series.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+/// What a heartbeat tells at a completed step.
+struct Quantity {
+  const char* name;
+  const char* title;
+  const char* unit;
+  const char* metric;  ///< start of the names of figures that sum it up, behind the phase
+  std::optional<double> (*of)(const protocol::Beat&);
+};
+
+std::optional<double> loss_of(const protocol::Beat& beat) {
+  const auto loss = beat.extra.find("loss");
+  if (loss == beat.extra.end() || !loss->is_number()) return std::nullopt;
+  return loss->get<double>();
+}
+
+constexpr Quantity kQuantities[] = {
+    {"loss", "Loss over steps", "nat", "loss.", loss_of},
+    {"memory", "Memory over steps", "mib", "memory.peak_mib",
+     [](const protocol::Beat& beat) { return beat.mem_mib; }},
+    {"rate", "Throughput over steps", "tok_s", "speed.rate_tok_s",
+     [](const protocol::Beat& beat) {
+       return beat.rate_unit == "tok_s" ? beat.rate : std::optional<double>();
+     }},
+};
+
+/// A process tells of one line, unless its heartbeats name theirs (`extra.line`).
+std::string line_of(const protocol::Beat& beat, const RawGroup& group) {
+  const auto line = beat.extra.find("line");
+  return line != beat.extra.end() && line->is_string() ? line->get<std::string>() : group.id;
+}
+
+constexpr size_t kFewestPoints = 3;
+
+void add_line(Series& series, const std::string& name, const json& points) {
+  if (points.size() < kFewestPoints) return;
+  series.lines.push_back(
+      {{"name", name}, {"seen", points.size()}, {"points", thinned(points, kLinePoints)}});
+}
+
+std::optional<double> number_of(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+/// The numbers of the first column; empty unless every row has one and they grow.
+std::vector<double> growing_sizes(const KindTable& table) {
+  std::vector<double> sizes;
+  for (const auto& row : table.rows) {
+    const auto size = row.empty() ? std::nullopt : number_of(row.front());
+    if (!size || (!sizes.empty() && *size <= sizes.back())) return {};
+    sizes.push_back(*size);
+  }
+  return sizes;
+}
+
+/// [x, value, lo, hi] of a cell "=FIGURE"; null where there is no valid figure.
+json point_of(double x, const std::string& cell, std::span<const Metric> figures,
+              std::string& unit) {
+  if (!cell.starts_with("=")) return nullptr;
+  for (const Metric& metric : figures) {
+    if (metric.name != metric.phase + "." + cell.substr(1)) continue;
+    if (!metric.value || !metric.withheld.empty()) return nullptr;
+    unit = metric.unit;
+    if (metric.lo && metric.hi) return {x, *metric.value, *metric.lo, *metric.hi};
+    return {x, *metric.value};
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+json thinned(const json& points, size_t most) {
+  if (points.size() <= most) return points;
+  const size_t stretches = std::max<size_t>(1, most / 2);
+  json kept = json::array();
+  for (size_t s = 0; s < stretches; ++s) {
+    const size_t begin = s * points.size() / stretches, end = (s + 1) * points.size() / stretches;
+    size_t least = begin, largest = begin;
+    for (size_t i = begin; i < end; ++i) {
+      if (points[i][1] < points[least][1]) least = i;
+      if (points[i][1] > points[largest][1]) largest = i;
+    }
+    kept.push_back(points[std::min(least, largest)]);
+    if (least != largest) kept.push_back(points[std::max(least, largest)]);
+  }
+  return kept;
+}
+
+std::vector<Series> step_series(const std::string& phase, const std::vector<RawGroup>& groups) {
+  std::vector<Series> all;
+  for (const Quantity& quantity : kQuantities) {
+    Series series{.id = "S-" + phase + "." + quantity.name,
+                  .phase = phase,
+                  .title = quantity.title,
+                  .kind = "steps",
+                  .x = "step",
+                  .unit = quantity.unit};
+    for (const RawGroup& group : groups) {
+      std::map<std::string, json> lines;
+      for (const protocol::Beat& beat : group.steps)
+        if (const auto y = quantity.of(beat))
+          lines[line_of(beat, group)].push_back({beat.step, *y});
+      for (const auto& [name, points] : lines) add_line(series, name, points);
+    }
+    if (!series.lines.empty()) all.push_back(std::move(series));
+  }
+  return all;
+}
+
+std::vector<Series> scaling_series(const KindSpec& kind, const std::string& phase,
+                                   std::span<const Metric> figures) {
+  std::vector<Series> all;
+  for (const KindTable& table : kind.tables) {
+    const std::vector<double> sizes = growing_sizes(table);
+    std::map<std::string, Series> by_unit;
+    for (size_t column = 1; column < table.columns.size(); ++column) {
+      json points = json::array();
+      std::string unit;
+      for (size_t row = 0; row < sizes.size(); ++row) {
+        if (column >= table.rows[row].size()) continue;
+        const json point = point_of(sizes[row], table.rows[row][column], figures, unit);
+        if (!point.is_null()) points.push_back(point);
+      }
+      add_line(by_unit[unit], table.columns[column], points);
+    }
+    for (auto& [unit, series] : by_unit) {
+      if (series.lines.empty()) continue;
+      series.id = "S-" + phase + "." + table.id + "." + unit;
+      series.phase = phase;
+      series.title = table.title;
+      series.kind = "scaling";
+      series.x = table.columns.front();
+      series.unit = unit;
+      all.push_back(std::move(series));
+    }
+  }
+  return all;
+}
+
+void add_limits(std::vector<Series>& series, const std::vector<CriterionResult>& criteria) {
+  for (Series& one : series) {
+    if (one.kind != "steps") continue;
+    for (const Quantity& quantity : kQuantities) {
+      if (one.id != "S-" + one.phase + "." + quantity.name) continue;
+      for (const CriterionResult& criterion : criteria)
+        if (criterion.threshold && criterion.unit == one.unit &&
+            criterion.metric.starts_with(one.phase + "." + quantity.metric))
+          one.limits.push_back(
+              {{"criterion", criterion.id}, {"op", criterion.op}, {"value", *criterion.threshold}});
+    }
+  }
+}
+
+}  // namespace harness

@@ -1,0 +1,46 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "harness/evidence/storage/files.h"
+#include "harness/fault_injection/faults/testing.h"
+
+namespace harness::plants {
+namespace {
+
+/// nsa-train that ends as `lone` says when it is to be one of two and alone, else well.
+void write_lone_trainer(const std::filesystem::path& bin, const std::string& lone) {
+  const auto path = bin / "nsa-train";
+  write_bytes(path,
+              "#!/bin/sh\nfor ranks; do :; done\n[ $ranks = 2 ] && [ -z \"$WORLD_SIZE\" ] && { " +
+                  lone + "; }\nexit 0\n");
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+}
+
+// P21: a process that is to be one of two ranks and is alone.
+TEST(RankPlants, ALoneRankIsSeenWhereItIsNamed) {
+  const TempDir bin;
+  const SelftestSetup setup{.bin_dir = bin.path()};
+  write_lone_trainer(bin.path(), "echo 'RANK_FAULT: 2 ranks asked for, 1 there' >&2; exit 1");
+  EXPECT_TRUE(plant_lone_rank(setup).as_wanted) << plant_lone_rank(setup).seen;
+  EXPECT_TRUE(control_lone_rank(setup).as_wanted) << control_lone_rank(setup).seen;
+  EXPECT_TRUE(control_both_ranks(setup).as_wanted) << control_both_ranks(setup).seen;
+  for (const char* lone : {"exit 0",                                   // trains alone
+                           "exit 1",                                   // says nothing
+                           "echo 'RANK_FAULT: 2 ranks'; exit 0",       // and goes on
+                           "echo 'RANK_FAULT: no reason'; exit 1",     // does not say how many
+                           "echo 'RANK_FAULT: 2 ranks'; kill -9 $$"})  // dies of something else
+  {
+    write_lone_trainer(bin.path(), lone);
+    EXPECT_FALSE(plant_lone_rank(setup).as_wanted) << lone;
+  }
+}
+
+TEST(RankPlants, AMissingProgramIsNeverAsWanted) {
+  for (const Action action :
+       {plant_lone_rank, control_lone_rank, plant_killed_rank, control_both_ranks})
+    expect_never_as_wanted_without_programs(action);
+}
+
+}  // namespace
+}  // namespace harness::plants

@@ -1,0 +1,62 @@
+#include "harness/fault_injection/injected_faults.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "harness/evidence/derive/findings.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/fake_program.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+const PlantedFault& fault(const std::string& id) {
+  for (const PlantedFault& each : planted_faults())
+    if (each.id == id) return each;
+  throw std::runtime_error("no fault " + id);
+}
+
+TEST(PlantedFaults, IdsAreUniqueAndEveryCodeHasItsAdvice) {
+  std::set<std::string> ids;
+  for (const PlantedFault& each : planted_faults()) {
+    EXPECT_TRUE(ids.insert(each.id).second) << each.id;
+    EXPECT_NE(each.what, "") << each.id;
+    if (each.code == "NOT_EVALUATED" || each.code == "EVIDENCE_TAMPERED") continue;  // no findings
+    EXPECT_NE(advice_for(each.code).cause, "not known to this program") << each.code;
+  }
+}
+
+TEST(PlantedFaults, EveryRowCanBePlantedAndHasItsTwin) {
+  for (const PlantedFault& each : planted_faults()) {
+    EXPECT_TRUE(each.plant) << each.id;
+    EXPECT_TRUE(each.control) << each.id;
+  }
+}
+
+TEST(PlantedFaults, AWorkerThatAcceptsEveryNameIsSeen) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const std::string accepting = "#!/bin/sh\nexit 0\n";
+  write_bytes(dir / "bin/nsa-worker", accepting);
+  std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
+  const Planted planted = fault("P08").plant({.bin_dir = dir / "bin"});
+  EXPECT_FALSE(planted.as_wanted);
+  EXPECT_THAT(planted.seen, HasSubstr("unknown switch: accepted"));
+}
+
+TEST(PlantedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  write_bytes(dir / "bin/nsa-worker", "#!/bin/sh\necho broken >&2\nexit 2\n");
+  std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
+  EXPECT_FALSE(fault("P08").plant({.bin_dir = dir / "bin"}).as_wanted);
+  SelftestSetup setup{.bin_dir = dir / "bin", .configs = std::string(NSA_SOURCE_DIR) + "/configs"};
+  EXPECT_FALSE(fault("P03").plant(setup).as_wanted);
+}
+
+}  // namespace
+}  // namespace harness

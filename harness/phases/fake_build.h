@@ -1,0 +1,29 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "harness/evidence/storage/files.h"
+#include "harness/provenance/build/build_id.h"
+#include "harness/provenance/build/elf_note.h"
+#include "harness/schema/write.h"
+
+namespace harness {
+
+/// build_id.json and one program in `bin_dir`, as a build of `checkout` would leave them for the
+/// tests of this room; `changed_file` had another content then.
+inline void write_build_id(const std::filesystem::path& bin_dir,
+                           const std::filesystem::path& checkout,
+                           const std::string& changed_file = "") {
+  BuildId id;
+  id.compiler = "c";
+  id.files = hash_sources(checkout);
+  if (!changed_file.empty()) id.files[changed_file] = "00";
+  id.id = build_id_of(id.files, id.compiler, id.flags);
+  id.programs["program"] = gnu_build_id("/proc/self/exe");
+  std::filesystem::create_directories(bin_dir);
+  std::filesystem::copy_file("/proc/self/exe", bin_dir / "program",
+                             std::filesystem::copy_options::overwrite_existing);
+  write_bytes(bin_dir / "build_id.json", pretty_dump(to_json(id)));
+}
+
+}  // namespace harness

@@ -1,0 +1,61 @@
+#include "harness/phases/worker_call.h"
+
+#include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/protocol/case.h"
+#include "harness/provenance/capture.h"
+
+namespace harness {
+
+WorkerAnswer call_worker(const WorkerCall& call) {
+  const TempDir dir;
+  const auto result_file = dir / "result.jsonl";
+  protocol::CaseIn in;
+  in.phase = "selftest";
+  in.kind = call.kind;
+  in.group = "g01";
+  in.device = call.device;
+  in.mode = call.mode;
+  in.seed = call.seed;
+  in.args = call.args;
+  in.cases = {{.id = "planted", .args = nlohmann::json::object()}};
+  in.out = dir.path().string();
+  CaptureOptions options;
+  options.input = protocol::print_case(in) + "\n";
+  options.timeout_s = call.timeout_s;
+  options.with_stderr = true;
+  options.without_prefix = "NSA_";
+  options.env = call.env;
+  std::vector<std::string> argv = {call.program.string()};
+  argv.insert(argv.end(), call.flags.begin(), call.flags.end());
+  argv.insert(argv.end(), {"--result", result_file.string()});
+  const Captured said = capture(argv, options);
+  WorkerAnswer answer;
+  answer.exit = said.exit;
+  answer.log = said.out;
+  answer.problem = said.problem;
+  const std::string raw = std::filesystem::exists(result_file) ? read_bytes(result_file) : "";
+  answer.said_anything = !raw.empty();
+  answer.transcript = protocol::read_transcript(raw, {call.mode, {"planted"}});
+  if (answer.problem.empty() && !answer.transcript.violations.empty()) {
+    const auto& first = answer.transcript.violations.front();
+    answer.problem =
+        "exit status " + std::to_string(said.exit) + ", " + first.name + ": " + first.detail;
+  }
+  return answer;
+}
+
+std::vector<protocol::Check> WorkerAnswer::checks() const {
+  std::vector<protocol::Check> found;
+  for (const auto& line : transcript.lines)
+    if (const auto* check = std::get_if<protocol::Check>(&line.message)) found.push_back(*check);
+  return found;
+}
+
+std::vector<protocol::Check> WorkerAnswer::failed_checks() const {
+  std::vector<protocol::Check> failed = checks();
+  std::erase_if(failed, [](const protocol::Check& check) { return check.ok; });
+  return failed;
+}
+
+}  // namespace harness

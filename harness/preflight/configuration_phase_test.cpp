@@ -1,0 +1,75 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/phases/fake_program.h"
+#include "harness/schema/error.h"
+#include "harness/training_analysis/training_run.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+class ConfigurationPhase : public testing::Test {
+ protected:
+  protocol::Transcript configuration(const json& args) {
+    return look_back(run_.path(), args, [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+      run_configuration(bin_.path(), call, emitter);
+    });
+  }
+
+  TempDir run_, bin_;
+};
+
+TEST_F(ConfigurationPhase, CountsWhatDiffersFromTheReference) {
+  write_fake_worker(bin_.path());
+  write_training_run(run_.path(), {.args = {{"batch", 1}, {"dtype", "bf16"}, {"warmup", 1}}});
+  const auto said = configuration({{"of", {"conform"}},
+                                   {"reference", {{"batch", 8}, {"dtype", "bf16"}, {"warmup", 0}}},
+                                   {"reference_source", "a run"}});
+  EXPECT_EQ(end_of(said), "ok");
+  EXPECT_EQ(metric_of(said, "reference.differs_count"), 2);
+  EXPECT_EQ(metric_of(said, "switches.known_count"), 1);
+  EXPECT_EQ(metric_of(said, "switches.undeclared_count"), 0);
+  const json rows = rows_of(said, "settings");
+  EXPECT_EQ(rows[0], json({"batch", "1", "8", "no"}));
+  EXPECT_EQ(rows[1], json({"dtype", "bf16", "bf16", "yes"}));
+}
+
+TEST_F(ConfigurationPhase, NamesASwitchThatIsNotAsDeclared) {
+  write_fake_worker(bin_.path());  // whose switch is 0 whatever it is told
+  write_training_run(run_.path(), {.switches = {{"NSA_SEL_RANGES_V2", "1"}}});
+  const auto said = configuration({{"of", {"conform"}}, {"reference", json::object()}});
+  EXPECT_EQ(metric_of(said, "switches.undeclared_count"), 1);
+  const auto* check = find_line<protocol::Check>(said, [](const protocol::Check& one) {
+    return one.id == "switch/conform/NSA_SEL_RANGES_V2";
+  });
+  ASSERT_NE(check, nullptr);
+  EXPECT_FALSE(check->ok);
+  EXPECT_EQ(check->code, "CONFIG_DRIFT");
+}
+
+TEST_F(ConfigurationPhase, RefusesWhatIsNotThere) {
+  write_fake_worker(bin_.path());
+  write_training_run(run_.path());
+  const auto error_of = [&](const json& args) -> std::string {
+    try {
+      configuration(args);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_THAT(error_of({{"of", {"nowhere"}}, {"reference", json::object()}}),
+              HasSubstr("no phase 'nowhere' in this runbook"));
+  EXPECT_THAT(error_of({{"of", json::array()}, {"reference", json::object()}}),
+              HasSubstr("must name a phase"));
+  EXPECT_THAT(error_of({{"of", {"conform"}}, {"reference", {{"bath", 8}}}}),
+              HasSubstr("conform has no argument 'bath'"));
+}
+
+}  // namespace
+}  // namespace harness

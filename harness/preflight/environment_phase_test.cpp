@@ -1,0 +1,89 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/phases/fake_build.h"
+#include "harness/phases/fake_program.h"
+#include "harness/provenance/build/git.h"
+
+namespace harness {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class EnvironmentPhaseTest : public testing::Test {
+ protected:
+  void SetUp() override { write_fake_worker(bin_); }
+
+  protocol::Transcript run() {
+    fs::remove(dir_ / "raw.jsonl");
+    return run_alone(dir_ / "raw.jsonl", nlohmann::json::object(),
+                     [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                       run_environment(bin_, this_checkout(), call, emitter);
+                     });
+  }
+
+  static nlohmann::json value(const protocol::Transcript& transcript, const std::string& name) {
+    const auto* found = find_line<protocol::Metric>(
+        transcript, [&](const protocol::Metric& m) { return m.name == name; });
+    return found == nullptr ? nlohmann::json("absent") : found->value;
+  }
+
+  static std::string failure(const protocol::Transcript& transcript, const std::string& id) {
+    const auto* found = find_line<protocol::Check>(
+        transcript, [&](const protocol::Check& c) { return c.id == id && !c.ok; });
+    return found == nullptr ? "" : found->code + " " + found->detail;
+  }
+
+  TempDir dir_;
+  fs::path bin_ = dir_ / "bin";
+};
+
+TEST_F(EnvironmentPhaseTest, FittingBuildHasItsMetrics) {
+  write_build_id(bin_, NSA_SOURCE_DIR);
+  const auto transcript = run();
+  EXPECT_TRUE(transcript.violations.empty());
+  EXPECT_EQ(value(transcript, "build.id_matches_bool"), true) << failure(transcript, "build.id");
+  EXPECT_NE(value(transcript, "git.commit_known_bool"), "absent");
+  EXPECT_EQ(value(transcript, "switches.unknown_count"), 0);
+}
+
+TEST_F(EnvironmentPhaseTest, OlderBuildNamesTheFiles) {
+  write_build_id(bin_, NSA_SOURCE_DIR, "harness/phases/builtin_phases.cpp");
+  const auto transcript = run();
+  EXPECT_EQ(value(transcript, "build.id_matches_bool"), false);
+  EXPECT_THAT(failure(transcript, "build.id"), HasSubstr("PROVENANCE_MISMATCH"));
+  EXPECT_THAT(failure(transcript, "build.id"), HasSubstr("harness/phases/builtin_phases.cpp"));
+}
+
+TEST_F(EnvironmentPhaseTest, OtherProgramIsNamed) {
+  write_build_id(bin_, NSA_SOURCE_DIR);
+  fs::copy_file("/bin/true", bin_ / "program", fs::copy_options::overwrite_existing);
+  EXPECT_THAT(failure(run(), "build.id"), HasSubstr("program"));
+}
+
+TEST_F(EnvironmentPhaseTest, WithoutBuildIdNothingMatches) {
+  EXPECT_EQ(value(run(), "build.id_matches_bool"), false);
+}
+
+TEST_F(EnvironmentPhaseTest, UnknownSwitchIsCountedAndNamed) {
+  ::setenv("NSA_SEL_RANGES_V2", "1", 1);
+  ::setenv("NSA_NO_SUCH_SWITCH", "1", 1);
+  const auto transcript = run();
+  ::unsetenv("NSA_NO_SUCH_SWITCH");
+  ::unsetenv("NSA_SEL_RANGES_V2");
+  EXPECT_EQ(value(transcript, "switches.unknown_count"), 1);
+  EXPECT_THAT(failure(transcript, "switches.NSA_NO_SUCH_SWITCH"), HasSubstr("CONFIG_ERROR"));
+}
+
+TEST_F(EnvironmentPhaseTest, WithoutWorkerSwitchesAreUnknownNotFine) {
+  fs::remove(bin_ / "nsa-worker");
+  EXPECT_EQ(value(run(), "switches.unknown_count"), nullptr);
+}
+
+}  // namespace
+}  // namespace harness

@@ -1,0 +1,92 @@
+#include "harness/preflight/switches.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/fake_program.h"
+
+namespace harness {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// One variable of the environment for the length of a test.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+TEST(Switches, TheWorkerSaysItsNames) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const SwitchNames names = ask_switch_names(dir / "bin");
+  EXPECT_EQ(names.problem, "");
+  EXPECT_THAT(names.known, ElementsAre("NSA_SEL_RANGES_V2"));
+}
+
+TEST(Switches, VariablesOfThisProcessDoNotDisturbTheQuestion) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const Variable misspelt("NSA_SEL_RANGES_V3", "1");  // with it this worker would refuse
+  EXPECT_EQ(ask_switch_names(dir / "bin").problem, "");
+}
+
+TEST(Switches, AMissingWorkerIsAProblemNotAnEmptyList) {
+  const TempDir dir;
+  EXPECT_THAT(ask_switch_names(dir / "bin").problem,
+              HasSubstr("the worker does not say its switches: "));
+}
+
+TEST(Switches, TheWorkersRefusalIsSaidInItsOwnWords) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  EXPECT_EQ(environment_refusal(dir / "none"), "") << "without variables nobody is asked";
+  const Variable known("NSA_SEL_RANGES_V2", "1");
+  EXPECT_EQ(environment_refusal(dir / "bin"), "");
+  EXPECT_THAT(environment_refusal(dir / "none"), HasSubstr("the worker was not asked: "));
+  const Variable misspelt("NSA_SEL_RANGES_V3", "1");
+  EXPECT_EQ(environment_refusal(dir / "bin"),
+            "CONFIG_ERROR: unknown switch NSA_SEL_RANGES_V3; did you mean NSA_SEL_RANGES_V2?");
+}
+
+TEST(Switches, WhatNoPhaseLooksAtIsNamed) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "without variables nobody is asked";
+  const Variable known("NSA_SEL_RANGES_V2", "1");
+  EXPECT_EQ(ignored_by_all(dir / "none", {}), "") << "nor where nothing runs";
+  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "no worker: its phases say so";
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}), "");
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"blind", "looks_away"}),
+            "NSA_SEL_RANGES_V2=1 (environment) is ignored by every phase of this run "
+            "(blind,looks_away); unset it or choose a runbook that it decides something in");
+  EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}, {"nsa-tests"}), "");
+  EXPECT_THAT(ignored_by_all(dir / "bin", {}, {"nsa-tests"}),
+              HasSubstr("is ignored by every phase of this run (nsa-tests); unset it"));
+}
+
+TEST(Switches, UnknownVariablesAreNamedWithTheNearest) {
+  const Variable known("NSA_SEL_RANGES_V2", "1"), misspelt("NSA_SEL_RANGES_V3", "1"),
+      foreign("NSAX", "1");
+  const auto found = check_environment_switches({"NSA_SEL_RANGES_V2", "NSA_NVTX"});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].name, "NSA_SEL_RANGES_V2");
+  EXPECT_EQ(found[0].problem, "");
+  EXPECT_EQ(found[1].name, "NSA_SEL_RANGES_V3");
+  EXPECT_EQ(found[1].problem,
+            "no such switch, or its feature does not exist; unset it; did you mean "
+            "'NSA_SEL_RANGES_V2'?");
+}
+
+}  // namespace
+}  // namespace harness

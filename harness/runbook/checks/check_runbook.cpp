@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "harness/runbook/checks/check.h"
+#include "harness/runbook/checks/check_at.h"
+#include "harness/runbook/checks/check_phase.h"
+#include "harness/runbook/plan/graph.h"
+#include "harness/schema/read.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+
+/// Declared metrics by full name.
+std::map<std::string, const MetricSpec*> declared_metrics(const Runbook& runbook,
+                                                          const Kinds& kinds) {
+  std::map<std::string, const MetricSpec*> metrics;
+  for (const PhaseSpec& phase : runbook.phases)
+    for (const MetricSpec& metric : kinds.at(parse_run(phase.run).kind).metrics)
+      if (metric.device.empty() || metric.device == runbook.device_of(phase))
+        metrics[phase.id + "." + metric.name] = &metric;
+  return metrics;
+}
+
+class CriterionChecker {
+ public:
+  CriterionChecker(const Source& source, const Runbook& runbook, const Kinds& kinds)
+      : source_(source), metrics_(declared_metrics(runbook, kinds)) {
+    for (const auto& [name, spec] : metrics_) names_.push_back(name);
+  }
+
+  void check(const json& document, const CriterionSpec& criterion) {
+    what_ = "criterion " + in_quotes(criterion.id) + ": ";
+    require(source_, at(document, "id"), is_criterion_id(criterion.id),
+            "criterion id " + in_quotes(criterion.id) +
+                " must be C- and lower case letters, digits, '.', '_' or '-'");
+    require(source_, at(document, "id"), ids_.insert(criterion.id).second,
+            what_ + "the id is given twice in this runbook");
+    require_one_of(source_, at(document, "op"), what_ + "op", criterion.op, comparison_ops());
+    require_one_of(source_, at(document, "evidence"), what_ + "evidence", criterion.evidence,
+                   evidence_kinds());
+    const MetricSpec& metric = check_metric(at(document, "metric"), criterion.metric,
+                                            criterion.unit, at(document, "unit"));
+    require(source_, at(document, "op"),
+            criterion.op != "==" || is_exact_estimator(metric.estimator),
+            what_ + "== is for exact metrics, but '" + criterion.metric + "' is measured (" +
+                metric.estimator + "); use >= or <=");
+    check_value(document, criterion);
+    check_can_fail(document, criterion);
+  }
+
+  void check_history(const json& entry) {
+    what_ = "history: ";
+    require(source_, entry, entry.is_object(), what_ + "an entry must be an object");
+    for (const char* key : {"metric", "value", "unit", "source"})
+      require(source_, entry, entry.contains(key), what_ + "an entry lacks the key '" + key + "'");
+    require(source_, entry, entry.size() == 4,
+            what_ + "an entry has the keys metric, value, unit and source, and no other");
+    for (const char* key : {"metric", "unit", "source"})
+      require(source_, entry.at(key), entry.at(key).is_string(), what_ + key + " must be a string");
+    require(source_, entry.at("value"), entry.at("value").is_number(),
+            what_ + "value must be a number");
+    check_metric(entry.at("metric"), entry.at("metric").get<std::string>(),
+                 entry.at("unit").get<std::string>(), entry.at("unit"));
+  }
+
+ private:
+  const MetricSpec& check_metric(const json& place, const std::string& name,
+                                 const std::string& unit, const json& unit_place) {
+    require_one_of(source_, unit_place, what_ + "unit", unit, metric_units());
+    const std::string problem = metric_name_problem(name, unit, /*with_phase=*/true);
+    require(source_, place, problem.empty(), what_ + "metric " + in_quotes(name) + " " + problem);
+    const auto found = metrics_.find(name);
+    if (found == metrics_.end())
+      source_.fail(place, what_ + "no phase declares the metric " + in_quotes(name) +
+                              did_you_mean(name, names_));
+    return *found->second;
+  }
+
+  /// Counts, times, rates and sizes are never negative: at least 0 they are anyway.
+  void check_can_fail(const json& document, const CriterionSpec& criterion) {
+    static const std::vector<std::string> kNeverNegative = {"count", "ms",  "us",   "s",
+                                                            "tok_s", "mib", "gb_s", "tflop_s"};
+    const json& value = document.at("value");
+    if (!value.is_number() || !contains(kNeverNegative, criterion.unit)) return;
+    const double threshold = value.get<double>();
+    const bool always =
+        (criterion.op == ">=" && threshold <= 0) || (criterion.op == ">" && threshold < 0);
+    require(source_, value, !always,
+            what_ + criterion.op + " " + value.dump() + " holds for every figure in " +
+                criterion.unit + "; a criterion must be able to fail");
+  }
+
+  void check_value(const json& document, const CriterionSpec& criterion) {
+    const json& value = document.at("value");
+    if (criterion.unit == "bool") {
+      require(source_, value, value.is_boolean() && criterion.op == "==",
+              what_ + "a bool metric is compared by == with true or false");
+    } else if (value.is_object()) {
+      const auto reference = Reader(source_).read<BaselineRef>(value);
+      const std::string problem =
+          metric_name_problem(reference.baseline, criterion.unit, /*with_phase=*/true);
+      require(source_, value, problem.empty(),
+              what_ + "baseline " + in_quotes(reference.baseline) + " " + problem);
+      require(source_, value, std::isfinite(reference.factor) && reference.factor > 0,
+              what_ + "factor must be above 0");
+    } else {
+      require(source_, value, value.is_number(),
+              what_ + "value must be a number, a bool (unit bool) or {baseline, factor}");
+    }
+  }
+
+  const Source& source_;
+  std::map<std::string, const MetricSpec*> metrics_;
+  std::vector<std::string> names_;
+  std::set<std::string> ids_;
+  std::string what_;
+};
+
+void check_head(const Source& source, const json& document, const Runbook& runbook) {
+  require(source, at(document, "schema"), runbook.schema == "nsa-runbook/1",
+          "schema must be 'nsa-runbook/1', got " + in_quotes(runbook.schema));
+  require(source, at(document, "name"), is_plain_name(runbook.name),
+          "name " + in_quotes(runbook.name) + " must be lower case letters, digits and _");
+  require_one_of(source, at(document, "device"), "device", runbook.device, device_names());
+  require(source, document, !runbook.scope.empty(),
+          "scope must say what a verdict of this runbook speaks about");
+  require(source, at(document, "seed"), runbook.seed >= 0, "seed must not be negative");
+  require(source, at(document, "phases"), !runbook.phases.empty(),
+          "phases is empty: a run of nothing decides nothing");
+  constexpr size_t kMostPhases = 999;
+  require(source, at(document, "phases"), runbook.phases.size() <= kMostPhases,
+          "phases must be at most 999, got " + std::to_string(runbook.phases.size()));
+  const bool judged = std::any_of(runbook.phases.begin(), runbook.phases.end(),
+                                  [](const PhaseSpec& p) { return !p.criteria.empty(); });
+  require(source, at(document, "phases"), judged,
+          "no phase has criteria: a run without a criterion decides nothing");
+}
+
+/// A criterion that a phase needs exists, and is decided before the phase.
+void check_needed_criteria(const Source& source, const json& document, const Runbook& runbook,
+                           const PhaseSpec& phase) {
+  std::vector<std::string> ids;
+  for (const PhaseSpec& other : runbook.phases)
+    for (const CriterionSpec& criterion : other.criteria) {
+      ids.push_back(criterion.id);
+      const bool own = other.id == phase.id || criterion.metric.starts_with(phase.id + ".");
+      require(source, at(document, "needs_criteria"),
+              !own || !contains(phase.needs_criteria, criterion.id),
+              "phase '" + phase.id + "' needs its own criterion " + in_quotes(criterion.id) +
+                  "; it must be one of an earlier phase");
+    }
+  for (const std::string& need : phase.needs_criteria)
+    require(source, at(document, "needs_criteria"), contains(ids, need),
+            "phase '" + phase.id + "' needs the criterion " + in_quotes(need) +
+                ", which does not exist" + did_you_mean(need, ids));
+}
+
+void check_needs(const Source& source, const json& document, const Runbook& runbook) {
+  std::vector<std::string> ids;
+  for (const PhaseSpec& phase : runbook.phases) ids.push_back(phase.id);
+  for (size_t i = 0; i < runbook.phases.size(); ++i) {
+    const PhaseSpec& phase = runbook.phases[i];
+    for (const std::string& need : phase.needs)
+      require(source, at(document.at("phases")[i], "needs"), contains(ids, need),
+              "phase '" + phase.id + "' needs " + in_quotes(need) + ", which does not exist" +
+                  did_you_mean(need, ids));
+    check_needed_criteria(source, document.at("phases")[i], runbook, phase);
+  }
+  const PhaseOrder order = order_phases(runbook);
+  if (order.cycle.empty()) return;
+  std::string text;
+  for (const size_t i : order.cycle) text += runbook.phases[i].id + " -> ";
+  const size_t first = order.cycle.front();
+  source.fail(at(document.at("phases")[first], "needs"),
+              "phases need each other in a cycle: " + text + runbook.phases[first].id);
+}
+
+void check_ids(const Source& source, const json& list, const std::string& what) {
+  std::set<std::string> seen;
+  for (const json& item : list)
+    require(source, item.at("id"), seen.insert(item.at("id").get<std::string>()).second,
+            what + " " + in_quotes(item.at("id").get<std::string>()) + " is given twice");
+}
+
+}  // namespace
+
+void check_unique_ids(const Source& source, const json& document) {
+  if (!document.contains("phases")) return;
+  check_ids(source, document.at("phases"), "phase");
+  for (const json& phase : document.at("phases"))
+    if (phase.contains("criteria")) check_ids(source, phase.at("criteria"), "criterion");
+}
+
+void check_runbook(const Source& source, const json& document, const Runbook& runbook,
+                   const Kinds& kinds) {
+  check_head(source, document, runbook);
+  for (size_t i = 0; i < runbook.phases.size(); ++i)
+    check_phase(source, document.at("phases")[i], runbook.phases[i], kinds);
+  check_needs(source, document, runbook);
+  CriterionChecker criteria(source, runbook, kinds);
+  for (size_t i = 0; i < runbook.phases.size(); ++i)
+    for (size_t j = 0; j < runbook.phases[i].criteria.size(); ++j)
+      criteria.check(document.at("phases")[i].at("criteria")[j], runbook.phases[i].criteria[j]);
+  for (size_t i = 0; i < runbook.history.size(); ++i)
+    criteria.check_history(document.at("history")[i]);
+}
+
+}  // namespace harness

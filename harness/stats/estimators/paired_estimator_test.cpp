@@ -1,0 +1,246 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/stats/estimators/estimators.h"
+
+namespace harness {
+namespace {
+
+using testing::HasSubstr;
+
+struct ArmPlan {
+  std::string series;
+  double time;
+  double clock_mhz = 0;  // 0: not recorded
+};
+
+EvidenceView view_of(int processes, const std::vector<ArmPlan>& arms) {
+  EvidenceView view;
+  view.phase = "ranges_ab";
+  view.device = "cuda";
+  view.groups_planned = processes;
+  for (int p = 0; p < processes; ++p) {
+    GroupEvidence g;
+    g.id = "g" + std::to_string(p);
+    g.file = g.id + ".jsonl";
+    g.cases = {{"c", true, ""}};
+    for (const ArmPlan& arm : arms)
+      for (int s = 0; s < 3; ++s) {
+        SampleLine line{"c", arm.series, arm.time * (1 + .001 * ((p + s) % 3)), "ms", s, 0, {}};
+        if (arm.clock_mhz > 0) line.clock_mhz = arm.clock_mhz;
+        g.samples.push_back(line);
+      }
+    view.groups.push_back(g);
+  }
+  return view;
+}
+
+MetricSpec spec() {
+  MetricSpec s;
+  s.name = "v2_vs_v1.speedup_ratio";
+  s.unit = "ratio";
+  s.estimator = "paired_ratio";
+  s.arms = {"v1", "v2"};
+  return s;
+}
+
+TEST(PairedOverhead, IsThePercentOfTimeMoreThanTheBaseline) {
+  MetricSpec overhead = spec();
+  overhead.name = "overhead.v2_pct";
+  overhead.unit = "pct";
+  overhead.estimator = "paired_overhead";
+  const EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  const Metric m = estimate(overhead, view), ratio = estimate(spec(), view);
+  EXPECT_NEAR(*m.value, 25, .2);
+  EXPECT_NEAR(*m.hi, 100 * (1 / *ratio.lo - 1), 1e-6);
+  EXPECT_LE(*m.lo, *m.lo95);
+  EXPECT_LE(*m.lo95, *m.value);
+  EXPECT_LE(*m.value, *m.hi95);
+  EXPECT_LE(*m.hi95, *m.hi);
+  EXPECT_EQ(m.method, "paired_overhead");
+  EXPECT_EQ(m.verdict, "") << "FASTER or SLOWER is said once, by the ratio";
+}
+
+TEST(PairedOverhead, IsWithheldWhenAnOutputMismatches) {
+  MetricSpec overhead = spec();
+  overhead.estimator = "paired_overhead";
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  view.groups[3].checks = {{"c", "oracle/v2", false, "SPEEDUP_WITHHELD", ""}};
+  const Metric m = estimate(overhead, view);
+  EXPECT_FALSE(m.value);
+  EXPECT_NE(m.withheld, "");
+}
+
+TEST(PairedRatio, CandidateTwiceAsFast) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_EQ(m.id, "M-ranges_ab.v2_vs_v1.speedup_ratio");
+  EXPECT_NEAR(*m.value, 2, .01);
+  EXPECT_EQ(m.verdict, "FASTER");
+  EXPECT_EQ(m.n, 10);
+  EXPECT_EQ(m.level, .99);
+  EXPECT_LE(*m.lo, *m.lo95);
+  EXPECT_LE(*m.lo95, *m.value);
+  EXPECT_LE(*m.value, *m.hi95);
+  EXPECT_LE(*m.hi95, *m.hi);
+  EXPECT_EQ(m.details["processes"].size(), 10u);
+  EXPECT_TRUE(m.details["noise_floor"].is_null());
+  EXPECT_EQ(m.details["baseline"]["arm"], "v1");
+  EXPECT_EQ(m.samples.size(), 10u);
+}
+
+TEST(PairedRatio, DirectionAndEquivalence) {
+  const Metric slower = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 4}}));
+  EXPECT_EQ(slower.verdict, "SLOWER");
+  EXPECT_NEAR(*slower.value, .5, .01);
+  EXPECT_EQ(estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2}})).verdict, "EQUIVALENT");
+}
+
+TEST(PairedRatio, FewProcessesAreInconclusiveWithoutBounds) {
+  const Metric m = estimate(spec(), view_of(7, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+  EXPECT_TRUE(m.value && m.lo95);
+  EXPECT_FALSE(m.lo || m.hi);
+}
+
+TEST(PairedRatio, AaSeriesGivesTheFloor) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"aa", 2.1}}));
+  EXPECT_NEAR(m.details["noise_floor"]["floor_pct"].get<double>(), 5, .2);
+  EXPECT_NEAR(m.details["margin_in_force_pct"].get<double>(), 5, .2);
+  // 3 % is below what identical arms show here, and above what counts as equal on a GPU.
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+}
+
+TEST(PairedRatio, FailedCheckWithholds) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  view.groups[4].checks = {{"c", "ranges.equal", false, "ORACLE_MISMATCH", ""}};
+  const Metric m = estimate(spec(), view);
+  EXPECT_FALSE(m.value || m.lo);
+  EXPECT_EQ(m.verdict, "");
+  EXPECT_THAT(m.withheld, HasSubstr("not valid, output mismatch: check ranges.equal"));
+  EXPECT_THAT(m.withheld, HasSubstr("ORACLE_MISMATCH"));
+}
+
+// Survivors would decide: of 13 processes the 3 slow ones run out of memory, and 10 pass.
+TEST(PairedRatio, PairsThatAreLeftWhenSomeFailedAreNoFigure) {
+  const EvidenceView whole = view_of(13, {{"v1", 4}, {"v2", 2}});
+  ASSERT_TRUE(estimate(spec(), whole).lo);
+  EvidenceView failed = whole, crashed = whole, silent = whole, null = whole;
+  failed.groups[4].cases[0] = {"c", false, "out of memory"};
+  EXPECT_EQ(estimate(spec(), failed).null_reason,
+            "case c did not end ok in g4, which voids its samples: out of memory");
+  crashed.groups[4].unusable = "NO_DONE";
+  EXPECT_EQ(estimate(spec(), crashed).null_reason, "process g4: NO_DONE");
+  std::erase_if(silent.groups[4].samples, [](const SampleLine& s) { return s.series == "v2"; });
+  EXPECT_EQ(estimate(spec(), silent).null_reason, "process g4 has no sample of series 'v2'");
+  null.groups[4].samples.back().null_reason = "not finite: nan";
+  EXPECT_EQ(estimate(spec(), null).null_reason,
+            "a sample of series 'v2' in process g4 is null: not finite: nan");
+}
+
+// A rank that measures nothing is no process of its own.
+TEST(PairedRatio, RanksOfOneProcessMeasureTogether) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  for (GroupEvidence& group : std::vector(view.groups)) {
+    view.groups.push_back(group);
+    view.groups.back().id += ".r1";
+    view.groups.back().samples.clear();
+  }
+  EXPECT_EQ(estimate(spec(), view).n, 10);
+}
+
+// The larger rate is the faster arm: read as times, a slow candidate would be called FASTER.
+TEST(PairedRatio, RatesAreNoTimes) {
+  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.unit = "tok_s";
+  const Metric m = estimate(spec(), view);
+  EXPECT_FALSE(m.value || m.lo);
+  EXPECT_THAT(m.null_reason, HasSubstr("arms are measured in 'tok_s'"));
+}
+
+TEST(PairedRatio, MissingArmAndImpossibleTimes) {
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}})).null_reason, HasSubstr("'v2'"));
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 0}})).null_reason,
+              HasSubstr("candidate arm in process 'g0': sample 1 is 0"));
+  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", NAN}, {"v2", 1}})).null_reason,
+              HasSubstr("baseline arm in process 'g0': sample 1 is nan"));
+}
+
+TEST(PairedRatio, ArmsMayCarryTheSource) {
+  MetricSpec s = spec();
+  s.source = "c/ranges";
+  EXPECT_EQ(estimate(s, view_of(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
+}
+
+TEST(PairedRatio, SaysHowSamplesWereTaken) {
+  EvidenceView view = view_of(10, {{"v1", 2, 1800}, {"v1.aa", 2, 1800}, {"v2", 4, 1795}});
+  MetricSpec one = spec();
+  one.source = "v1";
+  EXPECT_FALSE(estimate(one, view).details.contains("samples")) << "nothing beside the clock";
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.throttle = "none";
+  view.groups[3].samples.back().throttle = "sw_power_cap";
+  const Metric metric = estimate(one, view);
+  const nlohmann::json& rows = metric.details.at("samples");
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0]["arm"], "v1");
+  EXPECT_EQ(rows[1]["arm"], "v1 again (A/A)");
+  EXPECT_EQ(rows[0]["throttled"], 0);
+  EXPECT_EQ(rows[0]["clock_mhz"], 1800);
+  EXPECT_DOUBLE_EQ(rows[0]["cycles"], rows[0]["median"].get<double>() * 1800e3) << "of ms";
+  EXPECT_TRUE(rows[0]["ran_pct"].is_null());
+  EXPECT_EQ(rows[2]["throttled"], 1);
+  EXPECT_EQ(rows[2]["throttle_reasons"], nlohmann::json({"sw_power_cap"}));
+  EXPECT_EQ(metric.details["cache"], "hot");
+  view.groups[3].samples.back().throttle = "";  // one sample does not say
+  EXPECT_TRUE(estimate(one, view).details["samples"][2]["throttled"].is_null());
+}
+
+TEST(PairedRatio, OnACpuSaysHowMuchTheThreadRan) {
+  EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 4}});
+  view.device = "cpu";
+  for (GroupEvidence& group : view.groups)
+    for (SampleLine& line : group.samples) line.ran_pct = 75;
+  MetricSpec one = spec();
+  one.source = "v1";
+  const Metric metric = estimate(one, view);
+  const nlohmann::json& row = metric.details.at("samples")[0];
+  EXPECT_EQ(row["ran_pct"], 75);
+  EXPECT_TRUE(row["clock_mhz"].is_null());
+  EXPECT_TRUE(row["cycles"].is_null());
+  EXPECT_TRUE(row["throttled"].is_null());
+}
+
+// The candidate's clock is half: as slow as twice the time, equal in cycles. Neither may decide.
+TEST(PairedRatio, ThrottledArmDecidesNothing) {
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 900}}));
+  EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+  EXPECT_EQ(m.details["throttled"], "v2");
+  EXPECT_LT(*m.lo, .51);
+  EXPECT_GT(*m.hi, .99);
+  const Metric equal_clocks = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 1795}}));
+  EXPECT_EQ(equal_clocks.verdict, "SLOWER");
+  EXPECT_FALSE(equal_clocks.details.contains("throttled"));
+}
+
+TEST(PairedRatio, SameEvidenceSameBytes) {
+  const EvidenceView view = view_of(12, {{"v1", 4}, {"v2", 2}, {"aa", 4.01}});
+  EXPECT_EQ(estimate(spec(), view).details.dump(), estimate(spec(), view).details.dump());
+}
+
+TEST(ArmMedian, OneArm) {
+  MetricSpec s = spec();
+  s.name = "v2.time_us";
+  s.unit = "us";
+  s.estimator = "arm_median";
+  s.arms = {"v2"};
+  const Metric m = estimate(s, view_of(10, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_NEAR(*m.value, 2002, 2.1);
+  EXPECT_EQ(m.n, 10);
+  EXPECT_TRUE(m.lo && m.hi);
+}
+
+}  // namespace
+}  // namespace harness

@@ -1,0 +1,88 @@
+// The gap of two curves on a recorded run: 40 steps on random tokens, varlen off and on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "harness/evidence/storage/temp_dir.h"
+#include "harness/phases/builtin_phases.h"
+#include "harness/phases/run_alone.h"
+#include "harness/schema/error.h"
+
+namespace harness {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+constexpr const char* kRun = NSA_SOURCE_DIR "/reports/samples/pr31_varlen-h200";
+
+protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
+  const TempDir dir;
+  const json args = {{"of", of}, {"against", against}, {"tail", tail}};
+  return run_alone(dir / "raw.jsonl", args, [](BuiltinCall call, auto& emitter) {
+    call.run_dir = kRun;
+    run_loss_gap(call, emitter);
+  });
+}
+
+json value(const protocol::Transcript& said, const std::string& name) {
+  const auto* found =
+      find_line<protocol::Metric>(said, [&](const auto& m) { return m.name == name; });
+  return found == nullptr ? json("absent") : found->value;
+}
+
+/// The losses that the run's raw lines hold for a phase.
+std::map<int64_t, double> recorded(const std::string& phase) {
+  std::map<int64_t, double> losses;
+  const auto raw = protocol::read_transcript(
+      read_bytes(std::string(kRun) + "/phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
+  for (const auto& line : raw.lines)
+    if (const auto* beat = std::get_if<protocol::Beat>(&line.message);
+        beat != nullptr && beat->at == "step")
+      losses[beat->step] = beat->extra.at("loss").get<double>();
+  return losses;
+}
+
+TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
+  const auto off = recorded("train_random_off"), on = recorded("train_random_on");
+  ASSERT_EQ(off.size(), 40u);
+  double sum = 0;
+  for (int64_t step = 21; step <= 40; ++step) sum += off.at(step) - on.at(step);
+  const auto said = gap_of("train_random_off", "train_random_on", 20);
+  EXPECT_TRUE(said.violations.empty());
+  EXPECT_EQ(said.ended.at("all").status, "ok");
+  EXPECT_EQ(value(said, "gap.steps_count"), 20);
+  EXPECT_NEAR(value(said, "gap.mean_nat").get<double>(), sum / 20, 1e-12);
+  EXPECT_LE(value(said, "gap.band_lo_nat"), value(said, "gap.band_hi_nat"));
+  std::map<std::string, size_t> told;
+  for (const auto& line : said.lines)
+    if (const auto* beat = std::get_if<protocol::Beat>(&line.message))
+      ++told[beat->extra.at("line").get<std::string>()];
+  EXPECT_EQ(told,
+            (std::map<std::string, size_t>{{"train_random_off", 40}, {"train_random_on", 40}}));
+}
+
+TEST(LossGapPhase, CurvesThatDoNotEndTogetherGiveNoFigure) {
+  const auto said = gap_of("train_random_off", "train_text_on", 20);
+  EXPECT_EQ(said.ended.at("all").status, "failed");
+  for (const char* name : {"gap.steps_count", "gap.mean_nat", "gap.band_lo_nat", "gap.band_hi_nat"})
+    EXPECT_EQ(value(said, name), nullptr) << name;
+}
+
+TEST(LossGapPhase, PhasesWithoutACurveAreNamed) {
+  const auto error_of = [](const std::string& against) -> std::string {
+    try {
+      gap_of("train_random_off", against, 20);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(error_of("decode"), HasSubstr("must name two phases of nsa-train, got 'decode'"));
+  EXPECT_THAT(error_of("nothing"), HasSubstr("got 'nothing'"));
+  EXPECT_THAT(error_of("train_fineweb"), HasSubstr("phase train_fineweb is DEFERRED"));
+}
+
+}  // namespace
+}  // namespace harness

@@ -1,0 +1,64 @@
+// Which code of backend fused a process asks for; what it runs on a card is nsa-tests-cuda-sm80's.
+#include "nsa/backend/kernel_code.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+
+#include "nsa/ops/common/kernel_problem.h"
+
+namespace nsa {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(KernelCode, AnUnknownWordIsRefusedAndNamed) {
+  try {
+    want_kernels("sm70", at::kCUDA);
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("NSA_KERNELS must be auto or sm80, got 'sm70'"));
+  }
+}
+
+/// Set and passed over, it would make a run on a CPU look like one of that code.
+TEST(KernelCode, WhereNoKernelCanRunItIsRefusedWithTheRemedy) {
+  try {
+    want_kernels("sm80", at::kCPU);
+    FAIL() << "accepted";
+  } catch (const std::invalid_argument& error) {
+#ifdef NSA_WITH_CUDA
+    EXPECT_STREQ(error.what(),
+                 "NSA_KERNELS=sm80 asks for kernels, device cpu runs none; use device cuda, or "
+                 "unset it");
+#else
+    EXPECT_STREQ(error.what(),
+                 "NSA_KERNELS=sm80 asks for kernels, this build has none; use one with CUDA code, "
+                 "or unset it");
+#endif
+  }
+  EXPECT_NO_THROW(want_kernels("auto", at::kCPU));
+}
+
+/// A100 and A30 have 163 KB a block, A10, RTX 30 and RTX 40 have 99.
+TEST(KernelCode, ACardWithoutTheSharedMemoryOfTheCodeOfSm80IsNamed) {
+  EXPECT_EQ(sm80_obstacle(166912), "");
+  EXPECT_EQ(sm80_obstacle(163840), "");
+  EXPECT_EQ(sm80_obstacle(163839),
+            "the kernels take up to 160 KB of shared memory a block, this card has 159");
+  EXPECT_THAT(sm80_obstacle(101376), HasSubstr("this card has 99"));
+}
+
+#ifdef NSA_WITH_CUDA
+/// The switch chooses among the card's codes; it is no way around a missing card.
+TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {
+  const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
+  for (const char* code : {"sm80", "auto"}) {
+    want_kernels(code, at::kCUDA);
+    EXPECT_EQ(tile_kernel_obstacle(q), kernel_obstacle(q, 8, /*only=*/false)) << code;
+    EXPECT_NE(tile_kernel_obstacle(q), "") << code;
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace nsa

@@ -1,0 +1,16 @@
+#pragma once
+#include <vector>
+
+#include "nsa/decode/cache/decode_cache.h"
+
+namespace nsa {
+
+/// The sequences of one step.
+struct DecodeCache::Active {
+  std::vector<int64_t> ids;
+  int64_t last = 0;     ///< largest t of the step
+  at::Tensor sequence;  ///< [A] ids on the device
+  at::Tensor t;         ///< [A] position of the new token; defined in a plain step
+};
+
+}  // namespace nsa

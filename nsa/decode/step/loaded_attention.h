@@ -1,0 +1,17 @@
+#pragma once
+#include "nsa/decode/cache/kv_rows.h"
+
+namespace nsa {
+
+struct LaneAttention {
+  at::Tensor out;          ///< [A, 1, Hq, dv], type of q
+  at::Tensor lse;          ///< [A, 1, Hq], accumulation type; -inf for a row without a pair
+  at::Tensor group_probs;  ///< [A, 1, Hkv, L], accumulation type, detached: P[i] of Eq. 10
+};
+
+/// Attention of one query a sequence over its loaded pairs: out = softmax(q.k / sqrt(dk)) v;
+/// q [A, 1, Hq, dk] rotated. Logits and softmax in the type of sums; on CUDA half and
+/// bfloat16 multiply on tensor cores. Differentiable in q and the loaded pairs.
+LaneAttention attend_lanes(const at::Tensor& q, const LoadedKv& kv);
+
+}  // namespace nsa

@@ -1,0 +1,239 @@
+// One decode step: append, emit, attend.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+
+#include "nsa/decode/cache/emit_block.h"
+#include "nsa/decode/step/active_sequences.h"
+#include "nsa/decode/step/loaded_attention.h"
+#include "nsa/decode/step/loaded_positions.h"
+#include "nsa/decode/step/loaded_selected.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/select/positions.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+
+namespace nsa {
+
+struct DecodeCache::StepLoads {
+  LoadCount cmp, sel, win;
+  at::Tensor each(at::Tensor LoadCount::* member) const {
+    return at::stack({cmp.*member, sel.*member, win.*member}, -1);
+  }
+};
+
+DecodeCache::Active DecodeCache::activate(
+    const std::optional<std::vector<int64_t>>& sequences) const {
+  Active active;
+  if (sequences) {
+    std::vector<bool> seen(num_tokens_.size(), false);
+    for (const int64_t id : *sequences) {
+      const bool fresh = id >= 0 && id < num_sequences() && !seen[static_cast<size_t>(id)];
+      if (!fresh) {
+        ArgumentCheck("DecodeCache")
+            .fail("sequences", "different numbers in 0.." + std::to_string(num_sequences() - 1),
+                  std::to_string(id));
+      }
+      seen[static_cast<size_t>(id)] = true;
+    }
+    active.ids = *sequences;
+    active.sequence = on_device(active.ids);
+  } else {
+    for (int64_t id = 0; id < num_sequences(); ++id) active.ids.push_back(id);
+    active.sequence = all_sequences_;
+  }
+  for (const int64_t id : active.ids) active.last = std::max(active.last, num_tokens(id));
+  return active;
+}
+
+namespace {
+
+/// What attends to compressed blocks and the window is neither of the backends for whole tensors;
+/// asking for another than the plain one is recorded, or refused. `fused` is the one launch.
+void record_requests(const NsaOptions& options, const std::string& obstacle) {
+  const auto note = [&](const char* stage, BranchBackend requested) {
+    const std::string reason = requested == BranchBackend::kPlain ? ""
+                               : requested == BranchBackend::kFused
+                                   ? obstacle
+                                   : "a decode step loads from its caches";
+    record_backend(stage, to_string(requested), "cache", "", reason, options.strict_backend);
+  };
+  const NsaOptions wanted = options.effective();
+  note("cmp_attn", wanted.cmp);
+  note("win_attn", wanted.win);
+}
+
+/// The pairs at positions [A, 1 or Hkv, L] of the sequences [A].
+template <typename Store>
+LoadedKv load_from(const Store& store, const at::Tensor& sequence, const at::Tensor& positions,
+                   LoadCount& count) {
+  return load(store.kv, store.rows(sequence.view({-1, 1, 1}), positions), count);
+}
+
+/// Every interval [A, 1, Hkv, K, 2] ends at t + 1 or before. Synchronises.
+void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
+  const at::Tensor ends = ranges.select(-1, 1).gt(t.add(1).view({-1, 1, 1, 1}));
+  if (ends.any().item<bool>()) {
+    ArgumentCheck("DecodeCache").fail("end of a range", "at most t + 1", "a later token");
+  }
+}
+
+}  // namespace
+
+DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& options,
+                                const std::optional<std::vector<int64_t>>& sequences) {
+  const NvtxRange range("nsa.decode_step", options.nvtx);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
+  const RunRecordScope scope(record);
+  Active active = activate(sequences);
+  const auto batch = static_cast<int64_t>(active.ids.size());
+  check_tokens(tokens, batch);
+  ArgumentCheck("DecodeCache")
+      .sizes("q", tokens.q, {batch, 1, -1, -1}, "[sequences, 1, Hq, dk] of a step");
+  if (options.block_idx.defined()) {
+    const ArgumentCheck check("DecodeCache");
+    check.sizes("block_idx", options.block_idx, {batch, 1, config_.num_kv_heads, -1},
+                "[sequences, 1, Hkv, n]");
+    check.dtype("block_idx", options.block_idx, at::kInt);
+    check.same_device("block_idx", options.block_idx, "q", tokens.q);
+  }
+  require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
+  const bool one_launch = one_launch_obstacle(tokens, active, options).empty();
+  DecodeOutputs out = one_launch ? step_in_one_launch(tokens, active, options)
+                                 : plain_step(tokens, active, options);
+  out.record = record;
+  out.ran = record->rows();
+  return out;
+}
+
+DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
+                                      const NsaOptions& options) {
+  record_requests(options, one_launch_obstacle(tokens, active, options));
+  active.t = num_tokens_device_.index_select(0, active.sequence);
+  const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
+  append(tokens, rotated, active);
+  emit(tokens, active);
+  return attend(tokens, rotated.q, active, options);
+}
+
+void DecodeCache::grow(const std::vector<int64_t>& sequences) {
+  for (const int64_t id : sequences) {
+    selected_.reserve(id, ++num_tokens_[static_cast<size_t>(id)]);
+    window_.grow(id, 1);
+    source_.grow(id, 1);
+  }
+}
+
+void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
+                         const Active& active) {
+  grow(active.ids);
+  const auto row = [](const at::Tensor& x) { return x.squeeze(1); };
+  selected_.kv.write(selected_.rows(active.sequence, active.t), row(rotated.k_sel),
+                     row(tokens.v_sel));
+  window_.kv.write(window_.rows(active.sequence, active.t), row(rotated.k_win), row(tokens.v_win));
+  source_.kv.write(source_.rows(active.sequence, active.t), row(rotated.k_cmp_src),
+                   row(tokens.v_cmp_src));
+  num_tokens_device_.index_copy_(0, active.sequence, active.t.add(1));
+}
+
+// A block is complete when the ring holds its l tokens and its last one is the newest.
+std::vector<int64_t> DecodeCache::grow_blocks(const std::vector<int64_t>& sequences) {
+  std::vector<int64_t> ids;
+  for (const int64_t id : sequences) {
+    const int64_t first = num_tokens(id) - config_.block_size;
+    if (source_.size(id) == config_.block_size && first % config_.block_stride == 0) {
+      compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
+  const std::vector<int64_t> ids = grow_blocks(active.ids);
+  if (ids.empty()) return;
+  const at::Tensor sequence = ids == active.ids ? active.sequence : on_device(ids);
+  const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);
+  const at::Tensor block = num_blocks_device_.index_select(0, sequence);
+  LoadCount count;
+  const LoadedKv source = load_from(source_, sequence, last_lanes(last, config_.block_size), count);
+  record_stage("compress", "plain");
+  const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
+  compressed_.kv.write(compressed_.rows(sequence, block), k, v);
+  num_blocks_device_.index_copy_(0, sequence, block.add(1));
+  counters_.emission_reads.index_add_(0, sequence, count.loaded);
+}
+
+DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_rot,
+                                  const Active& active, const NsaOptions& options) {
+  DecodeOutputs out;
+  StepLoads loads;
+  out.q_rot = q_rot;
+  attend_compressed(active, loads, options, out);
+  {
+    const NvtxRange range("nsa.sel_attn", options.nvtx);
+    attend_selected(active, loads, options, out);
+  }
+  {
+    const NvtxRange range("nsa.win_attn", options.nvtx);
+    attend_window(active, loads, out);
+  }
+  out.gates = gate_activate(tokens.gate_logits, config_.gate);
+  record_stage("gate", gate_combine_backend(out.o_cmp, out.gates));
+  out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
+  out.reads = loads.each(&LoadCount::loaded).unsqueeze(1);
+  counters_.masked_lanes.index_add_(0, active.sequence, loads.each(&LoadCount::masked));
+  counters_.second_pass_reads.index_add_(0, active.sequence, loads.each(&LoadCount::repeated));
+  return out;
+}
+
+void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
+                                    const NsaOptions& options, DecodeOutputs& out) const {
+  const NvtxRange range("nsa.cmp_attn+select", options.nvtx);
+  int64_t width = 0;
+  for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
+  const at::Tensor blocks = first_lanes(num_blocks_device_.index_select(0, active.sequence), width);
+  const LaneAttention cmp =
+      attend_lanes(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
+  out.o_cmp = cmp.out;
+  out.lse_cmp = cmp.lse;
+  const bool given = options.block_idx.defined();
+  const at::Tensor t = active.t.unsqueeze(1);
+  at::Tensor scores;
+  if (!given || options.keep_scores) {
+    scores = block_scores(cmp.group_probs, active.last / config_.sel_block_size + 1, config_);
+  }
+  if (options.keep_scores) out.scores = scores;
+  out.block_idx = given ? options.block_idx : select_blocks(scores, t, config_);
+  if (given) out.dropped_ids = count_outside(out.block_idx, t, config_.sel_block_size);
+  record_stage("select", given ? "given" : "plain");
+  out.ranges = block_ranges(options.ranges, out.block_idx, t, config_.sel_block_size);
+  record_stage("ranges", to_string(options.ranges));
+  if (options.strict_asserts) check_causal(out.ranges, active.t);
+}
+
+void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
+                                  DecodeOutputs& out) const {
+  const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
+  const at::Tensor tokens = range_lanes(out.ranges.squeeze(1), active.t, width);
+  const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
+  const NsaOptions wanted = options.effective();
+  std::tie(out.o_sel, out.lse_sel) =
+      attend_selected_lanes(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
+}
+
+void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
+  const int64_t width = std::min(config_.window, active.last + 1);
+  const at::Tensor tokens = last_lanes(active.t, width);
+  const LaneAttention win =
+      attend_lanes(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
+  out.o_win = win.out;
+  out.lse_win = win.lse;
+}
+
+}  // namespace nsa

@@ -1,0 +1,18 @@
+#pragma once
+#include "nsa/kernels/decode/decode_attention.h"
+#include "nsa/kernels/decode/decode_launch.h"
+
+namespace nsa::device {
+
+/// What a card offers a decode step.
+struct DecodeCard {
+  int num_sms = 0;
+  int shared_bytes = 0;        ///< of one block of threads at most
+  int shared_bytes_of_sm = 0;  ///< of all that run on an SM
+  bool clusters = false;       ///< sm_90
+};
+
+/// How a step is cut; ranks = 0 where its logits fit no cut. Pure: depends on its arguments only.
+sm80::DecodePlan plan_decode(const DecodeAttention& problem, const DecodeCard& card);
+
+}  // namespace nsa::device

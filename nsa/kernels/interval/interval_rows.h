@@ -1,0 +1,16 @@
+#pragma once
+#include "nsa/kernels/interval/sm90/interval_backward_launch.h"
+
+/// What stands before and behind the products of the backward pass of interval attention, on every
+/// card.
+namespace nsa::device::sm80 {
+
+/// lse and delta of the plan; clears `bad`.
+cudaError_t prepare_rows(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
+/// d_k and d_v from partial sums.
+cudaError_t sum_partials(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
+/// Recomputes gradients that are not finite from attended pairs only; nothing to do when `bad` is
+/// 0.
+cudaError_t mend_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
+
+}  // namespace nsa::device::sm80

@@ -1,0 +1,52 @@
+// Chooses the instantiation of row attention for a problem.
+#include "nsa/kernels/selected/rows/row_attention.h"
+
+#include "nsa/kernels/common/alignment.h"
+#include "nsa/kernels/selected/rows/row_attention_launch.h"
+
+namespace nsa::device {
+namespace {
+
+struct RowInstance {
+  int qk_head_dim, v_head_dim;
+  Element element;
+  sm80::RowLaunch launch;
+};
+
+constexpr RowInstance kRowInstances[] = {
+    {64, 64, Element::kBFloat16, sm80::row_64_64_bf16},
+    {64, 64, Element::kHalf, sm80::row_64_64_fp16},
+    {128, 128, Element::kBFloat16, sm80::row_128_128_bf16},
+    {128, 128, Element::kHalf, sm80::row_128_128_fp16},
+    {192, 128, Element::kBFloat16, sm80::row_192_128_bf16},
+    {192, 128, Element::kHalf, sm80::row_192_128_fp16},
+};
+
+const RowInstance* find_instance(const RowAttention& p) {
+  for (const RowInstance& one : kRowInstances)
+    if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
+        one.element == p.element)
+      return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+const char* unsupported_reason(const RowAttention& p) {
+  if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
+  if (p.num_heads / p.num_kv_heads > 16) return "more than 16 query heads a KV head";
+  if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
+  if (p.num_ranges > 32) return "more than 32 ranges a row";
+  if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
+    return "an address or stride is no multiple of 16 bytes";
+  if (p.batch > 65535 || p.num_kv_heads > 65535) return "more than 65535 sequences or KV heads";
+  return nullptr;
+}
+
+cudaError_t row_attention_forward(const RowAttention& p, cudaStream_t stream) {
+  if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
+  if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
+  return find_instance(p)->launch(p, stream);
+}
+
+}  // namespace nsa::device

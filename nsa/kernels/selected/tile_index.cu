@@ -1,0 +1,308 @@
+#include "nsa/kernels/selected/tile_index.h"
+
+#include "nsa/kernels/common/launch.cuh"
+#include "nsa/kernels/selected/rows/row_attention.cuh"
+
+namespace nsa::device::sm80 {
+namespace {
+
+constexpr int kScanThreads = 1024;
+
+struct IndexArguments {
+  RowArguments rows;
+  SelectedPlan plan;
+  int num_kv_heads;
+  int64_t num_rows, tokens_of_batch;
+  bool without_dense_tiles;
+  int32_t *offsets, *row_tiles, *row_counts, *first_item;
+  uint64_t* row_masks;
+  uint32_t* entries;
+  SelectedItem* items;
+};
+
+/// Keys [start, end) of the tile that begins at `first` as bits.
+__device__ uint64_t bits_of(int start, int end, int first) {
+  const int low = max(start - first, 0), high = min(end - first, kKeysOfTile);
+  if (high <= low) return 0;
+  const uint64_t below = high == kKeysOfTile ? ~0ull : (1ull << high) - 1;
+  return below & (~0ull << low);
+}
+
+/// Disjoint ascending runs of a row's keys, one a lane. Ranges that are so already, as those of
+/// chosen blocks, are only cut off at the position. `row` counts rows of ranges.
+__device__ TileList runs_of_row(const RowArguments& a, int64_t row, int position) {
+  const int lane = threadIdx.x % 32;
+  const int2* ranges = reinterpret_cast<const int2*>(a.ranges) + row * a.num_ranges;
+  int2 own = lane < a.num_ranges ? ranges[lane] : make_int2(0, 0);
+  own.x = max(own.x, 0);
+  own.y = min(own.y, min(position + 1, a.num_keys));
+  if (own.y <= own.x) own = make_int2(INT32_MAX, INT32_MAX);
+  const int end_of_left = __shfl_up_sync(~0u, own.y, 1);
+  if (!__all_sync(~0u, lane == 0 || own.x >= end_of_left)) return TileList::of(a, ranges, position);
+  TileList list{};
+  list.start = own.x;
+  list.end = own.y;
+  return list;
+}
+
+/// One warp a row: its tiles, ascending, with the keys it attends of each; counts them by chunk.
+__global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexArguments a) {
+  const int lane = threadIdx.x % 32, most = a.plan.max_tiles_of_row;
+  const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
+  if (row >= a.num_rows) return;
+  const int64_t token_of_batch = row / a.num_kv_heads;
+  const int token = static_cast<int>(token_of_batch % a.rows.num_queries);
+  const int64_t batch = token_of_batch / a.rows.num_queries, head = row % a.num_kv_heads;
+  const int lane_index = static_cast<int>(batch * a.num_kv_heads + head);
+  const TileList runs =
+      runs_of_row(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
+                  a.rows.first_position + token);
+  // Runs are disjoint and ascending, but two may meet the same tile: it belongs to the first.
+  const bool used = runs.end > runs.start;
+  int last = used ? (runs.end - 1) / kKeysOfTile : -1;
+  int reached = last;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int before = __shfl_up_sync(~0u, reached, step);
+    if (lane >= step) reached = max(reached, before);
+  }
+  const int reached_of_left = __shfl_up_sync(~0u, reached, 1);
+  int first = max(runs.start / kKeysOfTile, lane == 0 ? 0 : reached_of_left + 1);
+  if (a.without_dense_tiles) {
+    first = max(first, 1);
+    last = min(last, first_dense_tile(a.rows.first_position + token) - 1);
+  }
+  int until = used ? max(0, last - first + 1) : 0;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int before = __shfl_up_sync(~0u, until, step);
+    if (lane >= step) until += before;
+  }
+  const int wanted = __shfl_sync(~0u, until, 31), count = wanted > most ? 0 : wanted;
+  if (lane == 0) a.row_counts[row] = wanted > most ? -1 : wanted;
+  int32_t* counts =
+      a.offsets +
+      (int64_t(lane_index) * (a.plan.chunks + 1) + token / a.plan.chunk_tokens) * a.plan.tiles;
+  for (int base = 0; base < most; base += 32) {
+    const int place = base + lane;
+    const bool valid = place < count;
+    int source = 0;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+      if (__shfl_sync(~0u, until, source + step - 1) <= place) source += step;
+    source = min(source, 31);
+    const int tile = __shfl_sync(~0u, last, source) - (__shfl_sync(~0u, until, source) - 1 - place);
+    const int first_key = tile * kKeysOfTile;
+    uint64_t mask = 0;
+    for (bool more = true; __any_sync(~0u, more && valid); ++source) {
+      const int start = __shfl_sync(~0u, runs.start, source % 32),
+                end = __shfl_sync(~0u, runs.end, source % 32);
+      if (source < 32 && more) mask |= bits_of(start, end, first_key);
+      more = source < 31 && start < first_key + kKeysOfTile;
+    }
+    if (place >= most) continue;
+    a.row_tiles[row * most + place] = valid ? tile * 2 + (mask == ~0ull ? 0 : 1) : -1;
+    a.row_masks[row * most + place] = mask;
+    if (valid) atomicAdd(counts + tile, 1);
+  }
+}
+
+/// Sum of `value` over the threads before this one; `total` over all.
+__device__ int scan_block(int value, int& total) {
+  __shared__ int sums[32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int until = value;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int before = __shfl_up_sync(~0u, until, step);
+    if (lane >= step) until += before;
+  }
+  __syncthreads();
+  if (lane == 31) sums[warp] = until;
+  __syncthreads();
+  int before_warp = 0;
+  total = 0;
+  for (int i = 0; i < kScanThreads / 32; ++i) {
+    if (i < warp) before_warp += sums[i];
+    total += sums[i];
+  }
+  return before_warp + until - value;
+}
+
+/// Counts -> where each chunk's part of a tile's list begins. One block a lane.
+__global__ void __launch_bounds__(kScanThreads)
+    scan_counts(const __grid_constant__ IndexArguments a) {
+  const int tiles = a.plan.tiles, chunks = a.plan.chunks;
+  int32_t* counts = a.offsets + int64_t(blockIdx.x) * (chunks + 1) * tiles;
+  int done = 0;
+  for (int base = 0; base < tiles; base += kScanThreads) {
+    const int tile = base + threadIdx.x;
+    int sum = 0, total = 0;
+    if (tile < tiles) {
+#pragma unroll 8
+      for (int c = 0; c < chunks; ++c) sum += counts[int64_t(c) * tiles + tile];
+    }
+    int next = done + scan_block(sum, total);
+    done += total;
+    if (tile >= tiles) continue;
+#pragma unroll 8
+    for (int c = 0; c < chunks; ++c) {
+      const int count = counts[int64_t(c) * tiles + tile];
+      counts[int64_t(c) * tiles + tile] = next;
+      next += count;
+    }
+    counts[int64_t(chunks) * tiles + tile] = next;
+  }
+}
+
+/// One warp a (lane, chunk) walks its tokens in order, so that lists are ascending.
+__global__ void __launch_bounds__(32) scatter_rows(const __grid_constant__ IndexArguments a) {
+  int* const next = reinterpret_cast<int*>(dynamic_shared());
+  const int tiles = a.plan.tiles, most = a.plan.max_tiles_of_row, chunk = blockIdx.x,
+            lane_index = blockIdx.y;
+  const int32_t* begin = a.offsets + (int64_t(lane_index) * (a.plan.chunks + 1) + chunk) * tiles;
+  for (int i = threadIdx.x; i < tiles; i += 32) next[i] = begin[i];
+  __syncwarp();
+  const int first = chunk * a.plan.chunk_tokens,
+            end = min(first + a.plan.chunk_tokens, a.rows.num_queries);
+  const int strips = (most + 31) / 32, steps = (end - first) * strips;
+  const int64_t batch = lane_index / a.num_kv_heads, head = lane_index % a.num_kv_heads;
+  uint32_t* entries = a.entries + int64_t(lane_index) * a.rows.num_queries * most;
+  constexpr int kAhead = 8;
+  for (int step = 0; step < steps; step += kAhead) {
+    int found[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int token = first + (step + i) / strips, place = (step + i) % strips * 32 + threadIdx.x;
+      const int64_t row = (batch * a.rows.num_queries + token) * a.num_kv_heads + head;
+      found[i] = step + i < steps && place < most ? a.row_tiles[row * most + place] : -1;
+    }
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      const int token = first + (step + i) / strips, place = (step + i) % strips * 32 + threadIdx.x;
+      if (found[i] >= 0) {  // tiles of a row differ: no two lanes share a counter
+        const uint32_t whole = found[i] % 2 == 0 ? 1u << 7 : 0u;
+        entries[next[found[i] / 2]++] = uint32_t(token) << 8 | whole | uint32_t(place);
+      }
+      __syncwarp();
+    }
+  }
+}
+
+/// Places of items by class, so that CTAs take the classes one after the other; which CTA takes an
+/// item changes no bit.
+struct ItemClasses {
+  static constexpr int kPlaces = 16, kLengths = 48, kCount = kPlaces + kLengths;
+  int next[kCount];
+
+  /// Whole pieces by the place of their tokens in the set, so that rows of the tokens that CTAs
+  /// read at a time stay in the L2 cache; then what is left of lists, the longest first, so that
+  /// all SMs end at about the same time.
+  __device__ static int of(int piece, int pieces, int count, int most) {
+    return count == most ? piece * kPlaces / pieces : kPlaces + (most - count) * kLengths / most;
+  }
+  /// Numbers of items become first places; all threads.
+  __device__ void scan() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int done = 0;
+      for (int& one : next) {
+        const int count = one;
+        one = done;
+        done += count;
+      }
+    }
+    __syncthreads();
+  }
+};
+
+/// Cuts the lists of a (lane of a set, set) into work items.
+__global__ void __launch_bounds__(kScanThreads)
+    cut_lists(const __grid_constant__ IndexArguments a) {
+  const SelectedPlan& plan = a.plan;
+  const int set = blockIdx.y, tiles = plan.tiles;
+  const int lane_index = set / plan.chunk_sets * plan.lanes_of_set + blockIdx.x;
+  const int64_t place = int64_t(set) * plan.lanes_of_set + blockIdx.x;
+  int32_t* first_item = a.first_item + place * (tiles + 1);
+  SelectedItem* items = a.items + place * plan.items_of_lane;
+  const int begin_chunk = set % plan.chunk_sets * plan.chunks_of_set,
+            end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
+  const bool exists = lane_index < plan.lanes;
+  const int32_t* offsets = a.offsets + int64_t(lane_index) * (plan.chunks + 1) * tiles;
+  const int most = plan.pairs_of_item;
+  const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
+  // Of the thread's i-th list: visit(tile, begin, end, pieces).
+  const auto visit_list = [&](int i, auto&& visit) {
+    const int chunk = begin_chunk + i / strides * plan.stripe_chunks;
+    const int tile = i % strides * kScanThreads + threadIdx.x;
+    const bool valid = exists && tile < tiles && chunk < end_chunk;
+    const int begin = valid ? offsets[int64_t(chunk) * tiles + tile] : 0;
+    const int end =
+        valid ? offsets[int64_t(min(chunk + plan.stripe_chunks, end_chunk)) * tiles + tile] : 0;
+    visit(tile, begin, end, (end - begin + most - 1) / most);
+  };
+  __shared__ ItemClasses classes;
+  if (threadIdx.x < ItemClasses::kCount) classes.next[threadIdx.x] = 0;
+  int done = 0;
+  for (int i = 0; i < plan.stripes * strides; ++i)
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      int total = 0;
+      const int first = done + scan_block(pieces, total);
+      done += total;
+      if (tile < tiles) first_item[tile] = first;
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        if (plan.long_items_first) {
+          atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1);
+        } else {
+          items[first + j] = {tile, from, count, first + j};
+        }
+      }
+    });
+  if (threadIdx.x == 0) first_item[tiles] = done;
+  if (!plan.long_items_first) return;
+  classes.scan();
+  for (int i = 0; i < strides; ++i)  // one stripe
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        items[atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1)] = {
+            tile, from, count, first_item[tile] + j};
+      }
+    });
+}
+
+}  // namespace
+
+cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, void* workspace,
+                             cudaStream_t stream) {
+  const auto at = [&](size_t offset) { return static_cast<char*>(workspace) + offset; };
+  IndexArguments a{};
+  a.rows.ranges = p.ranges;
+  a.rows.num_queries = p.num_queries;
+  a.rows.num_keys = p.num_keys;
+  a.rows.num_ranges = p.num_ranges;
+  a.rows.first_position = p.first_position;
+  a.plan = plan;
+  a.num_kv_heads = p.num_kv_heads;
+  a.tokens_of_batch = p.tokens_of_batch;
+  a.without_dense_tiles = p.without_dense_tiles;
+  a.num_rows = int64_t{plan.lanes} * p.num_queries;
+  a.offsets = reinterpret_cast<int32_t*>(at(plan.offsets));
+  a.row_tiles = reinterpret_cast<int32_t*>(at(plan.row_tiles));
+  a.row_counts = reinterpret_cast<int32_t*>(at(plan.row_counts));
+  a.first_item = reinterpret_cast<int32_t*>(at(plan.first_item));
+  a.row_masks = reinterpret_cast<uint64_t*>(at(plan.row_masks));
+  a.entries = reinterpret_cast<uint32_t*>(at(plan.entries));
+  a.items = reinterpret_cast<SelectedItem*>(at(plan.items));
+  cudaError_t status = cudaMemsetAsync(a.offsets, 0, plan.row_tiles - plan.offsets, stream);
+  if (status == cudaSuccess)
+    status = launch(list_tiles, static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
+  if (status == cudaSuccess) status = launch(scan_counts, plan.lanes, kScanThreads, 0, stream, a);
+  if (status == cudaSuccess)
+    status = launch(scatter_rows, dim3(plan.chunks, plan.lanes), 32, plan.tiles * 4, stream, a);
+  if (status != cudaSuccess) return status;
+  return launch(cut_lists, dim3(plan.lanes_of_set, plan.sets()), kScanThreads, 0, stream, a);
+}
+
+}  // namespace nsa::device::sm80

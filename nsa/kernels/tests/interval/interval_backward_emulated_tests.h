@@ -1,0 +1,269 @@
+// Tests of the backward pass of interval attention in the emulator, against fp64, for the code that
+// the including file has: it defines kCode and `kernels`, the namespace of its instantiations, in
+// nsa::device::testing.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "nsa/kernels/interval/interval_backward_problem.h"
+#include "nsa/kernels/interval/interval_bounds.h"
+#include "nsa/kernels/tests/emulator/card.h"
+#include "nsa/kernels/tests/emulator/order.h"
+
+namespace nsa::device::testing {
+namespace {
+
+/// What a launch left.
+struct Result {
+  std::vector<uint16_t> d_q, d_k, d_v;
+  bool mended = false;
+  bool operator==(const Result&) const = default;
+};
+
+/// lse and delta as a caller gives them.
+struct GivenRows {
+  std::vector<float> lse, delta;
+  int bad = 0;
+
+  explicit GivenRows(const Problem& p) : lse(p.rows(), NAN), delta(p.rows(), NAN) {
+    const Sizes& z = p.z;
+    p.for_each_row([&](int b, int t, int h, int begin, int end) {
+      const size_t to =
+          ((size_t(b) * z.kv_heads + h / z.group) * z.queries + t) * z.group + h % z.group;
+      const size_t from = p.row(b, t, h);
+      lse[to] = end > begin ? float(p.exact_lse[from] * 1.4426950408889634) : INFINITY;
+      delta[to] = end > begin ? float(p.delta[from]) : 0.f;
+    });
+  }
+};
+
+/// Of a unit; in code of sm_90 a multiple of a tile's.
+int chunk_tokens(const Sizes& z) {
+  const int tile = sm90::row_tiling(z.group, sm90::rows_of_key_pass(z.dk)).tokens;
+  return kCode == Code::kSm80 ? z.chunk_tokens : (z.chunk_tokens + tile - 1) / tile * tile;
+}
+cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
+  const IntervalAttention& f = g.forward;
+  const bool half = f.element == Element::kHalf;
+  namespace code = kernels;
+  if (f.qk_head_dim == 64)
+    return (half ? code::backward_64_64_fp16 : code::backward_64_64_bf16)(g, plan, nullptr);
+  if (f.qk_head_dim == 128)
+    return (half ? code::backward_128_128_fp16 : code::backward_128_128_bf16)(g, plan, nullptr);
+  return (half ? code::backward_192_128_fp16 : code::backward_192_128_bf16)(g, plan, nullptr);
+}
+
+/// What the launcher does, with chunks of as many tokens as the problem says. Returns whether
+/// gradients were mended.
+bool run_in_chunks(const Problem& p, const IntervalBackward& g) {
+  const Sizes& z = p.z;
+  GivenRows rows(p);
+  sm90::BackwardPlan plan;
+  plan.lse = rows.lse.data(), plan.delta = rows.delta.data(), plan.bad = &rows.bad;
+  plan.chunk_tokens = chunk_tokens(z);
+  for (int first = 0; first < z.keys; first += sm90::kKeysOfTile)
+    plan.num_chunks =
+        std::max(plan.num_chunks,
+                 sm90::chunks_of(g.forward, first, std::min(first + sm90::kKeysOfTile, z.keys),
+                                 plan.chunk_tokens));
+  EXPECT_GT(plan.num_chunks, 1);
+  std::vector<float> partials(
+      size_t(plan.num_chunks) * z.batch * z.kv_heads * z.keys * (z.dk + z.dv), NAN);
+  plan.partials = partials.data();
+  if (!z.given_rows) {
+    rows.bad = 77;
+    std::fill(rows.lse.begin(), rows.lse.end(), NAN);
+    std::fill(rows.delta.begin(), rows.delta.end(), NAN);
+    EXPECT_EQ(sm80::prepare_rows(g, plan, nullptr), cudaSuccess);
+  }
+  EXPECT_EQ(launch(g, plan), cudaSuccess);
+  EXPECT_EQ(sm80::sum_partials(g, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(sm80::mend_gradients(g, plan, nullptr), cudaSuccess);
+  return rows.bad != 0;
+}
+
+bool run_launcher(const Problem& p, IntervalBackward g) {
+  GivenRows rows(p);
+  if (p.z.given_rows) g.rows = {rows.lse.data(), rows.delta.data(), &rows.bad};
+  std::vector<float> workspace(workspace_bytes(g) / sizeof(float), NAN);
+  EXPECT_EQ(workspace.size() > 2 * p.rows() + 16, p.z.partial_sums);
+  g.workspace = workspace.data();
+  EXPECT_EQ(interval_attention_backward(g, nullptr), cudaSuccess);
+  if (p.z.given_rows) return rows.bad != 0;
+  int bad;  // begins the workspace
+  std::memcpy(&bad, workspace.data(), sizeof bad);
+  return bad != 0;
+}
+
+Result run(const Problem& p, uint64_t order) {
+  const Sizes& z = p.z;
+  const size_t keys = size_t(z.batch) * z.keys * z.kv_heads;
+  Result result{std::vector<uint16_t>(p.rows() * z.dk, 0xffff),
+                std::vector<uint16_t>(keys * z.dk, 0xffff),
+                std::vector<uint16_t>(keys * z.dv, 0xffff)};
+  auto out = p.out.bits;
+  auto lse = p.lse;
+  IntervalBackward g;
+  IntervalAttention& f = g.forward;
+  f.q = p.q.strided(), f.k = p.k.strided(), f.v = p.v.strided();
+  f.out = out.data(), f.lse = lse.data();
+  f.batch = z.batch, f.num_queries = z.queries, f.num_keys = z.keys, f.num_heads = p.heads;
+  f.num_kv_heads = z.kv_heads, f.qk_head_dim = z.dk, f.v_head_dim = z.dv;
+  f.first_position = z.first_position, f.rule = z.rule, f.scale = float(p.scale());
+  f.element = z.half ? Element::kHalf : Element::kBFloat16;
+  f.code = kCode;
+  g.d_out = p.d_out.strided();
+  g.d_lse = z.d_lse ? p.d_lse.data() : nullptr;
+  g.d_q = result.d_q.data(), g.d_k = result.d_k.data(), g.d_v = result.d_v.data();
+
+  emulator::set_card(kCode == Code::kSm90 ? emulator::Card::kH100 : emulator::Card::kA100);
+  emulator::set_order(order);
+  result.mended = z.chunk_tokens > 0 ? run_in_chunks(p, g) : run_launcher(p, g);
+  return result;
+}
+
+/// Finite where `want` is; the largest error within the bound of the GPU's test.
+void compare(const Sizes& z, const char* what, const std::vector<uint16_t>& have,
+             const std::vector<double>& want, bool all_finite) {
+  double largest = 0, error = 0;
+  size_t wrong_class = 0, finite = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double h = emulator::value_of(have[i], z.half);
+    if (std::isfinite(want[i]) != std::isfinite(h)) ++wrong_class;
+    if (!std::isfinite(want[i]) || !std::isfinite(h)) continue;
+    ++finite;
+    largest = std::max(largest, std::fabs(want[i]));
+    error = std::max(error, std::fabs(want[i] - h));
+  }
+  const double bound = z.half ? 2e-3 : 1.2e-2, relative = largest > 1e-9 ? error / largest : error;
+  EXPECT_EQ(wrong_class, 0u) << what << ": finite where it must not be, or not";
+  EXPECT_GT(finite, 0u) << what;
+  EXPECT_EQ(finite == want.size(), all_finite) << what;
+  EXPECT_LE(relative, bound) << what << " of " << largest;
+}
+
+void check(const Sizes& z, const Poison& bad = {}, int orders = 2, bool mended = false) {
+  SCOPED_TRACE(std::string(z.name) + " S" + std::to_string(z.queries) + " N" +
+               std::to_string(z.keys) + " G" + std::to_string(z.group) + " " +
+               std::to_string(z.dk) + "/" + std::to_string(z.dv) + " window " +
+               std::to_string(z.rule.window) + (z.half ? " fp16" : " bf16"));
+  const Problem p(z, bad);
+  const Gradients want = gradients_of(p);
+  const Result have = run(p, 0);
+  const bool finite = bad.k < 0 && bad.v < 0 && bad.q < 0 && bad.d_out < 0;
+  EXPECT_EQ(have.mended, mended || !finite);
+  compare(z, "d_q", have.d_q, want.d_q, finite);
+  compare(z, "d_k", have.d_k, want.d_k, finite);
+  compare(z, "d_v", have.d_v, want.d_v, finite);
+  for (int order = 1; order < orders; ++order) EXPECT_TRUE(run(p, order) == have) << order;
+}
+
+constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
+
+/// Calls body(dk, dv, half) for every instantiation; for one type of each dims where instrumented
+/// code of sm_90 takes several times as long.
+template <typename Body>
+void for_each_instance(const Body& body) {
+#ifdef __SANITIZE_ADDRESS__
+  constexpr bool kAll = kCode == Code::kSm80;
+#else
+  constexpr bool kAll = true;
+#endif
+  for (const auto& [dk, dv] : kDims)
+    for (const bool half : {false, true})
+      if (kAll || half == (dk == 128)) body(dk, dv, half);
+}
+
+TEST(IntervalBackward, WindowOfEveryGroup) {
+  for_each_instance([](int dk, int dv, bool half) {
+    for (const int group : {1, 2, 3, 4, 6, 8, 16, 64}) {
+      const int queries = group < 8 ? 70 : group == 64 ? 5 : 20;
+      check({"window", 1, queries, queries, group < 3 ? 2 : 1, group, dk, dv, 0, window(17), half,
+             group % 3 == 0});
+    }
+  });
+}
+
+TEST(IntervalBackward, CompressedOfEveryGroup) {
+  for_each_instance([](int dk, int dv, bool half) {
+    for (const int group : {1, 2, 3, 4, 6, 8, 16, 64}) {
+      const int queries = group < 8 ? 90 : group == 64 ? 6 : 30, extent = group < 8 ? 32 : 2;
+      const IntervalRule rule = compressed(extent, extent / 2);
+      check({"compressed", 1, queries, (queries - extent) / rule.stride + 1, group < 3 ? 2 : 1,
+             group, dk, dv, 0, rule, half, group % 3 == 1});
+    }
+  });
+}
+
+// Lengths around the edges of tiles; several sequences, rows with gaps between them.
+TEST(IntervalBackward, Lengths) {
+  int i = 0;
+  for (const int queries : {1, 63, 64, 65, 200})
+    for (const int w : {1, 17, 512}) {
+      const auto& [dk, dv] = kDims[++i % 3];
+      check({"length", 2, queries, queries, 1, i % 2 + 1, dk, dv, 0, window(w), i % 4 < 2,
+             i % 2 == 0, 8});
+    }
+  check({"shorter blocks", 2, 200, 96, 1, 2, 64, 64, 0, compressed(10, 2), false, true, 8});
+  check({"blocks side by side", 1, 200, 25, 2, 2, 128, 128, 0, compressed(8, 8), true});
+  check({"one block", 1, 40, 1, 2, 6, 192, 128, 0, compressed(32, 16), false, true});
+  check({"group 67", 1, 3, 3, 1, 67, 64, 64, 0, window(2), false, true});
+}
+
+TEST(IntervalBackward, LaterQueries) {
+  for_each_instance([](int dk, int dv, bool half) {
+    check({"later", 1, 65, 200, 1, 2, dk, dv, 133, window(70), half, true, 16});
+    check({"later blocks", 2, 33, 70, 1, 3, dk, dv, 1100, compressed(32, 16), half});
+    check({"before its keys", 1, 20, 40, 1, 2, dk, dv, 0, window(9), half});
+    check({"behind its keys", 1, 40, 30, 1, 2, dk, dv, 10, window(15), half});
+  });
+}
+
+// Chunks of rows leave partial sums, some of them none.
+TEST(IntervalBackward, PartialSums) {
+  for_each_instance([](int dk, int dv, bool half) {
+    check({"chunks", 2, 150, 150, 1, 1, dk, dv, 0, window(40), half, true, 0, 21});
+    check({"chunks of blocks", 1, 140, 68, 2, 3, dk, dv, 0, compressed(4, 2), half, false, 0, 50});
+  });
+  // Few keys, many rows: the launcher's own plan has chunks.
+  Sizes split{"split", 1, 40, 40, 1, 64, 128, 128, 0, window(25), false, true};
+  split.partial_sums = true;
+  check(split);
+  check({"chunks later", 1, 70, 200, 1, 3, 64, 64, 130, window(90), false, false, 0, 10});
+}
+
+TEST(IntervalBackward, GivenRows) {
+  check({"given", 2, 70, 70, 2, 2, 128, 128, 0, window(33), false, true, 0, 0, true});
+  check({"given blocks", 1, 100, 5, 1, 6, 64, 64, 0, compressed(32, 16), true, true, 0, 30, true});
+}
+
+TEST(IntervalBackward, OrdersOfWarps) {
+  check({"orders", 1, 100, 100, 1, 3, 192, 128, 0, window(50), false, true}, {}, 8);
+  check({"orders", 1, 100, 49, 1, 3, 128, 128, 0, compressed(4, 2), true, true, 0, 30}, {}, 8);
+  check({"orders", 1, 150, 150, 1, 2, 64, 64, 0, window(100), true}, {}, 8);
+}
+
+// What is not finite reaches the rows that attend its token, and the keys that these attend.
+TEST(IntervalBackward, NotFinite) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for_each_instance([](int dk, int dv, bool half) {
+    for (const float value : {NAN, kInf}) {
+      check({"bad keys", 2, 100, 100, 1, 2, dk, dv, 0, window(9), half, true},
+            {40, 70, -1, -1, value});
+      check({"bad rows", 1, 100, 100, 2, 2, dk, dv, 0, window(9), half}, {-1, -1, 30, 65, value});
+    }
+    check({"bad block", 1, 130, 64, 2, 2, dk, dv, 0, compressed(4, 2), half, false, 0, 30},
+          {50, 60, -1, -1, NAN});
+  });
+}
+
+// ds is beyond fp16, the gradients are not.
+TEST(IntervalBackward, LargeGradients) {
+  Sizes z{"large", 1, 40, 40, 1, 2, 64, 64, 0, window(9), true};
+  z.qk_scale = .01f, z.v_scale = 300.f, z.d_out_scale = 300.f;
+  check(z, {}, 2, true);
+}
+
+}  // namespace
+}  // namespace nsa::device::testing

@@ -1,0 +1,391 @@
+// Gate MLP: a CTA takes 64 rows, a row being a token and a KV head, with the weights in shared
+// memory. Backward computes the hidden layer again; gradients of the weights stay in registers over
+// all rows of a CTA, and their sum over CTAs is left to the caller.
+#include "nsa/kernels/common/launch.cuh"
+#include "nsa/kernels/common/vector.cuh"
+#include "nsa/kernels/tokens/token_kernels.h"
+
+namespace nsa::device {
+namespace {
+
+using namespace tokens;
+
+constexpr int kRows = 64, kTile = 4, kGates = 3;
+constexpr int kRowGroups = kRows / kTile;  // threads that share the rows of a unit, four each
+constexpr int kFewThreads = 128, kMostThreads = 512;
+constexpr int kMostParts = 132 * 4;  // as many as an H200 has at once of 128 threads
+
+/// As many threads as w1 has tiles: each keeps the sums of one.
+int threads_for(int head_dim) {
+  constexpr int kNarrow = 64;
+  return head_dim <= kNarrow ? kFewThreads : kMostThreads;
+}
+
+/// Rows of shared memory, padded so that neighbours do not share banks; 16-byte aligned.
+struct Shared {
+  float *w1, *means, *hidden, *w2, *b1, *d_logits;
+  int dim, units, dim_pitch, unit_pitch;
+
+  __device__ Shared(float* at, int head_dim)
+      : dim(head_dim), units(head_dim / 2), dim_pitch(dim + kTile), unit_pitch(units + kTile) {
+    w1 = at;
+    means = w1 + units * dim_pitch;
+    hidden = means + kRows * dim_pitch;
+    w2 = hidden + kRows * unit_pitch;
+    b1 = w2 + kGates * units;
+    d_logits = b1 + units;
+  }
+  static size_t bytes(int head_dim) {
+    const int units = head_dim / 2;
+    return sizeof(float) *
+           static_cast<size_t>((units + kRows) * (head_dim + kTile) + kRows * (units + kTile) +
+                               (kGates + 1) * units + kRows * kGates);
+  }
+};
+
+__device__ __forceinline__ float4 four(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+__device__ __forceinline__ float dot(float4 a, float4 b, float sum) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+__device__ void load_weights(const GateMlp& p, const Shared& s) {
+  const int columns = s.dim / kTile;
+#pragma unroll 4
+  for (int i = threadIdx.x; i < s.units * columns; i += static_cast<int>(blockDim.x))
+    *reinterpret_cast<float4*>(s.w1 + i / columns * s.dim_pitch + i % columns * kTile) =
+        make_float4(p.w1[i * kTile], p.w1[i * kTile + 1], p.w1[i * kTile + 2], p.w1[i * kTile + 3]);
+  for (int i = threadIdx.x; i < kGates * s.units; i += static_cast<int>(blockDim.x))
+    s.w2[i] = p.w2[i];
+  for (int i = threadIdx.x; i < s.units; i += static_cast<int>(blockDim.x)) s.b1[i] = p.b1[i];
+}
+
+/// Where the heads of row `row` (token and KV head) begin in a tensor like q.
+template <typename T>
+__device__ T* heads_of(const GateMlp& p, T* q, int64_t stride, int row) {
+  const int group = p.num_heads / p.num_kv_heads, token = row / p.num_kv_heads;
+  return q + token * stride + (row - token * p.num_kv_heads) * group * p.head_dim;
+}
+
+/// Means of q over the heads of each row; zeros behind the last.
+template <typename T>
+__device__ void load_means(const GateMlp& p, const Shared& s, int first, int end) {
+  constexpr int kHeads = 6;  // loaded at once
+  const int group = p.num_heads / p.num_kv_heads, vectors = s.dim / kVector;
+  for (int i = threadIdx.x; i < kRows * vectors; i += static_cast<int>(blockDim.x)) {
+    const int r = i / vectors, column = i % vectors * kVector;
+    float sum[kVector] = {};
+    if (first + r < end) {
+      const T* heads = heads_of(p, static_cast<const T*>(p.q), p.q_stride, first + r) + column;
+      for (int head = 0; head < group; head += kHeads) {
+        uint4 bits[kHeads] = {};
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h)
+          if (head + h < group) bits[h] = load_bits(heads + (head + h) * s.dim);
+#pragma unroll
+        for (int h = 0; h < kHeads; ++h) {
+          if (head + h >= group) break;
+          float one[kVector];
+          unpack<T>(one, bits[h]);
+#pragma unroll
+          for (int j = 0; j < kVector; ++j) sum[j] += one[j];
+        }
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      s.means[r * s.dim_pitch + column + j] = sum[j] / static_cast<float>(group);
+  }
+}
+
+/// What a thread does of the hidden layer: four units for four rows, each a quarter of all apart,
+/// so that neighbours read neighbouring rows of shared memory.
+struct HiddenTile {
+  int unit_group, row_group, unit_groups;
+  __device__ explicit HiddenTile(const Shared& s)
+      : unit_group(static_cast<int>(threadIdx.x) % (s.units / kTile)),
+        row_group(static_cast<int>(threadIdx.x) / (s.units / kTile)),
+        unit_groups(s.units / kTile) {}
+  __device__ bool exists() const { return row_group < kRowGroups; }
+  __device__ int unit(int i) const { return unit_group + i * unit_groups; }
+  __device__ int row(int i) const { return row_group + i * kRowGroups; }
+};
+
+/// The hidden layer of a tile before its activation.
+__device__ __forceinline__ void hidden_of(const Shared& s, const HiddenTile& tile,
+                                          float (&out)[kTile][kTile]) {
+#pragma unroll
+  for (int u = 0; u < kTile; ++u)
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) out[u][r] = s.b1[tile.unit(u)];
+#pragma unroll 1
+  for (int d = 0; d < s.dim; d += kTile) {
+    float4 mean[kTile];
+#pragma unroll
+    for (int r = 0; r < kTile; ++r) mean[r] = four(s.means + tile.row(r) * s.dim_pitch + d);
+#pragma unroll
+    for (int u = 0; u < kTile; ++u) {
+      const float4 w = four(s.w1 + tile.unit(u) * s.dim_pitch + d);
+#pragma unroll
+      for (int r = 0; r < kTile; ++r) out[u][r] = dot(w, mean[r], out[u][r]);
+    }
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ void infer(const GateMlp& p, float* memory) {
+  const Shared s(memory, p.head_dim);
+  const int end = static_cast<int>(p.rows) * p.num_kv_heads;
+  load_weights(p, s);
+  for (int first = static_cast<int>(blockIdx.x) * kRows; first < end;
+       first += static_cast<int>(gridDim.x) * kRows) {
+    __syncthreads();
+    load_means<T>(p, s, first, end);
+    __syncthreads();
+    const HiddenTile tile(s);
+    if (tile.exists()) {
+      float x[kTile][kTile];
+      hidden_of(s, tile, x);
+#pragma unroll
+      for (int u = 0; u < kTile; ++u)
+#pragma unroll
+        for (int r = 0; r < kTile; ++r)
+          s.hidden[tile.row(r) * s.unit_pitch + tile.unit(u)] = x[u][r] / (1.f + __expf(-x[u][r]));
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < kRows * kGates; i += static_cast<int>(blockDim.x)) {
+      const int r = i / kGates, gate = i % kGates;
+      if (first + r >= end) break;
+      float sum = p.b2[gate];
+      for (int unit = 0; unit < s.units; unit += kTile) {
+        const float4 hidden = four(s.hidden + r * s.unit_pitch + unit),
+                     w = four(s.w2 + gate * s.units + unit);
+        sum =
+            fmaf(w.w, hidden.w, fmaf(w.z, hidden.z, fmaf(w.y, hidden.y, fmaf(w.x, hidden.x, sum))));
+      }
+      p.logits[int64_t(first + r) * kGates + gate] = sum;
+    }
+  }
+}
+
+/// Sums over rows that a thread keeps: a tile of w1, of four units b1 and three of w2, one of b2.
+struct Sums {
+  float w1[kTile][kTile] = {}, unit[kTile][1 + kGates] = {}, b2 = 0;
+};
+
+/// Where the tile of w1 that this thread keeps begins; a unit behind the last: it has none.
+__device__ __forceinline__ int tile_unit(const Shared& s) {
+  return static_cast<int>(threadIdx.x) / (s.dim / kTile) * kTile;
+}
+__device__ __forceinline__ int tile_column(const Shared& s) {
+  return static_cast<int>(threadIdx.x) % (s.dim / kTile) * kTile;
+}
+
+/// d_hidden of the tile into s.hidden; sums of b1, w2 and b2.
+__device__ __forceinline__ void differentiate_hidden(const Shared& s, Sums& sums) {
+  if (threadIdx.x < kGates)
+    for (int r = 0; r < kRows; ++r) sums.b2 += s.d_logits[r * kGates + threadIdx.x];
+  const HiddenTile tile(s);
+  if (!tile.exists()) return;
+  float x[kTile][kTile];
+  hidden_of(s, tile, x);
+#pragma unroll
+  for (int r = 0; r < kTile; ++r) {
+    float d_logits[kGates];
+#pragma unroll
+    for (int gate = 0; gate < kGates; ++gate)
+      d_logits[gate] = s.d_logits[tile.row(r) * kGates + gate];
+#pragma unroll
+    for (int u = 0; u < kTile; ++u) {
+      const float sigmoid = 1.f / (1.f + __expf(-x[u][r])), silu = x[u][r] * sigmoid;
+      float d = 0;
+#pragma unroll
+      for (int gate = 0; gate < kGates; ++gate) {
+        d = fmaf(d_logits[gate], s.w2[gate * s.units + tile.unit(u)], d);
+        sums.unit[u][1 + gate] = fmaf(d_logits[gate], silu, sums.unit[u][1 + gate]);
+      }
+      d *= sigmoid + silu * (1.f - sigmoid);
+      sums.unit[u][0] += d;
+      s.hidden[tile.row(r) * s.unit_pitch + tile.unit(u)] = d;
+    }
+  }
+}
+
+/// d_w1 += d_hidden^T means, four units by four columns a thread.
+__device__ __forceinline__ void add_first_layer(const Shared& s, Sums& sums) {
+  const int unit = tile_unit(s), column = tile_column(s);
+  if (unit >= s.units) return;
+#pragma unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    const float4 d = four(s.hidden + r * s.unit_pitch + unit);
+    const float4 mean = four(s.means + r * s.dim_pitch + column);
+    const float units[kTile] = {d.x, d.y, d.z, d.w};
+    const float columns[kTile] = {mean.x, mean.y, mean.z, mean.w};
+#pragma unroll
+    for (int a = 0; a < kTile; ++a)
+#pragma unroll
+      for (int b = 0; b < kTile; ++b) sums.w1[a][b] = fmaf(units[a], columns[b], sums.w1[a][b]);
+  }
+}
+
+/// d_means = d_hidden w1, in the place of the means.
+__device__ __forceinline__ void differentiate_means(const Shared& s) {
+  const int columns = s.dim / kTile;
+  for (int tile = threadIdx.x; tile < columns * (kRows / kTile);
+       tile += static_cast<int>(blockDim.x)) {
+    const int row = tile / columns * kTile, column = tile % columns * kTile;
+    float sum[kTile][kTile] = {};
+#pragma unroll 1
+    for (int unit = 0; unit < s.units; unit += kTile) {
+      float w[kTile][kTile];
+#pragma unroll
+      for (int a = 0; a < kTile; ++a) {
+        const float4 one = four(s.w1 + (unit + a) * s.dim_pitch + column);
+        w[a][0] = one.x, w[a][1] = one.y, w[a][2] = one.z, w[a][3] = one.w;
+      }
+#pragma unroll
+      for (int r = 0; r < kTile; ++r) {
+        const float4 d = four(s.hidden + (row + r) * s.unit_pitch + unit);
+#pragma unroll
+        for (int b = 0; b < kTile; ++b)
+          sum[r][b] = fmaf(d.w, w[3][b],
+                           fmaf(d.z, w[2][b], fmaf(d.y, w[1][b], fmaf(d.x, w[0][b], sum[r][b]))));
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kTile; ++r)
+      *reinterpret_cast<float4*>(s.means + (row + r) * s.dim_pitch + column) =
+          make_float4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+  }
+}
+
+/// Every head of a group has its share of the mean's gradient.
+template <typename T>
+__device__ void add_to_heads(const GateMlp& p, const Shared& s, int first, int end) {
+  constexpr int kHeads = 6;  // loaded before the first is stored
+  const int group = p.num_heads / p.num_kv_heads, vectors = s.dim / kVector;
+  const int chunks = (group + kHeads - 1) / kHeads;
+  for (int i = threadIdx.x; i < kRows * chunks * vectors; i += static_cast<int>(blockDim.x)) {
+    const int column = i % vectors * kVector, chunk = i / vectors % chunks,
+              r = i / vectors / chunks, head = chunk * kHeads;
+    if (first + r >= end) continue;
+    T* place = heads_of(p, static_cast<T*>(p.d_q), p.d_q_stride, first + r) + head * s.dim + column;
+    const int heads = group - head < kHeads ? group - head : kHeads;
+    uint4 bits[kHeads] = {};
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h)
+      if (h < heads) bits[h] = load_bits(place + h * s.dim);
+    float share[kVector];
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      share[j] = s.means[r * s.dim_pitch + column + j] / static_cast<float>(group);
+#pragma unroll
+    for (int h = 0; h < kHeads; ++h) {
+      if (h >= heads) break;
+      float d[kVector];
+      unpack<T>(d, bits[h]);
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) d[j] += share[j];
+      store(place + h * s.dim, d);
+    }
+  }
+}
+
+/// The sums of a CTA's threads to its part: those of b1 and w2 first over its groups of rows.
+__device__ void store_sums(const GateMlp& p, const Shared& s, const Sums& sums) {
+  float* part = p.d_weights + int64_t(blockIdx.x) * gate_mlp_weights(s.dim);
+  if (tile_unit(s) < s.units)
+#pragma unroll
+    for (int a = 0; a < kTile; ++a)
+#pragma unroll
+      for (int b = 0; b < kTile; ++b)
+        part[(tile_unit(s) + a) * s.dim + tile_column(s) + b] = sums.w1[a][b];
+  part += s.units * s.dim;
+  const int values = (1 + kGates) * s.units;
+  const HiddenTile tile(s);
+  float* shared = s.means;  // free now: [groups of rows, b1 and three rows of w2]
+  if (tile.exists())
+#pragma unroll
+    for (int u = 0; u < kTile; ++u)
+#pragma unroll
+      for (int j = 0; j <= kGates; ++j)
+        shared[tile.row_group * values + j * s.units + tile.unit(u)] = sums.unit[u][j];
+  __syncthreads();
+  for (int i = threadIdx.x; i < values; i += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+#pragma unroll
+    for (int g = 0; g < kRowGroups; ++g) sum += shared[g * values + i];
+    part[i] = sum;
+  }
+  if (threadIdx.x < kGates) part[values + threadIdx.x] = sums.b2;
+}
+
+template <typename T>
+__device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
+  const Shared s(memory, p.head_dim);
+  const int end = static_cast<int>(p.rows) * p.num_kv_heads;
+  Sums sums;
+  load_weights(p, s);
+  for (int first = static_cast<int>(blockIdx.x) * kRows; first < end;
+       first += static_cast<int>(gridDim.x) * kRows) {
+    __syncthreads();
+    load_means<T>(p, s, first, end);
+    for (int i = threadIdx.x; i < kRows * kGates; i += static_cast<int>(blockDim.x))
+      s.d_logits[i] = first + i / kGates < end ? p.d_logits[int64_t(first) * kGates + i] : 0.f;
+    __syncthreads();
+    differentiate_hidden(s, sums);
+    __syncthreads();
+    add_first_layer(s, sums);
+    __syncthreads();
+    differentiate_means(s);
+    __syncthreads();
+    add_to_heads<T>(p, s, first, end);
+  }
+  __syncthreads();
+  store_sums(p, s, sums);
+}
+
+/// Forward without d_logits.
+__global__ void __launch_bounds__(kMostThreads) gate_mlp_kernel(const __grid_constant__ GateMlp p) {
+  NSA_DYNAMIC_SHARED(float, memory);
+  by_type(p.element, [&](auto type) {
+    if (p.d_logits == nullptr) {
+      infer<decltype(type)>(p, memory);
+    } else {
+      differentiate<decltype(type)>(p, memory);
+    }
+  });
+}
+
+bool covered(const GateMlp& p) {
+  return p.head_dim > 0 && p.head_dim % kVector == 0 && p.head_dim <= kMostGateDim &&
+         p.num_kv_heads > 0 && p.num_heads % p.num_kv_heads == 0 && p.q_stride % kVector == 0 &&
+         p.d_q_stride % kVector == 0 && p.rows * p.num_kv_heads < INT32_MAX - kMostParts * kRows;
+}
+
+cudaError_t launch(const GateMlp& p, cudaStream_t stream) {
+  if (!covered(p)) return cudaErrorInvalidValue;
+  if (p.rows == 0) return cudaSuccess;
+  const size_t shared = Shared::bytes(p.head_dim);
+  const auto grid = static_cast<unsigned>(gate_mlp_parts(p.rows, p.num_kv_heads)),
+             threads = static_cast<unsigned>(threads_for(p.head_dim));
+  return sm80::launch(gate_mlp_kernel, grid, threads, shared, stream, p);
+}
+
+}  // namespace
+
+int gate_mlp_parts(int64_t rows, int num_kv_heads) {
+  const int64_t tiles = (rows * num_kv_heads + kRows - 1) / kRows;
+  return static_cast<int>(tiles < kMostParts ? tiles : kMostParts);
+}
+
+cudaError_t gate_mlp_forward(const GateMlp& p, cudaStream_t stream) {
+  return p.d_logits == nullptr ? launch(p, stream) : cudaErrorInvalidValue;
+}
+
+cudaError_t gate_mlp_backward(const GateMlp& p, cudaStream_t stream) {
+  return p.d_logits != nullptr || p.rows == 0 ? launch(p, stream) : cudaErrorInvalidValue;
+}
+
+}  // namespace nsa::device

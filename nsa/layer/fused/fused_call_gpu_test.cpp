@@ -1,0 +1,339 @@
+// A call as one node of the autograd graph against the composition of plain operators in fp64 on
+// the CPU, on the blocks that the kernels chose; part of backends_gpu_test.
+#include <torch/csrc/autograd/autograd.h>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/layer/random_inputs.h"
+#include "nsa/tests/backends_gpu_testing.h"
+
+namespace nsa {
+namespace {
+
+using ::testing::HasSubstr;
+using Tensors = std::vector<at::Tensor>;
+using Loss = std::function<Tensors(const NsaOutputs&)>;
+
+NsaConfig config_of(int64_t group, int64_t dk, int64_t dv) {
+  NsaConfig c;
+  c.num_heads = 2 * group;
+  c.num_kv_heads = 2;
+  c.qk_head_dim = dk;
+  c.v_head_dim = dv;
+  c.window = 40;
+  c.top_n = 4;
+  return c;
+}
+
+NsaOptions kernel_options() {
+  NsaOptions options;
+  options.sel = SelBackend::kFused;
+  options.cmp = options.win = BranchBackend::kFused;
+  options.keep_scores = false;
+  options.strict_backend = true;
+  return options;
+}
+
+Tensors only_o(const NsaOutputs& out) { return {out.o}; }
+
+struct CallCase {
+  NsaConfig config;
+  NsaInputs in;  ///< on the CPU, rounded to the type
+  at::ScalarType type = at::kBFloat16;
+  Loss loss = only_o;               ///< outputs that a gradient comes through
+  std::vector<std::string> frozen;  ///< inputs without a gradient
+  bool one_key = false;             ///< the branches share K and V
+};
+
+/// Inputs on a device in a type, as leaves; with `one_key` those of the selected branch for all.
+NsaInputs leaves_of(const CallCase& one, at::Device device, bool exact) {
+  NsaInputs in = one.in;
+  for (auto& [name, tensor] : differentiable(in)) {
+    const bool learns = std::find(one.frozen.begin(), one.frozen.end(), name) == one.frozen.end();
+    *tensor = (exact ? tensor->to(device, at::kDouble) : tensor->to(device))
+                  .detach()
+                  .clone(at::MemoryFormat::Preserve)
+                  .requires_grad_(learns);
+  }
+  if (one.one_key) {
+    in.k_cmp_src = in.k_win = in.k_sel;
+    in.v_cmp_src = in.v_win = in.v_sel;
+  }
+  return in;
+}
+
+/// Gradients in fp64 on the CPU; those of frozen inputs are left out.
+Tensors gradients_of(const CallCase& one, NsaInputs& in, const NsaOutputs& out,
+                     const Tensors& upstream) {
+  Tensors leaves, through = one.loss(out), given;
+  for (auto& [name, tensor] : differentiable(in))
+    if (tensor->requires_grad()) leaves.push_back(*tensor);
+  for (size_t i = 0; i < through.size(); ++i)
+    given.push_back(upstream[i].to(through[i].device(), through[i].scalar_type()));
+  Tensors found = torch::autograd::grad(through, leaves, given, /*retain_graph=*/true, false,
+                                        /*allow_unused=*/true);
+  for (at::Tensor& x : found) x = x.defined() ? x.to(at::kCPU, at::kDouble) : at::zeros({1});
+  return found;
+}
+
+/// The last bias of phi_k is added to all compressed keys, which moves no probability: its gradient
+/// is 0, what is left of terms that cancel. They are its scale, and one ulp of the type its bound.
+void expect_cancelled(const CallCase& one, const at::Tensor& got, const at::Tensor& ideal,
+                      const NsaOutputs& exact, const Tensors& upstream) {
+  Tensors given;
+  for (const at::Tensor& d : upstream) given.push_back(d.to(at::kDouble));
+  const Tensors d_keys = torch::autograd::grad(one.loss(exact), {exact.k_cmp}, given, true);
+  const at::Tensor terms = d_keys[0].abs().sum(at::IntArrayRef{0, 1, 2});
+  const double ulp = one.type == at::kHalf ? 0x1p-10 : 0x1p-7;
+  EXPECT_LE(ideal.abs().max().item<double>(), 1e-10);
+  EXPECT_GT(terms.min().item<double>(), 0.0);
+  EXPECT_LE(((got - ideal).abs() / terms).max().item<double>(), ulp);
+}
+
+void expect_gradients(const CallCase& one) {
+  NsaInputs in = leaves_of(one, at::kCUDA, false);
+  const NsaOutputs have = nsa_attention(in, one.config, kernel_options());
+  ASSERT_TRUE(have.o.grad_fn() != nullptr);
+  EXPECT_THAT(have.o.grad_fn()->name(), HasSubstr("FusedCall"));
+  Tensors upstream;
+  for (const at::Tensor& x : one.loss(have))
+    upstream.push_back(at::randn(x.sizes(), at::kDouble).to(one.type));
+  NsaInputs exact = leaves_of(one, at::kCPU, true);
+  NsaOptions given;
+  given.block_idx = have.block_idx.cpu();
+  const NsaOutputs want = nsa_attention(exact, one.config, given);
+  const double bound = one.type == at::kHalf ? 5e-3 : 4e-2;
+  const auto outputs = [](const NsaOutputs& x) {
+    return Tensors{x.o,     x.o_cmp,   x.o_sel,   x.o_win,   x.q_rot, x.k_cmp,
+                   x.v_cmp, x.lse_cmp, x.lse_sel, x.lse_win, x.gates};
+  };
+  const Tensors a = outputs(have), b = outputs(want);
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_LE(distance(a[i].detach().to(at::kCPU, at::kDouble), b[i].detach()), bound)
+        << "output " << i;
+  const Tensors got = gradients_of(one, in, have, upstream);
+  NsaInputs again_in = leaves_of(one, at::kCUDA, false);
+  const NsaOutputs again_out = nsa_attention(again_in, one.config, kernel_options());
+  const Tensors again = gradients_of(one, again_in, again_out, upstream);
+  const Tensors ideal = gradients_of(one, exact, want, upstream);
+  std::vector<std::string> learning;
+  for (auto& [name, tensor] : differentiable(in))
+    if (tensor->requires_grad()) learning.push_back(name);
+  ASSERT_EQ(got.size(), ideal.size());
+  ASSERT_EQ(got.size(), learning.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    SCOPED_TRACE("gradient of " + learning[i]);
+    EXPECT_TRUE(at::equal(got[i], again[i])) << "not the same bits twice";
+    if (learning[i] == "phi_k.b2") {
+      expect_cancelled(one, got[i], ideal[i], want, upstream);
+    } else {
+      EXPECT_LE(distance(got[i], ideal[i]), bound);
+    }
+  }
+}
+
+CallCase case_of(const NsaConfig& config, int64_t tokens, at::ScalarType type = at::kBFloat16) {
+  CallCase one;
+  one.config = config;
+  one.type = type;
+  one.in = random_inputs(config, 2, tokens, at::TensorOptions(at::kDouble));
+  for (auto& [name, tensor] : differentiable(one.in)) *tensor = tensor->to(type);
+  return one;
+}
+
+class OneCall : public ::testing::Test {
+ protected:
+  void SetUp() override { at::manual_seed(51); }
+};
+
+TEST_F(OneCall, EverySizeGateAndRotation) {
+  const RopeMode ropes[] = {RopeMode::kBeforePool, RopeMode::kNone, RopeMode::kBlockStart};
+  const GateActivation gates[] = {GateActivation::kSigmoid, GateActivation::kSoftmax,
+                                  GateActivation::kNone};
+  int turn = 0;
+  for (const auto& [group, dk, dv] :
+       {std::tuple{1, 64, 64}, std::tuple{6, 64, 64}, std::tuple{4, 128, 128},
+        std::tuple{16, 192, 128}, std::tuple{3, 192, 128}}) {
+    for (const int64_t tokens : {1, 20, 70, 333}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.rope = ropes[turn % 3];
+      c.gate = gates[turn / 3 % 3];
+      CallCase one = case_of(c, tokens, turn % 2 ? at::kHalf : at::kBFloat16);
+      if (turn % 4 == 1)  // gates of a KV head, in fp32
+        one.in.gate_logits = at::randn({2, tokens, 2, 3}, at::kFloat);
+      SCOPED_TRACE("turn " + std::to_string(turn) + " G " + std::to_string(group) + " S " +
+                   std::to_string(tokens));
+      expect_gradients(one);
+      ++turn;
+    }
+  }
+}
+
+/// Behind the first queries, which go in whole tiles, gradients of q join where parts are summed.
+TEST_F(OneCall, TokensBehindTheFirst) {
+  for (const auto& [group, dk, dv] :
+       {std::tuple{6, 64, 64}, std::tuple{1, 128, 128}, std::tuple{16, 192, 128}})
+    for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.rope = rope;
+      SCOPED_TRACE("G " + std::to_string(group));
+      expect_gradients(case_of(c, 900, group == 1 ? at::kHalf : at::kBFloat16));
+    }
+}
+
+/// Inputs that are columns of one tensor have gradients that are columns of one, with the bits that
+/// tensors of their own have.
+TEST_F(OneCall, ColumnsOfOneTensor) {
+  for (const int64_t tokens : {100, 900}) {
+    const CallCase one = case_of(config_of(4, 64, 64), tokens);
+    NsaInputs own = leaves_of(one, at::kCUDA, false);
+    const NsaOutputs out = nsa_attention(own, one.config, kernel_options());
+    const at::Tensor d_o = at::randn_like(out.o);
+    out.o.backward(d_o);
+    const auto inputs = [](NsaInputs& in) {
+      return std::vector<at::Tensor*>{&in.q,         &in.k_cmp_src, &in.k_sel, &in.k_win,
+                                      &in.v_cmp_src, &in.v_sel,     &in.v_win};
+    };
+    Tensors flat, gradients;
+    std::vector<int64_t> widths;
+    for (at::Tensor* x : inputs(own)) {
+      flat.push_back(x->detach().flatten(-2));
+      gradients.push_back(x->grad().flatten(-2));
+      widths.push_back(flat.back().size(-1));
+    }
+    const at::Tensor columns = at::cat(flat, -1).requires_grad_(true);
+    NsaInputs in = leaves_of(one, at::kCUDA, false);
+    const Tensors views = columns.split_with_sizes(widths, -1);
+    const auto places = inputs(in);
+    for (size_t i = 0; i < places.size(); ++i)
+      *places[i] = views[i].unflatten(-1, {places[i]->size(-2), places[i]->size(-1)});
+    nsa_attention(in, one.config, kernel_options()).o.backward(d_o);
+    EXPECT_TRUE(at::equal(columns.grad(), at::cat(gradients, -1))) << tokens << " tokens";
+  }
+}
+
+TEST_F(OneCall, SharedKeysGetTheSum) {
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone, RopeMode::kBlockStart}) {
+    NsaConfig c = config_of(4, 64, 64);
+    c.rope = rope;
+    CallCase one = case_of(c, 150);
+    one.one_key = true;
+    expect_gradients(one);
+  }
+}
+
+TEST_F(OneCall, EveryPhi) {
+  for (const Phi phi : {Phi::kConv, Phi::kMlp}) {
+    NsaConfig c = config_of(2, 64, 64);
+    c.phi = phi;
+    expect_gradients(case_of(c, 150));
+  }
+}
+
+TEST_F(OneCall, SomeInputsOnly) {
+  const std::vector<std::string> all{"q",     "k_cmp_src", "v_cmp_src", "k_sel",
+                                     "v_sel", "k_win",     "v_win",     "gate_logits"};
+  for (size_t kept = 0; kept < all.size(); ++kept) {
+    SCOPED_TRACE(all[kept]);
+    CallCase one = case_of(config_of(4, 64, 64), 100);
+    one.frozen = all;
+    one.frozen.erase(one.frozen.begin() + static_cast<int64_t>(kept));
+    expect_gradients(one);
+    one.frozen = {all[kept]};
+    expect_gradients(one);
+  }
+}
+
+TEST_F(OneCall, ALossThroughOtherOutputs) {
+  const std::vector<Loss> losses{
+      [](const NsaOutputs& x) { return Tensors{x.o, x.o_sel}; },
+      [](const NsaOutputs& x) { return Tensors{x.lse_win, x.gates}; },
+      [](const NsaOutputs& x) { return Tensors{x.o, x.q_rot, x.k_cmp, x.v_cmp}; },
+      [](const NsaOutputs& x) { return Tensors{x.k_cmp}; },
+      [](const NsaOutputs& x) { return Tensors{x.o_cmp, x.lse_sel}; }};
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone}) {
+    for (size_t i = 0; i < losses.size(); ++i) {
+      SCOPED_TRACE("loss " + std::to_string(i));
+      NsaConfig c = config_of(4, 64, 64);
+      c.rope = rope;
+      CallCase one = case_of(c, 100);
+      one.loss = losses[i];
+      expect_gradients(one);
+    }
+  }
+}
+
+TEST_F(OneCall, StridedInputsAndGradients) {
+  CallCase one = case_of(config_of(4, 64, 64), 100);
+  for (auto& [name, tensor] : differentiable(one.in))
+    *tensor = tensor->transpose(1, 2).contiguous().transpose(1, 2);
+  one.loss = [](const NsaOutputs& x) { return Tensors{x.o.transpose(1, 2)}; };
+  expect_gradients(one);
+}
+
+TEST_F(OneCall, AGateOfZeroLeavesNoGradientInItsBranch) {
+  CallCase one = case_of(config_of(4, 64, 64), 100);
+  one.config.gate = GateActivation::kSigmoid;
+  one.in.gate_logits = at::full({2, 100, 8, 3}, -200.0, at::kFloat);  // sigmoid is 0 in fp32
+  one.in.gate_logits.select(-1, 2).fill_(1.0);
+  NsaInputs in = leaves_of(one, at::kCUDA, false);
+  nsa_attention(in, one.config, kernel_options()).o.sum().backward();
+  for (const at::Tensor& x : {in.k_sel, in.v_sel, in.k_cmp_src, in.v_cmp_src})
+    EXPECT_TRUE(x.grad().eq(0).all().item<bool>());
+  for (const at::Tensor& x : {in.k_win, in.v_win, in.q}) {
+    EXPECT_TRUE(x.grad().isfinite().all().item<bool>());
+    EXPECT_FALSE(x.grad().eq(0).all().item<bool>());
+  }
+}
+
+TEST_F(OneCall, EveryPassOfABranchNamesItsCode) {
+  const CallCase one = case_of(config_of(4, 64, 64), 100);
+  for (const char* code : {"sm80", "auto"}) {  // the last one is in force for the next test
+    want_kernels(code, at::kCUDA);
+    const NsaOutputs out =
+        nsa_attention(leaves_of(one, at::kCUDA, false), one.config, kernel_options());
+    out.o.sum().backward();
+    std::map<std::string, std::string> details;
+    for (const RanBackend& row : out.record->rows()) details[row.stage] = row.detail;
+    const bool sm80 = std::string(code) == "sm80" || !tile_kernel_detail(out.o).empty();
+    for (const char* stage :
+         {"cmp_attn", "win_attn", "cmp_attn.backward", "sel_attn.backward", "win_attn.backward"}) {
+      ASSERT_TRUE(details.contains(stage)) << stage;
+      EXPECT_EQ(details[stage], sm80 ? "sm_80" : "") << code << " " << stage;
+    }
+  }
+}
+
+TEST_F(OneCall, ASecondDerivativeIsRefused) {
+  CallCase one = case_of(config_of(4, 64, 64), 40);
+  NsaInputs in = leaves_of(one, at::kCUDA, false);
+  const at::Tensor o = nsa_attention(in, one.config, kernel_options()).o;
+  EXPECT_THAT(error_of([&] {
+                torch::autograd::grad({o.sum()}, {in.q}, {}, std::nullopt, /*create_graph=*/true);
+              }),
+              HasSubstr("double backward is not supported"));
+}
+
+TEST_F(OneCall, ABadGradientReachesItsOwnRowAndKeysOnly) {
+  CallCase one = case_of(config_of(4, 64, 64), 300);
+  one.config.rope = RopeMode::kNone;
+  NsaInputs in = leaves_of(one, at::kCUDA, false);
+  const NsaOutputs out = nsa_attention(in, one.config, kernel_options());
+  at::Tensor d_o = at::randn_like(out.o);
+  d_o.select(1, 70).fill_(NAN);
+  out.o.backward(d_o);
+  const at::Tensor token = at::arange(300, at::TensorOptions(at::kCUDA)).view({1, 300, 1, 1});
+  const at::Tensor own = token.eq(70);
+  const at::Tensor window = token.gt(70 - one.config.window).logical_and(token.le(70));
+  EXPECT_TRUE(at::equal(in.q.grad().isnan(), own.expand_as(in.q)));
+  EXPECT_TRUE(at::equal(in.k_win.grad().isnan(), window.expand_as(in.k_win)));
+  EXPECT_TRUE(at::equal(in.v_win.grad().isnan(), window.expand_as(in.v_win)));
+  const at::Tensor behind = token.gt(70).expand_as(in.k_sel);
+  for (const at::Tensor& x : {in.k_sel, in.v_sel, in.k_cmp_src, in.v_cmp_src}) {
+    EXPECT_FALSE(x.grad().isnan().logical_and(behind).any().item<bool>());
+    EXPECT_TRUE(x.grad().isnan().any().item<bool>());
+  }
+}
+
+}  // namespace
+}  // namespace nsa

@@ -1,0 +1,144 @@
+#include "nsa/layer/fused/fused_gradients.h"
+
+#ifdef NSA_WITH_CUDA
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <string>
+#include <tuple>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/layer/fused/fused_tokens.h"
+#include "nsa/ops/attention/fused_interval.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/gate/fused_combine.h"
+#include "nsa/ops/gate/gate.h"
+#include "nsa/ops/selected/backends.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
+
+namespace nsa {
+namespace {
+
+using torch::autograd::variable_list;
+
+/// Statistics of the rows of all branches in one allocation.
+class RowStatistics {
+ public:
+  explicit RowStatistics(const SavedCall& s)
+      : rows_((s.lse[0].numel() + 3) / 4 * 4),
+        data_(at::empty({4 + 6 * rows_}, s.lse[0].options())) {}
+
+  int* flags() const { return reinterpret_cast<int*>(data_.mutable_data_ptr<float>()); }
+  device::IntervalRows interval(int64_t which) const {
+    return {place(2 * which), place(2 * which + 1), flags() + which};
+  }
+  const float* selected() const { return place(4); }
+  std::array<device::GatedRows, 3> gated(const SavedCall& s) const {
+    const auto lse = [&](size_t i) { return s.lse[i].const_data_ptr<float>(); };
+    return {{{lse(0), place(0), place(1), 1, /*by_kv_head=*/true, false},
+             {lse(1), place(4), place(4) + 1, 2, false, /*marks_bad_rows=*/true},
+             {lse(2), place(2), place(3), 1, /*by_kv_head=*/true, false}}};
+  }
+
+ private:
+  float* place(int64_t i) const { return data_.mutable_data_ptr<float>() + 4 + i * rows_; }
+
+  int64_t rows_;
+  at::Tensor data_;
+};
+
+}  // namespace
+
+KeyMask compressed_mask(const NsaConfig& config) {
+  return {KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
+}
+KeyMask window_mask(const NsaConfig& config) { return {KeyMask::kWindow, 0, config.window, 1, {}}; }
+
+int64_t first_joined(const SavedCall& s, const NsaConfig& config) {
+  return sel_attn_first_joined(s.selected(config));
+}
+
+BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config,
+                                     const at::Tensor& d_o, bool branches,
+                                     const at::Tensor& q_out) {
+  const GatedSum sum{s.out, s.logits, config.gate};
+  BranchGradients g;
+  std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
+  const RowStatistics statistics(s);
+  // A gate that may be negative has no logarithm.
+  const bool folded = config.gate != GateActivation::kNone;
+  if (folded) {
+    g.logits = gated_sum_statistics(sum, d_o, config.num_kv_heads, statistics.gated(s),
+                                    statistics.flags());
+  } else {
+    std::tie(g.logits, d_out) = [&] {
+      const GatedGradients d = gated_sum_backward(sum, d_o);
+      return std::pair{d.logits, d.branch};
+    }();
+  }
+  if (!branches) return g;
+  const auto interval = [&](const char* stage, size_t branch, int64_t which, const at::Tensor& k,
+                            const at::Tensor& v, const KeyMask& mask) {
+    const NvtxRange range((std::string("nsa.") + stage).c_str());
+    const device::IntervalRows rows = statistics.interval(which);
+    record_stage(stage, "fused", tile_kernel_detail(s.q));
+    return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
+                                   config.scale(), folded ? &rows : nullptr);
+  };
+  const AttentionGradients cmp =
+      interval("cmp_attn.backward", 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
+  const AttentionGradients win =
+      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
+  g.q_joined = first_joined(s, config);
+  const bool joins = g.q_joined < s.q.size(1);
+  // In the place of a term: every thread reads its own places before it writes them.
+  if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
+  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
+  const variable_list sel = [&] {
+    const NvtxRange range("nsa.sel_attn.backward");
+    record_stage("sel_attn.backward", "fused", tile_kernel_detail(s.q));
+    return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
+                                   folded ? statistics.selected() : nullptr,
+                                   joins ? &joined : nullptr);
+  }();
+  g.q = {cmp.q, sel[0], win.q};
+  g.k_cmp = cmp.k, g.v_cmp = cmp.v;
+  g.k_sel = sel[1], g.v_sel = sel[2];
+  g.k_win = win.k, g.v_win = win.v;
+  return g;
+}
+
+BranchGradients gradients_by_operators(const SavedCall& s, const NsaConfig& config,
+                                       const variable_list& grads) {
+  const at::AutoGradMode enabled(true);
+  variable_list leaves{s.q, s.k_cmp, s.v_cmp, s.k_sel, s.v_sel, s.k_win, s.v_win, s.logits};
+  for (at::Tensor& leaf : leaves) leaf = leaf.detach().requires_grad_(true);
+  const at::Tensor &q = leaves[0], &logits = leaves[7];
+  const CmpSelectResult cmp = cmp_attn_select(q, leaves[1], leaves[2], config);
+  const auto sel = sel_attn(q, leaves[3], leaves[4], s.ranges, 0,
+                            {SelBackend::kFused, true, false, config.sel_block_size});
+  const auto win = win_attn(q, leaves[5], leaves[6], config.window, 0, {BranchBackend::kFused});
+  const at::Tensor gates = gate_activate(logits, config.gate);
+  const at::Tensor o = gate_combine(cmp.out, sel.first, win.first, gates);
+  const variable_list all{o, cmp.out, sel.first, win.first, cmp.lse, sel.second, win.second, gates};
+  variable_list through, upstream;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!grads[i].defined()) continue;
+    through.push_back(all[i]);
+    upstream.push_back(grads[i]);
+  }
+  if (through.empty()) return {};
+  const variable_list d = torch::autograd::grad(through, leaves, upstream, std::nullopt, false,
+                                                /*allow_unused=*/true);
+  BranchGradients g;
+  g.k_cmp = d[1], g.v_cmp = d[2], g.k_sel = d[3], g.v_sel = d[4];
+  g.k_win = d[5], g.v_win = d[6], g.logits = d[7];
+  if (d[0].defined()) g.q.push_back(d[0]);
+  return g;
+}
+
+}  // namespace nsa
+#endif

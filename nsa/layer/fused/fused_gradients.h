@@ -1,0 +1,69 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <vector>
+
+#include "nsa/config/config.h"
+#include "nsa/ops/attention/key_mask.h"
+#include "nsa/ops/selected/row_method.h"
+
+/// Gradients of the branches of a call that is one node of the graph (fused_call), in builds with
+/// CUDA code.
+namespace nsa {
+
+/// Keys of the compressed branch and of the window, the first query at position 0.
+KeyMask compressed_mask(const NsaConfig& config);
+KeyMask window_mask(const NsaConfig& config);
+
+/// What a backward pass reads: tensors as the kernels take them, and what the forward pass left.
+struct SavedCall {
+  at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
+  std::array<at::Tensor, 3> out, lse;  ///< cmp, sel, win
+
+  std::vector<at::Tensor> list() const {
+    return {q,      k_cmp,  v_cmp,  k_sel,  v_sel,  k_win,  v_win, logits,
+            ranges, out[0], out[1], out[2], lse[0], lse[1], lse[2]};
+  }
+  static SavedCall from(const std::vector<at::Tensor>& x) {
+    return {x[0],
+            x[1],
+            x[2],
+            x[3],
+            x[4],
+            x[5],
+            x[6],
+            x[7],
+            x[8],
+            {x[9], x[10], x[11]},
+            {x[12], x[13], x[14]}};
+  }
+  SelAttnArgs selected(const NsaConfig& config) const {
+    return {q, k_sel, v_sel, ranges, 0, config.scale(), config.sel_block_size};
+  }
+};
+
+/// Gradients of what the branches read; undefined: none.
+struct BranchGradients {
+  std::vector<at::Tensor> q;  ///< terms, to be added up
+  at::Tensor q_out;           ///< their sum from token `q_joined` on; or undefined
+  int64_t q_joined = 0;
+  at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;
+};
+
+/// The first token whose gradients of q are joined by the selected branch; S: none.
+int64_t first_joined(const SavedCall& saved, const NsaConfig& config);
+
+/// Gradients of a loss through o alone, from d_o [B, S, Hq, dv]. `branches` false: of the logits
+/// only. Where tokens are joined, their gradient of q goes to q_out [B, S, Hq, dk], heads side by
+/// side, or to a term where that is undefined.
+BranchGradients gradients_by_kernels(const SavedCall& saved, const NsaConfig& config,
+                                     const at::Tensor& d_o, bool branches, const at::Tensor& q_out);
+
+/// Gradients of a loss through any outputs of the branches, these computed once more as operators.
+/// `grads`: of o, o_cmp, o_sel, o_win, lse_cmp, lse_sel, lse_win, gates, undefined where there is
+/// none; what follows is not looked at.
+BranchGradients gradients_by_operators(const SavedCall& saved, const NsaConfig& config,
+                                       const std::vector<at::Tensor>& grads);
+
+}  // namespace nsa

@@ -1,0 +1,203 @@
+#include "nsa/ops/attention/fused_interval.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/common/kernel_problem.h"
+
+#ifdef NSA_WITH_CUDA
+#include "nsa/kernels/interval/interval_backward.h"
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#endif
+
+namespace nsa {
+
+#ifdef NSA_WITH_CUDA
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+device::IntervalRule rule_of(const KeyMask& mask) {
+  device::IntervalRule rule;
+  if (mask.kind == KeyMask::kWindow) {
+    rule.window = static_cast<int>(std::min<int64_t>(mask.extent, rule.kEverything));
+  } else {
+    rule.extent = static_cast<int>(mask.extent);
+    rule.stride = static_cast<int>(mask.stride);
+  }
+  return rule;
+}
+
+device::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const KeyMask& mask, double scale) {
+  device::IntervalAttention p;
+  p.q = strided(q);
+  p.k = strided(k);
+  p.v = strided(v);
+  p.batch = static_cast<int>(q.size(0));
+  p.num_queries = static_cast<int>(q.size(1));
+  p.num_heads = static_cast<int>(q.size(2));
+  p.qk_head_dim = static_cast<int>(q.size(3));
+  p.num_keys = static_cast<int>(k.size(1));
+  p.num_kv_heads = static_cast<int>(k.size(2));
+  p.v_head_dim = static_cast<int>(v.size(3));
+  p.first_position = static_cast<int>(mask.first_position);
+  p.rule = rule_of(mask);
+  p.scale = static_cast<float>(scale);
+  p.element = element_of(q);
+  p.code = tile_kernel_code(q);
+  return p;
+}
+
+device::BlockSelection selection_of(const NsaConfig& config, int32_t* block_idx, int32_t* ranges) {
+  return {block_idx,
+          ranges,
+          static_cast<int>(config.sel_block_size),
+          static_cast<int>(config.top_n),
+          static_cast<int>(config.num_initial),
+          static_cast<int>(config.num_local)};
+}
+
+FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
+                      const KeyMask& mask, double scale, const NsaConfig* choice) {
+  const c10::cuda::CUDAGuard guard(q_in.device());
+  const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
+  FusedSelection result;
+  result.out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
+  result.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
+  device::IntervalAttention p = problem_of(q, k, v, mask, scale);
+  p.out = result.out.mutable_data_ptr();
+  p.lse = result.lse.mutable_data_ptr<float>();
+  if (choice != nullptr) {
+    const auto options = q.options().dtype(at::kInt);
+    result.block_idx = at::empty({q.size(0), q.size(1), k.size(2), choice->top_n}, options);
+    result.ranges = at::empty({q.size(0), q.size(1), k.size(2), choice->top_n, 2}, options);
+    p.selection = selection_of(*choice, result.block_idx.mutable_data_ptr<int32_t>(),
+                               result.ranges.mutable_data_ptr<int32_t>());
+  }
+  if (q.numel() == 0) return result;
+  const cudaError_t status =
+      device::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+  check_launch(status, "fused_interval_attention");
+  return result;
+}
+
+struct FusedInterval : torch::autograd::Function<FusedInterval> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const KeyMask& mask, double scale,
+                               const char* stage, const NsaConfig* choice) {
+    const FusedSelection result = launch(q, k, v, mask, scale, choice);
+    ctx->save_for_backward({q, k, v, result.out, result.lse});
+    ctx->saved_data["kind"] = static_cast<int64_t>(mask.kind);
+    ctx->saved_data["first_position"] = mask.first_position;
+    ctx->saved_data["extent"] = mask.extent;
+    ctx->saved_data["stride"] = mask.stride;
+    ctx->saved_data["scale"] = scale;
+    ctx->saved_data["stage"] = std::string(stage);
+    ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
+    ctx->set_materialize_grads(false);
+    if (choice == nullptr) return {result.out, result.lse};
+    ctx->mark_non_differentiable({result.block_idx, result.ranges});
+    return {result.out, result.lse, result.block_idx, result.ranges};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::fused_interval_attention: double backward is not supported; detach the "
+                "gradient first");
+    const std::string stage = ctx->saved_data["stage"].toStringRef() + ".backward";
+    const NvtxRange range(("nsa." + stage).c_str());
+    const variable_list saved = ctx->get_saved_variables();
+    const KeyMask mask{static_cast<KeyMask::Kind>(ctx->saved_data["kind"].toInt()),
+                       ctx->saved_data["first_position"].toInt(),
+                       ctx->saved_data["extent"].toInt(),
+                       ctx->saved_data["stride"].toInt(),
+                       {}};
+    const RunRecordScope scope(
+        c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
+    record_stage(stage.c_str(), "fused", tile_kernel_detail(saved[0]));
+    const AttentionGradients g =
+        fused_interval_backward(saved[0], saved[1], saved[2], saved[3], saved[4], grads[0],
+                                grads[1], mask, ctx->saved_data["scale"].toDouble());
+    return {g.q, g.k, g.v, {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    const KeyMask& mask, const NsaConfig* choice) {
+  const std::string obstacle = tile_kernel_obstacle(q);
+  if (!obstacle.empty()) return obstacle;
+  if (mask.kind == KeyMask::kRanges) return "the kernel takes one interval a row";
+  for (const at::Tensor& x : {q, k, v}) {
+    if (x.size(0) > INT32_MAX || x.size(1) > INT32_MAX || x.size(2) > INT32_MAX) {
+      return "a size does not fit 32 bits";
+    }
+  }
+  device::IntervalAttention p = problem_of(q, k, v, mask, 1.0);
+  // Layout is mended by a copy; what is asked here are sizes.
+  p.q = p.k = p.v = {};
+  int32_t asked = 0;
+  if (choice != nullptr) p.selection = selection_of(*choice, &asked, nullptr);
+  const char* reason = device::unsupported_reason(p);
+  return reason == nullptr ? "" : reason;
+}
+
+AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Tensor& k_in,
+                                           const at::Tensor& v_in, const at::Tensor& out,
+                                           const at::Tensor& lse, const at::Tensor& d_out_in,
+                                           const at::Tensor& d_lse_in, const KeyMask& mask,
+                                           double scale, const device::IntervalRows* rows) {
+  const c10::cuda::CUDAGuard guard(q_in.device());
+  const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
+  const at::Tensor d_out =
+      d_out_in.defined() ? addressable(d_out_in.to(out.scalar_type())) : at::zeros_like(out);
+  const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
+  const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
+  const AttentionGradients g{like(q), like(k), like(v)};
+  device::IntervalBackward p;
+  p.forward = problem_of(q, k, v, mask, scale);
+  p.forward.out = out.data_ptr();  // read only
+  p.forward.lse = lse.data_ptr<float>();
+  p.d_out = strided(d_out);
+  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  if (rows != nullptr) p.rows = *rows;
+  p.d_q = g.q.mutable_data_ptr();
+  p.d_k = g.k.mutable_data_ptr();
+  p.d_v = g.v.mutable_data_ptr();
+  const at::Tensor workspace =
+      at::empty({static_cast<int64_t>(device::workspace_bytes(p))}, q.options().dtype(at::kByte));
+  p.workspace = workspace.mutable_data_ptr();
+  const cudaError_t status =
+      device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+  check_launch(status, "fused_interval_attention backward");
+  return g;
+}
+
+FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const KeyMask& mask, double scale,
+                                        const char* stage, const NsaConfig* choice) {
+  const variable_list r = FusedInterval::apply(q, k, v, mask, scale, stage, choice);
+  if (choice == nullptr) return {r[0], r[1], {}, {}};
+  return {r[0], r[1], r[2], r[3]};
+}
+#else
+std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+                                    const KeyMask&, const NsaConfig*) {
+  return kernel_obstacle(q, 0, false);
+}
+
+FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+                                        const KeyMask&, double, const char*, const NsaConfig*) {
+  TORCH_CHECK(false, "nsa::fused_interval_attention: ", kernel_obstacle(q, 0, false));
+}
+#endif
+
+}  // namespace nsa

@@ -1,0 +1,69 @@
+#include "nsa/ops/common/kernel_problem.h"
+
+#include <ATen/ATen.h>
+
+#ifdef NSA_WITH_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "nsa/kernels/tokens/token_kernels.h"
+#endif
+
+namespace nsa {
+
+std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only) {
+#ifdef NSA_WITH_CUDA
+  if (!q.is_cuda()) return "the kernel runs on CUDA only";
+  if (q.scalar_type() != at::kBFloat16 && q.scalar_type() != at::kHalf) {
+    return "the kernel takes bfloat16 and half only";
+  }
+  const int major = at::cuda::getDeviceProperties(q.get_device())->major;
+  if (major < least_major || (only && major != least_major)) {
+    return "the kernel is built for compute capability " + std::to_string(least_major) +
+           (only ? ".0" : ".0 and above") + ", this card has " + std::to_string(major) + ".x";
+  }
+  return "";
+#else
+  (void)q, (void)least_major, (void)only;
+  return "this build has no CUDA code";
+#endif
+}
+
+#ifdef NSA_WITH_CUDA
+at::Tensor addressable(const at::Tensor& x) {
+  bool fits = x.stride(3) == 1 && reinterpret_cast<uintptr_t>(x.const_data_ptr()) % 16 == 0;
+  for (int64_t axis = 0; axis < 3; ++axis) {
+    fits = fits && (x.size(axis) == 1 || (x.stride(axis) > 0 && x.stride(axis) % 8 == 0));
+  }
+  return fits ? x : x.contiguous().clone(at::MemoryFormat::Contiguous);
+}
+
+device::Strided strided(const at::Tensor& x) {
+  // The stride of an axis of one place means nothing, and may be anything.
+  const auto stride = [&](int64_t axis) { return x.size(axis) == 1 ? x.size(3) : x.stride(axis); };
+  return {x.const_data_ptr(), stride(0), stride(1), stride(2)};
+}
+
+device::Element element_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf ? device::Element::kHalf : device::Element::kBFloat16;
+}
+
+at::Tensor summed_parts(const at::Tensor& parts) {
+  const c10::cuda::CUDAGuard guard(parts.device());
+  const at::Tensor out = at::empty({parts.size(1)}, parts.options());
+  device::ColumnSums p;
+  p.parts = parts.const_data_ptr<float>();
+  p.out = out.mutable_data_ptr<float>();
+  p.rows = static_cast<int>(parts.size(0));
+  p.columns = static_cast<int>(parts.size(1));
+  check_launch(device::column_sums(p, c10::cuda::getCurrentCUDAStream(parts.get_device())),
+               "column_sums");
+  return out;
+}
+
+void check_launch(cudaError_t status, const char* op) {
+  TORCH_CHECK(status == cudaSuccess, "nsa::", op, ": launch failed: ", cudaGetErrorString(status));
+}
+#endif
+
+}  // namespace nsa

@@ -1,0 +1,120 @@
+#include "nsa/ops/compressed/cmp_attn.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/attention/chunked_attention.h"
+#include "nsa/ops/attention/fused_interval.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/common/operator_call.h"
+
+namespace nsa {
+namespace {
+
+KeyMask visible_blocks(const ArgumentCheck& check, int64_t block_size, int64_t block_stride,
+                       int64_t first_position) {
+  check.at_least("block_size", block_size, 1);
+  check.at_least("block_stride", block_stride, 1);
+  check.at_least("first_position", first_position, 0);
+  return {KeyMask::kVisibleBlocks, first_position, block_size, block_stride, {}};
+}
+
+constexpr const char* kNoLibraryMask =
+    "the library's masks are causal by token, not by compressed block, and its fused calls return "
+    "no probabilities, which the selection needs";
+constexpr const char* kNoProbabilities =
+    "the kernel returns no probabilities; cmp_attn_select chooses blocks without them";
+
+double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
+    const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp, int64_t block_size,
+    int64_t block_stride, int64_t first_position, bool want_group_probs, c10::string_view backend,
+    bool strict) {
+  const ArgumentCheck check("cmp_attn");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  const std::string requested(backend);
+  const BranchBackend wanted = parse_branch_backend(requested);
+  std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
+  if (wanted == BranchBackend::kFused) {
+    reason = want_group_probs ? kNoProbabilities : fused_interval_obstacle(q, k_cmp, v_cmp, mask);
+    if (reason.empty()) {
+      record_backend("cmp_attn", requested, requested, tile_kernel_detail(q), "", strict);
+      FusedSelection fused =
+          fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn");
+      return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
+    }
+  }
+  record_backend("cmp_attn", requested, "plain", "", reason, strict);
+  AttentionResult result = chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), want_group_probs);
+  return {result.out, result.lse,
+          want_group_probs ? result.group_probs : at::empty({0}, result.lse.options())};
+}
+
+at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t block_size,
+                        int64_t block_stride, int64_t first_position) {
+  const ArgumentCheck check("cmp_probs");
+  check.qkv(q, "k_cmp", k_cmp, "k_cmp", k_cmp);
+  const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  return attention_probs(q, k_cmp, mask, scale_of(q));
+}
+
+}  // namespace
+
+CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp,
+                       const NsaConfig& config, int64_t first_position,
+                       const BranchOptions& options, bool want_group_probs) {
+  static const auto op = find_operator<decltype(cmp_attn_op)>("nsa::cmp_attn");
+  auto [out, lse, group_probs] =
+      op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position,
+              want_group_probs, to_string(options.backend), options.strict);
+  return {out, lse, want_group_probs ? group_probs : at::Tensor()};
+}
+
+std::string cmp_attn_select_obstacle(const at::Tensor& q, const at::Tensor& k_cmp,
+                                     const at::Tensor& v_cmp, const NsaConfig& config) {
+  const KeyMask mask{KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
+  return fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
+}
+
+CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
+                                const at::Tensor& v_cmp, const NsaConfig& config,
+                                int64_t first_position) {
+  const ArgumentCheck check("cmp_attn_select");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask =
+      visible_blocks(check, config.block_size, config.block_stride, first_position);
+  const std::string obstacle = fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
+  if (!obstacle.empty()) check.fail("backend", "applicable", "fused: " + obstacle);
+  record_backend("cmp_attn", "fused", "fused", tile_kernel_detail(q), "", /*strict=*/false);
+  FusedSelection r =
+      fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn", &config);
+  return {r.out, r.lse, r.block_idx, r.ranges};
+}
+
+at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,
+                     int64_t first_position) {
+  static const auto op = find_operator<decltype(cmp_probs_op)>("nsa::cmp_probs");
+  return op.call(q, k_cmp, config.block_size, config.block_stride, first_position);
+}
+
+}  // namespace nsa
+
+TORCH_LIBRARY_FRAGMENT(nsa, m) {
+  m.def(
+      "cmp_attn(Tensor q, Tensor k_cmp, Tensor v_cmp, int block_size, int block_stride, "
+      "int first_position, bool want_group_probs, str backend, bool strict) "
+      "-> (Tensor out, Tensor lse, Tensor group_probs)",
+      TORCH_FN(nsa::cmp_attn_op));
+  m.def(
+      "cmp_probs(Tensor q, Tensor k_cmp, int block_size, int block_stride, int first_position) "
+      "-> Tensor",
+      TORCH_FN(nsa::cmp_probs_op));
+}

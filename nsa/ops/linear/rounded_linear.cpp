@@ -1,0 +1,58 @@
+#include "nsa/ops/linear/rounded_linear.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace nsa {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, at::TensorList weights) {
+    const at::Tensor rounded = rounded_rows(weights.vec(), x.scalar_type());
+    std::vector<int64_t> heights;
+    for (const at::Tensor& weight : weights) heights.push_back(weight.size(0));
+    ctx->saved_data["heights"] = heights;
+    ctx->saved_data["sizes"] = x.sizes().vec();
+    ctx->save_for_backward({rounded, x});
+    return at::linear(x, rounded);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::rounded_linear: double backward is not supported; detach the gradient first");
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &rounded = saved[0], &x = saved[1];
+    const at::Tensor d_out = grads[0].reshape({-1, rounded.size(0)});
+    const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
+    variable_list result{ctx->needs_input_grad(0) ? at::mm(d_out, rounded).view(sizes)
+                                                  : at::Tensor()};
+    const at::Tensor d_rows = at::mm(d_out.t(), x.reshape({-1, x.size(-1)}), at::kFloat);
+    for (at::Tensor& d_weight :
+         d_rows.split_with_sizes(ctx->saved_data["heights"].toIntVector(), 0))
+      result.push_back(std::move(d_weight));
+    return result;
+  }
+};
+
+}  // namespace
+
+bool keeps_gradients_wide(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+  return x.is_cuda() && x.numel() > 0 &&
+         (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kHalf) &&
+         std::all_of(weights.begin(), weights.end(), [](const at::Tensor& weight) {
+           return weight.scalar_type() == at::kFloat && weight.is_cuda();
+         });
+}
+
+at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
+  if (keeps_gradients_wide(x, weights)) return RoundedLinear::apply(x, at::TensorList(weights));
+  return at::linear(x, (weights.size() == 1 ? weights[0] : at::cat(weights)).to(x.scalar_type()));
+}
+
+}  // namespace nsa

@@ -1,0 +1,38 @@
+#pragma once
+#include "nsa/ops/selected/row_method.h"
+
+namespace nsa {
+
+/// The backends of sel_attn, one file each; arguments are checked. Each writes what it runs to the
+/// current record, `strict` makes a request that is not honoured an error.
+SelAttnResult sel_attn_gather(const SelAttnArgs& args);
+SelAttnResult sel_attn_masked(const SelAttnArgs& args);
+/// `safe` false: the workspace variant, which has no gradient; under autograd the safe one runs.
+SelAttnResult sel_attn_packed(const SelAttnArgs& args, bool safe, bool strict);
+/// The library's packed flash attention where it applies, else reductions over segments.
+SelAttnResult sel_attn_varlen(const SelAttnArgs& args);
+/// The project's CUDA kernel where it applies, else gather.
+SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict);
+
+/// Empty where kernels compute this call and its gradients; a question of sizes, type and device.
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args);
+
+/// Gradients of q from other branches that join this one's where its parts are summed.
+struct JoinedGradient {
+  std::vector<at::Tensor> terms;  ///< [B, S, Hq, dk], two at most
+  at::Tensor out;                 ///< [B, S, Hq, dk], heads side by side: their sum
+  at::Tensor turns;  ///< table of the rotation that the sum is turned back by, or undefined
+};
+/// The first query whose gradients are joined; those before it are left to the caller.
+int64_t sel_attn_first_joined(const SelAttnArgs& args);
+
+/// {d_q, d_k, d_v} by the kernels, outside of autograd; only without an obstacle. `stats` is null,
+/// or [B, S, Hq] pairs as device::SelectedBackward::stats, and then out and lse are not read.
+/// `joined`: null, or d_q of queries from sel_attn_first_joined on goes there, not to d_q, which
+/// has the queries before it alone where B is 1.
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
+                                                const at::Tensor& out, const at::Tensor& lse,
+                                                const float* stats,
+                                                const JoinedGradient* joined = nullptr);
+
+}  // namespace nsa

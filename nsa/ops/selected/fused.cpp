@@ -1,0 +1,292 @@
+// The project's CUDA kernels: by rows, a block of threads a (token, KV head), straight from the
+// ranges; or by tiles of keys, which the backward pass always does, with whole causal tiles under
+// masks for the first tokens. No plan, no gathered copies, no host synchronisation. Without a bound
+// on the tiles of a row, backward is that of `gather`.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/ops/common/kernel_problem.h"
+#include "nsa/ops/selected/backends.h"
+
+#ifdef NSA_WITH_CUDA
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "nsa/kernels/selected/rows/row_attention.h"
+#include "nsa/kernels/selected/selected_backward.h"
+#include "nsa/kernels/selected/selected_forward.h"
+#include "nsa/kernels/selected/selected_plan.h"
+#endif
+
+namespace nsa {
+
+#ifdef NSA_WITH_CUDA
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int kLeastMajor = 8;  // mma.sync and cp.async
+constexpr int64_t kKeysOfTile = 64;
+
+template <typename Problem>
+Problem problem_of(const SelAttnArgs& args) {
+  Problem p;
+  p.batch = static_cast<int>(args.q.size(0));
+  p.num_queries = static_cast<int>(args.q.size(1));
+  p.num_heads = static_cast<int>(args.q.size(2));
+  p.qk_head_dim = static_cast<int>(args.q.size(3));
+  p.num_keys = static_cast<int>(args.k.size(1));
+  p.num_kv_heads = static_cast<int>(args.k.size(2));
+  p.v_head_dim = static_cast<int>(args.v.size(3));
+  p.num_ranges = static_cast<int>(args.ranges.size(3));
+  p.first_position = static_cast<int>(args.first_position);
+  p.scale = static_cast<float>(args.scale);
+  p.element = element_of(args.q);
+  return p;
+}
+
+/// At most how many aligned tiles of 64 keys the ranges of a row meet.
+int64_t tiles_of_row(const SelAttnArgs& args) {
+  const int64_t all = (args.k.size(1) + kKeysOfTile - 1) / kKeysOfTile, block = args.block_size;
+  if (block == 0) return std::max<int64_t>(all, 1);
+  const int64_t of_block = block % kKeysOfTile == 0   ? block / kKeysOfTile
+                           : kKeysOfTile % block == 0 ? 1
+                                                      : (block - 1) / kKeysOfTile + 2;
+  return std::clamp<int64_t>(args.ranges.size(3) * of_block, 1, std::max<int64_t>(all, 1));
+}
+
+std::string obstacle_of(const SelAttnArgs& args) {
+  const std::string obstacle = kernel_obstacle(args.q, kLeastMajor, /*only=*/false);
+  if (!obstacle.empty()) return obstacle;
+  for (const at::Tensor& x : {args.q, args.k, args.v}) {
+    if (x.size(0) > INT32_MAX || x.size(1) > INT32_MAX || x.size(2) > INT32_MAX) {
+      return "a size does not fit 32 bits";
+    }
+  }
+  const char* reason = device::unsupported_reason(problem_of<device::RowAttention>(args));
+  return reason == nullptr ? "" : reason;
+}
+
+device::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
+  device::SelectedBackward p = problem_of<device::SelectedBackward>(args);
+  p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
+  p.block_size = static_cast<int>(args.block_size);
+  p.code = tile_kernel_code(args.q);
+  p.dense = device::dense_queries(p);
+  return p;
+}
+
+std::string backward_obstacle_of(const SelAttnArgs& args) {
+  const std::string obstacle = tile_kernel_obstacle(args.q);
+  if (!obstacle.empty()) return obstacle;
+  const char* reason = device::unsupported_reason(backward_problem_of(args));
+  return reason == nullptr ? "" : reason;
+}
+
+device::RowAttention forward_problem_of(const SelAttnArgs& args) {
+  device::RowAttention p = problem_of<device::RowAttention>(args);
+  p.block_size = static_cast<int>(args.block_size);
+  return p;
+}
+
+/// Whether the forward pass goes by tiles of keys, which only wgmma does; a question of sizes.
+bool goes_by_keys(const SelAttnArgs& args) {
+  if (args.block_size == 0 || !tile_kernel_obstacle(args.q).empty() ||
+      tile_kernel_code(args.q) != device::Code::kSm90) {
+    return false;
+  }
+  const device::RowAttention p = forward_problem_of(args);
+  const int tiles = static_cast<int>(tiles_of_row(args));
+  return device::unsupported_by_keys(p, tiles) == nullptr && device::prefer_by_keys(p, tiles);
+}
+
+/// The order of the forward pass, for the record.
+std::string order_of(const SelAttnArgs& args) {
+  if (!goes_by_keys(args)) return "by rows";
+  const device::RowAttention p = forward_problem_of(args);
+  const int dense = device::dense_queries(p, static_cast<int>(tiles_of_row(args)));
+  if (dense == p.num_queries) return "whole tiles";
+  return dense == 0 ? "by keys" : "whole tiles below " + std::to_string(dense) + ", then by keys";
+}
+
+at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
+  return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
+}
+
+device::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Tensor& q) {
+  TORCH_INTERNAL_ASSERT(joined.terms.size() <= 2 && joined.out.sizes() == q.sizes());
+  device::JoinedQueries p;
+  for (size_t i = 0; i < joined.terms.size(); ++i) {
+    TORCH_INTERNAL_ASSERT(joined.terms[i].is_contiguous() && joined.terms[i].sizes() == q.sizes());
+    p.terms[i] = joined.terms[i].const_data_ptr();
+  }
+  p.out = joined.out.mutable_data_ptr();
+  p.out_stride = q.size(1) > 1 ? joined.out.stride(1) : q.size(2) * q.size(3);
+  if (joined.turns.defined())
+    p.turns = reinterpret_cast<const float2*>(joined.turns.const_data_ptr<float>());
+  return p;
+}
+
+variable_list launch_backward(const SelAttnArgs& args, const variable_list& grads,
+                              const at::Tensor& out, const at::Tensor& lse,
+                              const float* stats = nullptr,
+                              const JoinedGradient* joined = nullptr) {
+  const c10::cuda::CUDAGuard guard(args.q.device());
+  const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
+  const at::Tensor d_out =
+      grads[0].defined() ? addressable(grads[0]) : at::zeros(out.sizes(), out.options());
+  const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
+  const at::Tensor ranges = args.ranges.contiguous();
+  if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
+  device::SelectedBackward p = backward_problem_of(args);
+  // Of a single sequence the queries that are joined need no place in d_q.
+  const int64_t rows = joined != nullptr && q.size(0) == 1 ? p.dense : q.size(1);
+  const variable_list result{at::empty({q.size(0), rows, q.size(2), q.size(3)}, q.options()),
+                             at::empty(k.sizes(), k.options()), at::empty(v.sizes(), v.options())};
+  p.q = strided(q);
+  p.k = strided(k);
+  p.v = strided(v);
+  p.d_out = strided(d_out);
+  p.ranges = ranges.const_data_ptr<int32_t>();
+  p.out = out.const_data_ptr();
+  p.lse = lse.const_data_ptr<float>();
+  p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
+  p.stats = stats;
+  if (joined != nullptr) p.joined = joined_queries(*joined, q);
+  p.d_q = result[0].mutable_data_ptr();
+  p.d_k = result[1].mutable_data_ptr();
+  p.d_v = result[2].mutable_data_ptr();
+  const at::Tensor workspace = workspace_of(device::workspace_bytes(p), q);
+  const cudaError_t status = device::selected_attention_backward(
+      p, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream(q.get_device()));
+  TORCH_CHECK(status == cudaSuccess,
+              "nsa::sel_attn: backward launch failed: ", cudaGetErrorString(status));
+  return result;
+}
+
+SelAttnResult launch(const SelAttnArgs& args) {
+  const c10::cuda::CUDAGuard guard(args.q.device());
+  const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
+  const at::Tensor ranges = args.ranges.contiguous();
+  const at::Tensor out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
+  const at::Tensor lse =
+      at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
+  if (q.numel() == 0) return {out, lse};
+  device::RowAttention p = forward_problem_of(args);
+  p.q = strided(q);
+  p.k = strided(k);
+  p.v = strided(v);
+  p.ranges = ranges.const_data_ptr<int32_t>();
+  p.out = out.mutable_data_ptr();
+  p.lse = lse.mutable_data_ptr<float>();
+  const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.get_device());
+  const auto by_keys = [&] {
+    const int tiles = static_cast<int>(tiles_of_row(args));
+    const int dense = device::dense_queries(p, tiles);
+    const at::Tensor workspace = workspace_of(device::workspace_bytes(p, tiles, dense), q);
+    return device::selected_attention_forward(p, tiles, dense, workspace.mutable_data_ptr(),
+                                              stream);
+  };
+  const cudaError_t status =
+      goes_by_keys(args) ? by_keys() : device::row_attention_forward(p, stream);
+  TORCH_CHECK(status == cudaSuccess, "nsa::sel_attn: launch failed: ", cudaGetErrorString(status));
+  return {out, lse};
+}
+
+struct FusedRows : torch::autograd::Function<FusedRows> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                               const at::Tensor& v, const at::Tensor& ranges,
+                               int64_t first_position, double scale, int64_t block_size) {
+    const auto [out, lse] = launch({q, k, v, ranges, first_position, scale, block_size});
+    ctx->save_for_backward({q, k, v, ranges, out, lse});
+    ctx->saved_data["first_position"] = first_position;
+    ctx->saved_data["scale"] = scale;
+    ctx->saved_data["block_size"] = block_size;
+    ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
+    ctx->set_materialize_grads(false);
+    return {out, lse};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(),
+                "nsa::sel_attn: double backward is not supported; detach the gradient first");
+    const NvtxRange range("nsa.sel_attn.backward");
+    const variable_list saved = ctx->get_saved_variables();
+    const RunRecordScope scope(
+        c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
+    const SelAttnArgs args{saved[0],
+                           saved[1],
+                           saved[2],
+                           saved[3],
+                           ctx->saved_data["first_position"].toInt(),
+                           ctx->saved_data["scale"].toDouble(),
+                           ctx->saved_data["block_size"].toInt()};
+    const std::string obstacle = backward_obstacle_of(args);
+    record_backend("sel_attn.backward", "fused", obstacle.empty() ? "fused" : "gather",
+                   obstacle.empty() ? tile_kernel_detail(args.q) : "", obstacle, /*strict=*/false);
+    variable_list result = obstacle.empty() ? launch_backward(args, grads, saved[4], saved[5])
+                                            : rows_backward(args, gather_method(), grads[0],
+                                                            grads[1], saved[4], saved[5]);
+    result.resize(7);
+    return result;
+  }
+};
+
+SelAttnResult run(const SelAttnArgs& args) {
+  const variable_list result = FusedRows::apply(args.q, args.k, args.v, args.ranges,
+                                                args.first_position, args.scale, args.block_size);
+  return {result[0], result[1]};
+}
+
+}  // namespace
+
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args) {
+  const std::string obstacle = obstacle_of(args);
+  return obstacle.empty() ? backward_obstacle_of(args) : obstacle;
+}
+
+int64_t sel_attn_first_joined(const SelAttnArgs& args) { return backward_problem_of(args).dense; }
+
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
+                                                const at::Tensor& out, const at::Tensor& lse,
+                                                const float* stats, const JoinedGradient* joined) {
+  return launch_backward(args, {d_out, at::Tensor()}, out, lse, stats, joined);
+}
+#else
+namespace {
+
+std::string obstacle_of(const SelAttnArgs& args) { return kernel_obstacle(args.q, 0, false); }
+
+std::string order_of(const SelAttnArgs&) { return ""; }
+
+SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
+
+}  // namespace
+
+std::string sel_attn_fused_obstacle(const SelAttnArgs& args) { return obstacle_of(args); }
+
+int64_t sel_attn_first_joined(const SelAttnArgs&) { return 0; }
+
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor&,
+                                                const at::Tensor&, const at::Tensor&, const float*,
+                                                const JoinedGradient*) {
+  TORCH_CHECK(false, "nsa::sel_attn: ", obstacle_of(args));
+}
+#endif
+
+SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
+  const std::string obstacle = obstacle_of(args);
+  if (obstacle.empty()) {
+    record_backend("sel_attn", "fused", "fused", order_of(args), "", strict);
+    return run(args);
+  }
+  record_backend("sel_attn", "fused", "gather", "", obstacle, strict);
+  return row_attention(args, gather_method());
+}
+
+}  // namespace nsa

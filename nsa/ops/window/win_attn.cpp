@@ -1,0 +1,80 @@
+#include "nsa/ops/window/win_attn.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/attention/chunked_attention.h"
+#include "nsa/ops/attention/fused_interval.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/common/operator_call.h"
+#include "nsa/ops/window/library_window.h"
+
+namespace nsa {
+namespace {
+
+/// Empty where `wanted` computes this call, else why not.
+std::string obstacle(const WindowArgs& args, const KeyMask& mask, BranchBackend wanted) {
+  if (wanted == BranchBackend::kPlain) return "";
+  if (wanted == BranchBackend::kFused) {
+    return fused_interval_obstacle(args.q, args.k, args.v, mask);
+  }
+  return library_window_obstacle(args, wanted);
+}
+
+std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
+                                               const at::Tensor& v, int64_t window,
+                                               int64_t first_position, c10::string_view backend,
+                                               bool strict) {
+  const ArgumentCheck check("win_attn");
+  check.qkv(q, "k", k, "v", v);
+  check.at_least("window", window, 1);
+  check.at_least("first_position", first_position, 0);
+  check.at_least("N", k.size(1), first_position + q.size(1));
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const WindowArgs args{q, k, v, window, first_position, scale};
+  const std::string requested(backend);
+  const BranchBackend wanted = parse_branch_backend(requested);
+  const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
+  const std::string reason = obstacle(args, mask, wanted);
+  if (wanted != BranchBackend::kPlain && reason.empty()) {
+    const bool fused = wanted == BranchBackend::kFused;
+    record_backend("win_attn", requested, requested, fused ? tile_kernel_detail(q) : "", "",
+                   strict);
+    if (fused) {
+      FusedSelection result = fused_interval_attention(q, k, v, mask, scale, "win_attn");
+      return {result.out, result.lse};
+    }
+    auto [out, lse] = library_window(args, wanted);
+    return {out, lse};
+  }
+  record_backend("win_attn", requested, "plain", "", reason, strict && q.numel() > 0);
+  AttentionResult result = chunked_attention(q, k, v, mask, scale);
+  return {result.out, result.lse};
+}
+
+}  // namespace
+
+std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor& k,
+                                           const at::Tensor& v, int64_t window,
+                                           int64_t first_position, const BranchOptions& options) {
+  static const auto op = find_operator<decltype(win_attn_op)>("nsa::win_attn");
+  auto [out, lse] =
+      op.call(q, k, v, window, first_position, to_string(options.backend), options.strict);
+  return {out, lse};
+}
+
+}  // namespace nsa
+
+TORCH_LIBRARY_FRAGMENT(nsa, m) {
+  m.def(
+      "win_attn(Tensor q, Tensor k, Tensor v, int window, int first_position, str backend, "
+      "bool strict) "
+      "-> (Tensor out, Tensor lse)",
+      TORCH_FN(nsa::win_attn_op));
+}

@@ -1,0 +1,360 @@
+// The project's own kernels against fp64 on the CPU; part of backends_gpu_test.
+#include "nsa/backend/kernel_code.h"
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/common/check.h"
+#include "nsa/ops/compressed/cmp_attn.h"
+#include "nsa/ops/select/ranges.h"
+#include "nsa/ops/select/scores.h"
+#include "nsa/ops/select/top_n.h"
+#include "nsa/ops/selected/sel_attn.h"
+#include "nsa/ops/window/win_attn.h"
+#include "nsa/tests/backends_gpu_testing.h"
+
+namespace nsa {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// Sizes the kernels are built for, at every kind of group.
+struct FusedSizes {
+  int64_t group, dk, dv;
+};
+constexpr FusedSizes kFusedSizes[] = {{1, 64, 64},   {2, 128, 128}, {3, 64, 64},    {4, 128, 128},
+                                      {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64}};
+
+TEST(FusedOnCuda, SelectedBranchAgreesWithFp64) {
+  at::manual_seed(10);
+  const Call call = [](const Inputs& x) {
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused, true, x.q.is_cuda()});
+  };
+  const Call reference = [](const Inputs& x) {
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kMasked});
+  };
+  for (const auto& [group, dk, dv] : kFusedSizes) {
+    for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+      SCOPED_TRACE(std::to_string(group) + " heads, " + std::to_string(dk));
+      expect_agreement(draw(dtype, 170, group, dk, dv), dtype, call, reference);
+      expect_agreement(draw(dtype, 1, group, dk, dv), dtype, call, reference);
+    }
+  }
+}
+
+/// Backends that ran, by stage, and their details.
+std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& stage) {
+  for (const RanBackend& row : record->rows()) {
+    if (row.stage == stage) return row.backend + " " + row.detail;
+  }
+  return "nothing";
+}
+
+/// NSA_KERNELS=sm80 for the length of a test.
+struct CodeOfSm80 {
+  CodeOfSm80() { want_kernels("sm80", at::kCUDA); }
+  ~CodeOfSm80() { want_kernels("auto", at::kCUDA); }
+};
+
+/// What nsa-tests-cuda-sm80 rests on: the code that is asked for runs, and says so.
+TEST(FusedOnCuda, TheCodeOfSm80RunsWhereItIsAskedFor) {
+  const CodeOfSm80 wanted;
+  at::manual_seed(15);
+  const Inputs in = draw(at::kBFloat16, 170, 4, 128, 128);
+  const Call window = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 64, 0,
+                    {x.q.is_cuda() ? BranchBackend::kFused : BranchBackend::kPlain, true});
+  };
+  const Call selected = [](const Inputs& x) {
+    const bool fused = x.q.is_cuda();
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0,
+                    {fused ? SelBackend::kFused : SelBackend::kMasked, true, fused});
+  };
+  const auto record = c10::make_intrusive<RunRecord>();
+  {
+    const RunRecordScope scope(record);
+    expect_agreement(in, at::kBFloat16, window, window);
+    expect_agreement(in, at::kBFloat16, selected, selected);
+  }
+  const auto seen = [&](const std::string& stage) {
+    for (const RanBackend& row : record->rows())
+      if (row.stage == stage && row.backend == "fused" && row.detail == "sm_80") return true;
+    return false;
+  };
+  for (const char* stage : {"win_attn", "win_attn.backward", "sel_attn.backward"})
+    EXPECT_TRUE(seen(stage)) << stage;
+}
+
+/// Chosen blocks through `fused`, against `gather` in fp32; the order in the record.
+void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t blocks,
+                  const std::string& order) {
+  at::manual_seed(14);
+  const auto normal = [&](int64_t heads) {
+    return at::randn({1, tokens, heads, 64}, at::TensorOptions(at::kCUDA)).to(at::kBFloat16);
+  };
+  const at::Tensor t = at::arange(tokens, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+  const at::Tensor ids = std::get<0>(
+      at::randint(0, tokens / 64, {1, tokens, kv_heads, blocks}, t.options().dtype(at::kInt))
+          .sort(-1));
+  const Inputs in{normal(group * kv_heads), normal(kv_heads), normal(kv_heads),
+                  block_ranges(RangesVersion::kV2, ids, t, 64)};
+  const at::Tensor d_out = normal(group * kv_heads);
+  const auto with = [](const SelAttnOptions& options) {
+    return [options](const Inputs& x) { return sel_attn(x.q, x.k, x.v, x.ranges, 0, options); };
+  };
+  const auto record = c10::make_intrusive<RunRecord>();
+  std::vector<at::Tensor> have;
+  {
+    const RunRecordScope scope(record);
+    have = run(in, at::kBFloat16, at::kCUDA, with({SelBackend::kFused, true, true, 64}), d_out);
+  }
+  EXPECT_EQ(ran(record, "sel_attn"), "fused " + order);
+  EXPECT_EQ(ran(record, "sel_attn.backward"), "fused ");
+  const std::vector<at::Tensor> want =
+      run(in, at::kFloat, at::kCUDA, with({SelBackend::kGather}), d_out);
+  for (size_t i = 0; i < have.size(); ++i) EXPECT_LE(distance(have[i], want[i]), 4e-2) << i;
+}
+
+TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndSaysSo) {
+  expect_order(300, 1, 4, 2, "by rows");
+  expect_order(4100, 1, 4, 6, "by keys");
+  expect_order(600, 16, 1, 4, "whole tiles");
+  expect_order(4100, 4, 4, 6, "whole tiles below 1152, then by keys");
+}
+
+// A bound on the tiles of a row is what the backward kernel works in; too many go another way.
+TEST(FusedOnCuda, SelectedBackwardOfUnboundedRangesIsRecordedAsGather) {
+  at::manual_seed(15);
+  const Inputs in = draw(at::kBFloat16, 64 * 130, 1, 64, 64);
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  Inputs few = in;
+  few.ranges =
+      at::stack({at::arange(64 * 130, at::kInt), at::arange(64 * 130, at::kInt).add(3)}, -1)
+          .view({1, -1, 1, 1, 2})
+          .expand({2, -1, 2, 1, 2});
+  const Call call = [](const Inputs& x) {
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused});
+  };
+  run(few, at::kBFloat16, at::kCUDA, call, at::randn({2, 64 * 130, 2, 64}));
+  EXPECT_EQ(last_row(record).stage, "sel_attn.backward");
+  EXPECT_EQ(last_row(record).backend, "gather");
+  EXPECT_THAT(last_row(record).reason, HasSubstr("more than 128 key tiles a row"));
+}
+
+TEST(FusedOnCuda, WindowAgreesWithFp64) {
+  at::manual_seed(11);
+  for (const auto& [s, window] : {std::pair{1, 4}, std::pair{33, 1}, std::pair{170, 16},
+                                  std::pair{300, 129}, std::pair{130, 500}}) {
+    const int64_t w = window;
+    const auto with = [w](BranchBackend backend) {
+      return [w, backend](const Inputs& x) {
+        return win_attn(x.q, x.k, x.v, w, 0, {backend, /*strict=*/x.q.is_cuda()});
+      };
+    };
+    for (const auto& [group, dk, dv] : kFusedSizes) {
+      SCOPED_TRACE("S " + std::to_string(s) + " window " + std::to_string(window) + " group " +
+                   std::to_string(group));
+      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
+      expect_agreement(draw(dtype, s, group, dk, dv), dtype, with(BranchBackend::kFused),
+                       with(BranchBackend::kPlain));
+    }
+  }
+}
+
+/// Every free block chosen scores no less than one that was not, but for `slack`; forced ones and
+/// counts are exact. scores [B, S, Hkv, blocks] fp64, block_idx [B, S, Hkv, n].
+void expect_selection(const at::Tensor& block_idx, const at::Tensor& scores, const NsaConfig& c,
+                      double slack) {
+  const auto ids = block_idx.accessor<int32_t, 4>();
+  const auto score = scores.accessor<double, 4>();
+  int64_t wrong = 0;
+  for (int64_t b = 0; b < ids.size(0); ++b) {
+    for (int64_t t = 0; t < ids.size(1); ++t) {
+      for (int64_t h = 0; h < ids.size(2); ++h) {
+        const int64_t current = t / c.sel_block_size, count = std::min(c.top_n, current + 1);
+        std::vector<bool> chosen(static_cast<size_t>(current + 1), false);
+        bool ok = true;
+        for (int64_t i = 0; i < c.top_n; ++i) {
+          const int64_t id = ids[b][t][h][i];
+          ok = ok && (i < count ? id >= 0 && id <= current && (i == 0 || id > ids[b][t][h][i - 1])
+                                : id == -1);
+          if (ok && i < count) chosen[static_cast<size_t>(id)] = true;
+        }
+        double least = std::numeric_limits<double>::infinity(), most = -least;
+        for (int64_t j = 0; ok && j <= current; ++j) {
+          const bool forced = j < c.num_initial || j > current - c.num_local;
+          if (forced) {
+            ok = chosen[static_cast<size_t>(j)];
+          } else if (chosen[static_cast<size_t>(j)]) {
+            least = std::min(least, score[b][t][h][j]);
+          } else {
+            most = std::max(most, score[b][t][h][j]);
+          }
+        }
+        wrong += ok && least >= most - slack ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0) << "rows with a wrong selection";
+}
+
+TEST(FusedOnCuda, CompressedBranchChoosesTheBlocksOfItsScores) {
+  at::manual_seed(12);
+  for (const auto& [group, dk, dv] : kFusedSizes) {
+    for (const int64_t s : {1, 31, 150, 1500}) {
+      SCOPED_TRACE(std::to_string(group) + " heads, S " + std::to_string(s));
+      NsaConfig c;
+      c.num_heads = 2 * group;
+      c.num_kv_heads = 2;
+      c.qk_head_dim = dk;
+      c.v_head_dim = dv;
+      c.top_n = group % 2 ? 7 : 16;
+      if (group == 7) c.block_size = 16, c.block_stride = 4, c.sel_block_size = 32;
+      c.validate();
+      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
+      const int64_t blocks = c.num_compressed(s);
+      const at::Tensor q = at::randn({2, s, 2 * group, dk}, at::kDouble).to(dtype);
+      const at::Tensor k = at::randn({2, blocks, 2, dk}, at::kDouble).to(dtype);
+      const at::Tensor v = at::randn({2, blocks, 2, dv}, at::kDouble).to(dtype);
+      const auto cuda = [](const at::Tensor& x) { return x.to(at::kCUDA); };
+      const auto fp64 = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
+      const CmpSelectResult have = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
+      const CmpAttnResult want = cmp_attn(fp64(q), fp64(k), fp64(v), c);
+      EXPECT_LE(distance(fp64(have.out), want.out), dtype == at::kHalf ? 5e-3 : 4e-2);
+      EXPECT_LE(distance(fp64(have.lse), want.lse), 1e-5);
+      const at::Tensor scores = block_scores(want.group_probs, c.num_sel_blocks(s), c);
+      expect_selection(have.block_idx.cpu(), scores, c, 1e-5 * static_cast<double>(group));
+      const at::Tensor t = at::arange(s, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+      EXPECT_TRUE(at::equal(have.ranges,
+                            block_ranges(RangesVersion::kV2, have.block_idx, t, c.sel_block_size)));
+      const CmpSelectResult again = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
+      EXPECT_TRUE(at::equal(have.out, again.out) && at::equal(have.block_idx, again.block_idx));
+    }
+  }
+}
+
+TEST(FusedOnCuda, CompressedGradientsAgreeWithFp64) {
+  at::manual_seed(14);
+  for (const auto& [group, dk, dv] : kFusedSizes) {
+    for (const int64_t s : {20, 150, 1100}) {
+      SCOPED_TRACE(std::to_string(group) + " heads, S " + std::to_string(s));
+      NsaConfig c;
+      c.num_heads = 2 * group;
+      c.num_kv_heads = 2;
+      c.qk_head_dim = dk;
+      c.v_head_dim = dv;
+      c.validate();
+      // A loss through lse as well: it is added to every column.
+      const auto with_lse = [](const at::Tensor& out, const at::Tensor& lse) {
+        const at::Tensor finite = lse.masked_fill(lse.isinf(), 0.0).to(out.scalar_type());
+        return std::pair{out + finite.unsqueeze(-1), lse.detach()};
+      };
+      const Call call = [&](const Inputs& x) {
+        const CmpSelectResult r = cmp_attn_select(x.q, x.k, x.v, c);
+        return with_lse(r.out, r.lse);
+      };
+      const Call reference = [&](const Inputs& x) {
+        const CmpAttnResult r = cmp_attn(x.q, x.k, x.v, c);
+        return with_lse(r.out, r.lse);
+      };
+      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
+      Inputs in = draw(dtype, s, group, dk, dv);
+      in.k = in.k.narrow(1, 0, c.num_compressed(s));
+      in.v = in.v.narrow(1, 0, c.num_compressed(s));
+      expect_agreement(in, dtype, call, reference);
+    }
+  }
+}
+
+TEST(FusedOnCuda, GradientsAreComputedByTheKernelAndRecorded) {
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  const Inputs in = draw(at::kHalf, 50, 2, 64, 64);
+  const Call call = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 8, 0, {BranchBackend::kFused, true});
+  };
+  run(in, at::kHalf, at::kCUDA, call, at::randn({2, 50, 4, 64}));
+  EXPECT_EQ(last_row(record).stage, "win_attn.backward");
+  EXPECT_EQ(last_row(record).backend, "fused");
+}
+
+TEST(FusedOnCuda, GradientsOfBadValuesAreThoseOfFp64) {
+  at::manual_seed(15);
+  const auto window = [](BranchBackend backend) {
+    return [backend](const Inputs& x) { return win_attn(x.q, x.k, x.v, 20, 0, {backend, true}); };
+  };
+  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+    const at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
+    in.v.select(1, 150).fill_(bad);
+    in.k.select(1, 220).fill_(NAN);
+    in.q.select(1, 20).fill_(NAN);
+    const auto have = run(in, at::kBFloat16, at::kCUDA, window(BranchBackend::kFused), d_out);
+    const auto want = run(in, at::kDouble, at::kCPU, window(BranchBackend::kPlain), d_out);
+    for (size_t i = 2; i < have.size(); ++i) {  // d_q, d_k, d_v
+      const at::Tensor finite = want[i].isfinite();
+      EXPECT_TRUE(at::equal(have[i].isfinite(), finite)) << "tensor " << i;
+      EXPECT_TRUE(finite.any().item<bool>() && !finite.all().item<bool>()) << "tensor " << i;
+      EXPECT_LE(distance(have[i].masked_fill(~finite, 0.0), want[i].masked_fill(~finite, 0.0)),
+                4e-2)
+          << "tensor " << i;
+    }
+  }
+}
+
+TEST(FusedOnCuda, ABadGradientReachesItsOwnRowAndKeysOnly) {
+  at::manual_seed(16);
+  const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+  at::Tensor d_out = at::randn({2, 300, 8, 64}, at::kDouble).to(at::kBFloat16);
+  d_out.select(1, 70).fill_(NAN);
+  const Call call = [](const Inputs& x) {
+    return win_attn(x.q, x.k, x.v, 20, 0, {BranchBackend::kFused, true});
+  };
+  const auto have = run(in, at::kBFloat16, at::kCUDA, call, d_out);
+  const at::Tensor token = at::arange(300).view({1, 300, 1, 1});
+  const at::Tensor own = token.eq(70), keys = token.ge(51).logical_and(token.le(70));
+  EXPECT_TRUE(at::equal(have[2].isnan(), own.expand_as(have[2])));
+  EXPECT_TRUE(at::equal(have[3].isnan(), keys.expand_as(have[3])));
+  EXPECT_TRUE(at::equal(have[4].isnan(), keys.expand_as(have[4])));
+}
+
+TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
+  at::manual_seed(13);
+  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+    const auto windows = [&](const Inputs& x) {
+      return win_attn(x.q.to(at::kCUDA), x.k.to(at::kCUDA), x.v.to(at::kCUDA), 20, 0,
+                      {BranchBackend::kFused, true})
+          .first.cpu();
+    };
+    const at::Tensor healthy = windows(in);
+    Inputs poisoned = in;
+    poisoned.k = in.k.clone();
+    poisoned.v = in.v.clone();
+    poisoned.v.select(1, 150).fill_(bad);
+    poisoned.k.select(1, 220).fill_(NAN);
+    const at::Tensor seen = windows(poisoned);
+    for (int64_t t = 0; t < 300; ++t) {
+      const bool attends = (t >= 150 && t < 170) || (t >= 220 && t < 240);
+      const at::Tensor row = seen.select(1, t);
+      EXPECT_EQ(row.isfinite().any().item<bool>(), !attends) << t;
+      EXPECT_TRUE(attends || at::equal(row, healthy.select(1, t))) << t;
+    }
+  }
+}
+
+TEST(FusedOnCuda, WhatNoKernelCoversIsRefusedOrRecorded) {
+  const Inputs in = draw(at::kFloat, 40, 2, 64, 64);
+  const auto call = [&](bool strict) {
+    return win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,
+                    {BranchBackend::kFused, strict});
+  };
+  EXPECT_ANY_THROW(call(true));
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  call(false);
+  EXPECT_EQ(last_row(record).requested, "fused");
+  EXPECT_EQ(last_row(record).backend, "plain");
+  EXPECT_THAT(last_row(record).reason, HasSubstr("bfloat16 and half only"));
+}
+
+}  // namespace
+}  // namespace nsa

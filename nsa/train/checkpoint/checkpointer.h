@@ -1,0 +1,38 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "nsa/model/model_config.h"
+#include "nsa/switches/switches.h"
+#include "nsa/train/checkpoint/train_state.h"
+#include "nsa/train/train_options.h"
+
+namespace nsa::train {
+
+/// What a checkpoint of this run must agree with: model, data, batch, schedule, optimizer, seed,
+/// types, ranks, and the switches that may change bits.
+RunIdentity run_identity(const TrainOptions& options, const ModelConfig& model,
+                         const TrainerParts& parts, const SwitchSet& switches, at::Device device);
+
+/// When a run is saved, and how it goes on. Without a folder in the options it does nothing.
+class Checkpointer {
+ public:
+  /// Throws InputError if the folder holds checkpoints and nobody said --resume.
+  /// Rank 0 alone writes; all read, so the folder must be one that all of them see.
+  Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank);
+
+  /// Goes on from the newest checkpoint, if --resume was given and there is one. Returns the trace
+  /// so far. Throws InputError for a damaged or foreign one.
+  std::vector<StepRecord> resume(Trainer& trainer) const;
+
+  /// Saves behind a step: at every `checkpoint_every`-th, and at the `last` of this process.
+  /// Throws InputError when it cannot be written; the one before it stays. All ranks call it.
+  void after_step(const Trainer& trainer, const std::vector<StepRecord>& trace, bool last) const;
+
+ private:
+  TrainOptions options_;
+  RunIdentity identity_;
+  std::unique_ptr<CheckpointStore> store_;  ///< of rank 0 alone
+};
+
+}  // namespace nsa::train

@@ -1,0 +1,83 @@
+#include "nsa/train/loop/adamw.h"
+
+#include <ATen/ATen.h>
+
+namespace nsa::train {
+
+AdamW::AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options,
+             const std::vector<bool>& owned)
+    : options_(options), parameters_(parameters), moments_(parameters.size()) {
+  TORCH_CHECK(!parameters.empty(), "nsa::AdamW: parameters must not be empty");
+  TORCH_CHECK(owned.empty() || owned.size() == parameters.size(), "nsa::AdamW: owned must have ",
+              parameters.size(), " entries, got ", owned.size());
+  Group matrices, vectors;
+  matrices.weight_decay = options.weight_decay;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    add(parameters[i].dim() >= 2 ? matrices : vectors, i, owned.empty() || owned[i]);
+  for (Group* group : {&matrices, &vectors})
+    if (!group->members.empty()) groups_.push_back(std::move(*group));
+  const auto scalar = parameters.front().options().requires_grad(false);
+  update_count_ = at::zeros({}, scalar.dtype(at::kFloat));
+  learning_rate_ = at::zeros({}, scalar.dtype(scalar.device().is_cpu() ? at::kDouble : at::kFloat));
+}
+
+void AdamW::add(Group& group, size_t i, bool owned) {
+  group.members.push_back(i);
+  if (!owned) return;
+  moments_[i] = {at::zeros_like(parameters_[i]), at::zeros_like(parameters_[i])};
+  group.parameters.push_back(parameters_[i]);
+  group.first_moments.push_back(moments_[i].first);
+  group.second_moments.push_back(moments_[i].second);
+}
+
+/// All gradients, in the order of the groups; the groups keep those they update with.
+std::vector<at::Tensor> AdamW::take_gradients() {
+  std::vector<at::Tensor> all;
+  for (Group& group : groups_) {
+    for (const size_t i : group.members) {
+      at::Tensor& slot = parameters_[i].mutable_grad();
+      TORCH_CHECK(slot.defined(), "nsa::AdamW: parameter ", i, " of shape ", parameters_[i].sizes(),
+                  " must have a gradient, got none");
+      if (moments_[i].first.defined()) group.gradients.push_back(slot);
+      all.push_back(std::move(slot));
+      slot = at::Tensor();
+    }
+  }
+  return all;
+}
+
+at::Tensor AdamW::gradient_norm(const std::vector<at::Tensor>& gradients) const {
+  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+}
+
+at::Tensor AdamW::step(double learning_rate) {
+  set_learning_rate(learning_rate);
+  return update();
+}
+
+void AdamW::set_learning_rate(double learning_rate) {
+  learning_rate_.fill_(learning_rate);
+  applied_learning_rate_ = learning_rate;
+}
+
+at::Tensor AdamW::update() {
+  const at::NoGradGuard no_grad;
+  const at::Tensor norm = gradient_norm(take_gradients());
+  const at::Tensor skip = at::isfinite(norm).logical_not().to(at::kFloat);
+  // The kernel divides gradients by `divisor`: clipping without a pass of its own.
+  std::optional<at::Tensor> divisor;
+  if (options_.clip_norm > 0) divisor = (norm / options_.clip_norm).clamp_min(1.0).to(at::kFloat);
+  update_count_ += 1 - skip;
+  for (Group& group : groups_) {
+    const std::vector<at::Tensor> counts(group.parameters.size(), update_count_);
+    if (!group.parameters.empty())
+      at::_fused_adamw_(group.parameters, group.gradients, group.first_moments,
+                        group.second_moments, {}, counts, learning_rate_, options_.beta1,
+                        options_.beta2, group.weight_decay, options_.eps,
+                        /*amsgrad=*/false, /*maximize=*/false, divisor, skip);
+    group.gradients.clear();
+  }
+  return norm;
+}
+
+}  // namespace nsa::train

@@ -1,0 +1,331 @@
+#include "nsa/train/loop/trainer.h"
+
+#include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/StreamGuard.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/model/document_packing.h"
+#include "nsa/train/loop/gate_stats.h"
+#include "nsa/train/memory/memory.h"
+
+namespace nsa::train {
+
+namespace {
+
+constexpr const char* kTelling = "allreduce of loss and stop";
+
+/// Parameters to ranks, the largest first, each to the rank that has the least so far.
+std::vector<int64_t> spread(const std::vector<at::Tensor>& parameters, int64_t world) {
+  std::vector<size_t> order(parameters.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return parameters[a].numel() > parameters[b].numel();
+  });
+  std::vector<int64_t> owner(parameters.size()), load(static_cast<size_t>(world));
+  for (const size_t i : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    owner[i] = least - load.begin();
+    *least += parameters[i].numel();
+  }
+  return owner;
+}
+
+std::vector<bool> owned_by(const std::vector<int64_t>& owner, int64_t rank) {
+  std::vector<bool> owned;
+  for (const int64_t each : owner) owned.push_back(each == rank);
+  return owned;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len,
+                 at::Device device)
+    : parts_(std::move(parts)),
+      options_(options),
+      seq_len_(seq_len),
+      device_(device),
+      owner_(options.shard_optimizer && parts_.ranks
+                 ? spread(parts_.model->parameters(), parts_.ranks->world())
+                 : std::vector<int64_t>()),
+      optimizer_(parts_.model->parameters(),
+                 {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm},
+                 owned_by(owner_, rank())) {
+  prepare_graph();
+  prepare_reducer();
+}
+
+/// On the stream of the steps: gradients are accumulated where the reducer met their parameters.
+void Trainer::prepare_reducer() {
+  if (!parts_.ranks) return;
+  c10::OptionalStreamGuard stream;
+  if (graph_) stream.reset_stream(graph_->follow());
+  reducer_ = std::make_unique<GradientReducer>(
+      parts_.model->parameters(), *parts_.ranks,
+      parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
+  if (graph_) at::accelerator::synchronizeDevice(device_.index());  // the parameters are there
+}
+
+void Trainer::prepare_graph() {
+  if (options_.cuda_graph == "off") return;
+  no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, device_);
+  if (options_.cuda_graph == "on") require_graph(no_graph_);
+  if (no_graph_.empty())
+    graph_ = std::make_unique<StepGraph>(
+        device_, at::IntArrayRef{options_.accum, options_.batch, seq_len_ + 1});
+}
+
+/// Before the step that would be captured: what ran so far may stand against it.
+void Trainer::check_graph() {
+  if (!graph_ || !graph_->due_next() || options_.cuda_graph == "on") return;
+  no_graph_ = graph_obstacle(ran_);
+  if (!no_graph_.empty()) graph_.reset();
+}
+
+void Trainer::finish() {
+  if (graph_) graph_->release();
+}
+
+AdamW::Moments Trainer::whole_moments(size_t i) const {
+  AdamW::Moments moments = optimizer_.moments(i);
+  if (owner_.empty()) return moments;
+  const at::NoGradGuard no_grad;
+  const at::Tensor parameter = parts_.model->parameters()[i];
+  if (!moments.first.defined()) moments = {at::empty_like(parameter), at::empty_like(parameter)};
+  parts_.ranks->broadcast({moments.first, moments.second}, owner_[i]);
+  return moments;
+}
+
+std::vector<int64_t> Trainer::bucket_bytes() const {
+  return reducer_ ? reducer_->bucket_bytes() : std::vector<int64_t>();
+}
+
+Communication Trainer::communication() const {
+  return reducer_ ? communication_of(reducer_->bucket_times()) : Communication{};
+}
+
+void Trainer::set_position(int64_t steps, int64_t rows) {
+  TORCH_CHECK(!loader_, "nsa::Trainer: set_position must come before the first step");
+  steps_done_ = steps;
+  rows_done_ = rows;
+}
+
+BatchShape Trainer::batch_shape() const {
+  return {.rows = options_.batch,
+          .row_tokens = seq_len_ + 1,  // S inputs and, one place later, S targets
+          .stride = options_.batch * world(),
+          .offset = options_.batch * rank()};
+}
+
+void Trainer::start_loader() {
+  if (loader_) return;
+  const BatchShape shape = batch_shape();
+  loader_ = std::make_unique<BatchLoader>(*parts_.tokens, shape, options_.loader,
+                                          rows_done_ / shape.stride);
+}
+
+LoaderTelemetry Trainer::loader_telemetry() const {
+  return loader_ ? loader_->telemetry() : LoaderTelemetry{};
+}
+
+Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
+  at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
+  std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
+  Batch batch{rows.to(device_).to(at::kLong), {}};
+  if (options_.packing) batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
+  return batch;
+}
+
+Trainer::Batch Trainer::load() {
+  const NvtxRange range("train.load");
+  return to_device(loader_->next());
+}
+
+/// A batch that was handed out before, read from its source again.
+Trainer::Batch Trainer::load_again(int64_t first_row) const {
+  LoaderOptions plain{.threads = 0, .warmup_batches = 0};
+  const BatchShape shape = batch_shape();
+  return to_device(BatchLoader(*parts_.tokens, shape, plain, first_row / shape.stride).next());
+}
+
+at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
+  const NvtxRange range("train.forward");
+  out = parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
+  const NvtxRange loss_range("train.loss");
+  return parts_.loss(out.logits, batch.tokens) / static_cast<double>(options_.accum);
+}
+
+at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
+                                StepTensors& computed) {
+  const bool first = micro == 1, last = micro == options_.accum;
+  if (reducer_ && first) reducer_->before_step();
+  DecoderImpl::Outputs out;
+  const at::Tensor loss = forward(batch, out);
+  end_stage(Stage::kForward);
+  {
+    const NvtxRange range("train.backward");
+    (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
+    if (reducer_ && last) reducer_->after_backward();
+  }
+  end_stage(Stage::kBackward);
+  computed.gates = std::move(out.gates);
+  for (const RunRecordPtr& record : out.records) merge_rows(computed.ran, record->rows());
+  return loss.detach();
+}
+
+StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const OnStage& end_stage) {
+  StepTensors out;
+  for (int64_t micro = 1; micro <= options_.accum; ++micro) {
+    const at::Tensor loss = micro_batch(batch(micro), micro, end_stage, out);
+    out.loss = out.loss.defined() ? out.loss + loss : loss;
+  }
+  const NvtxRange range("train.optimizer");
+  out.norm = optimizer_.update();
+  end_stage(Stage::kOptimizer);
+  out.told = tell(out);
+  return out;
+}
+
+StepTensors Trainer::compute_loaded(const OnStage& end_stage) {
+  const auto next = [&](int64_t) {
+    Batch batch = load();
+    end_stage(Stage::kLoad);
+    return batch;
+  };
+  return compute(next, end_stage);
+}
+
+StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
+  for (int64_t i = 0; i < options_.accum; ++i) graph_->tokens().select(0, i).copy_(load().tokens);
+  end_stage(Stage::kLoad);
+  const auto in_place = [&](int64_t micro) {
+    return Batch{graph_->tokens().select(0, micro - 1), {}};
+  };
+  const auto unheard = [](Stage) {};
+  if (!graph_->captured()) {
+    if (reducer_)
+      reducer_->become_captured(
+          [this](std::function<void()> between) { graph_->cut(std::move(between)); });
+    graph_->capture([&] { return compute(in_place, unheard); }, /*before=*/ran_);
+  }
+  const NvtxRange range("train.graph");
+  StepTensors out = graph_->replay();
+  if (parts_.collectives) parts_.collectives->begin(kTelling);  // the last one that it launched
+  end_stage(Stage::kGraph);
+  return out;
+}
+
+/// What the host reads of a step, fp64: mean loss of all ranks, how many of them want to stop, norm
+/// of the gradients, gates.
+at::Tensor Trainer::tell(const StepTensors& computed) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor loss = computed.loss.to(at::kDouble).view({1}) / static_cast<double>(world());
+  const at::Tensor of_ranks = at::cat({loss, stop_});
+  if (parts_.ranks) {
+    parts_.collectives->begin(kTelling);
+    parts_.ranks->sum(of_ranks);
+  }
+  const at::Tensor gates = computed.gates.empty() ? at::zeros({kNumGateStats}, loss.options())
+                                                  : reduce_gates(computed.gates);
+  return at::cat({of_ranks, computed.norm.to(at::kDouble).view({1}), gates});
+}
+
+/// Before a step: whether this rank wants to stop behind it, where the ranks add it up.
+void Trainer::ask_stop() {
+  const bool wanted = parts_.stop_wanted && parts_.stop_wanted();
+  if (!stop_.defined()) stop_ = at::zeros({1}, at::TensorOptions(device_).dtype(at::kDouble));
+  if (wanted != std::exchange(stop_asked_, wanted)) stop_.fill_(wanted ? 1.0 : 0.0);
+}
+
+/// Every owner's updated parameters to all.
+void Trainer::share_parameters() {
+  parts_.collectives->begin("broadcast of updated parameters");
+  const auto parameters = parts_.model->parameters();
+  for (int64_t root = 0; root < world(); ++root) {
+    std::vector<at::Tensor> theirs;
+    for (size_t i = 0; i < parameters.size(); ++i)
+      if (owner_[i] == root) theirs.push_back(parameters[i]);
+    if (!theirs.empty()) parts_.ranks->broadcast(theirs, root);
+  }
+}
+
+StepRecord Trainer::read_back(const StepTensors& computed) {
+  const NvtxRange range("train.read_back");
+  const at::Tensor values = computed.told.cpu();
+  if (parts_.collectives) parts_.collectives->end();
+  const double* v = values.data_ptr<double>();
+  StepRecord record;
+  record.step = steps_done_;
+  record.rows = rows_done_;
+  record.loss = v[0];
+  stop_agreed_ = v[1] > 0;
+  record.grad_norm = v[2];
+  record.gate = gate_stats(v + 3);
+  record.lr = optimizer_.applied_learning_rate();
+  return record;
+}
+
+void Trainer::take_times(const StageClock& clock, StepRecord& record) const {
+  const bool one_launch = clock.stage_ms(Stage::kGraph) > 0;
+  const auto part = [&](Stage stage) {
+    return one_launch ? std::numeric_limits<double>::quiet_NaN() : clock.stage_ms(stage);
+  };
+  record.load_ms = clock.stage_ms(Stage::kLoad);
+  record.forward_ms = part(Stage::kForward);
+  record.backward_ms = part(Stage::kBackward);
+  record.optimizer_ms = part(Stage::kOptimizer);
+  record.collective_ms = clock.stage_ms(Stage::kCollective);
+  record.step_ms = clock.total_ms();
+  const auto tokens = static_cast<double>(options_.batch * options_.accum * world() * seq_len_);
+  record.tok_s = tokens / (record.step_ms / 1000.0);
+}
+
+StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
+  start_loader();
+  reset_peak_memory(device_);
+  if (parts_.collectives) parts_.collectives->at_step(steps_done_ + 1);
+  check_graph();
+  c10::OptionalStreamGuard stream;
+  if (graph_) stream.reset_stream(graph_->begin_step());
+  StageClock clock(device_, wait_each);
+  const OnStage end_stage = [&](Stage stage) {
+    clock.end_stage(stage);
+    if (on_stage) on_stage(stage);
+  };
+  clock.start();
+  const NvtxRange step_range("train.step");
+  optimizer_.set_learning_rate(parts_.learning_rate(steps_done_));
+  ask_stop();
+  const StepTensors computed =
+      graph_ && graph_->due() ? compute_by_graph(end_stage) : compute_loaded(end_stage);
+  merge_rows(ran_, computed.ran);
+  rows_done_ += options_.accum * batch_shape().stride;
+  if (!owner_.empty()) share_parameters();
+  if (parts_.ranks) end_stage(Stage::kCollective);
+  ++steps_done_;
+  StepRecord record = read_back(computed);
+  clock.finish();
+  take_times(clock, record);
+  record.mem_mib = used_memory_mib(device_);
+  // A CPU's peak cannot be set back, so there a step stands for itself by what it leaves.
+  record.peak_mib = device_.is_cpu() ? record.mem_mib : peak_memory_mib(device_);
+  if (graph_) record.peak_mib = std::max(record.peak_mib, graph_->peak_mib());
+  return record;
+}
+
+std::string Trainer::locate_non_finite() {
+  for (int64_t micro = options_.accum; micro > 0; --micro) {
+    const Batch batch = load_again(rows_done_ - micro * batch_shape().stride);
+    const std::string found =
+        train::locate_non_finite(parts_.model, batch.tokens, parts_.loss, batch.attention);
+    if (!found.empty()) return found;
+  }
+  return "not reproduced: repeating the step gave finite values everywhere";
+}
+
+}  // namespace nsa::train

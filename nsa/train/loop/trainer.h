@@ -1,0 +1,134 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "nsa/model/decoder.h"
+#include "nsa/train/data/batch_loader.h"
+#include "nsa/train/data/token_source.h"
+#include "nsa/train/loop/adamw.h"
+#include "nsa/train/loop/non_finite.h"
+#include "nsa/train/loop/stage_clock.h"
+#include "nsa/train/loop/step_graph.h"
+#include "nsa/train/loop/step_record.h"
+#include "nsa/train/ranks/gradient_reducer.h"
+#include "nsa/train/train_options.h"
+
+namespace nsa::train {
+
+/// What a trainer is made of; every part can be exchanged or wrapped.
+struct TrainerParts {
+  Decoder model{nullptr};
+  const TokenSource* tokens = nullptr;                ///< outlives the trainer
+  LossFunction loss;                                  ///< nsa::next_token_loss
+  std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
+  RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
+  CollectiveLog* collectives = nullptr;    ///< with ranks
+  std::function<bool()> stop_wanted = {};  ///< asked once a step; one rank that says yes stops all
+  std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
+};
+
+/// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,
+/// AdamW. Weights and optimizer state are fp32 on every device (fp64 for --dtype fp64); activations
+/// and matrix products have the compute type. One wait for the device a step, at its end.
+/// A batch of the run is the batches of all ranks, one behind the other.
+class Trainer {
+ public:
+  /// Called when a stage of a micro-batch is complete (on the device, too, if `wait_each` was asked
+  /// for).
+  using OnStage = std::function<void(Stage)>;
+
+  /// The model must be on the device already.
+  Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len, at::Device device);
+
+  /// Runs the next step. `wait_each`: see StageClock. A non-finite loss or gradient leaves the
+  /// weights as they were.
+  StepRecord step(bool wait_each, const OnStage& on_stage = {});
+
+  /// The first non-finite tensor of the step that was run last.
+  std::string locate_non_finite();
+
+  /// What ran so far, forward and backward, over all layers and steps.
+  const std::vector<RanBackend>& ran() const { return ran_; }
+
+  int64_t steps_done() const { return steps_done_; }
+  int64_t rows_done() const { return rows_done_; }
+  at::Device device() const { return device_; }
+  const Decoder& model() const { return parts_.model; }
+  const AdamW& optimizer() const { return optimizer_; }
+
+  /// Goes on behind `steps` optimizer steps, which consumed `rows` rows. Only before the first
+  /// step; weights, moments and generators are the caller's (train_state.h).
+  void set_position(int64_t steps, int64_t rows);
+
+  /// Moments of parameter `i`, wherever they are kept: a collective call where they are sharded.
+  AdamW::Moments whole_moments(size_t i) const;
+
+  /// Some rank wanted to stop before the step that was run last ended.
+  bool stop_agreed() const { return stop_agreed_; }
+  int64_t rank() const { return parts_.ranks ? parts_.ranks->rank() : 0; }
+  int64_t world() const { return parts_.ranks ? parts_.ranks->world() : 1; }
+  /// Buckets of gradients as they were sent in the last step, bytes; empty with one rank.
+  std::vector<int64_t> bucket_bytes() const;
+  /// How the sums of the last step's buckets overlapped its backward pass; zeros with one rank.
+  Communication communication() const;
+
+  /// Whether steps are launches of a graph by now; why not, where they were to be if possible.
+  GraphUse graph_use() const { return {graph_ && graph_->captured(), no_graph_}; }
+
+  /// No step may follow: gives back what only steps need. A graph with sums in it must be gone
+  /// before its ranks leave their group.
+  void finish();
+
+  /// Starts the loader, which warms up; the first step does it otherwise.
+  void start_loader();
+  /// What the loader did so far.
+  LoaderTelemetry loader_telemetry() const;
+
+ private:
+  BatchShape batch_shape() const;
+  struct Batch {
+    at::Tensor tokens;         ///< int64 [B, S + 1] on the device
+    LayerAttention attention;  ///< within documents; empty: over whole rows
+  };
+  Batch to_device(const std::vector<uint8_t>& bytes) const;
+  Batch load();
+  Batch load_again(int64_t first_row) const;
+  /// The loss of one micro-batch, divided by their number.
+  at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
+  at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
+                         StepTensors& out);
+  /// Forward, backward and update on the batches that `batch` gives for 1 .. accum.
+  StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage);
+  StepTensors compute_loaded(const OnStage& end_stage);
+  void prepare_graph();
+  void prepare_reducer();
+  void check_graph();
+  StepTensors compute_by_graph(const OnStage& end_stage);
+  at::Tensor tell(const StepTensors& computed);
+  void ask_stop();
+  void share_parameters();
+  StepRecord read_back(const StepTensors& computed);
+  void take_times(const StageClock& clock, StepRecord& record) const;
+
+  TrainerParts parts_;
+  TrainOptions options_;
+  int64_t seq_len_;
+  at::Device device_;
+  std::vector<int64_t> owner_;  ///< rank that keeps the moments of a parameter; empty: all do
+  AdamW optimizer_;
+  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<StepGraph> graph_;  ///< with the option cuda_graph on, or auto where possible
+  std::string no_graph_;              ///< with auto: why it is none
+  int64_t steps_done_ = 0;
+  int64_t rows_done_ = 0;
+  at::Tensor stop_;  ///< fp64 [1], 1 if this rank wants to stop
+  bool stop_asked_ = false;
+  bool stop_agreed_ = false;
+  std::vector<RanBackend> ran_;
+};
+
+}  // namespace nsa::train

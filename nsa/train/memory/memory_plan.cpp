@@ -1,0 +1,219 @@
+#include "nsa/train/memory/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "nsa/train/memory/mib.h"
+
+namespace nsa::train {
+namespace {
+
+constexpr double kFloat = 4;  ///< bytes of the accumulation type; fp64 accumulates in itself
+
+/// Bytes that one layer keeps for its backward pass, for each token.
+struct LayerBytes {
+  double norms = 0, shared = 0, compressed = 0, selected = 0, window = 0, gates = 0, mlp = 0;
+  double total() const { return norms + shared + compressed + selected + window + gates + mlp; }
+};
+
+/// Output of a branch as it is kept: its own, and, where it is narrower, in the accumulation type
+/// for the gates; the log-sum-exp of every head.
+double branch_output(const NsaConfig& c, double e, double sum) {
+  const double width = static_cast<double>(c.num_heads * c.v_head_dim);
+  return width * (e + (sum > e ? sum : 0)) + sum * static_cast<double>(c.num_heads);
+}
+
+/// Norms of kernels are computed again from the sum they stand on, the product of the MLP from
+/// gate and up.
+void add_stream(const ModelConfig& model, const StepShape& shape, LayerBytes& b) {
+  const auto e = static_cast<double>(shape.value_bytes), sum = std::max(kFloat, e);
+  // Twice: the residual stream as it comes in, what the norm makes of it, and its scale.
+  b.norms = 2 * ((shape.kernels ? 1 : 2) * static_cast<double>(model.dim) * e + sum);
+  // Gate and up, SiLU, their product.
+  b.mlp = (shape.kernels ? 2 : 4) * static_cast<double>(model.mlp_hidden) * e;
+}
+
+LayerBytes bytes_by_kernels(const NsaConfig& c, double e) {
+  const auto kv = static_cast<double>(c.num_kv_heads), heads = static_cast<double>(c.num_heads);
+  const double q = heads * static_cast<double>(c.qk_head_dim) * e;
+  const double output = heads * (static_cast<double>(c.v_head_dim) * e + kFloat);  // and its lse
+  const double keys = kv * static_cast<double>(c.qk_head_dim) * e;
+  const double pair = keys + kv * static_cast<double>(c.v_head_dim) * e;
+  LayerBytes b;
+  // The projection, whole, as values and the gates' queries are columns of it; q and two sorts of
+  // keys rotated; o for w_o.
+  b.shared = q + 3 * pair + heads * static_cast<double>(c.v_head_dim) * e;
+  if (c.rope != RopeMode::kNone) b.shared += q + 2 * keys;
+  b.compressed = output + pair / static_cast<double>(c.block_stride);
+  b.selected = output + 8 * kv * static_cast<double>(c.top_n);  // ranges
+  b.window = output;
+  b.gates = 3 * kFloat * kv;
+  return b;
+}
+
+LayerBytes bytes_by_operators(const NsaConfig& c, double e) {
+  const double sum = std::max(kFloat, e);
+  const auto kv = static_cast<double>(c.num_kv_heads);
+  const double pair = kv * static_cast<double>(c.qk_head_dim + c.v_head_dim) * e;
+  const double output = branch_output(c, e, sum);
+  LayerBytes b;
+  b.shared = static_cast<double>(c.num_heads * (c.qk_head_dim + c.v_head_dim)) * e;  // q, o for w_o
+  b.compressed = output + pair / static_cast<double>(c.block_stride);
+  b.selected = output + pair + 8 * kv * static_cast<double>(c.top_n);  // ranges
+  b.window = output + pair;
+  // Group means of q, both layers of the gate MLP, logits and gates.
+  const auto hidden = static_cast<double>(std::max<int64_t>(1, c.qk_head_dim / 2));
+  b.gates = kv * sum * (static_cast<double>(c.qk_head_dim) + 2 * hidden + 6);
+  return b;
+}
+
+LayerBytes bytes_of_dense(const NsaConfig& c, double e) {
+  const auto heads = static_cast<double>(c.num_heads);
+  LayerBytes b;
+  b.shared = heads * static_cast<double>(c.qk_head_dim + c.v_head_dim) * e;
+  b.window = static_cast<double>(c.num_kv_heads * (c.qk_head_dim + c.v_head_dim)) * e +
+             std::max(kFloat, e) * heads;  // its output is o
+  return b;
+}
+
+LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
+  const NsaConfig& c = model.attention;
+  const auto e = static_cast<double>(shape.value_bytes);
+  LayerBytes b = model.attention_kind == AttentionKind::kDense ? bytes_of_dense(c, e)
+                 : shape.kernels                               ? bytes_by_kernels(c, e)
+                                                               : bytes_by_operators(c, e);
+  add_stream(model, shape, b);
+  return b;
+}
+
+double mib(double bytes) { return bytes / kMib; }
+
+/// What exists in every moment of a step.
+std::vector<MemoryPart> lasting_parts(const ModelConfig& model, const StepShape& shape) {
+  const double bytes = static_cast<double>(count_parameters(model) * shape.master_bytes);
+  const double owners = shape.shard_optimizer ? static_cast<double>(shape.ranks) : 1;
+  return {{"parameters", mib(bytes)}, {"moments", mib(2 * bytes / owners)}};
+}
+
+/// What exists beside it when the backward pass begins.
+std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepShape& shape) {
+  const auto tokens = static_cast<double>(shape.batch * shape.seq_len);
+  const auto e = static_cast<double>(shape.value_bytes), sum = std::max(kFloat, e);
+  const auto dim = static_cast<double>(model.dim), vocab = static_cast<double>(model.vocab);
+  const LayerBytes layer = layer_bytes(model, shape);
+  // With checkpointing one layer at a time has its activations, the others their input.
+  const double layers =
+      tokens * (shape.activation_checkpointing ? 1 : static_cast<double>(model.num_layers));
+  const double inputs =
+      shape.activation_checkpointing ? tokens * dim * e * static_cast<double>(model.num_layers) : 0;
+  const auto count = static_cast<double>(count_parameters(model));
+  const double rounded_layers =
+      shape.activation_checkpointing ? 1.0 / static_cast<double>(model.num_layers) : 1.0;
+  std::vector<MemoryPart> parts;
+  if (shape.value_bytes < shape.master_bytes)
+    parts.push_back({"weights in the compute type", mib(count * e * rounded_layers)});
+  if (inputs > 0) parts.push_back({"inputs of the layers", mib(inputs)});
+  parts.insert(parts.end(), {{"norms and residual stream", mib(layer.norms * layers)},
+                             {"queries and attention output", mib(layer.shared * layers)},
+                             {"compressed branch", mib(layer.compressed * layers)},
+                             {"selected branch", mib(layer.selected * layers)},
+                             {"window branch", mib(layer.window * layers)},
+                             {"gates", mib(layer.gates * layers)},
+                             {"MLP", mib(layer.mlp * layers)},
+                             // Logits, their softmax, and the gradients of both.
+                             {"logits and loss", mib(tokens * vocab * 2 * (e + sum))},
+                             {"last norm", mib(2 * tokens * dim * e)}});
+  std::erase_if(parts, [](const MemoryPart& part) { return part.mib == 0; });
+  return parts;
+}
+
+double sum_of(const std::vector<MemoryPart>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), 0.0,
+                         [](double sum, const MemoryPart& part) { return sum + part.mib; });
+}
+
+std::string change_text(const StepShape& from, const StepShape& to) {
+  std::string text;
+  const auto add = [&](const std::string& setting) { text += (text.empty() ? "" : " ") + setting; };
+  if (to.activation_checkpointing != from.activation_checkpointing)
+    add("activation_checkpointing=true");
+  if (to.batch != from.batch)
+    add("batch=" + std::to_string(to.batch) + " accum=" + std::to_string(to.accum));
+  if (to.seq_len != from.seq_len)
+    add("seq_len=" + std::to_string(to.seq_len) + " (shorter rows: another training)");
+  return text;
+}
+
+/// Every change worth a look, the one that costs least first: the largest micro-batch, for each
+/// first without and then with checkpointing, as long as the rows of a step are kept; then shorter
+/// rows.
+std::vector<StepShape> changes(StepShape shape) {
+  std::vector<StepShape> candidates;
+  const auto add = [&](StepShape candidate) {
+    candidates.push_back(candidate);
+    candidate.activation_checkpointing = true;
+    candidates.push_back(candidate);
+  };
+  add(shape);
+  while (shape.batch % 2 == 0) {
+    shape.batch /= 2;
+    shape.accum *= 2;
+    add(shape);
+  }
+  while (shape.seq_len > 1) {
+    shape.seq_len /= 2;
+    add(shape);
+  }
+  return candidates;
+}
+
+}  // namespace
+
+double MemoryPlan::total_mib() const { return sum_of(parts); }
+
+int64_t count_parameters(const ModelConfig& model) {
+  const NsaConfig& c = model.attention;
+  const int64_t q = c.num_heads * c.qk_head_dim, o = c.num_heads * c.v_head_dim;
+  const int64_t pair = c.num_kv_heads * (c.qk_head_dim + c.v_head_dim);
+  const bool dense = model.attention_kind == AttentionKind::kDense;
+  int64_t layer = model.dim * (q + o + (dense ? 1 : 3) * pair) + 3 * model.dim * model.mlp_hidden +
+                  2 * model.dim;
+  if (!dense) {
+    const int64_t hidden = std::max<int64_t>(1, c.qk_head_dim / 2);
+    layer += hidden * (c.qk_head_dim + 1) + 3 * (hidden + 1);
+    for (const int64_t dim : {c.qk_head_dim, c.v_head_dim}) {
+      const int64_t l = c.block_size;
+      if (c.phi == Phi::kConv) layer += dim * l;
+      if (c.phi == Phi::kMlp) layer += l * dim + (l * dim + 1) * dim + (dim + 1) * dim;
+    }
+  }
+  return 2 * model.vocab * model.dim + model.dim + model.num_layers * layer;
+}
+
+MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape) {
+  MemoryPlan plan{lasting_parts(model, shape)};
+  const MemoryPart gradients{"gradients", plan.parts.front().mib};
+  const std::vector<MemoryPart> activations = activation_parts(model, shape);
+  // Gradients come while activations go, unless they stay from micro-batch to micro-batch, or lie
+  // in the buckets of several ranks.
+  const bool kept = shape.accum > 1 || shape.ranks > 1;
+  if (!kept && gradients.mib > sum_of(activations)) {
+    plan.parts.push_back(gradients);
+    return plan;
+  }
+  if (kept) plan.parts.push_back(gradients);
+  plan.parts.insert(plan.parts.end(), activations.begin(), activations.end());
+  return plan;
+}
+
+FittingChange fitting_change(const ModelConfig& model, const StepShape& shape, double capacity_mib,
+                             double factor) {
+  for (const StepShape& candidate : changes(shape)) {
+    const std::string text = change_text(shape, candidate);
+    const double predicted = plan_memory(model, candidate).total_mib() * factor;
+    if (!text.empty() && predicted < capacity_mib) return {text, predicted};
+  }
+  return {};
+}
+
+}  // namespace nsa::train

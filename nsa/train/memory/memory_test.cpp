@@ -1,0 +1,181 @@
+// What a step is predicted to need, what it takes, and what is said when it cannot have it.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "nsa/model/blocks/loss.h"
+#include "nsa/train/loop/trainer.h"
+#include "nsa/train/memory/memory_plan.h"
+#include "nsa/train/memory/memory_report.h"
+#include "nsa/train/memory/tensor_memory.h"
+
+namespace nsa::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+ModelConfig shipped(const std::string& name) {
+  return load_model_config(name, {std::filesystem::path(NSA_SOURCE_DIR) / "configs/models"});
+}
+
+double part(const MemoryPlan& plan, const std::string& name) {
+  for (const MemoryPart& each : plan.parts)
+    if (each.name == name) return each.mib;
+  return 0;
+}
+
+TEST(CountParameters, IsThatOfTheModel) {
+  for (const char* name : {"tiny_cpu", "tiny_cpu_dense"}) {
+    ModelConfig config = shipped(name);
+    for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp}) {
+      config.attention.phi = phi;
+      EXPECT_EQ(count_parameters(config), Decoder(config)->num_parameters()) << name;
+    }
+  }
+}
+
+TEST(PlanMemory, ByHand) {
+  // m7c_125m at B 2, S 2048 in bf16: 4096 tokens, 12 layers.
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{.batch = 2, .accum = 1, .seq_len = 2048, .value_bytes = 2};
+  const MemoryPlan plan = plan_memory(m7c, shape);
+  constexpr double kMib = 1 << 20;
+  const double parameters = static_cast<double>(count_parameters(m7c)) * 4 / kMib;
+  EXPECT_DOUBLE_EQ(part(plan, "parameters"), parameters);
+  EXPECT_DOUBLE_EQ(part(plan, "moments"), 2 * parameters);
+  EXPECT_DOUBLE_EQ(part(plan, "MLP"), 12 * 4096.0 * 4 * 1920 * 2 / kMib);
+  // The output in bf16 and fp32, its lse, and keys and values of 2 heads.
+  EXPECT_DOUBLE_EQ(part(plan, "window branch"),
+                   12 * 4096.0 * (768 * 6 + 4 * 12 + 2 * 128 * 2) / kMib);
+  EXPECT_DOUBLE_EQ(part(plan, "logits and loss"), 4096.0 * 256 * 12 / kMib);
+  EXPECT_EQ(part(plan, "gradients"), 0) << "they come while activations go";
+  StepShape ranks = shape;
+  ranks.ranks = 2, ranks.shard_optimizer = true;
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "gradients"), parameters);
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "moments"), parameters);
+}
+
+TEST(PlanMemory, OfKernelsByHand) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{.batch = 2, .accum = 1, .seq_len = 2048, .value_bytes = 2, .kernels = true};
+  const MemoryPlan plan = plan_memory(m7c, shape);
+  constexpr double kLayers = 12 * 4096.0 / (1 << 20);
+  EXPECT_DOUBLE_EQ(part(plan, "norms and residual stream"), kLayers * 2 * (768 * 2 + 4));
+  EXPECT_DOUBLE_EQ(part(plan, "MLP"), kLayers * 2 * 1920 * 2);
+  // The projection (q of 12 heads, six tensors of 2), q and two of keys rotated, o.
+  EXPECT_DOUBLE_EQ(part(plan, "queries and attention output"),
+                   kLayers * 2 * ((768 + 6 * 128) + 768 + 2 * 128 + 768));
+  EXPECT_DOUBLE_EQ(part(plan, "compressed branch"),
+                   kLayers * (768 * 2 + 12 * 4 + 2 * 128 * 2 / 16));
+  EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8));
+  EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
+  EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 3 * 4);
+}
+
+TEST(FittingChange, TakesTheFirstThatFits) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{.batch = 16, .accum = 1, .seq_len = 2048, .value_bytes = 2};
+  const double now = plan_memory(m7c, shape).total_mib();
+  EXPECT_EQ(fitting_change(m7c, shape, 0.9 * now, 1).text, "activation_checkpointing=true");
+  EXPECT_LT(fitting_change(m7c, shape, 0.9 * now, 1).predicted_mib, 0.9 * now);
+  StepShape checkpointed = shape;
+  checkpointed.activation_checkpointing = true;
+  const double less = plan_memory(m7c, checkpointed).total_mib();
+  EXPECT_EQ(fitting_change(m7c, shape, 0.95 * less, 1).text,
+            "activation_checkpointing=true batch=8 accum=2");
+  EXPECT_EQ(fitting_change(m7c, checkpointed, 0.95 * less, 1).text, "batch=8 accum=2");
+  EXPECT_EQ(fitting_change(m7c, shape, 100, 1).text, "") << "the parameters alone are 285 MiB";
+  const StepShape one{.batch = 1, .accum = 1, .seq_len = 1 << 20, .value_bytes = 2};
+  EXPECT_THAT(fitting_change(m7c, one, 20000, 1).text,
+              HasSubstr("activation_checkpointing=true seq_len="));
+  EXPECT_EQ(fitting_change(m7c, shape, 0.9 * now, 1.01).predicted_mib,
+            1.01 * fitting_change(m7c, shape, 0.9 * now, 1).predicted_mib);
+}
+
+/// Peak of the tensors of a second step of `config`, in MiB.
+double measured_mib(const ModelConfig& config, const TrainOptions& options, int64_t seq_len,
+                    at::ScalarType type) {
+  at::set_num_threads(1);
+  const auto tokens = make_synthetic_source(config.vocab, 1);
+  TrainerParts parts;
+  parts.model = Decoder(config);
+  parts.model->compute_type = type;
+  parts.model->activation_checkpointing = options.activation_checkpointing;
+  parts.tokens = tokens.get();
+  parts.loss = next_token_loss;
+  parts.learning_rate = [](int64_t) { return 1e-3; };
+  Trainer trainer(parts, options, seq_len, at::kCPU);
+  trainer.step(false);
+  reset_tensor_peak(at::kCPU);
+  trainer.step(false);
+  return tensor_peak_mib(at::kCPU);
+}
+
+/// The formula against the truth on a CPU, whose operators keep some other things than a GPU's.
+TEST(PlanMemory, IsNearWhatAStepTakes) {
+  watch_tensor_memory(at::kCPU, 0);
+  for (const std::string name : {"tiny_cpu", "tiny_cpu_dense"}) {
+    ModelConfig config = shipped(name);
+    config.dim = 128, config.mlp_hidden = 320, config.num_layers = 4;
+    for (const bool checkpointing : {false, true}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        TrainOptions options;
+        options.batch = 4, options.activation_checkpointing = checkpointing;
+        const double measured = measured_mib(config, options, 256, type);
+        const double predicted =
+            plan_memory(config, {.batch = 4,
+                                 .seq_len = 256,
+                                 .activation_checkpointing = checkpointing,
+                                 .value_bytes = static_cast<int64_t>(c10::elementSize(type))})
+                .total_mib();
+        const double ratio = measured / predicted;
+        EXPECT_TRUE(ratio > 0.75 && ratio < 1.6)
+            << name << " " << type << " checkpointing " << checkpointing << ": measured "
+            << measured << ", predicted " << predicted;
+        RecordProperty(name + "." + c10::toString(type) + (checkpointing ? ".checkpointed" : ""),
+                       std::to_string(ratio));
+      }
+    }
+  }
+}
+
+TEST(TensorMemory, FailsBeyondItsLimitAndTellsWhatItHeld) {
+  watch_tensor_memory(at::kCPU, 0);
+  reset_tensor_peak(at::kCPU);
+  const double before = tensor_peak_mib(at::kCPU);
+  watch_tensor_memory(at::kCPU, before + 8);
+  const at::Tensor kept = at::zeros({1 << 20}), small = at::zeros({1 << 18});
+  EXPECT_NEAR(tensor_peak_mib(at::kCPU), before + 5, 0.01);
+  EXPECT_FALSE(last_allocation_failure());
+  EXPECT_THROW(at::zeros({1 << 20}), c10::OutOfMemoryError);
+  const auto failure = last_allocation_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_DOUBLE_EQ(failure->asked_mib, 4);
+  EXPECT_NEAR(failure->in_use_mib, before + 5, 0.01);
+  EXPECT_NEAR(failure->capacity_mib, before + 8, 0.01);
+  EXPECT_DOUBLE_EQ(failure->largest_mib.at(0), 4);
+  EXPECT_DOUBLE_EQ(failure->largest_mib.at(1), 1);
+  watch_tensor_memory(at::kCPU, 0);
+  EXPECT_EQ(at::zeros({1 << 20}).numel(), 1 << 20);
+}
+
+TEST(OomFinding, NamesPredictionMeasurementAndRemedy) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{.batch = 16, .accum = 1, .seq_len = 2048, .value_bytes = 2};
+  AllocationFailure failure{.asked_mib = 512, .in_use_mib = 5000, .capacity_mib = 8000};
+  failure.largest_mib = {640, 320};
+  const Finding finding = oom_finding(m7c, shape, failure, "");
+  EXPECT_EQ(finding.code, "OOM");
+  EXPECT_THAT(finding.symptom,
+              AllOf(HasSubstr("predicted: "), HasSubstr("MLP 5760"),
+                    HasSubstr("measured: 5000 MiB in use of 8000 when 512 MiB more were asked "
+                              "for; largest allocations: 640 320 MiB")));
+  EXPECT_THAT(finding.action, HasSubstr("activation_checkpointing=true is predicted to fit with"));
+  EXPECT_THAT(oom_finding(m7c, shape, std::nullopt, "CUDA out of memory").symptom,
+              HasSubstr("CUDA out of memory"));
+}
+
+}  // namespace
+}  // namespace nsa::train

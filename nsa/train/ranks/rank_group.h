@@ -1,0 +1,46 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <vector>
+
+#include "nsa/train/ranks/rank_place.h"
+
+namespace nsa::train {
+
+/// The ranks of a run as one group: NCCL between GPUs, Gloo between CPUs. Every call is collective:
+/// all ranks make it, in the same order.
+class RankGroup {
+ public:
+  /// Meets the other ranks. Throws InputError naming host, port and remedy when they do not come
+  /// within `timeout` or the port is in use; c10::Error for faults of a backend.
+  RankGroup(const RankPlace& place, at::Device device, std::chrono::milliseconds timeout);
+  ~RankGroup();
+
+  int64_t rank() const { return place_.rank; }
+  int64_t world() const { return place_.world; }
+  at::Device device() const { return device_; }
+  const std::string& backend() const { return backend_; }  ///< nccl | gloo
+  const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
+
+  /// Copies the tensors of rank `root` to all, in place.
+  void broadcast(const std::vector<at::Tensor>& tensors, int64_t root);
+  /// Sums a tensor over the ranks, in place.
+  void sum(at::Tensor tensor);
+  void barrier();
+  /// Ends the group when all ranks have come so far; no call may follow. Without it the backend
+  /// complains at the end of the process, which is right where a run was cut off.
+  void leave();
+
+ private:
+  RankPlace place_;
+  at::Device device_;
+  std::string backend_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+};
+
+}  // namespace nsa::train

@@ -1,0 +1,331 @@
+// Schedule, judgement of traces, options and result lines: everything about a run that needs no
+// tensor.
+#include "nsa/train/record/judge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+#include <set>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <numbers>
+
+#include "nsa/program/input_error.h"
+#include "nsa/train/loop/schedule.h"
+#include "nsa/train/ranks/communication.h"
+#include "nsa/train/record/result_lines.h"
+
+namespace nsa::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A healthy run: falling loss, varying gradients and gates, the schedule's learning rates.
+std::vector<StepRecord> healthy_trace(const TrainOptions& o) {
+  const Schedule schedule{o.lr, o.min_lr, o.warmup, o.steps};
+  std::vector<StepRecord> trace;
+  for (int64_t k = 0; k < o.steps; ++k) {
+    StepRecord r;
+    r.step = k + 1;
+    r.rows = (k + 1) * o.batch * o.accum;
+    r.loss = 5.6 - 0.001 * static_cast<double>(k);
+    r.grad_norm = 1 + 0.1 * static_cast<double>(k % 3);
+    r.lr = schedule.at(k);
+    r.gate = {0.3, 0.3, 0.4, 1.05, 1.04, 1.06, 0.01};
+    r.peak_mib = 100;
+    trace.push_back(r);
+  }
+  return trace;
+}
+
+RunFacts facts_of(int64_t vocab) {
+  RunFacts facts;
+  facts.vocab = vocab;
+  return facts;
+}
+
+const Figure& figure(const Judgement& judgement, const std::string& name) {
+  for (const Figure& f : judgement.figures)
+    if (f.name == name) return f;
+  throw std::out_of_range(name);
+}
+
+std::vector<std::string> codes(const Judgement& judgement) {
+  std::vector<std::string> result;
+  for (const Finding& f : judgement.findings) result.push_back(f.code);
+  return result;
+}
+
+TEST(Schedule, MatchesHandComputedValues) {
+  const Schedule s{.peak = 1.0, .floor = 0.1, .warmup = 4, .steps = 12};
+  EXPECT_DOUBLE_EQ(s.at(0), 0.25);
+  EXPECT_DOUBLE_EQ(s.at(3), 1.0);
+  EXPECT_NEAR(s.at(7), 0.55, 1e-12);  // half of the cosine: the mean of peak and floor
+  EXPECT_NEAR(s.at(5), 0.1 + 0.45 * (1 + std::sqrt(0.5)), 1e-12);  // cos(pi/4)
+  EXPECT_NEAR(s.at(11), 0.1, 1e-12);
+  const Schedule no_warmup{.peak = 1.0, .floor = 0, .warmup = 0, .steps = 1};
+  EXPECT_NEAR(no_warmup.at(0), 0, 1e-12);
+}
+
+TEST(Judge, MemoryThatGrowsShowsInItsRatio) {
+  TrainOptions o;
+  o.steps = 40;
+  std::vector<StepRecord> trace = healthy_trace(o);
+  EXPECT_EQ(figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value, 1);
+  for (StepRecord& r : trace) r.peak_mib = 100 + static_cast<double>(r.step);
+  EXPECT_NEAR(*figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value, 140.0 / 110,
+              1e-12);
+  trace.resize(7);
+  EXPECT_FALSE(figure(judge(o, facts_of(256), trace), "memory.growth_ratio").value);
+}
+
+TEST(Judge, ASlowLoaderIsAFinding) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.step_ms = 100, r.load_ms = 1;
+  EXPECT_FALSE(figure(judge(o, facts, trace), "loader.stall_ratio").value);  // nothing was read
+  facts.loader = {.warmup_enabled = true, .warmup_batches = 8, .warmup_s = 0.5, .batches = 30};
+  EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
+  EXPECT_EQ(figure(judge(o, facts, trace), "loader.stall_ratio").value, 0.01);
+  EXPECT_EQ(figure(judge(o, facts, trace), "loader.warmup_batches_count").value, 8);
+  facts.loader.first_batch_ms = 2000;
+  const Judgement late = judge(o, facts, trace);
+  ASSERT_EQ(codes(late), std::vector<std::string>{"LOADER_STALL"});
+  EXPECT_THAT(late.findings[0].symptom, HasSubstr("warm-up on: 8 batches in 0.500 s"));
+  EXPECT_EQ(late.findings[0].fact, "loader.stall_ratio");
+  facts.loader.first_batch_ms = 0;
+  for (StepRecord& r : trace) r.load_ms = 30;
+  EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LOADER_STALL"});
+}
+
+TEST(Judge, TheScheduleCountsTheRowsOfAllRanks) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.rows *= 4;
+  EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LR_TRACE"});
+  facts.ranks = 4;
+  facts.bucket_bytes = {1000};
+  EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
+}
+
+TEST(Judge, BucketsOfAnotherCapAreAFinding) {
+  constexpr int64_t kMib = 1 << 20;
+  TrainOptions o;
+  o.steps = 30;
+  o.reducer.bucket_mib = 50;
+  RunFacts facts = facts_of(256);
+  facts.ranks = 2;
+  facts.largest_parameter_bytes = 9 * kMib;
+  std::vector<StepRecord> trace = healthy_trace(o);
+  for (StepRecord& r : trace) r.rows *= 2;
+  const auto codes_with = [&](std::vector<int64_t> mib) {
+    facts.bucket_bytes.clear();
+    for (const int64_t each : mib) facts.bucket_bytes.push_back(each * kMib);
+    return codes(judge(o, facts, trace));
+  };
+  EXPECT_THAT(codes_with({2, 50, 58, 57, 3}), ::testing::IsEmpty());
+  const std::vector<std::string> mismatch = {"BUCKET_MISMATCH"};
+  EXPECT_EQ(codes_with({2, 25, 28, 26, 27, 27, 30, 4}), mismatch);  // a cap of 25 in force
+  EXPECT_EQ(codes_with({2, 104, 66}), mismatch);                    // a cap of 100
+  EXPECT_EQ(codes_with({170}), mismatch);                           // none
+  EXPECT_EQ(codes_with({}), mismatch);
+  facts.stopped = "stopped";
+  EXPECT_THAT(codes_with({}), ::testing::IsEmpty());
+}
+
+TEST(Judge, AnotherBackendThanAskedForIsAFinding) {
+  TrainOptions o;
+  o.steps = 30;
+  RunFacts facts = facts_of(256);
+  facts.paths = {{"sel_attn", "varlen", "varlen", "plain", "", 60},
+                 {"win_attn", "", "plain", "", "", 60}};
+  facts.paths.push_back({"sel_attn.backward", "fused", "gather", "", "no backward kernel", 60});
+  EXPECT_THAT(codes(judge(o, facts, healthy_trace(o))), ::testing::IsEmpty());
+  facts.paths.push_back({"sel_attn", "varlen", "gather", "", "the shape does not fit", 1});
+  const Judgement j = judge(o, facts, healthy_trace(o));
+  ASSERT_EQ(codes(j), std::vector<std::string>{"PATH_PROOF"});
+  EXPECT_THAT(j.findings[0].symptom, HasSubstr("ran gather 1 times (the shape does not fit)"));
+  EXPECT_EQ(j.findings[0].fact, "path/sel_attn");
+}
+
+TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
+  TrainOptions o;
+  o.steps = 60;
+  const Judgement j = judge(o,
+                            {.vocab = 256,
+                             .real_data = true,
+                             .peak_mib = 12,
+                             .paths = {},
+                             .step_tokens = 1024,
+                             .loader = {.batches = 60},
+                             .stopped = ""},
+                            healthy_trace(o));
+  EXPECT_THAT(codes(j), ::testing::IsEmpty());
+  for (const Figure& f : j.figures) EXPECT_TRUE(f.value.has_value()) << f.name;
+  EXPECT_EQ(figure(j, "steps.done_count").value, 60);
+  EXPECT_EQ(figure(j, "data.real_bool").value, 1);
+  EXPECT_EQ(figure(j, "step.tokens_count").value, 1024);
+  EXPECT_EQ(figure(j, "eta.steps_count").value, 50000);
+  EXPECT_NEAR(*figure(j, "loss.last20_nat").value, 5.6 - 0.001 * 49.5, 1e-12);
+  EXPECT_EQ(figure(j, "lr.trace_matches_bool").value, 1);
+  EXPECT_EQ(figure(j, "grad.zero_count").value, 0);
+  EXPECT_EQ(figure(j, "gate.varies_bool").value, 1);
+}
+
+TEST(Judge, ScheduleOffByTheAccumulationFactor) {
+  TrainOptions o;
+  o.steps = 60, o.accum = 2;
+  auto trace = healthy_trace(o);
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::IsEmpty());
+  const Schedule counted_in_micro_steps{o.lr, o.min_lr, o.warmup, o.steps * o.accum};
+  for (auto& r : trace) r.lr = counted_in_micro_steps.at(r.step - 1);
+  const Judgement j = judge(o, {}, trace);
+  EXPECT_THAT(codes(j), ::testing::ElementsAre("LR_TRACE"));
+  EXPECT_EQ(figure(j, "lr.trace_matches_bool").value, 0);
+  for (auto& r : trace) r.lr = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::ElementsAre("LR_TRACE"));
+}
+
+TEST(Judge, RandomTokensAllowNoLossBelowLnV) {
+  TrainOptions o;
+  o.steps = 30, o.data = "synthetic";
+  auto trace = healthy_trace(o);
+  EXPECT_THAT(codes(judge(o, facts_of(256), trace)), ::testing::IsEmpty());
+  for (auto& r : trace) r.loss -= 0.12;  // the last twenty: mean 5.46, ln 256 - 0.05 = 5.495
+  EXPECT_THAT(codes(judge(o, facts_of(256), trace)), ::testing::ElementsAre("LOSS_TOO_GOOD"));
+  o.data = "local_text";  // real text may
+  EXPECT_THAT(codes(judge(o, facts_of(256), trace)), ::testing::IsEmpty());
+}
+
+TEST(Judge, StuckMetricsAreNamed) {
+  TrainOptions o;
+  o.steps = 30;
+  auto trace = healthy_trace(o);
+  for (auto& r : trace) r.grad_norm = 0, r.gate.layer_spread_min = 0;
+  const Judgement j = judge(o, {}, trace);
+  EXPECT_THAT(codes(j), ::testing::ElementsAre("STUCK_METRIC", "STUCK_METRIC"));
+  EXPECT_EQ(figure(j, "grad.zero_count").value, 30);
+  EXPECT_EQ(figure(j, "grad.norm_varies_bool").value, 0);
+  EXPECT_EQ(figure(j, "gate.varies_bool").value, 0);
+}
+
+TEST(Judge, LossBound) {
+  TrainOptions o;
+  o.steps = 30, o.loss_bound_nat = 3.0;
+  EXPECT_THAT(codes(judge(o, {}, healthy_trace(o))), ::testing::ElementsAre("LOSS_BOUND"));
+  o.loss_bound_nat = 6.0;
+  EXPECT_THAT(codes(judge(o, {}, healthy_trace(o))), ::testing::IsEmpty());
+}
+
+TEST(Judge, ShortRunsGiveReasonsInsteadOfFigures) {
+  TrainOptions o;
+  o.steps = 7;
+  RunFacts facts;
+  facts.stopped = "stopped at step 8: SIGTERM";
+  const Judgement j = judge(o, facts, healthy_trace(o));
+  EXPECT_FALSE(figure(j, "loss.last20_nat").value.has_value());
+  EXPECT_THAT(figure(j, "loss.last20_nat").reason,
+              HasSubstr("needs 20 steps, 7 done: stopped at step 8: SIGTERM"));
+  const Judgement none = judge(o, {}, {});
+  // What the run was asked for is known without a step; everything else needs one.
+  const std::set<std::string> known = {"steps.done_count", "data.real_bool", "eta.steps_count"};
+  for (const Figure& f : none.figures)
+    EXPECT_EQ(f.value.has_value(), known.contains(f.name)) << f.name;
+}
+
+TEST(Options, ArgsAreStrict) {
+  TrainOptions o;
+  apply_args(
+      {{"model", "m"}, {"steps", 5}, {"lr", 1}, {"loss_bound_nat", 2.5}, {"first_step_s", 60}},
+      "case a", o);
+  EXPECT_EQ(o.model, "m");
+  EXPECT_EQ(o.steps, 5);
+  EXPECT_EQ(o.loss_bound_nat, 2.5);
+  const auto error = [](const nlohmann::json& args) {
+    TrainOptions options;
+    try {
+      apply_args(args, "case a", options);
+      options.validate();
+    } catch (const InputError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(error({{"stesp", 5}}),
+              HasSubstr("case a: unknown key \"stesp\"; did you mean \"steps\"?"));
+  EXPECT_THAT(error({{"steps", "5"}}), HasSubstr("\"steps\" must be an integer, got \"5\""));
+  EXPECT_THAT(error({{"steps", 0}}), HasSubstr("training option steps must be >= 1, got 0"));
+  EXPECT_THAT(error({{"min_lr", 1.0}}), HasSubstr("training option min_lr must be <= lr"));
+  EXPECT_THAT(error({{"dtype", "fp8"}}), HasSubstr("must be fp32, bf16 or fp64, got \"fp8\""));
+  EXPECT_THAT(error(nlohmann::json::array()), HasSubstr("expected an object, got array"));
+}
+
+TEST(ResultLines, EveryLineIsJsonWithItsFields) {
+  const std::string path = ::testing::TempDir() + "nsa_result_lines_" + std::to_string(getpid());
+  {
+    ResultLines lines{std::filesystem::path(path)};
+    lines.hello("b", "cpu", {}, {{"torch", "2"}}, nlohmann::json::array());
+    lines.mark("c", 1, 2, "forward");
+    StepRecord nan_step;
+    nan_step.loss = std::numeric_limits<double>::quiet_NaN();
+    lines.beat("c", nan_step, 2);
+    lines.sample("c", "step_time", 1.5, "ms", 1);
+    lines.metric("c", {"loss.min_nat", "nat", 1.25, ""});
+    lines.metric("c", {"data.real_bool", "bool", 1, ""});
+    lines.metric("c", {"x.y_nat", "nat", std::numeric_limits<double>::infinity(), ""});
+    lines.check("c", {"lr_trace", "LR_TRACE", "d", true, 0, 1e-9});
+    lines.finding({"NON_FINITE", "bad \xff|`<script>\n\x1b[0m", "f", "c", "a"});
+    lines.case_end("c", "");
+    lines.done();
+    EXPECT_THROW(lines.sample("c", "s", std::nan(""), "ms", 1), std::runtime_error);
+  }
+  std::ifstream in(path);
+  std::vector<nlohmann::json> have;
+  for (std::string line; std::getline(in, line);) have.push_back(nlohmann::json::parse(line));
+  unlink(path.c_str());
+  ASSERT_EQ(have.size(), 11u);
+  const std::vector<std::string> types = {"hello",   "beat",   "beat",   "sample",
+                                          "metric",  "metric", "metric", "check",
+                                          "finding", "case",   "done"};
+  for (size_t i = 0; i < have.size(); ++i) {
+    EXPECT_EQ(have[i]["type"], types[i]);
+    EXPECT_TRUE(have[i]["t"].is_number());
+  }
+  EXPECT_EQ(have[0]["v"], 1);
+  EXPECT_EQ(have[1]["at"], "forward");
+  EXPECT_TRUE(have[2]["extra"]["loss"].is_null());
+  EXPECT_EQ(have[5]["value"], true);
+  EXPECT_TRUE(have[6]["value"].is_null());
+  EXPECT_EQ(have[6]["reason"], "the figure is not finite");
+  EXPECT_EQ(have[9]["status"], "ok");
+  EXPECT_EQ(have[10]["lines"], 10);
+}
+
+TEST(ResultLines, FullDiskAndClosedDescriptorAreErrors) {
+  ResultLines full{std::filesystem::path("/dev/full")};
+  EXPECT_THROW(full.done(), std::runtime_error);
+  EXPECT_THROW(ResultLines(987), InputError);
+  EXPECT_THROW(ResultLines(std::filesystem::path("/no/such/folder/x")), InputError);
+}
+
+TEST(Communication, ByHand) {
+  EXPECT_EQ(communication_of({}).busy_ms, 0);
+  EXPECT_EQ(communication_of({}).overlapped_pct(), 0);
+  // Hidden 0..4; then 5..9 of which the last gradient comes at 8; its own sum waits until 9.
+  const Communication c = communication_of({{0, 4}, {5, 9}, {8, 12}});
+  EXPECT_DOUBLE_EQ(c.busy_ms, 4 + 4 + 3);
+  EXPECT_DOUBLE_EQ(c.exposed_ms, 1 + 3);
+  EXPECT_DOUBLE_EQ(c.overlapped_pct(), 100 * (1 - 4.0 / 11));
+  const Communication alone = communication_of({{2, 7}});
+  EXPECT_DOUBLE_EQ(alone.exposed_ms, 5) << "one bucket hides nothing";
+}
+
+}  // namespace
+}  // namespace nsa::train

@@ -1,0 +1,43 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "nsa/model/model_config.h"
+#include "nsa/train/loop/step_graph.h"
+#include "nsa/train/loop/step_record.h"
+#include "nsa/train/memory/memory_plan.h"
+#include "nsa/train/ranks/rank_place.h"
+#include "nsa/train/record/judge.h"
+#include "nsa/train/record/result_lines.h"
+
+/// What a run says of itself beside its judgement.
+namespace nsa::train {
+
+/// Begins the reason of a case whose ranks were not all there.
+inline constexpr const char* kRankFault = "RANK_FAULT: ";
+
+/// A rank that made no progress for `silence_s`.
+Finding stall_finding(const RankPlace& place, double silence_s, const std::string& collective);
+/// `where`: the first tensor of the step that is not finite.
+Finding non_finite_finding(const std::string& where, int64_t step);
+/// `reason` begins with kRankFault.
+Finding rank_finding(const std::string& reason);
+
+double median_step_ms(std::vector<StepRecord> trace);
+/// One line for people; `of`: steps of the run.
+std::string progress_line(const StepRecord& record, int64_t of, double median_step_ms);
+
+/// How steps were given to the device, as a row of what ran: "graph" or "launches".
+PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
+
+/// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
+/// memory as predicted and as measured (0: not known); rates that the model's configuration
+/// expects.
+void say_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths);
+void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
+                 const ReducerOptions& asked);
+void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
+                double peak_mib);
+void say_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
+
+}  // namespace nsa::train

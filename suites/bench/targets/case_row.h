@@ -1,0 +1,34 @@
+#pragma once
+#include <c10/core/Device.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "nsa/diagnostics/run_record.h"
+#include "suites/bench/targets/target_case.h"
+#include "suites/compare/selection.h"
+#include "suites/conformance/checks/check.h"
+
+/// What the rows of every report of nsa-bench have in common.
+namespace suites {
+
+/// Device, libraries, seed and no cases yet.
+nlohmann::json bench_report(at::Device device, uint64_t seed);
+/// Throws std::invalid_argument when `filter` left no case in the report.
+void require_cases(const nlohmann::json& report, const std::string& filter);
+
+/// A case of which nothing is known yet.
+nlohmann::json case_row(const std::string& id, const CaseConfig& config);
+
+/// Counts checks; one that failed, and no checks at all, are problems.
+void note_checks(const Checks& checks, nlohmann::json& row);
+/// The certificate of a choice of blocks.
+void note_selection(const SelectionReport& selection, nlohmann::json& row);
+/// `ran`: what computed every branch and the choice of blocks. Anything but a kernel is a problem:
+/// times of it are not the kernels'.
+void note_paths(const std::vector<nsa::RanBackend>& ran, nlohmann::json& row);
+/// Floor, target, stretch and peer beside the hot median of a pass.
+void note_figures(const TargetFigures& known, nlohmann::json& pass);
+
+}  // namespace suites

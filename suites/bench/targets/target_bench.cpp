@@ -1,0 +1,225 @@
+#include "suites/bench/targets/target_bench.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <limits>
+
+#include "suites/bench/bench_report.h"
+#include "suites/bench/sampled_time.h"
+#include "suites/bench/targets/case_row.h"
+#include "suites/bench/targets/dense_attention_bench.h"
+#include "suites/bench/targets/target_call.h"
+#include "suites/conformance/checks/operator_checks.h"
+#include "suites/conformance/convert.h"
+#include "suites/faults/variants.h"
+#ifdef NSA_WITH_CUDA
+#include "suites/instrument/cupti/captured_call.h"
+#endif
+#include "suites/instrument/ceilings.h"
+#include "suites/instrument/event_timer.h"
+#include "suites/instrument/facts.h"
+#include "suites/phases/correctness/row_judge.h"
+#include "suites/phases/profiles/step_work.h"
+
+namespace suites {
+namespace {
+
+using at::Tensor;
+using nlohmann::json;
+
+constexpr int64_t kGradientTokens = 200;
+constexpr double kSlowMs = 2000;  ///< a pass that takes longer is not repeated
+
+class Bench {
+ public:
+  Bench(const TargetCase& one, at::Device device, const TargetBenchOptions& options)
+      : one_(one), device_(device), options_(options) {}
+
+  json run() {
+    const CaseConfig& c = one_.config;
+    row_ = case_row(one_.id, c);
+    try {
+      judge_gradients();
+      calls_ = TargetCall(c, device_, options_.seed);
+      judge_rows();
+      if (!row_["problems"].empty()) return row_;
+      time_ours();
+      if (options_.dense) time_dense();
+    } catch (const c10::Error& error) {
+      row_["problems"].push_back(error.what_without_backtrace());
+    }
+    return row_;
+  }
+
+ private:
+  void judge_gradients() {
+    CaseConfig small = one_.config;  // every KV head does the same: one is judged
+    small.batch = 1;
+    small.num_heads = small.group_size();
+    small.num_kv_heads = 1;
+    small.tokens = std::min(small.tokens, kGradientTokens);
+    const OperatorCase drawn{.config = small,
+                             .type = at::kBFloat16,
+                             .device = device_,
+                             .seed = options_.seed,
+                             .name = one_.id};
+    for (const Variant& variant : variants())
+      if (variant.kernels) note_checks(check_gradients(variant.make(), drawn), row_);
+  }
+
+  void judge_rows() {
+    const at::NoGradGuard no_grad;
+    const auto positions = judged_positions(one_.config, options_.judged_rows, options_.seed);
+    RowJudge judge(one_.config, queries_at(calls_.inputs(), positions), positions);
+    note_checks(judge.judge(rows_of(calls_.forward(), positions), one_.id), row_);
+    note_selection(judge.selection(), row_);
+  }
+
+  void time_ours() {
+    synchronize(device_);
+    reset_peak_memory(device_);
+    const double before = peak_memory_mib(device_);
+    const nsa::NsaOutputs out = calls_.forward();
+    const Tensor d_o = at::randn_like(out.o);
+    const auto backward = [&] { return calls_.backward(out.o, d_o); };
+    EventTimer timer(device_);
+    std::vector<Tensor> first;
+    const double once = time_calls_ms(timer, [&] { first = backward(); }, 1);
+    note_memory(peak_memory_mib(device_) - before, out.o);
+    note_paths(out.record->rows(), row_);
+    bool same = true;
+    const std::vector<Tensor> again = backward();
+    for (size_t i = 0; i < first.size(); ++i) same = same && at::equal(first[i], again[i]);
+    row_["gradients_repeat"] = same;
+    if (!same) row_["problems"].push_back("two backward passes gave different bits");
+    note_launches(backward);
+    const OperatorWork work = operator_work(
+        to_nsa(one_.config), {.batch = one_.config.batch, .seq_len = one_.config.tokens});
+    pass("forward", one_.forward, sample([&] { calls_.forward(); }), work.forward);
+    if (once > kSlowMs) {
+      row_["problems"].push_back("backward took " + std::to_string(once) + " ms once");
+      return;
+    }
+    pass("backward", one_.backward, sample([&] { backward(); }), work.backward);
+  }
+
+  /// What a forward call enqueues, and what a backward one adds; and what the host takes to do it.
+  template <class Backward>
+  void note_launches(const Backward& backward) {
+#ifdef NSA_WITH_CUDA
+    if (device_.is_cuda()) {
+      // Leaves of their own: those of a live graph belong to the stream it was made on.
+      const TargetCall fresh(one_.config, device_, options_.seed);
+      nsa::NsaOutputs out;
+      const Launches forward = CapturedCall([&] { out = fresh.forward(); }).launches();
+      out = {};
+      std::vector<Tensor> gradients;
+      const Launches both = CapturedCall([&] {
+                              out = fresh.forward();
+                              gradients = fresh.backward(out.o, out.o);
+                            }).launches();
+      row_["launches"] = {{"forward", forward.total()},
+                          {"backward", both.total() - forward.total()},
+                          {"both", launches_json(both)}};
+    }
+#endif
+    row_["host_us"] = {{"forward", host_us([&] { calls_.forward(); })},
+                       {"backward", host_us(backward)}};
+  }
+
+  /// Least time of the host in one of 10 calls that wait for nothing, us: of 5 times.
+  double host_us(const std::function<void()>& work) const {
+    using Clock = std::chrono::steady_clock;
+    constexpr int kCalls = 10;
+    double least = std::numeric_limits<double>::infinity();
+    for (int time = 0; time < 5; ++time) {
+      synchronize(device_);
+      const Clock::time_point begin = Clock::now();
+      for (int i = 0; i < kCalls; ++i) work();
+      const std::chrono::duration<double, std::micro> taken = Clock::now() - begin;
+      least = std::min(least, taken.count() / kCalls);
+    }
+    synchronize(device_);
+    return least;
+  }
+
+  SampledTime sample(const std::function<void()>& work) const {
+    return sample_time(device_, work, options_.seconds, {.alone = true, .cold = options_.cold});
+  }
+
+  /// What a forward and backward need beyond inputs, output and gradients.
+  void note_memory(double peak_mib, const Tensor& o) {
+    double tensors = static_cast<double>(o.nbytes());
+    for (const Tensor& leaf : calls_.leaves()) tensors += static_cast<double>(leaf.nbytes());
+    const double mib = static_cast<double>(1 << 20), given = tensors / mib;
+    // Output, gradient of the output, gradients: everything but the leaves themselves.
+    const double own = given + static_cast<double>(o.nbytes()) / mib;
+    row_["extra_mib"] = peak_mib - own;
+    row_["extra_ratio"] = (peak_mib - own) / given;
+  }
+
+  /// `work`: what the pass has to do at least, by formula.
+  void pass(const char* name, const TargetFigures& known, const SampledTime& time,
+            const harness::trace::AnalyticalWork& work) {
+    json& out = row_[name];
+    out["hot"] = time_json(time.hot);
+    out["alone"] = time_json(time.alone);
+    if (time.sm_mhz) out["sm_mhz"] = *time.sm_mhz;
+    if (!time.clock_events.empty()) out["clock_events"] = time.clock_events;
+    if (!time.cold.empty()) out["cold"] = time_json(time.cold);
+    note_figures(known, out);
+    const double ms = out["hot"]["median_ms"];
+    out["tflop_s"] = work.flops / ms * 1e-9;
+    out["gb_s"] = work.bytes / ms * 1e-6;
+  }
+
+  void time_dense() {
+    for (const DenseLibrary library : {DenseLibrary::kCudnn, DenseLibrary::kFlash}) {
+      json& out = row_["dense"][to_string(library)];
+      try {
+        const Tensor o = dense_causal(calls_.inputs(), library);
+        const Tensor d_o = at::randn_like(o);
+        const std::vector<Tensor> wrt(calls_.leaves().begin(), calls_.leaves().begin() + 3);
+        out["forward"] =
+            time_json(sample_time(device_, [&] { dense_causal(calls_.inputs(), library); },
+                                  options_.seconds / 2, {})
+                          .hot);
+        out["backward"] =
+            time_json(sample_time(device_, [&] { torch::autograd::grad({o}, wrt, {d_o}, true); },
+                                  options_.seconds / 2, {})
+                          .hot);
+      } catch (const c10::Error& error) {
+        out["refused"] = error.what_without_backtrace();
+      }
+    }
+  }
+
+  const TargetCase& one_;
+  at::Device device_;
+  const TargetBenchOptions& options_;
+  TargetCall calls_;
+  json row_;
+};
+
+}  // namespace
+
+json run_target_bench(at::Device device, const std::vector<TargetCase>& cases,
+                      const TargetBenchOptions& options) {
+  json report = bench_report(device, options.seed);
+  const harness::trace::Ceilings ceilings = measure_ceilings(device, at::kBFloat16);
+  report["ceilings"] = {{"tflop_s", ceilings.tflop_s}, {"gb_s", ceilings.gb_s}};
+  for (const TargetCase& one : cases) {
+    if (one.id.find(options.filter) == std::string::npos) continue;
+    report["cases"].push_back(Bench(one, device, options).run());
+    std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
+    options.keep(report);
+  }
+  require_cases(report, options.filter);
+  return report;
+}
+
+}  // namespace suites

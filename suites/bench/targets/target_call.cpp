@@ -1,0 +1,37 @@
+#include "suites/bench/targets/target_call.h"
+
+#include <torch/csrc/autograd/autograd.h>
+
+#include "suites/conformance/convert.h"
+#include "suites/phases/attention_case.h"
+
+namespace suites {
+namespace {
+
+nsa::NsaOptions kernel_options() {
+  nsa::NsaOptions options;
+  options.sel = nsa::SelBackend::kFused;
+  options.cmp = options.win = nsa::BranchBackend::kFused;
+  options.keep_scores = false;
+  return options;
+}
+
+}  // namespace
+
+TargetCall::TargetCall(const CaseConfig& config, at::Device device, uint64_t seed)
+    : config_(config), in_(draw_inputs(config, at::kBFloat16, device, seed)) {
+  in_.k_cmp_src = in_.k_win = in_.k_sel;
+  in_.v_cmp_src = in_.v_win = in_.v_sel;
+  leaves_ = {in_.q, in_.k_sel, in_.v_sel, in_.gate};
+  for (at::Tensor& leaf : leaves_) leaf.requires_grad_(true);
+}
+
+nsa::NsaOutputs TargetCall::forward() const {
+  return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), kernel_options());
+}
+
+std::vector<at::Tensor> TargetCall::backward(const at::Tensor& o, const at::Tensor& d_o) const {
+  return torch::autograd::grad({o}, leaves_, {d_o}, /*retain_graph=*/true);
+}
+
+}  // namespace suites

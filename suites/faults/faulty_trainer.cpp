@@ -1,0 +1,78 @@
+// Program nsa-train-planted: the worker form of nsa-train with a historical failure planted around
+// the trainer's parts. `args.fault` names it; without one it trains as nsa-train does.
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+
+#include "nsa/program/input_error.h"
+#include "nsa/train/run.h"
+#include "nsa/train/worker_request.h"
+#include "suites/faults/training_faults.h"
+
+namespace {
+
+using nsa::SwitchSet;
+using nsa::train::ResultLines;
+using nsa::train::RunContext;
+using nsa::train::TrainOptions;
+using nsa::train::WorkerRequest;
+
+void say(const std::string& line) { std::fprintf(stderr, "nsa-train-planted: %s\n", line.c_str()); }
+
+/// Takes args.fault out of the request: nsa-train knows no such argument.
+std::string take_fault(WorkerRequest& request) {
+  const auto found = request.args.find("fault");
+  if (found == request.args.end()) return "";
+  const std::string fault = found->get<std::string>();
+  request.args.erase(found);
+  return fault;
+}
+
+void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
+           const SwitchSet& switches, const nsa::train::RankPlace& place, ResultLines& lines) {
+  const TrainOptions options = request.options_of(work);
+  RunContext context;
+  context.case_id = work.id;
+  context.lines = &lines;
+  context.switches = &switches;
+  context.place = place;
+  context.out = request.out;
+  context.say = say;
+  if (!fault.empty())
+    context.exchange = [&](nsa::train::TrainerParts& parts) {
+      suites::find_training_fault(fault).plant(parts, options);
+    };
+  nsa::train::run_case(options, context);
+}
+
+int work(const std::string& result) {
+  WorkerRequest request =
+      nsa::train::parse_worker_request(std::string{std::istreambuf_iterator<char>(std::cin), {}});
+  const std::string fault = take_fault(request);
+  const SwitchSet switches = SwitchSet::from_environment(request.switches, {});
+  ResultLines to_file(result.empty() ? std::filesystem::path("/dev/null")
+                                     : std::filesystem::path(result));
+  ResultLines to_engine(3);
+  ResultLines& lines = result.empty() ? to_engine : to_file;
+  const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
+  lines.hello("", request.device, place, nlohmann::json::object(), nlohmann::json::array());
+  for (const WorkerRequest::Case& one : request.cases)
+    train(request, one, fault, switches, place, lines);
+  lines.done();
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return work(argc > 2 && std::string(argv[argc - 2]) == "--result" ? argv[argc - 1] : "");
+  } catch (const nsa::InputError& e) {
+    say(std::string("CONFIG_ERROR: ") + e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    say(e.what());
+    return 3;
+  }
+}

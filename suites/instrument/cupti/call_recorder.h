@@ -1,0 +1,44 @@
+#pragma once
+#include <vector>
+
+#include "suites/instrument/cupti/call_log.h"
+#include "suites/instrument/cupti/cupti_library.h"
+#include "suites/instrument/cupti/graph_node_log.h"
+
+namespace suites {
+
+/// Calls of the CUDA runtime and driver that launch, copy, set, wait or allocate, through callbacks
+/// of those calls alone. CUPTI's own records of calls cost more: with them it looks at every call,
+/// of which a training step on an H200 made 17 for each that says something. Takes the one place
+/// that CUPTI gives to profilers and keeps it. One a process, which is never destroyed.
+class CallRecorder {
+ public:
+  explicit CallRecorder(const CuptiLibrary& cupti) : cupti_(cupti) {}
+
+  /// Throws CollectorUnavailable: CUPTI_BUSY where another profiler is attached.
+  void attach();
+  void start();
+  void stop();
+
+  /// Calls since the last take() or clear(). The threads that call CUDA must be at rest.
+  std::vector<LoggedCall> take();
+  void clear();
+  int64_t lost() const;
+
+  /// Nodes of CUDA graphs that are captured or cloned between the two, told in the same place.
+  void start_nodes();
+  std::vector<LoggedNode> stop_nodes();
+
+ private:
+  struct Call {
+    CUpti_CallbackDomain domain;
+    CUpti_CallbackId id;
+  };
+  std::vector<Call> find_calls() const;
+
+  const CuptiLibrary& cupti_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  std::vector<Call> calls_;
+};
+
+}  // namespace suites

@@ -1,0 +1,149 @@
+// Starts of the training loader, arms in turn: without warm-up, with 8 and 16 batches, and with a
+// warm-up beside the prefetch as history had it. All arms must hand out the same batches.
+#include <chrono>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "nsa/program/input_error.h"
+#include "nsa/train/data/batch_loader.h"
+#include "nsa/train/data/corpus_folder.h"
+#include "nsa/train/data/sha256.h"
+#include "suites/phases/phase.h"
+
+namespace suites {
+namespace {
+
+using nsa::train::BatchLoader;
+using nsa::train::BatchShape;
+using nsa::train::LoaderOptions;
+using nsa::train::LoaderTelemetry;
+
+struct Arm {
+  std::string name;
+  LoaderOptions options;
+};
+
+std::vector<Arm> arms() {
+  return {{"off", {.warmup_batches = 0}},
+          {"w8", {.warmup_batches = 8}},
+          {"w16", {.warmup_batches = 16}},
+          {"concurrent", {.warmup_batches = 16, .concurrent_warmup = true}}};
+}
+
+class LoaderAb {
+ public:
+  explicit LoaderAb(const PhaseCase& one)
+      : one_(one),
+        shape_{.rows = one.args.get_int("B", 4, 1),
+               .row_tokens = one.args.get_int("S", 2048, 1) + 1},
+        batches_(one.args.get_int("batches", 32, 1)),
+        rounds_(one.args.get_int("rounds", 3, 1)),
+        step_us_(one.args.get_int("step_us", 2000, 0)) {
+    shape_.stride = shape_.rows;
+    const std::string data = one.args.get_text("data", "local_text");
+    const std::string root = one.args.get_text("data_root", ".data");
+    source_ = data == "synthetic"
+                  ? nsa::train::make_synthetic_source(256, one.seed())
+                  : nsa::train::open_corpus_source(nsa::train::corpus_folder(root, data), data,
+                                                   one.seed(), shape_.row_tokens, shape_.rows);
+  }
+
+  std::string run() {
+    one_.emitter.metric({.case_id = one_.id,
+                         .name = "data.real_bool",
+                         .value = source_->is_real(),
+                         .unit = "bool"});
+    const std::vector<Arm> all = arms();
+    for (int64_t round = 0; round < rounds_; ++round) {
+      for (size_t i = 0; i < 2 * all.size(); ++i)  // every round there and back
+        measure(all[i < all.size() ? i : 2 * all.size() - 1 - i], round, static_cast<int64_t>(i));
+      one_.emitter.beat({.case_id = one_.id, .step = round + 1, .of = rounds_, .at = "round"});
+    }
+    for (const Arm& arm : all) say_overlap(arm);
+    return failed_;
+  }
+
+ private:
+  /// One start, and batches taken at the pace of a step.
+  void measure(const Arm& arm, int64_t round, int64_t order) {
+    BatchLoader loader(*source_, shape_, arm.options, 0);
+    nsa::train::Sha256 content;
+    for (int64_t k = 0; k < batches_; ++k) {
+      content.update(loader.next());
+      std::this_thread::sleep_for(std::chrono::microseconds(step_us_));
+    }
+    const LoaderTelemetry t = loader.telemetry();
+    const double later = t.waited_ms - t.first_batch_ms;
+    const auto steps = static_cast<double>(batches_ - 1);
+    sample("start." + arm.name, t.start_ms, round, order);
+    sample("first_batch." + arm.name, t.first_batch_ms, round, order);
+    if (steps > 0) sample("wait." + arm.name, later / steps, round, order);
+    overlaps_[arm.name] += t.overlapping_reads;
+    stalled_ms_[arm.name] += later;
+    runs_[arm.name] += 1;
+    check_content(arm, content.hex());
+  }
+
+  void check_content(const Arm& arm, const std::string& hash) {
+    if (first_hash_.empty()) first_hash_ = hash;
+    const bool same = hash == first_hash_;
+    if (!same && failed_.empty()) failed_ = "arm " + arm.name + " hands out other batches";
+    if (same && !said_.insert(arm.name).second) return;
+    one_.emitter.check({.case_id = one_.id,
+                        .id = "order/" + arm.name,
+                        .ok = same,
+                        .code = same ? "" : "ORDER_DIFFERS",
+                        .detail = std::to_string(batches_) + " batches, sha256 " + hash});
+  }
+
+  /// The counter of reads in flight together; only the historical arm may have some.
+  void say_overlap(const Arm& arm) {
+    const int64_t overlaps = overlaps_[arm.name];
+    one_.emitter.metric({.case_id = one_.id,
+                         .name = arm.name + ".overlap_count",
+                         .value = overlaps,
+                         .unit = "count"});
+    const double all_ms = stalled_ms_[arm.name] +
+                          static_cast<double>(runs_[arm.name] * (batches_ - 1) * step_us_) / 1000;
+    one_.emitter.metric({.case_id = one_.id,
+                         .name = arm.name + ".stall_ratio",
+                         .value = all_ms > 0 ? stalled_ms_[arm.name] / all_ms : 0.0,
+                         .unit = "ratio"});
+    if (arm.options.concurrent_warmup) return;
+    one_.emitter.check(
+        {.case_id = one_.id,
+         .id = "overlap/" + arm.name,
+         .ok = overlaps == 0,
+         .code = overlaps == 0 ? "" : "LOADER_STALL",
+         .detail = std::to_string(overlaps) + " reads of warm-up and prefetch in flight together"});
+  }
+
+  void sample(const std::string& series, double ms, int64_t round, int64_t order) {
+    one_.emitter.sample({.case_id = one_.id,
+                         .series = series,
+                         .value = ms,
+                         .unit = "ms",
+                         .round = round,
+                         .order = order});
+  }
+
+  const PhaseCase& one_;
+  BatchShape shape_;
+  int64_t batches_, rounds_, step_us_;
+  std::unique_ptr<nsa::train::TokenSource> source_;
+  std::string first_hash_, failed_;
+  std::set<std::string> said_;
+  std::map<std::string, int64_t> overlaps_, runs_;
+  std::map<std::string, double> stalled_ms_;
+};
+
+}  // namespace
+
+std::string run_loader_ab(const PhaseCase& one) {
+  if (one.in.mode != "time")
+    throw ConfigError("mode of loader_ab must be time, got '" + one.in.mode + "'");
+  return LoaderAb(one).run();
+}
+
+}  // namespace suites
