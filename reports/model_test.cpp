@@ -14,7 +14,7 @@ harness::Metric seconds(double value) {
   return metric;
 }
 
-TEST(Model, WhatIsNoFigureSaysSo) {
+TEST(Model, WhatIsNoFigureReportsIt) {
   harness::Metric metric = seconds(5000);
   metric.withheld = "outputs differ";
   EXPECT_EQ(figure_text(metric), "**withheld**");

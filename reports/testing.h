@@ -3,7 +3,7 @@
 
 #include "harness/results/results.h"
 
-/// Small results for the tests of this room.
+/// Small results for the tests of this folder.
 namespace reports::testing_data {
 
 inline harness::CriterionResult criterion(

@@ -66,7 +66,7 @@ class Pair {
           return problem;
       }
     }
-    say_builds();
+    emit_builds();
     return "";
   }
 
@@ -81,12 +81,12 @@ class Pair {
                                              .timeout_s = work.timeout_s,
                                              .mode = "time"});
     const auto failed = answer.failed_checks();
-    const auto end = answer.transcript.ended.find("planted");
+    const auto end = answer.transcript.ended.find("injected");
     if (answer.problem.empty() && failed.empty() && end->second.status != "ok")
       return arm.name + " (" + arm.bin.string() + "): " + end->second.reason;
     if (!answer.problem.empty() && failed.empty())
       return arm.name + " (" + arm.bin.string() + "): " + answer.problem;
-    say_outputs(arm, failed);
+    emit_outputs(arm, failed);
     std::map<std::string, std::vector<double>> values;
     std::map<std::string, std::string> units;
     for (const auto& line : answer.transcript.lines) {
@@ -115,7 +115,7 @@ class Pair {
   }
 
   /// One line an arm, at its first start and wherever an output differs: speed is withheld then.
-  void say_outputs(const Arm& arm, const std::vector<protocol::Check>& failed) {
+  void emit_outputs(const Arm& arm, const std::vector<protocol::Check>& failed) {
     if (failed.empty() && builds_.contains(arm.name)) return;
     emitter_.check(
         {.case_id = one_.id,
@@ -125,7 +125,7 @@ class Pair {
          .detail = failed.empty() ? "" : failed.front().id + ": " + failed.front().detail});
   }
 
-  void say_builds() {
+  void emit_builds() {
     const bool known = is_known(builds_["base"]) && is_known(builds_["head"]);
     emitter_.metric({.case_id = one_.id,
                      .name = one_.id + ".differ_bool",

@@ -22,13 +22,13 @@ void write_worker(const fs::path& bin, const std::string& build, double ms, bool
 cat > "$2" <<END
 {"type":"hello","t":0,"v":1,"program":"fake","build_id":")"
                                     << build << R"(","pid":1,"rank":0,"world":1,"device":"cpu"}
-{"type":"check","t":0,"case":"planted","id":"oracle/v2","ok":)"
+{"type":"check","t":0,"case":"injected","id":"oracle/v2","ok":)"
                                     << (right ? "true" : "false") << R"(,"detail":"worst 0.5"}
-{"type":"sample","t":0,"case":"planted","series":"v2","value":)"
+{"type":"sample","t":0,"case":"injected","series":"v2","value":)"
                                     << ms << R"(,"unit":"ms","round":0,"order":0}
-{"type":"sample","t":0,"case":"planted","series":"v2","value":)"
+{"type":"sample","t":0,"case":"injected","series":"v2","value":)"
                                     << ms + 2 << R"(,"unit":"ms","round":0,"order":1}
-{"type":"case","t":0,"case":"planted","status":")"
+{"type":"case","t":0,"case":"injected","status":")"
                                     << status << R"(","reason":"said so"}
 {"type":"done","t":0,"lines":5}
 END
@@ -53,34 +53,36 @@ class BinariesAb : public testing::Test {
     std::ifstream in(dir_ / "starts");
     return {std::istream_iterator<std::string>(in), {}};
   }
-  static std::string why(const protocol::Transcript& said) { return said.ended.at("all").reason; }
+  static std::string why(const protocol::Transcript& transcript) {
+    return transcript.ended.at("all").reason;
+  }
   TempDir dir_;
 };
 
-TEST_F(BinariesAb, BothBuildsAreStartedInPalindromesAndTheirMediansAreSaid) {
+TEST_F(BinariesAb, BothBuildsAreStartedInPalindromesAndTheirMediansAreReported) {
   write_worker(dir_ / "base", "old", 10);
   write_worker(dir_ / "head", "new", 20);
-  const auto said = run();
-  EXPECT_TRUE(said.violations.empty());
+  const auto transcript = run();
+  EXPECT_TRUE(transcript.violations.empty());
   const auto order = starts();
   ASSERT_EQ(order.size(), 6u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(order[i], order[5 - i]);
   std::map<std::string, std::vector<double>> values;
-  for (const auto& line : said.lines)
+  for (const auto& line : transcript.lines)
     if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
       values[sample->series].push_back(*sample->value);
   EXPECT_EQ(values["ranges.base"], std::vector<double>({11, 11}));
   EXPECT_EQ(values["ranges.aa"], std::vector<double>({11, 11}));
   EXPECT_EQ(values["ranges.head"], std::vector<double>({21, 21}));
   const auto differ = [](const auto& metric) { return metric.name == "all.differ_bool"; };
-  EXPECT_EQ(find_line<protocol::Metric>(said, differ)->value, true);
+  EXPECT_EQ(find_line<protocol::Metric>(transcript, differ)->value, true);
 }
 
 TEST_F(BinariesAb, AWrongOutputIsACheckThatFails) {
   write_worker(dir_ / "base", "old", 10);
   write_worker(dir_ / "head", "new", 5, false, "failed");
-  const auto said = run();
-  const auto* check = find_line<protocol::Check>(said, [](const auto& c) { return !c.ok; });
+  const auto transcript = run();
+  const auto* check = find_line<protocol::Check>(transcript, [](const auto& c) { return !c.ok; });
   ASSERT_NE(check, nullptr);
   EXPECT_EQ(check->id, "outputs/head");
   EXPECT_EQ(check->code, "SPEEDUP_WITHHELD");
@@ -109,19 +111,19 @@ TEST_F(BinariesAb, WithoutBothBuildsNothingIsMeasured) {
   EXPECT_THAT(why(run({{"series", {{"ranges", "v3"}}}})), HasSubstr("no samples of series 'v3'"));
 }
 
-TEST_F(BinariesAb, TheSameBuildTwiceIsSaid) {
+TEST_F(BinariesAb, TheSameBuildTwiceIsReported) {
   write_worker(dir_ / "base", "same", 10);
-  const auto said = run({{"head_bin", (dir_ / "base").string()}});
+  const auto transcript = run({{"head_bin", (dir_ / "base").string()}});
   const auto differ = [](const auto& metric) { return metric.name == "all.differ_bool"; };
-  EXPECT_EQ(find_line<protocol::Metric>(said, differ)->value, false);
+  EXPECT_EQ(find_line<protocol::Metric>(transcript, differ)->value, false);
 }
 
 TEST_F(BinariesAb, BuildsWithoutAnIdAreNotCalledTheSame) {
   write_worker(dir_ / "base", "unknown", 10);
   write_worker(dir_ / "head", "new", 10);
-  const auto said = run();
+  const auto transcript = run();
   const auto* differ = find_line<protocol::Metric>(
-      said, [](const auto& metric) { return metric.name == "all.differ_bool"; });
+      transcript, [](const auto& metric) { return metric.name == "all.differ_bool"; });
   EXPECT_EQ(differ->value, nullptr);
   EXPECT_EQ(differ->reason, "a build says no build id");
 }

@@ -9,10 +9,10 @@ namespace {
 void compare_with_cases(const pugi::xml_node& suite, int64_t tests, int64_t failed,
                         CiStatus& status) {
   const auto said = [&](const char* name) { return int64_t{suite.attribute(name).as_llong()}; };
-  const int64_t said_failed = said("failures") + said("errors");
-  if (said("tests") <= tests && said_failed <= failed) return;
+  const int64_t reported_failed = said("failures") + said("errors");
+  if (said("tests") <= tests && reported_failed <= failed) return;
   status.problem = "contradicts itself: <" + std::string(suite.name()) + "> says " +
-                   std::to_string(said("tests")) + " tests and " + std::to_string(said_failed) +
+                   std::to_string(said("tests")) + " tests and " + std::to_string(reported_failed) +
                    " failed, its cases are " + std::to_string(tests) + " and " +
                    std::to_string(failed);
 }

@@ -18,7 +18,7 @@ constexpr const char* kRed = R"(<testsuite><testcase name="a"/><testcase classna
 constexpr const char* kGreen = R"(<testsuite><testcase name="a"/><testcase name="b"/></testsuite>)";
 
 /// Lines of the phase for a file that holds `text`; empty: there is no such file.
-protocol::Transcript said(const std::string& text) {
+protocol::Transcript transcript(const std::string& text) {
   const TempDir dir;
   if (!text.empty()) write_bytes(dir / "ci.xml", text);
   return run_alone(dir / "raw.jsonl", {{"file", (dir / "ci.xml").string()}}, run_ci_status);
@@ -31,7 +31,7 @@ const protocol::Check& only_check(const protocol::Transcript& transcript) {
 }
 
 TEST(CiStatusPhase, ARedFileIsAnAnswerWithTheFirstFailure) {
-  const auto red = said(kRed);
+  const auto red = transcript(kRed);
   EXPECT_EQ(end_of(red), "ok") << "a red CI is an answer";
   EXPECT_EQ(metric_of(red, "tests.run_count"), 4) << "a skipped test did not run";
   EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
@@ -45,19 +45,19 @@ TEST(CiStatusPhase, ARedFileIsAnAnswerWithTheFirstFailure) {
 }
 
 TEST(CiStatusPhase, AGreenFilePasses) {
-  const auto green = said(kGreen);
+  const auto green = transcript(kGreen);
   EXPECT_EQ(metric_of(green, "tests.run_count"), 2);
   EXPECT_EQ(metric_of(green, "tests.failed_count"), 0);
   EXPECT_TRUE(only_check(green).ok);
   EXPECT_EQ(only_check(green).code, "");
 }
 
-TEST(CiStatusPhase, WhatSaysNothingFailsTheCaseAndGivesNoFigure) {
+TEST(CiStatusPhase, WhatReportsNothingFailsTheCaseAndGivesNoFigure) {
   const TempDir dir;
   EXPECT_EQ(end_of(run_alone(dir / "raw.jsonl", nlohmann::json::object(), run_ci_status)),
             "failed: no file is given; use --ci-status FILE");
-  EXPECT_THAT(end_of(said("")), HasSubstr("is not there"));
-  const auto empty = said("<testsuite tests='9'/>");
+  EXPECT_THAT(end_of(transcript("")), HasSubstr("is not there"));
+  const auto empty = transcript("<testsuite tests='9'/>");
   EXPECT_THAT(end_of(empty), HasSubstr("holds no test case"));
   EXPECT_EQ(metric_of(empty, "tests.failed_count"), "absent");
 }

@@ -30,7 +30,7 @@ TEST(ReadJunit, CountsTheCasesAndBelievesNoTotals) {
 }
 
 // A set-up that failed, or a file that was cut and closed again: no case of it says so.
-TEST(ReadJunit, ASuiteThatSaysMoreThanItsCasesShowIsNoGreen) {
+TEST(ReadJunit, ASuiteThatReportsMoreThanItsCasesShowIsNoGreen) {
   for (const char* claim : {"errors='1'", "failures='1'", "tests='9'"}) {
     const std::string inner =
         std::string("<testsuite name='s' ") + claim + "><testcase name='a'/></testsuite>";

@@ -20,14 +20,15 @@ protocol::Transcript run(const nlohmann::json& args,
   });
 }
 
-std::string failure(const protocol::Transcript& said) {
-  return said.ended.contains("all") ? said.ended.at("all").reason : "no case line";
+std::string failure(const protocol::Transcript& transcript) {
+  return transcript.ended.contains("all") ? transcript.ended.at("all").reason : "no case line";
 }
 
-// What it reports of files: the planted fault P27 and its control.
+// What it reports of files: the injected fault P27 and its control.
 TEST(DiffScope, NamesWhatIsOutsideAndWhatIsGuarded) {
-  const Planted planted = plants::plant_mixed_diff({}), control = plants::control_plain_diff({});
-  EXPECT_TRUE(planted.as_wanted) << planted.seen;
+  const Injected injected = injection::inject_mixed_diff({}),
+                 control = injection::control_plain_diff({});
+  EXPECT_TRUE(injected.as_wanted) << injected.seen;
   EXPECT_TRUE(control.as_wanted) << control.seen;
 }
 

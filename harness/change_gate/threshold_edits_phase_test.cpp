@@ -47,9 +47,9 @@ class EditedCheckout : public testing::Test {
       run_threshold_edits(dir_.path(), call, emitter);
     });
   }
-  static size_t failed(const protocol::Transcript& said) {
+  static size_t failed(const protocol::Transcript& transcript) {
     size_t count = 0;
-    for (const auto& line : said.lines)
+    for (const auto& line : transcript.lines)
       if (const auto* check = std::get_if<protocol::Check>(&line.message))
         count += !check->ok && check->code == "THRESHOLD_EDIT";
     return count;
@@ -64,20 +64,20 @@ TEST_F(EditedCheckout, EditsFailWithoutAReasonAndAreShownEitherWay) {
   put("configs/runbooks/b.json", kLoosened);
   put("configs/runbooks/new.json", kBook);
   put("nsa/x.cpp", "2\n");
-  auto said = run(args_);
-  EXPECT_EQ(failed(said), 2u);
-  EXPECT_EQ(metric_of(said, "edits.found_count"), 2);
-  EXPECT_EQ(metric_of(said, "edits.unexplained_count"), 2);
+  auto transcript = run(args_);
+  EXPECT_EQ(failed(transcript), 2u);
+  EXPECT_EQ(metric_of(transcript, "edits.found_count"), 2);
+  EXPECT_EQ(metric_of(transcript, "edits.unexplained_count"), 2);
   auto explained = args_;
   explained["reason"] = "fp8";
-  said = run(explained);
-  EXPECT_EQ(failed(said), 0u);
-  EXPECT_EQ(metric_of(said, "edits.unexplained_count"), 0);
-  EXPECT_EQ(rows_of(said, "edits"),
+  transcript = run(explained);
+  EXPECT_EQ(failed(transcript), 0u);
+  EXPECT_EQ(metric_of(transcript, "edits.unexplained_count"), 0);
+  EXPECT_EQ(rows_of(transcript, "edits"),
             (nlohmann::json{
                 {"configs/runbooks/b.json", "phase \"ab\": criterion \"C-a\": value", "5", "50"},
                 {"suites/compare/tolerance.cpp", "line", "eps = 1;", "eps = 100;"}}));
-  const auto* check = find_line<protocol::Check>(said, [](const auto&) { return true; });
+  const auto* check = find_line<protocol::Check>(transcript, [](const auto&) { return true; });
   ASSERT_NE(check, nullptr);
   EXPECT_EQ(check->id, "edit/configs/runbooks/b.json");
   EXPECT_THAT(check->detail, HasSubstr("was 5, is 50; reason: fp8"));
@@ -107,9 +107,9 @@ TEST_F(EditedCheckout, NeitherListsNorAttributesOfTheChangeHideAnEdit) {
   put("configs/kinds/threshold_edits.json", R"({"args": []})");
   put(".gitattributes", "* -diff\n");
   put("suites/compare/tolerance.cpp", "eps = 100;\n");
-  const auto said = run({{"base", "HEAD"}, {"watched", nlohmann::json::array()}});
-  EXPECT_EQ(failed(said), 1u);
-  EXPECT_EQ(rows_of(said, "edits"),
+  const auto transcript = run({{"base", "HEAD"}, {"watched", nlohmann::json::array()}});
+  EXPECT_EQ(failed(transcript), 1u);
+  EXPECT_EQ(rows_of(transcript, "edits"),
             (nlohmann::json{{"suites/compare/tolerance.cpp", "line", "eps = 1;", "eps = 100;"}}));
 }
 
@@ -123,10 +123,10 @@ TEST_F(EditedCheckout, ATestThatIsGoneIsAnEdit) {
 TEST_F(EditedCheckout, NothingEditedIsNoCheckAndACountOfZero) {
   put("nsa/x.cpp", "2\n");
   put("suites/compare/tolerances/README.md", "words decide nothing\n");
-  const auto said = run(args_);
-  EXPECT_EQ(find_line<protocol::Check>(said, [](const auto&) { return true; }), nullptr);
-  EXPECT_EQ(metric_of(said, "edits.found_count"), 0);
-  EXPECT_EQ(end_of(said), "ok");
+  const auto transcript = run(args_);
+  EXPECT_EQ(find_line<protocol::Check>(transcript, [](const auto&) { return true; }), nullptr);
+  EXPECT_EQ(metric_of(transcript, "edits.found_count"), 0);
+  EXPECT_EQ(end_of(transcript), "ok");
 }
 
 TEST_F(EditedCheckout, WithoutABaseOrACheckoutNothingPasses) {

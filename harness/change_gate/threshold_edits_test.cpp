@@ -79,7 +79,7 @@ TEST(RunbookEdits, ATextThatNestsTooDeepIsAnEdit) {
     EXPECT_THAT(edits, SizeIs(1));
 }
 
-TEST(LineEdits, PairsOldAndNewAndSaysHowManyMore) {
+TEST(LineEdits, PairsOldAndNewAndReportsHowManyMore) {
   const auto edits = line_edits({"-a = 1", "-b = 2", "+a = 9", "+b = 8", "+c = 3"});
   ASSERT_THAT(edits, SizeIs(3));
   EXPECT_EQ(edits[0].before + edits[0].after, "a = 1a = 9");

@@ -45,7 +45,7 @@ int failed(const std::exception& error, int exit_code) {
 }
 
 /// What nobody can read was not said: a full disk behind standard output is a fault.
-int said(int exit_code) {
+int reported(int exit_code) {
   std::cout.flush();
   const bool written = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   return written ? exit_code
@@ -59,9 +59,9 @@ int said(int exit_code) {
 int main(int argc, char** argv) {
   Options options;
   int exit_code = 0;
-  if (!harness::cli::parse_options(argc, argv, options, exit_code)) return said(exit_code);
+  if (!harness::cli::parse_options(argc, argv, options, exit_code)) return reported(exit_code);
   try {
-    return said(execute(options));
+    return reported(execute(options));
   } catch (const harness::ConfigError& e) {
     return failed(e, 2);
   } catch (const harness::EvidenceError& e) {

@@ -69,7 +69,7 @@ void add_output_options(CLI::App& app, Options& o) {
                  "Baseline file, or none (default: configs/baselines/RUNBOOK/HARDWARE.json)")
       ->check(not_empty());
   app.add_option("--supersedes", o.supersedes,
-                 "Finished run (folder or tar) that this one replaces as its next edition");
+                 "Finished run (folder or tar) that this one replaces as its next revision");
   app.add_option("--format", o.formats, "Reports to write: md, html, json, junit (default: all)")
       ->delimiter(',')
       ->check(CLI::IsMember({"md", "html", "json", "junit"}));
@@ -151,8 +151,8 @@ void add_commands(CLI::App& app, Options& o) {
   add_json_option(*doctor, o);
   teach(*doctor, "  nsa-validate doctor\n", "0 nothing stands in the way, 3 something does");
   add_history_commands(app, o);
-  CLI::App* selftest = add_command(app, o, "selftest",
-                                   "Plant the historical faults and require that each is reported");
+  CLI::App* selftest = add_command(
+      app, o, "selftest", "Inject the historical faults and require that each is reported");
   selftest->add_option("--faults", o.faults, "Only these, e.g. P03,P11 (default: all)")
       ->delimiter(',');
   selftest->add_option("--out", o.out, "Run folder to create (default runs/selftest-TIME)")
@@ -194,7 +194,7 @@ void add_commands(CLI::App& app, Options& o) {
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
       ->add_option("id", o.id,
-                   "Id as it stands in the report: C-..., M-..., P-..., A-..., D-..., F-...")
+                   "Id as written in the report: C-..., M-..., P-..., A-..., D-..., F-...")
       ->required();
   explain->add_option("--run", o.target, "Run folder or tar (default: the newest in runs/)");
   teach(*explain,

@@ -21,7 +21,7 @@ struct Options {
   std::string history;                    ///< file of the history
   std::string metric;                     ///< history trend
   std::vector<std::string> targets;       ///< history import
-  std::string supersedes;                 ///< finished run that this one is a later edition of
+  std::string supersedes;                 ///< finished run that this one is a later revision of
   std::vector<std::string> formats;       ///< of md html json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was
   bool dry_run = false, quiet = false, json = false;

@@ -32,26 +32,26 @@ class LogProgress : public Observer {
 
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
     clock_.start(phase);
-    say(fmt::format("[{}/{}] {}: {}", number, total, phase.id, phase.title));
+    print(fmt::format("[{}/{}] {}: {}", number, total, phase.id, phase.title));
     begin_ = last_ = Clock::now();
   }
   void on_beat(const PlannedPhase& phase, const std::string& group, const protocol::Beat& beat,
                double eta_s) override {
     if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
-    say(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
-                    left_text(clock_.left_s(seconds_since(begin_)))));
+    print(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
+                      left_text(clock_.left_s(seconds_since(begin_)))));
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     clock_.end(phase, record.seconds);
-    say(fmt::format("      {} in {}{}{}{}", enum_name(record.status),
-                    format_duration(record.seconds), left_text(clock_.left_s(0)),
-                    record.reason.empty() ? "" : ": ", record.reason));
+    print(fmt::format("      {} in {}{}{}{}", enum_name(record.status),
+                      format_duration(record.seconds), left_text(clock_.left_s(0)),
+                      record.reason.empty() ? "" : ": ", record.reason));
   }
-  void on_note(const std::string& text) override { say("      " + text); }
+  void on_note(const std::string& text) override { print("      " + text); }
 
  private:
-  void say(const std::string& line) const { screen_.write(plain_text(line) + "\n"); }
+  void print(const std::string& line) const { screen_.write(plain_text(line) + "\n"); }
 
   RunClock clock_;
   Screen screen_;

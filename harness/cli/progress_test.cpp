@@ -117,7 +117,7 @@ TEST(Progress, TheTimeLeftOfTheRunIsShown) {
       HasSubstr("[1/3] oracle, run 7 min 00 s left"));
 }
 
-TEST(Progress, QuietAndJsonSayNothing) {
+TEST(Progress, QuietAndJsonReportNothing) {
   Options quiet, json;
   quiet.quiet = true;
   json.json = true;

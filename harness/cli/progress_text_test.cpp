@@ -53,7 +53,7 @@ TEST(ProgressText, TheTimeLeftFollowsThePace) {
 }
 
 /// Phases that ended at once because they were reused do not promise that the rest is free.
-TEST(ProgressText, AShortPastSaysNothingAndAStrangeOneOnlyTenfold) {
+TEST(ProgressText, AShortPastReportsNothingAndAStrangeOneOnlyTenfold) {
   Plan plan;
   plan.phases = {phase(0.05), phase(10), phase(10)};
   RunClock clock(plan);

@@ -10,7 +10,7 @@
 #include "harness/evidence/mini_run.h"
 #include "harness/schema/error.h"
 
-/// For the tests of this room: commands are called as main calls them.
+/// For the tests of this folder: commands are called as main calls them.
 namespace harness::cli {
 
 /// What a command printed and returned.
@@ -49,8 +49,8 @@ std::string error_of(Function function) {
 }
 
 /// A finished run of invented numbers whose reports are those of the program.
-inline Written finish_run(const std::filesystem::path& dir, const MiniRun& planted = {}) {
-  write_mini_run(dir, planted);
+inline Written finish_run(const std::filesystem::path& dir, const MiniRun& injected = {}) {
+  write_mini_run(dir, injected);
   return write_bundle(dir, [](const Results& results) { return render_reports(results); });
 }
 

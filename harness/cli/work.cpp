@@ -47,8 +47,8 @@ Work new_work(const Options& options) {
   work.run.info.gate = options.gate;
   work.run.info.command_line = options.command_line;
   if (!options.supersedes.empty())
-    follow_edition(RunFolder(options.supersedes), work.runbook.name, work.run.info,
-                   work.run.attached);
+    follow_revision(RunFolder(options.supersedes), work.runbook.name, work.run.info,
+                    work.run.attached);
   work.run.environment = environment(
       {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
   attach_catch_matrix(work.run);

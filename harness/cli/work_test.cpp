@@ -94,7 +94,7 @@ TEST_F(WorkTest, ANamedBaselineMustBeAFile) {
   }
 }
 
-TEST_F(WorkTest, ALaterEditionTakesTheFirstOneAlong) {
+TEST_F(WorkTest, ALaterRevisionTakesTheFirstOneAlong) {
   const Written before = finish_run(dir_ / "before");
   options_.supersedes = (dir_ / "before").string();
   const Work made = work();

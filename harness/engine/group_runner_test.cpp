@@ -56,7 +56,7 @@ TEST(GroupRunner, AnArtifactThatAWorkerNamesIsAFileOfItsFolder) {
   EXPECT_EQ(run.end_of(good), "COMPLETED") << run.record(good).reason;
 }
 
-TEST(GroupRunner, AWorkerThatSaysNoBuildIdIsNotOfThisBuild) {
+TEST(GroupRunner, AWorkerThatReportsNoBuildIdIsNotOfThisBuild) {
   FakeRun run("no_id");
   run.add("silent", "normal").args["build_id"] = "";
   run.add("other", "normal").args["build_id"] = "c";  // a deviation: it is said
@@ -146,7 +146,7 @@ TEST(GroupRunner, GoogleTestProgramsAreIngested) {
 }
 
 /// The case line of a group, as a worker reads it.
-TEST(GroupRunner, TheCaseLineSaysWhatThePlanSays) {
+TEST(GroupRunner, TheCaseLineReportsWhatThePlanReports) {
   FakeRun run("case_line");
   auto& phase = run.add("p", "normal", 2);
   phase.args["first_step_s"] = 7;

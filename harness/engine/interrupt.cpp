@@ -6,7 +6,7 @@ namespace harness {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
-int guards = 0;  ///< alive; a run inside a run (a planted one) keeps what the outer one noted
+int guards = 0;  ///< alive; a run inside a run (an injected one) keeps what the outer one noted
 void note(int signal) { noted = signal; }
 
 constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ};

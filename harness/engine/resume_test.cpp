@@ -272,7 +272,7 @@ void fill_and_continue() {
   EXPECT_THAT(run.observer.notes, Contains("small: ended before as COMPLETED, reused"));
 }
 
-TEST(Resume, AFullDiskIsSaidAndTheRunGoesOnWithRoom) {
+TEST(Resume, AFullDiskIsReportedAndTheRunGoesOnWithRoom) {
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child == 0) {

@@ -12,7 +12,7 @@ namespace harness {
 /// Renders files of a run from its results. The text reports (report.md, summary.md, comment.md,
 /// junit.xml) are derived again by `verify`; the drawings (report.html, plots/) depend on the
 /// gnuplot of the machine, so that only their hashes are checked. File name -> bytes. Passed in,
-/// because this room does not know reports/.
+/// because this folder does not know reports/.
 using ReportRenderer = std::function<std::map<std::string, std::string>(const Results&)>;
 
 struct Written {

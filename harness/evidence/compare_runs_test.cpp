@@ -48,7 +48,7 @@ TEST(CompareRuns, ExactFiguresCompareByValue) {
   EXPECT_EQ(figure_change(&a, &less), "lower");
 }
 
-TEST(CompareRuns, WhatIsMissingIsSaid) {
+TEST(CompareRuns, WhatIsMissingIsReported) {
   const Metric a = exact(3);
   Metric none = a, unit = a, withheld = a, method = a;
   none.value.reset();

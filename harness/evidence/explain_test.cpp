@@ -18,8 +18,8 @@ using testing::Not;
 
 class ExplainTest : public testing::Test {
  protected:
-  std::string explained(const std::string& id, const MiniRun& planted = {}) {
-    finish_mini_run(dir_.path(), planted);
+  std::string explained(const std::string& id, const MiniRun& injected = {}) {
+    finish_mini_run(dir_.path(), injected);
     return explain(RunFolder(dir_.path()), id);
   }
   TempDir dir_;
@@ -81,7 +81,7 @@ TEST_F(ExplainTest, UnknownIdNamesTheNearest) {
   }
 }
 
-TEST_F(ExplainTest, ResultsCutInHalfAreSaid) {
+TEST_F(ExplainTest, ResultsCutInHalfAreReported) {
   finish_mini_run(dir_.path());
   std::filesystem::resize_file(dir_ / "results.json", 1000);
   EXPECT_THROW(explain(RunFolder(dir_.path()), "C-SPEED"), EvidenceError);

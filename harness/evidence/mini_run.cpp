@@ -25,22 +25,22 @@ void put(const fs::path& file, const std::string& text) {
 class RawFile {
  public:
   explicit RawFile(const std::string& device = "cpu") {
-    say(protocol::Hello{.program = "mini",
-                        .build_id = "mini-build",
-                        .pid = 1,
-                        .device = device,
-                        .versions = {{"mini", "1.0"}},
-                        .switches = {{"NSA_SEL_RANGES_V2", "1", "config"}}});
+    emit(protocol::Hello{.program = "mini",
+                         .build_id = "mini-build",
+                         .pid = 1,
+                         .device = device,
+                         .versions = {{"mini", "1.0"}},
+                         .switches = {{"NSA_SEL_RANGES_V2", "1", "config"}}});
   }
   template <class Line>
-  void say(const Line& line) {
+  void emit(const Line& line) {
     json object = protocol::to_object(line);
     object["type"] = std::string(Line::kType);
     object["t"] = 0.001 * static_cast<double>(lines_++);
     text_ += protocol::print_line(object) + "\n";
   }
   void write(const fs::path& file) {
-    say(protocol::Done{.lines = lines_});
+    emit(protocol::Done{.lines = lines_});
     put(file, text_);
   }
 
@@ -74,22 +74,22 @@ PhaseSpec conform_phase() {
   return phase;
 }
 
-int processes_of(const MiniRun& planted) {
-  return planted.confirm || planted.max_processes > 0 ? 10 : 8;
+int processes_of(const MiniRun& injected) {
+  return injected.confirm || injected.max_processes > 0 ? 10 : 8;
 }
 
-PhaseSpec speed_phase(const MiniRun& planted) {
+PhaseSpec speed_phase(const MiniRun& injected) {
   PhaseSpec phase;
   phase.id = "speed";
   phase.title = "v2 is faster than v1";
   phase.run = "nsa-worker:mini_speed";
   phase.cases = {{.id = "speed", .args = json::object()}};
-  phase.processes = processes_of(planted);
-  phase.max_processes = planted.max_processes;
-  phase.confirm = planted.confirm;
+  phase.processes = processes_of(injected);
+  phase.max_processes = injected.max_processes;
+  phase.confirm = injected.confirm;
   phase.criteria = {criterion("C-SPEED", "v2 is at least 1.5 times as fast",
                               "speed.v2_vs_v1.speedup_ratio", ">=", 1.5, "ratio")};
-  if (planted.criterion_on_baseline)
+  if (injected.criterion_on_baseline)
     phase.criteria.push_back(
         criterion("C-SPEED-BASE", "v2 is as fast as it was", "speed.v2.call_ms",
                   "<=", {{"baseline", "speed.v2.call_ms"}, {"factor", 1.1}}, "ms"));
@@ -107,7 +107,7 @@ PhaseSpec cards_phase() {
   return phase;
 }
 
-Runbook mini_runbook(const MiniRun& planted) {
+Runbook mini_runbook(const MiniRun& injected) {
   Runbook book;
   book.name = "mini";
   book.title = "Invented numbers";
@@ -116,7 +116,7 @@ Runbook mini_runbook(const MiniRun& planted) {
                    {"value", 1.8},
                    {"unit", "ratio"},
                    {"source", "invented"}}};
-  book.phases = {conform_phase(), speed_phase(planted), cards_phase()};
+  book.phases = {conform_phase(), speed_phase(injected), cards_phase()};
   return book;
 }
 
@@ -158,28 +158,28 @@ void write_phase_end(const fs::path& folder, const std::string& status, const st
                                           {"attempts", cause.empty() ? 1 : 0}}));
 }
 
-void write_conform(const fs::path& folder, const MiniRun& planted) {
+void write_conform(const fs::path& folder, const MiniRun& injected) {
   fs::create_directories(folder);
-  if (!planted.conform_runs)
+  if (!injected.conform_runs)
     return write_phase_end(folder, "NOT_RUN", "SKIPPED", "left out with --skip");
   RawFile raw;
   for (const char* one : {"even", "odd"}) {
     for (const char* part : {"cmp", "sel", "win"}) {
       const bool wrong =
-          planted.mismatch && std::string(one) == "odd" && std::string(part) == "sel";
-      raw.say(protocol::Check{.case_id = one,
-                              .id = std::string("oracle.") + part,
-                              .ok = !wrong,
-                              .code = wrong ? "ORACLE_MISMATCH" : "",
-                              .detail = wrong ? "worst element 0.5" : ""});
+          injected.mismatch && std::string(one) == "odd" && std::string(part) == "sel";
+      raw.emit(protocol::Check{.case_id = one,
+                               .id = std::string("oracle.") + part,
+                               .ok = !wrong,
+                               .code = wrong ? "ORACLE_MISMATCH" : "",
+                               .detail = wrong ? "worst element 0.5" : ""});
     }
-    raw.say(protocol::Metric{.case_id = one, .name = "rows_count", .value = 64, .unit = "count"});
-    const bool failed = std::string(one) == "odd" && !planted.case_reason.empty();
-    raw.say(protocol::CaseEnd{.case_id = one,
-                              .status = failed ? "failed" : "ok",
-                              .reason = failed ? planted.case_reason : ""});
+    raw.emit(protocol::Metric{.case_id = one, .name = "rows_count", .value = 64, .unit = "count"});
+    const bool failed = std::string(one) == "odd" && !injected.case_reason.empty();
+    raw.emit(protocol::CaseEnd{.case_id = one,
+                               .status = failed ? "failed" : "ok",
+                               .reason = failed ? injected.case_reason : ""});
   }
-  raw.say(
+  raw.emit(
       protocol::Table{.id = "shapes",
                       .title = "Shapes",
                       .columns = {"case", "rows"},
@@ -188,11 +188,11 @@ void write_conform(const fs::path& folder, const MiniRun& planted) {
   write_phase_end(folder, "COMPLETED", "", "");
 }
 
-void write_speed(const fs::path& dir, const MiniRun& planted) {
+void write_speed(const fs::path& dir, const MiniRun& injected) {
   const fs::path folder = dir / "phases/speed";
   fs::create_directories(folder);
-  for (int process = 1; process <= processes_of(planted); ++process)
-    write_mini_process(dir, (process < 10 ? "g0" : "g") + std::to_string(process), planted);
+  for (int process = 1; process <= processes_of(injected); ++process)
+    write_mini_process(dir, (process < 10 ? "g0" : "g") + std::to_string(process), injected);
   write_phase_end(folder, "COMPLETED", "", "");
 }
 
@@ -205,12 +205,12 @@ json mini_environment() {
 
 }  // namespace
 
-void write_mini_run(const fs::path& dir, const MiniRun& planted) {
+void write_mini_run(const fs::path& dir, const MiniRun& injected) {
   fs::create_directories(dir);
   const LoadedRunbook book{
-      .runbook = mini_runbook(planted), .kinds = mini_kinds(), .deviations = {}, .file = ""};
+      .runbook = mini_runbook(injected), .kinds = mini_kinds(), .deviations = {}, .file = ""};
   const PhaseSelection selection{.only = {},
-                                 .skip = planted.conform_runs
+                                 .skip = injected.conform_runs
                                              ? std::vector<std::string>{}
                                              : std::vector<std::string>{"conform"}};
   const std::string runbook = pretty_dump(to_json(book.runbook));
@@ -226,38 +226,38 @@ void write_mini_run(const fs::path& dir, const MiniRun& planted) {
   put(dir / "kinds.json", pretty_dump(to_json(book.kinds)));
   put(dir / "plan.json", pretty_dump(to_json(make_plan(book, {}, selection))));
   put(dir / "environment.json", pretty_dump(mini_environment()));
-  if (!planted.baseline.is_null()) put(dir / "baseline.json", pretty_dump(planted.baseline));
-  write_conform(dir / "phases/conform", planted);
-  write_speed(dir, planted);
+  if (!injected.baseline.is_null()) put(dir / "baseline.json", pretty_dump(injected.baseline));
+  write_conform(dir / "phases/conform", injected);
+  write_speed(dir, injected);
 }
 
-void write_mini_process(const fs::path& dir, const std::string& group, const MiniRun& planted) {
+void write_mini_process(const fs::path& dir, const std::string& group, const MiniRun& injected) {
   const int number = std::stoi(group.substr(1));
   RawFile raw;
   for (int round = 0; round < kRounds; ++round)
     for (int order = 0; order < 4; ++order) {  // ABBA
       const bool candidate = order == 1 || order == 2;
       const double noise = 1 + 0.001 * ((number * 7 + round * 3 + order) % 5);
-      const bool clocked = planted.v2_clock_mhz > 0;
-      const double clock = candidate && clocked ? planted.v2_clock_mhz : kBaseClockMhz;
-      raw.say(protocol::Sample{
+      const bool clocked = injected.v2_clock_mhz > 0;
+      const double clock = candidate && clocked ? injected.v2_clock_mhz : kBaseClockMhz;
+      raw.emit(protocol::Sample{
           .case_id = "speed",
           .series = candidate ? "v2" : "v1",
-          .value = (candidate ? 4 / planted.speedup : 4) * noise * kBaseClockMhz / clock,
+          .value = (candidate ? 4 / injected.speedup : 4) * noise * kBaseClockMhz / clock,
           .unit = "ms",
           .round = round,
           .order = order,
           .clock_mhz = clocked ? std::optional(clock) : std::nullopt});
     }
-  const double again = number % 2 == 0 ? planted.aa_factor : 1 / planted.aa_factor;
-  for (int round = 0; planted.aa_factor > 0 && round < kRounds; ++round)
-    raw.say(protocol::Sample{.case_id = "speed",
-                             .series = "aa",
-                             .value = 4 * again,
-                             .unit = "ms",
-                             .round = round,
-                             .order = 4});
-  raw.say(protocol::CaseEnd{.case_id = "speed"});
+  const double again = number % 2 == 0 ? injected.aa_factor : 1 / injected.aa_factor;
+  for (int round = 0; injected.aa_factor > 0 && round < kRounds; ++round)
+    raw.emit(protocol::Sample{.case_id = "speed",
+                              .series = "aa",
+                              .value = 4 * again,
+                              .unit = "ms",
+                              .round = round,
+                              .order = 4});
+  raw.emit(protocol::CaseEnd{.case_id = "speed"});
   raw.write(dir / "phases/speed" / (group + ".jsonl"));
 }
 
@@ -285,8 +285,8 @@ std::map<std::string, std::string> render_mini_run(const Results& results) {
   return {{"report.md", text}, {"summary.md", results.verdict.word + "\n"}};
 }
 
-Written finish_mini_run(const fs::path& dir, const MiniRun& planted) {
-  write_mini_run(dir, planted);
+Written finish_mini_run(const fs::path& dir, const MiniRun& injected) {
+  write_mini_run(dir, injected);
   return write_bundle(dir, render_mini_run);
 }
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 constexpr const char* kResults = "superseded/results.json";
 constexpr const char* kLedger = "superseded/ledger.jsonl";
 
-std::string next_edition(const std::string& edition) {
+std::string next_revision(const std::string& edition) {
   int64_t number = 1;
   std::from_chars(edition.data(), edition.data() + edition.size(), number);
   return std::to_string(number + 1);
@@ -52,8 +52,8 @@ std::string observed_text(const CriterionResult* one) {
 
 }  // namespace
 
-void follow_edition(const RunFolder& before, const std::string& runbook, RunInfo& info,
-                    std::map<std::string, std::string>& attached) {
+void follow_revision(const RunFolder& before, const std::string& runbook, RunInfo& info,
+                     std::map<std::string, std::string>& attached) {
   const Verification found = verify_files(before);
   if (!found.ok())
     throw EvidenceError(before.where().string(),
@@ -64,7 +64,7 @@ void follow_edition(const RunFolder& before, const std::string& runbook, RunInfo
   if (results.run.runbook != runbook)
     throw ConfigError("--supersedes " + before.where().string() + ": it is a run of '" +
                       results.run.runbook + "', this is '" + runbook + "'");
-  info.edition = next_edition(results.run.edition);
+  info.edition = next_revision(results.run.edition);
   info.supersedes = found.head;
   attached[kResults] = before.read("results.json");
   attached[kLedger] = before.read("ledger.jsonl");
@@ -97,7 +97,7 @@ json criteria_table(const Results& before, const Results& now, const std::string
           {"rows", rows}};
 }
 
-json edition_table(const Results& before, const Results& now) {
+json revision_table(const Results& before, const Results& now) {
   const std::string old = "edition " + before.run.edition;
   json table = criteria_table(before, now, old, "edition " + now.run.edition);
   table["id"] = "editions";

@@ -7,15 +7,15 @@
 #include "harness/evidence/storage/run_folder.h"
 #include "harness/results/results.h"
 
-/// Editions: a run may replace a finished one of the same runbook. It keeps that run's results and
+/// Revisions: a run may replace a finished one of the same runbook. It keeps that run's results and
 /// ledger in superseded/, names its ledger head in run.json and compares criterion by criterion.
 namespace harness {
 
-/// Makes `info` the next edition of the finished run `before` and puts the files that prove it into
-/// `attached` (path in the new run -> content). Throws EvidenceError when `before` is not whole by
-/// its own ledger, ConfigError when it is of another runbook.
-void follow_edition(const RunFolder& before, const std::string& runbook, RunInfo& info,
-                    std::map<std::string, std::string>& attached);
+/// Makes `info` the next revision of the finished run `before` and puts the files that prove it
+/// into `attached` (path in the new run -> content). Throws EvidenceError when `before` is not
+/// whole by its own ledger, ConfigError when it is of another runbook.
+void follow_revision(const RunFolder& before, const std::string& runbook, RunInfo& info,
+                     std::map<std::string, std::string>& attached);
 
 /// Results of the run that `run` supersedes. Throws EvidenceError when superseded/ is missing or is
 /// not what the ledger head `head` covers.
@@ -26,7 +26,7 @@ Results read_superseded(const RunFolder& run, const std::string& head);
 nlohmann::json criteria_table(const Results& before, const Results& now, const std::string& then,
                               const std::string& here);
 
-/// Table "editions": the criteria of two editions.
-nlohmann::json edition_table(const Results& before, const Results& now);
+/// Table "editions": the criteria of two revisions.
+nlohmann::json revision_table(const Results& before, const Results& now);
 
 }  // namespace harness

@@ -19,13 +19,13 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 /// A finished mini run that supersedes the one in `before`.
-fs::path second_edition(const TempDir& dir, const fs::path& before, const MiniRun& planted) {
+fs::path second_revision(const TempDir& dir, const fs::path& before, const MiniRun& injected) {
   const fs::path out = dir / "second";
-  write_mini_run(out, planted);
+  write_mini_run(out, injected);
   json info = json::parse(read_bytes(out / "run.json"));
   RunInfo next;
   std::map<std::string, std::string> attached;
-  follow_edition(RunFolder(before), "mini", next, attached);
+  follow_revision(RunFolder(before), "mini", next, attached);
   info["edition"] = next.edition;
   info["supersedes"] = next.supersedes;
   write_bytes(out / "run.json", pretty_dump(info));
@@ -35,7 +35,7 @@ fs::path second_edition(const TempDir& dir, const fs::path& before, const MiniRu
   return out;
 }
 
-json editions_of(const Results& results) {
+json revisions_of(const Results& results) {
   for (const json& table : results.tables)
     if (table["id"] == "editions") return table;
   return {};
@@ -47,14 +47,14 @@ std::string change_of(const json& table, const std::string& criterion) {
   return "no such row";
 }
 
-TEST(Edition, SecondOneComparesCriterionByCriterion) {
+TEST(Revision, SecondOneComparesCriterionByCriterion) {
   TempDir dir;
   const Written first = finish_mini_run(dir / "first", {.mismatch = true});
   const Results second =
-      derive(second_edition(dir, dir / "first", {.criterion_on_baseline = true}));
+      derive(second_revision(dir, dir / "first", {.criterion_on_baseline = true}));
   EXPECT_EQ(second.run.edition, "2");
   EXPECT_EQ(second.run.supersedes, first.head);
-  const json table = editions_of(second);
+  const json table = revisions_of(second);
   EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("edition 1"));
   EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("NO-GO"));
   EXPECT_EQ(change_of(table, "C-CONFORM"), "better");
@@ -63,31 +63,31 @@ TEST(Edition, SecondOneComparesCriterionByCriterion) {
   EXPECT_TRUE(verify(dir / "second", render_mini_run).ok());
 }
 
-TEST(Edition, WorseAndGoneAreSaid) {
+TEST(Revision, WorseAndGoneAreReported) {
   TempDir dir;
   finish_mini_run(dir / "first", {.criterion_on_baseline = true});
-  const json table = editions_of(derive(second_edition(dir, dir / "first", {.speedup = 1.2})));
+  const json table = revisions_of(derive(second_revision(dir, dir / "first", {.speedup = 1.2})));
   EXPECT_EQ(change_of(table, "C-SPEED"), "worse");
   EXPECT_EQ(change_of(table, "C-SPEED-BASE"), "gone");
 }
 
-TEST(Edition, FirstOneHasNoTable) {
+TEST(Revision, FirstOneHasNoTable) {
   TempDir dir;
   finish_mini_run(dir / "first");
-  EXPECT_TRUE(editions_of(derive(dir / "first")).is_null());
+  EXPECT_TRUE(revisions_of(derive(dir / "first")).is_null());
 }
 
-TEST(Edition, DamagedOrForeignRunsAreRefused) {
+TEST(Revision, DamagedOrForeignRunsAreRefused) {
   TempDir dir;
   finish_mini_run(dir / "first");
   RunInfo info;
   std::map<std::string, std::string> attached;
-  EXPECT_THROW(follow_edition(RunFolder(dir / "first"), "other", info, attached), ConfigError);
+  EXPECT_THROW(follow_revision(RunFolder(dir / "first"), "other", info, attached), ConfigError);
   std::string samples = read_bytes(dir / "first/phases/speed/g01.jsonl");
   samples[samples.size() / 2] ^= 1;
   write_bytes(dir / "first/phases/speed/g01.jsonl", samples);
   try {
-    follow_edition(RunFolder(dir / "first"), "mini", info, attached);
+    follow_revision(RunFolder(dir / "first"), "mini", info, attached);
     FAIL() << "a damaged run was superseded";
   } catch (const EvidenceError& e) {
     EXPECT_THAT(e.what(), HasSubstr("phases/speed/g01.jsonl"));
@@ -95,10 +95,10 @@ TEST(Edition, DamagedOrForeignRunsAreRefused) {
   EXPECT_TRUE(attached.empty());
 }
 
-TEST(Edition, ExchangedPredecessorIsAnEvidenceProblem) {
+TEST(Revision, ExchangedPredecessorIsAnEvidenceProblem) {
   TempDir dir;
   finish_mini_run(dir / "first");
-  const fs::path second = second_edition(dir, dir / "first", {});
+  const fs::path second = second_revision(dir, dir / "first", {});
   std::string before = read_bytes(second / "superseded/results.json");
   const size_t at = before.find("\"GO\"");
   ASSERT_NE(at, std::string::npos);

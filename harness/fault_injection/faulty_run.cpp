@@ -18,11 +18,11 @@ constexpr const char* kTarget = "selftest_target";
 constexpr const char* kBystander = "gates";
 constexpr const char* kCorpus = "planted_text";
 
-/// Programs of the planted run: those of the build, but the trainer is the one that takes faults.
+/// Programs of the injected run: those of the build, but the trainer is the one that takes faults.
 void link_programs(const fs::path& bin_dir, const fs::path& to) {
   fs::create_directories(to);
   for (const auto& [name, program] :
-       {std::pair{"nsa-worker", "nsa-worker"}, {"nsa-train", "nsa-train-planted"}})
+       {std::pair{"nsa-worker", "nsa-worker"}, {"nsa-train", "nsa-train-faulty"}})
     if (fs::exists(bin_dir / program))
       fs::create_symlink(fs::absolute(bin_dir / program), to / name);
 }
@@ -77,7 +77,7 @@ Results run_target(const SelftestSetup& setup, const FaultForm& form, bool fault
   RunOptions options;
   options.out = dir / "run";
   options.bin_dir = dir / "bin";
-  options.info.id = "planted";
+  options.info.id = "injected";
   options.info.runbook = kTarget;
   if (form.limits) options.limits = *form.limits;
   link_programs(setup.bin_dir, options.bin_dir);
@@ -139,7 +139,7 @@ std::string report_of(const FaultForm& form, const Results& results) {
   return "";
 }
 
-Planted plant_form(const SelftestSetup& setup, const FaultForm& form) {
+Injected inject_form(const SelftestSetup& setup, const FaultForm& form) {
   const Results& clean = clean_run(setup, form);
   std::string missing;
   const Results faulted = run_target(setup, form, true, &missing);
@@ -158,7 +158,7 @@ Planted plant_form(const SelftestSetup& setup, const FaultForm& form) {
   return {true, name + ": " + report + " (" + faulted.verdict.word + ")"};
 }
 
-Planted control_form(const SelftestSetup& setup, const FaultForm& form) {
+Injected control_form(const SelftestSetup& setup, const FaultForm& form) {
   const Results& clean = clean_run(setup, form);
   constexpr int64_t kUndecided = 4;
   const bool undecided = form.may_be_undecided && clean.verdict.exit == kUndecided;
@@ -170,12 +170,12 @@ Planted control_form(const SelftestSetup& setup, const FaultForm& form) {
   return {true, form.phase + ": " + clean.verdict.word + ", no finding"};
 }
 
-PlantedAction all_of(std::vector<FaultForm> forms,
-                     Planted (*one)(const SelftestSetup&, const FaultForm&)) {
+FaultAction all_of(std::vector<FaultForm> forms,
+                   Injected (*one)(const SelftestSetup&, const FaultForm&)) {
   return [forms = std::move(forms), one](const SelftestSetup& setup) {
-    Planted all{.as_wanted = !forms.empty(), .seen = ""};
+    Injected all{.as_wanted = !forms.empty(), .seen = ""};
     for (const FaultForm& form : forms) {
-      const Planted each = one(setup, form);
+      const Injected each = one(setup, form);
       all.as_wanted &= each.as_wanted;
       if (all.seen.find(each.seen) == std::string::npos)
         all.seen += (all.seen.empty() ? "" : "; ") + each.seen;
@@ -186,11 +186,11 @@ PlantedAction all_of(std::vector<FaultForm> forms,
 
 }  // namespace
 
-PlantedAction plant_forms(std::vector<FaultForm> forms) {
-  return all_of(std::move(forms), plant_form);
+FaultAction inject_forms(std::vector<FaultForm> forms) {
+  return all_of(std::move(forms), inject_form);
 }
 
-PlantedAction control_forms(std::vector<FaultForm> forms) {
+FaultAction control_forms(std::vector<FaultForm> forms) {
   return all_of(std::move(forms), control_form);
 }
 

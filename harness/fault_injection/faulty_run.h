@@ -8,11 +8,11 @@
 #include "harness/fault_injection/injected_faults.h"
 #include "harness/process/progress_clock.h"
 
-/// Faults planted in a real run: engine, workers, evidence, findings and verdict are those of every
-/// run; only the runbook is small (configs/runbooks/selftest_target.json).
+/// Faults injected in a real run: engine, workers, evidence, findings and verdict are those of
+/// every run; only the runbook is small (configs/runbooks/selftest_target.json).
 namespace harness {
 
-/// One way to plant a fault: the target's phase that is broken, and how.
+/// One way to inject a fault: the target's phase that is broken, and how.
 struct FaultForm {
   std::string phase = {};  ///< id of the target runbook
   std::string fault = {};  ///< args.fault of the faulted run
@@ -37,9 +37,9 @@ std::string change_outside(const Results& clean, const Results& faulted, const s
 
 /// Caught: every form is reported by its code, turns the verdict, and changes nothing outside its
 /// phase.
-PlantedAction plant_forms(std::vector<FaultForm> forms);
+FaultAction inject_forms(std::vector<FaultForm> forms);
 
 /// Clean: the same runs without a fault report nothing.
-PlantedAction control_forms(std::vector<FaultForm> forms);
+FaultAction control_forms(std::vector<FaultForm> forms);
 
 }  // namespace harness

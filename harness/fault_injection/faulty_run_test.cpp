@@ -55,8 +55,8 @@ TEST(BlastRadius, FindingsOfItsCriteriaBelongToThePhase) {
   EXPECT_NE(change_outside(some_results(), faulted, "a"), "");
 }
 
-TEST(PlantForms, WithoutAFormNothingIsCaught) {
-  EXPECT_FALSE(plant_forms({})({}).as_wanted);
+TEST(FaultyRun, WithoutAFormNothingIsCaught) {
+  EXPECT_FALSE(inject_forms({})({}).as_wanted);
   EXPECT_FALSE(control_forms({})({}).as_wanted);
 }
 

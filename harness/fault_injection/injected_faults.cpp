@@ -13,9 +13,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
 
-PlantedFault in_run(const std::string& id, const std::string& what, const std::string& code,
-                    const std::vector<FaultForm>& forms, Needs needs = Needs::kCpu) {
-  return {id, what, code, plant_forms(forms), control_forms(forms), needs};
+InjectedFault in_run(const std::string& id, const std::string& what, const std::string& code,
+                     const std::vector<FaultForm>& forms, Needs needs = Needs::kCpu) {
+  return {id, what, code, inject_forms(forms), control_forms(forms), needs};
 }
 
 /// A fault of spec/failures.md in the operators, judged by conformance.
@@ -80,7 +80,7 @@ FaultForm hang_in_training() {
   return form;
 }
 
-std::vector<PlantedFault> faults_in_results() {
+std::vector<InjectedFault> faults_in_results() {
   return {
       in_run("P01", "selected attention sees only key 0", "ORACLE_MISMATCH",
              {operators("P01", "ORACLE_MISMATCH")}),
@@ -101,24 +101,24 @@ std::vector<PlantedFault> faults_in_results() {
   };
 }
 
-std::vector<PlantedFault> faults_of_processes() {
-  using namespace plants;
+std::vector<InjectedFault> faults_of_processes() {
+  using namespace injection;
   return {
-      {"P08", "unknown runbook key, unknown and dead switch", "CONFIG_ERROR", plant_unknown_names,
+      {"P08", "unknown runbook key, unknown and dead switch", "CONFIG_ERROR", inject_unknown_names,
        control_known_names},
       in_run("P09", "a wait for the device an element", "HOST_BOUND",
              {profiled("P09", "HOST_BOUND/syncs_per_step_count")}, Needs::kCuda),
       in_run("P10", "slow but progressing step", "SLOW", {slow_steps()}),
       in_run("P11", "a call that never returns", "HANG", {hang_in_worker(), hang_in_training()}),
-      {"P12", "foreign process holds device memory", "GPU_NOT_FREE", plant_held_memory,
+      {"P12", "foreign process holds device memory", "GPU_NOT_FREE", inject_held_memory,
        control_free_device, Needs::kCuda},
   };
 }
 
-std::vector<PlantedFault> faults_of_training() {
-  using namespace plants;
+std::vector<InjectedFault> faults_of_training() {
+  using namespace injection;
   return {
-      {"P13", "wrong batch and precision", "GAP_ATTRIBUTED", plant_wrong_settings,
+      {"P13", "wrong batch and precision", "GAP_ATTRIBUTED", inject_wrong_settings,
        control_good_settings, Needs::kCuda},
       in_run("P14", "label shift missing on random tokens", "LOSS_TOO_GOOD",
              {training("P14", "LOSS_TOO_GOOD")}),
@@ -129,25 +129,25 @@ std::vector<PlantedFault> faults_of_training() {
       in_run("P17", "loader stalls, first batch late", "LOADER_STALL",
              {training("P17", "LOADER_STALL")}),
       in_run("P18", "schedule counts micro-batches", "LR_TRACE", {training("P18", "LR_TRACE")}),
-      {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", plant_lost_position,
+      {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", inject_lost_position,
        control_exact_resume},
       in_run("P20", "gradient norm stuck at 0", "STUCK_METRIC", {training("P20", "STUCK_METRIC")}),
   };
 }
 
 /// World size 1 where two ranks were asked for, and a rank killed while both train.
-PlantedFault missing_rank() {
-  const auto both = [](const PlantedAction& a, const PlantedAction& b) {
+InjectedFault missing_rank() {
+  const auto both = [](const FaultAction& a, const FaultAction& b) {
     return [a, b](const SelftestSetup& setup) {
-      const Planted first = a(setup), second = b(setup);
-      return Planted{first.as_wanted && second.as_wanted, first.seen + "; " + second.seen};
+      const Injected first = a(setup), second = b(setup);
+      return Injected{first.as_wanted && second.as_wanted, first.seen + "; " + second.seen};
     };
   };
   return {"P21",
           "one rank where two were asked for; a rank killed",
           "RANK_FAULT",
-          both(plants::plant_lone_rank, plants::plant_killed_rank),
-          both(plants::control_lone_rank, plants::control_both_ranks),
+          both(injection::inject_lone_rank, injection::inject_killed_rank),
+          both(injection::control_lone_rank, injection::control_both_ranks),
           Needs::kTwoRanks};
 }
 
@@ -158,30 +158,30 @@ FaultForm too_large_batch() {
   return form;
 }
 
-std::vector<PlantedFault> faults_of_evidence() {
-  using namespace plants;
+std::vector<InjectedFault> faults_of_evidence() {
+  using namespace injection;
   return {
       missing_rank(),
       in_run("P22", "bucket cap asked for and not in force", "BUCKET_MISMATCH",
              {{.phase = "ranks", .fault = "P22", .code = "BUCKET_MISMATCH/cap asked for"}},
              Needs::kTwoRanks),
       in_run("P23", "a batch too large for the device", "OOM", {too_large_batch()}, Needs::kCuda),
-      {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", plant_bad_baselines,
+      {"P24", "baseline missing, zero, of other hardware", "BASELINE_INVALID", inject_bad_baselines,
        control_baseline},
-      {"P25", "criterion without data", "NOT_EVALUATED", plant_missing_data, control_whole_run},
+      {"P25", "criterion without data", "NOT_EVALUATED", inject_missing_data, control_whole_run},
       {"P26", "programs older than the checkout, dirty tree", "PROVENANCE_MISMATCH",
-       plant_foreign_programs, control_own_programs},
-      {"P27", "change mixes rooms, edits a tolerance", "DIFF_OUT_OF_SCOPE", plant_mixed_diff,
+       inject_foreign_programs, control_own_programs},
+      {"P27", "change mixes rooms, edits a tolerance", "DIFF_OUT_OF_SCOPE", inject_mixed_diff,
        control_plain_diff},
       in_run("P28", "one of two equal arms slowed by 15 % (GPU: 3 %)", "AB_VERDICT",
              {slower_arm()}),
-      {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", plant_edits,
+      {"P29", "edited artifact, figure, verdict, report", "EVIDENCE_TAMPERED", inject_edits,
        control_untouched},
       in_run("P30", "work of one branch counted in another", "SHARES_DO_NOT_SUM",
              {profiled("P30", "SHARES_DO_NOT_SUM/add up to")}, Needs::kCuda),
       {"P31", "stop file, half a file, process of an earlier run", "STALE_LEFTOVERS",
-       plant_leftovers, control_empty_folder},
-      {"P32", "clocks of one arm fall by 20 %", "THROTTLED", plant_throttling,
+       inject_leftovers, control_empty_folder},
+      {"P32", "clocks of one arm fall by 20 %", "THROTTLED", inject_throttling,
        control_steady_clocks},
   };
 }
@@ -200,9 +200,9 @@ std::string_view needs_name(Needs needs) {
   return "";
 }
 
-const std::vector<PlantedFault>& planted_faults() {
-  static const std::vector<PlantedFault> kFaults = [] {
-    std::vector<PlantedFault> all;
+const std::vector<InjectedFault>& injected_faults() {
+  static const std::vector<InjectedFault> kFaults = [] {
+    std::vector<InjectedFault> all;
     for (auto part :
          {faults_in_results(), faults_of_processes(), faults_of_training(), faults_of_evidence()})
       all.insert(all.end(), part.begin(), part.end());
@@ -213,22 +213,22 @@ const std::vector<PlantedFault>& planted_faults() {
 
 namespace {
 
-const PlantedFault& find_fault(const std::string& id) {
+const InjectedFault& find_fault(const std::string& id) {
   std::vector<std::string> known;
-  for (const PlantedFault& fault : planted_faults()) {
+  for (const InjectedFault& fault : injected_faults()) {
     if (fault.id == id) return fault;
     known.push_back(fault.id);
   }
-  throw ConfigError("args.faults names " + in_quotes(id) + ", which selftest cannot plant" +
+  throw ConfigError("args.faults names " + in_quotes(id) + ", which selftest cannot inject" +
                     did_you_mean(id, known));
 }
 
 }  // namespace
 
-std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids) {
-  std::vector<const PlantedFault*> faults;
+std::vector<const InjectedFault*> chosen_faults(const std::vector<std::string>& ids) {
+  std::vector<const InjectedFault*> faults;
   if (ids == std::vector<std::string>{"all"}) {
-    for (const PlantedFault& fault : planted_faults()) faults.push_back(&fault);
+    for (const InjectedFault& fault : injected_faults()) faults.push_back(&fault);
   } else {
     for (const std::string& id : ids) faults.push_back(&find_fault(id));
   }

@@ -11,13 +11,13 @@
 namespace harness {
 
 /// What a fault, or the same run without it, led to.
-struct Planted {
+struct Injected {
   bool as_wanted = false;  ///< fault: its code was reported; control: nothing was
   std::string seen;        ///< what was reported, in one sentence
 };
 
 struct SelftestSetup {
-  std::filesystem::path bin_dir = {};  ///< nsa-worker, nsa-train, nsa-train-planted, nsa-data
+  std::filesystem::path bin_dir = {};  ///< nsa-worker, nsa-train, nsa-train-faulty, nsa-data
   std::filesystem::path configs = {};  ///< runbooks and kinds
   std::string device = "cpu";
   int64_t seed = 1;
@@ -30,23 +30,23 @@ struct SelftestSetup {
 enum class Needs { kCpu, kCuda, kTwoRanks };
 std::string_view needs_name(Needs needs);  ///< "" | "cuda" | "2 ranks"
 
-using PlantedAction = std::function<Planted(const SelftestSetup&)>;
+using FaultAction = std::function<Injected(const SelftestSetup&)>;
 
-/// A historical failure of spec/failures.md that `selftest` plants for real.
-struct PlantedFault {
-  std::string id;         ///< P03
-  std::string what;       ///< what is planted, in words
-  std::string code;       ///< what must be reported
-  PlantedAction plant;    ///< the faulted run
-  PlantedAction control;  ///< its twin without the fault
+/// A historical failure of spec/failures.md that `selftest` injects for real.
+struct InjectedFault {
+  std::string id;       ///< P03
+  std::string what;     ///< what is injected, in words
+  std::string code;     ///< what must be reported
+  FaultAction inject;   ///< the faulted run
+  FaultAction control;  ///< its control without the fault
   Needs needs = Needs::kCpu;
 };
 
-/// Every fault, by id: one row for each of spec/failures.md that can be planted.
-const std::vector<PlantedFault>& planted_faults();
+/// Every fault, by id: one row for each of spec/failures.md that can be injected.
+const std::vector<InjectedFault>& injected_faults();
 
 /// Those with these ids, in their order; {"all"}: every one. Throws ConfigError with the nearest id
-/// for one that selftest cannot plant.
-std::vector<const PlantedFault*> chosen_faults(const std::vector<std::string>& ids);
+/// for one that selftest cannot inject.
+std::vector<const InjectedFault*> chosen_faults(const std::vector<std::string>& ids);
 
 }  // namespace harness

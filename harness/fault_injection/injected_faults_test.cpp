@@ -14,15 +14,15 @@ namespace {
 
 using testing::HasSubstr;
 
-const PlantedFault& fault(const std::string& id) {
-  for (const PlantedFault& each : planted_faults())
+const InjectedFault& fault(const std::string& id) {
+  for (const InjectedFault& each : injected_faults())
     if (each.id == id) return each;
   throw std::runtime_error("no fault " + id);
 }
 
-TEST(PlantedFaults, IdsAreUniqueAndEveryCodeHasItsAdvice) {
+TEST(InjectedFaults, IdsAreUniqueAndEveryCodeHasItsAdvice) {
   std::set<std::string> ids;
-  for (const PlantedFault& each : planted_faults()) {
+  for (const InjectedFault& each : injected_faults()) {
     EXPECT_TRUE(ids.insert(each.id).second) << each.id;
     EXPECT_NE(each.what, "") << each.id;
     if (each.code == "NOT_EVALUATED" || each.code == "EVIDENCE_TAMPERED") continue;  // no findings
@@ -30,32 +30,32 @@ TEST(PlantedFaults, IdsAreUniqueAndEveryCodeHasItsAdvice) {
   }
 }
 
-TEST(PlantedFaults, EveryRowCanBePlantedAndHasItsTwin) {
-  for (const PlantedFault& each : planted_faults()) {
-    EXPECT_TRUE(each.plant) << each.id;
+TEST(InjectedFaults, EveryRowCanBeInjectedAndHasItsControl) {
+  for (const InjectedFault& each : injected_faults()) {
+    EXPECT_TRUE(each.inject) << each.id;
     EXPECT_TRUE(each.control) << each.id;
   }
 }
 
-TEST(PlantedFaults, AWorkerThatAcceptsEveryNameIsSeen) {
+TEST(InjectedFaults, AWorkerThatAcceptsEveryNameIsSeen) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
   const std::string accepting = "#!/bin/sh\nexit 0\n";
   write_bytes(dir / "bin/nsa-worker", accepting);
   std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
-  const Planted planted = fault("P08").plant({.bin_dir = dir / "bin"});
-  EXPECT_FALSE(planted.as_wanted);
-  EXPECT_THAT(planted.seen, HasSubstr("unknown switch: accepted"));
+  const Injected injected = fault("P08").inject({.bin_dir = dir / "bin"});
+  EXPECT_FALSE(injected.as_wanted);
+  EXPECT_THAT(injected.seen, HasSubstr("unknown switch: accepted"));
 }
 
-TEST(PlantedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
+TEST(InjectedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
   write_bytes(dir / "bin/nsa-worker", "#!/bin/sh\necho broken >&2\nexit 2\n");
   std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
-  EXPECT_FALSE(fault("P08").plant({.bin_dir = dir / "bin"}).as_wanted);
+  EXPECT_FALSE(fault("P08").inject({.bin_dir = dir / "bin"}).as_wanted);
   SelftestSetup setup{.bin_dir = dir / "bin", .configs = std::string(NSA_SOURCE_DIR) + "/configs"};
-  EXPECT_FALSE(fault("P03").plant(setup).as_wanted);
+  EXPECT_FALSE(fault("P03").inject(setup).as_wanted);
 }
 
 }  // namespace

@@ -8,12 +8,12 @@ namespace {
 
 using nlohmann::json;
 
-/// What a planted run throws is what it led to, and not what was wanted.
-Planted tried(const PlantedAction& run, const SelftestSetup& setup) {
+/// What an injected run throws is what it led to, and not what was wanted.
+Injected tried(const FaultAction& run, const SelftestSetup& setup) {
   try {
     return run(setup);
   } catch (const std::exception& e) {
-    return {false, std::string("the planted run itself failed: ") + e.what()};
+    return {false, std::string("the injected run itself failed: ") + e.what()};
   }
 }
 
@@ -27,11 +27,11 @@ class Selftest {
         case_(call.in.cases.front().id),
         emitter_(emitter) {}
 
-  void run(const std::vector<const PlantedFault*>& faults) {
-    for (const PlantedFault* fault : faults) {
+  void run(const std::vector<const InjectedFault*>& faults) {
+    for (const InjectedFault* fault : faults) {
       stop_if_asked("before " + fault->id);
       if (shown_here(fault->needs))
-        plant(*fault);
+        inject(*fault);
       else
         defer(*fault);
       emitter_.beat({.case_id = case_,
@@ -41,8 +41,8 @@ class Selftest {
     }
     emitter_.table({.case_id = case_,
                     .id = "catch_matrix",
-                    .title = "Planted faults and what caught them",
-                    .columns = {"fault", "planted", "code", "faulted run", "run without it"},
+                    .title = "Injected faults and what caught them",
+                    .columns = {"fault", "injected", "code", "faulted run", "run without it"},
                     .rows = rows_});
     emitter_.end_case(case_);
   }
@@ -63,21 +63,22 @@ class Selftest {
         {.case_id = case_, .id = id, .ok = ok, .code = ok ? "" : code, .detail = detail});
   }
 
-  void plant(const PlantedFault& fault) {
+  void inject(const InjectedFault& fault) {
     SelftestSetup setup = setup_;
     if (fault.needs == Needs::kCuda) setup.device = "cuda";
-    const Planted planted = tried(fault.plant, setup);
+    const Injected injected = tried(fault.inject, setup);
     stop_if_asked("in " + fault.id);
-    const Planted control = tried(fault.control, setup);
+    const Injected control = tried(fault.control, setup);
     stop_if_asked("in " + fault.id);
-    check("fault/" + fault.id, planted.as_wanted, "FAULT_MISSED", fault.code + ": " + planted.seen);
+    check("fault/" + fault.id, injected.as_wanted, "FAULT_MISSED",
+          fault.code + ": " + injected.seen);
     check("control/" + fault.id, control.as_wanted, "FALSE_ALARM", control.seen);
     rows_.push_back(
-        json::array({fault.id, fault.what, fault.code, planted.as_wanted ? "caught" : "MISSED",
+        json::array({fault.id, fault.what, fault.code, injected.as_wanted ? "caught" : "MISSED",
                      control.as_wanted ? "clean" : "FALSE ALARM"}));
   }
 
-  void defer(const PlantedFault& fault) {
+  void defer(const InjectedFault& fault) {
     const std::string needs(needs_name(fault.needs));
     check("deferred/" + fault.id, true, "", "needs " + needs);
     rows_.push_back(
@@ -100,8 +101,8 @@ void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::p
                        .at("faults")
                        .get<std::vector<std::string>>();
   const auto faults = chosen_faults(ids);
-  // Most faults need only a CPU: without the device of the runbook they are planted there. Those of
-  // a device are planted wherever there is one.
+  // Most faults need only a CPU: without the device of the runbook they are injected there. Those
+  // of a device are injected wherever there is one.
   const bool has_device = !list_gpus().gpus.empty();
   SelftestSetup setup{.bin_dir = bin_dir,
                       .configs = configs,

@@ -53,7 +53,7 @@ TEST_F(SelftestTest, WhatNeedsOtherHardwareIsDeferredByName) {
   EXPECT_THROW(check(transcript, "fault/P12"), std::runtime_error);
 }
 
-TEST_F(SelftestTest, WhatWasSeenIsSaid) {
+TEST_F(SelftestTest, WhatWasSeenIsReported) {
   write_fake_worker(dir_ / "bin");
   const auto transcript = run({"P24", "P25", "P29"});
   EXPECT_THAT(check(transcript, "fault/P24").detail,
@@ -91,7 +91,7 @@ TEST_F(SelftestTest, UnknownFaultIsAnErrorNamingTheKnown) {
     run({"P3"});
     ADD_FAILURE();
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), HasSubstr("args.faults names 'P3', which selftest cannot plant"));
+    EXPECT_THAT(e.what(), HasSubstr("args.faults names 'P3', which selftest cannot inject"));
   }
 }
 

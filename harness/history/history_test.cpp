@@ -85,7 +85,7 @@ TEST(History, AnEmptyFileIsANewOne) {
   EXPECT_EQ(History(dir / "h.sqlite").runs().size(), 1u);
 }
 
-TEST(History, ADamagedPageSaysWhatToDo) {
+TEST(History, ADamagedPageReportsWhatToDo) {
   const TempDir dir;
   History(dir / "h.sqlite").add(run(1, 2), "a");
   std::string bytes = read_bytes(dir / "h.sqlite");

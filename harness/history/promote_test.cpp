@@ -14,9 +14,9 @@ namespace {
 
 using testing::HasSubstr;
 
-Results mini_results(const MiniRun& planted = {}) {
+Results mini_results(const MiniRun& injected = {}) {
   const TempDir dir;
-  write_mini_run(dir.path(), planted);
+  write_mini_run(dir.path(), injected);
   return derive(dir.path());
 }
 

@@ -44,7 +44,7 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
            [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
            }},
-          {"twins", run_twins}};
+          {"twins", run_dense_counterpart}};
 }
 
 }  // namespace harness

@@ -87,7 +87,7 @@ void run_rate_gate(const BuiltinCall& call, protocol::Emitter& emitter);
 void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
                          const BuiltinCall& call, protocol::Emitter& emitter);
 
-/// builtin:selftest. Plants every fault of `args.faults` ("all": every one) and says a check
+/// builtin:selftest. Injects every fault of `args.faults` ("all": every one) and says a check
 /// `fault/PNN`, ok when its code was reported, and a check `control/PNN`, ok when the same run
 /// without the fault is clean; and the table `catch_matrix`. A fault that this machine cannot show
 /// is DEFERRED by name: it has a row and a check `deferred/PNN`, and counts as neither. Throws
@@ -97,8 +97,8 @@ void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::p
 
 /// builtin:twins. Rates and peak memory of the phases args.of of nsa-train beside those of
 /// args.against, in table twins; metrics pairs.compared_count and memory.per_token_growth_ratio
-/// (twins.h). A phase that did not run has empty cells. Throws Error for lists of different
-/// lengths, phases that are not of nsa-train, and pairs whose steps differ in shape.
-void run_twins(const BuiltinCall& call, protocol::Emitter& emitter);
+/// (dense_counterpart.h). A phase that did not run has empty cells. Throws Error for lists of
+/// different lengths, phases that are not of nsa-train, and pairs whose steps differ in shape.
+void run_dense_counterpart(const BuiltinCall& call, protocol::Emitter& emitter);
 
 }  // namespace harness

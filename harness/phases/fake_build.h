@@ -10,7 +10,7 @@
 namespace harness {
 
 /// build_id.json and one program in `bin_dir`, as a build of `checkout` would leave them for the
-/// tests of this room; `changed_file` had another content then.
+/// tests of this folder; `changed_file` had another content then.
 inline void write_build_id(const std::filesystem::path& bin_dir,
                            const std::filesystem::path& checkout,
                            const std::string& changed_file = "") {

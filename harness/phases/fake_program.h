@@ -7,7 +7,7 @@
 
 namespace harness {
 
-/// A shell script in the place of nsa-worker for the tests of this room: says switches and knows
+/// A shell script in the place of nsa-worker for the tests of this folder: says switches and knows
 /// one misspelt switch, and an nsa-train that refuses a switch; `blind`, it accepts that one;
 /// `alarmed`, it refuses every one. Of its kinds, `looks` alone looks at the switch.
 inline void write_fake_worker(const std::filesystem::path& bin_dir, bool blind = false,
@@ -29,8 +29,8 @@ if [ -n "$)"
 fi
 cat > "$2" <<END
 {"type":"hello","t":0,"v":1,"program":"fake","build_id":"","pid":1,"rank":0,"world":1,"device":"cpu","switches":[{"name":"NSA_SEL_RANGES_V2","value":"0","origin":"default"}]}
-{"type":"check","t":0,"case":"planted","id":"invariant/future","ok":true}
-{"type":"case","t":0,"case":"planted","status":"ok","reason":""}
+{"type":"check","t":0,"case":"injected","id":"invariant/future","ok":true}
+{"type":"case","t":0,"case":"injected","status":"ok","reason":""}
 {"type":"done","t":0,"lines":3}
 END
 )";

@@ -18,7 +18,7 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   in.mode = call.mode;
   in.seed = call.seed;
   in.args = call.args;
-  in.cases = {{.id = "planted", .args = nlohmann::json::object()}};
+  in.cases = {{.id = "injected", .args = nlohmann::json::object()}};
   in.out = dir.path().string();
   CaptureOptions options;
   options.input = protocol::print_case(in) + "\n";
@@ -35,8 +35,8 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   answer.log = said.out;
   answer.problem = said.problem;
   const std::string raw = std::filesystem::exists(result_file) ? read_bytes(result_file) : "";
-  answer.said_anything = !raw.empty();
-  answer.transcript = protocol::read_transcript(raw, {call.mode, {"planted"}});
+  answer.reported_anything = !raw.empty();
+  answer.transcript = protocol::read_transcript(raw, {call.mode, {"injected"}});
   if (answer.problem.empty() && !answer.transcript.violations.empty()) {
     const auto& first = answer.transcript.violations.front();
     answer.problem =

@@ -8,7 +8,7 @@
 
 namespace harness {
 
-/// One case for a worker, outside of any phase: for facts and planted faults.
+/// One case for a worker, outside of any phase: for facts and injected faults.
 struct WorkerCall {
   std::filesystem::path program;  ///< nsa-worker
   std::string kind;
@@ -27,7 +27,7 @@ struct WorkerAnswer {
   std::string log;                  ///< standard output and error
   std::string problem;              ///< why there is no usable answer; empty when there is one
   protocol::Transcript transcript;  ///< raw evidence, held to every rule of the protocol
-  bool said_anything = false;       ///< the result channel holds at least one byte
+  bool reported_anything = false;   ///< the result channel holds at least one byte
   std::vector<protocol::Check> failed_checks() const;
   std::vector<protocol::Check> checks() const;
 };

@@ -32,19 +32,19 @@ const std::string kHello =
     R"(echo '{"type":"hello","t":0,"v":1,"program":"fake","build_id":"","pid":1,"rank":0,"world":1,"device":"cpu"}' >>"$2"
 )";
 const std::string kEnd =
-    R"(echo '{"type":"case","t":0,"case":"planted","status":"ok","reason":""}' >>"$2"
+    R"(echo '{"type":"case","t":0,"case":"injected","status":"ok","reason":""}' >>"$2"
 )";
 const std::string kDone3 = R"(echo '{"type":"done","t":0,"lines":3}' >>"$2"
 )";
 const std::string kFailedCheck =
-    R"(echo '{"type":"check","t":0,"case":"planted","id":"a/b","ok":false,"code":"C"}' >>"$2"
+    R"(echo '{"type":"check","t":0,"case":"injected","id":"a/b","ok":false,"code":"C"}' >>"$2"
 )";
 
 TEST_F(WorkerCallTest, WellFormedAnswerHasItsChecks) {
   const WorkerAnswer answer = answer_of(kHello + kFailedCheck + kEnd + kDone3);
   EXPECT_EQ(answer.problem, "");
   EXPECT_EQ(answer.exit, 0);
-  EXPECT_TRUE(answer.said_anything);
+  EXPECT_TRUE(answer.reported_anything);
   ASSERT_EQ(answer.failed_checks().size(), 1U);
   EXPECT_EQ(answer.failed_checks()[0].code, "C");
   EXPECT_EQ(answer.checks().size(), 1U);
@@ -67,24 +67,24 @@ TEST_F(WorkerCallTest, OnlyTheGivenSwitchesReachTheWorker) {
   EXPECT_EQ(answer.log, "NSA_GIVEN=1\n");
 }
 
-TEST_F(WorkerCallTest, TheCaseLineSaysWhatWasAsked) {
+TEST_F(WorkerCallTest, TheCaseLineReportsWhatWasAsked) {
   const WorkerAnswer answer = answer_of("cat >&2\n");
   const protocol::CaseIn in = protocol::parse_case(answer.log);
   EXPECT_EQ(in.kind, "kind");
   ASSERT_EQ(in.cases.size(), 1U);
-  EXPECT_EQ(in.cases[0].id, "planted");
+  EXPECT_EQ(in.cases[0].id, "injected");
 }
 
 TEST_F(WorkerCallTest, AWorkerThatNeverEndsIsEnded) {
   const WorkerAnswer answer = answer_of("exec sleep 60\n", 0.3);
   EXPECT_NE(answer.problem, "");
-  EXPECT_FALSE(answer.said_anything);
+  EXPECT_FALSE(answer.reported_anything);
 }
 
 TEST_F(WorkerCallTest, AMissingProgramIsAProblem) {
   const WorkerAnswer answer = call_worker({.program = dir_ / "none", .kind = "kind"});
   EXPECT_NE(answer.problem, "");
-  EXPECT_FALSE(answer.said_anything);
+  EXPECT_FALSE(answer.reported_anything);
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ Code find_code(const fs::path& bin_dir, const std::optional<fs::path>& checkout)
   return code;
 }
 
-void say_table(const std::string& id, const Code& code, const std::string& named,
-               protocol::Emitter& emitter) {
+void emit_table(const std::string& id, const Code& code, const std::string& named,
+                protocol::Emitter& emitter) {
   json rows = json::array();
   const auto add = [&](const char* fact, const std::string& value) {
     rows.push_back(json::array({fact, value}));
@@ -99,7 +99,7 @@ void run_checkout(const fs::path& bin_dir, const std::optional<fs::path>& checko
                    .code = as_named ? "" : "PROVENANCE_MISMATCH",
                    .detail = "commit " + named + " was asked for, the code under test is " +
                              or_unknown(code.commit)});
-  say_table(id, code, named, emitter);
+  emit_table(id, code, named, emitter);
   emitter.end_case(id);
 }
 

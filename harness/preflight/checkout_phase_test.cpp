@@ -44,14 +44,14 @@ class CheckoutPhase : public testing::Test {
       run_checkout(bin_, with_checkout ? std::optional(dir_.path()) : std::nullopt, call, emitter);
     });
   }
-  static json value(const protocol::Transcript& said, const std::string& name) {
+  static json value(const protocol::Transcript& transcript, const std::string& name) {
     const auto* found =
-        find_line<protocol::Metric>(said, [&](const auto& m) { return m.name == name; });
+        find_line<protocol::Metric>(transcript, [&](const auto& m) { return m.name == name; });
     return found == nullptr ? json("absent") : found->value;
   }
   /// The cell beside `fact` in the table of the code.
-  static std::string fact(const protocol::Transcript& said, const std::string& name) {
-    const auto* table = find_line<protocol::Table>(said, [](const auto&) { return true; });
+  static std::string fact(const protocol::Transcript& transcript, const std::string& name) {
+    const auto* table = find_line<protocol::Table>(transcript, [](const auto&) { return true; });
     if (table == nullptr) return "no table";
     for (const json& row : table->rows)
       if (row.at(0) == name) return row.at(1).get<std::string>();
@@ -63,25 +63,25 @@ class CheckoutPhase : public testing::Test {
 };
 
 TEST_F(CheckoutPhase, CleanCodeIsTheCommitAndItsBuild) {
-  const auto said = run();
-  EXPECT_TRUE(said.violations.empty());
-  EXPECT_EQ(said.ended.at("all").status, "ok");
-  EXPECT_EQ(value(said, "programs.checked_count"), 1);
-  EXPECT_EQ(value(said, "programs.differ_count"), 0);
-  EXPECT_EQ(value(said, "sources.differ_count"), 0);
-  EXPECT_EQ(fact(said, "commit"), git_facts(dir_.path()).commit);
-  EXPECT_EQ(fact(said, "files that differ from the commit"), "none");
+  const auto transcript = run();
+  EXPECT_TRUE(transcript.violations.empty());
+  EXPECT_EQ(transcript.ended.at("all").status, "ok");
+  EXPECT_EQ(value(transcript, "programs.checked_count"), 1);
+  EXPECT_EQ(value(transcript, "programs.differ_count"), 0);
+  EXPECT_EQ(value(transcript, "sources.differ_count"), 0);
+  EXPECT_EQ(fact(transcript, "commit"), git_facts(dir_.path()).commit);
+  EXPECT_EQ(fact(transcript, "files that differ from the commit"), "none");
 }
 
 TEST_F(CheckoutPhase, ChangedSourcesAndForeignProgramsAreCountedAndNamed) {
   put("nsa/a.cpp", "2\n");
   fs::copy_file("/bin/true", bin_ / "program", fs::copy_options::overwrite_existing);
-  const auto said = run();
-  EXPECT_EQ(value(said, "programs.differ_count"), 1);
-  EXPECT_EQ(value(said, "sources.differ_count"), 1);
-  EXPECT_EQ(fact(said, "sources changed since the build"), "nsa/a.cpp");
-  EXPECT_EQ(fact(said, "files that differ from the commit"), "nsa/a.cpp");
-  EXPECT_EQ(fact(said, "programs that are not those of the build"), "program");
+  const auto transcript = run();
+  EXPECT_EQ(value(transcript, "programs.differ_count"), 1);
+  EXPECT_EQ(value(transcript, "sources.differ_count"), 1);
+  EXPECT_EQ(fact(transcript, "sources changed since the build"), "nsa/a.cpp");
+  EXPECT_EQ(fact(transcript, "files that differ from the commit"), "nsa/a.cpp");
+  EXPECT_EQ(fact(transcript, "programs that are not those of the build"), "program");
 }
 
 TEST_F(CheckoutPhase, TheCommitAskedForIsHeldAgainstTheOneThere) {
@@ -102,11 +102,11 @@ TEST_F(CheckoutPhase, TheCommitAskedForIsHeldAgainstTheOneThere) {
 /// Nothing that can be known is nothing that fits.
 TEST_F(CheckoutPhase, WithoutBuildOrHistoryNothingIsClaimed) {
   fs::remove(bin_ / "build_id.json");
-  const auto said = run({{"commit", "0000000"}}, /*with_checkout=*/false);
-  EXPECT_EQ(value(said, "programs.checked_count"), 0);
-  EXPECT_EQ(value(said, "commit.as_named_bool"), false);
-  EXPECT_EQ(fact(said, "commit"), "unknown");
-  EXPECT_EQ(fact(said, "build id of the programs"), "unknown");
+  const auto transcript = run({{"commit", "0000000"}}, /*with_checkout=*/false);
+  EXPECT_EQ(value(transcript, "programs.checked_count"), 0);
+  EXPECT_EQ(value(transcript, "commit.as_named_bool"), false);
+  EXPECT_EQ(fact(transcript, "commit"), "unknown");
+  EXPECT_EQ(fact(transcript, "build id of the programs"), "unknown");
 }
 
 }  // namespace

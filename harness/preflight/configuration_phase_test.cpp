@@ -27,14 +27,15 @@ class ConfigurationPhase : public testing::Test {
 TEST_F(ConfigurationPhase, CountsWhatDiffersFromTheReference) {
   write_fake_worker(bin_.path());
   write_training_run(run_.path(), {.args = {{"batch", 1}, {"dtype", "bf16"}, {"warmup", 1}}});
-  const auto said = configuration({{"of", {"conform"}},
-                                   {"reference", {{"batch", 8}, {"dtype", "bf16"}, {"warmup", 0}}},
-                                   {"reference_source", "a run"}});
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_EQ(metric_of(said, "reference.differs_count"), 2);
-  EXPECT_EQ(metric_of(said, "switches.known_count"), 1);
-  EXPECT_EQ(metric_of(said, "switches.undeclared_count"), 0);
-  const json rows = rows_of(said, "settings");
+  const auto transcript =
+      configuration({{"of", {"conform"}},
+                     {"reference", {{"batch", 8}, {"dtype", "bf16"}, {"warmup", 0}}},
+                     {"reference_source", "a run"}});
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "reference.differs_count"), 2);
+  EXPECT_EQ(metric_of(transcript, "switches.known_count"), 1);
+  EXPECT_EQ(metric_of(transcript, "switches.undeclared_count"), 0);
+  const json rows = rows_of(transcript, "settings");
   EXPECT_EQ(rows[0], json({"batch", "1", "8", "no"}));
   EXPECT_EQ(rows[1], json({"dtype", "bf16", "bf16", "yes"}));
 }
@@ -42,9 +43,9 @@ TEST_F(ConfigurationPhase, CountsWhatDiffersFromTheReference) {
 TEST_F(ConfigurationPhase, NamesASwitchThatIsNotAsDeclared) {
   write_fake_worker(bin_.path());  // whose switch is 0 whatever it is told
   write_training_run(run_.path(), {.switches = {{"NSA_SEL_RANGES_V2", "1"}}});
-  const auto said = configuration({{"of", {"conform"}}, {"reference", json::object()}});
-  EXPECT_EQ(metric_of(said, "switches.undeclared_count"), 1);
-  const auto* check = find_line<protocol::Check>(said, [](const protocol::Check& one) {
+  const auto transcript = configuration({{"of", {"conform"}}, {"reference", json::object()}});
+  EXPECT_EQ(metric_of(transcript, "switches.undeclared_count"), 1);
+  const auto* check = find_line<protocol::Check>(transcript, [](const protocol::Check& one) {
     return one.id == "switch/conform/NSA_SEL_RANGES_V2";
   });
   ASSERT_NE(check, nullptr);

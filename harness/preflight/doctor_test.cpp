@@ -20,7 +20,7 @@ DoctorRow find(const std::vector<DoctorRow>& rows, const std::string& what) {
   throw std::runtime_error("no row " + what);
 }
 
-TEST(Doctor, EveryRowSaysSomethingAndEveryFaultItsRemedy) {
+TEST(Doctor, EveryRowReportsSomethingAndEveryFaultItsRemedy) {
   TempDir dir;
   const auto rows = doctor(dir.path(), dir.path());
   EXPECT_GE(rows.size(), 9U);
@@ -74,7 +74,7 @@ TEST(Doctor, EveryFaultOfACardHasItsRow) {
   EXPECT_THAT(find(gpu_rows(shared), "GPU 0").found, HasSubstr("pid 71 python 900 MiB"));
 }
 
-TEST(Doctor, ErrorsOfCardsInTheKernelLogAreSaid) {
+TEST(Doctor, ErrorsOfCardsInTheKernelLogAreReported) {
   EXPECT_EQ(xid_row({"eth0: link up\n", ""}).state, State::kOk);
   const DoctorRow found = xid_row({"NVRM: Xid (PCI:0000:3b:00): 79, fallen off the bus\n", ""});
   EXPECT_EQ(found.state, State::kWarning);
@@ -86,7 +86,7 @@ TEST(Doctor, ErrorsOfCardsInTheKernelLogAreSaid) {
   EXPECT_THAT(unknown.found, HasSubstr("not known"));
 }
 
-TEST(Doctor, ACardBelowItsKindIsSaid) {
+TEST(Doctor, ACardBelowItsKindIsReported) {
   EXPECT_EQ(ceiling_row("copy", 4000, 4240, "GB/s").state, State::kOk);
   EXPECT_EQ(ceiling_row("copy", 3000, 4240, "GB/s").state, State::kWarning);
   EXPECT_EQ(ceiling_row("copy", std::nan(""), 4240, "GB/s").state, State::kWarning);

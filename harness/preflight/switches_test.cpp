@@ -26,7 +26,7 @@ class Variable {
   const char* name_;
 };
 
-TEST(Switches, TheWorkerSaysItsNames) {
+TEST(Switches, TheWorkerReportsItsNames) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
   const SwitchNames names = ask_switch_names(dir / "bin");
@@ -47,7 +47,7 @@ TEST(Switches, AMissingWorkerIsAProblemNotAnEmptyList) {
               HasSubstr("the worker does not say its switches: "));
 }
 
-TEST(Switches, TheWorkersRefusalIsSaidInItsOwnWords) {
+TEST(Switches, TheWorkersRefusalIsReportedInItsOwnWords) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
   EXPECT_EQ(environment_refusal(dir / "none"), "") << "without variables nobody is asked";

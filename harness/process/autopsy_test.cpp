@@ -15,7 +15,7 @@ namespace harness {
 namespace {
 
 /// The first bytes that `fd` gives within some seconds.
-std::string said_on(const Fd& fd) {
+std::string reported_on(const Fd& fd) {
   pollfd wait{.fd = fd.get(), .events = POLLIN, .revents = 0};
   char text[256];
   if (::poll(&wait, 1, 20000) <= 0) return "nothing";
@@ -57,15 +57,15 @@ TEST(Autopsy, AsksHandlersForStacksAndSparesTheRest) {
   const std::string marker = "autopsy/" + std::to_string(::getpid());
   const Member asked(kWithHandler, marker), other({"/bin/sleep", "60"}, marker),
       stranger(kWithHandler, marker + "/not");
-  ASSERT_EQ(said_on(asked.child().out), "ready\n");
-  ASSERT_EQ(said_on(stranger.child().out), "ready\n");
+  ASSERT_EQ(reported_on(asked.child().out), "ready\n");
+  ASSERT_EQ(reported_on(stranger.child().out), "ready\n");
   const auto autopsy = take_autopsy({.marker = marker}, "HANG");
   EXPECT_EQ(autopsy["why"], "HANG");
   ASSERT_EQ(autopsy["processes"].size(), 2u) << autopsy.dump(1);
   const auto with = entry_of(autopsy, asked.child().pid),
              without = entry_of(autopsy, other.child().pid);
   EXPECT_EQ(with["host_stacks"], "asked for on standard error");
-  EXPECT_EQ(said_on(asked.child().err), "stacks\n");
+  EXPECT_EQ(reported_on(asked.child().err), "stacks\n");
   EXPECT_EQ(without["host_stacks"], "no handler for SIGUSR1: not asked");
   EXPECT_TRUE(other.alive()) << "a signal without a handler would have ended it";
   EXPECT_EQ(with["threads"].size(), 1u);

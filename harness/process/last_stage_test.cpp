@@ -22,7 +22,7 @@ TEST(LastStage, NamesEveryThreadThatEnteredOne) {
   EXPECT_EQ(last_stage(file), "12: train.step > train.forward ; nsa.gate; 15: train.backward");
 }
 
-TEST(LastStage, NoRecordAndNoStageSayNothing) {
+TEST(LastStage, NoRecordAndNoStageReportNothing) {
   const TempDir dir;
   EXPECT_EQ(last_stage(dir.path() / "none.bin"), "");
   EXPECT_EQ(last_stage(dir.path()), "") << "a folder is no record";

@@ -80,7 +80,7 @@ class Watch {
 
   void start();
   void follow();
-  void turn(double wait_s);
+  void poll_once(double wait_s);
   bool exited();
   void feed_input();
   void read_results();
@@ -148,7 +148,7 @@ void Watch::start() {
 
 void Watch::follow() {
   while (!exited()) {
-    turn(policy_.poll_s);
+    poll_once(policy_.poll_s);
     const double now = now_s();
     if (exited()) break;
     if (hooks_.stop_signal && hooks_.stop_signal() != 0) {
@@ -176,7 +176,7 @@ void Watch::follow() {
 }
 
 /// Waits for something to happen and takes whatever the worker said.
-void Watch::turn(double wait_s) {
+void Watch::poll_once(double wait_s) {
   pollfd fds[4] = {{out_.fd(), POLLIN, 0},
                    {err_.fd(), POLLIN, 0},
                    {child_.pidfd.get(), POLLIN, 0},  // poll ignores negative descriptors
@@ -238,7 +238,7 @@ bool Watch::exited() {
 }
 
 void Watch::wait_for_exit(double wait_s) {
-  for (const double end = now_s() + wait_s; !exited() && now_s() < end;) turn(0.01);
+  for (const double end = now_s() + wait_s; !exited() && now_s() < end;) poll_once(0.01);
 }
 
 std::string Watch::last_progress_text() const {
@@ -258,7 +258,8 @@ void Watch::escalate(const char* why) {
   autopsy["silence_s"] = clock_.silence_s(now_s());
   autopsy["allowance_s"] = clock_.allowance_s();
   if (hooks_.device_facts) autopsy["device_before"] = hooks_.device_facts();
-  for (const double end = now_s() + policy_.snapshot_s; !exited() && now_s() < end;) turn(0.01);
+  for (const double end = now_s() + policy_.snapshot_s; !exited() && now_s() < end;)
+    poll_once(0.01);
   ::kill(-child_.pid, SIGTERM);
   wait_for_exit(policy_.grace_s);
   autopsy["ended_by"] = exited() ? "SIGTERM" : "SIGKILL";
@@ -295,7 +296,7 @@ void Watch::end_group() {
                             member.state + ")");
   wait_for_exit(policy_.proof_s);
   if (exited()) ::waitpid(child_.pid, &wait_status_, 0);
-  turn(0);
+  poll_once(0);
   while (out_.drain() + err_.drain() > 0) continue;
   if (results_ && ::fdatasync(results_.get()) != 0) throw_file_error(spec_.result, "sync", errno);
 }

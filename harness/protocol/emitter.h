@@ -54,31 +54,31 @@ class Emitter {
 
   void hello(Hello line) {
     line.pid = ::getpid();
-    say(line);
+    emit(line);
   }
-  void beat(const Beat& line) { say(line); }
-  void check(const Check& line) { say(line); }
-  void sample(const Sample& line) { say(line); }
-  void metric(const Metric& line) { say(line); }
-  void table(const Table& line) { say(line); }
-  void finding(const Finding& line) { say(line); }
+  void beat(const Beat& line) { emit(line); }
+  void check(const Check& line) { emit(line); }
+  void sample(const Sample& line) { emit(line); }
+  void metric(const Metric& line) { emit(line); }
+  void table(const Table& line) { emit(line); }
+  void finding(const Finding& line) { emit(line); }
   void artifact(const std::string& path, const std::string& media) {
-    say(Artifact{.path = path, .media = media});
+    emit(Artifact{.path = path, .media = media});
   }
   /// The case ended well.
-  void end_case(const std::string& id) { say(CaseEnd{.case_id = id}, true); }
+  void end_case(const std::string& id) { emit(CaseEnd{.case_id = id}, true); }
   /// The case failed; its samples are void.
   void fail_case(const std::string& id, const std::string& reason) {
-    say(CaseEnd{.case_id = id, .status = "failed", .reason = reason}, true);
+    emit(CaseEnd{.case_id = id, .status = "failed", .reason = reason}, true);
   }
   /// The case cannot be decided: `deferred` where the machine lacks something, `partial` where what
   /// was recorded is incomplete. Its figures are void. `reason` is "CAUSE: text".
   void end_case_undecided(const std::string& id, const std::string& status,
                           const std::string& reason) {
-    say(CaseEnd{.case_id = id, .status = status, .reason = reason}, true);
+    emit(CaseEnd{.case_id = id, .status = status, .reason = reason}, true);
   }
   /// The last line. The worker then exits 0: a failed case is data, not an exit status.
-  void done() { say(Done{.lines = lines()}, true); }
+  void done() { emit(Done{.lines = lines()}, true); }
 
   /// Lines said so far.
   int64_t lines() const {
@@ -88,7 +88,7 @@ class Emitter {
 
  private:
   template <class Line>
-  void say(const Line& line, bool to_disk = false) {
+  void emit(const Line& line, bool to_disk = false) {
     auto object = to_object(line);
     const auto reason = refuse_non_finite(object);
     if (!reason.empty()) {

@@ -23,7 +23,7 @@ TEST(Capture, InputAndEnvironment) {
   EXPECT_EQ(capture({"sh", "-c", "cat; echo $NSA_CAPTURE_TEST"}, options).out, "line\nvalue\n");
 }
 
-TEST(Capture, MissingProgramIsSaid) {
+TEST(Capture, MissingProgramIsReported) {
   const Captured result = capture({"no-such-program-here"});
   EXPECT_EQ(result.exit, -1);
   EXPECT_THAT(result.problem, HasSubstr("no-such-program-here cannot be started"));

@@ -44,7 +44,7 @@ bool reader_accepts(const std::string& text) {
 }
 
 /// One word a text, from Python's jsonschema and the committed schema.
-std::vector<std::string> jsonschema_says(const std::vector<std::string>& texts) {
+std::vector<std::string> jsonschema_verdict(const std::vector<std::string>& texts) {
   TempConfigs configs;
   std::string lines;
   for (const std::string& text : texts)
@@ -65,7 +65,7 @@ std::vector<std::string> jsonschema_says(const std::vector<std::string>& texts) 
 }
 
 void expect_agreement(const std::vector<std::string>& texts) {
-  const std::vector<std::string> words = jsonschema_says(texts);
+  const std::vector<std::string> words = jsonschema_verdict(texts);
   ASSERT_EQ(words.size(), texts.size());
   for (size_t i = 0; i < texts.size(); ++i)
     EXPECT_EQ(words[i], reader_accepts(texts[i]) ? "accept" : "reject") << texts[i];

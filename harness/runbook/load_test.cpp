@@ -29,7 +29,7 @@ TEST(Load, EveryShippedRunbookIsValid) {
   }
 }
 
-TEST(Load, SmokeCpuSaysItMakesNoGpuStatement) {
+TEST(Load, SmokeCpuReportsItMakesNoGpuStatement) {
   EXPECT_THAT(load_runbook("smoke_cpu", source_path("configs")).runbook.scope,
               HasSubstr("no GPU statement"));
 }

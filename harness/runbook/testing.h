@@ -9,7 +9,7 @@
 #include "harness/runbook/load.h"
 #include "harness/schema/testing.h"
 
-/// Helpers of this room's tests: a configs folder of their own, with the shipped kinds.
+/// Helpers of this folder's tests: a configs folder of their own, with the shipped kinds.
 namespace harness {
 
 inline std::filesystem::path source_path(const std::string& relative) {

@@ -1,7 +1,7 @@
 #pragma once
 #include "harness/schema/traits.h"
 
-/// A struct with one member of every supported type, for the tests of this room.
+/// A struct with one member of every supported type, for the tests of this folder.
 namespace harness {
 
 enum class Colour { kRed, kGreen };

@@ -30,7 +30,7 @@ struct FieldDoc {
 template <class E>
 struct EnumNames;
 
-/// The text of an enum value, as it stands in JSON and in reports.
+/// The text of an enum value, as written in JSON and in reports.
 template <class E>
 constexpr std::string_view enum_name(E value) {
   for (const auto& [e, name] : EnumNames<E>::names)

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-TEST(JsonSchema, SaysWhatTheReaderAccepts) {
+TEST(JsonSchema, ReportsWhatTheReaderAccepts) {
   const json schema = json_schema<Example>("example");
   EXPECT_EQ(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
   EXPECT_EQ(schema["additionalProperties"], false);

@@ -18,7 +18,7 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 /// `text` with control bytes and bytes that are not ASCII as \xNN, cut after `longest` bytes.
 std::string printable(std::string_view text, size_t longest);
 
-/// Foreign text as it stands in an error: printable, in quotes, cut after 80 bytes.
+/// Foreign text as written in an error: printable, in quotes, cut after 80 bytes.
 std::string in_quotes(std::string_view text);
 
 }  // namespace harness

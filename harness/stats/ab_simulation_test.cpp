@@ -97,7 +97,7 @@ TEST(AbSimulation, TwoLooksTogetherKeepTheLevelOnlyWhenTheyShareIt) {
   EXPECT_GT(peeking, 228) << "the test could not tell";
 }
 
-TEST(AbSimulation, FindsPlantedSlowdown) {
+TEST(AbSimulation, FindsInjectedSlowdown) {
   const int gpu = count(AbVerdict::kSlower, kTypical, std::log(1.03), kGpuMargin, 200, 3);
   const int cpu = count(AbVerdict::kSlower, kNoisy, std::log(1.15), kCpuMargin, 200, 4);
   std::cout << "+3 % called SLOWER at the GPU margin in " << gpu
@@ -163,7 +163,7 @@ int called(AbVerdict wanted, const std::vector<PairedRatio>& log_ratios,
   return hits;
 }
 
-TEST(AbSimulation, FindsPlantedSlowdownOnABusyMachine) {
+TEST(AbSimulation, FindsInjectedSlowdownOnABusyMachine) {
   const auto ratios_of = [](const std::vector<BusyProcess>& all, ArmTimes BusyProcess::* arm) {
     std::vector<ArmTimes> times;
     for (const BusyProcess& one : all) times.push_back(one.*arm);

@@ -84,26 +84,25 @@ class ChromeWriter {
           microseconds(time.begin - window_.begin) + ",\"dur\":" + microseconds(time.length()));
   }
 
-  /// A lane of a stream that is free at `begin`; the first one is the stream itself.
-  int64_t lane_of(int64_t stream, Interval time) {
-    std::vector<Ns>& ends = lanes_[stream];
-    size_t lane = 0;
-    while (lane < ends.size() && ends[lane] > time.begin) ++lane;
-    if (lane == ends.size()) {
+  /// A row of a stream that is free at `begin`; the first one is the stream itself.
+  int64_t row_of(int64_t stream, Interval time) {
+    std::vector<Ns>& ends = rows_[stream];
+    size_t row = 0;
+    while (row < ends.size() && ends[row] > time.begin) ++row;
+    if (row == ends.size()) {
       ends.push_back(0);
       const std::string suffix =
-          lane == 0
+          row == 0
               ? ""
-              : " (" + std::string(1, static_cast<char>('a' + std::min<size_t>(lane, 25))) + ")";
-      name("thread_name", kDevice, track(stream, lane),
-           "stream " + std::to_string(stream) + suffix);
+              : " (" + std::string(1, static_cast<char>('a' + std::min<size_t>(row, 25))) + ")";
+      name("thread_name", kDevice, track(stream, row), "stream " + std::to_string(stream) + suffix);
     }
-    ends[lane] = time.end;
-    return track(stream, lane);
+    ends[row] = time.end;
+    return track(stream, row);
   }
 
-  static int64_t track(int64_t stream, size_t lane) {
-    return stream * 100 + static_cast<int64_t>(lane);
+  static int64_t track(int64_t stream, size_t row) {
+    return stream * 100 + static_cast<int64_t>(row);
   }
 
   void write_streams() {
@@ -115,13 +114,13 @@ class ChromeWriter {
     });
     for (const size_t index : order) {
       const DeviceWork& work = trace_.work[index];
-      const int64_t lane = lane_of(work.stream, work.time);
-      slice(kDevice, lane, work.time, work.name, "work");
-      arrow(found_.call_of_work[index], lane, work.time.begin, index);
+      const int64_t row = row_of(work.stream, work.time);
+      slice(kDevice, row, work.time, work.name, "work");
+      arrow(found_.call_of_work[index], row, work.time.begin, index);
     }
   }
 
-  void arrow(int64_t call, int64_t lane, Ns begin, size_t id) {
+  void arrow(int64_t call, int64_t row, Ns begin, size_t id) {
     if (call == kNone) return;
     const HostCall& from = trace_.calls[static_cast<size_t>(call)];
     if (!inside(from.time)) return;
@@ -129,7 +128,7 @@ class ChromeWriter {
         "\"cat\":\"launch\",\"name\":\"launch\",\"id\":" + std::to_string(id);
     event("\"ph\":\"s\"," + common + place(kHost, from.thread) +
           ",\"ts\":" + microseconds(from.time.begin - window_.begin));
-    event("\"ph\":\"f\",\"bp\":\"e\"," + common + place(kDevice, lane) +
+    event("\"ph\":\"f\",\"bp\":\"e\"," + common + place(kDevice, row) +
           ",\"ts\":" + microseconds(begin - window_.begin));
   }
 
@@ -137,7 +136,7 @@ class ChromeWriter {
   const Trace& trace_;
   const Attribution found_;
   Interval window_;
-  std::map<int64_t, std::vector<Ns>> lanes_;
+  std::map<int64_t, std::vector<Ns>> rows_;
   bool first_ = true;
 };
 

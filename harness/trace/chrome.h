@@ -8,7 +8,7 @@ namespace harness::trace {
 
 /// The first `most_steps` steps as a Chrome trace, which chrome://tracing and ui.perfetto.dev open:
 /// a track a host thread with ranges and calls, a track a stream; work that overlaps on one stream
-/// gets lanes ("stream 7 (b)"), because viewers drop overlapping events of one track. Arrows lead
+/// gets rows ("stream 7 (b)"), because viewers drop overlapping events of one track. Arrows lead
 /// from calls to their kernels. Throws harness::Error as `attribute` does, and without a step.
 void write_chrome(std::ostream& out, const Trace& trace, std::string_view step_name,
                   int64_t most_steps);

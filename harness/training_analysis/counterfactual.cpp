@@ -71,7 +71,7 @@ class Experiment {
     call.args.update({{"steps", plan_.steps}, {"untimed_steps", kUntimed}});
     const WorkerAnswer answer = call_worker(call);
     if (!answer.problem.empty()) throw Error(answer.problem);
-    const auto& end = answer.transcript.ended.at("planted");
+    const auto& end = answer.transcript.ended.at("injected");
     if (end.status != "ok") throw Error(end.reason);
     std::vector<double> rates;
     for (const auto& line : answer.transcript.lines) {
@@ -83,12 +83,12 @@ class Experiment {
       rates.push_back(*sample->value);
     }
     if (rates.empty()) throw Error("the run gave no rate");
-    say(name, rates);
+    emit(name, rates);
     return rate_of(rates, plan_.device);
   }
 
  private:
-  void say(const std::string& name, const std::vector<double>& rates) const {
+  void emit(const std::string& name, const std::vector<double>& rates) const {
     if (emitter_ == nullptr) return;
     for (size_t i = 0; i < rates.size(); ++i)
       emitter_->sample({.case_id = case_,

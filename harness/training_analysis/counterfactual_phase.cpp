@@ -59,8 +59,8 @@ CounterfactualPlan plan_of(const std::filesystem::path& bin_dir, const PlannedPh
   return plan;
 }
 
-void say_result(const std::string& id, const CounterfactualResult& result,
-                protocol::Emitter& emitter) {
+void emit_result(const std::string& id, const CounterfactualResult& result,
+                 protocol::Emitter& emitter) {
   emitter.metric({.case_id = id,
                   .name = "factors.tried_count",
                   .value = result.gap.factors.size(),
@@ -104,13 +104,13 @@ void run_counterfactual_phase(const std::filesystem::path& bin_dir, const Builti
   if (gate->verdict == CriterionVerdict::kNotEvaluated || !gate->threshold)
     return emitter.fail_case(id, gate->id + " was not evaluated: " + gate->reason);
   if (gate->verdict == CriterionVerdict::kPass && !args.value("always", false)) {
-    say_result(id, {.gap = {}, .base = {}, .not_tried = {}, .problem = gate->id + " passed"},
-               emitter);
+    emit_result(id, {.gap = {}, .base = {}, .not_tried = {}, .problem = gate->id + " passed"},
+                emitter);
     return emitter.end_case(id);
   }
   const double target = std::max(args.value("target_tok_s", 0.0), *gate->threshold);
-  say_result(id, run_counterfactual(plan_of(bin_dir, *phase, args, target, call), id, &emitter),
-             emitter);
+  emit_result(id, run_counterfactual(plan_of(bin_dir, *phase, args, target, call), id, &emitter),
+              emitter);
   emitter.end_case(id);
 }
 

@@ -39,10 +39,10 @@ for last; do :; done
   echo '{"type":"hello","t":0,"v":1,"program":"fake","build_id":"","pid":1,"rank":0,"world":1,"device":"cpu"}'
   i=0
   while [ $i -lt 24 ]; do
-    echo '{"type":"sample","t":0,"case":"planted","series":"tok_s","value":'$rate',"unit":"tok_s","round":'$i',"order":0}'
+    echo '{"type":"sample","t":0,"case":"injected","series":"tok_s","value":'$rate',"unit":"tok_s","round":'$i',"order":0}'
     i=$((i+1))
   done
-  echo '{"type":"case","t":0,"case":"planted","status":"ok"}'
+  echo '{"type":"case","t":0,"case":"injected","status":"ok"}'
   echo '{"type":"done","t":0,"lines":26}'
 } > "$last"
 )");
@@ -51,14 +51,14 @@ for last; do :; done
 TEST_F(CounterfactualPhase, ExplainsAGateThatFailed) {
   write_fake_trainer(bin_.path());
   write_training_run(run_.path(), {.gate_tok_s = 1600});
-  const auto said = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_EQ(metric_of(said, "factors.tried_count"), 1);
-  EXPECT_NEAR(metric_of(said, "gap.target_ratio"), 4, 1e-9);
-  EXPECT_NEAR(metric_of(said, "gap.explained_pct"), 100, 1e-6);
-  EXPECT_EQ(rows_of(said, "factors")[0][0], "batch");
+  const auto transcript = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "factors.tried_count"), 1);
+  EXPECT_NEAR(metric_of(transcript, "gap.target_ratio"), 4, 1e-9);
+  EXPECT_NEAR(metric_of(transcript, "gap.explained_pct"), 100, 1e-6);
+  EXPECT_EQ(rows_of(transcript, "factors")[0][0], "batch");
   EXPECT_NE(find_line<protocol::Finding>(
-                said, [](const protocol::Finding& f) { return f.code == "GAP_ATTRIBUTED"; }),
+                transcript, [](const protocol::Finding& f) { return f.code == "GAP_ATTRIBUTED"; }),
             nullptr);
 }
 
@@ -69,20 +69,20 @@ TEST_F(CounterfactualPhase, AStepWithoutARateIsNotLeftOut) {
               "  [ $i$rate = 31600 ] && rate='null,\"reason\":\"not finite: inf\"'\n");
   write_fake_trainer_text(bin_.path(), text);
   write_training_run(run_.path(), {.gate_tok_s = 1600});
-  const auto said = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
+  const auto transcript = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
   const auto* figure = find_line<protocol::Metric>(
-      said, [](const auto& metric) { return metric.name == "gap.explained_pct"; });
+      transcript, [](const auto& metric) { return metric.name == "gap.explained_pct"; });
   EXPECT_THAT(figure->reason, HasSubstr("the run gave a rate that is none: not finite: inf"));
 }
 
 TEST_F(CounterfactualPhase, TrainsNothingBehindAGateThatPassed) {
   write_fake_trainer(bin_.path());  // which would be faster
   write_training_run(run_.path(), {.gate_tok_s = 100});
-  const auto said = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_EQ(metric_of(said, "factors.tried_count"), 0);
-  EXPECT_TRUE(metric_of(said, "gap.explained_pct").is_null());
-  EXPECT_EQ(find_line<protocol::Finding>(said, [](const auto&) { return true; }), nullptr);
+  const auto transcript = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "factors.tried_count"), 0);
+  EXPECT_TRUE(metric_of(transcript, "gap.explained_pct").is_null());
+  EXPECT_EQ(find_line<protocol::Finding>(transcript, [](const auto&) { return true; }), nullptr);
 }
 
 TEST_F(CounterfactualPhase, RefusesWhatCannotExplain) {
@@ -101,8 +101,9 @@ TEST_F(CounterfactualPhase, RefusesWhatCannotExplain) {
               HasSubstr("must name a phase of nsa-train, got 'speed'"));
   EXPECT_THAT(end_of(counterfactual({{"of", "conform"}, {"recommended", {{"bath", 8}}}})),
               HasSubstr("nsa-train has no argument 'bath'"));
-  const auto said = counterfactual(of_conform);  // no trainer
-  EXPECT_TRUE(metric_of(said, "gap.explained_pct").is_null()) << "nothing is explained by nothing";
+  const auto transcript = counterfactual(of_conform);  // no trainer
+  EXPECT_TRUE(metric_of(transcript, "gap.explained_pct").is_null())
+      << "nothing is explained by nothing";
 }
 
 }  // namespace

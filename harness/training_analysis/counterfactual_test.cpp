@@ -64,7 +64,7 @@ TEST(AttributeGap, WithoutAGapThereIsNothingToShare) {
   EXPECT_EQ(gap.explained_pct, 0);
 }
 
-TEST(RunCounterfactual, WithoutFactorOrProgramItSaysWhy) {
+TEST(RunCounterfactual, WithoutFactorOrProgramItReportsWhy) {
   CounterfactualPlan plan;
   plan.program = "/nonexistent/nsa-train";
   plan.settings.args = {{"batch", 8}};

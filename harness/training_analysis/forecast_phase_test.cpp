@@ -27,10 +27,10 @@ json forecast_args(double price) {
 // 7200 steps of 1000 tokens at 400 tok/s: 18,000 s.
 TEST_F(ForecastPhase, IsTimeAndCostFromTheBoundsOfTheRate) {
   write_training_run(run_.path(), {.args = {{"ranks", 2}}});
-  const auto said = forecast(forecast_args(3));
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_EQ(metric_of(said, "price.set_bool"), true);
-  const json rows = rows_of(said, "forecast");
+  const auto transcript = forecast(forecast_args(3));
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "price.set_bool"), true);
+  const json rows = rows_of(transcript, "forecast");
   ASSERT_EQ(rows.size(), 3u);
   EXPECT_THAT(rows[0][0].get<std::string>(), HasSubstr("7200 steps"));
   EXPECT_NEAR(rows[0][1], 5, .02);   // hours
@@ -42,11 +42,11 @@ TEST_F(ForecastPhase, IsTimeAndCostFromTheBoundsOfTheRate) {
   }
 }
 
-TEST_F(ForecastPhase, SaysWhatItDoesNotKnow) {
+TEST_F(ForecastPhase, ReportsWhatItDoesNotKnow) {
   write_training_run(run_.path(), {.steps = 5});
-  const auto said = forecast(forecast_args(0));
-  EXPECT_EQ(metric_of(said, "price.set_bool"), false);
-  const json rows = rows_of(said, "forecast");
+  const auto transcript = forecast(forecast_args(0));
+  EXPECT_EQ(metric_of(transcript, "price.set_bool"), false);
+  const json rows = rows_of(transcript, "forecast");
   EXPECT_TRUE(rows[0][2].is_null()) << "no interval from five steps";
   EXPECT_THAT(rows[2][0].get<std::string>(), HasSubstr("names no price"));
   EXPECT_TRUE(rows[2][1].is_null());

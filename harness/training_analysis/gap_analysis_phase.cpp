@@ -42,8 +42,8 @@ std::string rate_text(const RateReference& reference) {
              : format_number(reference.lo) + " to " + format_number(reference.hi);
 }
 
-void say_gaps(const std::string& id, const Metric& rate,
-              const std::vector<RateReference>& references, protocol::Emitter& emitter) {
+void emit_gaps(const std::string& id, const Metric& rate,
+               const std::vector<RateReference>& references, protocol::Emitter& emitter) {
   json rows = json::array();
   for (const RateReference& reference : references) {
     const RateGap gap = rate_gap(reference, rate);
@@ -60,7 +60,7 @@ void say_gaps(const std::string& id, const Metric& rate,
 }
 
 /// What this run has found so far that explains a low rate, by rules and by experiment.
-std::string say_causes(const std::string& id, const Results& results, protocol::Emitter& emitter) {
+std::string emit_causes(const std::string& id, const Results& results, protocol::Emitter& emitter) {
   json rows = json::array();
   std::string codes;
   for (const Finding& finding : results.findings) {
@@ -123,8 +123,8 @@ void run_gap_analysis(const BuiltinCall& call, protocol::Emitter& emitter) {
   const RateGap gap = rate_gap(expected, *rate);
   emitter.metric(
       {.case_id = id, .name = "gap.expected_ratio", .value = gap.ratio, .unit = "ratio"});
-  say_gaps(id, *rate, references, emitter);
-  const std::string causes = say_causes(id, run.results, emitter);
+  emit_gaps(id, *rate, references, emitter);
+  const std::string causes = emit_causes(id, run.results, emitter);
   if (gap.reading == RateGap::Reading::kSlower)
     emitter.finding({.code = "THROUGHPUT_GAP",
                      .symptom = measured_text(*rate) + " of " + rate_text(expected) +

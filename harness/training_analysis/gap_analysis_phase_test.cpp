@@ -27,9 +27,10 @@ json gap_args(double expected) {
             {{"name", "seen"}, {"lo", 10}, {"hi", 20}, {"source", "t"}}}}};
 }
 
-const protocol::Finding* gap_finding(const protocol::Transcript& said) {
-  return find_line<protocol::Finding>(
-      said, [](const protocol::Finding& finding) { return finding.code == "THROUGHPUT_GAP"; });
+const protocol::Finding* gap_finding(const protocol::Transcript& transcript) {
+  return find_line<protocol::Finding>(transcript, [](const protocol::Finding& finding) {
+    return finding.code == "THROUGHPUT_GAP";
+  });
 }
 
 TEST_F(GapAnalysisPhase, FindsARateThatItsBoundsDoNotExcuse) {
@@ -52,9 +53,9 @@ TEST_F(GapAnalysisPhase, WithoutARateDecidesNothing) {
   write_training_run(run_.path());
   json args = gap_args(800);
   args["of"] = "cards";
-  const auto said = gap(args);
-  EXPECT_THAT(end_of(said), HasSubstr("failed: cards.speed.rate_tok_s has no value"));
-  EXPECT_EQ(metric_of(said, "gap.expected_ratio"), "absent");
+  const auto transcript = gap(args);
+  EXPECT_THAT(end_of(transcript), HasSubstr("failed: cards.speed.rate_tok_s has no value"));
+  EXPECT_EQ(metric_of(transcript, "gap.expected_ratio"), "absent");
   args["of"] = "nowhere";
   EXPECT_THAT(end_of(gap(args)), HasSubstr("no phase of this run measures nowhere."));
 }

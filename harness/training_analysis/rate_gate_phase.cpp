@@ -18,8 +18,8 @@ std::string threshold_text(const CriterionResult& criterion) {
   return criterion.threshold ? format_value(*criterion.threshold, criterion.unit) : "none";
 }
 
-void say_bool(const BuiltinCall& call, protocol::Emitter& emitter, const char* name, json value,
-              const std::string& reason) {
+void emit_bool(const BuiltinCall& call, protocol::Emitter& emitter, const char* name, json value,
+               const std::string& reason) {
   emitter.metric({.case_id = call.in.cases.front().id,
                   .name = name,
                   .value = std::move(value),
@@ -61,10 +61,10 @@ void run_rate_gate(const BuiltinCall& call, protocol::Emitter& emitter) {
   const Metric* rate = run.figure(phase, name);
   const std::string seen = rate != nullptr ? measured_text(*rate) : run.why_no_figure(phase, name);
   const bool decided = decision != GateDecision::kUndecided;
-  say_bool(call, emitter, "decision.proceed_bool",
-           decided ? json(decision == GateDecision::kProceed) : json(), proceed->reason);
-  say_bool(call, emitter, "decision.abort_bool",
-           decided ? json(decision == GateDecision::kAbort) : json(), abort->reason);
+  emit_bool(call, emitter, "decision.proceed_bool",
+            decided ? json(decision == GateDecision::kProceed) : json(), proceed->reason);
+  emit_bool(call, emitter, "decision.abort_bool",
+            decided ? json(decision == GateDecision::kAbort) : json(), abort->reason);
   emitter.table({.case_id = id,
                  .id = "decision",
                  .title = "May a long run start?",

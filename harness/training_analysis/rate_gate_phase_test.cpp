@@ -38,46 +38,46 @@ class RateGatePhase : public testing::Test {
     write_bytes(file, book.dump(2) + "\n");
     return look_back(run_.path(), {{"proceed", "C-GATE"}, {"abort", "C-ABORT"}}, run_rate_gate);
   }
-  static const protocol::Finding* finding_of(const protocol::Transcript& said) {
-    return find_line<protocol::Finding>(said, [](const auto&) { return true; });
+  static const protocol::Finding* finding_of(const protocol::Transcript& transcript) {
+    return find_line<protocol::Finding>(transcript, [](const auto&) { return true; });
   }
 
   TempDir run_;
 };
 
 TEST_F(RateGatePhase, AFastRunProceedsAndFindsNothing) {
-  const auto said = gate(300, 100);
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_EQ(metric_of(said, "decision.proceed_bool"), true);
-  EXPECT_EQ(metric_of(said, "decision.abort_bool"), false);
-  EXPECT_EQ(rows_of(said, "decision")[0][0], "PROCEED");
-  EXPECT_EQ(finding_of(said), nullptr);
+  const auto transcript = gate(300, 100);
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "decision.proceed_bool"), true);
+  EXPECT_EQ(metric_of(transcript, "decision.abort_bool"), false);
+  EXPECT_EQ(rows_of(transcript, "decision")[0][0], "PROCEED");
+  EXPECT_EQ(finding_of(transcript), nullptr);
 }
 
 TEST_F(RateGatePhase, ASlowOneStopsAndAHopelessOneAborts) {
   for (const auto& [proceed, abort, word, fact] :
        {std::tuple(500, 100, "STOP", "C-GATE"), std::tuple(900, 800, "ABORT", "C-ABORT")}) {
-    const auto said = gate(proceed, abort);
-    EXPECT_EQ(metric_of(said, "decision.proceed_bool"), false) << word;
-    EXPECT_EQ(rows_of(said, "decision")[0][0], word);
-    ASSERT_NE(finding_of(said), nullptr) << word;
-    EXPECT_EQ(finding_of(said)->code, "RATE_GATE");
-    EXPECT_EQ(finding_of(said)->fact, fact);
+    const auto transcript = gate(proceed, abort);
+    EXPECT_EQ(metric_of(transcript, "decision.proceed_bool"), false) << word;
+    EXPECT_EQ(rows_of(transcript, "decision")[0][0], word);
+    ASSERT_NE(finding_of(transcript), nullptr) << word;
+    EXPECT_EQ(finding_of(transcript)->code, "RATE_GATE");
+    EXPECT_EQ(finding_of(transcript)->fact, fact);
   }
 }
 
 TEST_F(RateGatePhase, TooFewStepsDecideNothing) {
-  const auto said = gate(300, 100, 5);
-  EXPECT_EQ(rows_of(said, "decision")[0][0], "UNDECIDED");
-  EXPECT_TRUE(metric_of(said, "decision.proceed_bool").is_null());
-  EXPECT_NE(finding_of(said), nullptr);
+  const auto transcript = gate(300, 100, 5);
+  EXPECT_EQ(rows_of(transcript, "decision")[0][0], "UNDECIDED");
+  EXPECT_TRUE(metric_of(transcript, "decision.proceed_bool").is_null());
+  EXPECT_NE(finding_of(transcript), nullptr);
 }
 
 TEST_F(RateGatePhase, TwoCriteriaOnOneFigureMustBeNamed) {
   write_training_run(run_.path(), {.gate_tok_s = 300});
-  const auto said =
+  const auto transcript =
       look_back(run_.path(), {{"proceed", "C-GATE"}, {"abort", "C-NONE"}}, run_rate_gate);
-  EXPECT_THAT(end_of(said), HasSubstr("got 'C-GATE' and 'C-NONE'"));
+  EXPECT_THAT(end_of(transcript), HasSubstr("got 'C-GATE' and 'C-NONE'"));
 }
 
 }  // namespace

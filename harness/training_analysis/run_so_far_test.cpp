@@ -25,7 +25,7 @@ TEST(RunSoFarTest, FindsPhasesCriteriaAndFigures) {
   EXPECT_THAT(measured_text(*rate), testing::ContainsRegex("400.* tok/s \\[[0-9.]+, [0-9.]+\\]"));
 }
 
-TEST(RunSoFarTest, SaysWhyThereIsNothing) {
+TEST(RunSoFarTest, ReportsWhyThereIsNothing) {
   const TempDir dir;
   write_training_run(dir.path(), {.steps = 0});
   const RunSoFar run = run_so_far(dir.path());
@@ -36,7 +36,7 @@ TEST(RunSoFarTest, SaysWhyThereIsNothing) {
   EXPECT_EQ(run.why_no_figure("nowhere", "x"), "no phase of this run measures nowhere.x");
 }
 
-TEST(RunSoFarTest, AValueWithoutBoundsSaysSo) {
+TEST(RunSoFarTest, AValueWithoutBoundsReportsIt) {
   Metric metric;
   metric.value = 3;
   metric.unit = "count";

@@ -18,7 +18,7 @@ struct TrainingRun {
 };
 
 /// The mini run in `dir`, its phase `conform` turned into one of nsa-train that measured a rate.
-inline void write_training_run(const std::filesystem::path& dir, const TrainingRun& planted = {}) {
+inline void write_training_run(const std::filesystem::path& dir, const TrainingRun& injected = {}) {
   using nlohmann::json;
   write_mini_run(dir);
   const auto edit = [&](const char* file, const auto& change) {
@@ -40,35 +40,35 @@ inline void write_training_run(const std::filesystem::path& dir, const TrainingR
   edit("plan.json", [&](json& plan) {
     plan["phases"][0].update({{"program", "nsa-train"},
                               {"mode", "time"},
-                              {"args", planted.args},
-                              {"switches", planted.switches}});
+                              {"args", injected.args},
+                              {"switches", injected.switches}});
   });
   edit("run.json", [](json& run) { run["runbook_sha256"] = ""; });
-  if (planted.gate_tok_s > 0)
+  if (injected.gate_tok_s > 0)
     edit("runbook.json", [&](json& book) {
       json gate = book["phases"][0]["criteria"][0];
       gate.update({{"id", "C-GATE"},
                    {"metric", "conform.speed.rate_tok_s"},
                    {"op", ">="},
-                   {"value", planted.gate_tok_s},
+                   {"value", injected.gate_tok_s},
                    {"unit", "tok_s"}});
       book["phases"][0]["criteria"].push_back(gate);
     });
   std::filesystem::remove(dir / "phases/conform/g01.jsonl");
-  protocol::Emitter said((dir / "phases/conform/g01.jsonl").string());
-  said.hello({.program = "nsa-train", .build_id = "mini-build"});
+  protocol::Emitter transcript((dir / "phases/conform/g01.jsonl").string());
+  transcript.hello({.program = "nsa-train", .build_id = "mini-build"});
   for (const auto& [name, value] :
        {std::pair("step.tokens_count", 1000), std::pair("eta.steps_count", 7200)})
-    said.metric({.case_id = "even", .name = name, .value = value, .unit = "count"});
-  for (int64_t step = 0; step < planted.steps; ++step)
-    said.sample({.case_id = "even",
-                 .series = "tok_s",
-                 .value = planted.tok_s * (1 + 0.001 * static_cast<double>(step % 3)),
-                 .unit = "tok_s",
-                 .round = step});
-  said.end_case("even");
-  said.end_case("odd");
-  said.done();
+    transcript.metric({.case_id = "even", .name = name, .value = value, .unit = "count"});
+  for (int64_t step = 0; step < injected.steps; ++step)
+    transcript.sample({.case_id = "even",
+                       .series = "tok_s",
+                       .value = injected.tok_s * (1 + 0.001 * static_cast<double>(step % 3)),
+                       .unit = "tok_s",
+                       .round = step});
+  transcript.end_case("even");
+  transcript.end_case("odd");
+  transcript.done();
 }
 
 /// What a builtin that looks back says in the run folder `run`.
@@ -76,27 +76,27 @@ template <class Run>
 protocol::Transcript look_back(const std::filesystem::path& run, const nlohmann::json& args,
                                Run builtin) {
   std::filesystem::remove(run / "said.jsonl");
-  const auto said = run_alone(run / "said.jsonl", args, builtin);
+  const auto transcript = run_alone(run / "said.jsonl", args, builtin);
   std::filesystem::remove(run / "said.jsonl");
-  return said;
+  return transcript;
 }
 
 /// How the case ended: "ok", or "failed: REASON".
-inline std::string end_of(const protocol::Transcript& said) {
-  const auto end = said.ended.find("all");
-  if (end == said.ended.end()) return "no end";
+inline std::string end_of(const protocol::Transcript& transcript) {
+  const auto end = transcript.ended.find("all");
+  if (end == transcript.ended.end()) return "no end";
   return end->second.status == "ok" ? "ok" : end->second.status + ": " + end->second.reason;
 }
 
-inline nlohmann::json metric_of(const protocol::Transcript& said, const std::string& name) {
+inline nlohmann::json metric_of(const protocol::Transcript& transcript, const std::string& name) {
   const auto* found = find_line<protocol::Metric>(
-      said, [&](const protocol::Metric& metric) { return metric.name == name; });
+      transcript, [&](const protocol::Metric& metric) { return metric.name == name; });
   return found == nullptr ? nlohmann::json("absent") : found->value;
 }
 
-inline nlohmann::json rows_of(const protocol::Transcript& said, const std::string& id) {
+inline nlohmann::json rows_of(const protocol::Transcript& transcript, const std::string& id) {
   const auto* found = find_line<protocol::Table>(
-      said, [&](const protocol::Table& table) { return table.id == id; });
+      transcript, [&](const protocol::Table& table) { return table.id == id; });
   return found == nullptr ? nlohmann::json("absent") : found->rows;
 }
 

@@ -1,5 +1,5 @@
-// Phases of nsa-train beside their twins on the same batches: rates, memory, and how memory grows
-// with the length.
+// Phases of nsa-train beside their dense counterparts on the same batches: rates, memory, and how
+// memory grows with the length.
 #include "harness/phases/builtin_phases.h"
 #include "harness/results/number.h"
 #include "harness/schema/error.h"
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *kTwinRate = "speed.rate_tok_s", *kTwinPeak = "memory.peak_mib";
+constexpr const char *kRate = "speed.rate_tok_s", *kPeak = "memory.peak_mib";
 
 /// Shape of the steps of a phase of nsa-train.
 StepMemory shape_of(const RunSoFar& run, const std::string& id) {
@@ -33,7 +33,7 @@ std::optional<double> figure_of(const RunSoFar& run, const std::string& id, cons
   return metric == nullptr ? std::nullopt : metric->value;
 }
 
-json twin_cell(const std::optional<double>& value, int digits) {
+json figure_cell(const std::optional<double>& value, int digits) {
   return value ? json(round_significant(*value, digits)) : json();
 }
 
@@ -45,12 +45,11 @@ struct Beside {
 
   void add(const RunSoFar& run, const std::string& of, const std::string& against) {
     StepMemory shape = shape_of(run, of);
-    const StepMemory twin = shape_of(run, against);
-    if (twin.seq_len != shape.seq_len || twin.tokens != shape.tokens)
+    const StepMemory counterpart = shape_of(run, against);
+    if (counterpart.seq_len != shape.seq_len || counterpart.tokens != shape.tokens)
       throw Error("phases " + of + " and " + against + " have steps of different shapes");
-    const auto rate = figure_of(run, of, kTwinRate), other = figure_of(run, against, kTwinRate);
-    const auto peak = figure_of(run, of, kTwinPeak),
-               other_peak = figure_of(run, against, kTwinPeak);
+    const auto rate = figure_of(run, of, kRate), other = figure_of(run, against, kRate);
+    const auto peak = figure_of(run, of, kPeak), other_peak = figure_of(run, against, kPeak);
     std::optional<double> quotient;
     if (rate && other && *other > 0) quotient = *rate / *other;
     compared += quotient ? 1 : 0;
@@ -58,15 +57,15 @@ struct Beside {
       shape.peak_mib = *peak;
       memory.push_back(shape);
     }
-    rows.push_back({of, against, shape.seq_len, shape.tokens / shape.seq_len, twin_cell(rate, 4),
-                    twin_cell(other, 4), twin_cell(quotient, 3), twin_cell(peak, 4),
-                    twin_cell(other_peak, 4)});
+    rows.push_back({of, against, shape.seq_len, shape.tokens / shape.seq_len, figure_cell(rate, 4),
+                    figure_cell(other, 4), figure_cell(quotient, 3), figure_cell(peak, 4),
+                    figure_cell(other_peak, 4)});
   }
 };
 
 }  // namespace
 
-void run_twins(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_dense_counterpart(const BuiltinCall& call, protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
   const json args = protocol::merged_args(call.in, call.in.cases.front());
   const auto of = args.at("of").get<std::vector<std::string>>(),
@@ -85,14 +84,14 @@ void run_twins(const BuiltinCall& call, protocol::Emitter& emitter) {
                   .value = growth ? json(*growth) : json(),
                   .unit = "ratio",
                   .reason = growth ? "" : "no two runs of different lengths have a peak memory"});
-  emitter.table(
-      {.case_id = id,
-       .id = "twins",
-       .title = "Training beside the twin, the same batches",
-       .columns = {"phase", "twin", "tokens of a row", "rows", "tok/s", "tok/s of the twin",
-                   "over the twin", "peak, MiB", "peak of the twin, MiB"},
-       .rows = beside.rows,
-       .reason = "the phase did not run, or not to its end"});
+  emitter.table({.case_id = id,
+                 .id = "twins",
+                 .title = "Training beside the counterpart, the same batches",
+                 .columns = {"phase", "counterpart", "tokens of a row", "rows", "tok/s",
+                             "tok/s of the counterpart", "over the counterpart", "peak, MiB",
+                             "peak of the counterpart, MiB"},
+                 .rows = beside.rows,
+                 .reason = "the phase did not run, or not to its end"});
   emitter.end_case(id);
 }
 

@@ -51,7 +51,7 @@ void tell(const LossCurve& curve, const std::string& name, const std::string& ca
   }
 }
 
-void say(const LossGap& gap, const std::string& id, protocol::Emitter& emitter) {
+void emit(const LossGap& gap, const std::string& id, protocol::Emitter& emitter) {
   const auto metric = [&](const char* name, const json& value, const char* unit) {
     emitter.metric({.case_id = id,
                     .name = name,
@@ -77,7 +77,7 @@ void run_loss_gap(const BuiltinCall& call, protocol::Emitter& emitter) {
   tell(a, first, id, emitter);
   tell(b, second, id, emitter);
   const LossGap gap = loss_gap(a, b, args.at("tail").get<int64_t>());
-  say(gap, id, emitter);
+  emit(gap, id, emitter);
   if (!gap.problem.empty()) return emitter.fail_case(id, gap.problem);
   emitter.end_case(id);
 }

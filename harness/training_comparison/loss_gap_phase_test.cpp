@@ -26,9 +26,9 @@ protocol::Transcript gap_of(const std::string& of, const std::string& against, i
   });
 }
 
-json value(const protocol::Transcript& said, const std::string& name) {
+json value(const protocol::Transcript& transcript, const std::string& name) {
   const auto* found =
-      find_line<protocol::Metric>(said, [&](const auto& m) { return m.name == name; });
+      find_line<protocol::Metric>(transcript, [&](const auto& m) { return m.name == name; });
   return found == nullptr ? json("absent") : found->value;
 }
 
@@ -49,14 +49,14 @@ TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
   ASSERT_EQ(off.size(), 40u);
   double sum = 0;
   for (int64_t step = 21; step <= 40; ++step) sum += off.at(step) - on.at(step);
-  const auto said = gap_of("train_random_off", "train_random_on", 20);
-  EXPECT_TRUE(said.violations.empty());
-  EXPECT_EQ(said.ended.at("all").status, "ok");
-  EXPECT_EQ(value(said, "gap.steps_count"), 20);
-  EXPECT_NEAR(value(said, "gap.mean_nat").get<double>(), sum / 20, 1e-12);
-  EXPECT_LE(value(said, "gap.band_lo_nat"), value(said, "gap.band_hi_nat"));
+  const auto transcript = gap_of("train_random_off", "train_random_on", 20);
+  EXPECT_TRUE(transcript.violations.empty());
+  EXPECT_EQ(transcript.ended.at("all").status, "ok");
+  EXPECT_EQ(value(transcript, "gap.steps_count"), 20);
+  EXPECT_NEAR(value(transcript, "gap.mean_nat").get<double>(), sum / 20, 1e-12);
+  EXPECT_LE(value(transcript, "gap.band_lo_nat"), value(transcript, "gap.band_hi_nat"));
   std::map<std::string, size_t> told;
-  for (const auto& line : said.lines)
+  for (const auto& line : transcript.lines)
     if (const auto* beat = std::get_if<protocol::Beat>(&line.message))
       ++told[beat->extra.at("line").get<std::string>()];
   EXPECT_EQ(told,
@@ -64,10 +64,10 @@ TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
 }
 
 TEST(LossGapPhase, CurvesThatDoNotEndTogetherGiveNoFigure) {
-  const auto said = gap_of("train_random_off", "train_text_on", 20);
-  EXPECT_EQ(said.ended.at("all").status, "failed");
+  const auto transcript = gap_of("train_random_off", "train_text_on", 20);
+  EXPECT_EQ(transcript.ended.at("all").status, "failed");
   for (const char* name : {"gap.steps_count", "gap.mean_nat", "gap.band_lo_nat", "gap.band_hi_nat"})
-    EXPECT_EQ(value(said, name), nullptr) << name;
+    EXPECT_EQ(value(transcript, name), nullptr) << name;
 }
 
 TEST(LossGapPhase, PhasesWithoutACurveAreNamed) {

@@ -34,7 +34,7 @@ void run_scaling(const BuiltinCall& call, protocol::Emitter& emitter) {
       return emitter.fail_case(id, "args.of names '" + of + "', which is no phase of this runbook");
     const auto ranks = static_cast<int64_t>(phase->args.value("ranks", 0.0));
     const std::string prefix = "efficiency.x" + std::to_string(ranks);
-    const auto say = [&](const std::string& end, const std::optional<double>& value) {
+    const auto emit = [&](const std::string& end, const std::optional<double>& value) {
       emitter.metric({.case_id = id,
                       .name = prefix + end,
                       .value = value ? json(*value) : json(),
@@ -43,14 +43,14 @@ void run_scaling(const BuiltinCall& call, protocol::Emitter& emitter) {
     };
     const Metric* several = run.figure(of, kRate);
     if (several == nullptr) {
-      say("_pct", std::nullopt);
-      say("_lo_pct", std::nullopt);
+      emit("_pct", std::nullopt);
+      emit("_lo_pct", std::nullopt);
       continue;
     }
     try {
       const ScalingEfficiency found = scaling_efficiency(*one, *several, ranks);
-      say("_pct", found.pct);
-      say("_lo_pct", found.lo_pct);
+      emit("_pct", found.pct);
+      emit("_lo_pct", found.lo_pct);
       rows.push_back(
           {ranks, cell(several->value), cell(several->lo), cell(several->hi), cell(found.pct)});
       ++measured;

@@ -21,12 +21,12 @@ TEST_F(ScalingPhase, IsTheRateOverThatOfAsManySingleOnes) {
   const auto of = [&](const char* base, const json& phases) {
     return look_back(run_.path(), {{"base", base}, {"of", phases}}, run_scaling);
   };
-  const auto said = of("conform", {"conform"});  // no faster than itself: half of linear
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_NEAR(metric_of(said, "efficiency.x2_pct"), 50, 1e-9);
-  EXPECT_LT(metric_of(said, "efficiency.x2_lo_pct"), 50);
-  EXPECT_EQ(metric_of(said, "points.measured_count"), 1);
-  const json rows = rows_of(said, "scaling");
+  const auto transcript = of("conform", {"conform"});  // no faster than itself: half of linear
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_NEAR(metric_of(transcript, "efficiency.x2_pct"), 50, 1e-9);
+  EXPECT_LT(metric_of(transcript, "efficiency.x2_lo_pct"), 50);
+  EXPECT_EQ(metric_of(transcript, "points.measured_count"), 1);
+  const json rows = rows_of(transcript, "scaling");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0][0], 1);
   EXPECT_EQ(rows[1][0], 2);
@@ -40,10 +40,11 @@ TEST_F(ScalingPhase, IsTheRateOverThatOfAsManySingleOnes) {
 
 TEST_F(ScalingPhase, OfAPhaseWithoutARateIsNoNumber) {
   write_training_run(run_.path());
-  const auto said = look_back(run_.path(), {{"base", "conform"}, {"of", {"cards"}}}, run_scaling);
-  EXPECT_EQ(end_of(said), "ok");
-  EXPECT_TRUE(metric_of(said, "efficiency.x0_pct").is_null());
-  EXPECT_EQ(metric_of(said, "points.measured_count"), 0);
+  const auto transcript =
+      look_back(run_.path(), {{"base", "conform"}, {"of", {"cards"}}}, run_scaling);
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_TRUE(metric_of(transcript, "efficiency.x0_pct").is_null());
+  EXPECT_EQ(metric_of(transcript, "points.measured_count"), 0);
 }
 
 }  // namespace

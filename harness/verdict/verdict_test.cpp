@@ -49,7 +49,7 @@ struct TestRun {
 struct Row {
   int exit;
   const char* word;
-  void (*plant)(TestRun&);
+  void (*inject)(TestRun&);
 };
 const std::vector<Row> kRows = {
     {6, "NO-GO (evidence)", [](TestRun& r) { r.evidence_ok = false; }},
@@ -95,7 +95,7 @@ TEST(Decide, Go) {
 TEST(Decide, EveryRow) {
   for (const Row& row : kRows) {
     TestRun run;
-    row.plant(run);
+    row.inject(run);
     EXPECT_EQ(run.verdict().exit, row.exit) << row.word;
     EXPECT_EQ(run.verdict().word, row.word);
     EXPECT_EQ(run.verdict().conditions.empty(), row.exit != 7);
@@ -106,16 +106,16 @@ TEST(Decide, EveryPrecedencePair) {
   for (size_t i = 0; i < kRows.size(); ++i)
     for (size_t j = 0; j < kRows.size(); ++j) {
       TestRun run;
-      kRows[i].plant(run);
-      kRows[j].plant(run);
+      kRows[i].inject(run);
+      kRows[j].inject(run);
       EXPECT_EQ(run.verdict().exit, kRows[std::min(i, j)].exit) << i << " and " << j;
     }
 }
 
-TEST(Decide, AdvisoryMaps457ToZeroAndSaysSo) {
+TEST(Decide, AdvisoryMaps457ToZeroAndReportsIt) {
   for (const Row& row : kRows) {
     TestRun run;
-    row.plant(run);
+    row.inject(run);
     run.gate = "advisory";
     const Verdict v = run.verdict();
     const bool mapped = row.exit == 4 || row.exit == 5 || row.exit == 7;
@@ -162,7 +162,7 @@ TEST(Decide, OptionalPhasesAndInfoDecideNothing) {
 
 TEST(Decide, MissingHardwareTurnsItsBlockersIntoConditions) {
   TestRun run;
-  kRows.back().plant(run);
+  kRows.back().inject(run);
   run.add_criterion("C-gpu", Severity::kBlocker, CriterionVerdict::kNotEvaluated, "gpu");
   const Verdict v = run.verdict();
   EXPECT_EQ(v.exit, 7);
@@ -172,7 +172,7 @@ TEST(Decide, MissingHardwareTurnsItsBlockersIntoConditions) {
 
 TEST(Decide, BusyHardwareIsNotMissingHardware) {
   TestRun run;
-  kRows.back().plant(run);
+  kRows.back().inject(run);
   run.phases.back().cause = "GPU_NOT_FREE";
   EXPECT_EQ(run.verdict().exit, 5);
   for (const char* cause : {"GPU_NOT_FREE", "DATA_MISSING", "", "TIMEOUT"})

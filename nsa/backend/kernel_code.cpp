@@ -49,22 +49,22 @@ std::string sm80_obstacle(size_t shared_bytes_of_block) {
 }
 
 #ifdef NSA_WITH_CUDA
-device::Code tile_kernel_code(const at::Tensor& q) {
+kernels::Code tile_kernel_code(const at::Tensor& q) {
   const int major = at::cuda::getDeviceProperties(q.get_device())->major;
-  return sm80_wanted() || major == 8 ? device::Code::kSm80 : device::Code::kSm90;
+  return sm80_wanted() || major == 8 ? kernels::Code::kSm80 : kernels::Code::kSm90;
 }
 
 std::string tile_kernel_obstacle(const at::Tensor& q) {
   const std::string any = kernel_obstacle(q, /*least_major=*/8, /*only=*/false);
   if (!any.empty()) return any;
-  if (tile_kernel_code(q) == device::Code::kSm90)
+  if (tile_kernel_code(q) == kernels::Code::kSm90)
     return kernel_obstacle(q, /*least_major=*/9, /*only=*/true);
   return sm80_obstacle(at::cuda::getDeviceProperties(q.get_device())->sharedMemPerBlockOptin);
 }
 
 std::string tile_kernel_detail(const at::Tensor& q) {
   const bool runs = kernel_obstacle(q, /*least_major=*/8, /*only=*/false).empty();
-  return runs && tile_kernel_code(q) == device::Code::kSm80 ? "sm_80" : "";
+  return runs && tile_kernel_code(q) == kernels::Code::kSm80 ? "sm_80" : "";
 }
 #else
 std::string tile_kernel_obstacle(const at::Tensor& q) { return kernel_obstacle(q, 0, false); }

@@ -28,7 +28,7 @@ std::string tile_kernel_detail(const at::Tensor& q);
 
 #ifdef NSA_WITH_CUDA
 /// The code that tile_kernel_obstacle allowed.
-device::Code tile_kernel_code(const at::Tensor& q);
+kernels::Code tile_kernel_code(const at::Tensor& q);
 #endif
 
 }  // namespace nsa

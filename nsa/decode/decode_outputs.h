@@ -13,7 +13,7 @@ struct DecodeOutputs : NsaOutputs {
 /// Loads of all steps since a cache was made or reset, beside `reads`; int64.
 struct DecodeCounters {
   at::Tensor emission_reads;  ///< [B, Hkv] source tokens loaded to make compressed blocks
-  at::Tensor masked_lanes;    ///< [B, Hkv, 3] lanes loaded for nothing (other sequences are longer)
+  at::Tensor padding_loads;   ///< [B, Hkv, 3] padding that was loaded (other sequences are longer)
   at::Tensor second_pass_reads;  ///< [B, Hkv, 3] index entries loaded again in the same step
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the tests of this room.
+// Shared by the tests of this folder.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>

@@ -21,25 +21,27 @@ namespace {
 
 std::atomic<int> dumped{0};
 
-void say(const char* text) { static_cast<void>(!write(STDERR_FILENO, text, std::strlen(text))); }
+void write_text(const char* text) {
+  static_cast<void>(!write(STDERR_FILENO, text, std::strlen(text)));
+}
 
-void say_number(long value) {
+void write_number(long value) {
   char digits[24];
   char* at = digits + sizeof digits;
   *--at = '\0';
   do *--at = static_cast<char>('0' + value % 10);
   while ((value /= 10) > 0);
-  say(at);
+  write_text(at);
 }
 
 void dump_this_thread() {
   char name[17] = {};
   prctl(PR_GET_NAME, name);
-  say("== thread ");
-  say_number(syscall(SYS_gettid));
-  say(" ");
-  say(name);
-  say(" ==\n");
+  write_text("== thread ");
+  write_number(syscall(SYS_gettid));
+  write_text(" ");
+  write_text(name);
+  write_text(" ==\n");
   void* frames[64];
   backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
   dumped.fetch_add(1);
@@ -86,7 +88,7 @@ void on_signal(int, siginfo_t* info, void*) {
   dump_this_thread();
   if (!asked_by_us) {
     ask_other_threads();
-    say("== end of stacks ==\n");
+    write_text("== end of stacks ==\n");
   }
   errno = saved;
 }

@@ -40,7 +40,7 @@ NsaOutputs call(const NsaOptions& options, int64_t s = 45) {
   return nsa_attention(random_inputs(small(), 2, s), small(), options);
 }
 
-TEST(Options, TheDefaultIsWhatTheSpecificationSays) {
+TEST(Options, TheDefaultIsWhatTheSpecificationReports) {
   const NsaOutputs out = call(switched({}));
   EXPECT_EQ(row_of(out, "sel_attn"), "gather/gather//");
   EXPECT_EQ(row_of(out, "win_attn"), "plain/plain//");

@@ -93,20 +93,20 @@ double error_of(const at::Tensor& have, const at::Tensor& want) {
 }
 
 /// `model` with weights as its compute type has them, in fp64.
-Decoder exact_twin(const ModelConfig& config, Decoder model) {
+Decoder exact_copy(const ModelConfig& config, Decoder model) {
   const at::NoGradGuard no_grad;
-  Decoder twin(config);
-  twin->to(at::kDouble);
-  twin->compute_type = at::kDouble;
+  Decoder copy(config);
+  copy->to(at::kDouble);
+  copy->compute_type = at::kDouble;
   const auto theirs = model->named_parameters();
-  for (auto& item : twin->named_parameters()) {
+  for (auto& item : copy->named_parameters()) {
     const at::Tensor weight = theirs[item.key()].cpu();
     const bool rounded = item.key().find("gate_b") == std::string::npos &&
                          item.key().find("gate_w") == std::string::npos &&
                          item.key().find("phi_") == std::string::npos;
     item.value().copy_(rounded ? weight.to(model->compute_type) : weight);
   }
-  return twin;
+  return copy;
 }
 
 TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
@@ -142,7 +142,7 @@ TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
     on_cuda->set_attention_options(composed);
     const Trained plain_on_cuda = train(on_cuda, tokens.to(at::kCUDA));
     model->compute_type = at::kBFloat16;
-    const Trained want = train(exact_twin(config, model), tokens);
+    const Trained want = train(exact_copy(config, model), tokens);
     const Trained plain = train(model, tokens);
     EXPECT_LE(std::abs(have.loss - want.loss), 1e-3 * want.loss);
     ASSERT_EQ(have.gradients.size(), want.gradients.size());

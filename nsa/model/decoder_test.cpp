@@ -171,7 +171,7 @@ TEST(Decoder, EveryParameterLearnsInItsOwnType) {
 
 /// The dense layer is what NSA gives with a window over the whole row and the gate of the window
 /// alone open.
-TEST(DenseTwin, IsTheWindowBranchAlone) {
+TEST(DenseCounterpart, IsTheWindowBranchAlone) {
   ModelConfig config = shipped("tiny_cpu");
   config.num_layers = 1;
   at::manual_seed(5);
@@ -207,7 +207,7 @@ TEST(DenseTwin, IsTheWindowBranchAlone) {
         << item.key();
 }
 
-TEST(DenseTwin, SharesSizesAndFirstWeights) {
+TEST(DenseCounterpart, SharesSizesAndFirstWeights) {
   for (const std::string name : {"m7c_125m", "tiny_cpu"}) {
     ModelConfig nsa = shipped(name), dense = shipped(name + "_dense");
     EXPECT_EQ(dense.attention_kind, AttentionKind::kDense);

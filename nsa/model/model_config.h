@@ -11,7 +11,7 @@ namespace nsa {
 /// What the layers attend with.
 enum class AttentionKind {
   kNsa,    ///< Native Sparse Attention
-  kDense,  ///< all earlier tokens: the twin of the model that is NSA and else the same
+  kDense,  ///< all earlier tokens: the counterpart of the model that is NSA and else the same
 };
 
 /// Tokens a second that training is expected to reach on a card, and where the figures come from.

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of this room share: small random inputs and text of thrown errors.
+// What the tests of this folder share: small random inputs and text of thrown errors.
 #include <cstdint>
 #include <cstring>
 #include <exception>

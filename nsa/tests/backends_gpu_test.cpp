@@ -87,7 +87,7 @@ TEST(SelAttnOnCuda, PackedWorkspaceGivesTheBitsOfTheSafeVariant) {
   EXPECT_TRUE(at::equal(workspace.second, safe.second));
 }
 
-TEST(WinAttnOnCuda, FlashAgreesWithFp64AndSaysSo) {
+TEST(WinAttnOnCuda, FlashAgreesWithFp64AndReportsIt) {
   at::manual_seed(4);
   for (const auto& [s, window] : {std::pair{130, 1}, std::pair{130, 17}, std::pair{130, 129},
                                   std::pair{130, 500}, std::pair{1, 4}}) {

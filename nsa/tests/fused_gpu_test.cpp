@@ -112,7 +112,7 @@ void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t block
   for (size_t i = 0; i < have.size(); ++i) EXPECT_LE(distance(have[i], want[i]), 4e-2) << i;
 }
 
-TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndSaysSo) {
+TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndReportsIt) {
   expect_order(300, 1, 4, 2, "by rows");
   expect_order(4100, 1, 4, 6, "by keys");
   expect_order(600, 16, 1, 4, "whole tiles");

@@ -47,7 +47,7 @@ extern "C" void on_stop_signal(int signal) {
   if (stop_signal.exchange(signal) != 0) std::_Exit(128 + signal);
 }
 
-void say(const std::string& line) {
+void print(const std::string& line) {
   std::fprintf(stderr, "nsa-train: %s\n", nsa::plain_text(line).c_str());
 }
 
@@ -110,8 +110,8 @@ void apply_switches(const SwitchSet& switches, TrainOptions& options) {
   options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
 }
 
-void say_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& place,
-               const std::string& device) {
+void emit_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& place,
+                const std::string& device) {
   nlohmann::json list = nlohmann::json::array();
   for (const nsa::SwitchValue& s : switches.list())
     list.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
@@ -138,7 +138,7 @@ std::unique_ptr<ResultLines> open_lines(std::string result, const std::string& o
 /// One case of a worker; args that make no sense fail the case, not the process.
 void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, const RankPlace& place,
              ResultLines& lines) {
-  RunContext context{work.id, &lines, nullptr, place, request.out, &stop_signal, say};
+  RunContext context{work.id, &lines, nullptr, place, request.out, &stop_signal, print};
   try {
     TrainOptions options = request.options_of(work);
     const SwitchSet switches = make_switches(options, place.world, request.switches, {});
@@ -146,7 +146,7 @@ void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, cons
     context.switches = &switches;
     nsa::train::run_case(options, context);
   } catch (const nsa::InputError& e) {
-    say(e.what());
+    print(e.what());
     lines.case_end(work.id, e.what());
   }
 }
@@ -161,8 +161,8 @@ int run_worker(const std::string& result, const RankPlace& place) {
   } catch (const nsa::InputError&) {
     // Reported by every case below.
   }
-  say_hello(*lines, make_switches(phase_options, place.world, request.switches, {}), place,
-            request.device);
+  emit_hello(*lines, make_switches(phase_options, place.world, request.switches, {}), place,
+             request.device);
   for (const WorkerRequest::Case& work : request.cases) work_on(request, work, place, *lines);
   lines->done();
   return stop_signal == 0 ? 0 : 128 + stop_signal;
@@ -174,9 +174,9 @@ int run_once(TrainOptions options, const SwitchSet::Values& command_line, const 
   const SwitchSet switches = make_switches(options, place.world, {}, command_line);
   apply_switches(switches, options);
   const auto lines = open_lines(result, out, false, place.rank);
-  say_hello(*lines, switches, place, options.device);
+  emit_hello(*lines, switches, place, options.device);
   const nsa::train::RunEnd end =
-      run_case(options, {"train", lines.get(), &switches, place, out, &stop_signal, say});
+      run_case(options, {"train", lines.get(), &switches, place, out, &stop_signal, print});
   lines->done();
   if (stop_signal != 0) return 128 + stop_signal;
   return end.failure.empty() && end.num_findings == 0 ? 0 : 1;
@@ -284,13 +284,13 @@ int main(int argc, char** argv) {
                             : run_once(arguments.options, given_shape(app), arguments.result,
                                        arguments.out, place);
   } catch (const nsa::InputError& e) {
-    say(e.what());
+    print(e.what());
     return 2;
   } catch (const std::invalid_argument& e) {
-    say(e.what());
+    print(e.what());
     return 2;
   } catch (const std::exception& e) {
-    say(e.what());
+    print(e.what());
     return 3;
   }
 }

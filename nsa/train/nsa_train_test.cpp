@@ -82,7 +82,7 @@ TEST_F(ProgramTest, BeatsCarryEveryFieldAndMarksFollowTheStages) {
               HasSubstr("needs 20 steps, 2 done"));
 }
 
-TEST_F(ProgramTest, MissingDataIsSaidAndNotReplaced) {
+TEST_F(ProgramTest, MissingDataIsReportedAndNotReplaced) {
   const auto lines = work(request({{"model", "small.json"}, {"data", "letters"}, {"steps", 25}}));
   const json end = of_type(lines, "case").at(0);
   EXPECT_EQ(end["status"], "failed");

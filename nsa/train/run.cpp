@@ -92,7 +92,7 @@ class Run {
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
     Decoder model = make_model(options_, config, device_, attention_.options);
-    context_.say(
+    context_.print(
         config.name + ": " + std::to_string(model->num_parameters()) +
         " parameters, S=" + std::to_string(seq_len) + " B=" + std::to_string(options_.batch) +
         " accum=" + std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
@@ -128,7 +128,7 @@ class Run {
         context_.place.rank);
     trace_ = checkpointer_->resume(*trainer_);
     if (trainer_->steps_done() > 0)
-      context_.say("resumed behind step " + std::to_string(trainer_->steps_done()));
+      context_.print("resumed behind step " + std::to_string(trainer_->steps_done()));
     first_step_ = trainer_->steps_done() + 1;
   }
 
@@ -166,12 +166,12 @@ class Run {
   /// The main thread is stuck in a call that never returns: say so and leave.
   [[noreturn]] void end_stalled(double silence_s) {
     const Finding finding = stall_finding(context_.place, silence_s, collectives_->last());
-    context_.say(finding.code + ": " + finding.symptom);
+    context_.print(finding.code + ": " + finding.symptom);
     context_.lines->finding(finding);
     std::_Exit(kStalledExit);
   }
 
-  /// Says who speaks and what the ranks did last, in front of an error between them.
+  /// Reports who speaks and what the ranks did last, in front of an error between them.
   std::string rank_text() const {
     return ranks_ ? kRankFault + std::string("rank ") + std::to_string(context_.place.rank) + ", " +
                         collectives_->last() + ": "
@@ -196,7 +196,7 @@ class Run {
   void find(const Finding& finding) {
     ++num_findings_;
     context_.lines->finding(finding);
-    context_.say(finding.code + ": " + finding.symptom + "; " + finding.cause);
+    context_.print(finding.code + ": " + finding.symptom + "; " + finding.cause);
   }
 
   bool waits(int64_t step) const {
@@ -246,7 +246,7 @@ class Run {
     }
     const int64_t interval = std::max<int64_t>(1, options_.steps / kProgressLines);
     if (reports() && (record.step == first_step_ || record.step % interval == 0))
-      context_.say(progress_line(record, options_.steps, median_step_ms(trace_)));
+      context_.print(progress_line(record, options_.steps, median_step_ms(trace_)));
     if (trainer_->stop_agreed() && record.step < options_.steps)
       facts_.stopped = "stopped by " +
                        (signal() != 0 ? "signal " + std::to_string(signal()) : "another rank") +
@@ -262,7 +262,7 @@ class Run {
     const GraphUse graph = trainer_->graph_use();
     facts_.by_graph = graph.captured;
     facts_.paths.push_back(step_path(options_.cuda_graph, graph, trainer_->steps_done()));
-    say_paths(*context_.lines, context_.case_id, facts_.paths);
+    emit_paths(*context_.lines, context_.case_id, facts_.paths);
   }
 
   void report() {
@@ -270,7 +270,7 @@ class Run {
       report_paths();
       report_judgement();
     }
-    if (!facts_.stopped.empty()) context_.say("failed: " + facts_.stopped);
+    if (!facts_.stopped.empty()) context_.print("failed: " + facts_.stopped);
     context_.lines->case_end(context_.case_id, facts_.stopped);
   }
 
@@ -279,19 +279,19 @@ class Run {
     const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
     facts_.memory = memory_figures(plan, tensors_peak_mib_,
                                    facts_.stopped.empty() ? "no step was done" : facts_.stopped);
-    say_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_);
+    emit_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_);
   }
 
   void report_judgement() {
-    say_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
+    emit_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
     report_memory();
-    say_expected(*context_.lines, context_.case_id, config_);
+    emit_expected(*context_.lines, context_.case_id, config_);
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
     for (const Figure& figure : judgement.figures) {
       lines.metric(context_.case_id, figure);
       if (figure.value && figure.unit == "nat")
-        context_.say(figure.name + " " + std::to_string(*figure.value));
+        context_.print(figure.name + " " + std::to_string(*figure.value));
     }
     for (const Check& check : judgement.checks) lines.check(context_.case_id, check);
     for (const Finding& finding : judgement.findings) find(finding);

@@ -21,7 +21,7 @@ struct RunContext {
   std::filesystem::path out = {};  ///< for files of the run; empty: none
   const std::atomic<int>* stop_signal =
       nullptr;  ///< non-zero: end after this step; the signal's number
-  std::function<void(const std::string&)> say;  ///< one line for people
+  std::function<void(const std::string&)> print;  ///< one line for people
   /// Exchanges or wraps parts of the trainer before it is made; empty: the usual ones.
   std::function<void(TrainerParts&)> exchange = {};
 };

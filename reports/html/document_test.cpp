@@ -67,7 +67,7 @@ TEST(Document, MarksForPiecesOfHtmlCannotBeForged) {
   EXPECT_THAT(body("`C-x` \uE0000\uE001 and \uE00077\uE001\n"), HasSubstr("0 and 77"));
 }
 
-TEST(Document, TablesScrollAndTheirHeadersSayWhatTheyHead) {
+TEST(Document, TablesScrollAndTheirHeadersReportWhatTheyHead) {
   const std::string text = body("## Steps\n\n| a | b |\n| --- | --: |\n| ✅ PASS | `P-x` |\n");
   EXPECT_THAT(
       text,
@@ -79,7 +79,7 @@ TEST(Document, TablesScrollAndTheirHeadersSayWhatTheyHead) {
   EXPECT_THAT(text, HasSubstr("<span class=\"id\" id=\"P-x\">"));
 }
 
-TEST(Document, PlotsAreDrawnInPlaceOrSaidToBeMissing) {
+TEST(Document, PlotsAreDrawnInPlaceOrReportedToBeMissing) {
   const std::string markdown = "![loss over steps](plots/loss.svg)\n";
   EXPECT_THAT(body(markdown, {{"plots/loss.svg", "<svg>1</svg>"}}),
               HasSubstr("<figure><svg>1</svg><figcaption>loss over steps</figcaption></figure>"));

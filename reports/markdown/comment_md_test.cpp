@@ -29,7 +29,7 @@ TEST(CommentMd, UnderTwentyLinesAndFoldedDetails) {
   EXPECT_THAT(text, Not(HasSubstr("](")));  // relative links lead nowhere in a comment
 }
 
-TEST(CommentMd, HostileLengthsNeverPassTheLimitAndWhatIsCutIsSaid) {
+TEST(CommentMd, HostileLengthsNeverPassTheLimitAndWhatIsCutIsReported) {
   Results r = go();
   r.criteria.clear();
   for (int i = 0; i < 300; ++i) {
@@ -49,11 +49,11 @@ TEST(CommentMd, HostileLengthsNeverPassTheLimitAndWhatIsCutIsSaid) {
   EXPECT_TRUE(steps.ends_with("Criteria and steps did not fit; report.md has them.\n"));
 }
 
-TEST(CommentMd, SaysWhenEverythingPasses) {
+TEST(CommentMd, ReportsWhenEverythingPasses) {
   EXPECT_THAT(render("comment.md", go()), HasSubstr("- Every criterion PASSes.\n"));
 }
 
-TEST(CommentMd, SaysTheDecisionAndWhereItIsWeakest) {
+TEST(CommentMd, ReportsTheDecisionAndWhereItIsWeakest) {
   Results r = go();
   r.verdict.word = "NO-GO";
   r.verdict.exit = 1;
@@ -80,7 +80,7 @@ TEST(CommentMd, TheMarkerHoldsNothingButTheRunbooksName) {
   EXPECT_THAT(render("comment.md", r), StartsWith("<!-- nsa-validate:ascript_B7 -->\n"));
 }
 
-TEST(CommentMd, AnAdvisoryGateIsSaidBeforeTheVerdict) {
+TEST(CommentMd, AnAdvisoryGateIsReportedBeforeTheVerdict) {
   Results r = go();
   r.verdict.gate = "advisory";
   EXPECT_THAT(render("comment.md", r), Not(HasSubstr("advisory gate"))) << "GO needs no pardon";

@@ -9,7 +9,7 @@ std::string render_report_md(const Model& model) {
   std::string out = headline(model);
   for (const auto section :
        {environment_section, +[](const Model& m) { return steps_section(m); },
-        +[](const Model& m) { return criteria_section(m); }, editions_section,
+        +[](const Model& m) { return criteria_section(m); }, revisions_section,
         +[](const Model& m) { return findings_section(m); },
         +[](const Model& m) { return comparisons_section(m); }, samples_section, history_section,
         plots_section, hotspots_section, tables_section, recommended_section,

@@ -38,7 +38,7 @@ TEST(ReportMd, VerdictFirstWithRuleWeakestAndScope) {
   EXPECT_THAT(text, HasSubstr("- **Weakest point:** C-x PASS\n- **Scope:** this machine only\n"));
 }
 
-TEST(ReportMd, FirstLineSaysWhenTheGateChangedTheCode) {
+TEST(ReportMd, FirstLineReportsWhenTheGateChangedTheCode) {
   Results r = go();
   r.verdict.gate = "advisory";
   EXPECT_THAT(report(r), StartsWith("# ✅ GO"));  // nothing was changed
@@ -50,7 +50,7 @@ TEST(ReportMd, FirstLineSaysWhenTheGateChangedTheCode) {
   EXPECT_THAT(render("comment.md", r), HasSubstr("advisory gate turned the exit code into 0"));
 }
 
-TEST(ReportMd, SaysHowTheSamplesOfComparisonsWereTaken) {
+TEST(ReportMd, ReportsHowTheSamplesOfComparisonsWereTaken) {
   Results r = go();
   r.metrics.push_back(comparison("p.plain_ratio", "FASTER", 2));
   EXPECT_THAT(report(r), Not(HasSubstr("Samples of the comparisons")));
@@ -106,7 +106,7 @@ TEST(ReportMd, NotRunStandsBesideCompleted) {
   EXPECT_THAT(report(r), HasSubstr("needs a GPU |"));
 }
 
-TEST(ReportMd, EmptyResultsSaySo) {
+TEST(ReportMd, EmptyResultsReportIt) {
   Results r;
   r.verdict.word = "NO-GO (undecided)";
   const std::string text = report(r);

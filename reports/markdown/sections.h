@@ -24,7 +24,7 @@ std::string history_section(const Model& model);
 std::string figures_section(const Model& model);
 std::string hotspots_section(const Model& model);
 std::string tables_section(const Model& model);
-std::string editions_section(const Model& model);  ///< empty for a first edition
+std::string revisions_section(const Model& model);  ///< empty for a first revision
 
 // sections_record.cpp
 std::string environment_section(const Model& model);

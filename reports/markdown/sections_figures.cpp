@@ -13,8 +13,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::string_view kEditions = "editions";  // table of what changed between editions
-constexpr size_t kOpenFigures = 60;                 // more rows than this are folded away
+constexpr std::string_view kRevisions = "editions";  // table of what changed between revisions
+constexpr size_t kOpenFigures = 60;                  // more rows than this are folded away
 
 /// A number deep in free-form details; none where anything on the way is missing or of another
 /// type.
@@ -222,16 +222,17 @@ std::string tables_section(const Model& model) {
   std::string body;
   for (const json& table : model.results.tables) {
     const std::string id = text_at(table, "/id");
-    if (id.find("catch_matrix") == std::string::npos && id != kEditions && !is_profile_table(table))
+    if (id.find("catch_matrix") == std::string::npos && id != kRevisions &&
+        !is_profile_table(table))
       body += table_markdown(table);
   }
   return body.empty() ? "" : "## Tables of the steps\n\n" + body;
 }
 
-std::string editions_section(const Model& model) {
+std::string revisions_section(const Model& model) {
   if (!model.results.tables.is_array()) return "";
   for (const json& table : model.results.tables)
-    if (text_at(table, "/id") == kEditions)
+    if (text_at(table, "/id") == kRevisions)
       return "## Editions\n\nThis report supersedes the run whose ledger head is " +
              code(model.results.run.supersedes) + ".\n\n" + table_markdown(table);
   return "";

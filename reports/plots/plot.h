@@ -5,7 +5,7 @@
 #include "reports/model.h"
 
 /// Plots as text: what gnuplot is to draw, and the table that says the same. A script holds only
-/// words of this room and numbers; every other text is in the data file, where it is only text.
+/// words of this folder and numbers; every other text is in the data file, where it is only text.
 namespace reports {
 
 struct Plot {

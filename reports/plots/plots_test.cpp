@@ -72,7 +72,7 @@ TEST(Plots, ComparisonsWithTheOracleShowTheShareOfTheirAllowance) {
   EXPECT_THAT(all[0].table, HasSubstr("1e-09")) << "the table has the number itself";
 }
 
-TEST(Plots, SeriesShowTheirLimitsAndSayTheSameInATable) {
+TEST(Plots, SeriesShowTheirLimitsAndReportTheSameInATable) {
   harness::Results results = testing_data::go();
   results.series = {loss_series()};
   const auto all = plots(Model(results));

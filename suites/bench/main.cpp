@@ -199,7 +199,7 @@ int run_microbenchmarks(int argc, char** argv, const std::string& kernels) {
   return 0;
 }
 
-int say(const std::string& problem) {
+int print_problem(const std::string& problem) {
   std::cerr << "nsa-bench: " << nsa::plain_text(problem) << "\n";
   return kUsage;
 }
@@ -212,8 +212,8 @@ int main(int argc, char** argv) {
     const std::string kernels = nsa::SwitchSet::from_environment().get_text("NSA_KERNELS");
     return is_named ? run_command(argc, argv, kernels) : run_microbenchmarks(argc, argv, kernels);
   } catch (const c10::Error& error) {
-    return say(error.what_without_backtrace());
+    return print_problem(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return say(error.what());
+    return print_problem(error.what());
   }
 }

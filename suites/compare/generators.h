@@ -17,7 +17,7 @@ enum class DataKind {
   kTinyLogits,    ///< normal times 2^-10: logits of about 2^-20
 };
 
-/// Name as it stands in test names and case ids.
+/// Name as written in test names and case ids.
 std::string_view data_kind_name(DataKind kind);
 const std::vector<DataKind>& all_data_kinds();
 
@@ -36,7 +36,7 @@ enum class Layout {
   kExpanded,  ///< all heads are the first one, stride 0: the only layout that changes values
 };
 const std::vector<Layout>& all_layouts();
-/// Name as it stands in test names and case ids.
+/// Name as written in test names and case ids.
 std::string_view layout_name(Layout layout);
 
 /// x in a layout, what lies between its values filled with 7. Differentiable.

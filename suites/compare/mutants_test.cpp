@@ -1,4 +1,4 @@
-// The comparator must reject planted faults: each test changes a right result in one way a kernel
+// The comparator must reject injected faults: each test changes a right result in one way a kernel
 // gets wrong.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -136,9 +136,9 @@ DenseInputs make_inputs(const CaseConfig& c, DataKind kind, uint64_t seed, at::S
 }
 
 Layout layout_of(int64_t index) {
-  constexpr std::array kTurns = {Layout::kContiguous, Layout::kStrided, Layout::kContiguous,
-                                 Layout::kSliced, Layout::kExpanded};
-  return kTurns[static_cast<size_t>(index) % kTurns.size()];
+  constexpr std::array kLayouts = {Layout::kContiguous, Layout::kStrided, Layout::kContiguous,
+                                   Layout::kSliced, Layout::kExpanded};
+  return kLayouts[static_cast<size_t>(index) % kLayouts.size()];
 }
 
 DenseInputs inputs_of(const OperatorCase& one) {

@@ -1,4 +1,4 @@
-// Every planted fault is caught by a named check with the code of the fault table, and no check
+// Every injected fault is caught by a named check with the code of the fault table, and no check
 // fails without a fault.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,9 +47,9 @@ TEST(Faults, NoneReportedWithoutOne) {
   }
 }
 
-class PlantedFault : public testing::TestWithParam<size_t> {};
+class InjectedFault : public testing::TestWithParam<size_t> {};
 
-TEST_P(PlantedFault, IsReportedByItsCode) {
+TEST_P(InjectedFault, IsReportedByItsCode) {
   const Fault& fault = fault_table()[GetParam()];
   if (fault.code == std::string_view(code::kSpeedupWithheld)) {
     // Judged where it is timed; here: the arm's output is wrong.
@@ -71,7 +71,7 @@ TEST_P(PlantedFault, IsReportedByItsCode) {
       << fault.id << " (" << fault.what << ") was not reported";
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, PlantedFault, testing::Range<size_t>(0, fault_table().size()),
+INSTANTIATE_TEST_SUITE_P(Table, InjectedFault, testing::Range<size_t>(0, fault_table().size()),
                          [](const auto& one) {
                            std::string name(fault_table()[one.param].id);
                            std::replace(name.begin(), name.end(), '/', '_');

@@ -18,7 +18,8 @@ std::ostream& operator<<(std::ostream& out, const VariantPoint& point) {
   return out << variants()[point.variant].name << "_" << point_name(point.point);
 }
 
-/// Variants judged as a whole or not, at some configurations: fp64, and the other types by turns.
+/// Variants judged as a whole or not, at some configurations: fp64, and the other types in
+/// alternation.
 std::vector<VariantPoint> variant_points(bool whole, const std::vector<int64_t>& indices) {
   std::vector<VariantPoint> all;
   for (size_t v = 1; v < variants().size(); ++v) {  // the first is what every other test runs
@@ -31,8 +32,8 @@ std::vector<VariantPoint> variant_points(bool whole, const std::vector<int64_t>&
     }
     for (const int64_t index : indices) {
       all.push_back({v, {index, at::kDouble}});
-      const auto turn = static_cast<size_t>(index) + v;
-      all.push_back({v, {index, all_types()[1 + turn % (all_types().size() - 1)]}});
+      const auto round = static_cast<size_t>(index) + v;
+      all.push_back({v, {index, all_types()[1 + round % (all_types().size() - 1)]}});
     }
   }
   return all;
@@ -58,8 +59,8 @@ class VariantTest : public testing::TestWithParam<VariantPoint> {
   }
   DataKind special_kind() const {
     const auto& kinds = all_data_kinds();
-    const auto turn = static_cast<size_t>(GetParam().point.index) + GetParam().variant;
-    return kinds[1 + turn % (kinds.size() - 1)];
+    const auto round = static_cast<size_t>(GetParam().point.index) + GetParam().variant;
+    return kinds[1 + round % (kinds.size() - 1)];
   }
   bool fp64() const { return GetParam().point.type == at::kDouble; }
   Candidate candidate_;

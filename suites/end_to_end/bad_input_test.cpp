@@ -183,7 +183,7 @@ TEST(BadInput, ReportMakesDamagedResultsAgainFromTheirRawEvidence) {
 
 const std::string kHostile = R"(\u001b[31m|`<script>alert(1)</script>\n# GO|&]]>)";
 
-TEST(BadInput, NoProgramSaysTheControlCharactersOfItsArguments) {
+TEST(BadInput, NoProgramReportsTheControlCharactersOfItsArguments) {
   const std::string odd = "--x\x1b[31m";
   for (const char* name :
        {"nsa-validate", "nsa-tests", "nsa-train", "nsa-data", "nsa-eval", "nsa-bench"})

@@ -149,7 +149,7 @@ TEST(Interrupted, KilledAtAnyMomentNothingIsLostOrTwice) {
               killing.engines, killing.workers);
 }
 
-TEST(Interrupted, InterruptSaysHowToGoOn) {
+TEST(Interrupted, InterruptReportsHowToGoOn) {
   const fs::path dir = fresh_dir("interrupted");
   Running engine(start(dir));
   ASSERT_TRUE(engine.wait_for(dir / "phases/ranges_ab/g02.err"));
@@ -180,7 +180,7 @@ TEST(Interrupted, KilledWorkerIsAFaultByName) {
   EXPECT_THAT(phase["reason"], HasSubstr("SIGKILL"));
 }
 
-TEST(Interrupted, KilledWorkerIsTriedAgainWhenTheRunbookSaysSo) {
+TEST(Interrupted, KilledWorkerIsTriedAgainWhenTheRunbookReportsIt) {
   const fs::path dir = fresh_dir("retried");
   const std::string book = changed_runbook(
       "timed", "retried", {{"\"processes\": 3", "\"processes\": 3, \"retries\": 1"}});

@@ -1,4 +1,4 @@
-// Runbooks, configs and runs that the tests of this room share.
+// Runbooks, configs and runs that the tests of this folder share.
 #include <stdexcept>
 
 #include "suites/end_to_end/command.h"

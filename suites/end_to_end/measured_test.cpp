@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, BrokenMeasurement,
                                                "SPEEDUP_WITHHELD"}),
                          [](const auto& one) { return std::string(one.param.phase); });
 
-TEST(Editions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {
+TEST(Revisions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {
   const fs::path dir = fresh_dir("edition_2");
   const Outcome done = validate({"--runbook", runbook("mini"), "--supersedes", mini_run().string(),
                                  "--skip", "gate_health", "--out", dir.string()});
@@ -85,7 +85,7 @@ TEST(Editions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
 }
 
-TEST(Editions, OfSomethingElseAreRefused) {
+TEST(Revisions, OfSomethingElseAreRefused) {
   const fs::path damaged = copy_of_mini_run("edition_damaged");
   fs::remove(damaged / "phases" / "equivalence" / "g01.jsonl");
   const auto supersede = [](const std::string& before) {

@@ -1,5 +1,5 @@
 // The gate of a change, on a repository made here: ci/pr_gate builds base and head in worktrees (a
-// build of this repository copies nsa-validate and a small worker), and what was planted in the
+// build of this repository copies nsa-validate and a small worker), and what was injected in the
 // change turns its verdict.
 #include <gmock/gmock.h>
 
@@ -125,7 +125,7 @@ TEST_F(PrGate, AHealthyChangeIsGoAndLeavesEveryOutput) {
   EXPECT_THAT(git({"worktree", "list"}).output, Not(HasSubstr("/base")));
 }
 
-TEST_F(PrGate, APlantedSlowDownIsMeasuredTwiceAndIsNoGo) {
+TEST_F(PrGate, AnInjectedSlowDownIsMeasuredTwiceAndIsNoGo) {
   put("nsa/ms", "15");
   commit("Slower\n\nScope: nsa/*");
   const Outcome done = gate();
@@ -141,7 +141,7 @@ TEST_F(PrGate, APlantedSlowDownIsMeasuredTwiceAndIsNoGo) {
   EXPECT_EQ(validate({"verify", out_.string()}).exit_code, 6);
 }
 
-TEST_F(PrGate, APlantedWrongResultIsNoGoWithoutASpeed) {
+TEST_F(PrGate, AnInjectedWrongResultIsNoGoWithoutASpeed) {
   put("nsa/right", "no");
   put("nsa/ms", "1");
   commit("Wrong\n\nScope: nsa/*");
@@ -152,7 +152,7 @@ TEST_F(PrGate, APlantedWrongResultIsNoGoWithoutASpeed) {
   EXPECT_THAT(codes(out_), Contains("ORACLE_MISMATCH"));
 }
 
-TEST_F(PrGate, APlantedThresholdEditNeedsAReasonAndIsShown) {
+TEST_F(PrGate, AnInjectedThresholdEditNeedsAReasonAndIsShown) {
   put("suites/compare/tolerance.cpp", "constexpr double kEps = 100;\n");
   json book = json::parse(read_file(repo_ / "configs/runbooks/pr_gate.json"));
   for (json& phase : book["phases"])
@@ -345,12 +345,12 @@ case "$*" in
 esac
 )");
     fs::permissions(dir_ / "gh", fs::perms::owner_all);
-    say("artifacts", "7 900");
-    say("pulls", "31");
-    say("comments", "");
+    write_line("artifacts", "7 900");
+    write_line("pulls", "31");
+    write_line("comments", "");
     pack("<!-- nsa-validate:pr_gate -->\n### GO @you\n");
   }
-  void say(const std::string& name, const std::string& text) const {
+  void write_line(const std::string& name, const std::string& text) const {
     write_file(dir_ / name, text + "\n");
   }
   void pack(const std::string& comment) const {
@@ -374,23 +374,23 @@ TEST_F(PostComment, PostsOnceAndThenUpdates) {
   EXPECT_THAT(asked(), HasSubstr("-X POST repos/o/r/issues/31/comments"));
   EXPECT_THAT(read_file(dir_ / "posted"), StartsWith("<!-- nsa-validate:pr_gate -->\n"));
   EXPECT_THAT(read_file(dir_ / "posted"), Not(HasSubstr("@you")));
-  say("comments", "99");
+  write_line("comments", "99");
   EXPECT_EQ(post().exit_code, 0);
   EXPECT_THAT(asked(), HasSubstr("-X PATCH repos/o/r/issues/comments/99"));
 }
 
 TEST_F(PostComment, NothingIsPostedOfWhatIsTooLargeForeignOrStale) {
-  say("artifacts", "7 99999999");
+  write_line("artifacts", "7 99999999");
   EXPECT_EQ(post().exit_code, 1);
-  say("artifacts", "7 900");
+  write_line("artifacts", "7 900");
   pack("hello");
   EXPECT_EQ(post().exit_code, 1);
   pack("<!-- nsa-validate:pr_gate -->\n" + std::string(30'000'000, 'a'));
   EXPECT_EQ(post().exit_code, 1);
   pack("<!-- nsa-validate:pr_gate -->\nfine");
-  say("pulls", "");
+  write_line("pulls", "");
   EXPECT_EQ(post().exit_code, 0);
-  say("artifacts", "null null");
+  write_line("artifacts", "null null");
   EXPECT_EQ(post().exit_code, 0);
   EXPECT_EQ(asked(), "");
 }

@@ -19,7 +19,7 @@ using suites::eval::ParseEnd;
 
 constexpr int kBadInput = 2, kFailed = 3;
 
-int say(int status, const std::string& text) {
+int print(int status, const std::string& text) {
   std::fprintf(stderr, "nsa-eval: %s\n", nsa::plain_text(text).c_str());
   return status;
 }
@@ -55,7 +55,7 @@ suites::eval::Evaluated run(const EvalOptions& options) {
 /// Operators say `nsa::<op>: <argument> must be ...` for what the caller gave.
 int report(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
-  return say(text.starts_with("nsa::") ? kBadInput : kFailed, text);
+  return print(text.starts_with("nsa::") ? kBadInput : kFailed, text);
 }
 
 int evaluate_and_write(const EvalOptions& options) {
@@ -63,15 +63,15 @@ int evaluate_and_write(const EvalOptions& options) {
   try {
     result = run(options);
   } catch (const nsa::InputError& error) {
-    return say(kBadInput, error.what());
+    return print(kBadInput, error.what());
   } catch (const suites::TensorFileError& error) {
-    return say(kBadInput, error.what());
+    return print(kBadInput, error.what());
   } catch (const std::invalid_argument& error) {
-    return say(kBadInput, error.what());
+    return print(kBadInput, error.what());
   } catch (const c10::Error& error) {
     return report(error);
   }
-  for (const std::string& warning : result.warnings) say(0, "warning: " + warning);
+  for (const std::string& warning : result.warnings) print(0, "warning: " + warning);
   write_tensor_file(options.out, result.file);
   return 0;
 }
@@ -91,8 +91,8 @@ int main(int argc, char** argv) {
   try {
     return evaluate_and_write(options);
   } catch (const std::bad_alloc&) {
-    return say(kFailed, "out of memory");
+    return print(kFailed, "out of memory");
   } catch (const std::exception& error) {
-    return say(kFailed, error.what());
+    return print(kFailed, error.what());
   }
 }

@@ -16,7 +16,7 @@
 #include "nsa/ops/select/ranges.h"
 #include "nsa/switches/switches.h"
 
-/// The implementation under test, one function a stage, so that a fault can be planted around any
+/// The implementation under test, one function a stage, so that a fault can be injected around any
 /// of them without a hook in nsa/. Every check of suites/conformance goes through a Candidate.
 namespace suites {
 

@@ -1,4 +1,4 @@
-// Program nsa-train-planted: the worker form of nsa-train with a historical failure planted around
+// Program nsa-train-faulty: the worker form of nsa-train with a historical failure injected around
 // the trainer's parts. `args.fault` names it; without one it trains as nsa-train does.
 #include <cstdio>
 #include <filesystem>
@@ -18,7 +18,9 @@ using nsa::train::RunContext;
 using nsa::train::TrainOptions;
 using nsa::train::WorkerRequest;
 
-void say(const std::string& line) { std::fprintf(stderr, "nsa-train-planted: %s\n", line.c_str()); }
+void print(const std::string& line) {
+  std::fprintf(stderr, "nsa-train-faulty: %s\n", line.c_str());
+}
 
 /// Takes args.fault out of the request: nsa-train knows no such argument.
 std::string take_fault(WorkerRequest& request) {
@@ -38,10 +40,10 @@ void train(const WorkerRequest& request, const WorkerRequest::Case& work, const 
   context.switches = &switches;
   context.place = place;
   context.out = request.out;
-  context.say = say;
+  context.print = print;
   if (!fault.empty())
     context.exchange = [&](nsa::train::TrainerParts& parts) {
-      suites::find_training_fault(fault).plant(parts, options);
+      suites::find_training_fault(fault).inject(parts, options);
     };
   nsa::train::run_case(options, context);
 }
@@ -69,10 +71,10 @@ int main(int argc, char** argv) {
   try {
     return work(argc > 2 && std::string(argv[argc - 2]) == "--result" ? argv[argc - 1] : "");
   } catch (const nsa::InputError& e) {
-    say(std::string("CONFIG_ERROR: ") + e.what());
+    print(std::string("CONFIG_ERROR: ") + e.what());
     return 2;
   } catch (const std::exception& e) {
-    say(e.what());
+    print(e.what());
     return 3;
   }
 }

@@ -6,7 +6,7 @@
 
 #include "suites/faults/injection.h"
 
-namespace suites::plants {
+namespace suites::injection {
 
 using at::Tensor;
 
@@ -160,4 +160,4 @@ void dead_switch_accepted(Candidate& c) {
   };
 }
 
-}  // namespace suites::plants
+}  // namespace suites::injection

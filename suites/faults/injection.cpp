@@ -6,7 +6,7 @@
 #include "suites/faults/documents.h"
 #include "suites/faults/injection.h"
 
-namespace suites::plants {
+namespace suites::injection {
 
 using at::Tensor;
 
@@ -137,4 +137,4 @@ void row_never_written(Candidate& c) {
   });
 }
 
-}  // namespace suites::plants
+}  // namespace suites::injection

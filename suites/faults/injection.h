@@ -2,7 +2,7 @@
 #include "suites/faults/candidate.h"
 
 /// What the entries of the fault table do to a candidate: one function an entry.
-namespace suites::plants {
+namespace suites::injection {
 
 void only_key_zero(Candidate& c);
 void rope_on_flat_heads(Candidate& c);
@@ -33,4 +33,4 @@ void input_overwritten(Candidate& c);
 void read_past_the_end(Candidate& c);
 void row_never_written(Candidate& c);
 
-}  // namespace suites::plants
+}  // namespace suites::injection

@@ -5,14 +5,14 @@
 
 #include "nsa/train/loop/trainer.h"
 
-/// Historical failures of training, planted around the parts of a trainer.
+/// Historical failures of training, injected around the parts of a trainer.
 namespace suites {
 
 struct TrainingFault {
   std::string_view id;    ///< "P14"
-  std::string_view what;  ///< what is planted
+  std::string_view what;  ///< what is injected
   std::string_view code;  ///< failure code that must be reported
-  void (*plant)(nsa::train::TrainerParts& parts, const nsa::train::TrainOptions& options);
+  void (*inject)(nsa::train::TrainerParts& parts, const nsa::train::TrainOptions& options);
 };
 
 /// Every fault of training, in order of id.

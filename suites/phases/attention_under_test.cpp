@@ -145,7 +145,7 @@ harness::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa:
                     (why.empty() ? "" : ": " + why)};
 }
 
-std::string say_checks(const PhaseCase& one, const Checks& checks) {
+std::string emit_checks(const PhaseCase& one, const Checks& checks) {
   std::string failed;
   for (const Check& check : checks) {
     one.emitter.check({.case_id = one.id,

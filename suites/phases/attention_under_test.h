@@ -44,8 +44,8 @@ std::string ran_text(const std::vector<nsa::RanBackend>& ran, const std::string&
 harness::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa::RanBackend>& ran,
                                     const std::string& want, const std::string& name);
 
-/// Says every check; returns the names of the failed ones, joined, empty when none failed.
-std::string say_checks(const PhaseCase& one, const Checks& checks);
+/// Reports every check; returns the names of the failed ones, joined, empty when none failed.
+std::string emit_checks(const PhaseCase& one, const Checks& checks);
 
 /// "fp64", "fp32", "bf16", "fp16". Throws ConfigError naming the value.
 at::ScalarType named_type(const std::string& name);

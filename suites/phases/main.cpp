@@ -74,8 +74,8 @@ std::optional<nsa::StageRecord> record_stages(const std::filesystem::path& out, 
 /// A switch that was set and that this kind of phase does not look at is said, never passed over.
 /// It is no error: one environment serves all phases of a run, and a runbook may show on purpose
 /// that a switch changes nothing. One that no phase of a run looks at, the engine refuses.
-void say_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
-                          protocol::Emitter& emitter) {
+void emit_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
+                           protocol::Emitter& emitter) {
   nlohmann::json rows = nlohmann::json::array();
   for (const nsa::SwitchValue& each : switches.list())
     if (!switches.is_default(each.name) && !honours(kind, each.name))
@@ -121,7 +121,7 @@ void run(const protocol::CaseIn& in, const std::string& result) {
     args.emplace_back(in.kind, protocol::merged_args(in, one), kind.args);
   protocol::Emitter emitter(result);
   emitter.hello(make_hello(switches, device, place));
-  if (in.group.empty() || in.group == "g01") say_ignored_switches(kind, switches, emitter);
+  if (in.group.empty() || in.group == "g01") emit_ignored_switches(kind, switches, emitter);
   for (size_t i = 0; i < in.cases.size(); ++i)
     run_case(kind, {in, in.cases[i].id, args[i], device, emitter, nsa::NsaOptions::from(switches)});
   emitter.done();
@@ -173,26 +173,26 @@ int main(int argc, char** argv) {
   nsa::install_stack_dump();
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives, up to 100
                            // times on a busy machine
-  const auto say = [](const std::string& text) {
+  const auto print = [](const std::string& text) {
     std::cerr << "nsa-worker: " << nsa::plain_text(text) << "\n";
   };
   try {
     suites::serve(argc, argv);
     return 0;
   } catch (const suites::ConfigError& error) {
-    say(error.what());
+    print(error.what());
     return 2;
   } catch (const harness::protocol::Error& error) {
-    say(std::string("CONFIG_ERROR: ") + error.what());
+    print(std::string("CONFIG_ERROR: ") + error.what());
     return 2;
   } catch (const std::invalid_argument& error) {
-    say(std::string("CONFIG_ERROR: ") + error.what());
+    print(std::string("CONFIG_ERROR: ") + error.what());
     return 2;
   } catch (const c10::Error& error) {
-    say(std::string("CONFIG_ERROR: ") + error.what_without_backtrace());
+    print(std::string("CONFIG_ERROR: ") + error.what_without_backtrace());
     return 2;
   } catch (const std::exception& error) {
-    say(error.what());
+    print(error.what());
     return 3;
   }
 }

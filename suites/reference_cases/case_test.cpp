@@ -43,7 +43,7 @@ std::string error_of(const std::function<void(RangesFile&)>& change) {
   return "";
 }
 
-TEST(ReferenceCase, AgreesAndSaysWhatItCompared) {
+TEST(ReferenceCase, AgreesAndReportsWhatItCompared) {
   const Judgement judgement = judge(RangesFile().load());
   EXPECT_TRUE(judgement.failures.empty());
   EXPECT_EQ(judgement.compared, std::vector<std::string>{"ranges: ranges"});

@@ -93,7 +93,7 @@ class Counter {
       const auto row = one_run(tally_.runs() + 1, signal);
       if (!row) break;
       tally_.add(*row, seconds_since(begin));
-      say_progress(seconds_since(start) / static_cast<double>(tally_.runs() - before));
+      print_progress(seconds_since(start) / static_cast<double>(tally_.runs() - before));
     }
     if (::isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");
     fmt::print("{}", options_.json ? tally_.as_json().dump(2) + "\n" : tally_.text());
@@ -121,7 +121,7 @@ class Counter {
     return row;
   }
 
-  void say_progress(double seconds_each) const {
+  void print_progress(double seconds_each) const {
     const int64_t done = tally_.runs();
     const double left = seconds_each * static_cast<double>(options_.runs - done);
     const double in_time = options_.seconds > 0 ? options_.seconds : left;

@@ -21,7 +21,7 @@ class DoctorCommand : public testing::Test {
   Options options_;
 };
 
-TEST_F(DoctorCommand, SaysEveryRowAndARemedyForWhatIsNotOk) {
+TEST_F(DoctorCommand, ReportsEveryRowAndARemedyForWhatIsNotOk) {
   options_.json = true;
   const Printed said = printed(doctor_command, options_);
   const auto rows = nlohmann::json::parse(said.out);

@@ -36,7 +36,7 @@ class EvidenceCommandsTest : public testing::Test {
   Written written_;
 };
 
-TEST_F(EvidenceCommandsTest, VerifySaysOkAndTheHead) {
+TEST_F(EvidenceCommandsTest, VerifyReportsOkAndTheHead) {
   const Printed text = printed(verify_command, options_);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, HasSubstr("evidence: ok"));

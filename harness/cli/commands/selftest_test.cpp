@@ -35,7 +35,7 @@ class SelftestTest : public testing::Test {
   Options options_;
 };
 
-TEST_F(SelftestTest, PlantsTheFaultsThatAreNamedAndPrintsTheirRows) {
+TEST_F(SelftestTest, InjectsTheFaultsThatAreNamedAndPrintsTheirRows) {
   const auto before = kept();
   const Printed said = printed(selftest_command, options_);
   EXPECT_EQ(said.exit_code, 0) << said.out;
@@ -43,7 +43,7 @@ TEST_F(SelftestTest, PlantsTheFaultsThatAreNamedAndPrintsTheirRows) {
   EXPECT_THAT(said.out, Not(HasSubstr("  P23 ")));
   const auto results = nlohmann::json::parse(read_bytes(dir_ / "run/results.json"));
   EXPECT_EQ(results["run"]["runbook"], "selftest");
-  EXPECT_TRUE(results["deviations"].empty()) << "which faults are planted is free";
+  EXPECT_TRUE(results["deviations"].empty()) << "which faults are injected is free";
   EXPECT_EQ(kept(), before) << "a part of the faults says nothing of the others";
 }
 

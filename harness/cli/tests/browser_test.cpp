@@ -35,7 +35,7 @@ std::string browser() {
 /// What a browser did with a page.
 struct Visit {
   bool ended = false;
-  std::string document;               ///< as it stands after loading
+  std::string document;               ///< after loading
   std::vector<std::string> requests;  ///< everything that would leave the machine
   std::vector<std::string>
       console;          ///< messages: errors, refusals by the policy, output of scripts
@@ -143,10 +143,10 @@ TEST_F(BrowserTest, ThePolicyOfThePageStopsWhatWouldGetIn) {
   std::string text = draw_reports(reports::testing_data::go()).at("report.html");
   text.insert(text.find("</main>"),
               "<img src=\"http://127.0.0.1:9/x.png\"><script>document.title='changed'</script>");
-  const Visit planted = visit(page(text));
-  EXPECT_THAT(planted.requests, IsEmpty());
-  EXPECT_EQ(planted.console.size(), 2U) << "both are refused, and said to be";
-  EXPECT_THAT(planted.document, Not(HasSubstr("<title>changed</title>")));
+  const Visit injected = visit(page(text));
+  EXPECT_THAT(injected.requests, IsEmpty());
+  EXPECT_EQ(injected.console.size(), 2U) << "both are refused, and said to be";
+  EXPECT_THAT(injected.document, Not(HasSubstr("<title>changed</title>")));
 }
 
 TEST_F(BrowserTest, SamplesLoadNothingRunNothingAndComplainOfNothing) {

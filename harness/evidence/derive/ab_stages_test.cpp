@@ -20,18 +20,18 @@ using testing::StartsWith;
 /// A mini run whose phase `speed` may look twice and confirms; its criterion asks for 1.5.
 struct Staged {
   explicit Staged(double speedup) {
-    planted.max_processes = 20;
-    planted.confirm = true;
-    planted.speedup = speedup;
-    write_mini_run(run_dir.path(), planted);
+    injected.max_processes = 20;
+    injected.confirm = true;
+    injected.speedup = speedup;
+    write_mini_run(run_dir.path(), injected);
   }
 
-  /// Writes processes first..last of `letter` with the given speed-up, by turns with `other`.
+  /// Writes processes first..last of `letter` with the given speed-up, in alternation with `other`.
   void add(char letter, int first, int last, double speedup, double other = 0) {
     for (int i = first; i <= last; ++i) {
-      planted.speedup = other > 0 && i % 2 == 1 ? other : speedup;
+      injected.speedup = other > 0 && i % 2 == 1 ? other : speedup;
       write_mini_process(run_dir.path(),
-                         letter + std::string(i < 10 ? "0" : "") + std::to_string(i), planted);
+                         letter + std::string(i < 10 ? "0" : "") + std::to_string(i), injected);
     }
   }
 
@@ -68,7 +68,7 @@ struct Staged {
   }
 
   TempDir run_dir;
-  MiniRun planted;
+  MiniRun injected;
 };
 
 TEST(AbStages, ADecidedPassAsksForNothing) {
@@ -126,7 +126,7 @@ TEST(AbStages, AFailureOfTheSecondLookIsConfirmedWithAllItsProcesses) {
 
 TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
   Staged run(1.2);
-  run.planted.aa_factor = 1.4;
+  run.injected.aa_factor = 1.4;
   run.add('g', 1, 10, 1.2);
   ASSERT_EQ(run.further().size(), 10u);
   EXPECT_EQ(run.further().front(), "g11");
@@ -139,7 +139,7 @@ TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
   EXPECT_EQ(run.judged().verdict, CriterionVerdict::kFail) << run.judged().reason;
   EXPECT_THAT(run.problems(), IsEmpty());
 
-  run.planted.aa_factor = 1.1;  // 1.2 is more than that
+  run.injected.aa_factor = 1.1;  // 1.2 is more than that
   run.add('g', 1, 10, 1.2);
   EXPECT_EQ(run.further().front(), "c01");
 }

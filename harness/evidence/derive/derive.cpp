@@ -46,7 +46,7 @@ class Deriver {
     add_settings_and_criteria();
     check_needed_criteria();
     add_limits(results_.series, results_.criteria);
-    add_edition();
+    add_revision();
     add_catch_matrix();
     append(results_.findings, result_findings(results_));
     sort_by_id();
@@ -266,12 +266,12 @@ class Deriver {
     }
   }
 
-  /// A later edition names the one before and says what became of each of its criteria.
-  void add_edition() {
+  /// A later revision names the one before and says what became of each of its criteria.
+  void add_revision() {
     if (files_.run.supersedes.empty()) return;
     try {
       const Results before = read_superseded(run_, files_.run.supersedes);
-      tables_.push_back(edition_table(before, results_));
+      tables_.push_back(revision_table(before, results_));
     } catch (const EvidenceError& problem) {
       problems_.push_back(problem);
     }

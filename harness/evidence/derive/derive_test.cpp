@@ -26,15 +26,15 @@ const T& by_id(const std::vector<T>& items, const std::string& id) {
 
 /// Derives a mini run after `change` was done to its folder.
 template <class Change>
-Derived derived_after(const MiniRun& planted, Change change) {
+Derived derived_after(const MiniRun& injected, Change change) {
   TempDir dir;
-  write_mini_run(dir.path(), planted);
+  write_mini_run(dir.path(), injected);
   change(dir.path());
   return derive_all(RunFolder(dir.path()));
 }
 
-Derived derived(const MiniRun& planted = {}) {
-  return derived_after(planted, [](const fs::path&) {});
+Derived derived(const MiniRun& injected = {}) {
+  return derived_after(injected, [](const fs::path&) {});
 }
 
 TEST(Derive, MiniRunIsGo) {

@@ -94,9 +94,9 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "enable the test, or leave it out of the filter", kNow},
     {"GPU_NOT_FREE", "another process holds the device",
      "end the named process: measured figures would be its too", kNow},
-    {"FAULT_MISSED", "a planted fault was not reported: the instrument is blind to it",
+    {"FAULT_MISSED", "an injected fault was not reported: the instrument is blind to it",
      "trust no PASS of the checks that should have seen it", kNow},
-    {"FALSE_ALARM", "a fault was reported where none was planted",
+    {"FALSE_ALARM", "a fault was reported where none was injected",
      "look at the named check before believing any FAIL of it", kNow},
     {"INVARIANT_VIOLATED", "an operator breaks a property that holds for every input",
      "run the named case alone with its seed", kNow},
@@ -203,8 +203,8 @@ std::string fact_id(const std::string& fact, const PhaseResult& phase, const Raw
   return phase.id;
 }
 
-Finding said_finding(const protocol::Finding& line, const std::string& id, const PhaseResult& phase,
-                     const RawPhase& raw) {
+Finding reported_finding(const protocol::Finding& line, const std::string& id,
+                         const PhaseResult& phase, const RawPhase& raw) {
   const CodeAdvice advice = advice_for(line.code);
   return {id,
           line.code,
@@ -270,7 +270,7 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
   std::map<std::string, int> said;
   for (const RawGroup& group : raw.groups)
     for (const protocol::Finding& line : group.findings)
-      findings.push_back(said_finding(
+      findings.push_back(reported_finding(
           line, stem + line.code + "." + std::to_string(++said[line.code]), result, raw));
   for (const auto& [code, failed] : failed_checks(raw))
     findings.push_back(finding(stem + code, code,

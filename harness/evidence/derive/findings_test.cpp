@@ -22,7 +22,7 @@ TEST(Findings, EveryCauseOfAGroupHasItsAdvice) {
   }
 }
 
-TEST(Findings, AnUnknownCodeSaysSoAndWhereToLook) {
+TEST(Findings, AnUnknownCodeReportsSoAndWhereToLook) {
   EXPECT_EQ(advice_for("NEVER_HEARD_OF").cause, "not known to this program");
   EXPECT_THAT(advice_for("NEVER_HEARD_OF").action, HasSubstr("GROUP.err"));
 }

@@ -37,12 +37,12 @@ class RawEvidenceTest : public testing::Test {
   fs::path file(const std::string& name) const { return dir_ / "phases/conform" / name; }
 
   /// The one file of phase `conform` by what `say` says between hello and done.
-  template <class Say>
-  void write_conform(const std::string& name, Say say) const {
+  template <class Emit>
+  void write_conform(const std::string& name, Emit emit) const {
     fs::remove(file(name));
     protocol::Emitter emitter(file(name));
     emitter.hello({.program = "p", .build_id = "b"});
-    say(emitter);
+    emit(emitter);
     emitter.done();
   }
   static void end_both(protocol::Emitter& emitter) {
@@ -144,7 +144,7 @@ TEST_F(RawEvidenceTest, AMissingFileIsAProblemWhereThePhaseCompleted) {
   EXPECT_THAT(read("conform", failed_).problems, IsEmpty());
 }
 
-TEST_F(RawEvidenceTest, APhaseThatDidNotRunHasNoGroupsAndSaysWhy) {
+TEST_F(RawEvidenceTest, APhaseThatDidNotRunHasNoGroupsAndReportsWhy) {
   PhaseEnd deferred;
   deferred.status = StepStatus::kDeferred;
   deferred.reason = "no GPU";
@@ -155,7 +155,7 @@ TEST_F(RawEvidenceTest, APhaseThatDidNotRunHasNoGroupsAndSaysWhy) {
   EXPECT_EQ(phase.cases_ok, 0);
 }
 
-TEST_F(RawEvidenceTest, ACaseOfSeveralRanksIsOkWhenEachOfThemSaysSo) {
+TEST_F(RawEvidenceTest, ACaseOfSeveralRanksIsOkWhenEachOfThemReportsIt) {
   fs::remove(file("g01.jsonl"));
   write_conform("g01.r0.jsonl", end_both);
   write_conform("g01.r1.jsonl", end_both);

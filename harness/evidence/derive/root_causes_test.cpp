@@ -29,7 +29,7 @@ Results with_figures(const std::vector<std::pair<std::string, double>>& figures)
   return results;
 }
 
-TEST(RootCauses, ARuleSpeaksWhenAllItsFiguresLieAsItSays) {
+TEST(RootCauses, ARuleSpeaksWhenAllItsFiguresLieAsItReports) {
   const auto found = root_causes(with_figures({{"memory.growth_ratio", 1.5}}));
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].code, "MEMORY_GROWS");
@@ -49,7 +49,7 @@ TEST(RootCauses, TwoRulesOfOneCodeSpeakOnce) {
   EXPECT_THAT(found[0].symptom, HasSubstr("step.syncs_per_step_count 400"));
 }
 
-TEST(RootCauses, WhatIsMissingNullOrWithheldSaysNothing) {
+TEST(RootCauses, WhatIsMissingNullOrWithheldReportsNothing) {
   Results results = with_figures({{"memory.growth_ratio", 1.5}});
   results.metrics[0].withheld = "outputs differ";
   EXPECT_TRUE(root_causes(results).empty());

@@ -38,7 +38,7 @@ TEST(Files, ErrorsNamePathAndReason) {
   EXPECT_THAT(error_of([&] { write_bytes(dir / "no/f", "x"); }), HasSubstr("No such file"));
 }
 
-TEST(Files, FullDiskIsSaid) {
+TEST(Files, FullDiskIsReported) {
   if (!fs::exists("/dev/full")) GTEST_FAIL() << "/dev/full is wanted for this test";
   TempDir dir;
   fs::create_symlink("/dev/full", dir / "f.part");

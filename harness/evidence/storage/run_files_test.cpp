@@ -87,7 +87,7 @@ TEST_F(RunFilesTest, FilesThatContradictEachOtherAreRefused) {
   EXPECT_THAT(refusal(), HasSubstr("lacks the kind 'mini_speed' of phase 'speed'"));
 }
 
-TEST_F(RunFilesTest, AWrongTypeIsSaidWithItsPlace) {
+TEST_F(RunFilesTest, AWrongTypeIsReportedWithItsPlace) {
   edit("run.json", [](json& content) { content["seed"] = "one"; });
   EXPECT_THAT(refusal(), HasSubstr("run.json"));
   EXPECT_THAT(refusal(), HasSubstr("line 1, column "));

@@ -99,7 +99,7 @@ TEST_F(RunFolderTest, MissingAndVanishedFilesAreNamed) {
   EXPECT_EQ(error_of([&] { run.read("shorter"); }), "shorter: cannot be read");
 }
 
-TEST_F(RunFolderTest, DamagedJsonIsSaidWithItsPlace) {
+TEST_F(RunFolderTest, DamagedJsonIsReportedWithItsPlace) {
   put("cut.json", "{\n  \"a\": 1,\n  \"b\"");
   put("word.json", "{\n  \"a\": x}");
   put("empty.json", "");

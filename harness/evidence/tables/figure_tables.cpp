@@ -26,7 +26,7 @@ std::string figure_text(std::span<const Metric> figures, const std::string& name
   return text;
 }
 
-/// A declared argument as it stands in the plan, or in the only case.
+/// A declared argument as written in the plan, or in the only case.
 json argument(const PlannedPhase& plan, const char* name) {
   const json& own = plan.cases.empty() ? plan.args : plan.cases.front().args;
   if (own.contains(name)) return own.at(name);

@@ -40,13 +40,13 @@ TEST(KindTables, CellsAreFiguresWithTheirInterval) {
   EXPECT_EQ(tables[0]["rows"][1], json({"2", "none", "–"})) << "no figure is never a number";
 }
 
-TEST(KindTables, WithheldFiguresAreSaidToBe) {
+TEST(KindTables, WithheldFiguresAreReportedToBe) {
   std::vector<Metric> figures = {figure("layers1.forward_ms", std::nullopt, "ms")};
   figures[0].withheld = "not valid, output mismatch";
   EXPECT_EQ(kind_tables(kind_with_table(), "p", figures)[0]["rows"][0][1], "withheld");
 }
 
-TEST(TrainingTable, SaysHowFarAHungRunCame) {
+TEST(TrainingTable, ReportsHowFarAHungRunCame) {
   PlannedPhase plan;
   plan.args = {{"model", "m7c_125m"}, {"data", "synthetic"}, {"seq_len", 512},
                {"batch", 2},          {"accum", 1},          {"steps", 60}};

@@ -16,7 +16,7 @@
 #include "harness/provenance/gpu/gpu.h"
 #include "harness/schema/error.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace {
 
 /// A worker that computes on the device and never ends, until the object does.
@@ -35,7 +35,7 @@ class Squatter {
                         .out = dir_.path().string()};
     const std::string line = protocol::print_case(in) + "\n";
     if (::write(child_.in.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-      throw Error("the planted process took no case line");
+      throw Error("the injected process took no case line");
     child_.in.reset();
   }
   ~Squatter() {
@@ -52,7 +52,7 @@ class Squatter {
         if (!gpu.exclusive()) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    throw Error("the planted process took no device memory within 30 s");
+    throw Error("the injected process took no device memory within 30 s");
   }
 
  private:
@@ -77,7 +77,7 @@ std::string device_report(const SelftestSetup& setup) {
 
 }  // namespace
 
-Planted plant_held_memory(const SelftestSetup& setup) {
+Injected inject_held_memory(const SelftestSetup& setup) {
   const Squatter squatter(setup);
   squatter.await();
   const std::string seen = device_report(setup);
@@ -85,12 +85,12 @@ Planted plant_held_memory(const SelftestSetup& setup) {
           seen.empty() ? "not seen" : seen};
 }
 
-Planted control_free_device(const SelftestSetup& setup) {
-  for (int i = 0; i < 50; ++i) {  // memory of the planted process comes back in its own time
+Injected control_free_device(const SelftestSetup& setup) {
+  for (int i = 0; i < 50; ++i) {  // memory of the injected process comes back in its own time
     if (device_report(setup).empty()) return {true, "a free device: nothing reported"};
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   return {false, device_report(setup)};
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

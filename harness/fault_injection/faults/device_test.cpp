@@ -4,16 +4,16 @@
 #include "harness/fault_injection/faults/faults.h"
 #include "harness/schema/error.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace {
 
 // P12 on a machine without its program, or without a device: an error or a miss, never as wanted.
-TEST(DevicePlants, HeldMemoryIsNotSeenWhereNothingHoldsIt) {
+TEST(DeviceFaults, HeldMemoryIsNotSeenWhereNothingHoldsIt) {
   const TempDir empty;
-  EXPECT_THROW(plant_held_memory({.bin_dir = empty.path(), .device = "cuda"}), std::exception);
+  EXPECT_THROW(inject_held_memory({.bin_dir = empty.path(), .device = "cuda"}), std::exception);
   EXPECT_THROW(control_free_device({.bin_dir = empty.path(), .device = "cpu"}), Error)
       << "on a CPU nobody speaks of a device";
 }
 
 }  // namespace
-}  // namespace harness::plants
+}  // namespace harness::injection

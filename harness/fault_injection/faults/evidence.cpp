@@ -1,4 +1,4 @@
-// P24, P25, P29, P32: planted in the files of finished runs of invented numbers.
+// P24, P25, P29, P32: injected in the files of finished runs of invented numbers.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -9,7 +9,7 @@
 #include "harness/evidence/verify.h"
 #include "harness/fault_injection/faults/faults.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -21,8 +21,8 @@ CriterionResult judged_on(const json& baseline) {
   throw Error("the mini run lost its criterion C-SPEED-BASE");
 }
 
-Planted plant_bad_baselines(const SelftestSetup&) {
-  Planted result{.as_wanted = true, .seen = ""};
+Injected inject_bad_baselines(const SelftestSetup&) {
+  Injected result{.as_wanted = true, .seen = ""};
   json zero = mini_baseline(), other = mini_baseline();
   zero["metrics"][0].update({{"value", 0}, {"lo", 0}, {"hi", 0}});
   other["hardware"]["sku"] = "NVIDIA A100";
@@ -38,13 +38,13 @@ Planted plant_bad_baselines(const SelftestSetup&) {
   return result;
 }
 
-Planted control_baseline(const SelftestSetup&) {
+Injected control_baseline(const SelftestSetup&) {
   const CriterionResult criterion = judged_on(mini_baseline());
   return {criterion.verdict == CriterionVerdict::kPass,
           "fitting baseline: " + std::string(enum_name(criterion.verdict))};
 }
 
-Planted judged_without_data(const MiniRun& run, bool cut) {
+Injected judged_without_data(const MiniRun& run, bool cut) {
   const TempDir dir;
   write_mini_run(dir.path(), run);
   if (cut) fs::resize_file(dir / "phases/conform/g01.jsonl", 400);
@@ -59,14 +59,14 @@ Planted judged_without_data(const MiniRun& run, bool cut) {
           std::string(undecided ? "NOT_EVALUATED" : "evaluated") + ", verdict " + verdict.word};
 }
 
-Planted plant_missing_data(const SelftestSetup&) {
-  const Planted skipped = judged_without_data({.conform_runs = false}, false);
-  const Planted cut = judged_without_data({}, true);
+Injected inject_missing_data(const SelftestSetup&) {
+  const Injected skipped = judged_without_data({.conform_runs = false}, false);
+  const Injected cut = judged_without_data({}, true);
   return {skipped.as_wanted && cut.as_wanted,
           "phase skipped: " + skipped.seen + "; run cut: " + cut.seen};
 }
 
-Planted control_whole_run(const SelftestSetup&) {
+Injected control_whole_run(const SelftestSetup&) {
   const TempDir dir;
   write_mini_run(dir.path());
   const Verdict verdict = derive(dir.path()).verdict;
@@ -90,13 +90,13 @@ std::string file_named_after(const Edit& edit) {
   return found.problems.empty() ? "" : found.problems.front().file();
 }
 
-Planted plant_edits(const SelftestSetup&) {
+Injected inject_edits(const SelftestSetup&) {
   static constexpr Edit kEdits[] = {
       {"artifact", "phases/speed/g01.jsonl", "\"value\":4.0", "\"value\":9.0"},
       {"figure", "results.json", "\"n\": 8", "\"n\": 9"},
       {"verdict", "results.json", "\"word\": \"GO\"", "\"word\": \"NO\""},
       {"report", "report.md", "PASS", "FAIL"}};
-  Planted result{.as_wanted = true, .seen = ""};
+  Injected result{.as_wanted = true, .seen = ""};
   for (const Edit& edit : kEdits) {
     const std::string named = file_named_after(edit);
     result.as_wanted &= named == edit.file;
@@ -106,7 +106,7 @@ Planted plant_edits(const SelftestSetup&) {
   return result;
 }
 
-Planted control_untouched(const SelftestSetup&) {
+Injected control_untouched(const SelftestSetup&) {
   const TempDir dir;
   const Written written = finish_mini_run(dir.path());
   const Verification found = verify(dir.path(), render_mini_run, written.head);
@@ -123,7 +123,7 @@ static Results run_with_clock(double v2_clock_mhz) {
 }
 
 /// An arm whose clock falls by 20 %: in time it misses its threshold, in cycles it does not.
-Planted plant_throttling(const SelftestSetup&) {
+Injected inject_throttling(const SelftestSetup&) {
   const Results results = run_with_clock(1440);
   const auto found = std::ranges::find(results.findings, "THROTTLED", &Finding::code);
   const auto criterion = std::ranges::find(results.criteria, "C-SPEED", &CriterionResult::id);
@@ -136,11 +136,11 @@ Planted plant_throttling(const SelftestSetup&) {
                                                    : std::string(enum_name(criterion->verdict)))};
 }
 
-Planted control_steady_clocks(const SelftestSetup&) {
+Injected control_steady_clocks(const SelftestSetup&) {
   const Results results = run_with_clock(1800);
   for (const Finding& finding : results.findings)
     if (finding.code == "THROTTLED") return {false, finding.symptom};
   return {results.verdict.word == "GO", "equal clocks: " + results.verdict.word};
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

@@ -1,5 +1,5 @@
-// P12, P26, P27, P31: what is wrong with the machine, the build or the change, planted in temporary
-// folders and processes.
+// P12, P26, P27, P31: what is wrong with the machine, the build or the change, injected in
+// temporary folders and processes.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
@@ -93,8 +93,8 @@ std::string provenance_after(const SelftestSetup& setup, const Change& change) {
                   "PROVENANCE_MISMATCH");
 }
 
-Planted all_named(const std::vector<std::pair<std::string, std::string>>& wanted_and_seen) {
-  Planted result{.as_wanted = true, .seen = ""};
+Injected all_named(const std::vector<std::pair<std::string, std::string>>& wanted_and_seen) {
+  Injected result{.as_wanted = true, .seen = ""};
   for (const auto& [wanted, seen] : wanted_and_seen) {
     result.as_wanted &= seen.find(wanted) != std::string::npos;
     result.seen +=
@@ -141,7 +141,7 @@ class Leftover {
   Leftover(const Leftover&) = delete;
   Leftover& operator=(const Leftover&) = delete;
 
-  /// After exec the environment is the planted one.
+  /// After exec the environment is the injected one.
   void await() const {
     for (int i = 0; i < 200 && group_marker(pid_).find('|') == std::string::npos; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -155,7 +155,7 @@ class Leftover {
 }  // namespace
 
 /// An older program, sources newer than the build, and files that differ from the commit.
-Planted plant_foreign_programs(const SelftestSetup& setup) {
+Injected inject_foreign_programs(const SelftestSetup& setup) {
   const std::string program = provenance_after(setup, [](const SmallCheckout& c) {
     fs::copy_file("/bin/true", c.bin / "program", fs::copy_options::overwrite_existing);
   });
@@ -168,12 +168,12 @@ Planted plant_foreign_programs(const SelftestSetup& setup) {
   return all_named({{"program", program}, {"nsa/a.cpp", sources}, {"notes.md", dirty}});
 }
 
-Planted control_own_programs(const SelftestSetup& setup) {
+Injected control_own_programs(const SelftestSetup& setup) {
   const std::string seen = provenance_after(setup, [](const SmallCheckout&) {});
   return {seen.empty(), seen.empty() ? "programs of this checkout: nothing reported" : seen};
 }
 
-Planted plant_mixed_diff(const SelftestSetup&) {
+Injected inject_mixed_diff(const SelftestSetup&) {
   const std::string mixed = scope_after([](const SmallCheckout& c) {
     put(c.sources / "harness/b.cpp", "int b = 1;\n");
     change_in_scope(c);
@@ -185,12 +185,12 @@ Planted plant_mixed_diff(const SelftestSetup&) {
   return all_named({{"harness/b.cpp", mixed}, {"suites/compare/tolerance.cpp", tolerance}});
 }
 
-Planted control_plain_diff(const SelftestSetup&) {
+Injected control_plain_diff(const SelftestSetup&) {
   const std::string seen = scope_after(change_in_scope);
   return {seen.empty(), seen.empty() ? "a change within its scope: nothing reported" : seen};
 }
 
-Planted plant_leftovers(const SelftestSetup&) {
+Injected inject_leftovers(const SelftestSetup&) {
   const TempDir dir;
   fs::create_directories(dir / "earlier");
   write_bytes(dir / "earlier/STOP", "");
@@ -201,11 +201,11 @@ Planted plant_leftovers(const SelftestSetup&) {
   return all_named({{"STOP", found}, {"results.json.part", found}, {process.name(), found}});
 }
 
-Planted control_empty_folder(const SelftestSetup&) {
+Injected control_empty_folder(const SelftestSetup&) {
   const TempDir dir;
   const std::string found = stale_leftovers(dir.path());
   return {found.find(dir.path().string()) == std::string::npos,
           found.empty() ? "an empty folder: nothing" : found};
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

@@ -7,10 +7,10 @@
 #include "harness/schema/error.h"
 #include "harness/schema/read.h"
 
-namespace harness::plants {
+namespace harness::injection {
 
 static std::string runbook_text(const std::string& key) {
-  return R"({"schema": "nsa-runbook/1", "name": "planted", "title": "t", "phases": [{"id": "a", "run": "nsa-train", ")" +
+  return R"({"schema": "nsa-runbook/1", "name": "injected", "title": "t", "phases": [{"id": "a", "run": "nsa-train", ")" +
          key + R"(": 5}]})";
 }
 
@@ -20,16 +20,16 @@ static std::string refusal(WorkerCall call, const std::string& name) {
   const WorkerAnswer answer = call_worker(call);
   const bool names_it = answer.log.find("CONFIG_ERROR") != std::string::npos ||
                         answer.log.find(name + " is ignored by") != std::string::npos;
-  const bool refused = answer.exit == 2 && !answer.said_anything && names_it;
+  const bool refused = answer.exit == 2 && !answer.reported_anything && names_it;
   return refused ? answer.log.substr(0, 160) : "";
 }
 
 /// A misspelt key of a runbook, a misspelt switch, and a switch that the program called ignores:
 /// each must stop everything before it runs.
-Planted plant_unknown_names(const SelftestSetup& setup) {
+Injected inject_unknown_names(const SelftestSetup& setup) {
   std::string reader;
   try {
-    read_json<Runbook>(runbook_text("timout_s"), "planted.json");
+    read_json<Runbook>(runbook_text("timout_s"), "injected.json");
   } catch (const ConfigError& e) {
     reader = e.what();
   }
@@ -47,9 +47,9 @@ Planted plant_unknown_names(const SelftestSetup& setup) {
                             "; dead switch: " + (dead.empty() ? "accepted" : dead)};
 }
 
-Planted control_known_names(const SelftestSetup& setup) {
+Injected control_known_names(const SelftestSetup& setup) {
   try {
-    read_json<Runbook>(runbook_text("timeout_s"), "planted.json");
+    read_json<Runbook>(runbook_text("timeout_s"), "injected.json");
   } catch (const ConfigError& e) {
     return {false, e.what()};
   }
@@ -61,4 +61,4 @@ Planted control_known_names(const SelftestSetup& setup) {
           answer.problem.empty() ? "both accepted" : answer.problem};
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

@@ -7,7 +7,7 @@
 #include "harness/provenance/capture.h"
 #include "harness/schema/error.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace {
 
 /// A small training of `steps` steps as a run of `world` ranks, in one process; after `limit_s` it
@@ -52,7 +52,7 @@ std::string fault_line(const std::string& log) {
 }  // namespace
 
 /// One process of a run that is to have two ranks.
-Planted plant_lone_rank(const SelftestSetup& setup) {
+Injected inject_lone_rank(const SelftestSetup& setup) {
   const Captured lone = train(setup, "4", "2", {}, 60);
   const std::string seen = fault_line(lone.out);
   return {
@@ -60,24 +60,24 @@ Planted plant_lone_rank(const SelftestSetup& setup) {
       seen.empty() ? "one process: exit " + std::to_string(lone.exit) + " " + lone.problem : seen};
 }
 
-Planted control_lone_rank(const SelftestSetup& setup) {
+Injected control_lone_rank(const SelftestSetup& setup) {
   const Captured lone = train(setup, "4", "1", {}, 60);
   return {lone.exit == 0 && fault_line(lone.out).empty(),
           "a run of one rank: exit " + std::to_string(lone.exit) + " " + lone.problem};
 }
 
 /// A rank killed while both train: the other one says so and ends.
-Planted plant_killed_rank(const SelftestSetup& setup) {
+Injected inject_killed_rank(const SelftestSetup& setup) {
   const Captured first = two_ranks(setup, "1000000", 6);
   const std::string seen = fault_line(first.out);
   return {first.exit > 0 && first.exit < 128 && !seen.empty(),
           seen.empty() ? "rank 0: exit " + std::to_string(first.exit) + " " + first.problem : seen};
 }
 
-Planted control_both_ranks(const SelftestSetup& setup) {
+Injected control_both_ranks(const SelftestSetup& setup) {
   const Captured first = two_ranks(setup, "4", 60);
   return {first.exit == 0 && fault_line(first.out).empty(),
           "two ranks to their end: exit " + std::to_string(first.exit) + " " + first.problem};
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

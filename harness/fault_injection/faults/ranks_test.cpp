@@ -5,7 +5,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/fault_injection/faults/testing.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace {
 
 /// nsa-train that ends as `lone` says when it is to be one of two and alone, else well.
@@ -18,11 +18,11 @@ void write_lone_trainer(const std::filesystem::path& bin, const std::string& lon
 }
 
 // P21: a process that is to be one of two ranks and is alone.
-TEST(RankPlants, ALoneRankIsSeenWhereItIsNamed) {
+TEST(RankFaults, ALoneRankIsSeenWhereItIsNamed) {
   const TempDir bin;
   const SelftestSetup setup{.bin_dir = bin.path()};
   write_lone_trainer(bin.path(), "echo 'RANK_FAULT: 2 ranks asked for, 1 there' >&2; exit 1");
-  EXPECT_TRUE(plant_lone_rank(setup).as_wanted) << plant_lone_rank(setup).seen;
+  EXPECT_TRUE(inject_lone_rank(setup).as_wanted) << inject_lone_rank(setup).seen;
   EXPECT_TRUE(control_lone_rank(setup).as_wanted) << control_lone_rank(setup).seen;
   EXPECT_TRUE(control_both_ranks(setup).as_wanted) << control_both_ranks(setup).seen;
   for (const char* lone : {"exit 0",                                   // trains alone
@@ -32,15 +32,15 @@ TEST(RankPlants, ALoneRankIsSeenWhereItIsNamed) {
                            "echo 'RANK_FAULT: 2 ranks'; kill -9 $$"})  // dies of something else
   {
     write_lone_trainer(bin.path(), lone);
-    EXPECT_FALSE(plant_lone_rank(setup).as_wanted) << lone;
+    EXPECT_FALSE(inject_lone_rank(setup).as_wanted) << lone;
   }
 }
 
-TEST(RankPlants, AMissingProgramIsNeverAsWanted) {
+TEST(RankFaults, AMissingProgramIsNeverAsWanted) {
   for (const Action action :
-       {plant_lone_rank, control_lone_rank, plant_killed_rank, control_both_ranks})
+       {inject_lone_rank, control_lone_rank, inject_killed_rank, control_both_ranks})
     expect_never_as_wanted_without_programs(action);
 }
 
 }  // namespace
-}  // namespace harness::plants
+}  // namespace harness::injection

@@ -6,17 +6,17 @@
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/fault_injection/faults/faults.h"
 
-namespace harness::plants {
+namespace harness::injection {
 
-using Action = Planted (*)(const SelftestSetup&);
+using Action = Injected (*)(const SelftestSetup&);
 
-/// The fault is seen, its twin is clean, and the fault says what was seen.
-inline void expect_seen_and_twin_clean(Action plant, Action control,
-                                       const SelftestSetup& setup = {}) {
-  const Planted planted = plant(setup), twin = control(setup);
-  EXPECT_TRUE(planted.as_wanted) << planted.seen;
-  EXPECT_NE(planted.seen, "");
-  EXPECT_TRUE(twin.as_wanted) << twin.seen;
+/// The fault is seen, its control is clean, and the fault says what was seen.
+inline void expect_seen_and_control_clean(Action inject, Action control,
+                                          const SelftestSetup& setup = {}) {
+  const Injected injected = inject(setup), clean = control(setup);
+  EXPECT_TRUE(injected.as_wanted) << injected.seen;
+  EXPECT_NE(injected.seen, "");
+  EXPECT_TRUE(clean.as_wanted) << clean.seen;
 }
 
 /// With no program at all: an error or a miss, because nothing ran.
@@ -31,4 +31,4 @@ inline void expect_never_as_wanted_without_programs(Action action) {
   }
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

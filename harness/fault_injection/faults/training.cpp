@@ -1,4 +1,4 @@
-// P13, P19: planted in runs of nsa-train that are compared with each other.
+// P13, P19: injected in runs of nsa-train that are compared with each other.
 #include <map>
 
 #include "harness/evidence/storage/temp_dir.h"
@@ -7,7 +7,7 @@
 #include "harness/schema/error.h"
 #include "harness/training_analysis/counterfactual.h"
 
-namespace harness::plants {
+namespace harness::injection {
 namespace {
 
 using nlohmann::json;
@@ -33,7 +33,7 @@ using Losses = std::map<int64_t, json>;  ///< by step
 
 /// Losses of one training process, exactly as it said them.
 Losses train(const SelftestSetup& setup, const json& args) {
-  WorkerCall call{.program = setup.bin_dir / "nsa-train-planted", .kind = "nsa-train"};
+  WorkerCall call{.program = setup.bin_dir / "nsa-train-faulty", .kind = "nsa-train"};
   call.flags = {"--worker"};
   call.device = setup.device;
   call.seed = setup.seed;
@@ -51,7 +51,7 @@ Losses train(const SelftestSetup& setup, const json& args) {
 }
 
 /// The first step whose loss is not that of the uninterrupted run; what was seen, in words.
-Planted compare_resumed(const SelftestSetup& setup, const std::string& fault) {
+Injected compare_resumed(const SelftestSetup& setup, const std::string& fault) {
   const TempDir dir;
   const json keep = {{"checkpoints", (dir / "checkpoints").string()}};
   json first = keep, second = keep;
@@ -75,7 +75,7 @@ Planted compare_resumed(const SelftestSetup& setup, const std::string& fault) {
 }  // namespace
 
 /// Batch and precision both wrong: each is named with its own gain.
-Planted plant_wrong_settings(const SelftestSetup& setup) {
+Injected inject_wrong_settings(const SelftestSetup& setup) {
   const CounterfactualResult result = explain_gap(setup, {{"dtype", "fp64"}});
   bool batch = false, precision = false;
   for (const FactorGain& factor : result.gap.factors) {
@@ -85,18 +85,18 @@ Planted plant_wrong_settings(const SelftestSetup& setup) {
   return {batch && precision, "GAP_ATTRIBUTED: " + gap_text(result)};
 }
 
-Planted control_good_settings(const SelftestSetup& setup) {
+Injected control_good_settings(const SelftestSetup& setup) {
   const CounterfactualResult result = explain_gap(setup, good());
   return {result.gap.factors.empty() && result.problem.find("in force") != std::string::npos,
           gap_text(result)};
 }
 
-Planted plant_lost_position(const SelftestSetup& setup) { return compare_resumed(setup, "P19"); }
+Injected inject_lost_position(const SelftestSetup& setup) { return compare_resumed(setup, "P19"); }
 
-Planted control_exact_resume(const SelftestSetup& setup) {
-  Planted found = compare_resumed(setup, "");
+Injected control_exact_resume(const SelftestSetup& setup) {
+  Injected found = compare_resumed(setup, "");
   found.as_wanted = !found.as_wanted;
   return found;
 }
 
-}  // namespace harness::plants
+}  // namespace harness::injection

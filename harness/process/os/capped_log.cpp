@@ -14,10 +14,11 @@ CappedLog::CappedLog(Fd from, const std::filesystem::path& to, uint64_t cap)
     : from_(std::move(from)), file_(create_append(to)), path_(to), cap_(cap) {}
 
 uint64_t CappedLog::drain() {
-  constexpr uint64_t kTurn = 4 << 20;  // a flood must not keep the watch from its other duties
+  constexpr uint64_t kMostAtOnce = 4
+                                   << 20;  // a flood must not keep the watch from its other duties
   uint64_t taken = 0;
   char block[1 << 16];
-  while (from_ && taken < kTurn) {
+  while (from_ && taken < kMostAtOnce) {
     const ssize_t n = ::read(from_.get(), block, sizeof block);
     if (n > 0) {
       keep(block, static_cast<size_t>(n));

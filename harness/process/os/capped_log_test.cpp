@@ -31,7 +31,7 @@ class CappedLogTest : public testing::Test {
     worker_ = std::move(pipe.write);
     return CappedLog(std::move(pipe.read), dir_ / "out.log", cap);
   }
-  void say(const std::string& text) const {
+  void write_line(const std::string& text) const {
     ASSERT_EQ(::write(worker_.get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
   std::string file() const { return read_bytes(dir_ / "out.log"); }
@@ -44,9 +44,9 @@ TEST_F(CappedLogTest, BytesArriveAsTheyAre) {
   CappedLog log = this->log(100);
   EXPECT_EQ(log.drain(), 0u) << "nothing said yet, and no waiting";
   const std::string odd("no newline\0\r\x1b[1m\xff", 16);
-  say(odd);
+  write_line(odd);
   EXPECT_EQ(log.drain(), odd.size());
-  say("\nmore");
+  write_line("\nmore");
   EXPECT_EQ(log.drain(), 5u);
   EXPECT_EQ(file(), odd + "\nmore");
   EXPECT_EQ(log.bytes(), odd.size() + 5);
@@ -55,7 +55,7 @@ TEST_F(CappedLogTest, BytesArriveAsTheyAre) {
 
 TEST_F(CappedLogTest, TheEndOfTheStreamIsSeenOnce) {
   CappedLog log = this->log(100);
-  say("last");
+  write_line("last");
   worker_.reset();
   EXPECT_GE(log.fd(), 0);
   EXPECT_EQ(log.drain(), 4u);
@@ -64,16 +64,16 @@ TEST_F(CappedLogTest, TheEndOfTheStreamIsSeenOnce) {
   EXPECT_EQ(file(), "last");
 }
 
-TEST_F(CappedLogTest, AFullLogSaysSoOnceAndOnlyCounts) {
+TEST_F(CappedLogTest, AFullLogReportsSoOnceAndOnlyCounts) {
   CappedLog log = this->log(10);
-  say("0123456789");
+  write_line("0123456789");
   log.drain();
   EXPECT_EQ(file(), "0123456789") << "the cap itself still fits";
   EXPECT_FALSE(log.truncated());
-  say("x");
+  write_line("x");
   log.drain();
   EXPECT_TRUE(log.truncated());
-  say("yz");
+  write_line("yz");
   EXPECT_EQ(log.drain(), 2u) << "or the worker would stop at a full pipe";
   EXPECT_EQ(file(), "0123456789" + cut(10));
   EXPECT_EQ(log.bytes(), 13u);
@@ -81,28 +81,28 @@ TEST_F(CappedLogTest, AFullLogSaysSoOnceAndOnlyCounts) {
 
 TEST_F(CappedLogTest, ABlockOverTheCapIsKeptUpToIt) {
   CappedLog log = this->log(10);
-  say("01234");
+  write_line("01234");
   log.drain();
-  say("56789abc");
+  write_line("56789abc");
   log.drain();
   EXPECT_EQ(file(), "0123456789" + cut(10));
   EXPECT_EQ(log.bytes(), 13u);
 }
 
 /// A stream that never ends must not keep the watch: a call takes some MiB and returns.
-TEST_F(CappedLogTest, AFloodIsTakenInTurns) {
+TEST_F(CappedLogTest, AFloodIsReadInParts) {
   const std::string flood(9 << 20, 'f');
   write_bytes(dir_ / "flood", flood);
   CappedLog log(Fd(::open((dir_ / "flood").c_str(), O_RDONLY | O_CLOEXEC)), dir_ / "out.log",
                 1 << 20);
   uint64_t taken = 0;
-  int turns = 0;
-  for (; log.fd() >= 0; ++turns) {
+  int parts = 0;
+  for (; log.fd() >= 0; ++parts) {
     const uint64_t now = log.drain();
     EXPECT_LT(now, flood.size() / 2);
     taken += now;
   }
-  EXPECT_GE(turns, 2);
+  EXPECT_GE(parts, 2);
   EXPECT_EQ(taken, flood.size());
   EXPECT_EQ(log.bytes(), flood.size());
   EXPECT_EQ(file(), flood.substr(0, 1 << 20) + cut(1 << 20));
@@ -122,7 +122,7 @@ TEST_F(CappedLogTest, AFileThatTakesNoMoreIsAnErrorWithItsPath) {
   rlimit small = usual;
   small.rlim_cur = 4;
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  say("0123456789");
+  write_line("0123456789");
   std::string problem = "none";
   try {
     log.drain();
@@ -135,7 +135,7 @@ TEST_F(CappedLogTest, AFileThatTakesNoMoreIsAnErrorWithItsPath) {
   EXPECT_THAT(problem, HasSubstr("--resume"));
 }
 
-TEST(CappedLog, OfNoStreamSaysNothing) {
+TEST(CappedLog, OfNoStreamReportsNothing) {
   CappedLog none;
   EXPECT_EQ(none.fd(), -1);
   EXPECT_EQ(none.drain(), 0u);

@@ -92,7 +92,7 @@ TEST(Pipe, IsOutOfTheWayOfAChildAndEndsAtExec) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(Pipe, SaysWhatToDoWhereNoDescriptorIsLeft) {
+TEST(Pipe, ReportsWhatToDoWhereNoDescriptorIsLeft) {
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   for (const rlim_t most : {rlim_t{1}, rlim_t{10}}) {  // neither is there, or not above 9

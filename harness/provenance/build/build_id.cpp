@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
 
-constexpr std::array<const char*, 5> kRooms = {"cmake", "harness", "nsa", "reports", "suites"};
+constexpr std::array<const char*, 5> kFolders = {"cmake", "harness", "nsa", "reports", "suites"};
 constexpr std::array<const char*, 2> kFiles = {"CMakeLists.txt", "CMakePresets.json"};
 
 bool is_source(const fs::path& relative) {
@@ -23,9 +23,9 @@ bool is_source(const fs::path& relative) {
          !relative.generic_string().starts_with("reports/samples/");
 }
 
-void hash_room(const fs::path& checkout, const char* room, FileHashes& files) {
-  if (!fs::is_directory(checkout / room)) return;
-  for (const auto& item : fs::recursive_directory_iterator(checkout / room)) {
+void hash_folder(const fs::path& checkout, const char* folder, FileHashes& files) {
+  if (!fs::is_directory(checkout / folder)) return;
+  for (const auto& item : fs::recursive_directory_iterator(checkout / folder)) {
     const fs::path relative = item.path().lexically_relative(checkout);
     if (item.is_regular_file() && is_source(relative))
       files[relative.generic_string()] = sha256_file(item.path());
@@ -83,7 +83,7 @@ FileHashes hash_sources(const fs::path& checkout) {
   FileHashes files;
   for (const char* file : kFiles)
     if (fs::is_regular_file(checkout / file)) files[file] = sha256_file(checkout / file);
-  for (const char* room : kRooms) hash_room(checkout, room, files);
+  for (const char* folder : kFolders) hash_folder(checkout, folder, files);
   return files;
 }
 

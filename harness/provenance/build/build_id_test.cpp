@@ -15,12 +15,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-/// A checkout with one source a room, and a folder with a program built from it.
+/// A checkout with one source a folder, and a folder with a program built from it.
 class BuildIdTest : public testing::Test {
  protected:
   void SetUp() override {
-    for (const char* room : {"nsa", "harness", "suites", "reports/samples/run"})
-      fs::create_directories(source_ / room);
+    for (const char* folder : {"nsa", "harness", "suites", "reports/samples/run"})
+      fs::create_directories(source_ / folder);
     write_bytes(source_ / "CMakeLists.txt", "project(x)");
     write_bytes(source_ / "nsa/a.cpp", "int a;");
     write_bytes(source_ / "nsa/README.md", "words");
@@ -75,7 +75,7 @@ TEST_F(BuildIdTest, AnotherProgramIsNamed) {
   EXPECT_THAT(check.problem, HasSubstr("not those of the recorded build: program"));
 }
 
-TEST_F(BuildIdTest, WithoutCheckoutTheRecordedCommitIsSaid) {
+TEST_F(BuildIdTest, WithoutCheckoutTheRecordedCommitIsReported) {
   const BuildIdCheck check = check_build_id(bin_, std::nullopt);
   EXPECT_FALSE(check.equal);
   EXPECT_TRUE(check.installed);

@@ -42,7 +42,7 @@ TEST(Git, CleanThenDirty) {
   EXPECT_EQ(to_json(facts)["clean"], false);
 }
 
-TEST(Git, NoCheckoutIsSaidAndNotClean) {
+TEST(Git, NoCheckoutIsReportedAndNotClean) {
   TempDir dir;
   const GitFacts facts = git_facts(dir.path());
   EXPECT_FALSE(facts.known);

@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(Gpu, MissingDriverIsSaid) {
+TEST(Gpu, MissingDriverIsReported) {
   const GpuList list = list_gpus("libno-such-nvml.so.1");
   EXPECT_FALSE(list.nvml);
   EXPECT_TRUE(list.gpus.empty());
@@ -16,7 +16,7 @@ TEST(Gpu, MissingDriverIsSaid) {
   EXPECT_EQ(to_json(list)["count"], 0);
 }
 
-TEST(Gpu, LibraryWithoutNvmlFunctionsIsSaid) {
+TEST(Gpu, LibraryWithoutNvmlFunctionsIsReported) {
   EXPECT_THAT(list_gpus("libm.so.6").problem, HasSubstr("NVML does not start"));
 }
 

@@ -90,7 +90,7 @@ TEST_F(NvmlTest, EveryFactIsReadFromItsOwnCall) {
   EXPECT_EQ(answers().started, 0) << "NVML is left as it was found";
 }
 
-TEST_F(NvmlTest, ADriverThatDoesNotStartIsSaid) {
+TEST_F(NvmlTest, ADriverThatDoesNotStartIsReported) {
   answers().init = NVML_ERROR_DRIVER_NOT_LOADED;
   const GpuList list = this->list();
   EXPECT_FALSE(list.nvml);
@@ -107,7 +107,7 @@ TEST_F(NvmlTest, ALostDeviceIsLeftOutAndTheOthersKeepTheirNumbers) {
   EXPECT_THAT(indices, ElementsAre(0, 2));
 }
 
-TEST_F(NvmlTest, ProcessesHaveNameAndMemoryWhereTheDriverSaysIt) {
+TEST_F(NvmlTest, ProcessesHaveNameAndMemoryWhereTheDriverReportsIt) {
   answers().process_count = 2;
   answers().processes[0].pid = static_cast<unsigned int>(::getpid());
   answers().processes[0].usedGpuMemory = 800 * kMib;
@@ -124,7 +124,7 @@ TEST_F(NvmlTest, ProcessesHaveNameAndMemoryWhereTheDriverSaysIt) {
   EXPECT_EQ(gpu.processes_problem, "");
 }
 
-TEST_F(NvmlTest, AListThatCannotBeTrustedSaysWhy) {
+TEST_F(NvmlTest, AListThatCannotBeTrustedReportsWhy) {
   answers().used = GpuFacts::kIdleMib * kMib;
   EXPECT_EQ(first().processes_problem, "") << "an idle card holds as much";
   answers().used += kMib;

@@ -31,7 +31,7 @@ TEST(Xid, OtherLinesAreNone) {
   EXPECT_TRUE(xid_errors("NVRM: loading NVIDIA UNIX x86_64 Kernel Module").empty());
 }
 
-TEST(Xid, TheLogIsReadOrSaysWhyNot) {
+TEST(Xid, TheLogIsReadOrReportsWhyNot) {
   const KernelLog log = read_kernel_log();
   EXPECT_NE(log.text.empty(), log.problem.empty());
 }

@@ -29,7 +29,7 @@ TEST(ArgType, NumbersThatDoNotFitAreNone) {
   EXPECT_ANY_THROW(arg_type_problem("number", std::nan(""))) << "no JSON, so nothing to quote";
 }
 
-TEST(ArgType, IsSaidInEnglish) {
+TEST(ArgType, IsReportedInEnglish) {
   EXPECT_EQ(arg_type_problem("object", 1), "must be an object, got '1'");
   EXPECT_EQ(arg_type_problem("list", "x"), "must be a list, got '\"x\"'");
   EXPECT_THAT(arg_type_problem("no such type", 1), HasSubstr("must be a no such type"));

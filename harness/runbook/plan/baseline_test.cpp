@@ -62,7 +62,7 @@ struct BadBaseline {
 
 class InvalidBaseline : public testing::TestWithParam<BadBaseline> {};
 
-TEST_P(InvalidBaseline, GivesNoValueAndSaysWhy) {
+TEST_P(InvalidBaseline, GivesNoValueAndReportsWhy) {
   json document = good();
   document[json::json_pointer(GetParam().path)] = GetParam().value;
   const BaselineSet set = load(document.dump());

@@ -67,7 +67,7 @@ TEST(Decide, AProgramOfWhichNothingIsKnownIsNotMissing) {
   EXPECT_EQ(other.run().decision, Decision::kRun);
 }
 
-TEST(Decide, AllThatIsUnmetIsSaidAndTheFirstIsTheCause) {
+TEST(Decide, AllThatIsUnmetIsReportedAndTheFirstIsTheCause) {
   Decided one;
   one.spec.require = {{"cupti.ok", true}, {"data.local_text", true}};
   EXPECT_EQ(one.run().cause, "CUPTI_UNAVAILABLE");
@@ -75,7 +75,7 @@ TEST(Decide, AllThatIsUnmetIsSaidAndTheFirstIsTheCause) {
   EXPECT_THAT(one.phase.reason, HasSubstr("; data.local_text is unknown"));
 }
 
-TEST(Decide, WarnedPhasesRunWithADeviationThatSaysWhatIsUnmet) {
+TEST(Decide, WarnedPhasesRunWithADeviationThatReportsWhatIsUnmet) {
   Decided one;
   one.spec.require = {{"cupti.ok", true}};
   one.spec.on_unmet = OnUnmet::kWarn;

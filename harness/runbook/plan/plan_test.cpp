@@ -173,7 +173,7 @@ TEST(Plan, AProgramKnownToBeMissingDefers) {
   EXPECT_EQ(phase_of(plan, "train_text").cause, "PROGRAM_MISSING");
 }
 
-TEST(Plan, SkippedPhasesAreDeviationsAndTheirDependantsSayWhy) {
+TEST(Plan, SkippedPhasesAreDeviationsAndTheirDependantsReportWhy) {
   const Plan plan = plan_of("smoke_cpu", kCpuFacts, {.only = {}, .skip = {"operators"}});
   EXPECT_EQ(phase_of(plan, "operators").cause, "SKIPPED");
   const PlannedPhase& train = phase_of(plan, "train_text");

@@ -1,4 +1,4 @@
-"""Says for each line of standard input {"schema": FILE, "text": DOCUMENT} whether Python's jsonschema accepts it.
+"""Reports for each line of standard input {"schema": FILE, "text": DOCUMENT} whether Python's jsonschema accepts it.
 
 Prints one word a line, accept or reject. What JSON itself leaves open is decided here as the C++ reader decides it:
 duplicate keys, non-finite numbers and nesting deeper than 64 are rejected, // and /* */ comments are taken.

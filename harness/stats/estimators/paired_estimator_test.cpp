@@ -174,7 +174,7 @@ TEST(PairedRatio, ArmsMayCarryTheSource) {
   EXPECT_EQ(estimate(s, view_of(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
 }
 
-TEST(PairedRatio, SaysHowSamplesWereTaken) {
+TEST(PairedRatio, ReportsHowSamplesWereTaken) {
   EvidenceView view = view_of(10, {{"v1", 2, 1800}, {"v1.aa", 2, 1800}, {"v2", 4, 1795}});
   MetricSpec one = spec();
   one.source = "v1";
@@ -198,7 +198,7 @@ TEST(PairedRatio, SaysHowSamplesWereTaken) {
   EXPECT_TRUE(estimate(one, view).details["samples"][2]["throttled"].is_null());
 }
 
-TEST(PairedRatio, OnACpuSaysHowMuchTheThreadRan) {
+TEST(PairedRatio, OnACpuReportsHowMuchTheThreadRan) {
   EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 4}});
   view.device = "cpu";
   for (GroupEvidence& group : view.groups)

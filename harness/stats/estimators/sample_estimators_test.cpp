@@ -174,7 +174,7 @@ TEST(EtaEstimator, ShortRunHasNoBounds) {
   EXPECT_FALSE(m.lo || m.hi || m.lo95 || m.hi95);
 }
 
-TEST(EtaEstimator, SaysWhatIsMissing) {
+TEST(EtaEstimator, ReportsWhatIsMissing) {
   const std::vector<double> rates(40, 100.0);
   for (const size_t line : {0, 1}) {
     GroupEvidence g = training("g01", rates);

@@ -210,7 +210,7 @@ TEST(Roofline, TheHigherNeedDecides) {
   EXPECT_FALSE(roofline({.flops = 1, .bytes = 1}, 10, {}).has_value());
 }
 
-TEST(Chrome, OverlappingWorkOfAStreamGetsLanes) {
+TEST(Chrome, OverlappingWorkOfAStreamGetsRows) {
   TraceBuilder t;
   t.range("step", 1, 1000, 2000).range("step", 1, 3000, 4000).launch(1, 1100, 1);
   t.kernel("a \"quoted\"\x01\xff", 7, 1200, 1400, 1).kernel("b", 7, 1300, 1500, 1);

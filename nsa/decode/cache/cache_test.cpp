@@ -1,4 +1,4 @@
-// The caches themselves: memory, pages, rings, lanes, counters, batches of different lengths.
+// The caches themselves: memory, pages, rings, padding, counters, batches of different lengths.
 #include "nsa/decode/step/loaded_positions.h"
 #include "nsa/decode/test_util.h"
 
@@ -185,7 +185,7 @@ TEST(Cache, PagesComeFromThePoolAndGoBack) {
   EXPECT_EQ(cache.num_tokens(0), 32);  // nothing changed
   cache.reset(0);
   EXPECT_EQ(cache.selected_tokens().free_pages(), 4);
-  EXPECT_EQ(cache.counters().masked_lanes[0].sum().item<int64_t>(), 0);
+  EXPECT_EQ(cache.counters().padding_loads[0].sum().item<int64_t>(), 0);
   poison(cache);  // what is left of sequence 0 must not matter, and sequence 1 is begun anew
   cache.reset(1);
   const DecodeOutputs again = cache.prefill(in, {24, 24});
@@ -203,7 +203,7 @@ TEST(Cache, ThePoolOfBlocksNeverRunsOutBeforeThatOfTokens) {
   EXPECT_EQ(cache.selected_tokens().free_pages(), 0);
 }
 
-TEST(Cache, CountsMaskedLanesEmissionsAndSecondPasses) {
+TEST(Cache, CountsPaddingEmissionsAndSecondPasses) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 20);
   DecodeCache cache(c, 2, 20, at::kFloat);
@@ -212,10 +212,10 @@ TEST(Cache, CountsMaskedLanesEmissionsAndSecondPasses) {
   cache.step(tokens_of(in, 11));  // t = 11 completes block 1 of sequence 0; sequence 1 is at t = 3
   EXPECT_TRUE(
       at::equal(cache.counters().emission_reads, at::tensor({8, 8, 0, 0}, at::kLong).view({2, 2})));
-  // Lanes are as many as the longer sequence needs: 2 blocks, 12 tokens, 12 window keys.
+  // As many rows as the longer sequence needs: 2 blocks, 12 tokens, 12 window keys.
   EXPECT_TRUE(
-      at::equal(cache.counters().masked_lanes[1][0], at::tensor({2, 12 - 4, 12 - 4}, at::kLong)));
-  EXPECT_EQ(cache.counters().masked_lanes[0].sum().item<int64_t>(), 0);
+      at::equal(cache.counters().padding_loads[1][0], at::tensor({2, 12 - 4, 12 - 4}, at::kLong)));
+  EXPECT_EQ(cache.counters().padding_loads[0].sum().item<int64_t>(), 0);
   EXPECT_EQ(cache.counters().second_pass_reads.sum().item<int64_t>(), 0);
 
   LoadCount count;
@@ -250,11 +250,11 @@ TEST(Cache, MemoryIsLinear) {
   EXPECT_EQ(bytes(4096) - bytes(2048), bytes(2048) - bytes(1024) + bytes(2048) - bytes(1024));
 }
 
-TEST(Lanes, UnionOfAnyIntervals) {
+TEST(LoadedPositions, UnionOfAnyIntervals) {
   at::manual_seed(6);
   const at::Tensor ranges = at::randint(-3, 20, {40, 2, 4, 2}, at::kLong).to(at::kInt);
   const at::Tensor t = at::randint(0, 16, {40}, at::kLong);
-  const at::Tensor lanes = range_lanes(ranges, t, 16);
+  const at::Tensor rows_loaded = range_positions(ranges, t, 16);
   for (int64_t row = 0; row < 80; ++row) {
     std::vector<int64_t> want(16, -1);
     size_t place = 0;
@@ -266,7 +266,7 @@ TEST(Lanes, UnionOfAnyIntervals) {
       }
       if (inside) want[place++] = token;
     }
-    ASSERT_TRUE(at::equal(lanes[row / 2][row % 2], at::tensor(want, at::kLong))) << row;
+    ASSERT_TRUE(at::equal(rows_loaded[row / 2][row % 2], at::tensor(want, at::kLong))) << row;
   }
 }
 

@@ -140,7 +140,7 @@ void DecodeCache::reset(int64_t sequence) {
   }
   num_tokens_[place] = num_blocks_[place] = 0;
   for (const at::Tensor& x : {num_tokens_device_, num_blocks_device_, counters_.emission_reads,
-                              counters_.masked_lanes, counters_.second_pass_reads}) {
+                              counters_.padding_loads, counters_.second_pass_reads}) {
     x.select(0, sequence).zero_();
   }
   selected_.release(sequence);

@@ -26,15 +26,15 @@ void KvRows::write(const at::Tensor& row, const at::Tensor& new_k, const at::Ten
 int64_t KvRows::bytes() const { return static_cast<int64_t>(k.nbytes() + v.nbytes()); }
 
 LoadedKv load(const KvRows& from, const at::Tensor& row_in, LoadCount& count) {
-  const int64_t batch = row_in.size(0), heads = from.k.size(1), lanes = row_in.size(2);
-  const at::Tensor row = row_in.expand({batch, heads, lanes});
+  const int64_t batch = row_in.size(0), heads = from.k.size(1), rows_loaded = row_in.size(2);
+  const at::Tensor row = row_in.expand({batch, heads, rows_loaded});
   const at::Tensor masked = row.lt(0);
   const at::Tensor head = at::arange(heads, row.options()).unsqueeze(-1);
   const at::Tensor address = row.clamp_min(0).mul_(heads).add_(head).flatten();
   const auto fetch = [&](const at::Tensor& x) {
     return x.flatten(0, 1)
         .index_select(0, address)
-        .view({batch, heads, lanes, x.size(2)})
+        .view({batch, heads, rows_loaded, x.size(2)})
         .masked_fill_(masked.unsqueeze(-1), 0.0)
         .to(from.type);
   };

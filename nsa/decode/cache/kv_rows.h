@@ -26,19 +26,19 @@ struct KvRows {
 /// until the first load.
 struct LoadCount {
   at::Tensor loaded;    ///< index entries fetched by the first load
-  at::Tensor masked;    ///< lanes of any load that stood for nothing
+  at::Tensor masked;    ///< padding of any load
   at::Tensor repeated;  ///< index entries fetched by further loads of the same kind
 };
 
-/// Keys and values fetched for A sequences, L lanes each.
+/// Keys and values fetched for A sequences, L rows each.
 struct LoadedKv {
-  at::Tensor k;       ///< [A, Hkv, L, dk], 0 in masked lanes
-  at::Tensor v;       ///< [A, Hkv, L, dv], 0 in masked lanes
+  at::Tensor k;       ///< [A, Hkv, L, dk], 0 in padding
+  at::Tensor v;       ///< [A, Hkv, L, dv], 0 in padding
   at::Tensor masked;  ///< [A, Hkv, L] bool
 };
 
 /// The only way to a cached key or value. Fetches the rows named by `row` int64 [A, 1 or Hkv, L],
-/// negative = masked lane, and counts the entries of that same index. A masked lane reads as 0
+/// negative = padding, and counts the entries of that same index. Padding reads as 0
 /// whatever the memory holds. No host synchronisation.
 LoadedKv load(const KvRows& from, const at::Tensor& row, LoadCount& count);
 

@@ -24,7 +24,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
   return at::bmm(a.to(sums), b.to(sums));
 }
 
-LaneAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {
+LoadedAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {
   const auto options = q.options().dtype(accumulation_type(q.scalar_type()));
   return {at::zeros({q.size(0), 1, q.size(2), kv.v.size(3)}, q.options()),
           at::full({q.size(0), 1, q.size(2)}, kMinusInfinity, options),
@@ -33,10 +33,11 @@ LaneAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {
 
 }  // namespace
 
-LaneAttention attend_lanes(const at::Tensor& q, const LoadedKv& kv) {
-  const int64_t batch = q.size(0), heads = q.size(2), kv_heads = kv.k.size(1), lanes = kv.k.size(2);
+LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv) {
+  const int64_t batch = q.size(0), heads = q.size(2), kv_heads = kv.k.size(1),
+                rows_loaded = kv.k.size(2);
   const at::ScalarType low = q.scalar_type(), sums = sum_type(q);
-  if (lanes == 0) return no_pairs(q, kv);
+  if (rows_loaded == 0) return no_pairs(q, kv);
   const at::Tensor rows = q.reshape({batch * kv_heads, heads / kv_heads, q.size(3)});
   const at::Tensor hidden = kv.masked.flatten(0, 1).unsqueeze(1);  // [A * Hkv, 1, L]
   const at::Tensor empty = hidden.all(-1, /*keepdim=*/true);
@@ -57,7 +58,7 @@ LaneAttention attend_lanes(const at::Tensor& q, const LoadedKv& kv) {
                              .masked_fill(empty, kMinusInfinity);
   const at::ScalarType type = accumulation_type(low);
   return {out.to(low).view({batch, 1, heads, kv.v.size(3)}), lse.to(type).view({batch, 1, heads}),
-          group_sum(probs.detach().to(type).view({batch, 1, heads, lanes}), kv_heads)};
+          group_sum(probs.detach().to(type).view({batch, 1, heads, rows_loaded}), kv_heads)};
 }
 
 }  // namespace nsa

@@ -8,17 +8,17 @@
 
 namespace nsa {
 
-at::Tensor first_lanes(const at::Tensor& count, int64_t width) {
-  const at::Tensor lane = at::arange(width, count.options());
-  return at::where(lane.lt(count.unsqueeze(-1)), lane, -1).unsqueeze(1);
+at::Tensor first_positions(const at::Tensor& count, int64_t width) {
+  const at::Tensor index = at::arange(width, count.options());
+  return at::where(index.lt(count.unsqueeze(-1)), index, -1).unsqueeze(1);
 }
 
-at::Tensor last_lanes(const at::Tensor& t, int64_t width) {
+at::Tensor last_positions(const at::Tensor& t, int64_t width) {
   const at::Tensor position = t.unsqueeze(-1).add(at::arange(1 - width, 1, t.options()));
   return position.clamp_min(-1).unsqueeze(1);
 }
 
-at::Tensor range_lanes(const at::Tensor& ranges, const at::Tensor& t, int64_t width) {
+at::Tensor range_positions(const at::Tensor& ranges, const at::Tensor& t, int64_t width) {
   const int64_t batch = ranges.size(0), heads = ranges.size(1), rows = batch * heads;
   if (width == 0) return at::empty({batch, heads, 0}, t.options());
   const at::Tensor upto_t = at::minimum(ranges, t.add(1).to(at::kInt).view({-1, 1, 1, 1}));

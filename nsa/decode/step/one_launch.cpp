@@ -26,31 +26,31 @@ namespace nsa {
 #ifdef NSA_WITH_CUDA
 namespace {
 
-using device::DecodeAttention;
+using kernels::DecodeAttention;
 
 bool capturing() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
 }
 
-device::GateFunction gate_function(GateActivation activation) {
+kernels::GateFunction gate_function(GateActivation activation) {
   switch (activation) {
     case GateActivation::kSoftmax:
-      return device::GateFunction::kSoftmax;
+      return kernels::GateFunction::kSoftmax;
     case GateActivation::kSigmoid:
-      return device::GateFunction::kSigmoid;
+      return kernels::GateFunction::kSigmoid;
     case GateActivation::kNone:
-      return device::GateFunction::kNone;
+      return kernels::GateFunction::kNone;
   }
   TORCH_INTERNAL_ASSERT(false, "activation without a kernel");
 }
 
-device::PagedKv paged(const PagedRows& rows) {
+kernels::PagedKv paged(const PagedRows& rows) {
   return {rows.kv.k.mutable_data_ptr(), rows.kv.v.mutable_data_ptr(),
           rows.table().const_data_ptr<int64_t>(), static_cast<int>(rows.page_size()),
           static_cast<int>(rows.pages_per_sequence())};
 }
 
-device::RingKv ring(const TokenRing& tokens) {
+kernels::RingKv ring(const TokenRing& tokens) {
   return {tokens.kv.k.mutable_data_ptr(), tokens.kv.v.mutable_data_ptr(),
           static_cast<int>(tokens.num_slots())};
 }
@@ -158,7 +158,7 @@ std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Acti
   DecodeAttention p;
   set_sizes(p, config_, tokens);
   p.max_tokens = static_cast<int>(longest_room(active));
-  const char* reason = device::unsupported_reason(p);
+  const char* reason = kernels::unsupported_reason(p);
   return reason == nullptr ? "" : reason;
 }
 
@@ -222,7 +222,7 @@ DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& a
   p.score_width = static_cast<int>(last / config_.sel_block_size + 1);
   DecodeOutputs out = make_outputs(p, tokens, options.keep_scores);
   const auto stream = c10::cuda::getCurrentCUDAStream(tokens.q.get_device());
-  const cudaError_t status = device::decode_attention(p, stream);
+  const cudaError_t status = kernels::decode_attention(p, stream);
   TORCH_CHECK(status == cudaSuccess,
               "nsa::DecodeCache: launch failed: ", cudaGetErrorString(status));
   record_one_launch(appends);

@@ -161,7 +161,8 @@ void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
   const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);
   const at::Tensor block = num_blocks_device_.index_select(0, sequence);
   LoadCount count;
-  const LoadedKv source = load_from(source_, sequence, last_lanes(last, config_.block_size), count);
+  const LoadedKv source =
+      load_from(source_, sequence, last_positions(last, config_.block_size), count);
   record_stage("compress", "plain");
   const auto [k, v] = emit_block(source, block, tokens.phi_k, tokens.phi_v, config_);
   compressed_.kv.write(compressed_.rows(sequence, block), k, v);
@@ -187,7 +188,7 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
   record_stage("gate", gate_combine_backend(out.o_cmp, out.gates));
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);
   out.reads = loads.each(&LoadCount::loaded).unsqueeze(1);
-  counters_.masked_lanes.index_add_(0, active.sequence, loads.each(&LoadCount::masked));
+  counters_.padding_loads.index_add_(0, active.sequence, loads.each(&LoadCount::masked));
   counters_.second_pass_reads.index_add_(0, active.sequence, loads.each(&LoadCount::repeated));
   return out;
 }
@@ -197,9 +198,10 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
   const NvtxRange range("nsa.cmp_attn+select", options.nvtx);
   int64_t width = 0;
   for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
-  const at::Tensor blocks = first_lanes(num_blocks_device_.index_select(0, active.sequence), width);
-  const LaneAttention cmp =
-      attend_lanes(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
+  const at::Tensor blocks =
+      first_positions(num_blocks_device_.index_select(0, active.sequence), width);
+  const LoadedAttention cmp =
+      attend_loaded(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
   out.o_cmp = cmp.out;
   out.lse_cmp = cmp.lse;
   const bool given = options.block_idx.defined();
@@ -220,18 +222,18 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
 void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
                                   DecodeOutputs& out) const {
   const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
-  const at::Tensor tokens = range_lanes(out.ranges.squeeze(1), active.t, width);
+  const at::Tensor tokens = range_positions(out.ranges.squeeze(1), active.t, width);
   const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
   const NsaOptions wanted = options.effective();
   std::tie(out.o_sel, out.lse_sel) =
-      attend_selected_lanes(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
+      attend_loaded_selected(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
 }
 
 void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
   const int64_t width = std::min(config_.window, active.last + 1);
-  const at::Tensor tokens = last_lanes(active.t, width);
-  const LaneAttention win =
-      attend_lanes(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
+  const at::Tensor tokens = last_positions(active.t, width);
+  const LoadedAttention win =
+      attend_loaded(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
   out.o_win = win.out;
   out.lse_win = win.lse;
 }

@@ -3,7 +3,7 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 inline bool aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
@@ -17,4 +17,4 @@ inline bool rows_within_reach(const Strided& x, int64_t tokens, int64_t heads) {
   return (tokens * x.token + heads * x.head) / 8 <= INT32_MAX;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

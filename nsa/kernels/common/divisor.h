@@ -7,7 +7,7 @@
 #define NSA_HOST_DEVICE inline
 #endif
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// Division of 0 <= x < 2^31 by a number known at launch.
 struct Divisor {
@@ -25,5 +25,5 @@ struct Divisor {
   NSA_HOST_DEVICE int remainder(int x) const { return x - quotient(x) * static_cast<int>(value); }
 };
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels
 #undef NSA_HOST_DEVICE

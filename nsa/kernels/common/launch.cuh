@@ -6,12 +6,12 @@
 #include "nsa/kernels/tests/emulator/launch.h"
 #endif
 
-namespace nsa::device::portable {}
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {}
+namespace nsa::kernels::sm80 {
 using namespace portable;
 }
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// The block's dynamic shared memory.
 __device__ __forceinline__ char* dynamic_shared() {
@@ -27,7 +27,7 @@ __device__ __forceinline__ char* dynamic_shared() {
 /// get the address from a function, or as that of another type.
 #ifdef NSA_EMULATED
 #define NSA_DYNAMIC_SHARED(Type, name) \
-  Type* const name = reinterpret_cast<Type*>(nsa::device::emulator::shared_memory())
+  Type* const name = reinterpret_cast<Type*>(nsa::kernels::emulator::shared_memory())
 #else
 #define NSA_DYNAMIC_SHARED(Type, name) extern __shared__ __align__(128) Type name[]
 #endif
@@ -67,4 +67,4 @@ cudaError_t launch(void (*kernel)(Parameters...), const cudaLaunchConfig_t& conf
 #endif
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

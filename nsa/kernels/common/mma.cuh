@@ -16,12 +16,12 @@
 #define NSA_CODE_OF_SM80 0
 #endif
 
-namespace nsa::device::portable {}
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {}
+namespace nsa::kernels::sm80 {
 using namespace portable;
 }
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 #ifndef NSA_EMULATED
 __device__ __forceinline__ uint32_t shared_address(const void* p) {
@@ -148,4 +148,4 @@ __device__ __forceinline__ uint32_t pack<__half>(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&pair);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -5,7 +5,7 @@
 
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// Scaled logits from which on the product of maximum and scale is rounded by so much that it shows
 /// beside the rounding of probabilities to 16 bits: the maximum is then subtracted first.
@@ -94,4 +94,4 @@ struct OnlineSoftmax {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -7,7 +7,7 @@
 
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 __device__ inline float2 unpack(uint32_t bits, __nv_bfloat16) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&bits));
@@ -62,4 +62,4 @@ __device__ inline uint4 quad_pairs(const uint4& columns) {
   return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -2,7 +2,7 @@
 #pragma once
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kTileKeys = 64;
 
@@ -83,4 +83,4 @@ __device__ __forceinline__ void multiply_values(const float (&probs)[8][4], uint
   }
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

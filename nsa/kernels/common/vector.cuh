@@ -5,7 +5,7 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device::tokens {
+namespace nsa::kernels::tokens {
 
 __device__ inline float2 as_floats(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
 __device__ inline float2 as_floats(__half2 pair) { return __half22float2(pair); }
@@ -77,4 +77,4 @@ __device__ __forceinline__ void by_type(Element element, const Body& body) {
   }
 }
 
-}  // namespace nsa::device::tokens
+}  // namespace nsa::kernels::tokens

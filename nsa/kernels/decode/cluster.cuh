@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// All threads of the cluster arrive, then wait: nothing that one of them has written is seen by
 /// the others for that, but what they have done before is over. (An arrival that releases waits for
@@ -100,4 +100,4 @@ __device__ inline void end_previous_launch() {
 #endif
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -4,22 +4,22 @@
 #include "nsa/kernels/common/alignment.h"
 #include "nsa/kernels/decode/decode_plan.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 struct DecodeInstance {
   int qk_head_dim, v_head_dim;
   Element element;
-  sm80::DecodeLaunch launch;
+  portable::DecodeLaunch launch;
 };
 
 constexpr DecodeInstance kDecodeInstances[] = {
-    {64, 64, Element::kBFloat16, sm80::decode_64_64_bf16},
-    {64, 64, Element::kHalf, sm80::decode_64_64_fp16},
-    {128, 128, Element::kBFloat16, sm80::decode_128_128_bf16},
-    {128, 128, Element::kHalf, sm80::decode_128_128_fp16},
-    {192, 128, Element::kBFloat16, sm80::decode_192_128_bf16},
-    {192, 128, Element::kHalf, sm80::decode_192_128_fp16},
+    {64, 64, Element::kBFloat16, portable::decode_64_64_bf16},
+    {64, 64, Element::kHalf, portable::decode_64_64_fp16},
+    {128, 128, Element::kBFloat16, portable::decode_128_128_bf16},
+    {128, 128, Element::kHalf, portable::decode_128_128_fp16},
+    {192, 128, Element::kBFloat16, portable::decode_192_128_bf16},
+    {192, 128, Element::kHalf, portable::decode_192_128_fp16},
 };
 
 const DecodeInstance* find_instance(const DecodeAttention& p) {
@@ -73,4 +73,4 @@ cudaError_t decode_attention(const DecodeAttention& p, cudaStream_t stream) {
   return status == cudaSuccess ? find_instance(p)->launch(p, plan_decode(p, card), stream) : status;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

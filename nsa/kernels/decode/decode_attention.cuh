@@ -16,7 +16,7 @@
 #include "nsa/kernels/decode/decode_selection.cuh"
 #include "nsa/kernels/decode/decode_token.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// What a warp attends in one round: tiles first, first + step, ... of the keys of a branch.
 struct DecodeShare {
@@ -366,4 +366,4 @@ cudaError_t launch_decode(const DecodeAttention& p, const DecodePlan& plan, cuda
   return launch(kernel, config, decode_arguments(p, plan));
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

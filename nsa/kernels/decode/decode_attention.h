@@ -8,7 +8,7 @@
 /// Torch-free launcher of a decode step: one new token of each of a batch of sequences attends its
 /// caches in all three branches, in one launch. Lengths are read on the device, so a captured
 /// launch serves every following token.
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// Keys and values [rows, Hkv, .] of growing sequences in pages: position p of a sequence stands in
 /// row page_table[sequence][p / page_size] * page_size + p % page_size.
@@ -85,4 +85,4 @@ const char* unsupported_reason(const DecodeAttention& problem);
 /// Enqueues the step. No allocation, no synchronisation, capturable; the same bits every time.
 cudaError_t decode_attention(const DecodeAttention& problem, cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -5,7 +5,7 @@
 #include "nsa/kernels/decode/decode_row.cuh"
 #include "nsa/kernels/decode/decode_tiles.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kMostHeads = 16, kMostWarps = 8, kLeastWarps = 4, kMostChosen = 32, kChunk = 32;
 
@@ -72,7 +72,9 @@ struct DecodeBlock {
     return at<float2>(a.plan.stats) + which * ranks * kMostHeads;
   }
   __device__ float2* warp_stats() const { return at<float2>(a.plan.warp_stats); }
-  __device__ float2* turns() const { return at<float2>(a.plan.candidates); }  // until there are any
+  __device__ float2* cos_sin() const {
+    return at<float2>(a.plan.candidates);
+  }  // until there are any
   /// [head][warp]
   __device__ float* weights() const { return at<float>(a.plan.weights); }
   __device__ float* unit_scores() const { return scores(); }  // in place of the first head's sums
@@ -93,14 +95,14 @@ struct DecodeBlock {
   template <typename V>
   __device__ __forceinline__ void put(V* mine, int rank, V value, Arrivals* counter) const {
     if (ranks > 1) {
-      sm80::put(mine, rank, value, counter);
+      portable::put(mine, rank, value, counter);
     } else {
       *mine = value;
     }
   }
   __device__ __forceinline__ void wait_for(Arrivals* counter) const {
     if (ranks > 1) {
-      sm80::wait_for(counter);
+      portable::wait_for(counter);
     } else {
       __syncthreads();
     }
@@ -116,4 +118,4 @@ struct DecodeBlock {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

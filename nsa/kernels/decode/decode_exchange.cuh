@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/decode/decode_block.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// Keys a list of candidates has: at least as many as places to choose for.
 template <typename Block>
@@ -241,4 +241,4 @@ __device__ __forceinline__ void write_outputs(const Block& b) {
   }
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -3,9 +3,9 @@
 #include "nsa/kernels/decode/decode_attention.h"
 
 /// One function per instantiation of the decode step: decode_DK_DV_(type).
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
-using nsa::device::Divisor;
+using nsa::kernels::Divisor;
 
 /// How a (sequence, KV head) is cut into blocks of threads ("ranks"), and where things lie in the
 /// shared memory of one (bytes from its start). A unit is one selection block.
@@ -35,4 +35,4 @@ constexpr int decode_ring_bytes(int qk_head_dim, int v_head_dim) {
   return decode_stages(qk_head_dim) * 16 * (qk_head_dim + v_head_dim) * 2;
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
-using sm80::DecodePlan;
+using portable::DecodePlan;
 
 constexpr int kMostRanks = 16, kLeastWarps = 4, kMostWarps = 8, kHeads = 16;
 constexpr int kStaticBytes = 1024;
@@ -30,7 +30,7 @@ DecodePlan layout(const DecodeAttention& p, const DecodeCard& card, int ranks, i
   const int logits = (most_units * per_unit + 15) / 16 * 16 + (halo + 1) / 2 * 2;
   plan.score_stride = plan.unit_sums ? 4 * most_tiles : (logits + 23) / 32 * 32 + 8;
   plan.tile_stride = plan.unit_sums ? most_tiles + 1 : 0;
-  plan.area = warps * sm80::decode_ring_bytes(p.qk_head_dim, p.v_head_dim);
+  plan.area = warps * portable::decode_ring_bytes(p.qk_head_dim, p.v_head_dim);
   plan.carries = plan.area + group * plan.score_stride * 4;
   plan.references = plan.carries + group * plan.tile_stride * 4;
   const int scores = plan.references + group * plan.tile_stride * 4 - plan.area;
@@ -112,4 +112,4 @@ DecodePlan plan_decode(const DecodeAttention& p, const DecodeCard& card) {
   return best;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

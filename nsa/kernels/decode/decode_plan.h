@@ -2,7 +2,7 @@
 #include "nsa/kernels/decode/decode_attention.h"
 #include "nsa/kernels/decode/decode_launch.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// What a card offers a decode step.
 struct DecodeCard {
@@ -13,6 +13,6 @@ struct DecodeCard {
 };
 
 /// How a step is cut; ranks = 0 where its logits fit no cut. Pure: depends on its arguments only.
-sm80::DecodePlan plan_decode(const DecodeAttention& problem, const DecodeCard& card);
+portable::DecodePlan plan_decode(const DecodeAttention& problem, const DecodeCard& card);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

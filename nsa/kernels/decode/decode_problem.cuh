@@ -16,10 +16,10 @@
 
 namespace {
 
-using nsa::device::DecodeAttention;
-using nsa::device::Element;
-using nsa::device::GateFunction;
-using nsa::device::Strided;
+using nsa::kernels::DecodeAttention;
+using nsa::kernels::Element;
+using nsa::kernels::GateFunction;
+using nsa::kernels::Strided;
 
 struct Case {
   std::string name;
@@ -77,7 +77,9 @@ struct Paged {
     std::shuffle(host_table.begin(), host_table.end(), random);
     table.set(host_table);
   }
-  nsa::device::PagedKv problem(int page) const { return {k.data, v.data, table.data, page, pages}; }
+  nsa::kernels::PagedKv problem(int page) const {
+    return {k.data, v.data, table.data, page, pages};
+  }
   int64_t row(int sequence, int position, int page) const {
     return host_table[size_t(sequence) * pages + position / page] * page + position % page;
   }
@@ -133,10 +135,10 @@ struct World {
         gates(size_t(c.batch()) * c.gates() * 3),
         scores(kv(c.score_width())),
         half_turns(c.dk / 2) {
-    std::vector<double> turns(c.dk / 2);
+    std::vector<double> frequencies(c.dk / 2);
     for (int i = 0; i < c.dk / 2; ++i)
-      turns[i] = std::pow(c.rope_base > 0 ? c.rope_base : 1.0, -2.0 * i / c.dk) / M_PI;
-    half_turns.set(turns);
+      frequencies[i] = std::pow(c.rope_base > 0 ? c.rope_base : 1.0, -2.0 * i / c.dk) / M_PI;
+    half_turns.set(frequencies);
     std::vector<int64_t> order(c.batch()), tokens(c.batch());
     for (int b = 0; b < c.batch(); ++b) order[b] = b;
     std::shuffle(order.begin(), order.end(), random);
@@ -149,8 +151,9 @@ struct World {
   void random_values(T* to, size_t count, float scale = 1.f) {
     if (count == 0) return;
     const auto blocks = static_cast<unsigned>(std::min<size_t>((count + 255) / 256, 1024));
-    check(nsa::device::sm80::launch(draw<T>, blocks, 256, 0, nullptr, to, count, seed++, scale),
-          "draw");
+    check(
+        nsa::kernels::portable::launch(draw<T>, blocks, 256, 0, nullptr, to, count, seed++, scale),
+        "draw");
   }
 
   void reset() {

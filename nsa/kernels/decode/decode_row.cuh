@@ -3,7 +3,7 @@
 #include "nsa/kernels/common/mma.cuh"
 #include "nsa/kernels/decode/decode_launch.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kMostRanks = 16;
 enum DecodeBranch { kCmp, kSel, kWin };
@@ -138,4 +138,4 @@ struct DecodeRow : DecodePair {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

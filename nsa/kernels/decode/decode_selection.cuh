@@ -5,7 +5,7 @@
 
 #include "nsa/kernels/decode/decode_exchange.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kHeadSplit = 4;  // threads among which heads are shared out
 
@@ -248,4 +248,4 @@ __device__ __forceinline__ void write_selection(const Block& b) {
   if (lane >= __popc(all_starts) && lane < p.top_n) to[lane] = make_int2(0, 0);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

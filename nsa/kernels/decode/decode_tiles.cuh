@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kDecodeTile = 16;
 
@@ -237,4 +237,4 @@ __device__ __forceinline__ float2 joined(const float2 (&parts)[kParts], float sc
   return all;
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

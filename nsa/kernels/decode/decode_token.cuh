@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/decode/decode_exchange.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// What a thread has of the new token: all that can be asked for before the length of the sequence
 /// is known.
@@ -109,28 +109,28 @@ struct TokenStage {
     uint32_t out[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 two = unpack(words[i], T{}), turn = b.turns()[column / 2 + i];
-      out[i] = pack<T>(two.x * turn.x - two.y * turn.y, two.x * turn.y + two.y * turn.x);
+      const float2 two = unpack(words[i], T{}), angle = b.cos_sin()[column / 2 + i];
+      out[i] = pack<T>(two.x * angle.x - two.y * angle.y, two.x * angle.y + two.y * angle.x);
     }
     return make_uint4(out[0], out[1], out[2], out[3]);
   }
 
-  __device__ __forceinline__ void make_turns(const Token& token) const {
+  __device__ __forceinline__ void make_cos_sin(const Token& token) const {
     if (threadIdx.x < DK / 2) {
       double sine, cosine;
       // In half turns: reduced without the slow path for large angles, which needs a stack.
       sincospi(row.t * token.half_turn, &sine, &cosine);
-      b.turns()[threadIdx.x] = make_float2(static_cast<float>(cosine), static_cast<float>(sine));
+      b.cos_sin()[threadIdx.x] = make_float2(static_cast<float>(cosine), static_cast<float>(sine));
     }
     __syncthreads();
   }
 
   /// Queries by way of shared memory into registers; the new token into the caches.
   __device__ __forceinline__ void run(const Token& token, uint32_t (&q)[DK / 16][4]) const {
-    if (threadIdx.x == b.threads - 1) open_inboxes(b);  // a warp that has no turns
+    if (threadIdx.x == b.threads - 1) open_inboxes(b);  // a warp that has none
     const int thread = anew(threadIdx.x);  // what is computed from it is computed here, and not
                                            // before the first copies
-    if (rotates()) make_turns(token);
+    if (rotates()) make_cos_sin(token);
     const uint32_t staged = shared_address(b.scores());
 #pragma unroll
     for (int i = 0; i < Token::kMostQueries; ++i) {
@@ -245,4 +245,4 @@ __device__ __forceinline__ void activate_gates(const Block& b) {
   }
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -1,7 +1,7 @@
 #pragma once
 #include "nsa/kernels/interval/interval_bounds.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Chunks of `chunk_tokens` tokens that the queries of keys [begin, end) make.
 #ifdef __CUDACC__
@@ -12,4 +12,4 @@ __host__ __device__
   return span.end <= span.begin ? 0 : (span.end - span.begin + chunk_tokens - 1) / chunk_tokens;
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

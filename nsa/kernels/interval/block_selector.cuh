@@ -8,12 +8,12 @@
 #include "nsa/kernels/common/mma.cuh"
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 constexpr int kSelectKeys = 128;  // compressed blocks of a step
 constexpr int kMaxCarry = 3;      // compressed blocks that reach into the next step: l / d - 1
 constexpr int kListPlaces = 32;
-using sm80::is_above;
+using portable::is_above;
 
 /// Free blocks of a token that may be chosen: the best ones so far, then candidates that came
 /// since and beat the worst of them; ascending in index.
@@ -304,4 +304,4 @@ __device__ __forceinline__ void write_lists(const Arguments& a, const Tile& tile
   }
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/sm80/interval_attention_launch.h"
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using sm90::Launch, sm90::LaunchOfTiles;
@@ -102,4 +102,4 @@ cudaError_t tile_attention_forward(const IntervalAttention& p, const TileRanges&
   return find_instance(p)->wide(p, tiles, stream);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

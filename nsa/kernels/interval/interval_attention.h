@@ -6,7 +6,7 @@
 /// Torch-free launcher of the interval attention kernels: every query attends one contiguous run of
 /// keys, which is what the window branch (the last w keys) and the compressed branch (the visible
 /// blocks) have in common.
-namespace nsa::device {
+namespace nsa::kernels {
 
 enum class Element { kBFloat16, kHalf };
 
@@ -61,4 +61,4 @@ const char* unsupported_reason(const IntervalAttention& problem);
 /// Enqueues the forward pass. No allocation, no synchronisation, capturable.
 cudaError_t interval_attention_forward(const IntervalAttention& problem, cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

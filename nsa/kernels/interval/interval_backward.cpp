@@ -10,7 +10,7 @@
 #include "nsa/kernels/interval/sm80/interval_backward_launch.h"
 #include "nsa/kernels/interval/sm90/interval_backward_launch.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using sm90::BackwardPlan;
@@ -129,10 +129,12 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   BackwardPlan plan;
   if (make_plan(p, plan) > 0 && p.workspace == nullptr) return cudaErrorInvalidValue;
   const BackwardInstance& one = *find_backward_instance(f);
-  cudaError_t status = p.rows.lse == nullptr ? sm80::prepare_rows(p, plan, stream) : cudaSuccess;
+  cudaError_t status =
+      p.rows.lse == nullptr ? portable::prepare_rows(p, plan, stream) : cudaSuccess;
   if (status == cudaSuccess) status = one.launch[int(f.code)][int(f.element)](p, plan, stream);
-  if (status == cudaSuccess && plan.num_chunks > 1) status = sm80::sum_partials(p, plan, stream);
-  return status == cudaSuccess ? sm80::mend_gradients(p, plan, stream) : status;
+  if (status == cudaSuccess && plan.num_chunks > 1)
+    status = portable::sum_partials(p, plan, stream);
+  return status == cudaSuccess ? portable::mend_gradients(p, plan, stream) : status;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

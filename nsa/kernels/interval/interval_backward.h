@@ -4,7 +4,7 @@
 #include "nsa/kernels/interval/interval_attention.h"
 
 /// Torch-free launcher of the backward pass of interval attention (window and compressed branch).
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// What the backward pass reads of every row, where the caller has it already.
 struct IntervalRows {
@@ -39,4 +39,4 @@ constexpr size_t kMaxPartialBytes = size_t{256} << 20;
 /// of keys such rows attend, only.
 cudaError_t interval_attention_backward(const IntervalBackward& problem, cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/interval_backward.h"
 #include "nsa/kernels/tests/emulator/numbers.h"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 struct Sizes {
   const char* name;
@@ -156,4 +156,4 @@ inline Gradients gradients_of(const Problem& p) {
   return g;
 }
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

@@ -9,7 +9,7 @@
 #endif
 
 /// Which positions attend a key, and which keys a position.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 NSA_HOST_DEVICE int first_position_of(const IntervalRule& rule, int key) {
   return key * rule.stride + rule.extent - 1;
@@ -53,5 +53,5 @@ NSA_HOST_DEVICE RowTiling row_tiling(int group_size, int limit) {
   return {heads == group_size ? limit / heads : 1, heads, group_size / heads};
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90
 #undef NSA_HOST_DEVICE

@@ -4,7 +4,7 @@
 
 #include "nsa/kernels/tests/interval/interval_gpu_testing.cuh"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 inline __global__ void tilt_kernel(void* data, int64_t count, int width, int tokens, bool half,
                                    float base, float slope, float comb = 0.f) {
@@ -87,4 +87,4 @@ inline Results results_of(Case& c) {
           read_as<int32_t>(c.ranges)};
 }
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

@@ -8,7 +8,7 @@
 #include "nsa/kernels/interval/interval_rows.h"
 #include "nsa/kernels/interval/sm90/pair_gradients.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 using sm90::all_finite, sm90::BackwardPlan, sm90::Columns, sm90::kBusySms, sm90::kKeysOfTile,
     sm90::Pair, sm90::Row, sm90::Span;
@@ -216,4 +216,4 @@ cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
   return launch(mend_kernel, kBusySms * 4, kThreads, 0, stream, p, plan);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -3,7 +3,7 @@
 
 /// What stands before and behind the products of the backward pass of interval attention, on every
 /// card.
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// lse and delta of the plan; clears `bad`.
 cudaError_t prepare_rows(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
@@ -13,4 +13,4 @@ cudaError_t sum_partials(const IntervalBackward&, const sm90::BackwardPlan&, cud
 /// 0.
 cudaError_t mend_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

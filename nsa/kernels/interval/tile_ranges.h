@@ -1,7 +1,7 @@
 #pragma once
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// Of the keys that a rule without a window allows, only those of a token's ranges, which are whole
 /// tiles of 64 keys (the last one may end at the position). Other ranges make their rows NaN.
@@ -16,4 +16,4 @@ struct TileRanges {
 cudaError_t tile_attention_forward(const IntervalAttention& problem, const TileRanges& tiles,
                                    cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

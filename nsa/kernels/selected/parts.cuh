@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// Parts lie in blocks of 8 rows: of every 32 columns first those of row 0, then of row 1 and so
 /// on, and of a row the 8 values that each thread of a quad holds (quad.cuh). Index, in 16 bytes,
@@ -17,4 +17,4 @@ __device__ inline uint32_t row_of_part(uint32_t first, uint32_t row_columns) {
 }
 constexpr int32_t kNoPart = -1;
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

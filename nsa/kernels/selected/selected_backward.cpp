@@ -10,7 +10,7 @@
 #include "nsa/kernels/selected/sm90/selected_early_launch.h"
 #include "nsa/kernels/selected/tile_index.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 struct SelectedInstance {
@@ -63,7 +63,7 @@ SelectedBackward later_queries(SelectedBackward p) {
   for (const void*& term : joined.terms)
     if (term != nullptr) term = static_cast<const char*>(term) + p.dense * row * 2;
   joined.out = static_cast<char*>(joined.out) + p.dense * joined.out_stride * 2;
-  if (joined.turns != nullptr) joined.turns += int64_t{p.dense} * (p.qk_head_dim / 2);
+  if (joined.cos_sin != nullptr) joined.cos_sin += int64_t{p.dense} * (p.qk_head_dim / 2);
   return p;
 }
 
@@ -98,10 +98,10 @@ Layout layout_of(const SelectedBackward& p, const sm90::SelectedEarly& early) {
     offset = end;
     end += (bytes + 255) / 256 * 256;
   };
-  const size_t lanes = size_t(p.batch) * p.num_kv_heads;
+  const size_t heads = size_t(p.batch) * p.num_kv_heads;
   place(at.stats, p.stats == nullptr ? size_t(p.batch) * p.num_queries * p.num_heads * 8 : 0);
-  place(at.words, lanes * p.dense * 8);
-  place(at.slots, early.plan.num_chunks * lanes * early.words.key_tiles * kKeysOfTile *
+  place(at.words, heads * p.dense * 8);
+  place(at.slots, early.plan.num_chunks * heads * early.words.key_tiles * kKeysOfTile *
                       (p.qk_head_dim + p.v_head_dim) * sizeof(float));
   at.later = end;
   return at;
@@ -113,12 +113,12 @@ cudaError_t backward_by_keys(const SelectedBackward& p, int tokens_of_batch,
   const SelectedPlan plan = plan_selected(backward_sizes(p));
   const SelectedInstance& instance = *find_instance(p);
   const auto launch = p.code == Code::kSm80 ? instance.sm80_launch : instance.launch;
-  cudaError_t status =
-      sm80::build_tile_index(sm80::token_ranges(p, tokens_of_batch), plan, workspace, stream);
+  cudaError_t status = portable::build_tile_index(portable::token_ranges(p, tokens_of_batch), plan,
+                                                  workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
     status = launch(p, tokens_of_batch, plan, workspace, set, stream);
     if (status == cudaSuccess)
-      status = sm80::sum_set(p, tokens_of_batch, early, plan, workspace, set, stream);
+      status = portable::sum_set(p, tokens_of_batch, early, plan, workspace, set, stream);
   }
   return status;
 }
@@ -177,7 +177,7 @@ cudaError_t selected_attention_backward(const SelectedBackward& given, void* wor
   cudaError_t status = cudaSuccess;
   if (p.stats == nullptr) {
     float* const stats = reinterpret_cast<float*>(at(layout.stats));
-    status = sm80::row_stats(p, stats, stream);
+    status = portable::row_stats(p, stats, stream);
     p.stats = stats;
   }
   if (status == cudaSuccess && p.dense > 0) {
@@ -190,8 +190,8 @@ cudaError_t selected_attention_backward(const SelectedBackward& given, void* wor
   }
   if (status != cudaSuccess) return status;
   return p.dense == p.num_queries
-             ? sm80::sum_early_slots(p, early, stream)
+             ? portable::sum_early_slots(p, early, stream)
              : backward_by_keys(later_queries(p), p.num_queries, early, at(layout.later), stream);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -8,16 +8,16 @@
 
 /// Torch-free launcher of the selected branch's backward pass: the first queries in whole causal
 /// tiles under masks, the others in the order of keys, where a tile of 64 keys stays on chip while
-/// the rows that attend it pass by (docs: README of this room).
-namespace nsa::device {
+/// the rows that attend it pass by (docs: README of this folder).
+namespace nsa::kernels {
 
 /// Gradients of q from the other branches, added where the parts of this one are summed: sum of
 /// parts + terms, turned back, in fp32 and rounded once. Of queries from `dense` on.
 struct JoinedQueries {
-  const void* terms[2] = {};      ///< [B, S, Hq, dk] contiguous, element type; or null
-  void* out = nullptr;            ///< [B, S, Hq, dk], heads side by side; null: d_q as it is
-  int64_t out_stride = 0;         ///< elements from token to token
-  const float2* turns = nullptr;  ///< (cos, sin) of the rotation, [>= S, dk / 2]; or null
+  const void* terms[2] = {};        ///< [B, S, Hq, dk] contiguous, element type; or null
+  void* out = nullptr;              ///< [B, S, Hq, dk], heads side by side; null: d_q as it is
+  int64_t out_stride = 0;           ///< elements from token to token
+  const float2* cos_sin = nullptr;  ///< (cos, sin) of the rotation, [>= S, dk / 2]; or null
 };
 
 struct SelectedBackward {
@@ -67,4 +67,4 @@ size_t workspace_bytes(const SelectedBackward& problem);
 cudaError_t selected_attention_backward(const SelectedBackward& problem, void* workspace,
                                         cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

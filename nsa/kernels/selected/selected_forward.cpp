@@ -13,7 +13,7 @@
 #include "nsa/kernels/selected/sm90/selected_forward_launch.h"
 #include "nsa/kernels/selected/tile_index.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 struct ForwardInstance {
@@ -66,8 +66,8 @@ sm90::DenseQueries queries_of_set(const RowAttention& p, const SelectedPlan& pla
                                   int set, int tokens_of_batch) {
   const auto at = [&](size_t offset) { return static_cast<char*>(workspace) + offset; };
   sm90::DenseQueries q;
-  q.lane = set / plan.chunk_sets * plan.lanes_of_set;
-  q.lanes = std::min(plan.lanes_of_set, plan.lanes - q.lane);
+  q.first_head = set / plan.chunk_sets * plan.heads_of_set;
+  q.heads = std::min(plan.heads_of_set, plan.heads - q.first_head);
   q.first = set % plan.chunk_sets * plan.tokens_of_set();
   q.count = std::min(plan.tokens_of_set(), p.num_queries - q.first);
   q.tokens_of_batch = tokens_of_batch;
@@ -105,13 +105,13 @@ cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of
   const SelectedPlan plan = plan_selected(forward_sizes(p, max_tiles_of_row));
   const ForwardInstance& one = *find_forward(p);
   const bool dense = p.block_size > 0 && p.block_size % kKeysOfTile == 0;
-  cudaError_t status = sm80::build_tile_index(sm80::token_ranges(p, all.num_queries, dense), plan,
-                                              workspace, stream);
+  cudaError_t status = portable::build_tile_index(portable::token_ranges(p, all.num_queries, dense),
+                                                  plan, workspace, stream);
   for (int set = 0; status == cudaSuccess && set < plan.sets(); ++set) {
     status = one.launch(p, plan, workspace, set, stream);
     if (status != cudaSuccess) return status;
     status = dense ? one.dense(p, queries_of_set(p, plan, workspace, set, all.num_queries), stream)
-                   : sm80::join_parts(p, all.num_queries, plan, workspace, set, stream);
+                   : portable::join_parts(p, all.num_queries, plan, workspace, set, stream);
   }
   return status;
 }
@@ -157,4 +157,4 @@ cudaError_t selected_attention_forward(const RowAttention& p, int max_tiles_of_r
   return forward_by_keys(p, dense, max_tiles_of_row, workspace, stream);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

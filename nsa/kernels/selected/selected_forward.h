@@ -6,7 +6,7 @@
 /// Torch-free launcher of the selected branch's forward pass by tiles of 64 keys: the first queries
 /// in whole causal tiles under masks, the others in the order of keys, where a tile is read once
 /// for all rows that attend it. `row_attention` reads every row's keys anew.
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// nullptr when the order of keys has a kernel for these sizes; else why not, for a message.
 /// `max_tiles_of_row` as in SelectedBackward.
@@ -33,4 +33,4 @@ cudaError_t selected_attention_forward(const RowAttention& problem, int max_tile
                                        void* workspace, cudaStream_t stream,
                                        WholeTiles way = WholeTiles::kBySize);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -8,7 +8,7 @@
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/selected/parts.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 namespace {
 
 constexpr int kThreads = 256;
@@ -20,7 +20,7 @@ struct JoinArguments {
   uint4* out;
   float* lse;
   int64_t num_pieces;  // of 8 columns, all rows of the set
-  int lane, first_token, tokens, tokens_of_set, num_queries, tokens_of_batch, num_kv_heads;
+  int first_head, first_token, tokens, tokens_of_set, num_queries, tokens_of_batch, num_kv_heads;
   int max_tiles;
   int group_size, pieces_of_head;  // dv / 8
   float scale, scale_log2;
@@ -37,10 +37,11 @@ __device__ __forceinline__ void join(const JoinArguments& a) {
   const int row_of_set = static_cast<int>(index / pieces_of_row);
   const int piece = static_cast<int>(index % pieces_of_row), quad = piece % 4;
   const int head = piece / 4 % a.group_size, columns = piece / 4 / a.group_size;
-  const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
+  const int head_index = a.first_head + row_of_set / a.tokens, token = row_of_set % a.tokens;
   const auto row_where = [&](int64_t tokens_of_batch) {
-    return (lane / a.num_kv_heads * tokens_of_batch + a.first_token + token) * a.num_kv_heads +
-           lane % a.num_kv_heads;
+    return (head_index / a.num_kv_heads * tokens_of_batch + a.first_token + token) *
+               a.num_kv_heads +
+           head_index % a.num_kv_heads;
   };
   const int64_t row = row_where(a.tokens_of_batch);
   const int count = a.row_counts[row_where(a.num_queries)];
@@ -88,7 +89,7 @@ cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const Selecte
   a.row_counts = reinterpret_cast<const int32_t*>(at(plan.row_counts));
   a.out = static_cast<uint4*>(p.out);
   a.lse = p.lse;
-  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.first_head = set / plan.chunk_sets * plan.heads_of_set;
   a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
   a.tokens_of_set = plan.tokens_of_set();
   a.tokens = std::min(a.tokens_of_set, p.num_queries - a.first_token);
@@ -100,11 +101,11 @@ cudaError_t join_parts(const RowAttention& p, int tokens_of_batch, const Selecte
   a.pieces_of_head = p.v_head_dim / 8;
   a.scale = p.scale;
   a.scale_log2 = p.scale * 1.4426950408889634f;
-  const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
-  a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
+  const int heads = std::min(plan.heads_of_set, plan.heads - a.first_head);
+  a.num_pieces = int64_t{heads} * a.tokens * a.group_size * a.pieces_of_head;
   const auto blocks = static_cast<unsigned>((a.num_pieces + kThreads - 1) / kThreads);
   a.element = p.element;
   return launch(join_kernel, blocks, kThreads, 0, stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

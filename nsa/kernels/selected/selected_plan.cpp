@@ -5,7 +5,7 @@
 
 #include "nsa/kernels/common/ceil_div.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 constexpr int64_t kMaxChunks = 256;
@@ -34,15 +34,15 @@ int part_columns(const SelectedSizes& s) {
 
 void cut_sets(SelectedPlan& p, const SelectedSizes& s) {
   const int64_t bytes_of_token = int64_t{s.max_tiles_of_row} * s.group_size * part_columns(s) * 2;
-  const int64_t budget = part_budget(s), lane = bytes_of_token * p.chunks * p.chunk_tokens;
-  p.lanes_of_set = static_cast<int>(std::clamp<int64_t>(budget / lane, 1, p.lanes));
+  const int64_t budget = part_budget(s), bytes_of_head = bytes_of_token * p.chunks * p.chunk_tokens;
+  p.heads_of_set = static_cast<int>(std::clamp<int64_t>(budget / bytes_of_head, 1, p.heads));
   const int64_t chunks = budget / (bytes_of_token * p.chunk_tokens);
   const int64_t most = std::clamp<int64_t>(chunks, 1, p.chunks);
-  p.chunk_sets = p.lanes_of_set > 1 ? 1 : static_cast<int>(ceil_div(p.chunks, most));
+  p.chunk_sets = p.heads_of_set > 1 ? 1 : static_cast<int>(ceil_div(p.chunks, most));
   p.chunks_of_set = static_cast<int>(ceil_div(p.chunks, p.chunk_sets));
   p.chunk_sets = static_cast<int>(ceil_div(p.chunks, p.chunks_of_set));
-  p.lane_sets = static_cast<int>(ceil_div(p.lanes, p.lanes_of_set));
-  p.lanes_of_set = static_cast<int>(ceil_div(p.lanes, p.lane_sets));
+  p.head_sets = static_cast<int>(ceil_div(p.heads, p.heads_of_set));
+  p.heads_of_set = static_cast<int>(ceil_div(p.heads, p.head_sets));
 }
 
 /// Forward: tokens whose rows of Q stay in the L2 cache while all their tiles are computed. The
@@ -58,12 +58,12 @@ void cut_stripes(SelectedPlan& p, const SelectedSizes& s) {
 
 void cut_items(SelectedPlan& p, const SelectedSizes& s) {
   const int64_t pairs = int64_t{p.tokens_of_set()} * s.max_tiles_of_row;
-  const int64_t rows = std::clamp(pairs * p.lanes_of_set * s.group_size / kItemsWanted,
+  const int64_t rows = std::clamp(pairs * p.heads_of_set * s.group_size / kItemsWanted,
                                   kLeastRowsOfItem, kRowsOfItem);
   const int64_t whole = 64 / std::gcd(64, s.group_size);  // pairs that fill tiles of 64 rows
   p.pairs_of_item = static_cast<int>(ceil_div(ceil_div(rows, s.group_size), whole) * whole);
   p.long_items_first = s.pass == SelectedPass::kBackward;
-  p.items_of_lane =
+  p.items_of_head =
       static_cast<int>(int64_t{p.tiles} * p.stripes + ceil_div(pairs, p.pairs_of_item));
 }
 
@@ -71,7 +71,7 @@ void cut_items(SelectedPlan& p, const SelectedSizes& s) {
 
 SelectedPlan plan_selected(const SelectedSizes& s) {
   SelectedPlan p{};
-  p.lanes = s.batch * s.num_kv_heads;
+  p.heads = s.batch * s.num_kv_heads;
   p.tiles = static_cast<int>(ceil_div(s.num_keys, kKeysOfTile));
   p.max_tiles_of_row = s.max_tiles_of_row;
   p.chunk_tokens =
@@ -80,10 +80,10 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
   cut_sets(p, s);
   cut_stripes(p, s);
   cut_items(p, s);
-  const size_t rows = size_t(p.lanes) * s.num_queries, pairs = rows * p.max_tiles_of_row;
+  const size_t rows = size_t(p.heads) * s.num_queries, pairs = rows * p.max_tiles_of_row;
   const size_t tile = size_t(kKeysOfTile) * (s.qk_head_dim + s.v_head_dim) * 4;
-  const size_t lanes = p.lanes_of_set, sets = p.sets();
-  const size_t parts = lanes * p.tokens_of_set() * p.max_tiles_of_row * s.group_size;
+  const size_t heads = p.heads_of_set, sets = p.sets();
+  const size_t parts = heads * p.tokens_of_set() * p.max_tiles_of_row * s.group_size;
   const size_t blocks_of_parts = (parts + 7) / 8;  // of 8 rows, as selected/parts.cuh has them
   const bool backward = s.pass == SelectedPass::kBackward;
   size_t end = 0;
@@ -91,18 +91,18 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
     offset = end;
     end += (bytes + 255) / 256 * 256;
   };
-  place(p.offsets, size_t(p.lanes) * (p.chunks + 1) * p.tiles * 4);
+  place(p.offsets, size_t(p.heads) * (p.chunks + 1) * p.tiles * 4);
   place(p.next_items, sets * 4);
   place(p.row_tiles, pairs * 4);
   place(p.row_masks, pairs * 8);
   place(p.row_counts, rows * 4);
   place(p.entries, pairs * 4);
-  place(p.items, sets * lanes * p.items_of_lane * sizeof(SelectedItem));
-  place(p.first_item, sets * lanes * (p.tiles + 1) * 4);
+  place(p.items, sets * heads * p.items_of_head * sizeof(SelectedItem));
+  place(p.first_item, sets * heads * (p.tiles + 1) * 4);
   place(p.parts, blocks_of_parts * 8 * part_columns(s) * 2);
   place(p.part_stats, backward ? 0 : parts * 8);
-  place(p.slots, backward ? lanes * p.items_of_lane * tile : 0);
-  place(p.sums, backward && p.chunk_sets > 1 ? lanes * p.tiles * tile : 0);
+  place(p.slots, backward ? heads * p.items_of_head * tile : 0);
+  place(p.sums, backward && p.chunk_sets > 1 ? heads * p.tiles * tile : 0);
   p.bytes = end;
   return p;
 }
@@ -150,4 +150,4 @@ const char* unsupported_index(const SelectedSizes& s) {
   return nullptr;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

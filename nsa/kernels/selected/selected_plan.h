@@ -4,12 +4,12 @@
 
 /// How the selected branch is cut when it is computed in the order of keys, and where its
 /// intermediate results lie. Pure functions of sizes.
-namespace nsa::device {
+namespace nsa::kernels {
 
 constexpr int kKeysOfTile = 64;
 constexpr int kMaxTilesOfRow = 128;   // 7 bits of an entry
 constexpr int kMaxTokens = 1 << 24;   // 24 bits of an entry
-constexpr int kMaxTiles = 224 * 256;  // counters of all tiles of a lane fit shared memory
+constexpr int kMaxTiles = 224 * 256;  // counters of all tiles of a head fit shared memory
 
 /// A row's tiles below this position are the bits of one 64-bit word; in the backward pass the last
 /// bit has a meaning of its own.
@@ -42,41 +42,41 @@ SelectedSizes selected_sizes(const Problem& p, int max_tiles_of_row, SelectedPas
           pass};
 }
 
-/// A lane is a (sequence, KV head). Tokens are cut into chunks for the inverse index; a set of
-/// lanes_of_set lanes and tokens_of_set tokens is computed at a time, so that partial results fit a
+/// A head is a (sequence, KV head) pair. Tokens are cut into chunks for the inverse index; a set of
+/// heads_of_set heads and tokens_of_set tokens is computed at a time, so that partial results fit a
 /// fixed share of memory.
 struct SelectedPlan {
-  int lanes, tiles, max_tiles_of_row;
+  int heads, tiles, max_tiles_of_row;
   int chunk_tokens, chunks;
-  int lanes_of_set, chunks_of_set, lane_sets, chunk_sets;
+  int heads_of_set, chunks_of_set, head_sets, chunk_sets;
   int stripe_chunks, stripes;  // of a set; an item's tokens are of one stripe
   int pairs_of_item;  // a work item is a key tile and at most so many (token, tile) pairs of its
-  int items_of_lane;  // at most, in one set
+  int items_of_head;  // at most, in one set
   bool long_items_first;  // or in the order of stripes and tiles
   // Offsets of arrays in the workspace, in bytes.
-  size_t offsets;     // int32 [lanes, chunks + 1, tiles] first entry of a chunk in a tile's list
+  size_t offsets;     // int32 [heads, chunks + 1, tiles] first entry of a chunk in a tile's list
   size_t next_items;  // int32 [sets] items taken
   size_t row_tiles;   // int32 [B, S, Hkv, M] tile * 2 + (1 if only some keys); -1 behind the last
   size_t row_masks;   // uint64 [B, S, Hkv, M] attended keys of the tile
   size_t row_counts;  // int32 [B, S, Hkv] tiles of a row; -1: more than M
-  size_t entries;     // uint32 [lanes, S * M] token << 8 | whole tile << 7 | place in row_tiles
-  size_t items;       // Item [sets, lanes_of_set, items_of_lane]
-  size_t first_item;  // int32 [sets, lanes_of_set, tiles + 1] slots; forward: only the last counts
-  size_t parts;  // element [lanes_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv),
+  size_t entries;     // uint32 [heads, S * M] token << 8 | whole tile << 7 | place in row_tiles
+  size_t items;       // Item [sets, heads_of_set, items_of_head]
+  size_t first_item;  // int32 [sets, heads_of_set, tiles + 1] slots; forward: only the last counts
+  size_t parts;  // element [heads_of_set, tokens_of_set, M, G, D] parts of d_q (dk) or out (dv),
                  // rows in blocks of 8 (selected/parts.cuh)
-  size_t part_stats;  // float2 [lanes_of_set, tokens_of_set, M, G] maximum, sum; forward only
-  size_t slots;  // float [lanes_of_set, items_of_lane, 64 * (dk + dv)] parts of d_k, d_v; backward
-  size_t sums;   // float [lanes_of_set, tiles, 64 * (dk + dv)] when tokens come in sets
+  size_t part_stats;  // float2 [heads_of_set, tokens_of_set, M, G] maximum, sum; forward only
+  size_t slots;  // float [heads_of_set, items_of_head, 64 * (dk + dv)] parts of d_k, d_v; backward
+  size_t sums;   // float [heads_of_set, tiles, 64 * (dk + dv)] when tokens come in sets
   size_t bytes;
 
-  int sets() const { return lane_sets * chunk_sets; }
+  int sets() const { return head_sets * chunk_sets; }
   int tokens_of_set() const { return chunks_of_set * chunk_tokens; }
 };
 
 /// A key tile and a piece of its list. Items stand in the order in which they are computed; slots
 /// in that of tiles and lists.
 struct alignas(16) SelectedItem {
-  int32_t tile, begin, count, slot;  // begin: in the entries of the lane
+  int32_t tile, begin, count, slot;  // begin: in the entries of the head
 };
 
 SelectedPlan plan_selected(const SelectedSizes& sizes);
@@ -95,4 +95,4 @@ bool prefer_order_of_keys(const SelectedSizes& sizes);
 /// nullptr when the inverse index holds these sizes; else why not, for a message.
 const char* unsupported_index(const SelectedSizes& sizes);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

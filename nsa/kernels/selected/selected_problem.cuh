@@ -18,11 +18,11 @@
 
 namespace {
 
-using nsa::device::Code;
-using nsa::device::Element;
-using nsa::device::RowAttention;
-using nsa::device::SelectedBackward;
-using nsa::device::Strided;
+using nsa::kernels::Code;
+using nsa::kernels::Element;
+using nsa::kernels::RowAttention;
+using nsa::kernels::SelectedBackward;
+using nsa::kernels::Strided;
 
 struct Case {
   int batch, s, group, kv_heads, dk, dv, num_ranges, first_position = 0;
@@ -236,7 +236,7 @@ struct Problem {
   }
 
   void run(void* workspace, cudaStream_t stream = nullptr) const {
-    check(nsa::device::selected_attention_backward(p, workspace, stream), "launch");
+    check(nsa::kernels::selected_attention_backward(p, workspace, stream), "launch");
   }
 };
 

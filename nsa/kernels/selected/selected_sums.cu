@@ -12,7 +12,7 @@
 #include "nsa/kernels/interval/backward_chunks.h"
 #include "nsa/kernels/selected/parts.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 namespace {
 
 constexpr int kThreads = 256;
@@ -80,19 +80,20 @@ struct QueryArguments {
   int64_t out_stride;  // from token to token
   JoinedQueries joined;
   int64_t num_pieces;  // pieces of 8 columns, all rows of the set
-  int lane, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
+  int first_head, first_token, tokens, tokens_of_set, num_queries, num_kv_heads, max_tiles;
   int tokens_of_batch;             // of d_q
   int group_size, pieces_of_head;  // dk / 8
 };
 
 /// Values of columns first + 8 j + 2 q and the next, j of 4, of a quad's thread q turned back by
 /// those of their token.
-__device__ __forceinline__ void turn_back(float (&x)[8], const float2* turns, int first, int quad) {
+__device__ __forceinline__ void rotate_back(float (&x)[8], const float2* cos_sin, int first,
+                                            int quad) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    const float2 turn = turns[first / 2 + 4 * j + quad];
+    const float2 angle = cos_sin[first / 2 + 4 * j + quad];
     const float even = x[2 * j], odd = x[2 * j + 1];
-    x[2 * j] = even * turn.x + odd * turn.y, x[2 * j + 1] = odd * turn.x - even * turn.y;
+    x[2 * j] = even * angle.x + odd * angle.y, x[2 * j + 1] = odd * angle.x - even * angle.y;
   }
 }
 
@@ -106,8 +107,8 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a, int block) 
   const int row_of_set = static_cast<int>(index / pieces_of_row);
   const int piece = static_cast<int>(index % pieces_of_row), quad = piece % 4;
   const int head = piece / 4 % a.group_size, columns = piece / 4 / a.group_size;
-  const int lane = a.lane + row_of_set / a.tokens, token = row_of_set % a.tokens;
-  const int64_t batch = lane / a.num_kv_heads, kv_head = lane % a.num_kv_heads;
+  const int head_index = a.first_head + row_of_set / a.tokens, token = row_of_set % a.tokens;
+  const int64_t batch = head_index / a.num_kv_heads, kv_head = head_index % a.num_kv_heads;
   const auto row_of = [&](int tokens_of_batch) {
     return (batch * tokens_of_batch + a.first_token + token) * a.num_kv_heads + kv_head;
   };
@@ -135,9 +136,9 @@ __device__ __forceinline__ void sum_queries(const QueryArguments& a, int block) 
 #pragma unroll
   for (int i = 0; i < 2; ++i)
     if (a.joined.terms[i] != nullptr) add_eight<T>(sum, quad_pairs(terms[i]));
-  if (a.joined.turns != nullptr)
-    turn_back(sum, a.joined.turns + int64_t(a.first_token + token) * (a.pieces_of_head * 4),
-              columns * 32, quad);
+  if (a.joined.cos_sin != nullptr)
+    rotate_back(sum, a.joined.cos_sin + int64_t(a.first_token + token) * (a.pieces_of_head * 4),
+                columns * 32, quad);
   const uint4 whole = whole_columns<T>(sum);
   if (valid)
     *reinterpret_cast<uint4*>(static_cast<T*>(a.out) + token_of_all * a.out_stride + column) =
@@ -149,9 +150,9 @@ struct KeyArguments {
   float* sums;
   const int32_t* first_item;  // null: no slots
   void *d_k, *d_v;
-  int lane, lanes, items_of_lane, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
+  int first_head, heads, items_of_head, tiles, num_keys, num_kv_heads, qk_head_dim, v_head_dim;
   int set, last_set, first_position, tokens_of_set;  // sets of tokens
-  // Slots of the whole tiles: [chunks, lanes, key_tiles], chunks as of `first_queries`.
+  // Slots of the whole tiles: [chunks, heads, key_tiles], chunks as of `first_queries`.
   const float* early_slots;
   IntervalAttention first_queries;
   int chunk_tokens, key_tiles;
@@ -166,7 +167,7 @@ struct KeyArguments {
                                  chunk_tokens);
   }
   /// Blocks of threads: 64 keys x 32 columns each.
-  int blocks() const { return tiles * lanes * ((qk_head_dim + v_head_dim) / 32); }
+  int blocks() const { return tiles * heads * ((qk_head_dim + v_head_dim) / 32); }
 };
 
 /// A warp adds up 8 keys x 32 columns of a tile. Slots have the order of the accumulators that fill
@@ -174,9 +175,9 @@ struct KeyArguments {
 /// column i / 4 * 8 + t % 4 * 2 + i % 2; those of d_k, then those of d_v.
 template <typename T>
 __device__ __forceinline__ void sum_keys(const KeyArguments& a, int block) {
-  const int tile = block % a.tiles, lane_of_set = block / a.tiles % a.lanes,
-            lane = a.lane + lane_of_set;
-  const int group = block / a.tiles / a.lanes;  // of 32 columns
+  const int tile = block % a.tiles, head_of_set = block / a.tiles % a.heads,
+            head_index = a.first_head + head_of_set;
+  const int group = block / a.tiles / a.heads;  // of 32 columns
   // Tokens before its first key attend nothing of a tile.
   const int own_set =
       min(max(0, tile * kKeysOfTile - a.first_position) / a.tokens_of_set, a.last_set);
@@ -184,14 +185,14 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a, int block) {
   const int size = kKeysOfTile * (a.qk_head_dim + a.v_head_dim);
   int begin = 0, end = 0;
   if (a.first_item != nullptr) {
-    const int32_t* first_item = a.first_item + int64_t(lane_of_set) * (a.tiles + 1) + tile;
+    const int32_t* first_item = a.first_item + int64_t(head_of_set) * (a.tiles + 1) + tile;
     begin = first_item[0], end = first_item[1];
   }
   if (begin == end && a.set != own_set && a.set != a.last_set) return;
   const int half = threadIdx.x / 128, thread = threadIdx.x % 128;
   const int first_value = group * 16 + half * 2;
-  const float* slots = a.slots + int64_t(lane_of_set) * a.items_of_lane * size + thread;
-  float* sums = a.sums + (int64_t(lane_of_set) * a.tiles + tile) * size + thread;
+  const float* slots = a.slots + int64_t(head_of_set) * a.items_of_head * size + thread;
+  float* sums = a.sums + (int64_t(head_of_set) * a.tiles + tile) * size + thread;
   float sum[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i)
@@ -202,9 +203,9 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a, int block) {
   };
   if (a.early_slots != nullptr && a.set == own_set) {
     const int chunks = a.chunks(tile);
-    const int64_t lanes = int64_t(a.first_queries.batch) * a.num_kv_heads;
+    const int64_t heads = int64_t(a.first_queries.batch) * a.num_kv_heads;
     for (int chunk = 0; chunk < chunks; ++chunk)
-      add(a.early_slots + ((chunk * lanes + lane) * a.key_tiles + tile) * size + thread);
+      add(a.early_slots + ((chunk * heads + head_index) * a.key_tiles + tile) * size + thread);
   }
 #pragma unroll 2
   for (int item = begin; item < end; ++item) add(slots + int64_t(item) * size);
@@ -219,8 +220,8 @@ __device__ __forceinline__ void sum_keys(const KeyArguments& a, int block) {
             column = group * 32 - (is_k ? 0 : a.qk_head_dim) + thread % 4 * 8;
   const int key = tile * kKeysOfTile + thread / 32 * 16 + thread % 32 / 4 + half * 8;
   if (key >= a.num_keys) return;
-  const int64_t row =
-      (int64_t(lane / a.num_kv_heads) * a.num_keys + key) * a.num_kv_heads + lane % a.num_kv_heads;
+  const int64_t row = (int64_t(head_index / a.num_kv_heads) * a.num_keys + key) * a.num_kv_heads +
+                      head_index % a.num_kv_heads;
   *reinterpret_cast<uint4*>(static_cast<T*>(is_k ? a.d_k : a.d_v) + row * dim + column) = whole;
 }
 
@@ -271,7 +272,7 @@ QueryArguments query_arguments(const SelectedBackward& p, int tokens_of_batch,
   a.out = p.joined.out == nullptr ? p.d_q : p.joined.out;
   a.out_stride =
       p.joined.out == nullptr ? int64_t{p.num_heads} * p.qk_head_dim : p.joined.out_stride;
-  a.lane = set / plan.chunk_sets * plan.lanes_of_set;
+  a.first_head = set / plan.chunk_sets * plan.heads_of_set;
   a.first_token = set % plan.chunk_sets * plan.tokens_of_set();
   a.tokens_of_set = plan.tokens_of_set();
   a.tokens = std::min(a.tokens_of_set, p.num_queries - a.first_token);
@@ -281,8 +282,8 @@ QueryArguments query_arguments(const SelectedBackward& p, int tokens_of_batch,
   a.max_tiles = plan.max_tiles_of_row;
   a.group_size = p.num_heads / p.num_kv_heads;
   a.pieces_of_head = p.qk_head_dim / 8;
-  const int lanes = std::min(plan.lanes_of_set, plan.lanes - a.lane);
-  a.num_pieces = int64_t{lanes} * a.tokens * a.group_size * a.pieces_of_head;
+  const int heads = std::min(plan.heads_of_set, plan.heads - a.first_head);
+  a.num_pieces = int64_t{heads} * a.tokens * a.group_size * a.pieces_of_head;
   return a;
 }
 
@@ -290,7 +291,7 @@ QueryArguments query_arguments(const SelectedBackward& p, int tokens_of_batch,
 KeyArguments key_arguments(const SelectedBackward& p, const sm90::SelectedEarly& early) {
   KeyArguments a{};
   a.d_k = p.d_k, a.d_v = p.d_v;
-  a.lanes = p.batch * p.num_kv_heads;
+  a.heads = p.batch * p.num_kv_heads;
   a.tiles = (p.num_keys + kKeysOfTile - 1) / kKeysOfTile;
   a.num_keys = p.num_keys, a.num_kv_heads = p.num_kv_heads;
   a.qk_head_dim = p.qk_head_dim, a.v_head_dim = p.v_head_dim;
@@ -311,10 +312,10 @@ cudaError_t sum_set(const SelectedBackward& p, int tokens_of_batch,
   keys.slots = reinterpret_cast<const float*>(at(workspace, plan.slots));
   keys.sums = reinterpret_cast<float*>(at(workspace, plan.sums));
   keys.first_item = reinterpret_cast<const int32_t*>(at(workspace, plan.first_item)) +
-                    int64_t{set} * plan.lanes_of_set * (plan.tiles + 1);
-  keys.lane = queries.lane;
-  keys.lanes = std::min(plan.lanes_of_set, plan.lanes - keys.lane);
-  keys.items_of_lane = plan.items_of_lane;
+                    int64_t{set} * plan.heads_of_set * (plan.tiles + 1);
+  keys.first_head = queries.first_head;
+  keys.heads = std::min(plan.heads_of_set, plan.heads - keys.first_head);
+  keys.items_of_head = plan.items_of_head;
   keys.set = set % plan.chunk_sets;
   keys.last_set = plan.chunk_sets - 1;
   keys.first_position = p.first_position;
@@ -330,4 +331,4 @@ cudaError_t sum_early_slots(const SelectedBackward& p, const sm90::SelectedEarly
                 keys.blocks());
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

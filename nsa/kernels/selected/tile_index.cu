@@ -3,7 +3,7 @@
 #include "nsa/kernels/common/launch.cuh"
 #include "nsa/kernels/selected/rows/row_attention.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 namespace {
 
 constexpr int kScanThreads = 1024;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   const int64_t token_of_batch = row / a.num_kv_heads;
   const int token = static_cast<int>(token_of_batch % a.rows.num_queries);
   const int64_t batch = token_of_batch / a.rows.num_queries, head = row % a.num_kv_heads;
-  const int lane_index = static_cast<int>(batch * a.num_kv_heads + head);
+  const int head_index = static_cast<int>(batch * a.num_kv_heads + head);
   const TileList runs =
       runs_of_row(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
                   a.rows.first_position + token);
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   if (lane == 0) a.row_counts[row] = wanted > most ? -1 : wanted;
   int32_t* counts =
       a.offsets +
-      (int64_t(lane_index) * (a.plan.chunks + 1) + token / a.plan.chunk_tokens) * a.plan.tiles;
+      (int64_t(head_index) * (a.plan.chunks + 1) + token / a.plan.chunk_tokens) * a.plan.tiles;
   for (int base = 0; base < most; base += 32) {
     const int place = base + lane;
     const bool valid = place < count;
@@ -129,7 +129,7 @@ __device__ int scan_block(int value, int& total) {
   return before_warp + until - value;
 }
 
-/// Counts -> where each chunk's part of a tile's list begins. One block a lane.
+/// Counts -> where each chunk's part of a tile's list begins. One block a head.
 __global__ void __launch_bounds__(kScanThreads)
     scan_counts(const __grid_constant__ IndexArguments a) {
   const int tiles = a.plan.tiles, chunks = a.plan.chunks;
@@ -155,19 +155,19 @@ __global__ void __launch_bounds__(kScanThreads)
   }
 }
 
-/// One warp a (lane, chunk) walks its tokens in order, so that lists are ascending.
+/// One warp a (head, chunk) walks its tokens in order, so that lists are ascending.
 __global__ void __launch_bounds__(32) scatter_rows(const __grid_constant__ IndexArguments a) {
   int* const next = reinterpret_cast<int*>(dynamic_shared());
   const int tiles = a.plan.tiles, most = a.plan.max_tiles_of_row, chunk = blockIdx.x,
-            lane_index = blockIdx.y;
-  const int32_t* begin = a.offsets + (int64_t(lane_index) * (a.plan.chunks + 1) + chunk) * tiles;
+            head_index = blockIdx.y;
+  const int32_t* begin = a.offsets + (int64_t(head_index) * (a.plan.chunks + 1) + chunk) * tiles;
   for (int i = threadIdx.x; i < tiles; i += 32) next[i] = begin[i];
   __syncwarp();
   const int first = chunk * a.plan.chunk_tokens,
             end = min(first + a.plan.chunk_tokens, a.rows.num_queries);
   const int strips = (most + 31) / 32, steps = (end - first) * strips;
-  const int64_t batch = lane_index / a.num_kv_heads, head = lane_index % a.num_kv_heads;
-  uint32_t* entries = a.entries + int64_t(lane_index) * a.rows.num_queries * most;
+  const int64_t batch = head_index / a.num_kv_heads, head = head_index % a.num_kv_heads;
+  uint32_t* entries = a.entries + int64_t(head_index) * a.rows.num_queries * most;
   constexpr int kAhead = 8;
   for (int step = 0; step < steps; step += kAhead) {
     int found[kAhead];
@@ -216,19 +216,19 @@ struct ItemClasses {
   }
 };
 
-/// Cuts the lists of a (lane of a set, set) into work items.
+/// Cuts the lists of a (head of a set, set) into work items.
 __global__ void __launch_bounds__(kScanThreads)
     cut_lists(const __grid_constant__ IndexArguments a) {
   const SelectedPlan& plan = a.plan;
   const int set = blockIdx.y, tiles = plan.tiles;
-  const int lane_index = set / plan.chunk_sets * plan.lanes_of_set + blockIdx.x;
-  const int64_t place = int64_t(set) * plan.lanes_of_set + blockIdx.x;
+  const int head_index = set / plan.chunk_sets * plan.heads_of_set + blockIdx.x;
+  const int64_t place = int64_t(set) * plan.heads_of_set + blockIdx.x;
   int32_t* first_item = a.first_item + place * (tiles + 1);
-  SelectedItem* items = a.items + place * plan.items_of_lane;
+  SelectedItem* items = a.items + place * plan.items_of_head;
   const int begin_chunk = set % plan.chunk_sets * plan.chunks_of_set,
             end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
-  const bool exists = lane_index < plan.lanes;
-  const int32_t* offsets = a.offsets + int64_t(lane_index) * (plan.chunks + 1) * tiles;
+  const bool exists = head_index < plan.heads;
+  const int32_t* offsets = a.offsets + int64_t(head_index) * (plan.chunks + 1) * tiles;
   const int most = plan.pairs_of_item;
   const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
   // Of the thread's i-th list: visit(tile, begin, end, pieces).
@@ -287,7 +287,7 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.num_kv_heads = p.num_kv_heads;
   a.tokens_of_batch = p.tokens_of_batch;
   a.without_dense_tiles = p.without_dense_tiles;
-  a.num_rows = int64_t{plan.lanes} * p.num_queries;
+  a.num_rows = int64_t{plan.heads} * p.num_queries;
   a.offsets = reinterpret_cast<int32_t*>(at(plan.offsets));
   a.row_tiles = reinterpret_cast<int32_t*>(at(plan.row_tiles));
   a.row_counts = reinterpret_cast<int32_t*>(at(plan.row_counts));
@@ -298,11 +298,11 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   cudaError_t status = cudaMemsetAsync(a.offsets, 0, plan.row_tiles - plan.offsets, stream);
   if (status == cudaSuccess)
     status = launch(list_tiles, static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
-  if (status == cudaSuccess) status = launch(scan_counts, plan.lanes, kScanThreads, 0, stream, a);
+  if (status == cudaSuccess) status = launch(scan_counts, plan.heads, kScanThreads, 0, stream, a);
   if (status == cudaSuccess)
-    status = launch(scatter_rows, dim3(plan.chunks, plan.lanes), 32, plan.tiles * 4, stream, a);
+    status = launch(scatter_rows, dim3(plan.chunks, plan.heads), 32, plan.tiles * 4, stream, a);
   if (status != cudaSuccess) return status;
-  return launch(cut_lists, dim3(plan.lanes_of_set, plan.sets()), kScanThreads, 0, stream, a);
+  return launch(cut_lists, dim3(plan.heads_of_set, plan.sets()), kScanThreads, 0, stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -5,7 +5,7 @@
 
 /// The inverse index of the selected branch: for every tile of 64 keys the rows that attend it,
 /// ascending by token, and the work items made of these lists.
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 /// Token ranges [B, S, Hkv, K, 2] and what they refer to.
 struct TokenRanges {
@@ -24,4 +24,4 @@ TokenRanges token_ranges(const Problem& p, int tokens_of_batch, bool without_den
 cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, void* workspace,
                              cudaStream_t stream);
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

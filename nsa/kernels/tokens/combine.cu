@@ -5,7 +5,7 @@
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -325,8 +325,8 @@ cudaError_t launch(const Combine& p, const Cut& cut, Pass pass, int64_t rows, cu
   const int64_t groups = (p.rows + rows - 1) / rows, of_block = kThreads >> cut.log_lanes;
   const auto grid = static_cast<unsigned>((groups + of_block - 1) / of_block);
   if (pass == Pass::kForward)
-    return sm80::launch(combine_kernel, grid, kThreads, 0, stream, p, cut);
-  return sm80::launch(combine_backward_kernel, grid, kThreads, 0, stream, p, cut, pass);
+    return portable::launch(combine_kernel, grid, kThreads, 0, stream, p, cut);
+  return portable::launch(combine_backward_kernel, grid, kThreads, 0, stream, p, cut, pass);
 }
 
 }  // namespace
@@ -348,4 +348,4 @@ cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {
   return launch(p, cut, Pass::kStatistics, rows, stream);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

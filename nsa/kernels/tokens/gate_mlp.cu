@@ -5,7 +5,7 @@
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -370,7 +370,7 @@ cudaError_t launch(const GateMlp& p, cudaStream_t stream) {
   const size_t shared = Shared::bytes(p.head_dim);
   const auto grid = static_cast<unsigned>(gate_mlp_parts(p.rows, p.num_kv_heads)),
              threads = static_cast<unsigned>(threads_for(p.head_dim));
-  return sm80::launch(gate_mlp_kernel, grid, threads, shared, stream, p);
+  return portable::launch(gate_mlp_kernel, grid, threads, shared, stream, p);
 }
 
 }  // namespace
@@ -388,4 +388,4 @@ cudaError_t gate_mlp_backward(const GateMlp& p, cudaStream_t stream) {
   return p.d_logits != nullptr || p.rows == 0 ? launch(p, stream) : cudaErrorInvalidValue;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -7,7 +7,7 @@
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -208,7 +208,7 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
 /// By itself: the backward pass takes more registers, and memory wants many threads.
 __global__ void __launch_bounds__(kThreads, kForwardCtas)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
-  auto* const shared = reinterpret_cast<float*>(sm80::dynamic_shared());
+  auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width(p.dim,
              [&](auto vectors) { normalize<decltype(type), decltype(vectors)::value>(p, shared); });
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads, kForwardCtas)
 
 __global__ void __launch_bounds__(kThreads, kCtas)
     residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
-  auto* const shared = reinterpret_cast<float*>(sm80::dynamic_shared());
+  auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width(p.dim, [&](auto vectors) {
       differentiate<decltype(type), decltype(vectors)::value>(p, shared);
@@ -246,7 +246,7 @@ cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   constexpr int kMostCtas = 132 * kForwardCtas * 4;
   const int64_t ctas = (p.rows + kWarps - 1) / kWarps;
   const auto grid = static_cast<unsigned>(ctas < kMostCtas ? ctas : kMostCtas);
-  return sm80::launch(residual_norm_kernel, grid, kThreads, shared, stream, p);
+  return portable::launch(residual_norm_kernel, grid, kThreads, shared, stream, p);
 }
 
 cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
@@ -254,7 +254,7 @@ cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  return sm80::launch(residual_norm_backward_kernel, grid, kThreads, shared, stream, p);
+  return portable::launch(residual_norm_backward_kernel, grid, kThreads, shared, stream, p);
 }
 
 cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
@@ -262,7 +262,7 @@ cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
     return cudaErrorInvalidValue;
   if (p.columns == 0) return cudaSuccess;
   const auto grid = static_cast<unsigned>((p.columns + kSumColumns - 1) / kSumColumns);
-  return sm80::launch(column_sums_kernel, grid, kThreads, 0, stream, p);
+  return portable::launch(column_sums_kernel, grid, kThreads, 0, stream, p);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

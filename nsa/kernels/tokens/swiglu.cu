@@ -3,7 +3,7 @@
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -114,7 +114,7 @@ cudaError_t launch(const Swiglu& p, cudaStream_t stream) {
   if (blocks > INT32_MAX || chunks > kMostChunks) return cudaErrorInvalidValue;
   if (blocks == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(chunks));
-  return sm80::launch(swiglu_kernel, grid, static_cast<unsigned>(threads), 0, stream, p);
+  return portable::launch(swiglu_kernel, grid, static_cast<unsigned>(threads), 0, stream, p);
 }
 
 }  // namespace
@@ -127,4 +127,4 @@ cudaError_t swiglu_backward(const Swiglu& p, cudaStream_t stream) {
   return p.d_out != nullptr || p.rows == 0 ? launch(p, stream) : cudaErrorInvalidValue;
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -6,7 +6,7 @@
 #include "nsa/kernels/tokens/rotation.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -65,15 +65,15 @@ __device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& 
   const int64_t stride = of.out_stride > 0 ? of.out_stride : width;
   for (int base = threadIdx.x; base < count; base += kInFlight * kThreads) {
     uint4 bits[kInFlight][kTerms];
-    float2 turns[kInFlight][kVector / 2] = {};
+    float2 cos_sin[kInFlight][kVector / 2] = {};
 #pragma unroll
     for (int n = 0; n < kInFlight; ++n) {
       const int i = min(base + n * kThreads, count - 1);
       if (of.rotated) {
         const int token = cut.vectors[which].quotient(i);
         const int vector = i - token * static_cast<int>(cut.vectors[which].value);
-        load_turns(turns[n], p.turns + int64_t(first + token) * (p.qk_head_dim / 2) +
-                                 cut.head_vectors[which].remainder(vector) * (kVector / 2));
+        load_cos_sin(cos_sin[n], p.cos_sin + int64_t(first + token) * (p.qk_head_dim / 2) +
+                                     cut.head_vectors[which].remainder(vector) * (kVector / 2));
       }
 #pragma unroll
       for (int term = 0; term < kTerms; ++term)
@@ -93,7 +93,7 @@ __device__ __forceinline__ void join_tensor(const TokenGradients& p, const Cut& 
         if (of.term[term] != nullptr) add<T>(sum, bits[n][term]);
       if (of.blocks != nullptr)
         add_blocks<T>(sum, p, of, cut.block_stride, batch, first + token, vector * kVector);
-      if (of.rotated) turn_by(sum, turns[n], /*inverse=*/true);
+      if (of.rotated) rotate_by(sum, cos_sin[n], /*inverse=*/true);
       store(static_cast<T*>(of.out) + (row + token) * stride + vector * kVector, sum);
     }
   }
@@ -141,12 +141,12 @@ cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
     if (p.of[i].tokens > p.num_tokens) return cudaErrorInvalidValue;
     rotates = rotates || p.of[i].rotated;
   }
-  if (rotates && p.turns == nullptr) return cudaErrorInvalidValue;
+  if (rotates && p.cos_sin == nullptr) return cudaErrorInvalidValue;
   int blocks = 0;
   const Cut cut = cut_of(p, blocks);
   if (blocks == 0) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(blocks), p.batch);
-  return sm80::launch(token_gradients_kernel, grid, kThreads, 0, stream, p, cut);
+  return portable::launch(token_gradients_kernel, grid, kThreads, 0, stream, p, cut);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

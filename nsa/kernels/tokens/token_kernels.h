@@ -8,7 +8,7 @@
 /// Torch-free launchers of the kernels that only move tokens: one pass over memory, sums in fp32,
 /// one rounding. D is a multiple of 8, addresses and strides of inputs are as in Strided, outputs
 /// are contiguous. No allocation, no synchronisation, capturable; the same bits in every run.
-namespace nsa::device {
+namespace nsa::kernels {
 
 /// y = R(position) x, or with the transposed R (the backward pass): pairs (2i, 2i+1) turned by
 /// position * base^(-2i/D), angles in fp64.
@@ -151,7 +151,7 @@ struct TokenSources {
   int qk_head_dim = 0;  ///< of every copy and of what is rotated
   /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
   /// is rotated.
-  const float2* turns = nullptr;
+  const float2* cos_sin = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_sources(const TokenSources& problem, cudaStream_t stream);
@@ -175,9 +175,9 @@ struct TokenGradients {
   int qk_head_dim = 0;  ///< of what is rotated
   /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
   /// is rotated.
-  const float2* turns = nullptr;
+  const float2* cos_sin = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_gradients(const TokenGradients& problem, cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

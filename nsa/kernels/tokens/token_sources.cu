@@ -6,7 +6,7 @@
 #include "nsa/kernels/tokens/rotation.cuh"
 #include "nsa/kernels/tokens/token_kernels.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace tokens;
@@ -41,7 +41,7 @@ __device__ __forceinline__ void pool_blocks(const TokenSources& p, const TokenSo
   const int head = vector / vectors, column = vector % vectors * kVector;
   const int first = block * p.block_stride, end = first + p.block_size;  // tokens
   const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + head * of.x.head + column;
-  const float2* turns = p.turns + column / 2;
+  const float2* cos_sin = p.cos_sin + column / 2;
   float sum[kVector] = {};
   for (int token = first; token < end; token += kTokensInFlight) {
     uint4 bits[kTokensInFlight];
@@ -54,7 +54,7 @@ __device__ __forceinline__ void pool_blocks(const TokenSources& p, const TokenSo
       float one[kVector];
       unpack<T>(one, bits[n]);
       if constexpr (kRotated) {
-        turn(one, turns + int64_t(token + n) * (of.head_dim / 2));
+        rotate_pairs(one, cos_sin + int64_t(token + n) * (of.head_dim / 2));
         round_to<T>(one);
       }
 #pragma unroll
@@ -76,7 +76,7 @@ __device__ __forceinline__ void copy_tensor(const TokenSources& p, const Cuts& c
   T* out = static_cast<T*>(of.out) + (int64_t(batch) * p.num_tokens + first) * vectors * kVector;
   for (int base = threadIdx.x; base < count; base += kInFlight * kThreads) {
     uint4 bits[kInFlight];
-    int turns[kInFlight];
+    int angle_offsets[kInFlight];
 #pragma unroll
     for (int n = 0; n < kInFlight; ++n) {
       const int i = min(base + n * kThreads, count - 1);
@@ -84,7 +84,7 @@ __device__ __forceinline__ void copy_tensor(const TokenSources& p, const Cuts& c
       const int head = cuts.head_vectors.quotient(vector),
                 column = (vector - head * static_cast<int>(cuts.head_vectors.value)) * kVector;
       bits[n] = load_bits(x + token * of.x.token + head * of.x.head + column);
-      turns[n] = token * (p.qk_head_dim / 2) + column / 2;
+      angle_offsets[n] = token * (p.qk_head_dim / 2) + column / 2;
     }
 #pragma unroll
     for (int n = 0; n < kInFlight; ++n) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void copy_tensor(const TokenSources& p, const Cuts& c
       if (i >= count) break;
       float values[kVector];
       unpack<T>(values, bits[n]);
-      turn(values, p.turns + int64_t(first) * (p.qk_head_dim / 2) + turns[n]);
+      rotate_pairs(values, p.cos_sin + int64_t(first) * (p.qk_head_dim / 2) + angle_offsets[n]);
       store(out + i * kVector, values);
     }
   }
@@ -155,7 +155,7 @@ bool covered(const TokenSources& p) {
     if (of.head_dim % kVector != 0 || (of.rotated && of.head_dim != p.qk_head_dim)) return false;
     turned = turned || of.rotated;
   }
-  return !turned || (p.qk_head_dim % kVector == 0 && p.turns != nullptr);
+  return !turned || (p.qk_head_dim % kVector == 0 && p.cos_sin != nullptr);
 }
 
 }  // namespace
@@ -169,8 +169,8 @@ cudaError_t token_sources(const TokenSources& p, cudaStream_t stream) {
   if (p.num_copies > 0) cut_copies(p, cuts);
   const int64_t grid = cuts.pooling + int64_t{p.batch} * cuts.runs;
   if (grid == 0) return cudaSuccess;
-  return sm80::launch(token_sources_kernel, static_cast<unsigned>(grid), kThreads, 0, stream, p,
-                      cuts);
+  return portable::launch(token_sources_kernel, static_cast<unsigned>(grid), kThreads, 0, stream, p,
+                          cuts);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

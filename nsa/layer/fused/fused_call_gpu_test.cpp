@@ -150,21 +150,21 @@ TEST_F(OneCall, EverySizeGateAndRotation) {
   const RopeMode ropes[] = {RopeMode::kBeforePool, RopeMode::kNone, RopeMode::kBlockStart};
   const GateActivation gates[] = {GateActivation::kSigmoid, GateActivation::kSoftmax,
                                   GateActivation::kNone};
-  int turn = 0;
+  int round = 0;
   for (const auto& [group, dk, dv] :
        {std::tuple{1, 64, 64}, std::tuple{6, 64, 64}, std::tuple{4, 128, 128},
         std::tuple{16, 192, 128}, std::tuple{3, 192, 128}}) {
     for (const int64_t tokens : {1, 20, 70, 333}) {
       NsaConfig c = config_of(group, dk, dv);
-      c.rope = ropes[turn % 3];
-      c.gate = gates[turn / 3 % 3];
-      CallCase one = case_of(c, tokens, turn % 2 ? at::kHalf : at::kBFloat16);
-      if (turn % 4 == 1)  // gates of a KV head, in fp32
+      c.rope = ropes[round % 3];
+      c.gate = gates[round / 3 % 3];
+      CallCase one = case_of(c, tokens, round % 2 ? at::kHalf : at::kBFloat16);
+      if (round % 4 == 1)  // gates of a KV head, in fp32
         one.in.gate_logits = at::randn({2, tokens, 2, 3}, at::kFloat);
-      SCOPED_TRACE("turn " + std::to_string(turn) + " G " + std::to_string(group) + " S " +
+      SCOPED_TRACE("round " + std::to_string(round) + " G " + std::to_string(group) + " S " +
                    std::to_string(tokens));
       expect_gradients(one);
-      ++turn;
+      ++round;
     }
   }
 }

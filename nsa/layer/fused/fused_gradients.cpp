@@ -32,11 +32,11 @@ class RowStatistics {
         data_(at::empty({4 + 6 * rows_}, s.lse[0].options())) {}
 
   int* flags() const { return reinterpret_cast<int*>(data_.mutable_data_ptr<float>()); }
-  device::IntervalRows interval(int64_t which) const {
+  kernels::IntervalRows interval(int64_t which) const {
     return {place(2 * which), place(2 * which + 1), flags() + which};
   }
   const float* selected() const { return place(4); }
-  std::array<device::GatedRows, 3> gated(const SavedCall& s) const {
+  std::array<kernels::GatedRows, 3> gated(const SavedCall& s) const {
     const auto lse = [&](size_t i) { return s.lse[i].const_data_ptr<float>(); };
     return {{{lse(0), place(0), place(1), 1, /*by_kv_head=*/true, false},
              {lse(1), place(4), place(4) + 1, 2, false, /*marks_bad_rows=*/true},
@@ -83,7 +83,7 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
   const auto interval = [&](const char* stage, size_t branch, int64_t which, const at::Tensor& k,
                             const at::Tensor& v, const KeyMask& mask) {
     const NvtxRange range((std::string("nsa.") + stage).c_str());
-    const device::IntervalRows rows = statistics.interval(which);
+    const kernels::IntervalRows rows = statistics.interval(which);
     record_stage(stage, "fused", tile_kernel_detail(s.q));
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
                                    config.scale(), folded ? &rows : nullptr);

@@ -45,9 +45,9 @@ Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
 
 /// What is returned must outlive the launch.
 template <class Problem>
-at::Tensor set_turns(Problem& p, const NsaConfig& config, const at::Tensor& like) {
+at::Tensor set_cos_sin(Problem& p, const NsaConfig& config, const at::Tensor& like) {
   at::Tensor table = turns_of(config, like);
-  if (table.defined()) p.turns = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
+  if (table.defined()) p.cos_sin = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
   return table;
 }
 
@@ -55,8 +55,8 @@ at::Tensor set_turns(Problem& p, const NsaConfig& config, const at::Tensor& like
 class SourcesLaunch {
  public:
   SourcesLaunch(const NsaConfig& config, const at::Tensor& like)
-      : p_(problem_of<device::TokenSources>(config, like)) {
-    kept_.push_back(set_turns(p_, config, like));
+      : p_(problem_of<kernels::TokenSources>(config, like)) {
+    kept_.push_back(set_cos_sin(p_, config, like));
   }
 
   at::Tensor rotated(const at::Tensor& input) {
@@ -72,14 +72,14 @@ class SourcesLaunch {
     return out;
   }
   void run(const at::Tensor& like) {
-    check_launch(device::token_sources(p_, c10::cuda::getCurrentCUDAStream(like.get_device())),
+    check_launch(kernels::token_sources(p_, c10::cuda::getCurrentCUDAStream(like.get_device())),
                  "nsa_attention");
   }
 
  private:
   at::Tensor keep(const at::Tensor& x) { return kept_.emplace_back(addressable(x)); }
 
-  device::TokenSources p_;
+  kernels::TokenSources p_;
   std::vector<at::Tensor> kept_;
 };
 
@@ -87,7 +87,7 @@ class SourcesLaunch {
 
 at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like) {
   if (config.rope == RopeMode::kNone) return {};
-  return turn_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
+  return cos_sin_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
 }
 
 TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool pools) {
@@ -111,8 +111,8 @@ TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool poo
 std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
                                        const NsaConfig& config, const at::Tensor& like) {
   const c10::cuda::CUDAGuard guard(like.device());
-  auto p = problem_of<device::TokenGradients>(config, like);
-  std::vector<at::Tensor> results, kept{set_turns(p, config, like)};
+  auto p = problem_of<kernels::TokenGradients>(config, like);
+  std::vector<at::Tensor> results, kept{set_cos_sin(p, config, like)};
   for (const GradientParts& one : parts) {
     if (one.terms.size() == 1 && !one.blocks.defined() && !one.rotated && !one.out.defined()) {
       results.push_back(one.terms[0]);
@@ -122,7 +122,7 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
       results.push_back(one.out);
       continue;
     }
-    device::TokenGradients::Of& of = p.of[p.count++];
+    kernels::TokenGradients::Of& of = p.of[p.count++];
     for (size_t i = 0; i < one.terms.size(); ++i)
       of.term[i] = kept.emplace_back(one.terms[i].contiguous()).const_data_ptr();
     // Every thread reads its own places before it writes them.
@@ -140,7 +140,7 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
     of.rotated = one.rotated;
     of.tokens = static_cast<int>(one.tokens);
   }
-  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(like.get_device())),
+  check_launch(kernels::token_gradients(p, c10::cuda::getCurrentCUDAStream(like.get_device())),
                "nsa_attention");
   return results;
 }

@@ -23,7 +23,7 @@ using LayerAttention = std::function<NsaAttentionImpl::Detailed(
     size_t layer, NsaAttentionImpl& attention, const at::Tensor& x)>;
 
 /// One pre-norm layer: x += attention(RMSNorm(x)); x += MLP(RMSNorm(x)). The attention is NSA, or
-/// dense in a twin.
+/// dense in a counterpart.
 class DecoderLayerImpl : public torch::nn::Module {
  public:
   explicit DecoderLayerImpl(const ModelConfig& config);

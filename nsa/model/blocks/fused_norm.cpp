@@ -16,9 +16,9 @@ namespace nsa {
 #ifdef NSA_WITH_CUDA
 namespace {
 
-device::ResidualNorm problem_of(const at::Tensor& x, const at::Tensor& weight,
-                                const at::Tensor& scale) {
-  device::ResidualNorm p;
+kernels::ResidualNorm problem_of(const at::Tensor& x, const at::Tensor& weight,
+                                 const at::Tensor& scale) {
+  kernels::ResidualNorm p;
   p.x = x.const_data_ptr();
   p.weight = weight.const_data_ptr<float>();
   p.scale = scale.mutable_data_ptr<float>();
@@ -35,7 +35,7 @@ bool norms_by_kernel(const at::Tensor& x, const at::Tensor& added) {
   const auto aligned = [](const at::Tensor& t) {
     return !t.defined() || reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
   };
-  return x.numel() > 0 && x.size(-1) % kVector == 0 && x.size(-1) <= device::kMostNormed &&
+  return x.numel() > 0 && x.size(-1) % kVector == 0 && x.size(-1) <= kernels::kMostNormed &&
          aligned(x) && aligned(added) &&
          (!added.defined() || (added.sizes() == x.sizes() && added.dtype() == x.dtype())) &&
          kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
@@ -46,7 +46,7 @@ FusedNorm norm_by_kernel(const at::Tensor& x, const at::Tensor& added, const at:
   const c10::cuda::CUDAGuard guard(x.device());
   FusedNorm r{x, at::empty(x.sizes(), x.options()),
               at::empty({x.numel() / x.size(-1)}, weight.options())};
-  device::ResidualNorm p = problem_of(x, weight, r.scale);
+  kernels::ResidualNorm p = problem_of(x, weight, r.scale);
   if (added.defined()) {
     r.sum = at::empty(x.sizes(), x.options());
     p.added = added.const_data_ptr();
@@ -54,7 +54,7 @@ FusedNorm norm_by_kernel(const at::Tensor& x, const at::Tensor& added, const at:
   }
   p.out = r.out.mutable_data_ptr();
   p.eps = static_cast<float>(eps);
-  check_launch(device::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
+  check_launch(kernels::residual_norm_forward(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
                "residual_norm");
   return r;
 }
@@ -64,16 +64,17 @@ FusedNormGradients norm_backward_by_kernel(const at::Tensor& sum, const at::Tens
                                            const at::Tensor& d_sum, bool again) {
   const c10::cuda::CUDAGuard guard(sum.device());
   const at::Tensor d_x = at::empty(sum.sizes(), sum.options());
-  device::ResidualNorm p = problem_of(sum, weight, scale);
+  kernels::ResidualNorm p = problem_of(sum, weight, scale);
   const at::Tensor parts =
-      at::empty({device::residual_norm_parts(p.rows), p.dim}, weight.options());
+      at::empty({kernels::residual_norm_parts(p.rows), p.dim}, weight.options());
   p.d_out = d_out.const_data_ptr();
   if (d_sum.defined()) p.d_sum = d_sum.const_data_ptr();
   if (again) p.out = d_out.mutable_data_ptr();
   p.d_x = d_x.mutable_data_ptr();
   p.d_weight = parts.mutable_data_ptr<float>();
-  check_launch(device::residual_norm_backward(p, c10::cuda::getCurrentCUDAStream(sum.get_device())),
-               "residual_norm");
+  check_launch(
+      kernels::residual_norm_backward(p, c10::cuda::getCurrentCUDAStream(sum.get_device())),
+      "residual_norm");
   return {d_x, summed_parts(parts)};
 }
 #else

@@ -20,8 +20,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-device::Swiglu problem_of(const at::Tensor& gate_up) {
-  device::Swiglu p;
+kernels::Swiglu problem_of(const at::Tensor& gate_up) {
+  kernels::Swiglu p;
   p.gate_up = gate_up.const_data_ptr();
   p.hidden = static_cast<int>(gate_up.size(-1) / 2);
   p.rows = gate_up.numel() / gate_up.size(-1);
@@ -34,9 +34,9 @@ at::Tensor product_of(const at::Tensor& gate_up) {
   std::vector<int64_t> sizes = gate_up.sizes().vec();
   sizes.back() /= 2;
   const at::Tensor out = at::empty(sizes, gate_up.options());
-  device::Swiglu p = problem_of(gate_up);
+  kernels::Swiglu p = problem_of(gate_up);
   p.out = out.mutable_data_ptr();
-  check_launch(device::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+  check_launch(kernels::swiglu_forward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
                "silu_product");
   return out;
 }
@@ -54,10 +54,10 @@ struct FusedSiluProduct : torch::autograd::Function<FusedSiluProduct> {
     const at::Tensor gate_up = ctx->get_saved_variables()[0], d_out = grads[0].contiguous();
     const c10::cuda::CUDAGuard guard(gate_up.device());
     const at::Tensor d_gate_up = at::empty_like(gate_up);
-    device::Swiglu p = problem_of(gate_up);
+    kernels::Swiglu p = problem_of(gate_up);
     p.d_out = d_out.const_data_ptr();
     p.d_gate_up = d_gate_up.mutable_data_ptr();
-    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+    check_launch(kernels::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
                  "silu_product");
     return {d_gate_up};
   }
@@ -84,11 +84,11 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
     // The gradient of the product, then the product.
     const at::Tensor product = at::mm(d_out, rounded);
     const at::Tensor d_gate_up = at::empty_like(gate_up);
-    device::Swiglu p = problem_of(gate_up);
+    kernels::Swiglu p = problem_of(gate_up);
     p.d_out = product.const_data_ptr();
     p.out = product.mutable_data_ptr();
     p.d_gate_up = d_gate_up.mutable_data_ptr();
-    check_launch(device::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
+    check_launch(kernels::swiglu_backward(p, c10::cuda::getCurrentCUDAStream(gate_up.get_device())),
                  "silu_product");
     return {d_gate_up, at::mm(d_out.t(), product, at::kFloat)};
   }

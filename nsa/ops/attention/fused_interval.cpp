@@ -23,8 +23,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-device::IntervalRule rule_of(const KeyMask& mask) {
-  device::IntervalRule rule;
+kernels::IntervalRule rule_of(const KeyMask& mask) {
+  kernels::IntervalRule rule;
   if (mask.kind == KeyMask::kWindow) {
     rule.window = static_cast<int>(std::min<int64_t>(mask.extent, rule.kEverything));
   } else {
@@ -34,9 +34,9 @@ device::IntervalRule rule_of(const KeyMask& mask) {
   return rule;
 }
 
-device::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                     const KeyMask& mask, double scale) {
-  device::IntervalAttention p;
+kernels::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const KeyMask& mask, double scale) {
+  kernels::IntervalAttention p;
   p.q = strided(q);
   p.k = strided(k);
   p.v = strided(v);
@@ -55,7 +55,7 @@ device::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, c
   return p;
 }
 
-device::BlockSelection selection_of(const NsaConfig& config, int32_t* block_idx, int32_t* ranges) {
+kernels::BlockSelection selection_of(const NsaConfig& config, int32_t* block_idx, int32_t* ranges) {
   return {block_idx,
           ranges,
           static_cast<int>(config.sel_block_size),
@@ -71,7 +71,7 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
   FusedSelection result;
   result.out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
   result.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
-  device::IntervalAttention p = problem_of(q, k, v, mask, scale);
+  kernels::IntervalAttention p = problem_of(q, k, v, mask, scale);
   p.out = result.out.mutable_data_ptr();
   p.lse = result.lse.mutable_data_ptr<float>();
   if (choice != nullptr) {
@@ -83,7 +83,7 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
   }
   if (q.numel() == 0) return result;
   const cudaError_t status =
-      device::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+      kernels::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
   check_launch(status, "fused_interval_attention");
   return result;
 }
@@ -141,12 +141,12 @@ std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, co
       return "a size does not fit 32 bits";
     }
   }
-  device::IntervalAttention p = problem_of(q, k, v, mask, 1.0);
+  kernels::IntervalAttention p = problem_of(q, k, v, mask, 1.0);
   // Layout is mended by a copy; what is asked here are sizes.
   p.q = p.k = p.v = {};
   int32_t asked = 0;
   if (choice != nullptr) p.selection = selection_of(*choice, &asked, nullptr);
-  const char* reason = device::unsupported_reason(p);
+  const char* reason = kernels::unsupported_reason(p);
   return reason == nullptr ? "" : reason;
 }
 
@@ -154,7 +154,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
                                            const at::Tensor& v_in, const at::Tensor& out,
                                            const at::Tensor& lse, const at::Tensor& d_out_in,
                                            const at::Tensor& d_lse_in, const KeyMask& mask,
-                                           double scale, const device::IntervalRows* rows) {
+                                           double scale, const kernels::IntervalRows* rows) {
   const c10::cuda::CUDAGuard guard(q_in.device());
   const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
   const at::Tensor d_out =
@@ -162,7 +162,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradients g{like(q), like(k), like(v)};
-  device::IntervalBackward p;
+  kernels::IntervalBackward p;
   p.forward = problem_of(q, k, v, mask, scale);
   p.forward.out = out.data_ptr();  // read only
   p.forward.lse = lse.data_ptr<float>();
@@ -173,10 +173,10 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   p.d_k = g.k.mutable_data_ptr();
   p.d_v = g.v.mutable_data_ptr();
   const at::Tensor workspace =
-      at::empty({static_cast<int64_t>(device::workspace_bytes(p))}, q.options().dtype(at::kByte));
+      at::empty({static_cast<int64_t>(kernels::workspace_bytes(p))}, q.options().dtype(at::kByte));
   p.workspace = workspace.mutable_data_ptr();
   const cudaError_t status =
-      device::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+      kernels::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
   check_launch(status, "fused_interval_attention backward");
   return g;
 }

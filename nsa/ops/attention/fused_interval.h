@@ -39,7 +39,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q, const at::Tensor
                                            const at::Tensor& lse, const at::Tensor& d_out,
                                            const at::Tensor& d_lse, const KeyMask& mask,
                                            double scale,
-                                           const device::IntervalRows* rows = nullptr);
+                                           const kernels::IntervalRows* rows = nullptr);
 #endif
 
 }  // namespace nsa

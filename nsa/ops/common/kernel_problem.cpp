@@ -38,25 +38,25 @@ at::Tensor addressable(const at::Tensor& x) {
   return fits ? x : x.contiguous().clone(at::MemoryFormat::Contiguous);
 }
 
-device::Strided strided(const at::Tensor& x) {
+kernels::Strided strided(const at::Tensor& x) {
   // The stride of an axis of one place means nothing, and may be anything.
   const auto stride = [&](int64_t axis) { return x.size(axis) == 1 ? x.size(3) : x.stride(axis); };
   return {x.const_data_ptr(), stride(0), stride(1), stride(2)};
 }
 
-device::Element element_of(const at::Tensor& x) {
-  return x.scalar_type() == at::kHalf ? device::Element::kHalf : device::Element::kBFloat16;
+kernels::Element element_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kHalf ? kernels::Element::kHalf : kernels::Element::kBFloat16;
 }
 
 at::Tensor summed_parts(const at::Tensor& parts) {
   const c10::cuda::CUDAGuard guard(parts.device());
   const at::Tensor out = at::empty({parts.size(1)}, parts.options());
-  device::ColumnSums p;
+  kernels::ColumnSums p;
   p.parts = parts.const_data_ptr<float>();
   p.out = out.mutable_data_ptr<float>();
   p.rows = static_cast<int>(parts.size(0));
   p.columns = static_cast<int>(parts.size(1));
-  check_launch(device::column_sums(p, c10::cuda::getCurrentCUDAStream(parts.get_device())),
+  check_launch(kernels::column_sums(p, c10::cuda::getCurrentCUDAStream(parts.get_device())),
                "column_sums");
   return out;
 }

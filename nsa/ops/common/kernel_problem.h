@@ -17,8 +17,8 @@ std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only);
 /// x itself, or a copy a kernel can address: last axis contiguous, 16-byte aligned.
 at::Tensor addressable(const at::Tensor& x);
 /// x [B, S, H, D] for a kernel; the tensor must outlive the launch.
-device::Strided strided(const at::Tensor& x);
-device::Element element_of(const at::Tensor& x);
+kernels::Strided strided(const at::Tensor& x);
+kernels::Element element_of(const at::Tensor& x);
 /// parts [rows, columns], fp32 and contiguous -> their sums over the rows, the same bits every
 /// time.
 at::Tensor summed_parts(const at::Tensor& parts);

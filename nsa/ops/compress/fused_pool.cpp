@@ -43,11 +43,11 @@ at::Tensor pool(const at::Tensor& x_in, const Extent& extent) {
   const at::Tensor x = addressable(x_in);
   const at::Tensor out =
       at::empty({x.size(0), extent.num_blocks, x.size(2), x.size(3)}, x.options());
-  auto p = problem_of<device::TokenSources>(extent, x);
+  auto p = problem_of<kernels::TokenSources>(extent, x);
   p.num_pools = 1;
   p.pool[0] = {strided(x), out.mutable_data_ptr(), static_cast<int>(x.size(2)),
                static_cast<int>(x.size(3))};
-  check_launch(device::token_sources(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
+  check_launch(kernels::token_sources(p, c10::cuda::getCurrentCUDAStream(x.get_device())),
                "compress");
   return out;
 }
@@ -57,13 +57,13 @@ at::Tensor unpool(const at::Tensor& d_blocks, const Extent& extent) {
   const at::Tensor d = d_blocks.contiguous();
   const at::Tensor out =
       at::empty({d.size(0), extent.num_tokens, d.size(2), d.size(3)}, d.options());
-  auto p = problem_of<device::TokenGradients>(extent, d);
+  auto p = problem_of<kernels::TokenGradients>(extent, d);
   p.count = 1;
   p.of[0].blocks = d.const_data_ptr();
   p.of[0].out = out.mutable_data_ptr();
   p.of[0].num_heads = static_cast<int>(d.size(2));
   p.of[0].head_dim = static_cast<int>(d.size(3));
-  check_launch(device::token_gradients(p, c10::cuda::getCurrentCUDAStream(d.get_device())),
+  check_launch(kernels::token_gradients(p, c10::cuda::getCurrentCUDAStream(d.get_device())),
                "compress");
   return out;
 }

@@ -20,21 +20,21 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-device::Activation activation_of(GateActivation activation) {
+kernels::Activation activation_of(GateActivation activation) {
   switch (activation) {
     case GateActivation::kSoftmax:
-      return device::Activation::kSoftmax;
+      return kernels::Activation::kSoftmax;
     case GateActivation::kSigmoid:
-      return device::Activation::kSigmoid;
+      return kernels::Activation::kSigmoid;
     case GateActivation::kNone:
-      return device::Activation::kNone;
+      return kernels::Activation::kNone;
   }
   TORCH_INTERNAL_ASSERT(false, "activation without a kernel");
 }
 
 /// Tensors of one call; they must outlive the launch.
-device::Combine problem_of(const GatedSum& sum) {
-  device::Combine p;
+kernels::Combine problem_of(const GatedSum& sum) {
+  kernels::Combine p;
   for (size_t i = 0; i < 3; ++i) p.branch[i] = sum.branch[i].const_data_ptr();
   const at::Tensor& o = sum.branch[0];
   p.logits = sum.logits.const_data_ptr();
@@ -47,10 +47,10 @@ device::Combine problem_of(const GatedSum& sum) {
   return p;
 }
 
-void launch_backward(device::Combine& p, const at::Tensor& d_o, const at::Tensor& d_logits) {
+void launch_backward(kernels::Combine& p, const at::Tensor& d_o, const at::Tensor& d_logits) {
   p.d_out = d_o.const_data_ptr();
   p.d_logits = d_logits.mutable_data_ptr();
-  check_launch(device::combine_backward(p, c10::cuda::getCurrentCUDAStream(d_o.get_device())),
+  check_launch(kernels::combine_backward(p, c10::cuda::getCurrentCUDAStream(d_o.get_device())),
                "gate_combine");
 }
 
@@ -82,7 +82,7 @@ bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
   constexpr int kLeastMajor = 8;
   return o.is_cuda() && o.size(-1) % 8 == 0 && o.size(-1) > 0 &&
          (gates.scalar_type() == at::kFloat || gates.scalar_type() == o.scalar_type()) &&
-         o.numel() / o.size(-1) <= device::kMostCombined &&
+         o.numel() / o.size(-1) <= kernels::kMostCombined &&
          kernel_obstacle(o, kLeastMajor, /*only=*/false).empty();
 }
 
@@ -91,10 +91,10 @@ GatedOutput gated_sum_by_kernel(const GatedSum& sum) {
   const GatedOutput out{like(sum.branch[0]),
                         at::empty(sum.logits.sizes(), sum.logits.options().dtype(at::kFloat))};
   if (out.o.numel() == 0) return out;
-  device::Combine p = problem_of(sum);
+  kernels::Combine p = problem_of(sum);
   p.out = out.o.mutable_data_ptr();
   p.gates = out.gates.mutable_data_ptr<float>();
-  check_launch(device::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())),
+  check_launch(kernels::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())),
                "gate_combine");
   return out;
 }
@@ -105,17 +105,17 @@ GatedGradients gated_sum_backward(const GatedSum& sum, const at::Tensor& d_o) {
   const GatedGradients d{like(sum.logits),
                          {like(sum.branch[0]), like(sum.branch[1]), like(sum.branch[2])}};
   if (d_out.numel() == 0) return {d.logits.zero_(), d.branch};
-  device::Combine p = problem_of(sum);
+  kernels::Combine p = problem_of(sum);
   for (size_t i = 0; i < 3; ++i) p.d_branch[i] = d.branch[i].mutable_data_ptr();
   launch_backward(p, d_out, d.logits);
   return d;
 }
 
 at::Tensor gated_sum_statistics(const GatedSum& sum, const at::Tensor& d_o, int64_t num_kv_heads,
-                                const std::array<device::GatedRows, 3>& rows, int* flags) {
+                                const std::array<kernels::GatedRows, 3>& rows, int* flags) {
   const c10::cuda::CUDAGuard guard(sum.logits.device());
   const at::Tensor d_out = d_o.contiguous(), d_logits = like(sum.logits);
-  device::Combine p = problem_of(sum);
+  kernels::Combine p = problem_of(sum);
   for (size_t i = 0; i < 3; ++i) p.gated[i] = rows[i];
   p.flags = flags;
   p.num_tokens = static_cast<int>(d_out.size(1));

@@ -44,7 +44,7 @@ GatedGradients gated_sum_backward(const GatedSum& sum, const at::Tensor& d_o);
 /// The gradient of the logits alone, and for every branch the statistics its backward pass reads
 /// instead of a gradient of its output; branches [B, S, Hq, dv]. `flags`: three ints that become 0.
 at::Tensor gated_sum_statistics(const GatedSum& sum, const at::Tensor& d_o, int64_t num_kv_heads,
-                                const std::array<device::GatedRows, 3>& rows, int* flags);
+                                const std::array<kernels::GatedRows, 3>& rows, int* flags);
 #endif
 
 }  // namespace nsa

@@ -23,9 +23,9 @@ bool heads_lie_together(const at::Tensor& x) {
 }
 
 /// The kernels read the weights as they are: contiguous fp32.
-device::GateMlp problem_of(const at::Tensor& q, const GateWeights& weights, int64_t num_kv_heads) {
+kernels::GateMlp problem_of(const at::Tensor& q, const GateWeights& weights, int64_t num_kv_heads) {
   TORCH_INTERNAL_ASSERT(gates_by_kernel(q, weights));
-  device::GateMlp p;
+  kernels::GateMlp p;
   p.q = q.const_data_ptr();
   p.q_stride = q.size(0) == 1 ? q.size(1) * q.size(2) : q.stride(0);
   p.w1 = weights.w1.const_data_ptr<float>();
@@ -49,7 +49,7 @@ bool gates_by_kernel(const at::Tensor& q, const GateWeights& weights) {
   };
   constexpr int64_t kMostRows = INT32_MAX / 2;
   return q.is_cuda() && q.dim() == 3 && q.numel() > 0 && q.size(2) % 8 == 0 &&
-         q.size(0) * q.size(1) < kMostRows && q.size(2) <= device::kMostGateDim &&
+         q.size(0) * q.size(1) < kMostRows && q.size(2) <= kernels::kMostGateDim &&
          heads_lie_together(q) && plain(weights.w1) && plain(weights.b1) && plain(weights.w2) &&
          plain(weights.b2) && weights.w1.size(0) == q.size(2) / 2 &&
          kernel_obstacle(q, kLeastMajor, /*only=*/false).empty();
@@ -58,10 +58,10 @@ bool gates_by_kernel(const at::Tensor& q, const GateWeights& weights) {
 at::Tensor gate_mlp_by_kernel(const at::Tensor& q, const GateWeights& weights,
                               int64_t num_kv_heads) {
   const c10::cuda::CUDAGuard guard(q.device());
-  device::GateMlp p = problem_of(q, weights, num_kv_heads);
+  kernels::GateMlp p = problem_of(q, weights, num_kv_heads);
   const at::Tensor logits = at::empty({q.size(0), num_kv_heads, 3}, q.options().dtype(at::kFloat));
   p.logits = logits.mutable_data_ptr<float>();
-  check_launch(device::gate_mlp_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
+  check_launch(kernels::gate_mlp_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
                "gate_mlp");
   return logits;
 }
@@ -71,16 +71,16 @@ GateWeights gate_mlp_backward_by_kernel(const at::Tensor& q, const GateWeights& 
   TORCH_INTERNAL_ASSERT(d_q.sizes() == q.sizes() && heads_lie_together(d_q));
   const c10::cuda::CUDAGuard guard(q.device());
   const int64_t kv = d_logits.size(1);
-  device::GateMlp p = problem_of(q, weights, kv);
+  kernels::GateMlp p = problem_of(q, weights, kv);
   const at::Tensor upstream = d_logits.to(at::kFloat).contiguous();
   const at::Tensor parts = at::empty(
-      {device::gate_mlp_parts(p.rows, p.num_kv_heads), device::gate_mlp_weights(p.head_dim)},
+      {kernels::gate_mlp_parts(p.rows, p.num_kv_heads), kernels::gate_mlp_weights(p.head_dim)},
       upstream.options());
   p.d_logits = upstream.const_data_ptr<float>();
   p.d_q = d_q.mutable_data_ptr();
   p.d_q_stride = d_q.size(0) == 1 ? p.q_stride : d_q.stride(0);
   p.d_weights = parts.mutable_data_ptr<float>();
-  check_launch(device::gate_mlp_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
+  check_launch(kernels::gate_mlp_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device())),
                "gate_mlp");
   const std::vector<at::Tensor> d = summed_parts(parts).split_with_sizes(
       {weights.w1.numel(), weights.b1.numel(), weights.w2.numel(), weights.b2.numel()});

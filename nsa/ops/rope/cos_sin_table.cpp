@@ -28,7 +28,7 @@ at::Tensor make_table(int64_t num_tokens, int64_t dim, double base, at::Device d
 
 }  // namespace
 
-at::Tensor turn_table(int64_t num_tokens, int64_t dim, double base, at::Device device) {
+at::Tensor cos_sin_table(int64_t num_tokens, int64_t dim, double base, at::Device device) {
   constexpr uint64_t kLeastTokens = 2048;
   using Key = std::tuple<c10::DeviceIndex, int64_t, double>;
   static std::mutex mutex;
@@ -47,8 +47,8 @@ at::Tensor turn_table(int64_t num_tokens, int64_t dim, double base, at::Device d
   return made.back();
 }
 #else
-at::Tensor turn_table(int64_t, int64_t, double, at::Device) {
-  TORCH_CHECK(false, "nsa::turn_table: this build has no CUDA code");
+at::Tensor cos_sin_table(int64_t, int64_t, double, at::Device) {
+  TORCH_CHECK(false, "nsa::cos_sin_table: this build has no CUDA code");
 }
 #endif
 

@@ -8,6 +8,6 @@ namespace nsa {
 /// when more tokens come, and kept as long as the process, since graphs hold its address; 4 dim
 /// bytes a token. Making it waits for the stream. Within a graph's capture a table that does not
 /// exist yet belongs to that graph alone.
-at::Tensor turn_table(int64_t num_tokens, int64_t dim, double base, at::Device device);
+at::Tensor cos_sin_table(int64_t num_tokens, int64_t dim, double base, at::Device device);
 
 }  // namespace nsa

@@ -24,7 +24,7 @@ at::Tensor launch(const at::Tensor& x_in, const at::Tensor& positions, double ba
   const c10::cuda::CUDAGuard guard(x_in.device());
   const at::Tensor x = addressable(x_in), where = positions.contiguous();
   const at::Tensor out = at::empty(x.sizes(), x.options());
-  device::Rotate p;
+  kernels::Rotate p;
   p.x = strided(x);
   p.out = out.mutable_data_ptr();
   p.positions = where.const_data_ptr<int64_t>();
@@ -36,7 +36,7 @@ at::Tensor launch(const at::Tensor& x_in, const at::Tensor& positions, double ba
   p.head_dim = static_cast<int>(x.size(3));
   p.base = base;
   p.element = element_of(x);
-  const cudaError_t status = device::rotate(p, c10::cuda::getCurrentCUDAStream(x.get_device()));
+  const cudaError_t status = kernels::rotate(p, c10::cuda::getCurrentCUDAStream(x.get_device()));
   check_launch(status, "rope");
   return out;
 }

@@ -21,13 +21,13 @@ std::string sel_attn_fused_obstacle(const SelAttnArgs& args);
 struct JoinedGradient {
   std::vector<at::Tensor> terms;  ///< [B, S, Hq, dk], two at most
   at::Tensor out;                 ///< [B, S, Hq, dk], heads side by side: their sum
-  at::Tensor turns;  ///< table of the rotation that the sum is turned back by, or undefined
+  at::Tensor cos_sin;  ///< table of the rotation that is taken back from the sum, or undefined
 };
 /// The first query whose gradients are joined; those before it are left to the caller.
 int64_t sel_attn_first_joined(const SelAttnArgs& args);
 
 /// {d_q, d_k, d_v} by the kernels, outside of autograd; only without an obstacle. `stats` is null,
-/// or [B, S, Hq] pairs as device::SelectedBackward::stats, and then out and lse are not read.
+/// or [B, S, Hq] pairs as kernels::SelectedBackward::stats, and then out and lse are not read.
 /// `joined`: null, or d_q of queries from sel_attn_first_joined on goes there, not to d_q, which
 /// has the queries before it alone where B is 1.
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,

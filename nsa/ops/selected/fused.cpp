@@ -68,28 +68,28 @@ std::string obstacle_of(const SelAttnArgs& args) {
       return "a size does not fit 32 bits";
     }
   }
-  const char* reason = device::unsupported_reason(problem_of<device::RowAttention>(args));
+  const char* reason = kernels::unsupported_reason(problem_of<kernels::RowAttention>(args));
   return reason == nullptr ? "" : reason;
 }
 
-device::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
-  device::SelectedBackward p = problem_of<device::SelectedBackward>(args);
+kernels::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
+  kernels::SelectedBackward p = problem_of<kernels::SelectedBackward>(args);
   p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
   p.block_size = static_cast<int>(args.block_size);
   p.code = tile_kernel_code(args.q);
-  p.dense = device::dense_queries(p);
+  p.dense = kernels::dense_queries(p);
   return p;
 }
 
 std::string backward_obstacle_of(const SelAttnArgs& args) {
   const std::string obstacle = tile_kernel_obstacle(args.q);
   if (!obstacle.empty()) return obstacle;
-  const char* reason = device::unsupported_reason(backward_problem_of(args));
+  const char* reason = kernels::unsupported_reason(backward_problem_of(args));
   return reason == nullptr ? "" : reason;
 }
 
-device::RowAttention forward_problem_of(const SelAttnArgs& args) {
-  device::RowAttention p = problem_of<device::RowAttention>(args);
+kernels::RowAttention forward_problem_of(const SelAttnArgs& args) {
+  kernels::RowAttention p = problem_of<kernels::RowAttention>(args);
   p.block_size = static_cast<int>(args.block_size);
   return p;
 }
@@ -97,19 +97,19 @@ device::RowAttention forward_problem_of(const SelAttnArgs& args) {
 /// Whether the forward pass goes by tiles of keys, which only wgmma does; a question of sizes.
 bool goes_by_keys(const SelAttnArgs& args) {
   if (args.block_size == 0 || !tile_kernel_obstacle(args.q).empty() ||
-      tile_kernel_code(args.q) != device::Code::kSm90) {
+      tile_kernel_code(args.q) != kernels::Code::kSm90) {
     return false;
   }
-  const device::RowAttention p = forward_problem_of(args);
+  const kernels::RowAttention p = forward_problem_of(args);
   const int tiles = static_cast<int>(tiles_of_row(args));
-  return device::unsupported_by_keys(p, tiles) == nullptr && device::prefer_by_keys(p, tiles);
+  return kernels::unsupported_by_keys(p, tiles) == nullptr && kernels::prefer_by_keys(p, tiles);
 }
 
 /// The order of the forward pass, for the record.
 std::string order_of(const SelAttnArgs& args) {
   if (!goes_by_keys(args)) return "by rows";
-  const device::RowAttention p = forward_problem_of(args);
-  const int dense = device::dense_queries(p, static_cast<int>(tiles_of_row(args)));
+  const kernels::RowAttention p = forward_problem_of(args);
+  const int dense = kernels::dense_queries(p, static_cast<int>(tiles_of_row(args)));
   if (dense == p.num_queries) return "whole tiles";
   return dense == 0 ? "by keys" : "whole tiles below " + std::to_string(dense) + ", then by keys";
 }
@@ -118,17 +118,17 @@ at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
   return at::empty({static_cast<int64_t>(bytes)}, like.options().dtype(at::kByte));
 }
 
-device::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Tensor& q) {
+kernels::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Tensor& q) {
   TORCH_INTERNAL_ASSERT(joined.terms.size() <= 2 && joined.out.sizes() == q.sizes());
-  device::JoinedQueries p;
+  kernels::JoinedQueries p;
   for (size_t i = 0; i < joined.terms.size(); ++i) {
     TORCH_INTERNAL_ASSERT(joined.terms[i].is_contiguous() && joined.terms[i].sizes() == q.sizes());
     p.terms[i] = joined.terms[i].const_data_ptr();
   }
   p.out = joined.out.mutable_data_ptr();
   p.out_stride = q.size(1) > 1 ? joined.out.stride(1) : q.size(2) * q.size(3);
-  if (joined.turns.defined())
-    p.turns = reinterpret_cast<const float2*>(joined.turns.const_data_ptr<float>());
+  if (joined.cos_sin.defined())
+    p.cos_sin = reinterpret_cast<const float2*>(joined.cos_sin.const_data_ptr<float>());
   return p;
 }
 
@@ -143,7 +143,7 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
   const at::Tensor ranges = args.ranges.contiguous();
   if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
-  device::SelectedBackward p = backward_problem_of(args);
+  kernels::SelectedBackward p = backward_problem_of(args);
   // Of a single sequence the queries that are joined need no place in d_q.
   const int64_t rows = joined != nullptr && q.size(0) == 1 ? p.dense : q.size(1);
   const variable_list result{at::empty({q.size(0), rows, q.size(2), q.size(3)}, q.options()),
@@ -161,8 +161,8 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   p.d_q = result[0].mutable_data_ptr();
   p.d_k = result[1].mutable_data_ptr();
   p.d_v = result[2].mutable_data_ptr();
-  const at::Tensor workspace = workspace_of(device::workspace_bytes(p), q);
-  const cudaError_t status = device::selected_attention_backward(
+  const at::Tensor workspace = workspace_of(kernels::workspace_bytes(p), q);
+  const cudaError_t status = kernels::selected_attention_backward(
       p, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream(q.get_device()));
   TORCH_CHECK(status == cudaSuccess,
               "nsa::sel_attn: backward launch failed: ", cudaGetErrorString(status));
@@ -177,7 +177,7 @@ SelAttnResult launch(const SelAttnArgs& args) {
   const at::Tensor lse =
       at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
   if (q.numel() == 0) return {out, lse};
-  device::RowAttention p = forward_problem_of(args);
+  kernels::RowAttention p = forward_problem_of(args);
   p.q = strided(q);
   p.k = strided(k);
   p.v = strided(v);
@@ -187,13 +187,13 @@ SelAttnResult launch(const SelAttnArgs& args) {
   const cudaStream_t stream = c10::cuda::getCurrentCUDAStream(q.get_device());
   const auto by_keys = [&] {
     const int tiles = static_cast<int>(tiles_of_row(args));
-    const int dense = device::dense_queries(p, tiles);
-    const at::Tensor workspace = workspace_of(device::workspace_bytes(p, tiles, dense), q);
-    return device::selected_attention_forward(p, tiles, dense, workspace.mutable_data_ptr(),
-                                              stream);
+    const int dense = kernels::dense_queries(p, tiles);
+    const at::Tensor workspace = workspace_of(kernels::workspace_bytes(p, tiles, dense), q);
+    return kernels::selected_attention_forward(p, tiles, dense, workspace.mutable_data_ptr(),
+                                               stream);
   };
   const cudaError_t status =
-      goes_by_keys(args) ? by_keys() : device::row_attention_forward(p, stream);
+      goes_by_keys(args) ? by_keys() : kernels::row_attention_forward(p, stream);
   TORCH_CHECK(status == cudaSuccess, "nsa::sel_attn: launch failed: ", cudaGetErrorString(status));
   return {out, lse};
 }

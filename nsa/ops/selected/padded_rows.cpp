@@ -69,7 +69,8 @@ RowGradients padded_backward(const RowProblem& problem, const RowBatch& batch,
   const at::Tensor probs = probabilities(softmax_of(problem, rows), rows.hidden);
   at::Tensor d_logits =
       heads.product(upstream.d_out, rows.v.transpose(1, 2)).masked_fill_(rows.hidden, 0.0);
-  // From the probabilities, as in core/chunked_attention.cpp: out is rounded, and this cancels.
+  // From the probabilities, as in ops/attention/chunked_attention.cpp: out is rounded, and this
+  // cancels.
   at::Tensor delta = d_logits.mul(probs).sum(-1, /*keepdim=*/true);
   if (upstream.d_lse.defined()) delta.sub_(upstream.d_lse);
   d_logits.sub_(delta).mul_(probs).mul_(problem.scale).masked_fill_(rows.hidden, 0.0);

@@ -212,7 +212,7 @@ TEST_P(Backend, EveryTypeStaysNearDouble) {
   }
 }
 
-TEST_P(Backend, SaysWhatRan) {
+TEST_P(Backend, ReportsWhatRan) {
   const auto record = c10::make_intrusive<RunRecord>();
   const RunRecordScope scope(record);
   const Inputs in = hostile(1, 4, 1, 1, 1);
@@ -284,7 +284,7 @@ TEST(Packed, StrictRefusesTheWorkspaceUnderAutograd) {
                         "has no gradient"));
 }
 
-TEST(Varlen, SaysWhyItIsNotTheLibrary) {
+TEST(Varlen, ReportsWhyItIsNotTheLibrary) {
   const Inputs in = hostile(1, 4, 1, 1, 1);
   const RanBackend row =
       row_of([&] { sel_attn(in.q, in.k, in.v, in.ranges, 0, {SelBackend::kVarlen}); });

@@ -111,7 +111,7 @@ TEST(BatchLoader, WarmUpEndsAtItsTimeout) {
   EXPECT_EQ(loader.next().size(), 6u);
 }
 
-TEST(BatchLoader, WithoutWarmUpTelemetrySaysSo) {
+TEST(BatchLoader, WithoutWarmUpTelemetryReportsIt) {
   const CountingSource source(milliseconds(20));
   BatchLoader loader(source, kShape, {.warmup_batches = 0}, 0);
   loader.next();

@@ -79,7 +79,7 @@ ReadyQueue::FuturePtr send(BucketSums& sums, const Bucket& bucket) {
   if (bucket.last) sums.count = bucket.index + 1;
   sums.record.ready(bucket.index, static_cast<int64_t>(bucket.whole.nbytes()));
   return sums.queue.push([&sums, bucket] { return average(sums, bucket.whole, bucket.index); },
-                         /*at_turn=*/bucket.index + 2 >= sums.count);
+                         /*in_order=*/bucket.index + 2 >= sums.count);
 }
 
 /// The same between two launches of a step that was captured; behind the last bucket the stream

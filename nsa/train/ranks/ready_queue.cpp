@@ -38,12 +38,12 @@ ReadyQueue::~ReadyQueue() {
   for (const Entry& entry : entries_) drop(entry.result);
 }
 
-ReadyQueue::FuturePtr ReadyQueue::push(Call call, bool at_turn) {
+ReadyQueue::FuturePtr ReadyQueue::push(Call call, bool in_order) {
   Entry entry{
       {},
       std::move(call),
       c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), future_devices(device_)),
-      at_turn};
+      in_order};
   if (!device_.is_cpu()) {
     entry.inputs.emplace(device_.type());
     entry.inputs->record(at::accelerator::getCurrentStream(device_.index()));
@@ -64,7 +64,7 @@ bool ReadyQueue::stopping() const {
 
 /// Whether the inputs are there, or the stream waits for them; false: the queue ends.
 bool ReadyQueue::await(const Entry& entry) const {
-  if (entry.inputs && entry.at_turn) {
+  if (entry.inputs && entry.in_order) {
     entry.inputs->block(at::accelerator::getCurrentStream(device_.index()));
     return true;
   }

@@ -29,17 +29,17 @@ class ReadyQueue {
   ReadyQueue& operator=(const ReadyQueue&) = delete;
 
   /// Has `call` run on the queue's thread and stream, one call after the other in the order of
-  /// push(), when everything enqueued so far on the caller's stream has ended; with `at_turn` as
+  /// push(), when everything enqueued so far on the caller's stream has ended; with `in_order` as
   /// soon as the calls before have begun, and the stream waits instead. The future is completed as
   /// that of `call`, or with what it throws. From any thread.
-  FuturePtr push(Call call, bool at_turn = false);
+  FuturePtr push(Call call, bool in_order = false);
 
  private:
   struct Entry {
     std::optional<c10::Event> inputs;  ///< none on a CPU
     Call call;
     FuturePtr result;
-    bool at_turn;
+    bool in_order;
   };
   void work();
   bool await(const Entry& entry) const;

@@ -63,7 +63,7 @@ PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps) 
           .count = steps};
 }
 
-void say_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths) {
+void emit_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths) {
   nlohmann::json rows = nlohmann::json::array();
   for (const PathRow& p : paths)
     rows.push_back({p.stage, p.requested, p.ran, p.detail, p.count, p.reason});
@@ -71,8 +71,8 @@ void say_paths(ResultLines& lines, const std::string& case_id, const std::vector
               {"stage", "requested", "ran", "variant", "calls", "why"}, rows);
 }
 
-void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
-                 const ReducerOptions& asked) {
+void emit_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
+                  const ReducerOptions& asked) {
   if (facts.ranks == 1) return;
   nlohmann::json rows = nlohmann::json::array();
   for (size_t i = 0; i < facts.bucket_bytes.size(); ++i)
@@ -82,8 +82,8 @@ void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts&
               {"bucket", "MiB", "cap asked for, MiB", "compression"}, rows);
 }
 
-void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
-                double peak_mib) {
+void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
+                 double peak_mib) {
   nlohmann::json rows = nlohmann::json::array();
   for (const MemoryPart& part : plan.parts) rows.push_back({part.name, part.mib});
   rows.push_back({"all of it, predicted", plan.total_mib()});
@@ -93,7 +93,7 @@ void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan
               rows);
 }
 
-void say_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config) {
+void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config) {
   if (config.expected.empty()) return;
   nlohmann::json rows = nlohmann::json::array();
   for (const ExpectedRate& rate : config.expected)

@@ -33,11 +33,11 @@ PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
 /// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
 /// memory as predicted and as measured (0: not known); rates that the model's configuration
 /// expects.
-void say_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths);
-void say_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
-                 const ReducerOptions& asked);
-void say_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
-                double peak_mib);
-void say_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
+void emit_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths);
+void emit_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
+                  const ReducerOptions& asked);
+void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
+                 double peak_mib);
+void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
 
 }  // namespace nsa::train

@@ -30,9 +30,9 @@ StepWatch::~StepWatch() {
 void StepWatch::progress() { last_progress_s_ = now_s(); }
 
 void StepWatch::watch() {
-  const auto turn = std::chrono::duration<double>(std::clamp(allowance_s_ / 20, 0.01, 1.0));
+  const auto interval = std::chrono::duration<double>(std::clamp(allowance_s_ / 20, 0.01, 1.0));
   std::unique_lock lock(mutex_);
-  while (!ended_.wait_for(lock, turn, [this] { return stopping_; })) {
+  while (!ended_.wait_for(lock, interval, [this] { return stopping_; })) {
     const double silence_s = now_s() - last_progress_s_;
     if (!(silence_s > allowance_s_)) continue;
     on_stall_(silence_s);

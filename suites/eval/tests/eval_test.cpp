@@ -265,7 +265,7 @@ TEST_F(Eval, LargeProbabilitiesAreWrittenOnRequest) {
             (std::vector<int64_t>{1, 1300, 6, 324}));
 }
 
-TEST_F(Eval, RecordSaysWhatRan) {
+TEST_F(Eval, RecordReportsWhatRan) {
   EvalOptions options;
   options.backend = "packed,v1_bulk";
   const json ran = json::parse(evaluate(file, options).file.metadata.at("ran"));

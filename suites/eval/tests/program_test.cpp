@@ -58,7 +58,7 @@ TEST_F(NsaEvalProgram, HelpTeaches) {
     EXPECT_THAT(outcome.output, HasSubstr(word));
 }
 
-TEST_F(NsaEvalProgram, BadOptionsEndWithTwoAndSayWhich) {
+TEST_F(NsaEvalProgram, BadOptionsEndWithTwoAndReportWhich) {
   const auto expect = [&](const std::vector<std::string>& args, const std::string& text,
                           const std::vector<std::string>& environment = {}) {
     const Outcome outcome = eval(args, environment);

@@ -82,7 +82,7 @@ TEST(Ceilings, ArePositiveOnACpu) {
   EXPECT_GT(ceilings.gb_s, 0);
 }
 
-TEST(ActivityCollector, SaysWhyItCannotRecord) {
+TEST(ActivityCollector, ReportsWhyItCannotRecord) {
   try {
     const ActivityCollector collector;
     GTEST_SKIP() << "this machine has a GPU and a CUPTI that may be used";

@@ -83,7 +83,7 @@ class EmptyRows {
   }
 
  private:
-  void say(const std::string& what, bool ok, const char* code, const std::string& detail) {
+  void emit(const std::string& what, bool ok, const char* code, const std::string& detail) {
     one_.emitter.check({.case_id = one_.id,
                         .id = what + "/" + nsa::to_string(backend_) + "/" + dtype_name(type_),
                         .ok = ok,
@@ -96,13 +96,13 @@ class EmptyRows {
     const Tensor empty_lse = lse.index_select(1, rows_.empty.nonzero().flatten());
     const bool zero = (empty_out == 0).all().item<bool>(),
                none = (empty_lse == -INFINITY).all().item<bool>();
-    say("empty/out", zero && empty_out.numel() > 0, code::kInvariant,
-        std::to_string(empty_out.size(1)) + " empty rows, out " + (zero ? "0" : "not 0"));
-    say("empty/lse", none && empty_lse.numel() > 0, code::kInvariant,
-        std::string("lse ") + (none ? "-inf" : "not -inf"));
+    emit("empty/out", zero && empty_out.numel() > 0, code::kInvariant,
+         std::to_string(empty_out.size(1)) + " empty rows, out " + (zero ? "0" : "not 0"));
+    emit("empty/lse", none && empty_lse.numel() > 0, code::kInvariant,
+         std::string("lse ") + (none ? "-inf" : "not -inf"));
     const bool finite = at::isfinite(out).all().item<bool>();
-    say("finite/out", finite, "NON_FINITE",
-        finite ? "NaN and Inf of tokens nobody attends stay out" : "out is not finite");
+    emit("finite/out", finite, "NON_FINITE",
+         finite ? "NaN and Inf of tokens nobody attends stay out" : "out is not finite");
     judge_values(out);
   }
 
@@ -114,7 +114,7 @@ class EmptyRows {
     context.plain = dense_attention(rows_.q, clean(rows_.k), clean(rows_.v), rows_.attended).o;
     const CompareReport report =
         compare(out, from_reference(oracle.o), tolerance("sel_attn", "o_sel", type_), context);
-    say("oracle/out", report.ok, code::kOracleMismatch, report.text);
+    emit("oracle/out", report.ok, code::kOracleMismatch, report.text);
   }
 
   /// What nobody attends, replaced by 0: the oracle never loads it, the dense formulation masks it.
@@ -124,13 +124,13 @@ class EmptyRows {
     const char* names[] = {"d_q", "d_k", "d_v"};
     for (size_t i = 0; i < gradients.size(); ++i) {
       const bool finite = gradients[i].defined() && at::isfinite(gradients[i]).all().item<bool>();
-      say(std::string("finite/") + names[i], finite, "NON_FINITE",
-          finite ? "every gradient is finite" : "a gradient is missing or not finite");
+      emit(std::string("finite/") + names[i], finite, "NON_FINITE",
+           finite ? "every gradient is finite" : "a gradient is missing or not finite");
     }
     const Tensor d_q = gradients[0].index_select(1, rows_.empty.nonzero().flatten());
     const bool zero = (d_q == 0).all().item<bool>();
-    say("empty/d_q", zero, code::kInvariant,
-        std::string("queries of empty rows have gradient ") + (zero ? "0" : "not 0"));
+    emit("empty/d_q", zero, code::kInvariant,
+         std::string("queries of empty rows have gradient ") + (zero ? "0" : "not 0"));
   }
 
   const PhaseCase& one_;

@@ -17,7 +17,7 @@ using at::Tensor;
 /// stuck.
 constexpr double kStuckSpread = 1e-6;
 
-void say_metric(const PhaseCase& one, const char* name, double value, const char* unit) {
+void emit_metric(const PhaseCase& one, const char* name, double value, const char* unit) {
   one.emitter.metric({.case_id = one.id, .name = name, .value = value, .unit = unit});
 }
 
@@ -45,14 +45,14 @@ void look_at_layer(const PhaseCase& one, int64_t layer, int64_t dk, int64_t toke
   const Tensor q = make_data({1, tokens, 1, dk}, DataKind::kNormal, g, at::kFloat).to(one.device);
   const Tensor logits = nsa::gate_mlp(q, weights, 1).detach();
   const double deviation = weights.w2.detach().to(at::kDouble).std().item<double>();
-  say_metric(one, "weight.std_min_ratio", deviation, "ratio");
-  say_metric(one, "weight.std_max_ratio", deviation, "ratio");
+  emit_metric(one, "weight.std_min_ratio", deviation, "ratio");
+  emit_metric(one, "weight.std_max_ratio", deviation, "ratio");
   const Tensor softmax = nsa::gate_activate(logits, nsa::GateActivation::kSoftmax).to(at::kDouble);
   const Tensor sigmoid = nsa::gate_activate(logits, nsa::GateActivation::kSigmoid).to(at::kDouble);
-  say_metric(one, "softmax.spread_min_ratio", spread(softmax), "ratio");
-  say_metric(one, "sigmoid.spread_min_ratio", spread(sigmoid), "ratio");
+  emit_metric(one, "softmax.spread_min_ratio", spread(softmax), "ratio");
+  emit_metric(one, "sigmoid.spread_min_ratio", spread(sigmoid), "ratio");
   const Tensor entropy = -(softmax * softmax.log()).sum(-1).mean();
-  say_metric(one, "softmax.entropy_min_nat", entropy.item<double>(), "nat");
+  emit_metric(one, "softmax.entropy_min_nat", entropy.item<double>(), "nat");
   check_varies(one, "softmax", layer, spread(softmax));
   check_varies(one, "sigmoid", layer, spread(sigmoid));
 }

@@ -74,7 +74,7 @@ class WorstAgreement {
     if (!first && share(check) > share(found->second)) found->second = check;
   }
 
-  void say(const PhaseCase& one) const {
+  void emit(const PhaseCase& one) const {
     std::vector<std::pair<double, const Check*>> order;  // by share, the largest first
     for (const auto& [name, check] : worst_) order.emplace_back(-share(check), &check);
     std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
@@ -119,22 +119,22 @@ class ConformanceRun {
 
   void configuration(const OperatorCase& each, int64_t index) {
     const Candidate& candidate = plan_.candidate;
-    say(each, "forward", check_forward(candidate, each));
+    emit(each, "forward", check_forward(candidate, each));
     if (each.kind != DataKind::kHugeLogits)
-      say(each, "gradients", check_gradients(candidate, each));
-    if (index % 4 == 0) say(each, "layer", check_layer(candidate, each));
+      emit(each, "gradients", check_gradients(candidate, each));
+    if (index % 4 == 0) emit(each, "layer", check_layer(candidate, each));
     OperatorCase normal = each;
     normal.kind = DataKind::kNormal;
-    say(normal, "invariants", invariants_at(normal, index));
+    emit(normal, "invariants", invariants_at(normal, index));
     ++step_;
     beat("conformance");
   }
 
   int64_t checks() const { return checks_; }
-  void say_agreement() const { worst_.say(one_); }
+  void emit_agreement() const { worst_.emit(one_); }
 
  private:
-  void say(const OperatorCase& each, const char* part, const Checks& found) {
+  void emit(const OperatorCase& each, const char* part, const Checks& found) {
     for (const Check& check : found) {
       if (!plan_.wants(op_of(check.id))) continue;
       const std::string where = check.ok ? ""
@@ -213,7 +213,7 @@ std::string run_operator_conformance(const PhaseCase& one) {
           index);
     }
   }
-  run.say_agreement();
+  run.emit_agreement();
   return run.checks() > 0 ? "" : "no check ran";
 }
 

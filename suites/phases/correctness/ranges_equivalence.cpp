@@ -13,7 +13,7 @@
 namespace suites {
 namespace {
 
-void say(const PhaseCase& one, const std::string& id, const CompareReport& report) {
+void emit(const PhaseCase& one, const std::string& id, const CompareReport& report) {
   one.emitter.check({.case_id = one.id,
                      .id = id,
                      .ok = report.ok,
@@ -32,11 +32,11 @@ std::string run_ranges_equivalence(const PhaseCase& one) {
       read_range_cases(one.args.get_text("file", "configs/ranges/cases.jsonl"));
   int64_t step = 0;
   for (const RangeCase& each : cases) {
-    say(one, "oracle/" + each.id, compare_exact(oracle_ranges(each), each.expected));
+    emit(one, "oracle/" + each.id, compare_exact(oracle_ranges(each), each.expected));
     for (auto version : range_versions()) {
       const at::Tensor got = candidate.ranges(version, each.block_idx.to(one.device),
                                               each.t.to(one.device), each.sel_block_size);
-      say(one, to_string(version) + "/" + each.id, compare_exact(got.cpu(), each.expected));
+      emit(one, to_string(version) + "/" + each.id, compare_exact(got.cpu(), each.expected));
     }
     one.emitter.beat({.case_id = one.id,
                       .step = ++step,

@@ -28,7 +28,7 @@ struct Trial {
     return attention(to_nsa(in), to_nsa(config), options);
   }
 
-  void say(const std::string& what, bool ok, const char* code, const std::string& detail) const {
+  void emit(const std::string& what, bool ok, const char* code, const std::string& detail) const {
     one.emitter.check({.case_id = one.id,
                        .id = what + "/" + nsa::to_string(backend),
                        .ok = ok,
@@ -57,23 +57,24 @@ void try_overflow(const Trial& trial) {
   const DenseInputs in = overflowing(trial.inputs);
   const nsa::NsaOutputs off = trial.run(false, in), on = trial.run(true, in);
   const bool provoked = !at::isfinite(off.o_sel).all().item<bool>();
-  trial.say("provoked", provoked, code::kInvariant,
-            provoked ? "the selected branch overflows" : "the output stayed finite: nothing tried");
+  trial.emit(
+      "provoked", provoked, code::kInvariant,
+      provoked ? "the selected branch overflows" : "the output stayed finite: nothing tried");
   const std::string reason = reroute_of(on);
-  trial.say("rerouted", !reason.empty(), code::kPathProof,
-            reason.empty()
-                ? "no record of a branch computed anew; ran " + ran_text(on.ran, "sel_attn")
-                : reason);
-  trial.say("silent_without", reroute_of(off).empty(), code::kPathProof,
-            "without the switch nothing is computed anew");
+  trial.emit("rerouted", !reason.empty(), code::kPathProof,
+             reason.empty()
+                 ? "no record of a branch computed anew; ran " + ran_text(on.ran, "sel_attn")
+                 : reason);
+  trial.emit("silent_without", reroute_of(off).empty(), code::kPathProof,
+             "without the switch nothing is computed anew");
 }
 
 void try_healthy(const Trial& trial) {
   const nsa::NsaOutputs off = trial.run(false, trial.inputs), on = trial.run(true, trial.inputs);
-  trial.say("no_false_alarm", reroute_of(on).empty(), code::kPathProof,
-            "healthy inputs: ran " + ran_text(on.ran, "sel_attn"));
+  trial.emit("no_false_alarm", reroute_of(on).empty(), code::kPathProof,
+             "healthy inputs: ran " + ran_text(on.ran, "sel_attn"));
   const CompareReport same = compare_exact(on.o, off.o);
-  trial.say("same_bits", same.ok, code::kInvariant, same.text);
+  trial.emit("same_bits", same.ok, code::kInvariant, same.text);
 }
 
 /// A token that is not finite may reach the rows that attend it and no other.
@@ -86,9 +87,9 @@ void try_bad_token(const Trial& trial) {
   }
   const Tensor before = trial.run(true, in).o.narrow(1, 0, bad);
   const bool clean = at::isfinite(before).all().item<bool>();
-  trial.say("contained", clean, code::kCausalityLeak,
-            "rows before the token " + std::to_string(bad) + " that is NaN are " +
-                (clean ? "finite" : "not finite"));
+  trial.emit("contained", clean, code::kCausalityLeak,
+             "rows before the token " + std::to_string(bad) + " that is NaN are " +
+                 (clean ? "finite" : "not finite"));
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ TEST(GraphProfileOnCuda, TheCodeOfSm80IsProvenByItsOwnKernels) {
   expect_paths_proven(said, 3);
   const auto kernels = kernels_by_stage(said);
   for (const char* stage : {"cmp_attn", "win_attn"})
-    EXPECT_TRUE(kernels.at(stage).contains("nsa::device::sm80::interval_attention_kernel"))
+    EXPECT_TRUE(kernels.at(stage).contains("nsa::kernels::sm80::interval_attention_kernel"))
         << stage;
 }
 

@@ -62,7 +62,7 @@ class Hotspots {
     measure_dilation_of_steps();
     if (cost_rounds_ > 0) measure_cost_of_parts();
     measure_rate_against_length();
-    say_ceilings();
+    emit_ceilings();
     record();
     step_.finish();
     if (ranks_.group) ranks_.group->leave();
@@ -99,9 +99,9 @@ class Hotspots {
     for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
     step_ms_ = ranks_.mean(wall_ms / static_cast<double>(steps_));
     arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);
-    say_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
-    say_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
-    say_figure(one_, "step.tokens_count", static_cast<double>(step_.tokens), "count");
+    emit_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
+    emit_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
+    emit_figure(one_, "step.tokens_count", static_cast<double>(step_.tokens), "count");
   }
 
   /// Recording is switched on once before, because the first time costs more than any later one.
@@ -115,26 +115,26 @@ class Hotspots {
                                      session_.collector().clear();  // so that blocks never run out
                                    }},
                               pairs_, arm_steps_);
-    say_dilation(pairs_seen_);
-    say_residual(pairs_seen_);
+    emit_dilation(pairs_seen_);
+    emit_residual(pairs_seen_);
   }
 
   /// The same by launch: what bounds a step decides how much of it the step's time shows.
-  void say_launch_cost(const trace::Profile& profile) {
+  void emit_launch_cost(const trace::Profile& profile) {
     if (profile.launches == 0)
-      return say_missing(one_, "profile.launch_cost_us", "us", "a step launches nothing");
+      return emit_missing(one_, "profile.launch_cost_us", "us", "a step launches nothing");
     std::vector<double> more_ms;
     for (const OffOnPair& pair : pairs_seen_) more_ms.push_back(pair.on_ms - pair.off_ms);
     const auto launches =
         static_cast<double>(profile.launches) / static_cast<double>(profile.steps);
-    say_figure(one_, "profile.launch_cost_us", 1e3 * median(std::move(more_ms)) / launches, "us");
+    emit_figure(one_, "profile.launch_cost_us", 1e3 * median(std::move(more_ms)) / launches, "us");
   }
 
   /// What stays behind when recording is switched off: the pairs alone do not show it.
-  void say_residual(const std::vector<OffOnPair>& pairs) {
+  void emit_residual(const std::vector<OffOnPair>& pairs) {
     std::vector<double> off;
     for (const OffOnPair& pair : pairs) off.push_back(pair.off_ms);
-    say_figure(one_, "profile.residual_pct", 100 * (median(std::move(off)) / step_ms_ - 1), "pct");
+    emit_figure(one_, "profile.residual_pct", 100 * (median(std::move(off)) / step_ms_ - 1), "pct");
   }
 
   void measure_cost_of_parts() {
@@ -148,11 +148,11 @@ class Hotspots {
              session_.collector(), [this] { return take_step("cost"); }, step_ms_, cost_rounds_)});
   }
 
-  void say_dilation(const std::vector<OffOnPair>& pairs) {
+  void emit_dilation(const std::vector<OffOnPair>& pairs) {
     const Dilation dilation = measure_dilation(pairs);
-    say_figure(one_, "profile.dilation_pct", dilation.pct, "pct");
-    say_figure(one_, "profile.dilation_lo_pct", dilation.lo_pct, "pct");
-    say_figure(one_, "profile.dilation_hi_pct", dilation.hi_pct, "pct");
+    emit_figure(one_, "profile.dilation_pct", dilation.pct, "pct");
+    emit_figure(one_, "profile.dilation_lo_pct", dilation.lo_pct, "pct");
+    emit_figure(one_, "profile.dilation_hi_pct", dilation.hi_pct, "pct");
     nlohmann::json rows = nlohmann::json::array();
     for (size_t i = 0; i < pairs.size(); ++i)
       rows.push_back(
@@ -169,7 +169,7 @@ class Hotspots {
   /// does not.
   void measure_rate_against_length() {
     const int64_t half = step_.seq_len / 2;
-    if (half < 1) return say_missing(one_, "step.half_length_ratio", "ratio", "S is 1");
+    if (half < 1) return emit_missing(one_, "step.half_length_ratio", "ratio", "S is 1");
     const ProfiledStep shorter = make_profiled_step(one_, ranks_.group.get(), half);
     for (int64_t i = 0; i < warmup_; ++i) shorter.run_ms();
     double ms = 0;
@@ -177,14 +177,14 @@ class Hotspots {
       ms += shorter.run_ms();
       watched_.beat({.case_id = one_.id, .step = ++done_, .of = total(), .at = "half length"});
     }
-    say_figure(one_, "step.half_length_ratio", ms / static_cast<double>(steps_) / step_ms_,
-               "ratio");
+    emit_figure(one_, "step.half_length_ratio", ms / static_cast<double>(steps_) / step_ms_,
+                "ratio");
   }
 
-  void say_ceilings() {
+  void emit_ceilings() {
     ceilings_ = measure_ceilings(one_.device, step_.type);
-    say_figure(one_, "ceiling.matmul_tflop_s", ceilings_.tflop_s, "tflop_s");
-    say_figure(one_, "ceiling.copy_gb_s", ceilings_.gb_s, "gb_s");
+    emit_figure(one_, "ceiling.matmul_tflop_s", ceilings_.tflop_s, "tflop_s");
+    emit_figure(one_, "ceiling.copy_gb_s", ceilings_.gb_s, "gb_s");
   }
 
   void record() {
@@ -196,24 +196,24 @@ class Hotspots {
         },
         [&] { take_step("settle"); });
     if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
-    say_stretch(recorded_ms / static_cast<double>(steps_));
+    emit_stretch(recorded_ms / static_cast<double>(steps_));
     trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
-    say_paths(recorded);
+    emit_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);
     const Roof roof{.work = step_.work, .ceilings = ceilings_};
-    say_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof,
-                step_.ran());
-    say_roofline(one_, profile, roof);
-    say_launch_cost(profile);
+    emit_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof,
+                 step_.ran());
+    emit_roofline(one_, profile, roof);
+    emit_launch_cost(profile);
     refuse_losses(one_, recorded.dropped);
   }
 
   /// The steps of this very profile against those before anything was recorded.
-  void say_stretch(double recorded_ms) {
+  void emit_stretch(double recorded_ms) {
     const double pct = 100 * (recorded_ms / step_ms_ - 1);
-    say_figure(one_, "profile.stretch_pct", pct, "pct");
+    emit_figure(one_, "profile.stretch_pct", pct, "pct");
     if (pct <= kMostStretchPct) return;
     one_.emitter.finding({.code = "PROFILE_DILATED",
                           .symptom = "the recorded steps took " + std::to_string(recorded_ms) +
@@ -221,7 +221,7 @@ class Hotspots {
                                      " % longer than steps before anything was recorded"});
   }
 
-  void say_paths(const trace::Trace& recorded) {
+  void emit_paths(const trace::Trace& recorded) {
     nlohmann::json rows = nlohmann::json::array();
     prove_paths(one_, "", recorded, trace::attribute(recorded, step_.range), step_.ran(), rows);
     one_.emitter.table({.case_id = one_.id,

@@ -13,8 +13,8 @@ using harness::trace::PathRule;
 constexpr const char* kOwnRows = "row_attention_kernel|selected_";  // by rows, by keys
 constexpr const char* kOwnIntervals = "interval_attention_kernel";
 // Both codes call their kernels alike: the namespace tells them apart. What either of them launches
-// (index, sums, statistics of rows) lies in sm80 and proves nothing.
-constexpr const char* kRows = "sm80::row_attention_kernel";
+// (index, sums, statistics of rows) lies in `portable` and proves nothing.
+constexpr const char* kRows = "portable::row_attention_kernel";
 constexpr const char* kKeys = "sm90::selected_forward";
 // Few tiles have a kernel of their own, many go through that of the interval branches.
 constexpr const char* kTiles = "sm90::selected_dense|sm90::interval_attention_kernel";

@@ -72,7 +72,8 @@ TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
   EXPECT_TRUE(sel("nvjet_tst_64x8", "gather", "gather")["ok"]);
 }
 
-const std::string kSm80 = "void nsa::device::sm80::", kSm90 = "void nsa::device::sm90::";
+const std::string kPortable = "void nsa::kernels::portable::", kSm80 = "void nsa::kernels::sm80::",
+                  kSm90 = "void nsa::kernels::sm90::";
 
 bool proven(const std::string& stage, const std::string& detail,
             const std::vector<std::string>& kernels, const std::string& range) {
@@ -85,7 +86,8 @@ bool selected(const std::string& detail, const std::vector<std::string>& kernels
 
 /// Many rows in whole tiles go through the kernel of the interval branches; rows by keys do not.
 TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
-  const std::string rows = kSm80 + "row_attention_kernel<64>", index = kSm80 + "scatter_rows",
+  const std::string rows = kPortable + "row_attention_kernel<64>",
+                    index = kPortable + "scatter_rows",
                     keys = kSm90 + "selected_forward_kernel<64>",
                     dense = kSm90 + "selected_dense_kernel<64>",
                     tiles = kSm90 + "interval_attention_kernel<64>";
@@ -105,9 +107,9 @@ TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   EXPECT_FALSE(selected(both, {index, keys}));
 }
 
-/// Both codes launch kernels of the same names, and helpers of sm80/ in common.
+/// Both codes launch kernels of the same names, and helpers of `portable` in common.
 TEST(PathRules, TheCodeOfTheRecordIsTheOneThatRan) {
-  const std::string rows = kSm80 + "prepare_rows_kernel<64>";
+  const std::string rows = kPortable + "prepare_rows_kernel<64>";
   const auto expect_code = [&](const std::string& stage, const std::string& range,
                                const std::string& kernel) {
     for (const std::string& recorded : {std::string(), std::string("sm_80")})

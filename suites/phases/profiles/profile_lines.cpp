@@ -48,8 +48,10 @@ double ms_per_step(const Profile& p, Ns time) {
   return static_cast<double>(time) / 1e6 / static_cast<double>(p.steps);
 }
 
-void say_counts(const PhaseCase& one, const Profile& p) {
-  const auto count = [&](const char* name, double value) { say_figure(one, name, value, "count"); };
+void emit_counts(const PhaseCase& one, const Profile& p) {
+  const auto count = [&](const char* name, double value) {
+    emit_figure(one, name, value, "count");
+  };
   count("profile.steps_count", static_cast<double>(p.steps));
   count("step.launches_per_step_count", p.per_step(p.launches));
   count("step.syncs_per_step_count", p.per_step(p.syncs));
@@ -75,10 +77,10 @@ void check_launches(const PhaseCase& one, const Profile& p) {
                  std::to_string(p.doubled_launches) + " launches with several kernels"});
 }
 
-void say_times(const PhaseCase& one, const Profile& p) {
-  const auto pct = [&](const char* name, double value) { say_figure(one, name, value, "pct"); };
-  say_figure(one, "step.wall_ms", ms_per_step(p, p.wall), "ms");
-  say_figure(one, "device.busy_ms", ms_per_step(p, p.wall - p.idle.total()), "ms");
+void emit_times(const PhaseCase& one, const Profile& p) {
+  const auto pct = [&](const char* name, double value) { emit_figure(one, name, value, "pct"); };
+  emit_figure(one, "step.wall_ms", ms_per_step(p, p.wall), "ms");
+  emit_figure(one, "device.busy_ms", ms_per_step(p, p.wall - p.idle.total()), "ms");
   pct("device.busy_pct", p.busy_pct());
   pct("device.idle_pct", p.idle_pct());
   pct("idle.sync_pct", Profile::percent(p.idle.sync, p.wall));
@@ -91,18 +93,18 @@ void say_times(const PhaseCase& one, const Profile& p) {
   pct("shares.unattributed_pct", Profile::percent(p.unattributed, p.busy));
 }
 
-void say_communication(const PhaseCase& one, const Profile& p) {
+void emit_communication(const PhaseCase& one, const Profile& p) {
   const auto& c = p.communication;
   if (c.kernels == 0) {
     for (const auto& [name, unit] : {std::pair{"comm.busy_ms", "ms"},
                                      {"comm.exposed_ms", "ms"},
                                      {"comm.overlapped_pct", "pct"}})
-      say_missing(one, name, unit, "no communication kernels");
+      emit_missing(one, name, unit, "no communication kernels");
     return;
   }
-  say_figure(one, "comm.busy_ms", ms_per_step(p, c.busy), "ms");
-  say_figure(one, "comm.exposed_ms", ms_per_step(p, c.exposed()), "ms");
-  say_figure(one, "comm.overlapped_pct", Profile::percent(c.overlapped, c.busy), "pct");
+  emit_figure(one, "comm.busy_ms", ms_per_step(p, c.busy), "ms");
+  emit_figure(one, "comm.exposed_ms", ms_per_step(p, c.exposed()), "ms");
+  emit_figure(one, "comm.overlapped_pct", Profile::percent(c.overlapped, c.busy), "pct");
 }
 
 const RangeRow* find_range(const Profile& p, const std::string& name) {
@@ -123,14 +125,14 @@ bool selection_leaves_ranges(const std::vector<nsa::RanBackend>& ran) {
   return left;
 }
 
-void say_shares(const PhaseCase& one, const Profile& p, const std::vector<nsa::RanBackend>& ran) {
+void emit_shares(const PhaseCase& one, const Profile& p, const std::vector<nsa::RanBackend>& ran) {
   for (const char* range : kRanges) {
     if (const RangeRow* row = find_range(p, range))
-      say_figure(one, range_metric("share", range), row->share_pct, "pct");
+      emit_figure(one, range_metric("share", range), row->share_pct, "pct");
     else if (std::string_view(range) == "nsa.ranges" && selection_leaves_ranges(ran))
-      say_figure(one, range_metric("share", range), 0, "pct");
+      emit_figure(one, range_metric("share", range), 0, "pct");
     else
-      say_missing(one, range_metric("share", range), "pct", "the range was not entered");
+      emit_missing(one, range_metric("share", range), "pct", "the range was not entered");
   }
 }
 
@@ -150,7 +152,7 @@ nlohmann::json kernel_roof_cell(const Profile& p, const Roof& roof, const Kernel
   return roof_cell(p, roof, row.range, row.sum);
 }
 
-void say_range_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
+void emit_range_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
   for (const RangeRow& row : p.ranges)
     rows.push_back({row.name, rounded(p.per_step(row.count)), rounded(row.share_pct),
@@ -171,7 +173,7 @@ void say_range_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
                                "has no roof"});
 }
 
-void say_kernel_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
+void emit_kernel_table(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
   const auto add = [&](const std::string& name, const std::string& range, int64_t count, Ns sum,
                        Ns least, Ns most, double share, const nlohmann::json& of_roof) {
@@ -207,7 +209,7 @@ void say_kernel_table(const PhaseCase& one, const Profile& p, const Roof& roof) 
        .reason = "a roof stands where one kernel takes 90 % of a range with a formula"});
 }
 
-void say_idle_table(const PhaseCase& one, const Profile& p) {
+void emit_idle_table(const PhaseCase& one, const Profile& p) {
   nlohmann::json rows = nlohmann::json::array();
   const auto add = [&](const char* cause, Ns time) {
     rows.push_back({cause, rounded(ms_per_step(p, time)), rounded(Profile::percent(time, p.wall))});
@@ -224,7 +226,7 @@ void say_idle_table(const PhaseCase& one, const Profile& p) {
                      .rows = rows});
 }
 
-void say_copy_table(const PhaseCase& one, const Profile& p) {
+void emit_copy_table(const PhaseCase& one, const Profile& p) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& row : p.copy_rows)
     rows.push_back({row.name, rounded(p.per_step(row.count)),
@@ -239,13 +241,13 @@ void say_copy_table(const PhaseCase& one, const Profile& p) {
 
 }  // namespace
 
-void say_figure(const PhaseCase& one, const std::string& name, double value,
-                const std::string& unit) {
+void emit_figure(const PhaseCase& one, const std::string& name, double value,
+                 const std::string& unit) {
   one.emitter.metric({.case_id = one.id, .name = name, .value = value, .unit = unit});
 }
 
-void say_missing(const PhaseCase& one, const std::string& name, const std::string& unit,
-                 const std::string& reason) {
+void emit_missing(const PhaseCase& one, const std::string& name, const std::string& unit,
+                  const std::string& reason) {
   one.emitter.metric({.case_id = one.id, .name = name, .unit = unit, .reason = reason});
 }
 
@@ -256,17 +258,17 @@ std::string range_metric(const std::string& group, const std::string& range) {
   return group + "." + name + "_pct";
 }
 
-void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct,
-                 const Roof& roof, const std::vector<nsa::RanBackend>& ran) {
-  say_counts(one, p);
+void emit_profile(const PhaseCase& one, const Profile& p, double shares_tolerance_pct,
+                  const Roof& roof, const std::vector<nsa::RanBackend>& ran) {
+  emit_counts(one, p);
   check_launches(one, p);
-  say_times(one, p);
-  say_communication(one, p);
-  say_shares(one, p, ran);
-  say_range_table(one, p, roof);
-  say_kernel_table(one, p, roof);
-  say_copy_table(one, p);
-  say_idle_table(one, p);
+  emit_times(one, p);
+  emit_communication(one, p);
+  emit_shares(one, p, ran);
+  emit_range_table(one, p, roof);
+  emit_kernel_table(one, p, roof);
+  emit_copy_table(one, p);
+  emit_idle_table(one, p);
   const std::string off = harness::trace::check_shares(p, shares_tolerance_pct);
   one.emitter.check(
       {.case_id = one.id,
@@ -278,17 +280,17 @@ void say_profile(const PhaseCase& one, const Profile& p, double shares_tolerance
        .tol = shares_tolerance_pct});
 }
 
-void say_roofline(const PhaseCase& one, const Profile& p, const Roof& roof) {
+void emit_roofline(const PhaseCase& one, const Profile& p, const Roof& roof) {
   nlohmann::json rows = nlohmann::json::array();
   for (const auto& [range, need] : roof.work) {
     const RangeRow* row = find_range(p, range);
     const Ns busy = row == nullptr ? 0 : row->busy / p.steps;
     const auto found = harness::trace::roofline(need, busy, roof.ceilings);
     if (!found) {
-      say_missing(one, range_metric("roofline", range), "pct", "the range had no work");
+      emit_missing(one, range_metric("roofline", range), "pct", "the range had no work");
       continue;
     }
-    say_figure(one, range_metric("roofline", range), found->pct, "pct");
+    emit_figure(one, range_metric("roofline", range), found->pct, "pct");
     if (!(found->pct <= kWholeRoof))
       one.emitter.finding({.code = "ROOFLINE_EXCEEDED",
                            .symptom = "range " + range + " reached " + std::to_string(found->pct) +

@@ -9,11 +9,11 @@
 /// What a profile says on the result channel.
 namespace suites {
 
-/// Says metric NAME; `reason` instead of a value that is not there.
-void say_figure(const PhaseCase& one, const std::string& name, double value,
-                const std::string& unit);
-void say_missing(const PhaseCase& one, const std::string& name, const std::string& unit,
-                 const std::string& reason);
+/// Reports metric NAME; `reason` instead of a value that is not there.
+void emit_figure(const PhaseCase& one, const std::string& name, double value,
+                 const std::string& unit);
+void emit_missing(const PhaseCase& one, const std::string& name, const std::string& unit,
+                  const std::string& reason);
 
 /// Metric of a range: GROUP.RANGE_pct with '_' for '.' and '+' in the range.
 std::string range_metric(const std::string& group, const std::string& range);
@@ -29,12 +29,12 @@ struct Roof {
 /// checks "records/launches" and "shares/sum". `ran` is the record of what ran: where it says that
 /// the selection kernel leaves the ranges, the share of the range nsa.ranges is 0, else it has none
 /// unless it was entered.
-void say_profile(const PhaseCase& one, const harness::trace::Profile& profile,
-                 double shares_tolerance_pct, const Roof& roof = {},
-                 const std::vector<nsa::RanBackend>& ran = {});
+void emit_profile(const PhaseCase& one, const harness::trace::Profile& profile,
+                  double shares_tolerance_pct, const Roof& roof = {},
+                  const std::vector<nsa::RanBackend>& ran = {});
 
 /// Metrics roofline.RANGE_pct and the table `roofline`: what the ranges with known work attained,
 /// in percent of what the ceilings allow. More than 100 % is a finding ROOFLINE_EXCEEDED.
-void say_roofline(const PhaseCase& one, const harness::trace::Profile& profile, const Roof& roof);
+void emit_roofline(const PhaseCase& one, const harness::trace::Profile& profile, const Roof& roof);
 
 }  // namespace suites

@@ -49,7 +49,7 @@ trace::Trace ProfileSession::save(const std::string& name, const std::string& st
 }
 
 void refuse_losses(const PhaseCase& one, int64_t dropped) {
-  say_figure(one, "profile.dropped_count", static_cast<double>(dropped), "count");
+  emit_figure(one, "profile.dropped_count", static_cast<double>(dropped), "count");
   if (dropped > 0)
     throw NotDecided("partial", "PROFILE_DROPPED", std::to_string(dropped) + " records were lost");
 }

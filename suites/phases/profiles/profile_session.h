@@ -33,7 +33,7 @@ class ProfileSession {
   std::unique_ptr<ActivityCollector> collector_;
 };
 
-/// Says profile.dropped_count; throws NotDecided (partial: PROFILE_DROPPED) unless it is 0.
+/// Reports profile.dropped_count; throws NotDecided (partial: PROFILE_DROPPED) unless it is 0.
 void refuse_losses(const PhaseCase& one, int64_t dropped);
 
 }  // namespace suites

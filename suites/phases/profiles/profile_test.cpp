@@ -48,15 +48,15 @@ std::set<std::string> declared(const std::string& kind, const std::string& estim
   return names;
 }
 
-TEST(ProfileLines, SayFiguresThatTheKindDeclares) {
+TEST(ProfileLines, ReportFiguresThatTheKindDeclares) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
   nsa::ModelConfig model;
   const Roof roof{.work = step_work(model, {.seq_len = 64}),
                   .ceilings = {.tflop_s = 100, .gb_s = 1000}};
-  say_profile(said.one(), profile, 2, roof);
-  say_roofline(said.one(), profile, roof);
+  emit_profile(said.one(), profile, 2, roof);
+  emit_roofline(said.one(), profile, roof);
   const std::set<std::string> known = declared("hotspots", "value");
   for (const json& line : said.lines("metric"))
     EXPECT_TRUE(known.contains(line["name"])) << line["name"];
@@ -91,7 +91,7 @@ TEST(ProfileLines, RangesThatTheSelectionKernelLeavesHaveNoShareOfTheirOwn) {
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
   const auto share = [&](const std::vector<nsa::RanBackend>& ran) {
     Said said("hotspots");
-    say_profile(said.one(), profile, 2, {}, ran);
+    emit_profile(said.one(), profile, 2, {}, ran);
     return said.metric("share.nsa_ranges_pct")["value"];
   };
   EXPECT_EQ(share({{"ranges", "fused", 12, "fused", "", ""}}), 0);
@@ -107,7 +107,7 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   t.kernel("stray", 9, 700'000, 800'000, 55);
-  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
+  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
   const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
   EXPECT_EQ(launches["code"], "PROFILE_INCOMPLETE");
   EXPECT_FALSE(check["ok"]);
@@ -123,8 +123,8 @@ TEST(ProfileLines, RoofStandsBesideRangesAndKernelsAndIsNeverExceededInSilence) 
   const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}},
                            {"nsa.win_attn", {.flops = 0, .bytes = 200e3}}},
                   .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
-  say_profile(said.one(), profile, 2, roof);
-  say_roofline(said.one(), profile, roof);
+  emit_profile(said.one(), profile, 2, roof);
+  emit_roofline(said.one(), profile, roof);
   const json ranges = said.lines("table").at(0), kernels = said.lines("table").at(1);
   EXPECT_EQ(ranges["columns"].back(), "of roof, %");
   EXPECT_EQ(ranges["rows"][0].back(), 50) << ranges["rows"][0];
@@ -142,7 +142,7 @@ TEST(ProfileLines, AKernelThatSharesItsRangeHasNoRoof) {
   t.launch(1, 120, 3).kernel("cast", 7, 700'000, 800'000, 3);
   const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}}},
                   .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
-  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2, roof);
+  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2, roof);
   for (const json& row : said.lines("table").at(1)["rows"])
     EXPECT_TRUE(row.back().is_null()) << row;
 }
@@ -151,7 +151,7 @@ TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
   Said said("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.win_attn");
-  say_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
+  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
   const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
   EXPECT_FALSE(launches["ok"]) << "a launch with two kernels";
   EXPECT_THAT(launches["detail"].get<std::string>(), HasSubstr("1 launches with several kernels"));

@@ -87,7 +87,7 @@ nsa::NsaOutputs host_bound_attention(const nsa::NsaInputs& inputs, const nsa::Ns
   return out;
 }
 
-/// P30 is planted in the trace, everything else in the call.
+/// P30 is injected in the trace, everything else in the call.
 AttentionFunction attention_of(const Args& args) {
   const std::string fault = args.get_text("fault", "");
   if (fault == "P09") return host_bound_attention;

@@ -1,5 +1,5 @@
 // A/B of a function against itself: what the procedure shows where nothing differs, and whether it
-// sees a planted slow-down.
+// sees an injected slow-down.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr int64_t kElementsCpu = int64_t{1} << 18, kElementsGpu = int64_t{48} <<
 /// A series whose work is `pct` percent more than that of the arm it is compared with.
 using SeriesOf = std::function<TimedSeries(const std::string& name, int64_t pct)>;
 
-int64_t planted_pct(const PhaseCase& one) {
+int64_t injected_pct(const PhaseCase& one) {
   const std::string fault = one.args.get_text("fault", "");
   if (fault.empty()) return one.args.get_int("slowdown_pct", 0, 0);
   if (fault != "P28")
@@ -66,7 +66,7 @@ SeriesOf additions(const PhaseCase& one) {
   const int64_t elements = given > 0 ? given : fallback;
   const auto count = [elements](int64_t pct) { return elements * (kHundred + pct) / kHundred; };
   const at::Tensor values =
-      at::zeros({count(planted_pct(one))}, at::device(one.device).dtype(at::kFloat));
+      at::zeros({count(injected_pct(one))}, at::device(one.device).dtype(at::kFloat));
   const auto add_to = [values](int64_t number) {
     return [part = values.narrow(0, 0, number)] { part.add_(1); };
   };
@@ -91,7 +91,7 @@ std::string run_ab_control(const PhaseCase& one) {
     throw ConfigError("mode of ab_control must be time, got '" + one.in.mode + "'");
   const SeriesOf series_of = work_of(one);
   const std::vector<TimedSeries> series = {series_of("base", 0), series_of("base.aa", 0),
-                                           series_of("same", planted_pct(one))};
+                                           series_of("same", injected_pct(one))};
   int64_t step = 0;
   const int64_t rounds = one.args.get_int("rounds", 20, 1);
   time_rounds(one, series, rounds, step, rounds);

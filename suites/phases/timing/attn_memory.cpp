@@ -88,7 +88,7 @@ class Sweep {
     for (const nsa::SelBackend backend : plan_.backends) {
       CaseConfig config = plan_.config;
       config.tokens = plan_.lengths.back();
-      const std::string failed = say_checks(
+      const std::string failed = emit_checks(
           one_,
           judge_gradients(one_, config, {.backend = backend}, plan_.type, nsa::to_string(backend)));
       if (!failed.empty()) return kWithheld + failed;
@@ -105,7 +105,7 @@ class Sweep {
         measure(config, inputs, b);
       }
     }
-    say_figures();
+    emit_figures();
     return "";
   }
 
@@ -119,7 +119,7 @@ class Sweep {
         plan_.attention(to_nsa(inputs), to_nsa(config), options_for(plan_.backends[b]));
     const std::string where = name(b) + "_s" + std::to_string(config.tokens);
     one_.emitter.check(path_check(one_, out.ran, name(b), where));
-    return say_checks(one_, judge.judge(rows_of(out, positions), where));
+    return emit_checks(one_, judge.judge(rows_of(out, positions), where));
   }
 
   void measure(const CaseConfig& config, const DenseInputs& inputs, size_t b) {
@@ -179,7 +179,7 @@ class Sweep {
     return worst;
   }
 
-  void say_figures() {
+  void emit_figures() {
     nlohmann::json rows = nlohmann::json::array();
     for (size_t b = 0; b < points_.size(); ++b) {
       const Point& last = points_[b].back();

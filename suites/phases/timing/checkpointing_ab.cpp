@@ -46,7 +46,7 @@ class CheckpointingAb {
     const std::vector<Tensor> plain = gradients(false), again = gradients(true);
     const std::string broken = compare(plain, again);
     if (!broken.empty()) return "not valid, output mismatch: " + broken;
-    say_memory();
+    emit_memory();
     EventTimer timer(one_.device);
     const auto arm = [&](const std::string& name, bool on) {
       const auto work = [this, on] { pass(on); };
@@ -103,14 +103,14 @@ class CheckpointingAb {
     return nsa::train::tensor_peak_mib(one_.device) - before;
   }
 
-  void say_memory() {
+  void emit_memory() {
     const double off = peak_mib(false), on = peak_mib(true);
-    const auto say = [&](const char* name, double value, const char* unit) {
+    const auto emit = [&](const char* name, double value, const char* unit) {
       one_.emitter.metric({.case_id = one_.id, .name = name, .value = value, .unit = unit});
     };
-    say("off.peak_mib", off, "mib");
-    say("on.peak_mib", on, "mib");
-    say("saving.peak_pct", 100 * (1 - on / off), "pct");
+    emit("off.peak_mib", off, "mib");
+    emit("on.peak_mib", on, "mib");
+    emit("saving.peak_pct", 100 * (1 - on / off), "pct");
   }
 
   const PhaseCase& one_;

@@ -61,11 +61,11 @@ class DdpSweep {
 
   std::string run() {
     for (Arm& arm : arms_) warm_up(arm);
-    say_buckets();
+    emit_buckets();
     const std::string broken = check_arms();
     if (!broken.empty()) return broken;
     time_arms();
-    for (const Arm& arm : arms_) say_arm(arm);
+    for (const Arm& arm : arms_) emit_arm(arm);
     for (Arm& arm : arms_) arm.trainer->finish();
     ranks_.group->leave();
     return "";
@@ -137,30 +137,30 @@ class DdpSweep {
     for (const Arm& arm : arms_) {
       if (arm.alone) continue;
       const train::Check buckets = bucket_check(arm);
-      say({.case_id = one_.id,
-           .id = "bucket_cap/" + arm.name,
-           .ok = buckets.ok,
-           .code = buckets.ok ? "" : buckets.code,
-           .detail = buckets.detail});
+      emit({.case_id = one_.id,
+            .id = "bucket_cap/" + arm.name,
+            .ok = buckets.ok,
+            .code = buckets.ok ? "" : buckets.code,
+            .detail = buckets.detail});
       const bool exact = !arm.options.reducer.bf16 && ranks_.place.world == 2;
       const bool same = !exact || arm.first_loss == plain->first_loss;
       if (exact)
-        say({.case_id = one_.id,
-             .id = "same_loss/" + arm.name,
-             .ok = same,
-             .code = same ? "" : "SPEEDUP_WITHHELD",
-             .detail = "loss behind the first update: " + std::to_string(arm.first_loss)});
+        emit({.case_id = one_.id,
+              .id = "same_loss/" + arm.name,
+              .ok = same,
+              .code = same ? "" : "SPEEDUP_WITHHELD",
+              .detail = "loss behind the first update: " + std::to_string(arm.first_loss)});
       if (broken.empty() && !buckets.ok) broken = arm.name + ": " + buckets.detail;
       if (broken.empty() && !same) broken = arm.name + " trains another model";
     }
     return broken;
   }
 
-  void say(const harness::protocol::Check& check) {
+  void emit(const harness::protocol::Check& check) {
     if (reports()) one_.emitter.check(check);
   }
 
-  void say_buckets() {
+  void emit_buckets() {
     if (!reports()) return;
     nlohmann::json rows = nlohmann::json::array();
     for (const Arm& arm : arms_) {
@@ -216,8 +216,8 @@ class DdpSweep {
       one_.emitter.beat({.case_id = one_.id, .step = ++taken_, .of = 0, .at = "step"});
   }
 
-  void say_arm(const Arm& arm) {
-    if (arm.alone) return say_values(arm, "slowest.", "ms", arm.slowest_ms);
+  void emit_arm(const Arm& arm) {
+    if (arm.alone) return emit_values(arm, "slowest.", "ms", arm.slowest_ms);
     // Of every timed step, from moments on its stream (a CPU: on the host's clock).
     std::vector<double> busy, exposed, overlapped;
     for (const train::Communication& found : arm.overlaps) {
@@ -225,13 +225,13 @@ class DdpSweep {
       exposed.push_back(found.exposed_ms);
       overlapped.push_back(found.overlapped_pct());
     }
-    say_values(arm, "comm_busy.", "ms", busy);
-    say_values(arm, "comm_exposed.", "ms", exposed);
-    say_values(arm, "comm_overlapped.", "pct", overlapped);
+    emit_values(arm, "comm_busy.", "ms", busy);
+    emit_values(arm, "comm_exposed.", "ms", exposed);
+    emit_values(arm, "comm_overlapped.", "pct", overlapped);
   }
 
-  void say_values(const Arm& arm, const std::string& series, const std::string& unit,
-                  const std::vector<double>& values) {
+  void emit_values(const Arm& arm, const std::string& series, const std::string& unit,
+                   const std::vector<double>& values) {
     for (size_t i = 0; reports() && i < values.size(); ++i)
       one_.emitter.sample({.case_id = one_.id,
                            .series = series + arm.name,

@@ -85,7 +85,7 @@ class DecodeAb {
       const std::string failed = measure(context);
       if (!failed.empty()) return "speed-up withheld: not valid, output mismatch in " + failed;
     }
-    say_paths();
+    emit_paths();
     return "";
   }
 
@@ -129,7 +129,7 @@ class DecodeAb {
     all.k_cmp = arm.blocks();
     config.tokens = context;
     RowJudge judge(config, queries_at(narrow_tokens(tokens, 0, context), positions), positions);
-    return say_checks(one_, judge.judge(all, prefix + arm.name()));
+    return emit_checks(one_, judge.judge(all, prefix + arm.name()));
   }
 
   void time_steps(const std::vector<std::unique_ptr<Arm>>& arms, const std::string& prefix) {
@@ -150,7 +150,7 @@ class DecodeAb {
   }
 
   /// What the flag asks for and what a step ran: a difference is a figure of the report.
-  void say_paths() {
+  void emit_paths() {
     nlohmann::json rows = nlohmann::json::array();
     rows.push_back({"OFF", "gather", paths_["off"]});
     rows.push_back({"ON", "varlen", paths_["on"]});

@@ -86,9 +86,9 @@ class Scaling {
       const at::NoGradGuard no_grad;
       const nsa::NsaOutputs out = attention_(to_nsa(inputs), model_.attention, options_of(arm));
       one_.emitter.check(path_check(one_, out.ran, nsa::to_string(arm.backend), arm.name));
-      failed += say_checks(one_, judge.judge(rows_of(out, positions), arm.name));
+      failed += emit_checks(one_, judge.judge(rows_of(out, positions), arm.name));
     }
-    failed += say_checks(
+    failed += emit_checks(
         one_, judge_gradients(one_, config, {.backend = nsa::SelBackend::kPacked}, type_, "safe"));
     return failed;
   }

@@ -60,7 +60,7 @@ class LoaderAb {
         measure(all[i < all.size() ? i : 2 * all.size() - 1 - i], round, static_cast<int64_t>(i));
       one_.emitter.beat({.case_id = one_.id, .step = round + 1, .of = rounds_, .at = "round"});
     }
-    for (const Arm& arm : all) say_overlap(arm);
+    for (const Arm& arm : all) emit_overlap(arm);
     return failed_;
   }
 
@@ -98,7 +98,7 @@ class LoaderAb {
   }
 
   /// The counter of reads in flight together; only the historical arm may have some.
-  void say_overlap(const Arm& arm) {
+  void emit_overlap(const Arm& arm) {
     const int64_t overlaps = overlaps_[arm.name];
     one_.emitter.metric({.case_id = one_.id,
                          .name = arm.name + ".overlap_count",

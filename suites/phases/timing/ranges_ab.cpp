@@ -108,7 +108,7 @@ void count_syncs(const PhaseCase& one, const Bench& bench) {
   }
 }
 
-/// Every arm, its A/A twin after it unless it is the last (the candidate).
+/// Every arm, its A/A repeat after it unless it is the last (the candidate).
 void time_arms(const PhaseCase& one, const Bench& bench) {
   EventTimer timer(one.device);
   std::vector<TimedSeries> series;
@@ -118,7 +118,7 @@ void time_arms(const PhaseCase& one, const Bench& bench) {
     series.push_back({arm.name, call, calls});
     if (&arm != &bench.arms.back()) series.push_back({arm.name + ".aa", call, calls});
   }
-  const auto cold = cold_twins(one, series, kColdCalls);
+  const auto cold = cold_series(one, series, kColdCalls);
   const int64_t of = bench.sizes.rounds * (cold.empty() ? 1 : 2);
   int64_t step = 0;
   time_rounds(one, series, bench.sizes.rounds, step, of);

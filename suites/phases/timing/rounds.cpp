@@ -64,13 +64,13 @@ harness::protocol::Sample take_sample(const PhaseCase& one, const TimedSeries& s
 
 }  // namespace
 
-std::vector<TimedSeries> cold_twins(const PhaseCase& one, const std::vector<TimedSeries>& series,
-                                    int64_t calls) {
-  std::vector<TimedSeries> twins;
-  if (!one.device.is_cuda()) return twins;
+std::vector<TimedSeries> cold_series(const PhaseCase& one, const std::vector<TimedSeries>& series,
+                                     int64_t calls) {
+  std::vector<TimedSeries> cold;
+  if (!one.device.is_cuda()) return cold;
   for (const TimedSeries& each : series)
-    twins.push_back({cold_name(each.name), each.work, std::min(calls, each.calls), true});
-  return twins;
+    cold.push_back({cold_name(each.name), each.work, std::min(calls, each.calls), true});
+  return cold;
 }
 
 void time_rounds(const PhaseCase& one, const std::vector<TimedSeries>& series, int64_t rounds,

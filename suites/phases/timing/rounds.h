@@ -23,13 +23,13 @@ struct TimedSeries {
 /// The same series once more with a cold cache, "ARM.cold" and "ARM.cold.aa": at most `calls` calls
 /// each.
 /// Empty on a CPU, where no call can be made to find its cache cold.
-std::vector<TimedSeries> cold_twins(const PhaseCase& one, const std::vector<TimedSeries>& series,
-                                    int64_t calls);
+std::vector<TimedSeries> cold_series(const PhaseCase& one, const std::vector<TimedSeries>& series,
+                                     int64_t calls);
 
 /// Palindromic rounds: every series in the order given, then backwards; which of the two comes
-/// first is drawn from the seed. Says one sample each, with the clock of the device and what holds
-/// it down (on a CPU the share of the time in which this thread ran), and a beat a round. `step`
-/// counts on over several calls, `of` is their sum.
+/// first is drawn from the seed. Reports one sample each, with the clock of the device and what
+/// holds it down (on a CPU the share of the time in which this thread ran), and a beat a round.
+/// `step` counts on over several calls, `of` is their sum.
 void time_rounds(const PhaseCase& one, const std::vector<TimedSeries>& series, int64_t rounds,
                  int64_t& step, int64_t of);
 

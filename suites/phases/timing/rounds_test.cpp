@@ -85,7 +85,7 @@ TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
   }
 }
 
-TEST(Rounds, SamplesOnACpuSayHowMuchTheThreadRan) {
+TEST(Rounds, SamplesOnACpuReportHowMuchTheThreadRan) {
   using std::chrono::milliseconds;
   Said said;
   int64_t step = 0;
@@ -108,23 +108,23 @@ TEST(Rounds, SamplesOnACpuSayHowMuchTheThreadRan) {
 
 TEST(Rounds, NothingIsMeasuredColdOnACpu) {
   Said said;
-  EXPECT_TRUE(cold_twins(said.one(), {{"a", [] {}, 100}}, 10).empty());
+  EXPECT_TRUE(cold_series(said.one(), {{"a", [] {}, 100}}, 10).empty());
   int64_t step = 0;
   EXPECT_THROW(time_rounds(said.one(), {{"a", [] {}, 1, true}}, 1, step, 1), c10::Error);
   EXPECT_TRUE(said.lines("sample").empty());
 }
 
-TEST(Rounds, ColdTwinsAreNamedAndShort) {
+TEST(Rounds, ColdSeriesAreNamedAndShort) {
   Said said;
   PhaseCase cuda = said.one();
   cuda.device = at::Device(at::kCUDA, 0);
-  const auto twins = cold_twins(cuda, {{"v1", [] {}, 100}, {"v1.aa", [] {}, 3}}, 10);
-  ASSERT_EQ(twins.size(), 2u);
-  EXPECT_EQ(twins[0].name, "v1.cold");
-  EXPECT_EQ(twins[0].calls, 10);
-  EXPECT_EQ(twins[1].name, "v1.cold.aa");
-  EXPECT_EQ(twins[1].calls, 3);
-  EXPECT_TRUE(twins[0].cold && twins[1].cold);
+  const auto cold = cold_series(cuda, {{"v1", [] {}, 100}, {"v1.aa", [] {}, 3}}, 10);
+  ASSERT_EQ(cold.size(), 2u);
+  EXPECT_EQ(cold[0].name, "v1.cold");
+  EXPECT_EQ(cold[0].calls, 10);
+  EXPECT_EQ(cold[1].name, "v1.cold.aa");
+  EXPECT_EQ(cold[1].calls, 3);
+  EXPECT_TRUE(cold[0].cold && cold[1].cold);
 }
 
 TEST(Honours, SwitchesOfAttentionWhereAPhaseLooksAtThem) {

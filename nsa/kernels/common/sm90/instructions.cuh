@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/sm90/instructions_sm90.h"
 #endif
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 #ifndef NSA_EMULATED
 /// Four 8x8 matrices of 2-byte elements; lane i gives the address of row i % 8 of matrix i / 8.
@@ -61,4 +61,4 @@ __device__ __forceinline__ void prefetch_bulk(const void* from, uint32_t bytes) 
 }
 #endif
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -4,9 +4,9 @@
 
 #include "nsa/kernels/common/online_softmax.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
-using sm80::fast_exp2;
-using sm80::OnlineSoftmax;
+using portable::fast_exp2;
+using portable::OnlineSoftmax;
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// The driver's encoder, found at run time so that nothing links libcuda.
 inline auto tensor_map_encoder() {
@@ -41,4 +41,4 @@ inline cudaError_t make_tensor_map(CUtensorMap& map, const void* data, bool half
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/interval_bounds.h"
 #include "nsa/kernels/interval/sm90/interval_backward_launch.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 /// What a launch passes by value. A row of a KV head is a (token, head of the group) pair, row =
 /// token * G + head; lse and delta lie in their order.
@@ -192,4 +192,4 @@ struct GradientTiles {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -2,8 +2,8 @@
 //
 // A CTA has 64 rows of a KV head; a row is a (token, head of the group) pair, row = token * G +
 // head, so K and V are read once for all heads of a group. Each of the four warps computes 16 rows;
-// tiles of 64 keys and their values come into two places of shared memory by turns, the next one
-// while this one is multiplied. What follows: rows that are not finite (below), the choice of
+// tiles of 64 keys and their values come into two places of shared memory in alternation, the next
+// one while this one is multiplied. What follows: rows that are not finite (below), the choice of
 // blocks (interval_selection.cuh).
 #pragma once
 #include "nsa/kernels/common/launch.cuh"
@@ -12,7 +12,7 @@
 #include "nsa/kernels/interval/sm80/interval_selection.cuh"
 #include "nsa/kernels/interval/sm80/interval_tiles.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 template <int DK, int DV, typename T>
 struct IntervalKernel {
@@ -237,4 +237,4 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
                 Kernel::kThreads, Kernel::shared_bytes(a.tokens_per_tile, selects), stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

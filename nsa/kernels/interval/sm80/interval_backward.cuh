@@ -5,7 +5,7 @@
 #include "nsa/kernels/interval/sm80/key_gradients.cuh"
 #include "nsa/kernels/interval/sm80/query_gradients.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 /// The units of d_k, d_v first, which are the longest; those of d_q fill what they leave idle.
 template <class Tiles, int kBlocksOfSm>
@@ -42,4 +42,4 @@ cudaError_t interval_backward(const IntervalBackward& p, const sm90::BackwardPla
                 sizeof(typename Tiles::Shared), stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/block_selector.cuh"
 #include "nsa/kernels/interval/sm80/interval_tiles.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 /// What a warp needs to know of its tokens.
 struct TokenLists {
@@ -133,4 +133,4 @@ struct IntervalSelection {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

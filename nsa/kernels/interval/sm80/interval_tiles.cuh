@@ -5,7 +5,7 @@
 #include "nsa/kernels/interval/interval_attention.h"
 #include "nsa/kernels/interval/interval_bounds.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 using sm90::keys_of, sm90::Span;
 
@@ -126,4 +126,4 @@ struct IntervalMask {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -5,7 +5,7 @@
 #pragma once
 #include "nsa/kernels/interval/sm80/gradient_tiles.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 template <class Tiles>
 struct KeyGradients {
@@ -219,4 +219,4 @@ struct KeyGradients {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/interval/sm80/gradient_tiles.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 template <class Tiles>
 struct QueryGradients {
@@ -134,4 +134,4 @@ struct QueryGradients {
   }
 };
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -19,7 +19,7 @@
 #include "nsa/kernels/interval/sm90/interval_backward_launch.h"
 #include "nsa/kernels/selected/sm90/selected_early_launch.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 using namespace cute;
 
@@ -45,7 +45,7 @@ CUTE_DEVICE void wait(uint64_t& barrier, uint32_t phase) {
 CUTE_DEVICE void arrive(uint64_t& barrier) { cutlass::arch::ClusterBarrier::arrive(&barrier); }
 
 /// 2^x; results below the least normal number are 0.
-CUTE_DEVICE float power_of_two(float x) { return sm80::fast_exp2(x); }
+CUTE_DEVICE float power_of_two(float x) { return portable::fast_exp2(x); }
 
 /// Two values as the register of an A operand, the first one in the low half; and back.
 template <typename T>
@@ -125,4 +125,4 @@ CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Targ
   return good;
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -9,7 +9,7 @@
 
 #include "nsa/kernels/interval/sm90/block_scores.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Shared memory of a token, in bytes: no less than lists and sums of block_selector.cuh take.
 constexpr int kCandidatePlaces = 784;
@@ -38,10 +38,10 @@ struct CandidateLists {
     const int list = kTwo ? lane : token;
     return reinterpret_cast<Candidate*>(base + list * (kTwo ? 47 * 8 : kCandidatePlaces));
   }
-  /// Of the `turn`-th token of those ranked together. A list has at most 32 entries then.
-  __device__ __forceinline__ Ranking& ranking(int turn, int token) const {
+  /// Of the `nth` token of those ranked together. A list has at most 32 entries then.
+  __device__ __forceinline__ Ranking& ranking(int nth, int token) const {
     return *reinterpret_cast<Ranking*>(
-        base + (kTwo ? 32 * 47 * 8 + turn * sizeof(Ranking) : token * kCandidatePlaces + 32 * 8));
+        base + (kTwo ? 32 * 47 * 8 + nth * sizeof(Ranking) : token * kCandidatePlaces + 32 * 8));
   }
 };
 
@@ -384,4 +384,4 @@ struct BlockCandidates {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

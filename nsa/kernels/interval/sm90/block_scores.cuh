@@ -2,7 +2,7 @@
 #pragma once
 #include "nsa/kernels/interval/block_selector.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// threadIdx.x, read anew: kept, it and what follows from it take registers of all that lies
 /// between.
@@ -119,4 +119,4 @@ struct BlockScores {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

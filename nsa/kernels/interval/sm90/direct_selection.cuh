@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/sm90/block_candidates.cuh"
 #include "nsa/kernels/interval/sm90/selection_pass.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Where the ids of a token go, and where it stands.
 struct TokenRow {
@@ -62,21 +62,21 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
   using Pass = SelectionPass<DK, DV, BN, T>;
   using Base = IntervalTiles<DK, DV, BN, T, true>;
   using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
-  using typename Base::Turns, typename Pass::Warp;
+  using typename Base::Scheduler, typename Pass::Warp;
 
   /// After the output of the tile is stored. All computing warps call.
   CUTE_DEVICE static void run(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
-                              const Rows& rows, const float (&lse)[2], const Turns& turn,
+                              const Rows& rows, const float (&lse)[2], const Scheduler& scheduler,
                               Loads& loads) {
     if (a.strides != 4 || a.overlap != 1)
-      return Pass::run(a, s, tile, half, rows, lse, turn, loads);
+      return Pass::run(a, s, tile, half, rows, lse, scheduler, loads);
     auto q = Pass::load_q_fragment(s, half);
     warpgroup_fence_operand(q);
     // Every warp has its Q and has read V: the places become lists.
     if (!a.apart) cutlass::arch::NamedBarrier::sync(Base::kConsumers, kPlacesFree);
     const Warp w = Pass::warp_of(a, s, tile, half, rows, lse);
     if (tile.select_steps > 0) {
-      choose(a, s, tile, w, q, turn, loads);
+      choose(a, s, tile, w, q, scheduler, loads);
       loads.add_k(Base::tile_again(a, loads.q()).select_steps);
       if (a.apart) return;
     } else {
@@ -143,32 +143,33 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
 
   template <class Q>
   CUTE_DEVICE static void choose(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                 const Warp& w, const Q& q, const Turns& turn, const Loads& loads) {
+                                 const Warp& w, const Q& q, const Scheduler& scheduler,
+                                 const Loads& loads) {
     switch (a.row_group) {
       case 1:
-        return choose_of_groups<1>(a, s, tile, w, q, turn, loads);
+        return choose_of_groups<1>(a, s, tile, w, q, scheduler, loads);
       case 2:
-        return choose_of_groups<2>(a, s, tile, w, q, turn, loads);
+        return choose_of_groups<2>(a, s, tile, w, q, scheduler, loads);
       case 4:
-        return choose_of_groups<4>(a, s, tile, w, q, turn, loads);
+        return choose_of_groups<4>(a, s, tile, w, q, scheduler, loads);
       case 8:
-        return choose_of_groups<8>(a, s, tile, w, q, turn, loads);
+        return choose_of_groups<8>(a, s, tile, w, q, scheduler, loads);
       default:
-        return choose_of_groups<16>(a, s, tile, w, q, turn, loads);
+        return choose_of_groups<16>(a, s, tile, w, q, scheduler, loads);
     }
   }
   /// The product of the next tile is enqueued as soon as its registers are free.
   template <int kGroup, class Q>
   CUTE_DEVICE static void choose_of_groups(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                           const Warp& w, const Q& q, const Turns& turn,
+                                           const Warp& w, const Q& q, const Scheduler& scheduler,
                                            const Loads& loads) {
     auto scores = Base::scores_fragment();
     Chooser<kGroup> chooser(a, s, tile);
     const int last = tile.select_steps - 1;
     const auto start_next = [&](int step) {
-      turn.await();
+      scheduler.await();
       Pass::start(s, loads.k() + step, q, scores);
-      turn.pass();
+      scheduler.pass();
     };
     start_next(0);
     // Not before a product has taken Q: until then its loads from shared memory may be on the way.
@@ -200,4 +201,4 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

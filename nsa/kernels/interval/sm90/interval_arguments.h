@@ -4,7 +4,7 @@
 #include "nsa/kernels/common/divisor.h"
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// What a launch passes by value.
 struct IntervalArguments {
@@ -29,4 +29,4 @@ struct IntervalArguments {
   int strides, overlap;  // l' / d, and l / d - 1
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -19,13 +19,13 @@
 #include "nsa/kernels/interval/sm90/interval_repair.cuh"
 #include "nsa/kernels/interval/sm90/interval_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
   using Base = IntervalTiles<DK, DV, BN, T, kSelect>;
   using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
-  using typename Base::RowWords, typename Base::Steps, typename Base::Turns;
+  using typename Base::RowWords, typename Base::Steps, typename Base::Scheduler;
   /// Three computing warpgroups have not the registers for the direct one.
   using Selection = std::conditional_t<Base::kWarpgroups == 2, DirectSelection<DK, DV, BN, T>,
                                        SelectionPass<DK, DV, BN, T>>;
@@ -33,7 +33,7 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
   /// One warpgroup: 64 rows of every tile.
   CUTE_DEVICE static void consume(const IntervalArguments& a, Shared& s, int half) {
     Loads loads;
-    const Turns turn(half);
+    const Scheduler scheduler(half);
     CUTE_NO_UNROLL
     for (; Base::unit_of(loads.q()) < a.units; loads.add_q()) {
       auto out = Base::out_fragment();
@@ -52,7 +52,7 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
           words.begin(softmax);
         }
         if (steps.count > 0) {
-          attend(a, s, steps, half, rows, words, turn, loads, softmax, out);
+          attend(a, s, steps, half, rows, words, scheduler, loads, softmax, out);
         } else if (!kSelect) {
           Base::release_q(s);
         }
@@ -65,9 +65,9 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
       float lse[2];
       const bool finite = store(a, tile, out, softmax, rows.index, lse);
       if (!finite) atomicOr(&s.redo[i / 32], 1u << i % 32);
-      if constexpr (kSelect) Selection::run(a, s, tile, half, rows, lse, turn, loads);
+      if constexpr (kSelect) Selection::run(a, s, tile, half, rows, lse, scheduler, loads);
     }
-    turn.end();
+    scheduler.end();
     cutlass::arch::NamedBarrier::sync(Base::kConsumers, kTilesStored);
     if (threadIdx.x % 32 == 0) Base::arrive(s.stored);
     for_tiles_to_redo(s, [&](int tile) {
@@ -91,14 +91,15 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
 
   template <class Out>
   CUTE_DEVICE static void attend(const IntervalArguments& a, Shared& s, Steps& steps, int half,
-                                 const Rows& rows, const RowWords& words, const Turns& turn,
-                                 Loads& loads, OnlineSoftmax& softmax, Out& out) {
+                                 const Rows& rows, const RowWords& words,
+                                 const Scheduler& scheduler, Loads& loads, OnlineSoftmax& softmax,
+                                 Out& out) {
     auto scores = Base::scores_fragment();
     auto probs = Base::probs_fragment();
     const bool leads = threadIdx.x % 32 == 0;  // its warp
     const auto start_scores = [&] {
       Base::wait(s.k_full[Base::stage_of(loads.k())], Base::phase_of(loads.k()));
-      turn.await();
+      scheduler.await();
       Base::multiply_scores(s, half, Base::stage_of(loads.k()), scores);
     };
     const auto start_out = [&] {
@@ -126,14 +127,14 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
     };
 
     start_scores();
-    turn.pass();
+    scheduler.pass();
     warpgroup_wait<0>();
     scores_ready(0);
     Base::pack(scores, probs);
     for (int step = 1; step < steps.count; ++step) {
       start_scores();
       start_out();
-      turn.pass();
+      scheduler.pass();
       warpgroup_wait<1>();
       scores_ready(step);
       out_ready();
@@ -278,7 +279,7 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRang
     a.lanes_of_ranges *= 2;
   a.tokens_of_batch = ranges.ranges == nullptr ? p.num_queries : ranges.tokens_of_batch;
   a.scale_log2 = p.scale * kLog2e;
-  const bool half = p.element == nsa::device::Element::kHalf;
+  const bool half = p.element == nsa::kernels::Element::kHalf;
   const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
                        int box_heads, int box_tokens) {
     return make_tensor_map(m, x.data, half, dim, heads, tokens, p.batch, x.head, x.token, x.batch,
@@ -299,7 +300,7 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRang
   const auto kernel = interval_attention_kernel<Kernel>;
   // A CTA an SM, or as many times that as tiles ask for.
   const int most = sms * kMostTilesOfCta, ctas = (a.units + most - 1) / most * sms;
-  return sm80::launch(kernel, std::min(ctas, a.units), Kernel::kThreads, bytes, stream, a);
+  return portable::launch(kernel, std::min(ctas, a.units), Kernel::kThreads, bytes, stream, a);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -4,7 +4,7 @@
 /// One function per instantiation of interval attention, DK_DV_(key tile)_(type), and of the same
 /// with block selection, select_DK_DV_(type). Each stands in the .cu file of its head dims and
 /// type.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 constexpr int kMostTilesOfCta = 256;
 /// Warpgroups of a CTA that compute 64 rows each, for dk.
@@ -27,4 +27,4 @@ NSA_DECLARE_INTERVAL(128_128);
 NSA_DECLARE_INTERVAL(192_128);
 #undef NSA_DECLARE_INTERVAL
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -6,7 +6,7 @@
 #include "nsa/kernels/interval/sm90/key_gradients.cuh"
 #include "nsa/kernels/interval/sm90/query_gradients.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Maps for tiles of `rows` rows and `keys` keys; the rest as both kernels take it.
 inline cudaError_t backward_arguments(const IntervalBackward& p, const BackwardPlan& plan, int rows,
@@ -113,8 +113,8 @@ cudaError_t interval_backward(const IntervalBackward& p, const BackwardPlan& pla
   a.queries.units = (tiles + a.queries.tiles_of_unit - 1) / a.queries.tiles_of_unit * sequences;
   const auto kernel = interval_backward_kernel<Keys, Queries>;
   constexpr int kBytes = std::max(Keys::kSharedBytes, Queries::kSharedBytes);
-  return sm80::launch(kernel, unsigned(a.keys.units + a.queries.units), Keys::kThreads, kBytes,
-                      stream, a);
+  return portable::launch(kernel, unsigned(a.keys.units + a.queries.units), Keys::kThreads, kBytes,
+                          stream, a);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

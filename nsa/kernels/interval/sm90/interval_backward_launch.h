@@ -2,7 +2,7 @@
 #include "nsa/kernels/interval/interval_backward.h"
 
 /// The launches behind interval_attention_backward, in the order they are enqueued.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 constexpr int kKeysOfTile = 128;  // keys whose gradients a CTA sums
 /// Streaming multiprocessors a launch should keep busy. A constant, so that results do not depend
@@ -32,4 +32,4 @@ using LaunchBackward = BackwardFunction*;
 BackwardFunction backward_64_64_bf16, backward_64_64_fp16, backward_128_128_bf16,
     backward_128_128_fp16, backward_192_128_bf16, backward_192_128_fp16;
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -3,7 +3,7 @@
 #include "nsa/kernels/interval/sm90/interval_shape.cuh"
 #include "nsa/kernels/interval/sm90/range_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalLoads : IntervalShape<DK, DV, BN, T, kSelect> {
@@ -179,4 +179,4 @@ struct IntervalLoads : IntervalShape<DK, DV, BN, T, kSelect> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

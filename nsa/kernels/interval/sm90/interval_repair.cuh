@@ -8,7 +8,7 @@
 #include "nsa/kernels/common/sm90/online_softmax.cuh"
 #include "nsa/kernels/interval/sm90/interval_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalRepair : IntervalTiles<DK, DV, BN, T, kSelect> {
@@ -162,4 +162,4 @@ struct IntervalRepair : IntervalTiles<DK, DV, BN, T, kSelect> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

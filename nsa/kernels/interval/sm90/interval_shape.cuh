@@ -16,28 +16,28 @@
 #include "nsa/kernels/interval/sm90/interval_arguments.h"
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 using namespace cute;
 
 constexpr float kLog2e = 1.4426950408889634f;
 
 /// Named barriers of the warpgroups that compute.
-enum IntervalBarrier { kPlacesFree = 0, kTilesStored = 1, kRepair = 2, kTurn = 3 };
+enum IntervalBarrier { kPlacesFree = 0, kTilesStored = 1, kRepair = 2, kScheduler = 3 };
 
-/// The warpgroups enqueue their products by turns, so that one has the tensor cores while the
-/// others work on their scores. The first one begins, all take the same number of turns.
+/// The warpgroups enqueue their products in alternation, so that one has the tensor cores while the
+/// others work on their scores. The first one begins, all take part equally often.
 template <int kWarpgroups>
-struct Turn {
-  CUTE_DEVICE explicit Turn(int warpgroup) : warpgroup(warpgroup) {
+struct WarpgroupScheduler {
+  CUTE_DEVICE explicit WarpgroupScheduler(int warpgroup) : warpgroup(warpgroup) {
     if (warpgroup == kWarpgroups - 1) pass();
   }
-  CUTE_DEVICE void await() const { cutlass::arch::NamedBarrier::sync(256, kTurn + warpgroup); }
+  CUTE_DEVICE void await() const { cutlass::arch::NamedBarrier::sync(256, kScheduler + warpgroup); }
   CUTE_DEVICE void pass() const {
     const int next = warpgroup + 1 == kWarpgroups ? 0 : warpgroup + 1;
-    cutlass::arch::NamedBarrier::arrive(256, kTurn + next);
+    cutlass::arch::NamedBarrier::arrive(256, kScheduler + next);
   }
-  /// Takes the turn that is passed to nobody in the end.
+  /// Takes the last permission, which is passed to nobody in the end.
   CUTE_DEVICE void end() const {
     if (warpgroup == 0) await();
   }
@@ -60,7 +60,7 @@ struct IntervalShape {
   static constexpr int kConsumerRegisters = kWarpgroups == 3 ? 160 : 232;
   static constexpr bool kWords = !kSelect && BN == 128;  // takes ranges of tiles
   static constexpr int kStages = DK == 64 ? 4 : 2;
-  using Turns = Turn<kWarpgroups>;
+  using Scheduler = WarpgroupScheduler<kWarpgroups>;
   using LayoutQ =
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kRows>, Int<DK>>{}));
   using LayoutK =
@@ -195,4 +195,4 @@ struct IntervalShape {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

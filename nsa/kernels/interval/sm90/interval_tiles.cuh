@@ -3,7 +3,7 @@
 #include "nsa/kernels/common/sm90/online_softmax.cuh"
 #include "nsa/kernels/interval/sm90/interval_loads.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kSelect>
 struct IntervalTiles : IntervalLoads<DK, DV, BN, T, kSelect> {
@@ -167,4 +167,4 @@ struct IntervalTiles : IntervalLoads<DK, DV, BN, T, kSelect> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

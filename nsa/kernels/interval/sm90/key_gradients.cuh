@@ -13,7 +13,7 @@
 #pragma once
 #include "nsa/kernels/interval/sm90/key_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BM, int kStages, typename T, bool kWords = false>
 struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
@@ -276,4 +276,4 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

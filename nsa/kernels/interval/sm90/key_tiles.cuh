@@ -2,7 +2,7 @@
 #pragma once
 #include "nsa/kernels/interval/sm90/backward_parts.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BM, int kStages, typename T, bool kWords = false>
 struct KeyTiles {
@@ -195,4 +195,4 @@ struct KeyTiles {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

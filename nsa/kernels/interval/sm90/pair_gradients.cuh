@@ -6,7 +6,7 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// A row of 16-bit elements of either type, which a flag tells, as one kernel mends both.
 struct Row {
@@ -74,4 +74,4 @@ struct Columns {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -8,7 +8,7 @@
 #pragma once
 #include "nsa/kernels/interval/sm90/backward_parts.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kWords = false>
 struct QueryGradients {
@@ -345,4 +345,4 @@ struct QueryGradients {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// The tiles of 64 keys that a token range meets below `limit`; whether it is made of whole tiles,
 /// of which the last one may end at the limit.
@@ -23,4 +23,4 @@ struct RangeTiles {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

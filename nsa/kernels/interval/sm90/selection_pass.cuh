@@ -11,14 +11,14 @@
 #include "nsa/kernels/common/sm90/online_softmax.cuh"
 #include "nsa/kernels/interval/sm90/interval_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T>
 struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   static_assert(BN == kSelectKeys);
   using Base = IntervalTiles<DK, DV, BN, T, true>;
   using typename Base::Loads, typename Base::Rows, typename Base::Shared, typename Base::Tile;
-  using typename Base::Turns;
+  using typename Base::Scheduler;
   using MmaScores =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
 
@@ -120,7 +120,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
 
   /// After the output of the tile is stored. All computing warps call.
   CUTE_DEVICE static void run(const IntervalArguments& a, Shared& s, const Tile& tile, int half,
-                              const Rows& rows, const float (&lse)[2], const Turns& turn,
+                              const Rows& rows, const float (&lse)[2], const Scheduler& scheduler,
                               Loads& loads) {
     auto q = load_q_fragment(s, half);
     warpgroup_fence_operand(q);
@@ -129,7 +129,7 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
     const Warp w = warp_of(a, s, tile, half, rows, lse);
     if (tile.select_steps > 0) {
       begin_lists(a, tile, w);
-      choose_by_score(a, s, tile, w, q, turn, loads.k());
+      choose_by_score(a, s, tile, w, q, scheduler, loads.k());
       loads.add_k(tile.select_steps);
     }
     write_lists(a, tile, w);
@@ -139,32 +139,32 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   }
   template <class Q>
   CUTE_DEVICE static void choose_by_score(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                          const Warp& w, const Q& q, const Turns& turn,
+                                          const Warp& w, const Q& q, const Scheduler& scheduler,
                                           uint32_t first_load) {
     switch (a.row_group) {
       case 1:
-        return choose_of_groups<1>(a, s, tile, w, q, turn, first_load);
+        return choose_of_groups<1>(a, s, tile, w, q, scheduler, first_load);
       case 2:
-        return choose_of_groups<2>(a, s, tile, w, q, turn, first_load);
+        return choose_of_groups<2>(a, s, tile, w, q, scheduler, first_load);
       case 4:
-        return choose_of_groups<4>(a, s, tile, w, q, turn, first_load);
+        return choose_of_groups<4>(a, s, tile, w, q, scheduler, first_load);
       case 8:
-        return choose_of_groups<8>(a, s, tile, w, q, turn, first_load);
+        return choose_of_groups<8>(a, s, tile, w, q, scheduler, first_load);
       default:
-        return choose_of_groups<16>(a, s, tile, w, q, turn, first_load);
+        return choose_of_groups<16>(a, s, tile, w, q, scheduler, first_load);
     }
   }
   /// The product of the next tile is enqueued as soon as its registers are free.
   template <int kGroup, class Q>
   CUTE_DEVICE static void choose_of_groups(const IntervalArguments& a, Shared& s, const Tile& tile,
-                                           const Warp& w, const Q& q, const Turns& turn,
+                                           const Warp& w, const Q& q, const Scheduler& scheduler,
                                            uint32_t first_load) {
     auto scores = Base::scores_fragment();
     const int last = tile.select_steps - 1;
     const auto start_next = [&](int step) {
-      turn.await();
+      scheduler.await();
       start(s, first_load + step, q, scores);
-      turn.pass();
+      scheduler.pass();
     };
     start_next(0);
     // Not before a product has taken Q: until then its loads from shared memory may be on the way.
@@ -190,4 +190,4 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -4,22 +4,22 @@
 #include "nsa/kernels/common/alignment.h"
 #include "nsa/kernels/selected/rows/row_attention_launch.h"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 struct RowInstance {
   int qk_head_dim, v_head_dim;
   Element element;
-  sm80::RowLaunch launch;
+  portable::RowLaunch launch;
 };
 
 constexpr RowInstance kRowInstances[] = {
-    {64, 64, Element::kBFloat16, sm80::row_64_64_bf16},
-    {64, 64, Element::kHalf, sm80::row_64_64_fp16},
-    {128, 128, Element::kBFloat16, sm80::row_128_128_bf16},
-    {128, 128, Element::kHalf, sm80::row_128_128_fp16},
-    {192, 128, Element::kBFloat16, sm80::row_192_128_bf16},
-    {192, 128, Element::kHalf, sm80::row_192_128_fp16},
+    {64, 64, Element::kBFloat16, portable::row_64_64_bf16},
+    {64, 64, Element::kHalf, portable::row_64_64_fp16},
+    {128, 128, Element::kBFloat16, portable::row_128_128_bf16},
+    {128, 128, Element::kHalf, portable::row_128_128_fp16},
+    {192, 128, Element::kBFloat16, portable::row_192_128_bf16},
+    {192, 128, Element::kHalf, portable::row_192_128_fp16},
 };
 
 const RowInstance* find_instance(const RowAttention& p) {
@@ -49,4 +49,4 @@ cudaError_t row_attention_forward(const RowAttention& p, cudaStream_t stream) {
   return find_instance(p)->launch(p, stream);
 }
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

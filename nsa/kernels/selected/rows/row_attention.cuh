@@ -12,7 +12,7 @@
 #include "nsa/kernels/common/tiles.cuh"
 #include "nsa/kernels/selected/rows/row_attention.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 constexpr int kMaxRanges = 32;  // a lane holds one range
 
@@ -291,4 +291,4 @@ cudaError_t launch_row_attention(const RowAttention& p, cudaStream_t stream) {
                 Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -7,7 +7,7 @@
 
 /// Torch-free launcher of the selected branch's kernel: every (token, KV head) attends the union of
 /// a few token ranges of its own.
-namespace nsa::device {
+namespace nsa::kernels {
 
 struct RowAttention {
   Strided q;                        ///< [B, S, Hq, dk]
@@ -32,4 +32,4 @@ const char* unsupported_reason(const RowAttention& problem);
 /// capturable.
 cudaError_t row_attention_forward(const RowAttention& problem, cudaStream_t stream);
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -20,7 +20,7 @@
 #include "nsa/kernels/selected/sm80/selected_backward_launch.h"
 #include "nsa/kernels/selected/sm80/tile_products.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 /// 8 values, of which one is not finite.
 template <typename T>
@@ -104,7 +104,8 @@ struct SelectedBackwardKernel {
   /// The list's entry of row lane % 8 of this warp's rows of a step.
   __device__ __forceinline__ uint32_t fetch_entry(int step) const {
     const int row = min(step * 64 + warp * 8 + lane % 8, w.item.count * a.group_size - 1);
-    return a.entries[int64_t(w.lane) * a.num_queries * a.max_tiles + w.item.begin + pair_of(row)];
+    return a
+        .entries[int64_t(w.head_index) * a.num_queries * a.max_tiles + w.item.begin + pair_of(row)];
   }
   __device__ __forceinline__ int pair_of(int row) const {
     return a.group_size == 1 ? row : static_cast<int>(uint64_t(row) * a.group_inverse >> 32);
@@ -129,7 +130,8 @@ struct SelectedBackwardKernel {
     const int head = w.kv_head * a.group_size + in_group;
     copy_async_8(shared_address(&rows.stats[own]),
                  a.stats + (int64_t(w.batch) * a.tokens_of_batch + token) * a.num_heads + head);
-    const int token_of_set = (w.lane - a.lane) * a.tokens_of_set + token - a.first_token;
+    const int token_of_set =
+        (w.head_index - a.first_head) * a.tokens_of_set + token - a.first_token;
     rows.places[own] =
         first_of_part((token_of_set * a.max_tiles + tile) * a.group_size + in_group, DK);
   }
@@ -339,8 +341,8 @@ struct SelectedBackwardKernel {
       add_products<DK>(d_k, s.d_scores, rows.q);
       query_gradients(rows);
     }
-    float* slot =
-        a.slots + (int64_t(w.lane - a.lane) * a.items_of_lane + w.item.slot) * (64 * (DK + DV));
+    float* slot = a.slots + (int64_t(w.head_index - a.first_head) * a.items_of_head + w.item.slot) *
+                                (64 * (DK + DV));
     store_slot(slot, d_k, a.scale);
     store_slot(slot + 64 * DK, d_v, 1.f);
   }
@@ -354,7 +356,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksOfSm)
   Kernel(a, *reinterpret_cast<typename Kernel::Shared*>(dynamic_shared()), w).run();
 }
 
-/// One block of threads an item; those behind a lane's last item return at once.
+/// One block of threads an item; those behind a head's last item return at once.
 template <int DK, int DV, typename T>
 cudaError_t launch_selected_backward(const SelectedBackward& p, int tokens_of_batch,
                                      const SelectedPlan& plan, void* workspace, int set,
@@ -364,8 +366,8 @@ cudaError_t launch_selected_backward(const SelectedBackward& p, int tokens_of_ba
   a.d_out = p.d_out;
   a.stats = reinterpret_cast<const float2*>(p.stats);
   a.tokens_of_batch = tokens_of_batch;
-  return launch(selected_backward_kernel<Kernel>, dim3(plan.items_of_lane, a.lanes),
+  return launch(selected_backward_kernel<Kernel>, dim3(plan.items_of_head, a.heads),
                 Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

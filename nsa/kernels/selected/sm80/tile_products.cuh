@@ -2,7 +2,7 @@
 #pragma once
 #include "nsa/kernels/common/mma.cuh"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 
 /// Bytes from the start of a tile to 16-byte piece `piece` of row `row`. A row has kColumns 2-byte
 /// elements, a multiple of 64; pieces of each 128 bytes are swizzled by row, so that eight rows of
@@ -75,4 +75,4 @@ __device__ __forceinline__ void multiply_columns(Accumulators<4>& sums, const Ro
   }
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

@@ -7,7 +7,7 @@
 #include "nsa/kernels/selected/parts.cuh"
 #include "nsa/kernels/selected/sm90/masked_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Scores of one tile, of which a thread's rows attend the first `columns` keys -> probabilities
 /// relative to the running maximum.
@@ -63,7 +63,7 @@ CUTE_DEVICE void add_piece(const uint4& four, float weight, int c, int r, Out& o
   const uint32_t pairs[4] = {four.x, four.y, four.z, four.w};
   CUTE_UNROLL
   for (int i = 0; i < 4; ++i) {
-    const float2 pair = sm80::unpack(pairs[i], Cuda{});
+    const float2 pair = portable::unpack(pairs[i], Cuda{});
     const int at = c * 16 + 4 * i + 2 * r;
     out(at) = fmaf(weight, pair.x, out(at));
     out(at + 1) = fmaf(weight, pair.y, out(at + 1));
@@ -93,7 +93,7 @@ CUTE_DEVICE void take_parts_of_rows(const Arguments& a, const int (&count)[2],
       // Behind the last part any other, unused: loads under a condition cost twice the registers.
       const uint32_t row = i < count[r] ? first[r] + i * a.group_size : 0;
       stats[slot][r] = from.stats[row];
-      const uint4* piece = parts + sm80::first_of_part(row, DV);
+      const uint4* piece = parts + portable::first_of_part(row, DV);
       CUTE_UNROLL
       for (int c = 0; c < DV / 32; ++c) pieces[slot][r][c] = __ldcs(piece + c * 32);
     }
@@ -149,10 +149,10 @@ CUTE_DEVICE bool write_rows(const Arguments& a, Shared& s, int first_row, int us
     for (int i = 0; i < 4; ++i) {
       const float x = out(c * 8 + 2 * i), y = out(c * 8 + 2 * i + 1);
       finite &= isfinite(x) && isfinite(y);
-      four[i] = sm80::pack<typename Tiles::Cuda>(x * inverse[i % 2], y * inverse[i % 2]);
+      four[i] = portable::pack<typename Tiles::Cuda>(x * inverse[i % 2], y * inverse[i % 2]);
     }
     store_matrices(
-        sm80::shared_address(Tiles::piece_of_row(s, first_row + lane % 16, c * 2 + lane / 16)),
+        portable::shared_address(Tiles::piece_of_row(s, first_row + lane % 16, c * 2 + lane / 16)),
         four[0], four[1], four[2], four[3]);
   }
   __syncwarp();
@@ -167,4 +167,4 @@ CUTE_DEVICE bool write_rows(const Arguments& a, Shared& s, int first_row, int us
   return finite;
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

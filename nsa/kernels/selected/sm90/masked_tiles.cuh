@@ -9,7 +9,7 @@
 #include "nsa/kernels/selected/sm90/selected_dense_launch.h"
 #include "nsa/kernels/selected/sm90/selected_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// `kRowsOfTile` rows of Q in shared memory; `kPlaces` places for K and for V; `kThreadsComputing`
 /// threads, those from 128 on.
@@ -28,20 +28,20 @@ struct MaskedTiles {
   /// the tile base + i - 1.
   struct Tile {
     int first, count, batch, kv_head, base;
-    int lane;  // of the launch
+    int head;  // of the launch
 
     CUTE_DEVICE int of_bit(int bit) const { return bit == 0 ? 0 : base + bit - 1; }
   };
   /// The tile of rows that begins `place` tokens behind the launch's first.
   template <class Arguments>
-  CUTE_DEVICE static Tile tile_at(const Arguments& a, int place, int lane_of_launch) {
-    const int lane = a.queries.lane + lane_of_launch, first = a.queries.first + place;
+  CUTE_DEVICE static Tile tile_at(const Arguments& a, int place, int head_of_launch) {
+    const int head_index = a.queries.first_head + head_of_launch, first = a.queries.first + place;
     return {first,
             min(a.tokens_of_tile, a.queries.count - place),
-            lane / a.num_kv_heads,
-            lane % a.num_kv_heads,
+            head_index / a.num_kv_heads,
+            head_index % a.num_kv_heads,
             first_newest_tile(a, first),
-            lane_of_launch};
+            head_of_launch};
   }
   /// The first tile behind tile 0 that is computed here for a token.
   template <class Arguments>
@@ -59,7 +59,7 @@ struct MaskedTiles {
   template <class Arguments>
   CUTE_DEVICE static uint32_t first_part(const Arguments& a, const Tile& tile, int token) {
     const DenseParts& from = a.queries.parts;
-    return (tile.lane * from.tokens_of_set + tile.first - a.queries.first + token) *
+    return (tile.head * from.tokens_of_set + tile.first - a.queries.first + token) *
            from.max_tiles * a.group_size;
   }
   /// Keys that the position of a token shows.
@@ -135,8 +135,8 @@ struct MaskedTiles {
     CUTE_UNROLL
     for (int k = 0; k < DK / 16; ++k) {
       uint32_t four[4];
-      sm80::load_matrices(
-          four, sm80::shared_address(piece_of_row(s, first_row + lane % 16, k * 2 + lane / 16)));
+      portable::load_matrices(four, portable::shared_address(
+                                        piece_of_row(s, first_row + lane % 16, k * 2 + lane / 16)));
       CUTE_UNROLL
       for (int i = 0; i < 4; ++i) bits(k * 4 + i) = four[i];
     }
@@ -186,7 +186,7 @@ cudaError_t describe_masked_tiles(Arguments& a, const RowAttention& p,
   a.group_size = group, a.num_ranges = p.num_ranges, a.first_position = p.first_position;
   a.tokens_of_tile = Kernel::kRows / group;
   a.scale_log2 = p.scale * 1.4426950408889634f;
-  const bool half = p.element == nsa::device::Element::kHalf;
+  const bool half = p.element == nsa::kernels::Element::kHalf;
   const auto map = [&](CUtensorMap& m, const Strided& x, int dim, int heads, int tokens,
                        int box_heads, int box_tokens) {
     return make_tensor_map(m, x.data, half, dim, heads, tokens, p.batch, x.head, x.token, x.batch,
@@ -202,4 +202,4 @@ cudaError_t describe_masked_tiles(Arguments& a, const RowAttention& p,
   return status;
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

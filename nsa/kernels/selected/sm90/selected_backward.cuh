@@ -16,7 +16,7 @@
 #include "nsa/kernels/selected/sm90/selected_tiles.cuh"
 #include "nsa/kernels/selected/sm90/selected_values.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedBackwardKernel {
@@ -73,7 +73,7 @@ struct SelectedBackwardKernel {
     describe_row<DK>(a, w, s.masks[stage][row], s.places[stage][row], entry, in_group, valid);
     if (valid) {
       const int64_t token = int64_t(w.batch) * a.tokens_of_batch + (entry >> 8);
-      copy_async_8(sm80::shared_address(&s.stats[stage][row]),
+      copy_async_8(portable::shared_address(&s.stats[stage][row]),
                    a.stats + token * a.num_heads + w.kv_head * a.group_size + in_group);
     } else {
       s.stats[stage][row] = make_float2(0.f, 0.f);
@@ -282,7 +282,7 @@ struct SelectedBackwardKernel {
         Tensor bits = make_tensor<uint32_t>(Shape<Int<kRowsOfPart / 4>>{});
         pack_pairs<typename Traits::Cuda>(d_probs, bits, 0);
         const int key = warp * 16 + lane / 8 % 2 * 8 + lane % 8;
-        const uint32_t to = sm80::shared_address(s.ds[warpgroup]) + key * 128;
+        const uint32_t to = portable::shared_address(s.ds[warpgroup]) + key * 128;
         CUTE_UNROLL
         for (int i = 0; i < kRowsOfPart / 16; ++i)
           store_matrices(to + ((part * kRowsOfPart / 8 + 2 * i + lane / 16) ^ (key % 8)) * 16,
@@ -382,9 +382,10 @@ struct SelectedBackwardKernel {
     arrive_at(s.sums_moved);
     wait_for(s.sums_moved, n & 1);
     const SelectedWork& w = s.work[n % 2];
-    float* slot = a.slots +
-                  (int64_t(w.lane - a.lane) * a.items_of_lane + w.item.slot) * (64 * (DK + DV)) +
-                  thread;
+    float* slot =
+        a.slots +
+        (int64_t(w.head_index - a.first_head) * a.items_of_head + w.item.slot) * (64 * (DK + DV)) +
+        thread;
     if (warpgroup == 0) {
       CUTE_UNROLL
       for (int i = 0; i < kOfKeys; ++i) {
@@ -413,7 +414,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 #if NSA_CODE_OF_SM90
   NSA_UNALIGNED_SHARED(raw);
   // Aligned without a detour through integers, so that the compiler knows it for shared memory.
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  auto& s =
+      *reinterpret_cast<typename Kernel::Shared*>(raw + (-portable::shared_address(raw) & 1023));
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.keys_full, 256);
@@ -449,4 +451,4 @@ cudaError_t launch_selected_backward(const SelectedBackward& p, int tokens_of_ba
   return launch_items<Kernel>(selected_backward_kernel<Kernel>, a, plan, stream);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

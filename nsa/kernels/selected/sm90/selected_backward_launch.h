@@ -5,7 +5,7 @@
 /// One function per instantiation of the products of the selected branch's backward pass:
 /// selected_backward_DK_DV_(type). `tokens_of_batch`: from one sequence of stats to the next; `set`
 /// counts the sets of the plan.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 using SelectedBackwardLaunch = cudaError_t (*)(const SelectedBackward&, int tokens_of_batch,
                                                const SelectedPlan&, void* workspace, int set,
@@ -21,4 +21,4 @@ NSA_DECLARE_SELECTED(128_128);
 NSA_DECLARE_SELECTED(192_128);
 #undef NSA_DECLARE_SELECTED
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -18,7 +18,7 @@
 #pragma once
 #include "nsa/kernels/selected/sm90/selected_dense_parts.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
@@ -30,9 +30,9 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
   using typename Base::Rows;
   using typename Base::Shared;
   using typename Base::Tile;
-  using typename Base::Turns;
   using typename Base::Walk;
   using typename Base::Words;
+  using typename Base::WorkQueue;
 
   /// Scores of one tile -> probabilities relative to the running maximum.
   template <class Scores>
@@ -44,8 +44,9 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
   }
 
   template <class Out>
-  CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Shared& s, const Turns& at,
-                                         const Rows& rows, int stage, Out& out) {
+  CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Shared& s,
+                                         const WorkQueue& at, const Rows& rows, int stage,
+                                         Out& out) {
     const int bit = s.bit[stage];
     uint64_t bad = s.bad[stage];
     const Tile tile = at.tile(a);
@@ -56,7 +57,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
 
   /// The tiles of walk.left.
   template <class Q, class Out>
-  CUTE_DEVICE static void pass(const DenseArguments& a, Shared& s, const Turns& at,
+  CUTE_DEVICE static void pass(const DenseArguments& a, Shared& s, const WorkQueue& at,
                                const Rows& rows, const Q& frag_q, Walk& walk,
                                OnlineSoftmax& softmax, Out& out) {
     const int lane = threadIdx.x % 32;
@@ -83,7 +84,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
     const auto pack = [&] {
       CUTE_UNROLL
       for (int i = 0; i < size(probs_bits); ++i)
-        probs_bits(i) = sm80::pack<Cuda>(scores(2 * i), scores(2 * i + 1));
+        probs_bits(i) = portable::pack<Cuda>(scores(2 * i), scores(2 * i + 1));
     };
 
     const auto goes_on = [&]() -> bool {
@@ -118,7 +119,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
 
   /// Whether the output is finite.
   template <class Out>
-  CUTE_DEVICE static bool store(const DenseArguments& a, Shared& s, const Turns& at,
+  CUTE_DEVICE static bool store(const DenseArguments& a, Shared& s, const WorkQueue& at,
                                 const Rows& rows, const OnlineSoftmax& softmax, const Out& out) {
     const Tile tile = at.tile(a);
     const int lane = threadIdx.x % 32, first_row = threadIdx.x % 128 / 32 * 16;
@@ -148,7 +149,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
         scores_thread.partition_fragment_A(make_tensor(make_smem_ptr(s.q), RowTile<T, DK>{}));
     Tensor out = partition_fragment_C(MmaOut{}, Shape<_64, Int<DV>>{});
     Walk walk;
-    for (Turns at; at.template next<true>(a, s);) {
+    for (WorkQueue at; at.template next<true>(a, s);) {
       wait_for(s.words_full[at.words()], at.words_phase());
       const Words& words = s.words[at.words()];
       const Rows rows(a, at);
@@ -160,7 +161,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
         Base::take_parts(a, s, at.tile(a), rows, softmax, out);
       }
       walk.left = words.all;
-      wait_for(s.q_full, at.turn & 1);  // registers do not hold Q beside parts
+      wait_for(s.q_full, at.slot & 1);  // registers do not hold Q beside parts
       Base::read_q(s, threadIdx.x % 128 / 32 * 16, frag_q);
       pass(a, s, at, rows, frag_q, walk, softmax, out);
       softmax.finish();
@@ -178,7 +179,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kCtas)
     selected_dense_kernel(const __grid_constant__ DenseArguments a) {
 #if NSA_CODE_OF_SM90
   NSA_UNALIGNED_SHARED(raw);
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  auto& s =
+      *reinterpret_cast<typename Kernel::Shared*>(raw + (-portable::shared_address(raw) & 1023));
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     Barrier::init(&s.q_full, 1);
@@ -219,8 +221,8 @@ cudaError_t launch_selected_dense(const RowAttention& p, const DenseQueries& que
   DenseArguments a{};
   cudaError_t status = describe_masked_tiles<Kernel>(a, p, queries);
   if (status != cudaSuccess) return status;
-  a.tiles_of_lane = (queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile;
-  const int64_t units = int64_t{a.tiles_of_lane} * queries.lanes;
+  a.tiles_of_head = (queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile;
+  const int64_t units = int64_t{a.tiles_of_head} * queries.heads;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
   a.units = static_cast<int>(units);
   const DenseParts& parts = queries.parts;
@@ -234,8 +236,8 @@ cudaError_t launch_selected_dense(const RowAttention& p, const DenseQueries& que
   status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                 cudaSharedmemCarveoutMaxShared);
   if (status != cudaSuccess) return status;
-  return sm80::launch(kernel, std::min(a.units, Kernel::kCtas * sms), Kernel::kThreads,
-                      Kernel::kSharedBytes, stream, a);
+  return portable::launch(kernel, std::min(a.units, Kernel::kCtas * sms), Kernel::kThreads,
+                          Kernel::kSharedBytes, stream, a);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

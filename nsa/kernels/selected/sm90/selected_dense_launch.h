@@ -3,7 +3,7 @@
 
 /// One function per instantiation of the selected branch in whole tiles under masks:
 /// selected_dense_DK_DV_(type).
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Parts of the rows' outputs from the order of keys, of one set of a plan, to be joined with.
 struct DenseParts {
@@ -13,10 +13,10 @@ struct DenseParts {
   int max_tiles = 0, tokens_of_set = 0;
 };
 
-/// The queries of a launch: [first, first + count) of `lanes` (sequence, KV head) pairs from `lane`
-/// on. Their tiles: all of them, or, when there are parts, those of first_dense_tile.
+/// The queries of a launch: [first, first + count) of `heads` (sequence, KV head) pairs from
+/// `first_head` on. Their tiles: all of them, or, when there are parts, those of first_dense_tile.
 struct DenseQueries {
-  int first = 0, count = 0, lane = 0, lanes = 0;
+  int first = 0, count = 0, first_head = 0, heads = 0;
   int tokens_of_batch = 0;  // from one sequence to the next in ranges, out and lse
   DenseParts parts;
 };
@@ -32,4 +32,4 @@ NSA_DECLARE_DENSE(128_128);
 NSA_DECLARE_DENSE(192_128);
 #undef NSA_DECLARE_DENSE
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/selected/sm90/selected_dense_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
@@ -14,19 +14,19 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   using typename Base::Shared;
   using typename Base::Tile;
   using typename Base::TokenWord;
-  using typename Base::Turns;
   using typename Base::Walk;
   using typename Base::Words;
+  using typename Base::WorkQueue;
 
   /// Three warps: the words of every tile of rows; one thread of them has its Q brought.
   CUTE_DEVICE static void produce_words(const DenseArguments& a, Shared& s) {
-    for (Turns at; at.template next<false>(a, s);) {
+    for (WorkQueue at; at.template next<false>(a, s);) {
       const Tile tile = at.tile(a);
       wait_for(s.words_empty[at.words()], at.words_phase() ^ 1);
       make_words(a, s.words[at.words()], tile);
       arrive_at(s.words_full[at.words()]);
       if (threadIdx.x == 32) {
-        wait_for(s.q_empty, (at.turn & 1) ^ 1);
+        wait_for(s.q_empty, (at.slot & 1) ^ 1);
         Base::load_q(a, s, tile);
       }
       __syncwarp();  // or the next barrier of these warps meets half a one
@@ -62,7 +62,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   /// One warp: parts, then K and V of every tile, as places become free.
   CUTE_DEVICE static void produce(const DenseArguments& a, Shared& s) {
     Walk walk;
-    for (Turns at; at.template next<false>(a, s);) {
+    for (WorkQueue at; at.template next<false>(a, s);) {
       const Tile tile = at.tile(a);
       const Words& words = s.words[at.words()];
       wait_for(s.words_full[at.words()], at.words_phase());
@@ -128,7 +128,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   }
   /// Bytes that nobody reads again, a multiple of 16.
   CUTE_DEVICE static void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t& full) {
-    sm90::copy_bulk(sm80::shared_address(to), from, bytes, sm80::shared_address(&full),
+    sm90::copy_bulk(portable::shared_address(to), from, bytes, portable::shared_address(&full),
                     static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST));
   }
 
@@ -144,4 +144,4 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

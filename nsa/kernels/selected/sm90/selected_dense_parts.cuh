@@ -4,7 +4,7 @@
 #include "nsa/kernels/selected/sm90/masked_rows.cuh"
 #include "nsa/kernels/selected/sm90/selected_dense_loads.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
@@ -101,4 +101,4 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

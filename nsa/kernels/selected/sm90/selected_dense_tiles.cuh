@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/selected/sm90/masked_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 struct DenseArguments {
   CUtensorMap q_map, k_map, v_map;
@@ -13,7 +13,7 @@ struct DenseArguments {
   float* lse;
   DenseQueries queries;
   int num_queries, num_keys, num_kv_heads, group_size, num_ranges, first_position;
-  int tokens_of_tile, tiles_of_lane, units;  // units: tiles of rows of all lanes
+  int tokens_of_tile, tiles_of_head, units;  // units: tiles of rows of all heads
   bool streamed;                             // parts come through the places of keys and values
   float scale_log2;
 };
@@ -57,22 +57,22 @@ struct SelectedDenseTiles : MaskedTiles<DK, DV, T, 64, 2, 128> {
   static_assert(kCtas * (kSharedBytes + 1024) <= 233472);
 
   CUTE_DEVICE static Tile tile_of(const DenseArguments& a, int unit) {
-    // The last tokens attend the most keys: they come first, those of all lanes.
-    const int index = unit / a.queries.lanes, lane_of_launch = unit - index * a.queries.lanes;
-    const int place = (a.tiles_of_lane - 1 - index) * a.tokens_of_tile;
-    return Base::tile_at(a, place, lane_of_launch);
+    // The last tokens attend the most keys: they come first, those of all heads.
+    const int index = unit / a.queries.heads, head_of_launch = unit - index * a.queries.heads;
+    const int place = (a.tiles_of_head - 1 - index) * a.tokens_of_tile;
+    return Base::tile_at(a, place, head_of_launch);
   }
 
   /// The CTA's tiles of rows, to and fro, as the first ones are the longest; then those once more
   /// that have an output that is not finite (every 32nd one shares a bit), `clean`: with zeros for
-  /// such values. All warps take the same turns.
-  struct Turns {
-    int turn = -1, round = -1;
+  /// such values. All warps take the same slots.
+  struct WorkQueue {
+    int slot = -1, round = -1;
     bool clean = false;
 
     template <bool kComputes>
     CUTE_DEVICE bool next(const DenseArguments& a, Shared& s) {
-      ++turn;
+      ++slot;
       while (true) {
         ++round;
         if (unit() < a.units) {
@@ -92,12 +92,12 @@ struct SelectedDenseTiles : MaskedTiles<DK, DV, T, 64, 2, 128> {
     }
     /// Found anew where it is asked for: that takes fewer registers.
     CUTE_DEVICE Tile tile(const DenseArguments& a) const {
-      Turns same = *this;
+      WorkQueue same = *this;
       asm volatile("" : "+r"(same.round));
       return tile_of(a, same.unit());
     }
-    CUTE_DEVICE int words() const { return turn % 2; }
-    CUTE_DEVICE uint32_t words_phase() const { return turn / 2 & 1; }
+    CUTE_DEVICE int words() const { return slot % 2; }
+    CUTE_DEVICE uint32_t words_phase() const { return slot / 2 & 1; }
   };
 
   /// The two rows of a thread of the computing warpgroup. Words are read again wherever they are
@@ -106,7 +106,7 @@ struct SelectedDenseTiles : MaskedTiles<DK, DV, T, 64, 2, 128> {
     int place[2];  // in the words of both buffers
     int base;      // of the tile
 
-    CUTE_DEVICE Rows(const DenseArguments& a, const Turns& at) : base(at.tile(a).base) {
+    CUTE_DEVICE Rows(const DenseArguments& a, const WorkQueue& at) : base(at.tile(a).base) {
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r)
         place[r] = at.words() * int(sizeof(Words) / sizeof(TokenWord)) + token(a, r);
@@ -130,4 +130,4 @@ struct SelectedDenseTiles : MaskedTiles<DK, DV, T, 64, 2, 128> {
   };
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -18,7 +18,7 @@
 #include "nsa/kernels/selected/sm90/masked_rows.cuh"
 #include "nsa/kernels/selected/sm90/selected_dense_wide_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
@@ -75,7 +75,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     const auto pack = [&] {
       CUTE_UNROLL
       for (int i = 0; i < size(probs_bits); ++i)
-        probs_bits(i) = sm80::pack<Cuda>(scores(2 * i), scores(2 * i + 1));
+        probs_bits(i) = portable::pack<Cuda>(scores(2 * i), scores(2 * i + 1));
     };
 
     // Runs of own tiles. Within a run V of a tile is held while the scores of the next are
@@ -200,7 +200,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     selected_dense_wide_kernel(const __grid_constant__ DenseWideArguments a) {
 #if NSA_CODE_OF_SM90
   NSA_UNALIGNED_SHARED(raw);
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  auto& s =
+      *reinterpret_cast<typename Kernel::Shared*>(raw + (-portable::shared_address(raw) & 1023));
   const auto tile = Kernel::tile_of(a, blockIdx.x, blockIdx.y);
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
@@ -251,8 +252,8 @@ cudaError_t launch_selected_dense_wide(const RowAttention& p, const DenseQueries
   const auto kernel = selected_dense_wide_kernel<Kernel>;
   status = count_sms(a.sms);
   if (status != cudaSuccess) return status;
-  const dim3 grid((queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile, queries.lanes);
-  return sm80::launch(kernel, grid, Kernel::kThreads, Kernel::kSharedBytes, stream, a);
+  const dim3 grid((queries.count + a.tokens_of_tile - 1) / a.tokens_of_tile, queries.heads);
+  return portable::launch(kernel, grid, Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -3,7 +3,7 @@
 #pragma once
 #include "nsa/kernels/selected/sm90/masked_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 struct DenseWideArguments {
   CUtensorMap q_map, k_map, v_map;
@@ -46,10 +46,10 @@ struct SelectedDenseWideTiles : MaskedTiles<DK, DV, T, 192, 8, 384> {
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
   static_assert(kSharedBytes <= 232448);
 
-  CUTE_DEVICE static Tile tile_of(const DenseWideArguments& a, int block, int lane_of_launch) {
+  CUTE_DEVICE static Tile tile_of(const DenseWideArguments& a, int block, int head_of_launch) {
     // The last tokens attend the most keys: they start first.
     const int place = (static_cast<int>(gridDim.x) - 1 - block) * a.tokens_of_tile;
-    return Base::tile_at(a, place, lane_of_launch);
+    return Base::tile_at(a, place, head_of_launch);
   }
 
   /// Ranges -> bits, by all threads.
@@ -85,9 +85,9 @@ struct SelectedDenseWideTiles : MaskedTiles<DK, DV, T, 192, 8, 384> {
   CUTE_DEVICE static void prefetch_parts(const DenseWideArguments& a, Shared& s, const Tile& tile) {
     const int block = static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x);
     if (block < a.sms) prefetch_parts_of(a, tile);
-    const int next = block + a.sms, lane = next / static_cast<int>(gridDim.x);
-    if (lane >= static_cast<int>(gridDim.y)) return;
-    const Tile follows = tile_of(a, next % static_cast<int>(gridDim.x), lane);
+    const int next = block + a.sms, head_index = next / static_cast<int>(gridDim.x);
+    if (head_index >= static_cast<int>(gridDim.y)) return;
+    const Tile follows = tile_of(a, next % static_cast<int>(gridDim.x), head_index);
     wait_for(s.parts_read, 0);
     prefetch_parts_of(a, follows);
   }
@@ -137,4 +137,4 @@ struct SelectedDenseWideTiles : MaskedTiles<DK, DV, T, 192, 8, 384> {
   }
 };
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

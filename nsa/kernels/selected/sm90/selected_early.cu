@@ -5,7 +5,7 @@
 #include "nsa/kernels/interval/sm90/range_tiles.cuh"
 #include "nsa/kernels/selected/sm90/selected_early_launch.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 namespace {
 
 constexpr int kThreads = 256;
@@ -106,12 +106,12 @@ __device__ void mend_key(const SelectedEarly& e, int64_t row) {
   const EarlyRows rows{e};
   const IntervalAttention& f = rows.f;
   const int key = int(row % f.num_keys), tile = key / 64, pair = key / kKeysOfTile * kKeysOfTile;
-  const int64_t lane = row / f.num_keys, lanes = int64_t(f.batch) * f.num_kv_heads,
-                batch = lane / f.num_kv_heads;
-  const int kv_head = int(lane % f.num_kv_heads),
+  const int64_t head_index = row / f.num_keys, heads = int64_t(f.batch) * f.num_kv_heads,
+                batch = head_index / f.num_kv_heads;
+  const int kv_head = int(head_index % f.num_kv_heads),
             chunks = chunks_of(f, pair, min(pair + kKeysOfTile, f.num_keys), e.plan.chunk_tokens);
   const auto slot_of = [&](int chunk) {
-    return e.words.slots + ((chunk * lanes + lane) * e.words.key_tiles + tile) * 64 *
+    return e.words.slots + ((chunk * heads + head_index) * e.words.key_tiles + tile) * 64 *
                                (f.qk_head_dim + f.v_head_dim);
   };
   bool finite = true;
@@ -163,12 +163,12 @@ cudaError_t read_tile_words(const SelectedEarly& e, const int32_t* ranges, int n
   const IntervalAttention& f = e.problem.forward;
   const int64_t rows = int64_t(f.batch) * f.num_queries * f.num_kv_heads;
   const auto blocks = static_cast<unsigned>((rows + kThreads - 1) / kThreads);
-  return sm80::launch(read_words_kernel, blocks, kThreads, 0, stream, e,
-                      reinterpret_cast<const int2*>(ranges), num_ranges);
+  return portable::launch(read_words_kernel, blocks, kThreads, 0, stream, e,
+                          reinterpret_cast<const int2*>(ranges), num_ranges);
 }
 
 cudaError_t mend_early(const SelectedEarly& e, cudaStream_t stream) {
-  return sm80::launch(mend_early_kernel, kBusySms * 4, kThreads, 0, stream, e);
+  return portable::launch(mend_early_kernel, kBusySms * 4, kThreads, 0, stream, e);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

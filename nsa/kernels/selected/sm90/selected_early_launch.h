@@ -4,7 +4,7 @@
 
 /// The backward pass of the first queries of the selected branch in whole causal tiles: as that of
 /// the interval branches, where a row passes over tiles of 64 keys that its word does not name.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Bit of a word whose ranges are not made of whole tiles: the row gets a d_q of NaN.
 constexpr int kBrokenWord = 63;
@@ -45,4 +45,4 @@ NSA_DECLARE_EARLY(128_128);
 NSA_DECLARE_EARLY(192_128);
 #undef NSA_DECLARE_EARLY
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -14,7 +14,7 @@
 #include "nsa/kernels/selected/sm90/selected_forward_launch.h"
 #include "nsa/kernels/selected/sm90/selected_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, typename T>
 struct SelectedForwardKernel {
@@ -197,7 +197,7 @@ struct SelectedForwardKernel {
           const float x = exp2_fast((scores(4 * j + 2 * r) - shift) * a.scale_log2),
                       y = exp2_fast((scores(4 * j + 2 * r + 1) - shift) * a.scale_log2);
           total += x + y;
-          probs_bits(2 * j + r) = sm80::pack<Cuda>(x, y);
+          probs_bits(2 * j + r) = portable::pack<Cuda>(x, y);
         }
         total += __shfl_xor_sync(~0u, total, 1);
         sum[r] = total + __shfl_xor_sync(~0u, total, 2);
@@ -212,7 +212,7 @@ struct SelectedForwardKernel {
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r)
         if (lane % 4 == 0 && places[r] >= 0)
-          a.part_stats[sm80::row_of_part(places[r], DV)] = make_float2(peak[r], sum[r]);
+          a.part_stats[portable::row_of_part(places[r], DV)] = make_float2(peak[r], sum[r]);
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
       if (s.bad_v[buffer] != 0) add_bad_values(a, s.work[buffer], s.bad_v[buffer], masks, out);
@@ -235,7 +235,8 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 #if NSA_CODE_OF_SM90
   NSA_UNALIGNED_SHARED(raw);
   // Aligned without a detour through integers, so that the compiler knows it for shared memory.
-  auto& s = *reinterpret_cast<typename Kernel::Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  auto& s =
+      *reinterpret_cast<typename Kernel::Shared*>(raw + (-portable::shared_address(raw) & 1023));
   if (threadIdx.x == 0) {
     using Barrier = cutlass::arch::ClusterBarrier;
     for (int i = 0; i < 2; ++i) {
@@ -268,4 +269,4 @@ cudaError_t launch_selected_forward(const RowAttention& p, const SelectedPlan& p
                               selected_arguments(p, plan, workspace, set), plan, stream);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

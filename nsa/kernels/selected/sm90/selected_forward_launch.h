@@ -4,7 +4,7 @@
 
 /// One function per instantiation of the products of the selected branch's forward pass in the
 /// order of keys: selected_forward_DK_DV_(type). `set` counts the sets of the plan.
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 using SelectedForwardLaunch = cudaError_t (*)(const RowAttention&, const SelectedPlan&,
                                               void* workspace, int set, cudaStream_t);
@@ -19,4 +19,4 @@ NSA_DECLARE_SELECTED(128_128);
 NSA_DECLARE_SELECTED(192_128);
 #undef NSA_DECLARE_SELECTED
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

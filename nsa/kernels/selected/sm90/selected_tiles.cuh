@@ -18,13 +18,13 @@
 #include "nsa/kernels/selected/parts.cuh"
 #include "nsa/kernels/selected/selected_work.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 using namespace cute;
 
-using sm80::selected_arguments;
-using sm80::SelectedArguments;
-using sm80::SelectedWork;
+using portable::selected_arguments;
+using portable::SelectedArguments;
+using portable::SelectedWork;
 
 /// Of the current device.
 inline cudaError_t count_sms(int& sms) {
@@ -42,13 +42,13 @@ cudaError_t launch_items(void (*kernel)(SelectedArguments), const SelectedArgume
   int sms = 0;
   const cudaError_t status = count_sms(sms);
   if (status != cudaSuccess) return status;
-  const int64_t most = int64_t{plan.items_of_lane} * a.lanes;
-  return sm80::launch(kernel, static_cast<unsigned>(std::min<int64_t>(most, sms)), Kernel::kThreads,
-                      Kernel::kSharedBytes, stream, a);
+  const int64_t most = int64_t{plan.items_of_head} * a.heads;
+  return portable::launch(kernel, static_cast<unsigned>(std::min<int64_t>(most, sms)),
+                          Kernel::kThreads, Kernel::kSharedBytes, stream, a);
 }
 
-__device__ __forceinline__ float exp2_fast(float x) { return sm80::fast_exp2(x); }
-using sm80::copy_async_8;
+__device__ __forceinline__ float exp2_fast(float x) { return portable::fast_exp2(x); }
+using portable::copy_async_8;
 
 /// cutlass's element types as the ones of CUDA.
 template <typename T>
@@ -94,9 +94,9 @@ CUTE_DEVICE void arrive_with_copies(uint64_t& barrier) {
   arrive_at(barrier);
 }
 
-/// The items of a set, lane after lane, for one thread of a CTA that takes them from the counter.
+/// The items of a set, head after head, for one thread of a CTA that takes them from the counter.
 struct ItemQueue {
-  int lane = 0, before = 0, count;  // items before the lane's, of the lane
+  int head = 0, before = 0, count;  // items before the head's, of the head
 
   CUTE_DEVICE explicit ItemQueue(const SelectedArguments& a) : count(SelectedWork::count(a, 0)) {}
   /// An item of no rows when none is left.
@@ -105,13 +105,13 @@ struct ItemQueue {
     SelectedWork w{};
     while (which >= before + count) {
       before += count;
-      if (++lane == a.lanes) {
-        --lane, count = 0;  // `which` only grows
+      if (++head == a.heads) {
+        --head, count = 0;  // `which` only grows
         return w;
       }
-      count = SelectedWork::count(a, lane);
+      count = SelectedWork::count(a, head);
     }
-    w.read(a, lane, which - before);
+    w.read(a, head, which - before);
     return w;
   }
 };
@@ -153,12 +153,12 @@ CUTE_DEVICE void copy_row(T* tile, uint32_t thread, int i, const T* from, int of
   constexpr int kBlock = 1024, kChunk = kGathered ? kBlock : 8 * kBlock,
                 kEightRows = kGathered ? kColumns / 64 * kBlock : kBlock;
   const uint32_t piece = thread % 8, row = thread / 8 + 16 * i;
-  const uint32_t to =
-      sm80::shared_address(tile) + row / 8 * kEightRows + row % 8 * 128 + (piece ^ row % 8) * 16;
+  const uint32_t to = portable::shared_address(tile) + row / 8 * kEightRows + row % 8 * 128 +
+                      (piece ^ row % 8) * 16;
   const uint4* source = reinterpret_cast<const uint4*>(from) + max(offset, 0);
   CUTE_UNROLL
   for (int c = 0; c < kColumns / 64; ++c)
-    sm80::copy_async_or_zero(to + c * kChunk, source + c * 8, offset >= 0);
+    portable::copy_async_or_zero(to + c * kChunk, source + c * 8, offset >= 0);
 }
 
 /// The item's keys and values; zeros behind the last key.
@@ -187,18 +187,18 @@ template <int kColumns>
 CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w, uint64_t& mask,
                               int32_t& place, uint32_t entry, int in_group, bool valid) {
   const int token = entry >> 8, tile = entry & 127;
-  place = sm80::kNoPart;
+  place = portable::kNoPart;
   if (!valid || entry & 128) mask = valid ? ~0ull : 0;
   if (!valid) return;
   if (!(entry & 128))
-    copy_async_8(sm80::shared_address(&mask),
+    copy_async_8(portable::shared_address(&mask),
                  a.row_masks +
                      ((int64_t(w.batch) * a.num_queries + token) * a.num_kv_heads + w.kv_head) *
                          a.max_tiles +
                      tile);
-  const int token_of_set = (w.lane - a.lane) * a.tokens_of_set + token - a.first_token;
-  place =
-      sm80::first_of_part((token_of_set * a.max_tiles + tile) * a.group_size + in_group, kColumns);
+  const int token_of_set = (w.head_index - a.first_head) * a.tokens_of_set + token - a.first_token;
+  place = portable::first_of_part((token_of_set * a.max_tiles + tile) * a.group_size + in_group,
+                                  kColumns);
 }
 
 /// The loop of the 128 threads that gather rows, kTensors of which a row has; `done`: row tiles
@@ -215,7 +215,7 @@ CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, 
   const int group = a.group_size, rows = w.item.count * group, lane = threadIdx.x % 32;
   const int own = threadIdx.x / 32 * 4 + lane % 4 + lane % 16 / 4 * 16;
   const uint32_t* entries =
-      a.entries + int64_t(w.lane) * a.num_queries * a.max_tiles + w.item.begin;
+      a.entries + int64_t(w.head_index) * a.num_queries * a.max_tiles + w.item.begin;
   const auto pair_of = [&](int row) {
     return group == 1 ? row : static_cast<int>(__umulhi(row, a.group_inverse));
   };
@@ -232,14 +232,14 @@ CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, 
     CUTE_UNROLL
     for (int j = 0; j < kAhead; ++j) {
       const int step = base + j, row = step * 64 + own;
-      const int stage = (done + step) % kStages, turn = (done + step) / kStages;
+      const int stage = (done + step) % kStages, cycle = (done + step) / kStages;
       if (step >= steps) return;
       const uint32_t entry = next[j];
       next[j] = fetch(step + kAhead);
       const bool valid = row < rows;
       const int in_group = row - pair_of(row) * group;
       const int from = valid ? offset(lane >= 16, int(entry >> 8), in_group) : -1;
-      wait_for(empty[stage], (turn + 1) & 1);
+      wait_for(empty[stage], (cycle + 1) & 1);
       CUTE_UNROLL
       for (int i = 0; i < 4; ++i) {
         CUTE_UNROLL
@@ -270,7 +270,7 @@ CUTE_DEVICE void pack_part(uint4 (&pieces)[2], float scale, const Values& values
   for (int h = 0; h < 2; ++h) {
     const auto pair = [&](int j) {
       const int i = first + h * 16 + j * 4;
-      return sm80::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
+      return portable::pack<Cuda>(values(i) * scale, values(i + 1) * scale);
     };
     pieces[h] = make_uint4(pair(0), pair(1), pair(2), pair(3));
   }
@@ -294,4 +294,4 @@ CUTE_DEVICE void store_part(void* parts, int32_t place, int column, const uint4 
   }
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -5,7 +5,7 @@
 
 #include "nsa/kernels/selected/sm90/selected_tiles.cuh"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 /// Value i of the accumulators becomes 0 where bit first + i of `attended` is not set.
 template <class Values>
@@ -24,7 +24,7 @@ template <typename Cuda, class Values, class Bits>
 CUTE_DEVICE void pack_pairs(const Values& values, Bits& bits, int first) {
   CUTE_UNROLL
   for (int i = 0; i < size(values) / 2; ++i)
-    bits(first + i) = sm80::pack<Cuda>(values(2 * i), values(2 * i + 1));
+    bits(first + i) = portable::pack<Cuda>(values(2 * i), values(2 * i + 1));
 }
 
 /// Zeros in the place of gathered rows whose statistics say so; one warpgroup.
@@ -44,4 +44,4 @@ CUTE_DEVICE void clear_bad_rows(T* q, T* d_out, const float2 (&stats)[64], int b
   cutlass::arch::NamedBarrier::sync(128, barrier);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -9,7 +9,7 @@
 
 namespace {
 
-using nsa::device::emulator::set_order;
+using nsa::kernels::emulator::set_order;
 
 /// Outputs of the last step.
 template <typename T>
@@ -33,15 +33,15 @@ Bits<T> run(const Case& c, uint64_t order) {
   set_order(order);
   World<T> w(c);
   const DecodeAttention p = w.problem();
-  EXPECT_EQ(nsa::device::unsupported_reason(p), nullptr)
-      << c.name << ": " << nsa::device::unsupported_reason(p);
+  EXPECT_EQ(nsa::kernels::unsupported_reason(p), nullptr)
+      << c.name << ": " << nsa::kernels::unsupported_reason(p);
   for (int step = 0; step < c.steps; ++step) {
     const std::vector<int64_t> before = w.num_tokens.host();
     w.draw_token();
     w.out.fill(0x7f), w.o_cmp.fill(0x7f), w.o_sel.fill(0x7f), w.o_win.fill(0x7f);
     w.lse_cmp.fill(0x7f), w.reads.fill(0x7f), w.block_idx.fill(0x7f), w.scores.fill(0x7f);
     w.ranges.fill(0x7f), w.gates.fill(0x7f), w.lse_sel.fill(0x7f), w.lse_win.fill(0x7f);
-    EXPECT_EQ(nsa::device::decode_attention(p, nullptr), cudaSuccess);
+    EXPECT_EQ(nsa::kernels::decode_attention(p, nullptr), cudaSuccess);
     EXPECT_TRUE(judge_step(w, before, step)) << c.name << ", order " << order;
   }
   return Bits<T>(w);
@@ -109,13 +109,13 @@ TEST(DecodeEmulated, AStepOfATokenThatIsThereHasTheSameBits) {
     World<__nv_bfloat16> w(c);
     w.draw_token();
     DecodeAttention p = w.problem();
-    ASSERT_EQ(nsa::device::decode_attention(p, nullptr), cudaSuccess);
+    ASSERT_EQ(nsa::kernels::decode_attention(p, nullptr), cudaSuccess);
     const Bits<__nv_bfloat16> appended(w);
     w.out.fill(0x7f), w.o_cmp.fill(0x7f), w.o_sel.fill(0x7f), w.o_win.fill(0x7f);
     w.reads.fill(0x7f), w.block_idx.fill(0x7f), w.scores.fill(0x7f), w.ranges.fill(0x7f);
     p.appends = false;
     p.q.data = w.q_rotated.data, p.q_rotated = nullptr;
-    ASSERT_EQ(nsa::device::decode_attention(p, nullptr), cudaSuccess);
+    ASSERT_EQ(nsa::kernels::decode_attention(p, nullptr), cudaSuccess);
     EXPECT_TRUE(Bits<__nv_bfloat16>(w).bytes == appended.bytes);
   }
 }

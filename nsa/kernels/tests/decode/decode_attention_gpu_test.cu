@@ -32,12 +32,12 @@ bool repeats(World<T>& w, const std::vector<int64_t>& before) {
   const uint16_t nan_bits = 0x7fff;
   T bad;
   std::memcpy(&bad, &nan_bits, 2);
-  for (int lane = 0; lane < c.batch(); ++lane)
+  for (int entry = 0; entry < c.batch(); ++entry)
     for (int kv = 0; kv < c.kv_heads; ++kv) {
       std::set<int> ids;
       for (int i = 0; i < c.n; ++i)
-        ids.insert(first.block_idx[(size_t(lane) * c.kv_heads + kv) * c.n + i]);
-      const int s = static_cast<int>(first.sequences[lane]);
+        ids.insert(first.block_idx[(size_t(entry) * c.kv_heads + kv) * c.n + i]);
+      const int s = static_cast<int>(first.sequences[entry]);
       for (int t = 0; t <= before[s]; ++t) {
         if (ids.count(t / c.block) > 0) continue;
         const int64_t row = w.selected.row(s, t, c.page) * c.kv_heads + kv;
@@ -47,7 +47,7 @@ bool repeats(World<T>& w, const std::vector<int64_t>& before) {
     }
   w.selected.k.set(k), w.selected.v.set(v);
   w.num_tokens.set(before);
-  check(nsa::device::decode_attention(w.problem(), nullptr), "decode_attention");
+  check(nsa::kernels::decode_attention(w.problem(), nullptr), "decode_attention");
   check(cudaDeviceSynchronize(), "repeated step");
   const Copy<T> second(w);
   w.selected.k.set(first.sel_k), w.selected.v.set(first.sel_v);
@@ -67,14 +67,14 @@ bool run_case(const Case& c, bool by_graph) {
   check(cudaStreamCreate(&stream), "stream");
   cudaGraphExec_t graph = nullptr;
   const DecodeAttention p = w.problem();
-  if (const char* reason = nsa::device::unsupported_reason(p)) {
+  if (const char* reason = nsa::kernels::unsupported_reason(p)) {
     std::printf("FAILED %s: %s\n", c.name.c_str(), reason);
     return false;
   }
   if (by_graph) {
     cudaGraph_t captured;
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    check(nsa::device::decode_attention(p, stream), "decode_attention");
+    check(nsa::kernels::decode_attention(p, stream), "decode_attention");
     check(cudaStreamEndCapture(stream, &captured), "capture");
     check(cudaGraphInstantiate(&graph, captured, 0), "graph");
     check(cudaGraphDestroy(captured), "graph");
@@ -86,7 +86,7 @@ bool run_case(const Case& c, bool by_graph) {
     w.out.fill(0x7f), w.o_cmp.fill(0x7f), w.o_sel.fill(0x7f), w.o_win.fill(0x7f);
     w.lse_cmp.fill(0x7f), w.reads.fill(0x7f), w.block_idx.fill(0x7f), w.scores.fill(0x7f);
     check(cudaDeviceSynchronize(), "token");
-    check(by_graph ? cudaGraphLaunch(graph, stream) : nsa::device::decode_attention(p, stream),
+    check(by_graph ? cudaGraphLaunch(graph, stream) : nsa::kernels::decode_attention(p, stream),
           "step");
     check(cudaDeviceSynchronize(), "step");
     good = judge_step(w, before, step);
@@ -176,7 +176,7 @@ bool refuses_long_sequences() {
   w.draw_token();
   DecodeAttention p = w.problem();
   p.max_tokens = 200;
-  check(nsa::device::decode_attention(p, nullptr), "decode_attention");
+  check(nsa::kernels::decode_attention(p, nullptr), "decode_attention");
   check(cudaDeviceSynchronize(), "step");
   const Copy<__nv_bfloat16> copy(w);
   bool good = copy.num_tokens[0] == 290 && copy.num_tokens[1] == 101;

@@ -60,17 +60,17 @@ struct Judge {
   const World<T>& w;
   const Copy<T>& x;
   const Case& c;
-  const int lane, kv, t;  // t: position of the new token
+  const int entry, kv, t;  // t: position of the new token
   std::string problem;
   static constexpr double kEps = std::is_same<T, __half>::value ? 1.0 / 2048 : 1.0 / 256;
 
-  Judge(const World<T>& world, const Copy<T>& copy, int lane_, int kv_, int t_)
-      : w(world), x(copy), c(world.c), lane(lane_), kv(kv_), t(t_) {}
+  Judge(const World<T>& world, const Copy<T>& copy, int entry_, int kv_, int t_)
+      : w(world), x(copy), c(world.c), entry(entry_), kv(kv_), t(t_) {}
 
-  int sequence() const { return static_cast<int>(x.sequences[lane]); }
+  int sequence() const { return static_cast<int>(x.sequences[entry]); }
   void fail(const std::string& what, double got, double want) {
     if (problem.empty())
-      problem = what + " of lane " + std::to_string(lane) + " KV head " + std::to_string(kv) +
+      problem = what + " of entry " + std::to_string(entry) + " KV head " + std::to_string(kv) +
                 " t " + std::to_string(t) + ": got " + std::to_string(got) + ", want " +
                 std::to_string(want);
   }
@@ -98,7 +98,7 @@ struct Judge {
   void check_append() {
     const int s = sequence(), slots = c.slots();
     const auto from = [&](const std::vector<T>& token, int columns) {
-      return token.data() + (size_t(lane) * c.kv_heads + kv) * columns;
+      return token.data() + (size_t(entry) * c.kv_heads + kv) * columns;
     };
     rotated("k_sel", from(x.k_sel, c.dk), row(x.sel_k, w.selected.row(s, t, c.page), c.dk), c.dk,
             true);
@@ -113,7 +113,7 @@ struct Judge {
     rotated("v_src", from(x.v_src, c.dv), row(x.src_v, int64_t(s) * c.l + t % c.l, c.dv), c.dv,
             false);
     for (int g = 0; g < c.group; ++g) {
-      const size_t at = (size_t(lane) * c.heads() + kv * c.group + g) * c.dk;
+      const size_t at = (size_t(entry) * c.heads() + kv * c.group + g) * c.dk;
       rotated("q", x.q.data() + at, x.q_rotated.data() + at, c.dk, true);
     }
     if (t + 1 < c.l || (t + 1 - c.l) % c.d != 0) return;
@@ -137,7 +137,7 @@ struct Judge {
   std::vector<double> attend(int branch, int g, const std::vector<int64_t>& rows,
                              const std::vector<T>& keys, const std::vector<T>& values,
                              double (&error)[1], std::vector<double>& output) {
-    const size_t head = size_t(lane) * c.heads() + kv * c.group + g;
+    const size_t head = size_t(entry) * c.heads() + kv * c.group + g;
     const T* query = x.q_rotated.data() + head * c.dk;
     std::vector<double> p(rows.size());
     double top = -INFINITY, size = 0;
@@ -185,7 +185,7 @@ struct Judge {
       }
     }
     want.resize(c.n);
-    const size_t at = (size_t(lane) * c.kv_heads + kv) * c.n;
+    const size_t at = (size_t(entry) * c.kv_heads + kv) * c.n;
     for (int i = 0; i < c.n; ++i) {
       near("start of a range", x.ranges[2 * (at + i)], want[i].first, 0);
       near("end of a range", x.ranges[2 * (at + i) + 1], want[i].second, 0);
@@ -194,7 +194,7 @@ struct Judge {
 
   /// The choice that the kernel's own scores ask for, and those scores.
   std::vector<int> check_selection(const std::vector<double>& sums, double tolerance) {
-    const size_t pair = size_t(lane) * c.kv_heads + kv;
+    const size_t pair = size_t(entry) * c.kv_heads + kv;
     const int current = t / c.block, m = c.l / c.d, r = c.block / c.d;
     const float* scores = x.scores.data() + pair * c.score_width();
     for (int j = 0; j < c.score_width(); ++j) {
@@ -225,7 +225,7 @@ struct Judge {
   void check_gated(const std::vector<std::vector<double>> (&outputs)[3]) {
     for (int g = 0; g < c.group; ++g) {
       const int head = kv * c.group + g, gate_head = head / (c.heads() / c.gates());
-      const size_t at = (size_t(lane) * c.gates() + gate_head) * 3;
+      const size_t at = (size_t(entry) * c.gates() + gate_head) * 3;
       double gate[3], sum = 0;
       for (int i = 0; i < 3; ++i) gate[i] = as_double(x.logits[at + i]);
       for (double v : gate) sum += std::exp(v);
@@ -237,11 +237,11 @@ struct Judge {
       for (int j = 0; j < c.dv; ++j) {
         double want = 0, size = 0;
         for (int i = 0; i < 3; ++i) {
-          const size_t place = (size_t(lane) * c.heads() + head) * c.dv + j;
+          const size_t place = (size_t(entry) * c.heads() + head) * c.dv + j;
           const double branch = as_double(x.o[i][place]);  // itself judged
           want += gate[i] * branch, size += std::fabs(gate[i] * branch);
         }
-        near("o", as_double(x.out[(size_t(lane) * c.heads() + head) * c.dv + j]), want,
+        near("o", as_double(x.out[(size_t(entry) * c.heads() + head) * c.dv + j]), want,
              kEps * 1.0001 * (std::fabs(want) + size) + 1e-5 * size + 1e-7);
       }
     }
@@ -278,7 +278,7 @@ struct Judge {
       attend(2, g, win, x.win_k, x.win_v, unused, outputs[2].back());
     }
     check_gated(outputs);
-    const size_t pair = size_t(lane) * c.kv_heads + kv;
+    const size_t pair = size_t(entry) * c.kv_heads + kv;
     near("reads cmp", x.reads[3 * pair], cmp.size(), 0);
     near("reads sel", x.reads[3 * pair + 1], sel.size(), 0);
     near("reads win", x.reads[3 * pair + 2], win.size(), 0);
@@ -296,8 +296,9 @@ bool judge_step(World<T>& w, const std::vector<int64_t>& before, int step) {
   std::vector<std::string> problems(size_t(c.batch()) * c.kv_heads);
   const auto work = [&] {
     for (int i = next++; i < c.batch() * c.kv_heads; i = next++) {
-      const int lane = i / c.kv_heads;
-      Judge<T> judge(w, copy, lane, i % c.kv_heads, static_cast<int>(before[copy.sequences[lane]]));
+      const int entry = i / c.kv_heads;
+      Judge<T> judge(w, copy, entry, i % c.kv_heads,
+                     static_cast<int>(before[copy.sequences[entry]]));
       judge.run();
       problems[i] = judge.problem;
     }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 constexpr DecodeCard kH200{132, 232448, 233472, true};
@@ -23,12 +23,12 @@ TEST(DecodePlan, FewRowsAreSpreadOverTheCardAndManyAreNot) {
 TEST(DecodePlan, CutsAreTheFastestMeasured) {
   // Microseconds on an H200: 328 as two blocks of four warps an SM, 361 as one of eight, 384 of
   // six.
-  const sm80::DecodePlan many = plan_decode(paper(256, 9216), kH200);
+  const portable::DecodePlan many = plan_decode(paper(256, 9216), kH200);
   EXPECT_EQ(many.ranks, 1);
   EXPECT_EQ(many.warps, 4);
   EXPECT_TRUE(many.unit_sums);
   // 122, all blocks at a time; 125 with 2 x 8, two after the other; 131 with 2 x 6, 137 with 1 x 4.
-  const sm80::DecodePlan some = plan_decode(paper(32, 69632), kH200);
+  const portable::DecodePlan some = plan_decode(paper(32, 69632), kH200);
   EXPECT_EQ(some.ranks, 1);
   EXPECT_EQ(some.warps, 6);
   EXPECT_TRUE(some.unit_sums);
@@ -38,7 +38,7 @@ TEST(DecodePlan, CutsAreTheFastestMeasured) {
   // 39; 52 with 8 x 8, 67 with 16 x 8.
   EXPECT_EQ(plan_decode(paper(4, 66560), kH200).ranks, 4);
   // 17.2; 17.8 with 16 x 6, 20.2 with 8 x 8. Logits fit, and cost less than unit sums.
-  const sm80::DecodePlan one = plan_decode(paper(1, 66560), kH200);
+  const portable::DecodePlan one = plan_decode(paper(1, 66560), kH200);
   EXPECT_EQ(one.ranks, 16);
   EXPECT_EQ(one.warps, 8);
   EXPECT_FALSE(one.unit_sums);
@@ -47,7 +47,7 @@ TEST(DecodePlan, CutsAreTheFastestMeasured) {
 TEST(DecodePlan, EverythingFitsAndPartsDoNotOverlap) {
   for (const int batch : {1, 2, 3, 8, 32, 256})
     for (const int tokens : {1, 63, 64, 65, 1000, 8192, 65536, 131072}) {
-      const sm80::DecodePlan plan = plan_decode(paper(batch, tokens), kH200);
+      const portable::DecodePlan plan = plan_decode(paper(batch, tokens), kH200);
       SCOPED_TRACE("B " + std::to_string(batch) + " tokens " + std::to_string(tokens));
       ASSERT_GT(plan.ranks, 0);
       EXPECT_LE(plan.bytes, kH200.shared_bytes);
@@ -55,7 +55,7 @@ TEST(DecodePlan, EverythingFitsAndPartsDoNotOverlap) {
       const int units = (tokens + 63) / 64, most = (units + plan.ranks - 1) / plan.ranks;
       EXPECT_GE(plan.score_stride, plan.unit_sums ? most : 4 * most + 1);
       EXPECT_GE(plan.tile_stride, plan.unit_sums ? (most + 3) / 4 + 1 : 0);
-      EXPECT_GE(plan.area, plan.warps * sm80::decode_ring_bytes(192, 128));
+      EXPECT_GE(plan.area, plan.warps * portable::decode_ring_bytes(192, 128));
       EXPECT_GE(plan.carries - plan.area, 16 * plan.score_stride * 4);
       EXPECT_GE(plan.references - plan.carries, 16 * plan.tile_stride * 4);
       EXPECT_GE(plan.stats - plan.references, 16 * plan.tile_stride * 4);
@@ -87,7 +87,7 @@ TEST(DecodePlan, AnAskedCutIsTakenOrThereIsNone) {
 
 TEST(DecodePlan, DivisorsAreExact) {
   for (const int by : {1, 2, 3, 5, 7, 16, 33, 48, 64, 1000, 65535, 65536, 1 << 30}) {
-    const sm80::Divisor divisor(by);
+    const portable::Divisor divisor(by);
     for (const int64_t x : {int64_t(0), int64_t(1), int64_t(by) - 1, int64_t(by), int64_t(by) + 1,
                             int64_t(2) * by - 1, int64_t(123456789), (int64_t(1) << 31) - 1}) {
       if (x >= int64_t(1) << 31) continue;
@@ -97,4 +97,4 @@ TEST(DecodePlan, DivisorsAreExact) {
 }
 
 }  // namespace
-}  // namespace nsa::device
+}  // namespace nsa::kernels

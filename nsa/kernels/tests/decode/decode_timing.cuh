@@ -42,7 +42,7 @@ void measure(World<T>& w, const char* label) {
   check(cudaEventCreate(&begin), "event"), check(cudaEventCreate(&end), "event");
   DecodeAttention p = w.problem(/*details=*/false);
   p.block_idx = nullptr;
-  if (const char* reason = nsa::device::unsupported_reason(p)) {
+  if (const char* reason = nsa::kernels::unsupported_reason(p)) {
     std::printf("%-10s %-8s %s\n", w.c.name.c_str(), label, reason);
     return;
   }
@@ -64,14 +64,14 @@ void measure(World<T>& w, const char* label) {
     cudaGraph_t captured;
     cudaGraphExec_t graph;
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    for (int i = 0; i < launches; ++i) check(nsa::device::decode_attention(p, stream), "step");
+    for (int i = 0; i < launches; ++i) check(nsa::kernels::decode_attention(p, stream), "step");
     check(cudaStreamEndCapture(stream, &captured), "capture");
     check(cudaGraphInstantiate(&graph, captured, 0), "graph");
     check(cudaGraphDestroy(captured), "graph");
     return graph;
   };
   w.reset();
-  const float alone = median([&] { check(nsa::device::decode_attention(p, stream), "step"); }, 40);
+  const float alone = median([&] { check(nsa::kernels::decode_attention(p, stream), "step"); }, 40);
   cudaGraphExec_t one = graph_of(1), twenty = graph_of(20);
   const float by_graph = median([&] { check(cudaGraphLaunch(one, stream), "graph"); }, 60);
   const float in_row = median([&] { check(cudaGraphLaunch(twenty, stream), "graph"); }, 20) / 20;
@@ -94,7 +94,7 @@ int time_targets(const std::string& mode, const std::string& only) {
     w.draw_token();
     check(cudaDeviceSynchronize(), "caches");
     if (mode == "--once") {
-      check(nsa::device::decode_attention(w.problem(false), nullptr), "step");
+      check(nsa::kernels::decode_attention(w.problem(false), nullptr), "step");
       check(cudaDeviceSynchronize(), "step");
       continue;
     }

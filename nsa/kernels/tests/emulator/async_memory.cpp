@@ -7,7 +7,7 @@
 #include "nsa/kernels/tests/emulator/emulator.h"
 #include "nsa/kernels/tests/emulator/threads.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 std::vector<char> view;
@@ -63,4 +63,4 @@ void write_async(uint32_t address, const void* from, uint32_t bytes) {
   }
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 void begin_async_memory(size_t bytes);
 void fence_async();
@@ -26,4 +26,4 @@ void end_loads();
 /// Where a 16-byte piece lies when pieces of 128 bytes are swizzled by the rows of 1024.
 constexpr uint32_t swizzle_128(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// The card that kernels are launched on and the runtime is asked about; three multiprocessors of
 /// it, so that grids that depend on their number have CTAs with more than one item.
@@ -10,4 +10,4 @@ void set_card(Card card);  // kA100 until then
 
 size_t most_shared_bytes();  // of a block
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -14,7 +14,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
@@ -111,4 +111,4 @@ void switch_to(Fiber& from, Fiber& to) {
 
 #endif
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

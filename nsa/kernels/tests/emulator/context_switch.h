@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// A stack and where on it to go on.
 struct Fiber {
@@ -15,4 +15,4 @@ void begin_fiber(Fiber& fiber, int i, void (*main)());
 /// Goes on in `to`; returns when somebody goes on in `from`.
 void switch_to(Fiber& from, Fiber& to);
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -25,7 +25,7 @@
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 /// What lanes of a warp wait for each other at.
@@ -378,4 +378,4 @@ void wait_copies(int pending) {
   t.copies.erase(t.copies.begin(), first_late);
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

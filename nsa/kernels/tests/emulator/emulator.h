@@ -13,7 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// Ends the program with a message that names the block and the thread.
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
@@ -49,7 +49,7 @@ void wait_copies(int pending);
 /// The place of the running thread in its warp.
 unsigned lane();
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator
 
 /// Of the running thread, as in CUDA.
 extern uint3 threadIdx, blockIdx;

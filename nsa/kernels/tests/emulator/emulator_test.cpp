@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 namespace {
 
 using emulator::set_order;
@@ -217,4 +217,4 @@ TEST(EmulatorDeathTest, FaultsEndTheProgramWithTheirReason) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/sm90/bulk_copies.h"
 #include "nsa/kernels/tests/emulator/sm90/mbarrier.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 std::vector<Flight> flights;  // in the order they were begun
@@ -86,4 +86,4 @@ void end_flights() {
   flights.clear();
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

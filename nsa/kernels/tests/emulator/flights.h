@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/sm90/tensor_map.h"
 #include "nsa/kernels/tests/emulator/threads.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 struct Flight {
   enum Kind { kBox, kBytes, kCopies } kind;
@@ -31,4 +31,4 @@ void land_flights_of(int thread);
 /// A block has ended.
 void end_flights();
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -6,7 +6,7 @@
 #include "nsa/kernels/tests/emulator/async_memory.h"
 #include "nsa/kernels/tests/emulator/intrinsics.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 
 inline uint32_t shared_address(const void* p) { return emulator::shared_address(p); }
 inline void copy_async(uint32_t to, const void* from) { emulator::copy_async(to, from, 16); }
@@ -113,4 +113,4 @@ void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b
   });
 }
 
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

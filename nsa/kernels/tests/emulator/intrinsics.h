@@ -16,7 +16,7 @@
 #undef __grid_constant__
 #define __grid_constant__
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 template <typename T>
 struct Exchange {
@@ -56,70 +56,70 @@ T join_lanes(const char* what, unsigned mask, T value, const Join&) {
   return value;
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-  const int own = nsa::device::emulator::lane();
-  return nsa::device::emulator::shuffle("__shfl_sync", mask, value,
-                                        own / width * width + (source & (width - 1)));
+  const int own = nsa::kernels::emulator::lane();
+  return nsa::kernels::emulator::shuffle("__shfl_sync", mask, value,
+                                         own / width * width + (source & (width - 1)));
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
-  const int own = nsa::device::emulator::lane(), source = own ^ lanes;
-  return nsa::device::emulator::shuffle("__shfl_xor_sync", mask, value,
-                                        source / width <= own / width ? source : own);
+  const int own = nsa::kernels::emulator::lane(), source = own ^ lanes;
+  return nsa::kernels::emulator::shuffle("__shfl_xor_sync", mask, value,
+                                         source / width <= own / width ? source : own);
 }
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32) {
-  const int own = nsa::device::emulator::lane();
-  return nsa::device::emulator::shuffle("__shfl_up_sync", mask, value,
-                                        own % width < int(by) ? own : own - int(by));
+  const int own = nsa::kernels::emulator::lane();
+  return nsa::kernels::emulator::shuffle("__shfl_up_sync", mask, value,
+                                         own % width < int(by) ? own : own - int(by));
 }
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32) {
-  const int own = nsa::device::emulator::lane();
-  return nsa::device::emulator::shuffle("__shfl_down_sync", mask, value,
-                                        own % width + int(by) >= width ? own : own + int(by));
+  const int own = nsa::kernels::emulator::lane();
+  return nsa::kernels::emulator::shuffle("__shfl_down_sync", mask, value,
+                                         own % width + int(by) >= width ? own : own + int(by));
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const unsigned own = predicate ? 1u << nsa::device::emulator::lane() : 0u;
-  return nsa::device::emulator::join_lanes("__ballot_sync", mask, own,
-                                           [](unsigned x, unsigned y) { return x | y; });
+  const unsigned own = predicate ? 1u << nsa::kernels::emulator::lane() : 0u;
+  return nsa::kernels::emulator::join_lanes("__ballot_sync", mask, own,
+                                            [](unsigned x, unsigned y) { return x | y; });
 }
 inline int __any_sync(unsigned mask, int predicate) {
-  return nsa::device::emulator::join_lanes("__any_sync", mask, int(predicate != 0),
-                                           [](int x, int y) { return x | y; });
+  return nsa::kernels::emulator::join_lanes("__any_sync", mask, int(predicate != 0),
+                                            [](int x, int y) { return x | y; });
 }
 inline int __all_sync(unsigned mask, int predicate) {
-  return nsa::device::emulator::join_lanes("__all_sync", mask, int(predicate != 0),
-                                           [](int x, int y) { return x & y; });
+  return nsa::kernels::emulator::join_lanes("__all_sync", mask, int(predicate != 0),
+                                            [](int x, int y) { return x & y; });
 }
 template <typename T>
 T __reduce_or_sync(unsigned mask, T value) {
-  return nsa::device::emulator::join_lanes("__reduce_or_sync", mask, value,
-                                           [](T x, T y) { return x | y; });
+  return nsa::kernels::emulator::join_lanes("__reduce_or_sync", mask, value,
+                                            [](T x, T y) { return x | y; });
 }
 template <typename T>
 T __reduce_and_sync(unsigned mask, T value) {
-  return nsa::device::emulator::join_lanes("__reduce_and_sync", mask, value,
-                                           [](T x, T y) { return x & y; });
+  return nsa::kernels::emulator::join_lanes("__reduce_and_sync", mask, value,
+                                            [](T x, T y) { return x & y; });
 }
 template <typename T>
 T __reduce_add_sync(unsigned mask, T value) {
-  return nsa::device::emulator::join_lanes("__reduce_add_sync", mask, value,
-                                           [](T x, T y) { return x + y; });
+  return nsa::kernels::emulator::join_lanes("__reduce_add_sync", mask, value,
+                                            [](T x, T y) { return x + y; });
 }
 template <typename T>
 T __reduce_max_sync(unsigned mask, T value) {
-  return nsa::device::emulator::join_lanes("__reduce_max_sync", mask, value,
-                                           [](T x, T y) { return x > y ? x : y; });
+  return nsa::kernels::emulator::join_lanes("__reduce_max_sync", mask, value,
+                                            [](T x, T y) { return x > y ? x : y; });
 }
 template <typename T>
 T __reduce_min_sync(unsigned mask, T value) {
-  return nsa::device::emulator::join_lanes("__reduce_min_sync", mask, value,
-                                           [](T x, T y) { return x < y ? x : y; });
+  return nsa::kernels::emulator::join_lanes("__reduce_min_sync", mask, value,
+                                            [](T x, T y) { return x < y ? x : y; });
 }
 /// Lanes that have this lane's value, bit for bit.
 template <typename T>
@@ -128,7 +128,7 @@ unsigned __match_any_sync(unsigned mask, T value) {
     T value;
     unsigned same;
   } own{value, 0};
-  nsa::device::emulator::meet(
+  nsa::kernels::emulator::meet(
       "__match_any_sync", mask, &own, [](void* const(&lanes)[32], uint32_t named) {
         for (int i = 0; i < 32; ++i)
           for (int j = 0; j < 32; ++j)
@@ -140,10 +140,10 @@ unsigned __match_any_sync(unsigned mask, T value) {
   return own.same;
 }
 inline void __syncwarp(unsigned mask = ~0u) {
-  nsa::device::emulator::meet("__syncwarp", mask, nullptr, [](void* const(&)[32], uint32_t) {});
+  nsa::kernels::emulator::meet("__syncwarp", mask, nullptr, [](void* const(&)[32], uint32_t) {});
 }
-inline void __syncthreads() { nsa::device::emulator::barrier(0, 0); }
-inline int __syncthreads_count(int x) { return nsa::device::emulator::barrier(0, 0, x != 0); }
+inline void __syncthreads() { nsa::kernels::emulator::barrier(0, 0); }
+inline int __syncthreads_count(int x) { return nsa::kernels::emulator::barrier(0, 0, x != 0); }
 inline int __syncthreads_or(int x) { return __syncthreads_count(x) != 0; }
 inline int __syncthreads_and(int x) { return __syncthreads_count(x == 0) == 0; }
 inline void __threadfence() {}

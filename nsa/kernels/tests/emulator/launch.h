@@ -3,7 +3,7 @@
 
 #include "nsa/kernels/tests/emulator/emulator.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// What `launch` of sm80/launch.cuh does here. Every thread has its own copy of the parameters.
 template <typename... Parameters>
@@ -24,7 +24,7 @@ cudaError_t run_kernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, siz
   return cudaSuccess;
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator
 
 /// As nvcc has it.
 template <typename... Parameters>

@@ -10,7 +10,7 @@
 
 #include "nsa/kernels/tests/emulator/emulator.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr size_t kPage = 4096, kRoom = (kMostSharedBytes + kPage - 1) / kPage * kPage + kPage;
@@ -34,7 +34,7 @@ char* place_of(size_t bytes) {
   return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(room() + kRoom - bytes) / 128 * 128);
 }
 
-/// Says what was touched, then goes on as without this.
+/// Reports what was touched, then goes on as without this.
 void touched(int signal, siginfo_t* info, void*) {
   const char* const at = static_cast<const char*>(info->si_addr);
   if (at >= room() - kPage && at < room() + kRoom + kPage)
@@ -77,4 +77,4 @@ char* stack_of(int i) {
   return stacks[i];
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstddef>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// Dynamic shared memory of a block: `bytes` of NaN that end, but for less than 128, at a page that
 /// nobody may touch.
@@ -14,4 +14,4 @@ char* stack_of(int i);
 constexpr size_t kStackBytes = 256 * 1024;
 constexpr int kMostFibers = 1024;
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

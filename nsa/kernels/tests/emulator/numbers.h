@@ -9,7 +9,7 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 inline double value_of(uint16_t bits, bool half) {
   if (half) return double(__half2float(__half(__half_raw{bits})));
@@ -85,4 +85,4 @@ struct Numbers {
   std::vector<uint16_t> bits;
 };
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// The order in which blocks, warps and lanes run from now on, when async copies land and when
 /// products of warpgroups are computed.
@@ -12,4 +12,4 @@ namespace nsa::device::emulator {
 /// Others: random orders; copies of groups late if even, early if odd; all else is drawn.
 void set_order(uint64_t seed);
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -8,14 +8,14 @@
 #include "nsa/kernels/tests/emulator/emulator.h"
 #include "nsa/kernels/tests/emulator/sm90/tensor_map.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 Card card = Card::kA100;
 }
 void set_card(Card chosen) { card = chosen; }
 size_t most_shared_bytes() { return card == Card::kH100 ? 232448 : 163840; }
-}  // namespace nsa::device::emulator
-using nsa::device::emulator::card, nsa::device::emulator::Card;
+}  // namespace nsa::kernels::emulator
+using nsa::kernels::emulator::card, nsa::kernels::emulator::Card;
 
 extern "C" cudaError_t cudaMalloc(void** to, size_t bytes) {
   *to = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -42,7 +42,7 @@ extern "C" cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  const int most_shared = static_cast<int>(nsa::device::emulator::most_shared_bytes());
+  const int most_shared = static_cast<int>(nsa::kernels::emulator::most_shared_bytes());
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
       *value = 3;
@@ -62,14 +62,14 @@ extern "C" cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribu
 }
 extern "C" cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute attribute, int value) {
   const bool too_much = attribute == cudaFuncAttributeMaxDynamicSharedMemorySize &&
-                        value > static_cast<int>(nsa::device::emulator::most_shared_bytes());
+                        value > static_cast<int>(nsa::kernels::emulator::most_shared_bytes());
   return too_much ? cudaErrorInvalidValue : cudaSuccess;
 }
 extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function,
                                                         unsigned, unsigned long long,
                                                         cudaDriverEntryPointQueryResult* found) {
   const bool known = std::strcmp(symbol, "cuTensorMapEncodeTiled") == 0;
-  *function = known ? reinterpret_cast<void*>(&nsa::device::emulator::encode_tiled) : nullptr;
+  *function = known ? reinterpret_cast<void*>(&nsa::kernels::emulator::encode_tiled) : nullptr;
   *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 int running_thread();
 int threads_of_block();
@@ -34,4 +34,4 @@ void land(const Copy& copy);
 /// Those of the running thread; they are no longer its own.
 std::vector<Copy> take_copies();
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -3,7 +3,7 @@
 // timed instead; "once [NAME]" does one pass of each, for a profiler.
 #include "nsa/kernels/tests/interval/interval_judge.cuh"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace testing;
@@ -143,7 +143,7 @@ void large_cases(bool once, const char* name) {
 }
 
 }  // namespace
-}  // namespace nsa::device
+}  // namespace nsa::kernels
 
 int main(int argc, char** argv) {
   int devices = 0;
@@ -153,9 +153,9 @@ int main(int argc, char** argv) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (argc > 1)
-    nsa::device::large_cases(std::strcmp(argv[1], "once") == 0, argc > 2 ? argv[2] : "");
+    nsa::kernels::large_cases(std::strcmp(argv[1], "once") == 0, argc > 2 ? argv[2] : "");
   else
-    nsa::device::small_cases();
-  std::printf("%d failures\n", nsa::device::testing::failures);
-  return nsa::device::testing::failures == 0 ? 0 : 1;
+    nsa::kernels::small_cases();
+  std::printf("%d failures\n", nsa::kernels::testing::failures);
+  return nsa::kernels::testing::failures == 0 ? 0 : 1;
 }

@@ -4,10 +4,10 @@
 
 #include "nsa/kernels/tests/interval/interval_emulated_problem.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::sm80 {
 namespace {
 
-using namespace testing;  // nsa::device::testing
+using namespace testing;  // nsa::kernels::testing
 
 cudaError_t (*launch_of(const Sizes& z))(const IntervalAttention&, cudaStream_t) {
   if (z.dk == 64)
@@ -105,4 +105,4 @@ TEST(IntervalAttentionEmulated, OtherChoices) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::sm80

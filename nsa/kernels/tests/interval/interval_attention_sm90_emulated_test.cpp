@@ -4,10 +4,10 @@
 #include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/interval/interval_emulated_problem.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 namespace {
 
-using namespace testing;  // nsa::device::testing
+using namespace testing;  // nsa::kernels::testing
 using Problem = testing::Problem;
 
 /// Instantiations that interval_emulated_kernels_*.cpp have.
@@ -236,4 +236,4 @@ TEST(IntervalAttentionSm90, RangesOfTiles) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -1,6 +1,6 @@
 // Tests of the backward pass of interval attention in the emulator, against fp64, for the code that
-// the including file has: it defines kCode and `kernels`, the namespace of its instantiations, in
-// nsa::device::testing.
+// the including file has: it defines kCode and `under_test`, the namespace of its instantiations,
+// in nsa::kernels::testing.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 namespace {
 
 /// What a launch left.
@@ -46,7 +46,7 @@ int chunk_tokens(const Sizes& z) {
 cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
   const IntervalAttention& f = g.forward;
   const bool half = f.element == Element::kHalf;
-  namespace code = kernels;
+  namespace code = under_test;
   if (f.qk_head_dim == 64)
     return (half ? code::backward_64_64_fp16 : code::backward_64_64_bf16)(g, plan, nullptr);
   if (f.qk_head_dim == 128)
@@ -75,11 +75,11 @@ bool run_in_chunks(const Problem& p, const IntervalBackward& g) {
     rows.bad = 77;
     std::fill(rows.lse.begin(), rows.lse.end(), NAN);
     std::fill(rows.delta.begin(), rows.delta.end(), NAN);
-    EXPECT_EQ(sm80::prepare_rows(g, plan, nullptr), cudaSuccess);
+    EXPECT_EQ(portable::prepare_rows(g, plan, nullptr), cudaSuccess);
   }
   EXPECT_EQ(launch(g, plan), cudaSuccess);
-  EXPECT_EQ(sm80::sum_partials(g, plan, nullptr), cudaSuccess);
-  EXPECT_EQ(sm80::mend_gradients(g, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(portable::sum_partials(g, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(portable::mend_gradients(g, plan, nullptr), cudaSuccess);
   return rows.bad != 0;
 }
 
@@ -266,4 +266,4 @@ TEST(IntervalBackward, LargeGradients) {
 }
 
 }  // namespace
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

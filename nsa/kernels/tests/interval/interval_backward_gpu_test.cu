@@ -7,7 +7,7 @@
 #include "nsa/kernels/interval/interval_backward.h"
 #include "nsa/kernels/tests/interval/interval_gpu_testing.cuh"
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 using namespace testing;
@@ -349,7 +349,7 @@ void large_cases(const char* once) {
 }
 
 }  // namespace
-}  // namespace nsa::device
+}  // namespace nsa::kernels
 
 int main(int argc, char** argv) {
   int devices = 0;
@@ -357,7 +357,7 @@ int main(int argc, char** argv) {
     std::puts("no CUDA device: not run");
     return 77;
   }
-  using nsa::device::Code;
+  using nsa::kernels::Code;
   std::vector<Code> codes = {Code::kSm90, Code::kSm80};
   int major = 0;
   cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
@@ -365,15 +365,15 @@ int main(int argc, char** argv) {
   if (only_sm80 || major < 9) codes = {Code::kSm80};
   argc -= only_sm80;
   for (const Code code : codes) {
-    nsa::device::code = code;
+    nsa::kernels::code = code;
     std::printf("code of %s\n", code == Code::kSm90 ? "sm_90a" : "sm_80");
     if (argc > 2) {
-      nsa::device::large_cases(argv[2]);
+      nsa::kernels::large_cases(argv[2]);
       continue;
     }
-    nsa::device::small_cases();
-    if (argc > 1) nsa::device::large_cases(nullptr);
+    nsa::kernels::small_cases();
+    if (argc > 1) nsa::kernels::large_cases(nullptr);
   }
-  std::printf("%d failures\n", nsa::device::testing::failures);
-  return nsa::device::testing::failures == 0 ? 0 : 1;
+  std::printf("%d failures\n", nsa::kernels::testing::failures);
+  return nsa::kernels::testing::failures == 0 ? 0 : 1;
 }

@@ -8,7 +8,7 @@
 #include "nsa/kernels/interval/sm80/instances/interval_backward_64_64_fp16.cu"
 
 // The launcher's other code is not there.
-namespace nsa::device {
+namespace nsa::kernels {
 const char* unsupported_reason(const IntervalAttention&) { return nullptr; }
 namespace sm90 {
 #define NSA_ABSENT(name)                                                         \
@@ -23,10 +23,10 @@ NSA_ABSENT(backward_192_128_bf16)
 NSA_ABSENT(backward_192_128_fp16)
 #undef NSA_ABSENT
 }  // namespace sm90
-}  // namespace nsa::device
+}  // namespace nsa::kernels
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 constexpr Code kCode = Code::kSm80;
-namespace kernels = sm80;
-}  // namespace nsa::device::testing
+namespace under_test = sm80;
+}  // namespace nsa::kernels::testing
 #include "nsa/kernels/tests/interval/interval_backward_emulated_tests.h"

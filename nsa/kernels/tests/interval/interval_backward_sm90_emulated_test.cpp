@@ -8,7 +8,7 @@
 #include "nsa/kernels/interval/sm90/instances/interval_backward_64_64_fp16.cu"
 
 // The launcher's other code is not there.
-namespace nsa::device {
+namespace nsa::kernels {
 const char* unsupported_reason(const IntervalAttention&) { return nullptr; }
 namespace sm80 {
 #define NSA_ABSENT(name)                                                         \
@@ -23,16 +23,16 @@ NSA_ABSENT(backward_192_128_bf16)
 NSA_ABSENT(backward_192_128_fp16)
 #undef NSA_ABSENT
 }  // namespace sm80
-}  // namespace nsa::device
+}  // namespace nsa::kernels
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 constexpr Code kCode = Code::kSm90;
-namespace kernels = sm90;
-}  // namespace nsa::device::testing
+namespace under_test = sm90;
+}  // namespace nsa::kernels::testing
 #include "nsa/kernels/tests/interval/interval_backward_emulated_tests.h"
 
 // What only this code has: rings that come round, several tiles of rows a CTA, short last steps.
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 namespace {
 
 /// Whether case i is run: every fourth where instrumented code takes several times as long.
@@ -132,4 +132,4 @@ TEST(IntervalBackwardSm90, NotFinite) {
 }
 
 }  // namespace
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

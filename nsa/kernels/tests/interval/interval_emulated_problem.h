@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/order.h"
 #include "nsa/kernels/tests/interval/interval_host_judge.h"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 using emulator::Numbers, emulator::set_order;
 using Launch = std::function<cudaError_t(const IntervalAttention&)>;
@@ -197,4 +197,4 @@ inline bool taken(int i) {
 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

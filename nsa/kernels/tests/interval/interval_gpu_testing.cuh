@@ -13,7 +13,7 @@
 
 #include "nsa/kernels/tests/interval/interval_host_judge.h"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 inline void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
@@ -102,4 +102,4 @@ inline float median_time(int launches, const std::function<void()>& launch) {
   return times[times.size() / 2];
 }
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

@@ -15,7 +15,7 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 inline int failures = 0;
 
@@ -178,4 +178,4 @@ inline void compare_rows(const Sizes& z, const Results& r, const std::vector<dou
   report(lse_error <= 1e-4, "lse", lse_error);
 }
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

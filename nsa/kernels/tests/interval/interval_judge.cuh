@@ -2,7 +2,7 @@
 #pragma once
 #include "nsa/kernels/interval/interval_problem.cuh"
 
-namespace nsa::device::testing {
+namespace nsa::kernels::testing {
 
 /// Sample i is token (batch, query, KV head) i * step; a block of 128 threads each. Output rows
 /// [group][dv], lse [group] and block scores [blocks], all of them plain sums.
@@ -91,4 +91,4 @@ void compare_bits(const Case& c, const Results& r, const Results& s, const char*
   report(compared > 0 && wrong == 0, what, double(wrong), "of " + std::to_string(compared));
 }
 
-}  // namespace nsa::device::testing
+}  // namespace nsa::kernels::testing

@@ -13,7 +13,7 @@
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::sm80 {
+namespace nsa::kernels::portable {
 namespace {
 
 using emulator::Numbers;
@@ -145,4 +145,4 @@ TEST(RowAttentionEmulated, EqualsFp64) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm80
+}  // namespace nsa::kernels::portable

@@ -9,7 +9,7 @@
 #include "nsa/kernels/selected/tile_index.h"
 #include "nsa/kernels/tests/selected/selected_emulated_runs.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 TEST(SelectedBackwardEmulated, AllDimsAndTypes) {
@@ -195,18 +195,18 @@ TEST(SelectedBackwardEmulated, WholeTilesHaveNoKernel) {
   EXPECT_EQ(selected_attention_backward(p, nullptr, nullptr), cudaErrorInvalidValue);
 }
 
-TEST(SelectedBackwardEmulated, SetsOfLanesAndOfTokens) {
+TEST(SelectedBackwardEmulated, SetsOfHeadsAndOfTokens) {
   const SelectedCase c{2, 100, 3, 2, 64, 64};
   const SelectedProblem x(c);
   const SelectedGradients want = x.gradients();
-  for (const auto& [lanes, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
+  for (const auto& [heads, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
     Results have;
     SelectedBackward p = problem_into(x, have);
     std::vector<float> stats(x.lse.size() * 2);
-    ASSERT_EQ(sm80::row_stats(p, stats.data(), nullptr), cudaSuccess);
+    ASSERT_EQ(portable::row_stats(p, stats.data(), nullptr), cudaSuccess);
     p.stats = stats.data();
     const SelectedSizes sizes = selected_sizes(p, p.max_tiles_of_row, SelectedPass::kBackward);
-    const SelectedPlan plan = cut_smaller(plan_selected(sizes), sizes, lanes, chunks);
+    const SelectedPlan plan = cut_smaller(plan_selected(sizes), sizes, heads, chunks);
     ASSERT_EQ(plan.chunks, 4);
     run_sets(p, plan, sm80::selected_backward_64_64_bf16);
     expect_right(x, have, want);
@@ -218,4 +218,4 @@ TEST(SelectedBackwardEmulated, SetsOfLanesAndOfTokens) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

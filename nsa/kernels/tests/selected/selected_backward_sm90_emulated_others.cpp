@@ -7,7 +7,7 @@
 #include "nsa/kernels/selected/sm90/selected_early.cu"
 #include "nsa/kernels/selected/tile_index.cu"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 const char* unsupported_reason(const IntervalAttention&) { return "not emulated"; }
 
@@ -27,6 +27,9 @@ NSA_INSTANCES(NSA_NOT_EMULATED, 64_64)
 NSA_INSTANCES(NSA_NOT_EMULATED, 128_128)
 NSA_INSTANCES(NSA_NOT_EMULATED, 192_128)
 #undef NSA_NOT_EMULATED
+}  // namespace sm80
+
+namespace portable {
 cudaError_t prepare_rows(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
@@ -36,7 +39,7 @@ cudaError_t sum_partials(const IntervalBackward&, const sm90::BackwardPlan&, cud
 cudaError_t mend_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
-}  // namespace sm80
+}  // namespace portable
 
 namespace sm90 {
 #define NSA_NOT_EMULATED(instance)                                                              \
@@ -63,4 +66,4 @@ NSA_NOT_EMULATED(128_128_fp16)
 #undef NSA_NOT_EMULATED
 }  // namespace sm90
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

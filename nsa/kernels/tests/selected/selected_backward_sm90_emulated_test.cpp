@@ -8,7 +8,7 @@
 #include "nsa/kernels/selected/sm90/selected_backward_launch.h"
 #include "nsa/kernels/tests/selected/selected_emulated_runs.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 /// Whether cases of these dims are of fp16.
@@ -226,23 +226,23 @@ TEST(SelectedBackwardSm90, RangesThatAreNoBlocksAreNaN) {
   }
 }
 
-TEST(SelectedBackwardSm90, SetsOfLanesAndOfTokens) {
+TEST(SelectedBackwardSm90, SetsOfHeadsAndOfTokens) {
   SelectedCase c{2, 100, 3, 2, 64, 64};
   c.code = Code::kSm90;
   const SelectedProblem x(c);
   const SelectedGradients want = x.gradients();
-  for (const auto& [lanes, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
+  for (const auto& [heads, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
     Results have;
     SelectedBackward p = problem_into(x, have);
     std::vector<float> stats(x.lse.size() * 2);
-    ASSERT_EQ(sm80::row_stats(p, stats.data(), nullptr), cudaSuccess);
+    ASSERT_EQ(portable::row_stats(p, stats.data(), nullptr), cudaSuccess);
     p.stats = stats.data();
     const SelectedSizes sizes = selected_sizes(p, p.max_tiles_of_row, SelectedPass::kBackward);
-    run_sets(p, cut_smaller(plan_selected(sizes), sizes, lanes, chunks),
+    run_sets(p, cut_smaller(plan_selected(sizes), sizes, heads, chunks),
              sm90::selected_backward_64_64_bf16);
     expect_right(x, have, want);
   }
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -11,7 +11,7 @@
 #include "nsa/kernels/selected/sm90/selected_early_launch.h"
 #include "nsa/kernels/selected/tile_index.cu"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 #define NSA_NOT_EMULATED(instance)                                                            \
   cudaError_t selected_backward_##instance(const SelectedBackward&, int, const SelectedPlan&, \
@@ -35,4 +35,4 @@ cudaError_t read_tile_words(const SelectedEarly&, const int32_t*, int, cudaStrea
 }
 cudaError_t mend_early(const SelectedEarly&, cudaStream_t) { return cudaErrorNotSupported; }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

@@ -15,7 +15,7 @@
 #include "nsa/kernels/tests/emulator/order.h"
 #include "nsa/kernels/tests/selected/selected_host_problem.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// Instrumented code takes several times as long: fewer cases, and one type of each dims.
 #ifdef __SANITIZE_ADDRESS__
@@ -104,7 +104,7 @@ struct Joined {
   static constexpr int kGap = 16;
   const SelectedCase& c;
   Numbers first, second;
-  std::vector<float2> turns;
+  std::vector<float2> cos_sin;
   std::vector<uint16_t> room;
 
   explicit Joined(const SelectedCase& of)
@@ -115,7 +115,7 @@ struct Joined {
     first.draw(6, 1.f), second.draw(7, 1.f);
     for (int i = 0; i < c.s * c.dk / 2; ++i) {
       const float angle = 0.37f * float(i % 1009);
-      turns.push_back(make_float2(std::cos(angle), std::sin(angle)));
+      cos_sin.push_back(make_float2(std::cos(angle), std::sin(angle)));
     }
   }
   int row() const { return c.heads() * c.dk; }
@@ -125,7 +125,7 @@ struct Joined {
     return {{first.bits.data(), second.bits.data()},
             room.data(),
             stride(),
-            turned ? turns.data() : nullptr};
+            turned ? cos_sin.data() : nullptr};
   }
   std::vector<uint16_t> out() const {
     std::vector<uint16_t> rows;
@@ -142,21 +142,21 @@ struct Joined {
     const std::vector<double> a = first.values(), b = second.values();
     for (size_t i = 0; i < d_q.size(); ++i) d_q[i] += a[i] + b[i];
     for (size_t i = 0; turned && i < d_q.size(); i += 2) {
-      const float2 turn = turns[i / row() % c.s * (c.dk / 2) + i % c.dk / 2];
+      const float2 angle = cos_sin[i / row() % c.s * (c.dk / 2) + i % c.dk / 2];
       const double even = d_q[i], odd = d_q[i + 1];
-      d_q[i] = even * turn.x + odd * turn.y, d_q[i + 1] = odd * turn.x - even * turn.y;
+      d_q[i] = even * angle.x + odd * angle.y, d_q[i + 1] = odd * angle.x - even * angle.y;
     }
     return d_q;
   }
 };
 
-/// The plan with fewer lanes or chunks of tokens a set, and items of 64 rows or a few more.
-inline SelectedPlan cut_smaller(SelectedPlan p, const SelectedSizes& s, int lanes, int chunks) {
+/// The plan with fewer heads or chunks of tokens a set, and items of 64 rows or a few more.
+inline SelectedPlan cut_smaller(SelectedPlan p, const SelectedSizes& s, int heads, int chunks) {
   const auto ceil_div = [](int64_t a, int64_t b) { return static_cast<int>((a + b - 1) / b); };
-  p.lanes_of_set = lanes, p.lane_sets = ceil_div(p.lanes, lanes);
+  p.heads_of_set = heads, p.head_sets = ceil_div(p.heads, heads);
   p.chunks_of_set = p.stripe_chunks = chunks, p.chunk_sets = ceil_div(p.chunks, chunks);
   p.pairs_of_item = ceil_div(70, s.group_size);
-  p.items_of_lane =
+  p.items_of_head =
       p.tiles + ceil_div(int64_t{p.tokens_of_set()} * p.max_tiles_of_row, p.pairs_of_item);
   size_t end = p.bytes;  // what changes its size lies behind the others
   const auto place = [&](size_t& offset, size_t bytes) {
@@ -164,10 +164,10 @@ inline SelectedPlan cut_smaller(SelectedPlan p, const SelectedSizes& s, int lane
     end += (bytes + 255) / 256 * 256;
   };
   const size_t tile = size_t(kKeysOfTile) * (s.qk_head_dim + s.v_head_dim) * 4;
-  place(p.items, size_t(p.sets()) * lanes * p.items_of_lane * sizeof(SelectedItem));
-  place(p.first_item, size_t(p.sets()) * lanes * (p.tiles + 1) * 4);
-  place(p.slots, size_t(lanes) * p.items_of_lane * tile);
-  place(p.sums, size_t(lanes) * p.tiles * tile);
+  place(p.items, size_t(p.sets()) * heads * p.items_of_head * sizeof(SelectedItem));
+  place(p.first_item, size_t(p.sets()) * heads * (p.tiles + 1) * 4);
+  place(p.slots, size_t(heads) * p.items_of_head * tile);
+  place(p.sums, size_t(heads) * p.tiles * tile);
   p.bytes = end;
   return p;
 }
@@ -178,12 +178,12 @@ inline void run_sets(const SelectedBackward& p, const SelectedPlan& plan,
   set_order(6);
   Workspace workspace(plan.bytes, '\xff');
   void* const at = workspace.begin();
-  ASSERT_EQ(sm80::build_tile_index(sm80::token_ranges(p, p.num_queries), plan, at, nullptr),
+  ASSERT_EQ(portable::build_tile_index(portable::token_ranges(p, p.num_queries), plan, at, nullptr),
             cudaSuccess);
   for (int set = 0; set < plan.sets(); ++set) {
     ASSERT_EQ(products(p, p.num_queries, plan, at, set, nullptr), cudaSuccess);
-    ASSERT_EQ(sm80::sum_set(p, p.num_queries, {}, plan, at, set, nullptr), cudaSuccess);
+    ASSERT_EQ(portable::sum_set(p, p.num_queries, {}, plan, at, set, nullptr), cudaSuccess);
   }
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -16,7 +16,7 @@
 namespace {
 
 /// Of the forward pass.
-inline nsa::device::WholeTiles whole_tiles = nsa::device::WholeTiles::kBySize;
+inline nsa::kernels::WholeTiles whole_tiles = nsa::kernels::WholeTiles::kBySize;
 
 /// Cases of the forward pass whose names do not have it are left out.
 inline std::string part_of_name;
@@ -31,7 +31,7 @@ struct Forward {
       : out(x.out.count), lse(x.lse.count) {
     RowAttention f = x.forward();
     f.out = out.data, f.lse = lse.data;
-    Buffer<char> workspace(nsa::device::workspace_bytes(f, tiles_of_row, dense));
+    Buffer<char> workspace(nsa::kernels::workspace_bytes(f, tiles_of_row, dense));
     workspace.fill(garbage);
     out.fill(0xff);
     lse.fill(0xff);
@@ -125,7 +125,7 @@ inline bool broken_promise_is_nan() {
   return ok;
 }
 
-inline bool forward_cases_correct(nsa::device::WholeTiles way) {
+inline bool forward_cases_correct(nsa::kernels::WholeTiles way) {
   whole_tiles = way;
   bool ok = broken_promise_is_nan();
   const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
@@ -172,7 +172,7 @@ inline bool forward_cases_correct(nsa::device::WholeTiles way) {
 }
 
 inline bool forward_cases_correct() {
-  using nsa::device::WholeTiles;
+  using nsa::kernels::WholeTiles;
   bool ok = true;
   for (const WholeTiles way : {WholeTiles::kOneOfCta, WholeTiles::kManyOfCta})
     ok &= forward_cases_correct(way);
@@ -208,14 +208,14 @@ inline bool time_forward(const Problem<__nv_bfloat16>& x) {
   check(row_attention_forward(f, nullptr), "forward by rows");
   const double rows_ms = milliseconds([&] { row_attention_forward(f, nullptr); });
   std::printf("%s forward by rows %.3f ms |", x.c.name().c_str(), rows_ms);
-  const int chosen = nsa::device::dense_queries(f, tiles);
+  const int chosen = nsa::kernels::dense_queries(f, tiles);
   bool ok = true;
   for (const int dense : {0, 1024, 2048, 3072, 4096}) {
     const int count = std::min(dense, x.c.s);
     if (dense - 1024 >= x.c.s) break;
     std::printf("\n    ");
     ok &= forward_correct(x, count, 1.5e-2, tiles);
-    Buffer<char> room(nsa::device::workspace_bytes(f, tiles, count));
+    Buffer<char> room(nsa::kernels::workspace_bytes(f, tiles, count));
     room.fill(0xff);
     std::printf("%7.4f ms%s", milliseconds([&] {
                   selected_attention_forward(f, tiles, count, room.data, nullptr);

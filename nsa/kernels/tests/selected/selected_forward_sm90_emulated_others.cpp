@@ -7,13 +7,13 @@
 #include "nsa/kernels/selected/sm90/selected_forward_launch.h"
 #include "nsa/kernels/selected/tile_index.cu"
 
-namespace nsa::device {
+namespace nsa::kernels {
 
 cudaError_t tile_attention_forward(const IntervalAttention&, const TileRanges&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
 
-namespace sm80 {
+namespace portable {
 #define NSA_NOT_EMULATED(instance) \
   cudaError_t row_##instance(const RowAttention&, cudaStream_t) { return cudaErrorNotSupported; }
 NSA_NOT_EMULATED(64_64_bf16)
@@ -23,7 +23,7 @@ NSA_NOT_EMULATED(128_128_fp16)
 NSA_NOT_EMULATED(192_128_bf16)
 NSA_NOT_EMULATED(192_128_fp16)
 #undef NSA_NOT_EMULATED
-}  // namespace sm80
+}  // namespace portable
 
 namespace sm90 {
 #define NSA_NOT_EMULATED(dims)                                                                     \
@@ -43,4 +43,4 @@ NSA_NOT_EMULATED(128_128)
 #undef NSA_NOT_EMULATED
 }  // namespace sm90
 
-}  // namespace nsa::device
+}  // namespace nsa::kernels

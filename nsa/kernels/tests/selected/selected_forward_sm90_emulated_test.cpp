@@ -12,7 +12,7 @@
 #include "nsa/kernels/selected/sm90/selected_forward_launch.h"
 #include "nsa/kernels/tests/selected/selected_emulated_runs.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct Output {
@@ -252,17 +252,18 @@ void run_sets(const RowAttention& p, const SelectedPlan& plan, const Launches& l
   Workspace workspace(plan.bytes, '\xff');
   char* const at = static_cast<char*>(workspace.begin());
   const bool dense = p.block_size > 0;
-  ASSERT_EQ(sm80::build_tile_index(sm80::token_ranges(p, p.num_queries, dense), plan, at, nullptr),
+  ASSERT_EQ(portable::build_tile_index(portable::token_ranges(p, p.num_queries, dense), plan, at,
+                                       nullptr),
             cudaSuccess);
   for (int set = 0; set < plan.sets(); ++set) {
     ASSERT_EQ(launches.products(p, plan, at, set, nullptr), cudaSuccess);
     if (!dense) {
-      ASSERT_EQ(sm80::join_parts(p, p.num_queries, plan, at, set, nullptr), cudaSuccess);
+      ASSERT_EQ(portable::join_parts(p, p.num_queries, plan, at, set, nullptr), cudaSuccess);
       continue;
     }
     sm90::DenseQueries q;
-    q.lane = set / plan.chunk_sets * plan.lanes_of_set;
-    q.lanes = std::min(plan.lanes_of_set, plan.lanes - q.lane);
+    q.first_head = set / plan.chunk_sets * plan.heads_of_set;
+    q.heads = std::min(plan.heads_of_set, plan.heads - q.first_head);
     q.first = set % plan.chunk_sets * plan.tokens_of_set();
     q.count = std::min(plan.tokens_of_set(), p.num_queries - q.first);
     q.tokens_of_batch = p.num_queries;
@@ -273,7 +274,7 @@ void run_sets(const RowAttention& p, const SelectedPlan& plan, const Launches& l
   }
 }
 
-TEST(SelectedForwardSm90, SetsOfLanesAndOfTokens) {
+TEST(SelectedForwardSm90, SetsOfHeadsAndOfTokens) {
   const Launches all[] = {
       {64, sm90::selected_forward_64_64_bf16, sm90::selected_dense_64_64_bf16},
       {128, sm90::selected_forward_128_128_bf16, sm90::selected_dense_128_128_bf16}};
@@ -282,15 +283,15 @@ TEST(SelectedForwardSm90, SetsOfLanesAndOfTokens) {
       SelectedCase c{2, 100, 4, 2, launches.dim, launches.dim, false, 5, 200};
       c.blocks = with_blocks;
       const SelectedProblem x(c);
-      for (const auto& [lanes, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
+      for (const auto& [heads, chunks] : {std::pair(3, 4), std::pair(1, 4), std::pair(1, 1)}) {
         Output have(x);
         const RowAttention p = problem_into(x, have);
         const SelectedSizes sizes = selected_sizes(p, (c.n() + 63) / 64, SelectedPass::kForward);
-        run_sets(p, cut_smaller(plan_selected(sizes), sizes, lanes, chunks), launches);
+        run_sets(p, cut_smaller(plan_selected(sizes), sizes, heads, chunks), launches);
         expect_right(x, have);
       }
     }
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

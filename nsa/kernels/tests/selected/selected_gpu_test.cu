@@ -52,7 +52,7 @@ bool correct(const Case& c, int dense = 0, Code code = Code::kSm90) {
   if (c.bad) x.spoil();
   plain_forward<<<(x.query_rows(c) + 3) / 4, 128>>>(x.plain(), x.out.data, x.lse.data,
                                                     x.query_rows(c));
-  Buffer<char> workspace(nsa::device::workspace_bytes(x.p));
+  Buffer<char> workspace(nsa::kernels::workspace_bytes(x.p));
   Buffer<T> first[3] = {Buffer<T>(x.d_q.count), Buffer<T>(x.d_k.count), Buffer<T>(x.d_v.count)};
   bool same = true;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -92,7 +92,7 @@ bool broken_promise_is_nan_backward() {
                                                     x.query_rows(c));
   x.p.block_size = 64;  // which they are not
   x.p.dense = c.s;
-  Buffer<char> workspace(nsa::device::workspace_bytes(x.p));
+  Buffer<char> workspace(nsa::kernels::workspace_bytes(x.p));
   workspace.fill(0xff);
   x.run(workspace.data);
   Buffer<double> d_q(x.query_rows(c) * c.dk);
@@ -188,13 +188,13 @@ bool time_backward(Problem<__nv_bfloat16>& x, int top_n) {
   for (int t = 0; t < c.s; ++t) pairs += std::min(top_n, t / 64 + 1);
   const double flop = pairs * c.batch * c.heads() * 64 * 2 * (3 * c.dk + 2 * c.dv);
   const double tensors = 2.0 * (rows + keys) * (c.dk + c.dv);
-  const int chosen = nsa::device::dense_queries(x.p);
+  const int chosen = nsa::kernels::dense_queries(x.p);
   std::printf("%s backward", c.name().c_str());
   bool ok = true;
   for (const int dense : {0, 768, 1024, 1280, 1536, 2048, 2560}) {
     if (dense > c.s || (dense > 0 && x.p.code == Code::kSm80)) break;
     x.p.dense = dense;
-    const size_t bytes = nsa::device::workspace_bytes(x.p);
+    const size_t bytes = nsa::kernels::workspace_bytes(x.p);
     Buffer<char> workspace(bytes);
     workspace.fill(0xff);
     x.run(workspace.data);
@@ -219,15 +219,15 @@ bool time_case(Case c, int top_n, bool once, bool forward_only, Code code) {
   Problem<__nv_bfloat16> x(c, top_n);
   if (forward_only) return time_forward(x);
   x.p.code = code;
-  x.p.dense = nsa::device::dense_queries(x.p);
-  const size_t bytes = nsa::device::workspace_bytes(x.p);
+  x.p.dense = nsa::kernels::dense_queries(x.p);
+  const size_t bytes = nsa::kernels::workspace_bytes(x.p);
   Buffer<char> workspace(bytes);
   workspace.fill(0xff);
-  check(nsa::device::row_attention_forward(x.forward(), nullptr), "forward");
+  check(nsa::kernels::row_attention_forward(x.forward(), nullptr), "forward");
   x.run(workspace.data);
   if (once) {
-    const int dense = nsa::device::dense_queries(x.forward(), top_n);
-    Buffer<char> room(nsa::device::workspace_bytes(x.forward(), top_n, dense));
+    const int dense = nsa::kernels::dense_queries(x.forward(), top_n);
+    Buffer<char> room(nsa::kernels::workspace_bytes(x.forward(), top_n, dense));
     check(selected_attention_forward(x.forward(), top_n, dense, room.data, nullptr), "forward");
     return cudaDeviceSynchronize() == cudaSuccess;
   }

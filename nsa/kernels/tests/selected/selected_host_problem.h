@@ -9,7 +9,7 @@
 #include "nsa/kernels/selected/selected_backward.h"
 #include "nsa/kernels/tests/emulator/numbers.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 struct SelectedCase {
   int batch, s, group, kv_heads, dk, dv;
@@ -217,4 +217,4 @@ inline double distance(const std::vector<uint16_t>& have, const std::vector<doub
   return std::isinf(error) || largest < 1e-12 ? error : error / largest;
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

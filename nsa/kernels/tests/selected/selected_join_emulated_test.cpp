@@ -12,7 +12,7 @@
 #include "nsa/kernels/tests/emulator/order.h"
 #include "nsa/kernels/tests/selected/selected_host_problem.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr float kLog2OfE = 1.4426950408889634f;
@@ -42,17 +42,18 @@ struct Forward {
     return reinterpret_cast<V*>(bytes.data() + offset);
   }
   void build_index(bool without_dense_tiles = false) {
-    const sm80::TokenRanges ranges = sm80::token_ranges(p, p.num_queries, without_dense_tiles);
-    ASSERT_EQ(sm80::build_tile_index(ranges, plan, bytes.data(), nullptr), cudaSuccess);
+    const portable::TokenRanges ranges =
+        portable::token_ranges(p, p.num_queries, without_dense_tiles);
+    ASSERT_EQ(portable::build_tile_index(ranges, plan, bytes.data(), nullptr), cudaSuccess);
   }
   void join() {
     ASSERT_EQ(plan.sets(), 1);
-    ASSERT_EQ(sm80::join_parts(p, p.num_queries, plan, bytes.data(), 0, nullptr), cudaSuccess);
+    ASSERT_EQ(portable::join_parts(p, p.num_queries, plan, bytes.data(), 0, nullptr), cudaSuccess);
   }
 
   /// Part of a row's output: keys of `mask` in a tile.
   void make_part(int b, int t, int kv, int g, int place, int tile, uint64_t mask) {
-    const int head = kv * x.c.group + g, lane = b * x.c.kv_heads + kv;
+    const int head = kv * x.c.group + g, head_index = b * x.c.kv_heads + kv;
     std::vector<double> logits(64, -INFINITY), o(x.c.dv);
     for (int i = 0; i < 64; ++i) {
       if (!(mask >> i & 1)) continue;
@@ -69,10 +70,11 @@ struct Forward {
       for (int c = 0; c < x.c.dv; ++c) o[c] += weight * x.v.at(b, tile * 64 + i, kv, c);
     }
     const uint32_t row =
-        ((uint32_t(lane) * plan.tokens_of_set() + t) * plan.max_tiles_of_row + place) * x.c.group +
+        ((uint32_t(head_index) * plan.tokens_of_set() + t) * plan.max_tiles_of_row + place) *
+            x.c.group +
         g;
     at<float2>(plan.part_stats)[row] = make_float2(float(peak), float(sum));
-    auto* const parts = at<uint16_t>(plan.parts) + size_t(sm80::first_of_part(row, x.c.dv)) * 8;
+    auto* const parts = at<uint16_t>(plan.parts) + size_t(portable::first_of_part(row, x.c.dv)) * 8;
     for (int c = 0; c < x.c.dv;
          ++c)  // of 32 columns, thread q of a quad has 8 j + 2 q and the next
       parts[c / 32 * 32 * 8 + c % 8 / 2 * 8 + c % 32 / 8 * 2 + c % 2] =
@@ -129,9 +131,10 @@ std::vector<int> tiles_of(const std::vector<int>& keys) {
 int64_t expect_lists(Forward& f, int b, int kv) {
   const SelectedPlan& plan = f.plan;
   const SelectedCase& c = f.x.c;
-  const int64_t lane = b * c.kv_heads + kv;
-  const uint32_t* entries = f.at<uint32_t>(plan.entries) + lane * c.s * plan.max_tiles_of_row;
-  const int32_t* offsets = f.at<int32_t>(plan.offsets) + lane * (plan.chunks + 1) * plan.tiles;
+  const int64_t head_index = b * c.kv_heads + kv;
+  const uint32_t* entries = f.at<uint32_t>(plan.entries) + head_index * c.s * plan.max_tiles_of_row;
+  const int32_t* offsets =
+      f.at<int32_t>(plan.offsets) + head_index * (plan.chunks + 1) * plan.tiles;
   int64_t listed = 0;
   for (int tile = 0; tile < plan.tiles; ++tile) {
     const int begin = offsets[tile], end = offsets[plan.chunks * plan.tiles + tile];
@@ -194,4 +197,4 @@ TEST(SelectedJoinEmulated, RowsWithMoreTilesThanPromisedAreNaN) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace nsa::device {
+namespace nsa::kernels {
 namespace {
 
 constexpr SelectedSizes kPaper64k{1, 65536, 65536, 4, 16, 192, 128, 16};
@@ -30,13 +30,13 @@ size_t tensor_bytes(const SelectedSizes& s) {
          (s.qk_head_dim + s.v_head_dim) * 2;
 }
 
-TEST(SelectedPlan, SetsCoverAllLanesAndTokensOnce) {
+TEST(SelectedPlan, SetsCoverAllHeadsAndTokensOnce) {
   for (const SelectedSizes& s : kSizes) {
     const SelectedPlan p = plan_selected(s);
     EXPECT_GE(p.chunks * p.chunk_tokens, s.num_queries);
     EXPECT_LT((p.chunks - 1) * p.chunk_tokens, s.num_queries);
-    EXPECT_GE(p.lane_sets * p.lanes_of_set, p.lanes);
-    EXPECT_LT((p.lane_sets - 1) * p.lanes_of_set, p.lanes);
+    EXPECT_GE(p.head_sets * p.heads_of_set, p.heads);
+    EXPECT_LT((p.head_sets - 1) * p.heads_of_set, p.heads);
     EXPECT_GE(p.chunk_sets * p.chunks_of_set, p.chunks);
     EXPECT_LT((p.chunk_sets - 1) * p.chunks_of_set, p.chunks);
     EXPECT_GE(p.tiles * kKeysOfTile, s.num_keys);
@@ -49,7 +49,7 @@ TEST(SelectedPlan, StripesCoverASetAndExistInTheForwardPassOnly) {
     const SelectedPlan p = plan_selected(forward(s));
     EXPECT_GE(p.stripes * p.stripe_chunks, p.chunks_of_set);
     EXPECT_LT((p.stripes - 1) * p.stripe_chunks, p.chunks_of_set);
-    EXPECT_GE(p.items_of_lane, p.stripes * p.tiles);
+    EXPECT_GE(p.items_of_head, p.stripes * p.tiles);
   }
   const SelectedPlan p = plan_selected(forward(kPaper64k));
   EXPECT_GT(p.stripes, 1);
@@ -68,7 +68,7 @@ TEST(SelectedPlan, ItemsHoldTheWorstLists) {
   for (const SelectedSizes& s : kSizes) {
     const SelectedPlan p = plan_selected(s);
     const int64_t pairs = int64_t{p.tokens_of_set()} * s.max_tiles_of_row;
-    EXPECT_GE(p.items_of_lane, p.tiles + pairs / p.pairs_of_item);
+    EXPECT_GE(p.items_of_head, p.tiles + pairs / p.pairs_of_item);
     EXPECT_EQ(p.pairs_of_item * s.group_size % 64, 0) << "an item ends within a tile of rows";
   }
 }
@@ -81,7 +81,7 @@ TEST(SelectedPlan, ArraysFollowEachOtherAligned) {
                                       p.parts,      p.slots,      p.sums,      p.bytes};
     EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
     for (const size_t offset : offsets) EXPECT_EQ(offset % 256, 0u);
-    EXPECT_GE(p.entries - p.row_counts, size_t(p.lanes) * s.num_queries * 4);
+    EXPECT_GE(p.entries - p.row_counts, size_t(p.heads) * s.num_queries * 4);
   }
 }
 
@@ -147,4 +147,4 @@ TEST(SelectedPlan, MemoryAt64kIsHalfOfTheTensorsAndLinearInTokens) {
 }
 
 }  // namespace
-}  // namespace nsa::device
+}  // namespace nsa::kernels

@@ -4,7 +4,7 @@
 
 #include "nsa/kernels/tests/tokens/near.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr Activation kActivations[] = {Activation::kNone, Activation::kSigmoid,
@@ -341,4 +341,4 @@ TEST(CombineEmulated, NoRowsAndWhatHasNoKernel) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -4,7 +4,7 @@
 
 #include "nsa/kernels/tests/tokens/near.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct MlpCase {
@@ -208,4 +208,4 @@ TEST(GateMlpEmulated, NoRowsAndWhatHasNoKernel) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -12,7 +12,7 @@
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// A value and how far fp32 may be from it: every operation adds its own rounding to what its
 /// operands have.
@@ -127,4 +127,4 @@ auto in_every_order(const Run& run) {
 /// Nothing of it was written yet.
 inline std::vector<uint16_t> unwritten(size_t size) { return std::vector<uint16_t>(size, 0xffff); }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

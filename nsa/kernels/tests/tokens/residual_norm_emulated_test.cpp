@@ -3,7 +3,7 @@
 
 #include "nsa/kernels/tests/tokens/near.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct NormCase {
@@ -231,4 +231,4 @@ TEST(ColumnSumsEmulated, WhatIsNotFiniteStaysInItsColumn) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -3,7 +3,7 @@
 
 #include "nsa/kernels/tests/tokens/near.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct RotateCase {
@@ -114,4 +114,4 @@ TEST(RotateEmulated, RowsWithoutAKernelAreRefused) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -3,7 +3,7 @@
 
 #include "nsa/kernels/tests/tokens/near.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct SwigluProblem {
@@ -114,4 +114,4 @@ TEST(SwigluEmulated, NoRowsAndWhatHasNoKernel) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -5,7 +5,7 @@
 #include "nsa/kernels/tests/tokens/near.h"
 #include "nsa/kernels/tests/tokens/test_rotations.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct GradientOf {
@@ -25,10 +25,10 @@ struct GradientsProblem {
   GradientsCase c;
   std::vector<std::vector<Numbers>> terms;
   std::vector<Numbers> means;  // their gradients
-  std::vector<float2> turns;
+  std::vector<float2> cos_sin;
 
   explicit GradientsProblem(const GradientsCase& which)
-      : c(which), turns(turns_for_test(c.tokens, c.dim)) {
+      : c(which), cos_sin(cos_sin_for_test(c.tokens, c.dim)) {
     for (const GradientOf& of : c.of) {
       terms.emplace_back();
       for (int i = 0; i < of.terms; ++i)
@@ -65,7 +65,7 @@ struct GradientsProblem {
     }
     p.batch = c.batch, p.num_tokens = c.tokens, p.num_blocks = c.blocks();
     p.block_size = c.size, p.block_stride = c.stride, p.qk_head_dim = c.dim;
-    p.turns = turns.data(), p.element = c.half ? Element::kHalf : Element::kBFloat16;
+    p.cos_sin = cos_sin.data(), p.element = c.half ? Element::kHalf : Element::kBFloat16;
     return p;
   }
   Left run() const {
@@ -86,10 +86,10 @@ struct GradientsProblem {
   }
   Near wanted(size_t i, int b, int t, int head, int column) const {
     if (!c.of[i].rotated) return sum_of(i, b, t, head, column);
-    const float2 turn = turns[t * (c.dim / 2) + column / 2];
+    const float2 angle = cos_sin[t * (c.dim / 2) + column / 2];
     const Near even = sum_of(i, b, t, head, column / 2 * 2),
                odd = sum_of(i, b, t, head, column / 2 * 2 + 1);
-    return column % 2 == 0 ? even * turn.x + odd * turn.y : odd * turn.x - even * turn.y;
+    return column % 2 == 0 ? even * angle.x + odd * angle.y : odd * angle.x - even * angle.y;
   }
 };
 
@@ -193,7 +193,7 @@ TEST(TokenGradientsEmulated, WhatHasNoKernelIsRefused) {
   };
   const cudaError_t refused = cudaErrorInvalidValue;
   EXPECT_EQ(status([](TokenGradients&) {}), cudaSuccess);
-  EXPECT_EQ(status([](TokenGradients& p) { p.turns = nullptr; }), refused);
+  EXPECT_EQ(status([](TokenGradients& p) { p.cos_sin = nullptr; }), refused);
   EXPECT_EQ(status([](TokenGradients& p) { p.qk_head_dim = 32; }), refused);
   EXPECT_EQ(status([](TokenGradients& p) { p.of[0].head_dim = 12; }), refused);
   EXPECT_EQ(status([](TokenGradients& p) { p.of[0].out_stride = 20; }), refused);
@@ -204,4 +204,4 @@ TEST(TokenGradientsEmulated, WhatHasNoKernelIsRefused) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -5,7 +5,7 @@
 #include "nsa/kernels/tests/tokens/near.h"
 #include "nsa/kernels/tests/tokens/test_rotations.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 struct PoolOf {
@@ -29,10 +29,10 @@ struct Left {
 struct SourcesProblem {
   SourcesCase c;
   std::vector<Numbers> copied, pooled;
-  std::vector<float2> turns;
+  std::vector<float2> cos_sin;
 
   explicit SourcesProblem(const SourcesCase& which)
-      : c(which), turns(turns_for_test(c.tokens, c.dim)) {
+      : c(which), cos_sin(cos_sin_for_test(c.tokens, c.dim)) {
     for (const int heads : c.copies) copied.push_back(tensor(heads, c.dim));
     for (const PoolOf& of : c.pools) pooled.push_back(tensor(of.heads, of.dim));
   }
@@ -54,7 +54,7 @@ struct SourcesProblem {
     }
     p.batch = c.batch, p.num_tokens = c.tokens, p.num_blocks = c.blocks();
     p.block_size = c.size, p.block_stride = c.stride, p.qk_head_dim = c.dim;
-    p.turns = turns.data(), p.element = c.half ? Element::kHalf : Element::kBFloat16;
+    p.cos_sin = cos_sin.data(), p.element = c.half ? Element::kHalf : Element::kBFloat16;
     return p;
   }
   Left run() const {
@@ -66,11 +66,11 @@ struct SourcesProblem {
   /// One column of a token, rotated: rounded to fp32, where all but its last sum is exact, and to
   /// the type.
   uint16_t rotated(const Numbers& x, int b, int t, int head, int column) const {
-    const float2 turn = turns[t * (c.dim / 2) + column / 2];
+    const float2 angle = cos_sin[t * (c.dim / 2) + column / 2];
     const double even = x.at(b, t, head, column / 2 * 2),
                  odd = x.at(b, t, head, column / 2 * 2 + 1);
-    return twice_rounded(column % 2 == 0 ? even * double{turn.x} - odd * double{turn.y}
-                                         : even * double{turn.y} + odd * double{turn.x},
+    return twice_rounded(column % 2 == 0 ? even * double{angle.x} - odd * double{angle.y}
+                                         : even * double{angle.y} + odd * double{angle.x},
                          c.half);
   }
   std::vector<uint16_t> wanted_copy(const Numbers& x) const {
@@ -170,8 +170,8 @@ TEST(TokenSourcesEmulated, WhatHasNoKernelIsRefused) {
   };
   const cudaError_t refused = cudaErrorInvalidValue;
   EXPECT_EQ(status([](TokenSources&) {}), cudaSuccess);
-  EXPECT_EQ(status([](TokenSources& p) { p.turns = nullptr; }), refused);
-  EXPECT_EQ(status([](TokenSources& p) { p.num_copies = 0, p.turns = nullptr; }), refused);
+  EXPECT_EQ(status([](TokenSources& p) { p.cos_sin = nullptr; }), refused);
+  EXPECT_EQ(status([](TokenSources& p) { p.num_copies = 0, p.cos_sin = nullptr; }), refused);
   EXPECT_EQ(status([](TokenSources& p) { p.qk_head_dim = 24; }), refused);
   EXPECT_EQ(status([](TokenSources& p) { p.num_pools = 0, p.qk_head_dim = 12; }), refused);
   EXPECT_EQ(status([](TokenSources& p) { p.pool[0].head_dim = 12; }), refused);
@@ -182,4 +182,4 @@ TEST(TokenSourcesEmulated, WhatHasNoKernelIsRefused) {
 }
 
 }  // namespace
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -14,7 +14,7 @@
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 namespace {
 
 using Barrier = cutlass::arch::ClusterTransactionBarrier;
@@ -24,7 +24,7 @@ using emulator::Numbers, emulator::set_order;
 template <typename... Parameters, typename... Arguments>
 void run(void (*kernel)(Parameters...), int threads, size_t bytes, const Arguments&... arguments) {
   emulator::set_card(emulator::Card::kH100);
-  ASSERT_EQ(sm80::launch(kernel, 1, threads, bytes, nullptr, arguments...), cudaSuccess);
+  ASSERT_EQ(portable::launch(kernel, 1, threads, bytes, nullptr, arguments...), cudaSuccess);
 }
 
 struct alignas(1024) Shared {
@@ -33,15 +33,15 @@ struct alignas(1024) Shared {
 };
 Shared& shared() {
   NSA_UNALIGNED_SHARED(raw);
-  return *reinterpret_cast<Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  return *reinterpret_cast<Shared*>(raw + (-portable::shared_address(raw) & 1023));
 }
 constexpr size_t kBytes = sizeof(Shared) + 1024;
 
-enum Plant { kNone, kFewBytes, kManyBytes, kNoWait, kReleasedEarly, kNobodyReleases };
+enum Defect { kNone, kFewBytes, kManyBytes, kNoWait, kReleasedEarly, kNobodyReleases };
 
 /// Thread 0 loads boxes of 24 tokens of 2 heads, one after the other in two places; a warp reads
 /// them.
-__global__ void through_boxes(const __grid_constant__ CUtensorMap map, int boxes, Plant plant,
+__global__ void through_boxes(const __grid_constant__ CUtensorMap map, int boxes, Defect defect,
                               uint16_t* out) {
   Shared& s = shared();
   constexpr uint32_t kBoxBytes = 2 * 24 * 128;
@@ -51,37 +51,37 @@ __global__ void through_boxes(const __grid_constant__ CUtensorMap map, int boxes
   }
   __syncthreads();
   for (int i = 0; i < boxes && threadIdx.x == 0; ++i) {
-    const uint32_t bytes = kBoxBytes + (plant == kManyBytes ? 16 : plant == kFewBytes ? -16 : 0);
+    const uint32_t bytes = kBoxBytes + (defect == kManyBytes ? 16 : defect == kFewBytes ? -16 : 0);
     Barrier::wait(&s.empty[i % 2], (i / 2 & 1) ^ 1);
     Barrier::arrive_and_expect_tx(&s.full[i % 2], bytes);
     cute::SM90_TMA_LOAD_4D::copy(&map, &s.full[i % 2], 0, s.box[i % 2], 64, 1, i * 24 - 3, 1);
   }
   for (int i = 0; i < boxes && threadIdx.x >= 32; ++i) {
-    if (plant != kNoWait) Barrier::wait(&s.full[i % 2], i / 2 & 1);
-    if (plant == kReleasedEarly) Barrier::arrive(&s.empty[i % 2]);
-    if (plant == kReleasedEarly) __syncwarp();
+    if (defect != kNoWait) Barrier::wait(&s.full[i % 2], i / 2 & 1);
+    if (defect == kReleasedEarly) Barrier::arrive(&s.empty[i % 2]);
+    if (defect == kReleasedEarly) __syncwarp();
     for (int x = threadIdx.x - 32; x < 2 * 24 * 64; x += 32) {
       const int row = x / 64, piece = x % 64 / 8;
       out[i * 2 * 24 * 64 + x] = s.box[i % 2][row * 64 + (piece ^ row % 8) * 8 + x % 8];
     }
-    if (plant == kNoWait) Barrier::wait(&s.full[i % 2], i / 2 & 1);
-    if (plant == kNone || plant == kFewBytes || plant == kManyBytes)
+    if (defect == kNoWait) Barrier::wait(&s.full[i % 2], i / 2 & 1);
+    if (defect == kNone || defect == kFewBytes || defect == kManyBytes)
       Barrier::arrive(&s.empty[i % 2]);
   }
 }
 
 /// Values that are not what a box of [2, 50, 4, 128] holds.
-int wrong_values(Plant plant, int seed) {
+int wrong_values(Defect defect, int seed) {
   Numbers x(2, 50, 4, 128, false, 8);
   x.draw(1, 1.f);
   CUtensorMap map;
   EXPECT_EQ(make_tensor_map(map, x.bits.data(), false, 128, 4, 50, 2, x.head_stride, x.token_stride,
                             x.batch_stride, 2, 24),
             cudaSuccess);
-  const int boxes = plant == kNoWait ? 2 : 5;  // as many as there are places: none is reused
+  const int boxes = defect == kNoWait ? 2 : 5;  // as many as there are places: none is reused
   std::vector<uint16_t> out(boxes * 2 * 24 * 64);
   set_order(seed);
-  run(through_boxes, 64, kBytes, map, boxes, plant, out.data());
+  run(through_boxes, 64, kBytes, map, boxes, defect, out.data());
   int wrong = 0;
   for (size_t i = 0; i < out.size(); ++i) {
     const int column = 64 + int(i % 64), head = 1 + int(i / 64 % 2), token = int(i / 128) - 3;
@@ -129,10 +129,11 @@ __global__ void by_bytes(const uint4* from, uint4* to, bool waits) {
   __syncthreads();
   if (threadIdx.x == 0) {
     Barrier::arrive_and_expect_tx(s.full, 32 * 16);
-    copy_bulk(sm80::shared_address(room + 32), from + 32, 32 * 16, sm80::shared_address(s.full), 0);
+    copy_bulk(portable::shared_address(room + 32), from + 32, 32 * 16,
+              portable::shared_address(s.full), 0);
   }
   if (threadIdx.x < 32) {
-    sm80::copy_async(sm80::shared_address(room + threadIdx.x), from + threadIdx.x);
+    portable::copy_async(portable::shared_address(room + threadIdx.x), from + threadIdx.x);
     cutlass::arch::cpasync_barrier_arrive_noinc(s.full);
   } else {
     if (waits) Barrier::wait(s.full, 0);
@@ -164,18 +165,18 @@ __global__ void turns(int* sum) {
   }
   if (own == 0) NamedBarrier::sync(256, own);
 }
-__global__ void say(int* any, int who) {
+__global__ void vote(int* any, int who) {
   any[threadIdx.x] = any_of_warpgroup(int(threadIdx.x) == who, threadIdx.x / 128);
 }
 /// Matrices that are stored and loaded again.
 __global__ void matrices(uint32_t* out) {
   auto* const room = reinterpret_cast<uint4*>(&shared());
-  const uint32_t at = sm80::shared_address(room + threadIdx.x);
+  const uint32_t at = portable::shared_address(room + threadIdx.x);
   const uint32_t x = threadIdx.x * 4;
   store_matrices(at, x, x + 1, x + 2, x + 3);
   __syncwarp();
   uint32_t to[4];
-  sm80::load_matrices(to, at);
+  portable::load_matrices(to, at);
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = to[i];
   out[128 + threadIdx.x] = reinterpret_cast<const uint32_t*>(room)[threadIdx.x];
 }
@@ -188,7 +189,7 @@ TEST(EmulatedCopies, NamedBarriersAndMatrices) {
     for (int i = 0; i < 12; ++i) want = want * 3 + i % 3;
     EXPECT_EQ(sum, want);
     std::vector<int> any(256);
-    run(say, 256, 0, any.data(), 130);
+    run(vote, 256, 0, any.data(), 130);
     for (int i = 0; i < 256; ++i) EXPECT_EQ(any[i], i / 128);
     std::vector<uint32_t> out(160);
     run(matrices, 32, kBytes, out.data());
@@ -201,19 +202,20 @@ TEST(EmulatedCopies, NamedBarriersAndMatrices) {
 __global__ void overwritten(const uint4* from, bool fenced, uint32_t* out) {
   Shared& s = shared();
   if (threadIdx.x == 0) Barrier::init(s.full, 1), Barrier::init(s.empty, 32);
-  const uint32_t at = sm80::shared_address(&s.box) + threadIdx.x % 32 * 16;
-  if (threadIdx.x < 32) sm80::store_shared(at, from[threadIdx.x]);
+  const uint32_t at = portable::shared_address(&s.box) + threadIdx.x % 32 * 16;
+  if (threadIdx.x < 32) portable::store_shared(at, from[threadIdx.x]);
   __syncthreads();
   if (threadIdx.x < 32) {
     uint32_t to[4];
-    sm80::load_matrices(to, at);
+    portable::load_matrices(to, at);
     if (fenced) cutlass::arch::fence_view_async_shared();
     Barrier::arrive(s.empty);
     for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = to[i];
   } else if (threadIdx.x == 32) {
     Barrier::wait(s.empty, 0);
     Barrier::arrive_and_expect_tx(s.full, 512);
-    copy_bulk(sm80::shared_address(&s.box), from + 32, 512, sm80::shared_address(s.full), 0);
+    copy_bulk(portable::shared_address(&s.box), from + 32, 512, portable::shared_address(s.full),
+              0);
     Barrier::wait(s.full, 0);
   }
 }
@@ -230,26 +232,26 @@ TEST(EmulatedCopiesDeathTest, PlacesThatAreStillLoaded) {
   }
 }
 
-__global__ void odd_barrier(int plant) {
+__global__ void odd_barrier(int defect) {
   Shared& s = shared();
-  if (plant == 0) Barrier::arrive(s.full);
-  if (plant == 1) s.full[0] = 0, Barrier::wait(s.full, 0);
-  if (plant == 2) {  // its phase waits for bytes, its one arrival has come
+  if (defect == 0) Barrier::arrive(s.full);
+  if (defect == 1) s.full[0] = 0, Barrier::wait(s.full, 0);
+  if (defect == 2) {  // its phase waits for bytes, its one arrival has come
     Barrier::init(s.full, 1);
     Barrier::arrive_and_expect_tx(s.full, 16);
     Barrier::arrive(s.full);
   }
-  if (plant == 3) {
+  if (defect == 3) {
     Barrier::init(s.full, 1);
     Barrier::arrive_and_expect_tx(s.full, 16);
-    copy_bulk(sm80::shared_address(s.box), &s.empty, 16, sm80::shared_address(s.full), 0);
+    copy_bulk(portable::shared_address(s.box), &s.empty, 16, portable::shared_address(s.full), 0);
   }
-  if (plant == 4) NamedBarrier::sync(32, 8);
+  if (defect == 4) NamedBarrier::sync(32, 8);
 }
 
 TEST(EmulatedCopiesDeathTest, BarriersThatAreNone) {
   set_order(0);
-  const auto with = [](int plant) { run(odd_barrier, 1, kBytes, plant); };
+  const auto with = [](int defect) { run(odd_barrier, 1, kBytes, defect); };
   EXPECT_DEATH(with(0), "is no mbarrier");
   EXPECT_DEATH(with(1), "is no mbarrier");
   EXPECT_DEATH(with(2), "an arrival beyond the 1 of its phase");
@@ -258,4 +260,4 @@ TEST(EmulatedCopiesDeathTest, BarriersThatAreNone) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

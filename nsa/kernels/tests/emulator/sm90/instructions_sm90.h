@@ -3,7 +3,7 @@
 #include "nsa/kernels/tests/emulator/instructions.h"
 #include "nsa/kernels/tests/emulator/sm90/bulk_copies.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 
 inline void store_matrices(uint32_t address, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
   struct Own {
@@ -39,4 +39,4 @@ inline void prefetch_bulk(const void* from, uint32_t bytes) {
     emulator::fail("a prefetch of %u bytes from %p", bytes, from);
 }
 
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

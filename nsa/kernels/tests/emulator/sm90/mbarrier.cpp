@@ -8,7 +8,7 @@
 #include "nsa/kernels/tests/emulator/flights.h"
 #include "nsa/kernels/tests/emulator/threads.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr uint64_t kBarrierMark = 2;  // memory of zeros or of NaN is no barrier
@@ -95,4 +95,4 @@ void describe_mbarrier(uint32_t address) {
                unsigned(bits.bytes));
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

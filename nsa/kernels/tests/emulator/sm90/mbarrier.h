@@ -3,7 +3,7 @@
 #pragma once
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 void begin_mbarrier(const void* barrier, uint32_t arrivals);
 /// One arrival; `bytes` more are to come in this phase.
@@ -20,4 +20,4 @@ void bytes_have_come(uint32_t address, uint32_t bytes);
 void arrive_at_address(uint32_t address);
 void describe_mbarrier(uint32_t address);  // on stderr
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

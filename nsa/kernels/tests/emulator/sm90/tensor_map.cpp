@@ -5,7 +5,7 @@
 #include "nsa/kernels/tests/emulator/async_memory.h"
 #include "nsa/kernels/tests/emulator/emulator.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr uint64_t kMapMark = 0x70616d20726f736eull;
@@ -93,4 +93,4 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t axe
   return CUDA_SUCCESS;
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 constexpr int kMostAxes = 5;
 
@@ -32,4 +32,4 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t axe
                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion,
                       CUtensorMapFloatOOBfill fill);
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -9,7 +9,7 @@
 #include "nsa/kernels/tests/emulator/emulator.h"
 #include "nsa/kernels/tests/emulator/threads.h"
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 namespace {
 
 constexpr int kMostColumns = 256, kDepth = 16;
@@ -190,4 +190,4 @@ void end_products() {
              all.size());
 }
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

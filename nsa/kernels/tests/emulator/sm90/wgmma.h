@@ -4,7 +4,7 @@
 #pragma once
 #include <cstdint>
 
-namespace nsa::device::emulator {
+namespace nsa::kernels::emulator {
 
 /// d (+)= a b: 64 x columns, 16 products each; of 16-bit values, summed in fp32.
 struct WarpgroupProduct {
@@ -25,4 +25,4 @@ void wait_products(int pending);
 void begin_products(int warps);  // of a block
 void end_products();
 
-}  // namespace nsa::device::emulator
+}  // namespace nsa::kernels::emulator

@@ -13,7 +13,7 @@
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
-namespace nsa::device::sm90 {
+namespace nsa::kernels::sm90 {
 namespace {
 
 using namespace cute;
@@ -22,14 +22,14 @@ using emulator::Numbers, emulator::set_order;
 template <typename... Parameters, typename... Arguments>
 void run(void (*kernel)(Parameters...), int threads, size_t bytes, const Arguments&... arguments) {
   emulator::set_card(emulator::Card::kH100);
-  ASSERT_EQ(sm80::launch(kernel, 1, threads, bytes, nullptr, arguments...), cudaSuccess);
+  ASSERT_EQ(portable::launch(kernel, 1, threads, bytes, nullptr, arguments...), cudaSuccess);
 }
 
 /// The block's shared memory as `Shared`, at a multiple of 1024.
 template <class Shared>
 Shared& shared() {
   NSA_UNALIGNED_SHARED(raw);
-  return *reinterpret_cast<Shared*>(raw + (-sm80::shared_address(raw) & 1023));
+  return *reinterpret_cast<Shared*>(raw + (-portable::shared_address(raw) & 1023));
 }
 
 /// Operands of a product of 64 x kColumns x 64; b by rows of k or of columns.
@@ -61,7 +61,7 @@ struct Product {
   };
 };
 
-enum Plant {
+enum Defect {
   kNone,
   kNoFence,
   kOverwritten,
@@ -73,13 +73,13 @@ enum Plant {
 
 /// d = 2 a b, plus 1: of two batches.
 template <class P, typename T>
-__global__ void multiply(const T* a, const T* b, float* d, int columns, Plant plant) {
+__global__ void multiply(const T* a, const T* b, float* d, int columns, Defect defect) {
   auto& s = shared<typename P::Shared>();
   Tensor all_a = make_tensor(make_smem_ptr(s.a), typename P::LayoutA{});
   Tensor all_b = make_tensor(make_smem_ptr(s.b), typename P::LayoutB{});
   for (int i = threadIdx.x; i < 64 * 64; i += 128) all_a(i / 64, i % 64) = a[i];
   for (int i = threadIdx.x; i < columns * 64; i += 128) all_b(i / 64, i % 64) = b[i];
-  if (plant != kNoProxyFence) cutlass::arch::fence_view_async_shared();
+  if (defect != kNoProxyFence) cutlass::arch::fence_view_async_shared();
   __syncthreads();
   auto mma = P::mma();
   auto thread = mma.get_thread_slice(threadIdx.x);
@@ -91,19 +91,19 @@ __global__ void multiply(const T* a, const T* b, float* d, int columns, Plant pl
     for (int i = 0; i < size(own_a); ++i) own_a(i) = from(i);
   }
   for (int i = 0; i < size(sums); ++i) sums(i) = 1.f;
-  if (plant == kOneWarpLess && threadIdx.x >= 96) return;
+  if (defect == kOneWarpLess && threadIdx.x >= 96) return;
   for (int batch = 0; batch < 2; ++batch) {
-    if (plant != kNoFence) warpgroup_arrive();
+    if (defect != kNoFence) warpgroup_arrive();
     for (int k = 0; k < size<2>(own_b); ++k) {
-      const int other = plant == kOtherOperand && threadIdx.x / 32 == 2 ? 0 : k;
+      const int other = defect == kOtherOperand && threadIdx.x / 32 == 2 ? 0 : k;
       gemm(mma, own_a(_, _, k), own_b(_, _, other), sums);
     }
     warpgroup_commit_batch();
   }
-  if (plant == kOverwritten)
+  if (defect == kOverwritten)
     for (int i = threadIdx.x; i < columns * 64; i += 128) all_b(i / 64, i % 64) = T(7.f);
-  if (plant == kOverwritten) cutlass::arch::fence_view_async_shared();
-  if (plant == kReadEarly) {
+  if (defect == kOverwritten) cutlass::arch::fence_view_async_shared();
+  if (defect == kReadEarly) {
     warpgroup_wait<1>();
   } else {
     warpgroup_wait<0>();
@@ -112,12 +112,12 @@ __global__ void multiply(const T* a, const T* b, float* d, int columns, Plant pl
   for (int i = 0; i < size(sums); ++i)
     d[(warp * 16 + lane / 4 + i / 2 % 2 * 8) * columns + i / 4 * 8 + lane % 4 * 2 + i % 2] =
         sums(i);
-  if (plant == kReadEarly) warpgroup_wait<0>();
+  if (defect == kReadEarly) warpgroup_wait<0>();
 }
 
 /// Largest difference to fp64.
 template <typename T, int kColumns, bool kByRows, bool kRegisters>
-double error_of_product(Plant plant = kNone) {
+double error_of_product(Defect defect = kNone) {
   using P = Product<T, kColumns, kByRows, kRegisters>;
   const bool half = std::is_same_v<T, cutlass::half_t>;
   Numbers a(1, 1, 64, 64, half), b(1, 1, kColumns, 64, half);
@@ -125,7 +125,7 @@ double error_of_product(Plant plant = kNone) {
   std::vector<float> d(64 * kColumns);
   run(multiply<P, T>, 128, sizeof(typename P::Shared) + 1024,
       reinterpret_cast<const T*>(a.bits.data()), reinterpret_cast<const T*>(b.bits.data()),
-      d.data(), kColumns, plant);
+      d.data(), kColumns, defect);
   double error = 0;
   for (int row = 0; row < 64; ++row)
     for (int column = 0; column < kColumns; ++column) {
@@ -150,9 +150,9 @@ TEST(EmulatedWgmma, Products) {
   }
 }
 
-double error_with(Plant plant, int seed) {
+double error_with(Defect defect, int seed) {
   set_order(seed);
-  return error_of_product<cutlass::bfloat16_t, 64, true, false>(plant);
+  return error_of_product<cutlass::bfloat16_t, 64, true, false>(defect);
 }
 
 TEST(EmulatedWgmma, OperandsAreReadAndSumsWrittenAtAnyTime) {
@@ -174,4 +174,4 @@ TEST(EmulatedWgmmaDeathTest, FaultsEndTheProgramWithTheirReason) {
 }
 
 }  // namespace
-}  // namespace nsa::device::sm90
+}  // namespace nsa::kernels::sm90

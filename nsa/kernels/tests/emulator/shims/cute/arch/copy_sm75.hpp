@@ -12,7 +12,7 @@ struct SM75_U32x4_LDSM_N {
   using DRegisters = uint32_t[4];
   static void copy(const uint128_t& from, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
     uint32_t to[4];
-    nsa::device::sm80::load_matrices(to, nsa::device::emulator::shared_address(&from));
+    nsa::kernels::portable::load_matrices(to, nsa::kernels::emulator::shared_address(&from));
     a = to[0], b = to[1], c = to[2], d = to[3];
   }
 };

@@ -12,7 +12,7 @@ struct SM80_CP_ASYNC_CACHEALWAYS_ZFILL {
   using SRegisters = TS[1];
   using DRegisters = TD[1];
   static void copy(const TS& from, TD& to, bool valid) {
-    nsa::device::emulator::copy_async(nsa::device::emulator::shared_address(&to), &from,
+    nsa::kernels::emulator::copy_async(nsa::kernels::emulator::shared_address(&to), &from,
                                       valid ? int(sizeof(TS)) : 0, int(sizeof(TS)));
   }
 };

@@ -7,5 +7,5 @@
 #include "nsa/kernels/tests/emulator/sm90/tensor_map.h"
 
 namespace cute {
-inline void prefetch_tma_descriptor(const void* map) { nsa::device::emulator::map_of(map); }
+inline void prefetch_tma_descriptor(const void* map) { nsa::kernels::emulator::map_of(map); }
 }  // namespace cute

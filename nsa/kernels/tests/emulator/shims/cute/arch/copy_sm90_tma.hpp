@@ -10,7 +10,7 @@ namespace cute {
 struct SM90_TMA_LOAD_4D {
   static void copy(const void* map, uint64_t* barrier, uint64_t /*hint*/, void* to, int x, int y,
                    int z, int w) {
-    nsa::device::emulator::load_box(map, barrier, to, {x, y, z, w});
+    nsa::kernels::emulator::load_box(map, barrier, to, {x, y, z, w});
   }
 };
 }  // namespace cute

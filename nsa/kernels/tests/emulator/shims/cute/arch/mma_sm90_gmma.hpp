@@ -11,11 +11,11 @@
 #include "nsa/kernels/tests/emulator/sm90/wgmma.h"
 
 namespace cute {
-inline void warpgroup_arrive() { nsa::device::emulator::fence_products(); }
-inline void warpgroup_commit_batch() { nsa::device::emulator::commit_products(); }
+inline void warpgroup_arrive() { nsa::kernels::emulator::fence_products(); }
+inline void warpgroup_commit_batch() { nsa::kernels::emulator::commit_products(); }
 template <int kPending>
 void warpgroup_wait() {
   static_assert(kPending >= 0 && kPending <= 7);
-  nsa::device::emulator::wait_products(kPending);
+  nsa::kernels::emulator::wait_products(kPending);
 }
 }  // namespace cute

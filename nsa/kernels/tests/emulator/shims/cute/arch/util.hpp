@@ -8,6 +8,6 @@
 
 namespace cute {
 inline uint32_t cast_smem_ptr_to_uint(const void* p) {
-  return nsa::device::emulator::shared_address(p);
+  return nsa::kernels::emulator::shared_address(p);
 }
 }  // namespace cute

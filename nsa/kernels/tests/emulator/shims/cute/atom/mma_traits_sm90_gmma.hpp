@@ -28,7 +28,7 @@ constexpr void mma_unpack(const MMA_Traits<Op, Args...>& traits, Tensor<TD, DLay
   static_assert(std::is_same_v<Value, typename Traits::ValTypeB>);
   static_assert(std::is_same_v<float, typename Traits::ValTypeD>);
   constexpr int kColumns = size<1>(typename Traits::Shape_MNK{});
-  nsa::device::emulator::WarpgroupProduct product{};
+  nsa::kernels::emulator::WarpgroupProduct product{};
   product.columns = kColumns, product.half = kHalf;
   product.a_by_columns = MajorsOf<Op>::kAByColumns, product.b_by_rows = MajorsOf<Op>::kBByRows;
   product.accumulates = traits.accumulate_ == ScaleOut::One;
@@ -41,12 +41,12 @@ constexpr void mma_unpack(const MMA_Traits<Op, Args...>& traits, Tensor<TD, DLay
     Tensor registers = recast<uint32_t>(a);
     static_assert(decltype(size(registers))::value == 4);
     product.a_in_registers = true, product.a_registers = &registers(0);
-    if (&registers(3) != &registers(0) + 3) nsa::device::emulator::fail("registers lie apart");
+    if (&registers(3) != &registers(0) + 3) nsa::kernels::emulator::fail("registers lie apart");
   }
   if (&values(kColumns / 2 - 1) != &values(0) + kColumns / 2 - 1)
-    nsa::device::emulator::fail("registers lie apart");
+    nsa::kernels::emulator::fail("registers lie apart");
   product.b = recast<uint64_t>(b)(0);
-  nsa::device::emulator::start_product(product);
+  nsa::kernels::emulator::start_product(product);
 }
 
 }  // namespace cute::SM90::GMMA
