@@ -22,13 +22,13 @@ endif()
 
 find_program(NSA_CCACHE ccache)
 if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # The sloppiness is what ccache asks for with precompiled headers.
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+  # Paths count relative to the tree, so that another clone finds what this one compiled. The sloppiness is what ccache
+  # asks for with precompiled headers.
+  set(NSA_CCACHE_ENV CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${NSA_CCACHE_ENV}
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${NSA_CCACHE})
   # tools/setup writes nvcc anew into every .venv: it is the same compiler when its bytes are, whatever its time stamp.
-  # Instances are generated in the build folder: named relative to it, they are the same in every preset.
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_COMPILERCHECK=content
-      CCACHE_BASEDIR=${CMAKE_BINARY_DIR} ${NSA_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${NSA_CCACHE_ENV} CCACHE_COMPILERCHECK=content ${NSA_CCACHE})
 endif()
 
 add_library(nsa_build_flags INTERFACE)

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/schema/depth.h"
+#include "harness/schema/parse/depth.h"
 
 namespace harness {
 namespace {

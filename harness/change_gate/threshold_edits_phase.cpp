@@ -6,8 +6,8 @@
 #include "harness/phases/arguments.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/provenance/build/git.h"
-#include "harness/schema/depth.h"
 #include "harness/schema/error.h"
+#include "harness/schema/parse/depth.h"
 
 namespace harness {
 namespace {

@@ -12,7 +12,7 @@
 #include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace fs = std::filesystem;

@@ -14,7 +14,7 @@
 #include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_files.h"
 #include "harness/results/number.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

@@ -5,7 +5,7 @@
 #include "harness/fault_injection/faults/faults.h"
 #include "harness/fault_injection/faulty_run.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/read.h"
 
 namespace harness {

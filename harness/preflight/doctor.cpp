@@ -15,7 +15,7 @@
 #include "harness/provenance/machine.h"
 #include "harness/results/number.h"
 #include "harness/runbook/plan/hardware.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace fs = std::filesystem;

@@ -10,7 +10,7 @@
 #include "harness/provenance/machine.h"
 #include "harness/runbook/checks/names.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 

@@ -1,7 +1,7 @@
 #include "harness/process/last_stage.h"
 
 #include "harness/evidence/storage/files.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

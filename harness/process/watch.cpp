@@ -17,7 +17,7 @@
 #include "harness/process/os/capped_log.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/spawn.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/protocol/messages.h"
-#include "harness/schema/depth.h"
+#include "harness/schema/parse/depth.h"
 
 namespace harness::protocol {
 

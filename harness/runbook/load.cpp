@@ -8,7 +8,7 @@
 #include "harness/runbook/files.h"
 #include "harness/runbook/merge.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/read.h"
 
 namespace harness {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 #include "harness/schema/traits.h"
 
 /// Strict reader of described structs. Unknown and missing keys, wrong types, unknown enum values

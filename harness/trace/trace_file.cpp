@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "harness/schema/depth.h"
 #include "harness/schema/error.h"
+#include "harness/schema/parse/depth.h"
 #include "harness/trace/gzip.h"
 
 namespace harness::trace {

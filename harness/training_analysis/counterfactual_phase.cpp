@@ -3,7 +3,7 @@
 
 #include "harness/phases/builtin_phases.h"
 #include "harness/preflight/switches.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/training_analysis/counterfactual.h"
 #include "harness/training_analysis/run_so_far.h"
 

@@ -3,7 +3,7 @@
 #include "harness/cli/commands/commands.h"
 #include "harness/runbook/documents.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 
 namespace harness::cli {

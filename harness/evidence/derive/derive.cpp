@@ -17,7 +17,7 @@
 #include "harness/evidence/tables/catch_matrix.h"
 #include "harness/evidence/tables/figure_tables.h"
 #include "harness/evidence/tables/series.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 #include "harness/stats/estimators/estimators.h"
 #include "harness/verdict/verdict.h"

@@ -2,7 +2,7 @@
 
 #include "harness/evidence/derive/environment_sections.h"
 #include "harness/runbook/checks/names.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

@@ -8,7 +8,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
-#include "harness/schema/depth.h"
+#include "harness/schema/parse/depth.h"
 #include "harness/schema/write.h"
 
 namespace harness {

@@ -10,7 +10,7 @@
 #include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/evidence/storage/temp_dir.h"
-#include "harness/schema/depth.h"
+#include "harness/schema/parse/depth.h"
 
 namespace harness {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 
 namespace harness {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "harness/runbook/load.h"
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 
 /// Arguments of phases: declared by the kind, typed, with defaults; --set changes them.
 namespace harness {

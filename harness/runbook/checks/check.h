@@ -3,7 +3,7 @@
 #include <string>
 
 #include "harness/runbook/load.h"
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 
 /// Everything about a runbook or a kind that can be judged without a machine. All throw ConfigError
 /// at the position of the value that is wrong. `document` is what the struct was read from.

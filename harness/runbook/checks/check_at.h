@@ -2,8 +2,8 @@
 #include <string>
 
 #include "harness/runbook/checks/names.h"
-#include "harness/schema/nearest.h"
-#include "harness/schema/source.h"
+#include "harness/schema/parse/nearest.h"
+#include "harness/schema/parse/source.h"
 
 /// Small words the checks are written in.
 namespace harness {

@@ -1,6 +1,6 @@
 #pragma once
 #include "harness/runbook/load.h"
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 
 namespace harness {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <optional>
 
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 
 namespace harness {

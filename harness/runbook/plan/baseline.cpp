@@ -6,7 +6,7 @@
 #include "harness/runbook/checks/names.h"
 #include "harness/runbook/files.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 #include "harness/schema/read.h"
 
 namespace harness {

@@ -8,7 +8,7 @@
 #include "harness/runbook/plan/decide.h"
 #include "harness/runbook/plan/graph.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "nsa/train/ranks/bucket_record.h"
-#include "nsa/train/ranks/loose_gradients.h"
+#include "nsa/train/ranks/unbucketed_gradients.h"
 #include "nsa/train/ranks/ready_queue.h"
 
 namespace nsa::train {
@@ -154,7 +154,7 @@ struct GradientReducer::Impl {
         sums(ranks, bf16, log_, parameters.front().device()) {}
   RankGroup& group;
   CollectiveLog& log;
-  LooseGradients loose;
+  UnbucketedGradients loose;
   BucketSums sums;
   std::shared_ptr<c10d::Reducer> reducer;
   int64_t steps = 0;

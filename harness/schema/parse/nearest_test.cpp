@@ -1,4 +1,4 @@
-#include "harness/schema/nearest.h"
+#include "harness/schema/parse/nearest.h"
 
 #include <gtest/gtest.h>
 

@@ -12,11 +12,11 @@ namespace nsa::train {
 /// three floats would push all behind it off the boundaries at which copies, norms and the
 /// optimizer read whole vectors (m7c_125m, 2k B 16, two H200s: the step takes 2.4 ms more than one
 /// without sums, where it took 3.1 with every gradient in a bucket and a division before the sum).
-class LooseGradients {
+class UnbucketedGradients {
  public:
   /// Takes those of `parameters` whose bytes are no multiple of 256 and at most 16 KiB, unless all
   /// are so.
-  explicit LooseGradients(const std::vector<at::Tensor>& parameters);
+  explicit UnbucketedGradients(const std::vector<at::Tensor>& parameters);
 
   /// The parameters that were not taken, in their order.
   const std::vector<at::Tensor>& others() const { return others_; }

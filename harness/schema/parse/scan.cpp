@@ -1,4 +1,4 @@
-#include "harness/schema/scan.h"
+#include "harness/schema/parse/scan.h"
 
 #include <nlohmann/json.hpp>
 

@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/loose_gradients.h"
+#include "nsa/train/ranks/unbucketed_gradients.h"
 
 #include <ATen/ATen.h>
 
@@ -9,20 +9,20 @@ constexpr size_t kAlignedBytes = 256;
 /// Nothing hides their sum: what is larger stays in a bucket, aligned or not.
 constexpr size_t kMostBytes = 16384;
 
-LooseGradients::LooseGradients(const std::vector<at::Tensor>& parameters) {
+UnbucketedGradients::UnbucketedGradients(const std::vector<at::Tensor>& parameters) {
   for (const at::Tensor& parameter : parameters)
     (parameter.nbytes() % kAlignedBytes == 0 || parameter.nbytes() > kMostBytes ? others_ : taken_)
         .push_back(parameter);
   if (others_.empty()) taken_.swap(others_);
 }
 
-void LooseGradients::average(RankGroup& group, CollectiveLog& log) const {
+void UnbucketedGradients::average(RankGroup& group, CollectiveLog& log) const {
   if (taken_.empty()) return;
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> flat;
   std::vector<int64_t> sizes;
   for (const at::Tensor& parameter : taken_) {
-    TORCH_CHECK(parameter.grad().defined(), "nsa::LooseGradients: a parameter of shape ",
+    TORCH_CHECK(parameter.grad().defined(), "nsa::UnbucketedGradients: a parameter of shape ",
                 parameter.sizes(), " must have a gradient, got none");
     flat.push_back(parameter.grad().reshape({-1}));
     sizes.push_back(parameter.numel());

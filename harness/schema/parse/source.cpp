@@ -1,13 +1,13 @@
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "harness/schema/depth.h"
 #include "harness/schema/error.h"
-#include "harness/schema/nearest.h"
-#include "harness/schema/scan.h"
+#include "harness/schema/parse/depth.h"
+#include "harness/schema/parse/nearest.h"
+#include "harness/schema/parse/scan.h"
 
 namespace harness {
 namespace {

@@ -1,4 +1,4 @@
-#include "harness/schema/source.h"
+#include "harness/schema/parse/source.h"
 
 #include "harness/schema/testing.h"
 
