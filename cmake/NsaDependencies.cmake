@@ -7,6 +7,9 @@ endif()
 set(NSA_CUDA_HOME "${NSA_SITE}/nvidia/cu13")
 find_package(Threads REQUIRED)
 
+add_library(nsa_cuda_headers INTERFACE)  # headers alone: builds without a CUDA compiler have them too
+target_include_directories(nsa_cuda_headers SYSTEM INTERFACE "${NSA_CUDA_HOME}/include")
+
 add_library(nsa_json INTERFACE)
 target_include_directories(nsa_json SYSTEM INTERFACE "${NSA_SITE}/nlohmann_json/include")
 target_compile_definitions(nsa_json INTERFACE JSON_DIAGNOSTIC_POSITIONS=1)
@@ -29,6 +32,10 @@ target_link_libraries(nsa_pugixml INTERFACE "${NSA_PUGIXML}")
 find_library(NSA_ZLIB libz.a REQUIRED)
 add_library(nsa_zlib INTERFACE)
 target_link_libraries(nsa_zlib INTERFACE "${NSA_ZLIB}")
+
+find_library(NSA_ZSTD libzstd.a REQUIRED)
+add_library(nsa_zstd INTERFACE)
+target_link_libraries(nsa_zstd INTERFACE "${NSA_ZSTD}")
 
 find_library(NSA_CMARK_TABLES libcmark-gfm-extensions.a REQUIRED)
 find_library(NSA_CMARK libcmark-gfm.a REQUIRED)
@@ -65,7 +72,6 @@ if(NSA_ENABLE_TORCH)
     target_link_libraries(nsa_torch INTERFACE
       -Wl,--no-as-needed torch torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed
       "${NSA_CUDA_HOME}/lib/libcudart_static.a" -Wl,--exclude-libs,libcudart_static.a rt dl Threads::Threads)
-    target_compile_definitions(nsa_torch INTERFACE NSA_WITH_CUDA=1)
   else()
     target_link_libraries(nsa_torch INTERFACE -Wl,--no-as-needed torch torch_cpu c10 -Wl,--as-needed)
   endif()
@@ -74,8 +80,8 @@ endif()
 if(NSA_ENABLE_CUDA)
   set(CMAKE_CUDA_COMPILER "${NSA_SITE}/nvidia/cu13/bin/nvcc" CACHE FILEPATH "nvcc of .venv")
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "")
-  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # nsa_torch names the one that is linked
   enable_language(CUDA)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # nsa_torch names the one that is linked; CMake's check of the compiler wants one
 endif()
 
 if(NSA_BUILD_TESTS OR NSA_ENABLE_TORCH)

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/testing/paths.h"
 #include "harness/schema/read.h"
 #include "reports/render.h"
 
@@ -12,7 +13,7 @@
 namespace reports {
 namespace {
 
-const std::string kFolder = NSA_SOURCE_DIR "/reports/testdata/";
+const std::string kFolder = base::source_dir() + "/reports/testdata/";
 
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/testing/paths.h"
 #include "harness/cli/testing.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
@@ -13,8 +14,8 @@ namespace fs = std::filesystem;
 using testing::HasSubstr;
 
 TEST(Paths, TheProgramIsThisOne) {
-  EXPECT_EQ(program_dir(), fs::canonical(fs::path(NSA_BUILD_DIR) / "bin"));
-  EXPECT_EQ(fs::canonical(checkout_dir()), fs::canonical(NSA_SOURCE_DIR));
+  EXPECT_EQ(program_dir(), fs::canonical(fs::path(base::build_dir()) / "bin"));
+  EXPECT_EQ(fs::canonical(checkout_dir()), fs::canonical(base::source_dir()));
 }
 
 TEST(Paths, AGivenFolderIsTheOnlyOneTried) {
@@ -32,8 +33,8 @@ TEST(Paths, WithoutAFolderTheShippedOneIsFound) {
 TEST(Paths, CorporaAreThoseOfHereThenThoseAboveTheProgram) {
   const TempDir dir;
   const WorkingDir there(dir.path());
-  const fs::path of_checkout = fs::path(NSA_SOURCE_DIR) / ".data";
-  if (fs::exists(of_checkout) && program_dir().string().starts_with(NSA_SOURCE_DIR)) {
+  const fs::path of_checkout = fs::path(base::source_dir()) / ".data";
+  if (fs::exists(of_checkout) && program_dir().string().starts_with(base::source_dir())) {
     EXPECT_EQ(fs::canonical(data_dir()), fs::canonical(of_checkout));
   }
   fs::create_directories(".data");

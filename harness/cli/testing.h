@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/testing/paths.h"
 #include "harness/cli/options.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/bundle.h"
@@ -69,6 +70,6 @@ class WorkingDir {
 };
 
 /// configs/ of the checkout.
-inline std::string shipped_configs() { return std::string(NSA_SOURCE_DIR) + "/configs"; }
+inline std::string shipped_configs() { return base::source_dir() + "/configs"; }
 
 }  // namespace harness::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/paths.h"
 #include "harness/engine/engine.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/schema/read.h"
@@ -18,7 +19,7 @@ struct FakeRun {
     root = fs::temp_directory_path() / ("engine_" + std::to_string(::getpid())) / name;
     fs::remove_all(root);
     fs::create_directories(root / "bin");
-    const fs::path built = fs::path(NSA_BUILD_DIR) / "bin";
+    const fs::path built = fs::path(base::build_dir()) / "bin";
     for (const auto* program : {"nsa-worker", "nsa-train"})
       fs::create_symlink(built / "fake_worker", root / "bin" / program);
     fs::create_symlink(built / "fake_tests", root / "bin" / "nsa-tests");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/evidence/storage/files.h"
@@ -94,7 +95,7 @@ TEST_F(ExplainTest, HostileTextDoesNotSteerTheTerminal) {
 }
 
 TEST(ExplainSeries, NamesItsLinesAndFiles) {
-  const std::string sample = NSA_SOURCE_DIR "/reports/samples/smoke_cpu";
+  const std::string sample = base::source_dir() + "/reports/samples/smoke_cpu";
   const std::string text = explain(RunFolder(sample), "S-train_text.loss");
   EXPECT_THAT(text, testing::HasSubstr("Loss over steps, nat over step"));
   EXPECT_THAT(text, testing::HasSubstr("g01, 200 points kept"));

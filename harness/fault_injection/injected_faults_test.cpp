@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/derive/findings.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/fake_program.h"
@@ -54,7 +55,7 @@ TEST(InjectedFaults, AWorkerThatFailsForAnotherReasonIsNotACatch) {
   write_bytes(dir / "bin/nsa-worker", "#!/bin/sh\necho broken >&2\nexit 2\n");
   std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
   EXPECT_FALSE(fault("P08").inject({.bin_dir = dir / "bin"}).as_wanted);
-  SelftestSetup setup{.bin_dir = dir / "bin", .configs = std::string(NSA_SOURCE_DIR) + "/configs"};
+  SelftestSetup setup{.bin_dir = dir / "bin", .configs = base::source_dir() + "/configs"};
   EXPECT_FALSE(fault("P03").inject(setup).as_wanted);
 }
 

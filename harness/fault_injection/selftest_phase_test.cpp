@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/fault_injection/injected_faults.h"
 #include "harness/phases/builtin_phases.h"
@@ -17,8 +18,7 @@ class SelftestTest : public testing::Test {
   protocol::Transcript run(const std::vector<std::string>& faults) {
     return run_alone(dir_ / "raw.jsonl", {{"faults", faults}},
                      [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-                       run_selftest(dir_ / "bin", std::string(NSA_SOURCE_DIR) + "/configs", call,
-                                    emitter);
+                       run_selftest(dir_ / "bin", base::source_dir() + "/configs", call, emitter);
                      });
   }
   static const protocol::Check& check(const protocol::Transcript& transcript,

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/fake_build.h"
@@ -44,7 +45,7 @@ class EnvironmentPhaseTest : public testing::Test {
 };
 
 TEST_F(EnvironmentPhaseTest, FittingBuildHasItsMetrics) {
-  write_build_id(bin_, NSA_SOURCE_DIR);
+  write_build_id(bin_, base::source_dir());
   const auto transcript = run();
   EXPECT_TRUE(transcript.violations.empty());
   EXPECT_EQ(value(transcript, "build.id_matches_bool"), true) << failure(transcript, "build.id");
@@ -53,7 +54,7 @@ TEST_F(EnvironmentPhaseTest, FittingBuildHasItsMetrics) {
 }
 
 TEST_F(EnvironmentPhaseTest, OlderBuildNamesTheFiles) {
-  write_build_id(bin_, NSA_SOURCE_DIR, "harness/phases/builtin_phases.cpp");
+  write_build_id(bin_, base::source_dir(), "harness/phases/builtin_phases.cpp");
   const auto transcript = run();
   EXPECT_EQ(value(transcript, "build.id_matches_bool"), false);
   EXPECT_THAT(failure(transcript, "build.id"), HasSubstr("PROVENANCE_MISMATCH"));
@@ -61,7 +62,7 @@ TEST_F(EnvironmentPhaseTest, OlderBuildNamesTheFiles) {
 }
 
 TEST_F(EnvironmentPhaseTest, OtherProgramIsNamed) {
-  write_build_id(bin_, NSA_SOURCE_DIR);
+  write_build_id(bin_, base::source_dir());
   fs::copy_file("/bin/true", bin_ / "program", fs::copy_options::overwrite_existing);
   EXPECT_THAT(failure(run(), "build.id"), HasSubstr("program"));
 }

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/spawn.h"
@@ -58,7 +59,7 @@ struct FakeRun {
   std::string file(const std::string& name) const { return read_bytes(folder / name); }
 
   fs::path folder, stages;
-  std::string program = std::string(NSA_BUILD_DIR) + "/bin/fake_worker";
+  std::string program = base::build_dir() + "/bin/fake_worker";
   protocol::CaseIn in;
   std::map<std::string, std::string> env;
   WatchPolicy policy;

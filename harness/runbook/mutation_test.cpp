@@ -2,6 +2,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/testing/paths.h"
 #include "harness/runbook/mutate.h"
 #include "harness/runbook/plan/plan.h"
 #include "harness/runbook/testing.h"
@@ -53,7 +54,7 @@ std::string answer(const TempConfigs& configs, const std::string& text) {
   }
 }
 
-const char* const kCorpus = NSA_SOURCE_DIR "/harness/runbook/testdata/mutated.jsonl";
+const std::string kCorpus = base::source_dir() + "/harness/runbook/testdata/mutated.jsonl";
 
 /// An answer without what it quotes and counts.
 std::string without_values(const std::string& says) {

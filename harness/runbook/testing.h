@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/testing/paths.h"
 #include "harness/runbook/load.h"
 #include "harness/schema/testing.h"
 
@@ -13,7 +14,7 @@
 namespace harness {
 
 inline std::filesystem::path source_path(const std::string& relative) {
-  return std::filesystem::path(NSA_SOURCE_DIR) / relative;
+  return std::filesystem::path(base::source_dir()) / relative;
 }
 
 inline std::string file_text(const std::filesystem::path& path) {

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/testing/paths.h"
 #include "harness/stats/ab.h"
 #include "harness/stats/random.h"
 #include "harness/stats/signed_rank.h"
@@ -114,7 +115,7 @@ struct BusyProcess {
 };
 
 std::vector<BusyProcess> busy_machine(int64_t rounds) {
-  std::ifstream file(NSA_SOURCE_DIR "/harness/stats/testdata/busy_cpu.csv");
+  std::ifstream file(base::source_dir() + "/harness/stats/testdata/busy_cpu.csv");
   std::string line;
   std::getline(file, line);
   std::vector<BusyProcess> all;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/run_alone.h"
@@ -15,7 +16,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using List = std::vector<std::string>;
 
-constexpr const char* kRun = NSA_SOURCE_DIR "/reports/samples/core_fixes-h200";
+const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h200";
 
 protocol::Transcript counterparts_of(const List& of, const List& against) {
   const TempDir dir;

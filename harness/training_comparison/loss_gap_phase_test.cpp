@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/run_alone.h"
@@ -15,7 +16,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kRun = NSA_SOURCE_DIR "/reports/samples/pr31_varlen-h200";
+const std::string kRun = base::source_dir() + "/reports/samples/pr31_varlen-h200";
 
 protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
   const TempDir dir;

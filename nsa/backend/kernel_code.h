@@ -3,9 +3,7 @@
 
 #include <string>
 
-#ifdef NSA_WITH_CUDA
 #include "nsa/kernels/interval/interval_attention.h"
-#endif
 
 namespace nsa {
 
@@ -26,9 +24,7 @@ std::string tile_kernel_obstacle(const at::Tensor& q);
 /// card, "" for the code of sm_90.
 std::string tile_kernel_detail(const at::Tensor& q);
 
-#ifdef NSA_WITH_CUDA
-/// The code that tile_kernel_obstacle allowed.
+/// The code that tile_kernel_obstacle allowed. Builds with CUDA code only.
 kernels::Code tile_kernel_code(const at::Tensor& q);
-#endif
 
 }  // namespace nsa

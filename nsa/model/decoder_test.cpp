@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "base/testing/paths.h"
 #include "nsa/model/blocks/embedding.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/model/blocks/swiglu.h"
@@ -19,7 +20,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::filesystem::path kConfigs = std::filesystem::path(NSA_SOURCE_DIR) / "configs" / "models";
+const std::filesystem::path kConfigs =
+    std::filesystem::path(base::source_dir()) / "configs" / "models";
 
 [[maybe_unused]] const bool kOneThread =
     (at::set_num_threads(1), true);  // these tensors are too small for two

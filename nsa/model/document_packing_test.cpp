@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
 
@@ -14,7 +15,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ModelConfig tiny(const std::string& name) {
-  return load_model_config(name, {std::filesystem::path(NSA_SOURCE_DIR) / "configs/models"});
+  return load_model_config(name, {std::filesystem::path(base::source_dir()) / "configs/models"});
 }
 
 TEST(DocumentStarts, RowsAndEndsBeginDocuments) {

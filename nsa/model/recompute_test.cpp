@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
 
@@ -82,7 +83,8 @@ class RecomputedModel : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RecomputedModel, HasTheSameBits) {
   at::manual_seed(8);
-  const std::filesystem::path configs = std::filesystem::path(NSA_SOURCE_DIR) / "configs/models";
+  const std::filesystem::path configs =
+      std::filesystem::path(base::source_dir()) / "configs/models";
   Decoder model(load_model_config(GetParam(), {configs}));
   NsaOptions options;
   options.sel = SelBackend::kPacked;

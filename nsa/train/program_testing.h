@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/paths.h"
+
 namespace nsa::train {
 
 namespace fs = std::filesystem;
@@ -51,9 +53,7 @@ class ProgramTest : public ::testing::Test {
     return shell(command + " & pid=$!; " + wait_for(text, file, "pid") +
                  "kill -TERM $pid; wait $pid");
   }
-  std::string program(const std::string& name) {
-    return std::string(NSA_BUILD_DIR) + "/bin/" + name;
-  }
+  std::string program(const std::string& name) { return base::build_dir() + "/bin/" + name; }
   std::string slurp(const std::string& name) {
     std::ifstream in(dir_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/testing/paths.h"
 #include "nsa/train/checkpoint/checkpoint_store.h"
 #include "nsa/train/checkpoint/state_testing.h"
 #include "nsa/train/program_testing.h"
@@ -221,7 +222,7 @@ TEST_F(RanksTest, StartsThatCannotWorkAreNamed) {
 }
 
 TEST_F(RanksTest, TheLauncherOfTheWheel) {
-  const fs::path torchrun = fs::path(NSA_SOURCE_DIR) / ".venv/bin/torchrun";
+  const fs::path torchrun = fs::path(base::source_dir()) / ".venv/bin/torchrun";
   if (!fs::exists(torchrun)) GTEST_SKIP() << "no torchrun at " << torchrun;
   const Port port;
   ASSERT_EQ(shell(torchrun.string() + " --no-python --nproc-per-node 2 --master-port " +

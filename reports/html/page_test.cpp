@@ -12,6 +12,7 @@
 #include "harness/schema/read.h"
 #include "reports/html/style.h"
 
+#include "base/testing/paths.h"
 #include "reports/plots/data.h"
 #include "reports/testing.h"
 
@@ -62,7 +63,7 @@ TEST(Page, TwiceTheSameBytes) {
 
 /// The page of a run with failures, tables, findings and plots (none drawn).
 std::string golden_page() {
-  const std::string path = NSA_SOURCE_DIR "/reports/testdata/results.json";
+  const std::string path = base::source_dir() + "/reports/testdata/results.json";
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   text << in.rdbuf();

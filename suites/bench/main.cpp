@@ -169,8 +169,9 @@ int run_command(int argc, char** argv, const std::string& kernels) {
     return run_cases(
         o, [&](const auto& options) { return suites::run_decode_bench(device, options); });
   if (*launches) {
-    print(suites::profile_calls(device, o.bench.filter, o.bench.seed));
-    return 0;
+    int64_t failed = 0;
+    print(suites::profile_calls(device, o.bench.filter, o.bench.seed, failed));
+    return failed == 0 ? 0 : 1;
   }
   std::string text;
   const int64_t differing = suites::repeat_calls(device, o.bench.filter, times, o.bench.seed, text);

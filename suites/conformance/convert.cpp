@@ -23,13 +23,13 @@ at::Tensor copy_in(const ref::Tensor<T>& x, at::ScalarType type) {
   return out;
 }
 
-ref::PhiWeights to_reference(const DensePhi& phi) {
-  return {suites::to_reference(phi.conv), suites::to_reference(phi.pe),
-          suites::to_reference(phi.w1),   suites::to_reference(phi.b1),
-          suites::to_reference(phi.w2),   suites::to_reference(phi.b2)};
+ref::PhiWeights phi_to_reference(const DensePhi& phi) {
+  return {to_reference(phi.conv), to_reference(phi.pe),
+          to_reference(phi.w1),   to_reference(phi.b1),
+          to_reference(phi.w2),   to_reference(phi.b2)};
 }
 
-nsa::PhiWeights to_nsa(const DensePhi& phi) {
+nsa::PhiWeights phi_to_nsa(const DensePhi& phi) {
   return {phi.conv, phi.pe, phi.w1, phi.b1, phi.w2, phi.b2};
 }
 
@@ -112,8 +112,8 @@ ref::Inputs to_reference(const DenseInputs& in) {
   out.k_win = to_reference(in.k_win);
   out.v_win = to_reference(in.v_win);
   out.gates = to_reference(in.gate);
-  out.phi_k = to_reference(in.phi_k);
-  out.phi_v = to_reference(in.phi_v);
+  out.phi_k = phi_to_reference(in.phi_k);
+  out.phi_v = phi_to_reference(in.phi_v);
   return out;
 }
 
@@ -138,8 +138,8 @@ nsa::NsaInputs to_nsa(const DenseInputs& in) {
   out.k_win = in.k_win;
   out.v_win = in.v_win;
   out.gate_logits = in.gate;
-  out.phi_k = to_nsa(in.phi_k);
-  out.phi_v = to_nsa(in.phi_v);
+  out.phi_k = phi_to_nsa(in.phi_k);
+  out.phi_v = phi_to_nsa(in.phi_v);
   return out;
 }
 

@@ -33,11 +33,11 @@ TEST_P(ExactInvariants, PermutedGroupsPermuteOutputs) { expect(check_group_permu
 TEST_P(ExactInvariants, TokenByTokenEqualsBatched) { expect(check_mode_agreement); }
 TEST_P(ExactInvariants, DerivativesMatchDifferences) { expect(check_derivatives); }
 
-const auto kName = [](const auto& one) { return point_name(one.param); };
+const auto kInvariantName = [](const auto& one) { return point_name(one.param); };
 INSTANTIATE_TEST_SUITE_P(Sample, Invariants, testing::ValuesIn(points(kConfigs, all_types())),
-                         kName);
+                         kInvariantName);
 INSTANTIATE_TEST_SUITE_P(Sample, ExactInvariants,
-                         testing::ValuesIn(points(kConfigs, {at::kDouble})), kName);
+                         testing::ValuesIn(points(kConfigs, {at::kDouble})), kInvariantName);
 
 }  // namespace
 }  // namespace suites

@@ -36,13 +36,13 @@ TEST_P(Layer, ComposesTheOperatorsAndRunsWhatWasAsked) {
   expect_all(check_layer(plain_candidate(), one), one);
 }
 
-const auto kName = [](const auto& one) { return point_name(one.param); };
+const auto kOperatorName = [](const auto& one) { return point_name(one.param); };
 INSTANTIATE_TEST_SUITE_P(Sample, Operators, testing::ValuesIn(points(kForwardConfigs, all_types())),
-                         kName);
+                         kOperatorName);
 INSTANTIATE_TEST_SUITE_P(Sample, Gradients,
-                         testing::ValuesIn(points(kGradientConfigs, all_types())), kName);
+                         testing::ValuesIn(points(kGradientConfigs, all_types())), kOperatorName);
 INSTANTIATE_TEST_SUITE_P(Sample, Layer, testing::ValuesIn(points(kLayerConfigs, all_types())),
-                         kName);
+                         kOperatorName);
 
 }  // namespace
 }  // namespace suites

@@ -3,6 +3,8 @@
 
 #include "suites/end_to_end/command.h"
 
+#include "base/testing/paths.h"
+
 namespace suites::end_to_end {
 namespace {
 
@@ -116,13 +118,13 @@ Outcome work_by_kernels(const std::string& kind) {
                                {"out", dir.string()}};
   write_file(dir / "case.json", line.dump() + "\n");
   return run({"/bin/sh", "-c",
-              std::string(NSA_BUILD_DIR) + "/bin/nsa-worker --result " +
-                  (dir / "lines.jsonl").string() + " < " + (dir / "case.json").string()});
+              base::build_dir() + "/bin/nsa-worker --result " + (dir / "lines.jsonl").string() +
+                  " < " + (dir / "case.json").string()});
 }
 
 /// A result of the plain operators must not pass for one of the kernels that were asked for.
 TEST(BadInput, KernelsThatCannotRunAreRefusedByEveryProgram) {
-  const std::string bin = std::string(NSA_BUILD_DIR) + "/bin/";
+  const std::string bin = base::build_dir() + "/bin/";
   const std::vector<std::pair<std::vector<std::string>, int>> calls = {
       {{bin + "nsa-tests", "--gtest_filter=Redzone.Fresh*"}, 2},
       {{bin + "nsa-train", "--model", "tiny_cpu", "--data", "synthetic", "--steps", "1"}, 1},
@@ -189,7 +191,7 @@ TEST(BadInput, NoProgramReportsTheControlCharactersOfItsArguments) {
        {"nsa-validate", "nsa-tests", "nsa-train", "nsa-data", "nsa-eval", "nsa-bench"})
     for (const std::vector<std::string>& words :
          std::vector<std::vector<std::string>>{{odd}, {"targets", odd}, {"--seed", odd}}) {
-      std::vector<std::string> all = {std::string(NSA_BUILD_DIR) + "/bin/" + name};
+      std::vector<std::string> all = {base::build_dir() + "/bin/" + name};
       all.insert(all.end(), words.begin(), words.end());
       const Outcome done = run(all);
       EXPECT_EQ(done.exit_code, 2) << name << " " << words.front();
@@ -198,7 +200,7 @@ TEST(BadInput, NoProgramReportsTheControlCharactersOfItsArguments) {
 }
 
 TEST(BadInput, SeedsOfTheBenchmarksAreNumbers) {
-  const std::string bench = std::string(NSA_BUILD_DIR) + "/bin/nsa-bench";
+  const std::string bench = base::build_dir() + "/bin/nsa-bench";
   for (const char* seed : {"-1", "word", "7x", ""})
     for (const std::vector<std::string>& words :
          std::vector<std::vector<std::string>>{{bench, "--seed", seed},
@@ -214,7 +216,7 @@ TEST(BadInput, SeedsOfTheBenchmarksAreNumbers) {
 
 // CLI11 reads them as other numbers: a run of 2^63 - 1 steps, a seed of 2^64 - 1.
 TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
-  const std::string bin = std::string(NSA_BUILD_DIR) + "/bin/";
+  const std::string bin = base::build_dir() + "/bin/";
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {bin + "nsa-train", "--steps", "99999999999999999999"},
            {bin + "nsa-train", "--seed", "-1"},
@@ -228,7 +230,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
 }
 
 TEST(BadInput, AWorkerNamesAnArgumentThatItDoesNotKnow) {
-  const std::string worker = std::string(NSA_BUILD_DIR) + "/bin/nsa-worker";
+  const std::string worker = base::build_dir() + "/bin/nsa-worker";
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {worker, "--frob"}, {worker, "--result"}, {worker, "--resident", "x"}}) {
     const Outcome done = run(words);

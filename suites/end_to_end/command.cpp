@@ -12,6 +12,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/testing/paths.h"
+
 namespace suites::end_to_end {
 namespace fs = std::filesystem;
 namespace {
@@ -92,7 +94,7 @@ Outcome run(const std::vector<std::string>& argv, const std::vector<std::string>
   return Running(argv, environment).finish();
 }
 
-std::string program() { return std::string(NSA_BUILD_DIR) + "/bin/nsa-validate"; }
+std::string program() { return base::build_dir() + "/bin/nsa-validate"; }
 
 Outcome validate(std::vector<std::string> args, const std::vector<std::string>& environment) {
   args.insert(args.begin(), program());
@@ -100,7 +102,7 @@ Outcome validate(std::vector<std::string> args, const std::vector<std::string>& 
 }
 
 fs::path fresh_dir(const std::string& name) {
-  const fs::path dir = fs::path(NSA_BUILD_DIR) / "end_to_end" / name;
+  const fs::path dir = fs::path(base::build_dir()) / "end_to_end" / name;
   fs::remove_all(dir);
   fs::create_directories(dir.parent_path());
   return dir;

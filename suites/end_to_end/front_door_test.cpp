@@ -5,6 +5,8 @@
 
 #include "suites/end_to_end/command.h"
 
+#include "base/testing/paths.h"
+
 namespace suites::end_to_end {
 namespace {
 
@@ -27,7 +29,7 @@ TEST(FrontDoor, HelpFitsOneScreenAndEndsWithThreeExamples) {
 TEST(FrontDoor, EveryProgramTeaches) {
   for (const char* name : {"nsa-validate", "nsa-worker", "nsa-tests", "nsa-train", "nsa-data",
                            "nsa-eval", "nsa-bench"}) {
-    const Outcome done = run({std::string(NSA_BUILD_DIR) + "/bin/" + name, "--help"});
+    const Outcome done = run({base::build_dir() + "/bin/" + name, "--help"});
     EXPECT_EQ(done.exit_code, 0) << done.output;
     EXPECT_THAT(done.output, HasSubstr("Usage: ")) << name;
     EXPECT_THAT(done.output, HasSubstr("Example")) << name;
@@ -38,7 +40,7 @@ TEST(FrontDoor, EveryProgramTeaches) {
 
 /// tools/nsa-validate hands the question to the program, once it is built.
 TEST(FrontDoor, EveryScriptTeaches) {
-  const fs::path source = NSA_SOURCE_DIR;
+  const fs::path source = base::source_dir();
   int asked = 0;
   for (const char* folder : {"tools", "ci"})
     for (const auto& entry : fs::directory_iterator(source / folder)) {

@@ -3,15 +3,17 @@
 
 #include "suites/end_to_end/command.h"
 
+#include "base/testing/paths.h"
+
 namespace suites::end_to_end {
 namespace fs = std::filesystem;
 namespace {
 
-const fs::path kTestdata = fs::path(NSA_SOURCE_DIR) / "suites" / "end_to_end" / "testdata";
+const fs::path kTestdata = fs::path(base::source_dir()) / "suites" / "end_to_end" / "testdata";
 
 fs::path make_configs() {
   const fs::path dir = fresh_dir("configs");
-  fs::copy(fs::path(NSA_SOURCE_DIR) / "configs", dir, fs::copy_options::recursive);
+  fs::copy(fs::path(base::source_dir()) / "configs", dir, fs::copy_options::recursive);
   fs::copy(kTestdata, dir / "runbooks");
   for (const char* name : {"operator_conformance", "layer_scaling", "decode_ab", "attn_memory",
                            "empty_rows", "strict_fallback", "checkpointing_ab"}) {

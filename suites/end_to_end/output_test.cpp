@@ -4,6 +4,8 @@
 
 #include "suites/end_to_end/command.h"
 
+#include "base/testing/paths.h"
+
 namespace suites::end_to_end {
 namespace {
 
@@ -11,7 +13,7 @@ namespace fs = std::filesystem;
 using testing::AnyOf;
 using testing::HasSubstr;
 
-std::string tool(const std::string& name) { return std::string(NSA_BUILD_DIR) + "/bin/" + name; }
+std::string tool(const std::string& name) { return base::build_dir() + "/bin/" + name; }
 
 /// A program whose standard output is a disk without room.
 Outcome unheard(const std::vector<std::string>& argv) {

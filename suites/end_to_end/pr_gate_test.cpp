@@ -7,6 +7,7 @@
 #include <regex>
 #include <sstream>
 
+#include "base/testing/paths.h"
 #include "suites/end_to_end/command.h"
 
 namespace suites::end_to_end {
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-const fs::path kSource = NSA_SOURCE_DIR;
+const fs::path kSource = base::source_dir();
 
 /// The shipped runbook without what a real build alone can show, with one A/B of 8 pairs.
 std::string small_runbook() {
@@ -83,10 +84,11 @@ class PrGate : public testing::Test {
   /// Builds a worktree: the program, and a worker made of the files of nsa/.
   static std::string build() {
     const std::string worker = (kSource / "suites/end_to_end/testdata/gate_worker.sh").string();
-    return "mkdir -p build/cpu/bin && { ln '" + program() + "' build/cpu/bin/ 2>/dev/null || cp '" +
-           program() + "' build/cpu/bin/; } && sed \"s/@MS@/$(cat nsa/ms)/; " +
+    return "mkdir -p build/gate/bin && { ln '" + program() +
+           "' build/gate/bin/ 2>/dev/null || cp '" + program() +
+           "' build/gate/bin/; } && sed \"s/@MS@/$(cat nsa/ms)/; " +
            "s/@RIGHT@/$(cat nsa/right)/\" '" + worker +
-           "' > build/cpu/bin/nsa-worker && chmod +x build/cpu/bin/nsa-worker";
+           "' > build/gate/bin/nsa-worker && chmod +x build/gate/bin/nsa-worker";
   }
   Outcome gate(const std::vector<std::string>& more = {}) const {
     fs::remove_all(out_);

@@ -106,4 +106,14 @@ void reset_peak_memory(at::Device device) {
   std::ofstream("/proc/self/clear_refs") << "5";  // resets VmHWM
 }
 
+void release_memory(at::Device device) {
+#ifdef NSA_WITH_CUDA
+  if (!device.is_cuda()) return;
+  c10::cuda::device_synchronize();
+  c10::cuda::CUDACachingAllocator::emptyCache();
+#else
+  static_cast<void>(device);
+#endif
+}
+
 }  // namespace suites

@@ -21,5 +21,8 @@ at::Device parse_device(const std::string& text);
 /// CUDA (since the start or the last reset_peak_memory).
 double peak_memory_mib(at::Device device);
 void reset_peak_memory(at::Device device);
+/// Waits for the device and gives back what LibTorch's allocator keeps of it for later. Nothing on
+/// a CPU. Throws c10::Error where the device reports an error.
+void release_memory(at::Device device);
 
 }  // namespace suites

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/paths.h"
 #include "harness/protocol/lines.h"
 #include "harness/protocol/ranks.h"
 
@@ -53,8 +54,8 @@ class RanksPhase : public ::testing::Test {
       const std::string r = std::to_string(rank);
       for (const auto& [name, value] : protocol::rank_variables(rank, 2, port))
         script += name + "=" + value + " ";
-      script += std::string(NSA_BUILD_DIR) + "/bin/nsa-worker < request.json 3> r" + r +
-                ".jsonl 2> err" + r + " & p" + r + "=$!; ";
+      script += base::build_dir() + "/bin/nsa-worker < request.json 3> r" + r + ".jsonl 2> err" +
+                r + " & p" + r + "=$!; ";
     }
     script += "wait $p0; a=$?; wait $p1; exit $((a + $?))";
     EXPECT_EQ(std::system(("cd " + dir_.string() + "; " + script).c_str()), 0) << slurp("err0");

@@ -8,6 +8,8 @@
 #include <functional>
 #include <vector>
 
+#include "base/testing/paths.h"
+
 namespace suites {
 
 /// One test a *.safetensors file of the cases folder, NSA_CASES_DIR or ../shared/cases beside the
@@ -17,7 +19,8 @@ inline int run_case_tests(
     const char* suite, const std::function<::testing::Test*(const std::filesystem::path&)>& make) {
   namespace fs = std::filesystem;
   const char* given = std::getenv("NSA_CASES_DIR");
-  const fs::path folder = given ? fs::path(given) : fs::path(NSA_SOURCE_DIR) / "../shared/cases";
+  const fs::path folder =
+      given ? fs::path(given) : fs::path(base::source_dir()) / "../shared/cases";
   if (!fs::is_directory(folder)) {
     std::printf("%s: cases folder absent: not run\n", folder.c_str());
     return 77;

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
@@ -151,7 +152,7 @@ TEST_F(BrowserTest, ThePolicyOfThePageStopsWhatWouldGetIn) {
 
 TEST_F(BrowserTest, SamplesLoadNothingRunNothingAndComplainOfNothing) {
   size_t pages = 0;
-  for (const auto& sample : fs::directory_iterator(NSA_SOURCE_DIR "/reports/samples")) {
+  for (const auto& sample : fs::directory_iterator(base::source_dir() + "/reports/samples")) {
     const fs::path report = sample.path() / "report.html";
     if (!fs::exists(report)) continue;
     SCOPED_TRACE(report);

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/testing/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/storage/files.h"
@@ -38,7 +39,7 @@ std::string in_round(std::string lines, int round) {
 
 /// A sample with the lines of one training run said again until the run holds `samples` samples.
 size_t write_large_run(const fs::path& folder, size_t samples) {
-  fs::copy(NSA_SOURCE_DIR "/reports/samples/smoke_cpu", folder, fs::copy_options::recursive);
+  fs::copy(base::source_dir() + "/reports/samples/smoke_cpu", folder, fs::copy_options::recursive);
   const fs::path raw = folder / "phases/train_text/g01.jsonl";
   std::vector<std::string> lines;
   const std::string text = read_bytes(raw);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/testing/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/cli/testing.h"
 #include "harness/evidence/derive/derive.h"
@@ -24,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const char* const kCorpus = NSA_SOURCE_DIR "/harness/cli/tests/testdata/mutated_runs.jsonl";
+const std::string kCorpus = base::source_dir() + "/harness/cli/tests/testdata/mutated_runs.jsonl";
 constexpr size_t kLongestKept = 2500, kLongestKind = 70;
 
 /// TEST_MUTATIONS=10000 tries as many (tools/soak does, under the sanitizers).

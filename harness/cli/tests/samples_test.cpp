@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/testing/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/verify.h"
 
@@ -13,7 +14,7 @@ namespace {
 TEST(Samples, VerifyWithThisProgram) {
   size_t samples = 0;
   for (const auto& sample :
-       std::filesystem::directory_iterator(NSA_SOURCE_DIR "/reports/samples")) {
+       std::filesystem::directory_iterator(base::source_dir() + "/reports/samples")) {
     if (!std::filesystem::exists(sample.path() / "ledger.jsonl")) continue;
     const Verification found =
         verify(sample.path(), [](const Results& results) { return render_reports(results); });

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/fault_injection/faults/faults.h"
 
@@ -22,8 +23,7 @@ inline void expect_seen_and_control_clean(Action inject, Action control,
 /// With no program at all: an error or a miss, because nothing ran.
 inline void expect_never_as_wanted_without_programs(Action action) {
   const TempDir empty;
-  const SelftestSetup setup{.bin_dir = empty.path(),
-                            .configs = std::string(NSA_SOURCE_DIR) + "/configs"};
+  const SelftestSetup setup{.bin_dir = empty.path(), .configs = base::source_dir() + "/configs"};
   try {
     EXPECT_FALSE(action(setup).as_wanted);
   } catch (const std::exception&) {

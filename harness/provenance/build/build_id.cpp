@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 namespace {
 
-constexpr std::array<const char*, 5> kFolders = {"cmake", "harness", "nsa", "reports", "suites"};
+constexpr std::array<const char*, 6> kFolders = {"base", "cmake",   "harness",
+                                                 "nsa",  "reports", "suites"};
 constexpr std::array<const char*, 2> kFiles = {"CMakeLists.txt", "CMakePresets.json"};
 
 bool is_source(const fs::path& relative) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/provenance/build/elf_note.h"
@@ -122,7 +123,7 @@ TEST(BuildId, CompilerAndFlagsCount) {
 
 TEST(ElfNote, ProgramsHaveOneAndOtherFilesHaveNone) {
   EXPECT_EQ(gnu_build_id("/proc/self/exe").size(), 40U);
-  EXPECT_EQ(gnu_build_id(fs::path(NSA_SOURCE_DIR) / "CMakeLists.txt"), "");
+  EXPECT_EQ(gnu_build_id(fs::path(base::source_dir()) / "CMakeLists.txt"), "");
   EXPECT_EQ(gnu_build_id("/nowhere"), "");
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/provenance/capture.h"
@@ -51,8 +52,8 @@ TEST(Git, NoCheckoutIsReportedAndNotClean) {
 }
 
 TEST(Git, CheckoutIsFoundFromBelow) {
-  EXPECT_EQ(find_checkout(fs::path(NSA_SOURCE_DIR) / "harness/provenance"),
-            fs::path(NSA_SOURCE_DIR));
+  EXPECT_EQ(find_checkout(fs::path(base::source_dir()) / "harness/provenance"),
+            fs::path(base::source_dir()));
   EXPECT_EQ(find_checkout("/"), std::nullopt);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 
@@ -82,7 +83,7 @@ TEST_F(LibrariesTest, ThenTheEnvironmentOfTheCheckout) {
   search(std::nullopt);
   const auto found = find_library("libtorch_cpu.so", "torch/lib");
   ASSERT_TRUE(found) << "tools/setup puts LibTorch there";
-  EXPECT_THAT(found->string(), StartsWith(NSA_SOURCE_DIR "/.venv/lib/python"));
+  EXPECT_THAT(found->string(), StartsWith(base::source_dir() + "/.venv/lib/python"));
   EXPECT_THAT(found->string(), EndsWith("/site-packages/torch/lib/libtorch_cpu.so"));
   EXPECT_EQ(find_library("libno-such.so", "torch/lib"), std::nullopt);
   const auto own = put("torch/lib/libtorch_cpu.so");

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/testing/paths.h"
 #include "harness/trace/analysis/path_proof.h"
 #include "harness/trace/analysis/profile.h"
 #include "harness/trace/trace_file.h"
@@ -13,7 +14,7 @@ namespace harness::trace {
 namespace {
 
 Trace recorded() {
-  return read_trace_file(std::filesystem::path(NSA_SOURCE_DIR) /
+  return read_trace_file(std::filesystem::path(base::source_dir()) /
                          "harness/trace/testdata/h200_attention.trace.jsonl.gz");
 }
 

@@ -31,14 +31,14 @@ kernels::ResidualNorm problem_of(const at::Tensor& x, const at::Tensor& weight,
 }  // namespace
 
 bool norms_by_kernel(const at::Tensor& x, const at::Tensor& added) {
-  constexpr int kLeastMajor = 8, kVector = 8;
+  constexpr int kVector = 8;
   const auto aligned = [](const at::Tensor& t) {
     return !t.defined() || reinterpret_cast<uintptr_t>(t.const_data_ptr()) % 16 == 0;
   };
   return x.numel() > 0 && x.size(-1) % kVector == 0 && x.size(-1) <= kernels::kMostNormed &&
          aligned(x) && aligned(added) &&
          (!added.defined() || (added.sizes() == x.sizes() && added.dtype() == x.dtype())) &&
-         kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(x, kPortableMajor, /*only=*/false).empty();
 }
 
 FusedNorm norm_by_kernel(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight,

@@ -95,9 +95,8 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
 };
 
 bool has_kernel(const at::Tensor& gate_up) {
-  constexpr int kLeastMajor = 8;
   return gate_up.size(-1) > 0 && gate_up.size(-1) % 16 == 0 &&
-         kernel_obstacle(gate_up, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(gate_up, kPortableMajor, /*only=*/false).empty();
 }
 #endif
 

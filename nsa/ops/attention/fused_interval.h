@@ -4,10 +4,8 @@
 #include <string>
 
 #include "nsa/config/config.h"
-#include "nsa/ops/attention/chunked_attention.h"
-#ifdef NSA_WITH_CUDA
 #include "nsa/kernels/interval/interval_backward.h"
-#endif
+#include "nsa/ops/attention/chunked_attention.h"
 
 namespace nsa {
 
@@ -30,16 +28,14 @@ FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k
                                         const at::Tensor& v, const KeyMask& mask, double scale,
                                         const char* stage, const NsaConfig* choice = nullptr);
 
-#ifdef NSA_WITH_CUDA
-/// Gradients by the kernels, outside of autograd. `out` and `lse` as the forward pass gave them;
-/// d_lse may be undefined. `rows` not null: the statistics of the rows, where they exist already;
-/// `out`, `lse` and `d_lse` are not read then.
+/// Gradients by the kernels, outside of autograd; builds with CUDA code only. `out` and `lse` as
+/// the forward pass gave them; d_lse may be undefined. `rows` not null: the statistics of the rows,
+/// where they exist already; `out`, `lse` and `d_lse` are not read then.
 AttentionGradients fused_interval_backward(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const at::Tensor& out,
                                            const at::Tensor& lse, const at::Tensor& d_out,
                                            const at::Tensor& d_lse, const KeyMask& mask,
                                            double scale,
                                            const kernels::IntervalRows* rows = nullptr);
-#endif
 
 }  // namespace nsa

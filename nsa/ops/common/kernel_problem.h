@@ -1,11 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#ifdef NSA_WITH_CUDA
-#include "nsa/kernels/interval/interval_attention.h"
-#endif
-
 #include <string>
+
+#include "nsa/kernels/interval/interval_attention.h"
 
 namespace nsa {
 
@@ -13,7 +11,11 @@ namespace nsa {
 /// compute capability (`only` true: exactly that one); else why not.
 std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only);
 
-#ifdef NSA_WITH_CUDA
+/// Least major compute capability of kernels that need mma.sync and cp.async and no more.
+inline constexpr int kPortableMajor = 8;
+
+// Builds with CUDA code only.
+
 /// x itself, or a copy a kernel can address: last axis contiguous, 16-byte aligned.
 at::Tensor addressable(const at::Tensor& x);
 /// x [B, S, H, D] for a kernel; the tensor must outlive the launch.
@@ -24,6 +26,5 @@ kernels::Element element_of(const at::Tensor& x);
 at::Tensor summed_parts(const at::Tensor& parts);
 /// Throws "nsa::OP: launch failed: WHY" where a launcher did not succeed.
 void check_launch(cudaError_t status, const char* op);
-#endif
 
 }  // namespace nsa

@@ -92,11 +92,10 @@ struct FusedPool : torch::autograd::Function<FusedPool> {
 }  // namespace
 
 bool pools_by_kernel(const at::Tensor& x) {
-  constexpr int kLeastMajor = 8;
   constexpr int64_t kMostSequences = 65535;
   return x.dim() == 4 && x.is_cuda() && x.size(3) % 8 == 0 && x.numel() / 8 <= INT32_MAX &&
          x.size(0) <= kMostSequences && x.size(1) <= INT32_MAX && x.size(2) <= INT32_MAX &&
-         kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(x, kPortableMajor, /*only=*/false).empty();
 }
 
 at::Tensor pool_mean_by_kernel(const at::Tensor& x, int64_t block_size, int64_t block_stride) {

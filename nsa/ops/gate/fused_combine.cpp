@@ -79,11 +79,10 @@ struct FusedCombine : torch::autograd::Function<FusedCombine> {
 }  // namespace
 
 bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
-  constexpr int kLeastMajor = 8;
   return o.is_cuda() && o.size(-1) % 8 == 0 && o.size(-1) > 0 &&
          (gates.scalar_type() == at::kFloat || gates.scalar_type() == o.scalar_type()) &&
          o.numel() / o.size(-1) <= kernels::kMostCombined &&
-         kernel_obstacle(o, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(o, kPortableMajor, /*only=*/false).empty();
 }
 
 GatedOutput gated_sum_by_kernel(const GatedSum& sum) {

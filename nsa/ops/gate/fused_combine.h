@@ -4,9 +4,7 @@
 #include <array>
 
 #include "nsa/config/config.h"
-#ifdef NSA_WITH_CUDA
 #include "nsa/kernels/tokens/token_kernels.h"
-#endif
 
 namespace nsa {
 
@@ -33,7 +31,8 @@ struct GatedOutput {
 /// Activation and sum in one launch, outside of autograd. Only where combines_by_kernel.
 GatedOutput gated_sum_by_kernel(const GatedSum& sum);
 
-#ifdef NSA_WITH_CUDA
+// Builds with CUDA code only.
+
 struct GatedGradients {
   at::Tensor logits;
   std::array<at::Tensor, 3> branch;
@@ -45,6 +44,5 @@ GatedGradients gated_sum_backward(const GatedSum& sum, const at::Tensor& d_o);
 /// instead of a gradient of its output; branches [B, S, Hq, dv]. `flags`: three ints that become 0.
 at::Tensor gated_sum_statistics(const GatedSum& sum, const at::Tensor& d_o, int64_t num_kv_heads,
                                 const std::array<kernels::GatedRows, 3>& rows, int* flags);
-#endif
 
 }  // namespace nsa

@@ -43,7 +43,6 @@ kernels::GateMlp problem_of(const at::Tensor& q, const GateWeights& weights, int
 }  // namespace
 
 bool gates_by_kernel(const at::Tensor& q, const GateWeights& weights) {
-  constexpr int kLeastMajor = 8;
   const auto plain = [](const at::Tensor& weight) {
     return weight.is_cuda() && weight.scalar_type() == at::kFloat && weight.is_contiguous();
   };
@@ -52,7 +51,7 @@ bool gates_by_kernel(const at::Tensor& q, const GateWeights& weights) {
          q.size(0) * q.size(1) < kMostRows && q.size(2) <= kernels::kMostGateDim &&
          heads_lie_together(q) && plain(weights.w1) && plain(weights.b1) && plain(weights.w2) &&
          plain(weights.b2) && weights.w1.size(0) == q.size(2) / 2 &&
-         kernel_obstacle(q, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(q, kPortableMajor, /*only=*/false).empty();
 }
 
 at::Tensor gate_mlp_by_kernel(const at::Tensor& q, const GateWeights& weights,

@@ -61,11 +61,10 @@ struct FusedRotate : torch::autograd::Function<FusedRotate> {
 }  // namespace
 
 bool rotates_by_kernel(const at::Tensor& x) {
-  constexpr int kLeastMajor = 8;
   constexpr int64_t kMostColumns = 1024, kMostSequences = 65535;
   return x.dim() == 4 && x.is_cuda() && x.size(3) % 8 == 0 && x.size(3) <= kMostColumns &&
          x.size(0) <= kMostSequences && x.size(1) <= INT32_MAX && x.size(2) <= INT32_MAX &&
-         kernel_obstacle(x, kLeastMajor, /*only=*/false).empty();
+         kernel_obstacle(x, kPortableMajor, /*only=*/false).empty();
 }
 
 at::Tensor rotate_by_kernel(const at::Tensor& x, const at::Tensor& positions, double base) {

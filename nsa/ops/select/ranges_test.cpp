@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/testing/paths.h"
+
 namespace nsa {
 namespace {
 
@@ -108,7 +110,7 @@ TEST(Ranges, BadArgumentsAreNamed) {
 
 /// The recorded cases: each holds its ids, its positions and the true ranges.
 TEST(Ranges, RecordedCases) {
-  std::ifstream file(std::string(NSA_SOURCE_DIR) + "/configs/ranges/cases.jsonl");
+  std::ifstream file(base::source_dir() + "/configs/ranges/cases.jsonl");
   ASSERT_TRUE(file) << "configs/ranges/cases.jsonl";
   int historical = 0, others = 0;
   for (std::string line; std::getline(file, line);) {

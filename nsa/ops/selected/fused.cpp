@@ -30,7 +30,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int kLeastMajor = 8;  // mma.sync and cp.async
 constexpr int64_t kKeysOfTile = 64;
 
 template <typename Problem>
@@ -61,7 +60,7 @@ int64_t tiles_of_row(const SelAttnArgs& args) {
 }
 
 std::string obstacle_of(const SelAttnArgs& args) {
-  const std::string obstacle = kernel_obstacle(args.q, kLeastMajor, /*only=*/false);
+  const std::string obstacle = kernel_obstacle(args.q, kPortableMajor, /*only=*/false);
   if (!obstacle.empty()) return obstacle;
   for (const at::Tensor& x : {args.q, args.k, args.v}) {
     if (x.size(0) > INT32_MAX || x.size(1) > INT32_MAX || x.size(2) > INT32_MAX) {

@@ -14,16 +14,29 @@
 namespace {
 
 constexpr const char* kExamples = R"(
-Tokens are bytes (vocabulary 256); token 0 follows every document. A .jsonl file holds one object
-a line, whose document is the string --field; a .parquet file one document a row, in its column of
-text --field (nulls are skipped and counted); any other file is one document.
+Tokens are bytes of UTF-8 text (vocabulary 256); token 0 follows every document. The end of a name
+tells what a file holds: .txt is one document; .jsonl and .ndjson hold one object a line, whose
+document is the string --field; .json an array of such objects, or one a line; .parquet one document
+a row, in its column of text --field. Text and JSON may be packed (.gz, .zst). Nulls are skipped and
+counted. Anything else is refused; --format names what other names hold.
 
 Examples:
   nsa-data --in .data/local_text/source/bible-kjv.txt --out .data/local_text
   nsa-data --in part1.jsonl part2.jsonl --out .data/my_corpus --name my_corpus --shard-mib 256
   nsa-data --in notes.txt --out /tmp/notes --val-every 0     # no validation split
   nsa-data --in fineweb-edu/*.parquet --out .data/fineweb_edu  # its column is "text"
-  nsa-data --in qa.parquet --field answer --out .data/qa)";
+  nsa-data --in qa.parquet --field answer --out .data/qa
+  zcat part*.jsonl.gz | nsa-data --in /dev/stdin --format jsonl --out .data/piped)";
+
+void print_counts(const nsa::train::DocumentCounts& counts, const std::string& field) {
+  if (counts.nulls > 0)
+    std::printf(
+        "%lld of %lld rows skipped: null in column %s\n", static_cast<long long>(counts.nulls),
+        static_cast<long long>(counts.nulls + counts.taken), nsa::plain_text(field).c_str());
+  if (counts.nul_bytes > 0)
+    std::printf("%lld NUL bytes inside the text: each ends a document, as token 0 does\n",
+                static_cast<long long>(counts.nul_bytes));
+}
 
 }  // namespace
 
@@ -36,13 +49,20 @@ int main(int argc, char** argv) {
   std::string name;
   nsa::train::ShardOptions options;
   int64_t shard_mib = 64;
-  app.add_option("--in", files, "text, .jsonl or .parquet files, in order")->required();
-  app.add_option("--out", out, "folder of the corpus; shards of an earlier one there are replaced")
+  app.add_option("--in", files, (std::string("files, in order: ") + nsa::train::kFormatsRead))
+      ->required();
+  app.add_option(
+         "--out", out,
+         "folder of the corpus; an earlier one there is replaced when the new one is complete")
       ->required();
   app.add_option("--name", name,
                  "corpus name, checked when it is read (default: last part of --out)");
-  app.add_option("--field", options.field, "of a .jsonl object, column of a .parquet file")
+  app.add_option("--field", options.field, "of a JSON object, column of a .parquet file")
       ->capture_default_str();
+  app.add_option("--format", options.format,
+                 "what the files hold: txt, jsonl or json "
+                 "(default: what their names tell)")
+      ->check(CLI::IsMember({"txt", "jsonl", "json"}));
   app.add_option("--shard-mib", shard_mib, "size of a full shard in MiB")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{1}, int64_t{4096}));
@@ -62,11 +82,7 @@ int main(int argc, char** argv) {
     if (name.empty()) name = folder.filename().string();
     nsa::train::DocumentCounts counts;
     const auto manifest = nsa::train::write_corpus(files, folder, name, options, &counts);
-    if (counts.nulls > 0)
-      std::printf("%lld of %lld rows skipped: null in column %s\n",
-                  static_cast<long long>(counts.nulls),
-                  static_cast<long long>(counts.nulls + counts.taken),
-                  nsa::plain_text(options.field).c_str());
+    print_counts(counts, options.field);
     std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n",
                 nsa::plain_text(folder.string()).c_str(), nsa::plain_text(name).c_str(),
                 static_cast<long long>(manifest.num_tokens("train")),

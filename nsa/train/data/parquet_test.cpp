@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/testing/paths.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/corpus.h"
 #include "nsa/train/data/parquet_documents.h"
@@ -112,7 +113,7 @@ class ParquetTest : public ::testing::Test {
 };
 
 TEST_F(ParquetTest, DocumentsOfAllRowGroupsInOrderWithoutNulls) {
-  const std::string hostile("\0\xff\xfe\x1b[31m\r\n", 10);
+  const std::string hostile("\0\xef\xbb\xbf\x1b[31m\r\n", 11);
   for (const auto codec : {::parquet::Compression::SNAPPY, ::parquet::Compression::ZSTD,
                            ::parquet::Compression::UNCOMPRESSED}) {
     write_parquet(
@@ -121,6 +122,23 @@ TEST_F(ParquetTest, DocumentsOfAllRowGroupsInOrderWithoutNulls) {
     EXPECT_THAT(read(file_, &counts), ::testing::ElementsAre("first", hostile, "", "same", "same"));
     EXPECT_EQ(counts.nulls, 2);
   }
+}
+
+TEST_F(ParquetTest, TextThatIsNotUtf8IsRefusedAndNulsAreCounted) {
+  for (const std::string bad : {"\xff\xfe", "a\xc3", "\xed\xa0\x80", "\xc0\x80"}) {
+    write_parquet(file_, {{"good", std::nullopt}, {bad}});
+    EXPECT_THAT(error_of(), HasSubstr("column text: text 2 (nulls not counted) is not UTF-8"));
+  }
+  write_parquet(file_, {{std::string("a\0b\0", 4)}});
+  DocumentCounts counts;
+  read(file_, &counts);
+  EXPECT_EQ(counts.nul_bytes, 2);
+}
+
+TEST_F(ParquetTest, TheExtensionMayBeInCapitals) {
+  write_parquet(file_, {{"a"}});
+  fs::rename(file_, dir_ / "D.PARQUET");
+  EXPECT_THAT(read(dir_ / "D.PARQUET"), ::testing::ElementsAre("a"));
 }
 
 TEST_F(ParquetTest, ManyMoreRowsThanOneRead) {
@@ -144,7 +162,7 @@ TEST_F(ParquetTest, ManyMoreRowsThanOneRead) {
 
 TEST_F(ParquetTest, FileOfAnotherWriter) {
   DocumentCounts counts;
-  const auto have = read(NSA_SOURCE_DIR "/nsa/train/data/testdata/pyarrow.parquet", &counts);
+  const auto have = read(base::source_dir() + "/nsa/train/data/testdata/pyarrow.parquet", &counts);
   EXPECT_EQ(have.size(), 9u);
   EXPECT_EQ(counts.nulls, 3);
   EXPECT_EQ(have.at(0), "In the beginning 0 \u00e9");

@@ -8,11 +8,27 @@
 #include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
+namespace {
 
-ShardWriter::ShardWriter(std::filesystem::path dir, std::string name, ShardOptions options)
-    : dir_(std::move(dir)), options_(options) {
+void add(DocumentCounts& sum, const DocumentCounts& more) {
+  sum.taken += more.taken;
+  sum.nulls += more.nulls;
+  sum.nul_bytes += more.nul_bytes;
+}
+
+std::string why_empty(const DocumentCounts& read) {
+  std::string why = "the input files hold no text";
+  if (read.nulls > 0) why += " (" + std::to_string(read.nulls) + " null values)";
+  if (read.nul_bytes > 0) why += " (" + std::to_string(read.nul_bytes) + " NUL bytes)";
+  return why;
+}
+
+}  // namespace
+
+ShardWriter::ShardWriter(CorpusTarget& target, std::string name, ShardOptions options)
+    : target_(target), options_(std::move(options)) {
   if (name.empty()) throw InputError("the corpus needs a name: --name NAME");
-  if (options.shard_tokens < 1 || options.block_tokens < 1 || options.val_every < 0)
+  if (options_.shard_tokens < 1 || options_.block_tokens < 1 || options_.val_every < 0)
     throw InputError("shard size and block size must be >= 1, val_every >= 0");
   manifest_.name = std::move(name);
 }
@@ -22,11 +38,7 @@ void ShardWriter::add_document(std::string_view bytes) {
   append(std::string_view("\0", 1));
 }
 
-void ShardWriter::add_source(const std::filesystem::path& file) {
-  manifest_.sources.push_back({file.filename().string(),
-                               static_cast<int64_t>(std::filesystem::file_size(file)),
-                               sha256_file(file)});
-}
+void ShardWriter::add_source(SourceFile source) { manifest_.sources.push_back(std::move(source)); }
 
 void ShardWriter::append(std::string_view bytes) {
   while (!bytes.empty()) {
@@ -54,10 +66,10 @@ void ShardWriter::write_shard(Split& split) {
   char name[64];
   std::snprintf(name, sizeof name, "%s_%05lld.tokens", split.name.c_str(),
                 static_cast<long long>(split.num_shards++));
-  write_file_atomic(dir_ / name, tokens);
   manifest_.shards.push_back(
       {name, split.name, static_cast<int64_t>(tokens.size()),
        sha256_hex({reinterpret_cast<const uint8_t*>(tokens.data()), tokens.size()})});
+  target_.write_shard(manifest_.shards.back(), tokens);
 }
 
 Manifest ShardWriter::finish() {
@@ -66,38 +78,29 @@ Manifest ShardWriter::finish() {
   write_shard(val_);
   std::sort(manifest_.shards.begin(), manifest_.shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.file < b.file; });
-  write_manifest(dir_, manifest_);
+  target_.commit(manifest_);
   return manifest_;
 }
 
 Manifest write_corpus(const std::vector<std::filesystem::path>& files,
                       const std::filesystem::path& dir, const std::string& name,
                       const ShardOptions& options, DocumentCounts* counts) {
-  ShardWriter writer(dir, name, options);
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) throw InputError("cannot create folder " + dir.string() + ": " + error.message());
-  // Without its manifest a folder is no corpus: an interrupted rewrite is never taken for the old
-  // one.
-  std::filesystem::remove(dir / kManifestName);
-  for (const auto& entry : std::filesystem::directory_iterator(dir))
-    if (entry.path().extension() == ".tokens") std::filesystem::remove(entry.path());
+  for (const auto& file : files) require_known_format(file, options.format);
+  CorpusTarget target(dir, files);
+  ShardWriter writer(target, name, options);
   int64_t bytes = 0;
   DocumentCounts read;
   for (const auto& file : files) {
-    const DocumentCounts of_file =
-        for_each_document(file, options.field, [&](std::string_view document) {
-          bytes += static_cast<int64_t>(document.size());
-          if (!document.empty()) writer.add_document(document);
-        });
-    read.taken += of_file.taken;
-    read.nulls += of_file.nulls;
-    writer.add_source(file);
+    SourceFile source;
+    const auto take = [&](std::string_view document) {
+      bytes += static_cast<int64_t>(document.size());
+      if (!document.empty()) writer.add_document(document);
+    };
+    add(read, for_each_document(file, options.field, take, options.format, &source));
+    writer.add_source(std::move(source));
   }
   if (counts) *counts = read;
-  if (bytes == 0)
-    throw InputError("the corpus is empty: the input files hold no text" +
-                     (read.nulls > 0 ? " (" + std::to_string(read.nulls) + " null values)" : ""));
+  if (bytes == read.nul_bytes) throw InputError("the corpus is empty: " + why_empty(read));
   return writer.finish();
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "nsa/train/data/corpus_target.h"
 #include "nsa/train/data/documents.h"
 #include "nsa/train/data/manifest.h"
 
@@ -13,22 +14,24 @@ struct ShardOptions {
   int64_t shard_tokens = int64_t{64} << 20;  ///< tokens (bytes) in a full shard
   int64_t block_tokens = 16384;              ///< the split is decided a block at a time
   int64_t val_every = 50;                    ///< every n-th block is validation data; 0: none
-  std::string field = "text";                ///< of a .jsonl object, column of a .parquet file
+  std::string field = "text";                ///< of a JSON object, column of a .parquet file
+  std::string format = {};  ///< of all inputs: txt, jsonl or json; empty: what their names tell
 };
 
 /// Turns documents into token shards in one pass. Blocks of `block_tokens` go to `train` or `val`,
 /// so the two never share a token and the split needs no knowledge of the corpus' size.
 class ShardWriter {
  public:
-  ShardWriter(std::filesystem::path dir, std::string name, ShardOptions options);
+  /// `target` outlives it.
+  ShardWriter(CorpusTarget& target, std::string name, ShardOptions options);
 
   /// Appends the bytes of one document and the end-of-document token.
   void add_document(std::string_view bytes);
 
   /// Records a source file in the manifest.
-  void add_source(const std::filesystem::path& file);
+  void add_source(SourceFile source);
 
-  /// Writes what is buffered, then the manifest. Throws InputError for a corpus without a token.
+  /// Writes what is buffered; the corpus takes the place of the one that stood there.
   Manifest finish();
 
  private:
@@ -40,7 +43,7 @@ class ShardWriter {
   void close_block();
   void write_shard(Split& split);
 
-  std::filesystem::path dir_;
+  CorpusTarget& target_;
   ShardOptions options_;
   Manifest manifest_;
   std::string block_;
@@ -48,8 +51,10 @@ class ShardWriter {
   Split train_{"train", {}}, val_{"val", {}};
 };
 
-/// Reads `files`, writes shards and manifest into `dir` (created; shards of an earlier corpus there
-/// are replaced) and returns the manifest. `counts` receives what was read; may be null.
+/// Reads `files`, writes shards and manifest into `dir` (created; an earlier corpus there stands
+/// until the new one is complete, and is replaced then) and returns the manifest. `counts` receives
+/// what was read; may be null. Throws InputError for a corpus without text, and as CorpusTarget and
+/// for_each_document do.
 Manifest write_corpus(const std::vector<std::filesystem::path>& files,
                       const std::filesystem::path& dir, const std::string& name,
                       const ShardOptions& options, DocumentCounts* counts = nullptr);

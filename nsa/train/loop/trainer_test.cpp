@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/testing/paths.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/train/loop/gate_stats.h"
 #include "nsa/train/loop/schedule.h"
@@ -197,8 +198,8 @@ TEST(Trainer, FortyStepsOfTheSmokeModelShowALeak) {
   TrainOptions options;
   options.data = "synthetic", options.steps = 40, options.warmup = 5;
   at::manual_seed(1);
-  const ModelConfig config =
-      load_model_config("tiny_cpu", {std::filesystem::path(NSA_SOURCE_DIR) / "configs" / "models"});
+  const ModelConfig config = load_model_config(
+      "tiny_cpu", {std::filesystem::path(base::source_dir()) / "configs" / "models"});
   const Schedule schedule{options.lr, options.min_lr, options.warmup, options.steps};
   Trainer trainer({Decoder(config), random.get(), target_is_input,
                    [schedule](int64_t k) { return schedule.at(k); }},

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/testing/paths.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/train/loop/trainer.h"
 #include "nsa/train/memory/memory_plan.h"
@@ -17,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 ModelConfig shipped(const std::string& name) {
-  return load_model_config(name, {std::filesystem::path(NSA_SOURCE_DIR) / "configs/models"});
+  return load_model_config(name, {std::filesystem::path(base::source_dir()) / "configs/models"});
 }
 
 double part(const MemoryPlan& plan, const std::string& name) {

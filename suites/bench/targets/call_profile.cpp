@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "suites/bench/targets/case_row.h"
 #include "suites/bench/targets/target_call.h"
 #include "suites/bench/targets/target_case.h"
 #include "suites/instrument/cupti/activity_collector.h"
@@ -78,14 +79,27 @@ std::string profile_case(ActivityCollector& collector, const TargetCase& one, at
   return table(one.id + " forward", forward) + table(one.id + " backward", backward);
 }
 
+/// The tables of a case, or a line with why it could not run.
+std::string contained_profile(ActivityCollector& collector, const TargetCase& one,
+                              at::Device device, uint64_t seed, int64_t& failed) {
+  std::string text;
+  const nlohmann::json row = run_case(one.id, one.config, device, [&](nlohmann::json&) {
+    text = profile_case(collector, one, device, seed);
+  });
+  if (row.at("problems").empty()) return text;
+  ++failed;
+  return one.id + ": not run: " + row.at("problems").at(0).get<std::string>() + "\n";
+}
+
 }  // namespace
 
-std::string profile_calls(at::Device device, const std::string& filter, uint64_t seed) {
+std::string profile_calls(at::Device device, const std::string& filter, uint64_t seed,
+                          int64_t& failed) {
   ActivityCollector collector;
   std::string text;
   for (const TargetCase& one : target_cases())
     if (one.id.find(filter) != std::string::npos)
-      text += profile_case(collector, one, device, seed);
+      text += contained_profile(collector, one, device, seed, failed);
   if (text.empty())
     throw std::invalid_argument("--case " + filter + ": no case has that in its name");
   return text;

@@ -1,5 +1,7 @@
 #include "suites/bench/targets/case_row.h"
 
+#include <c10/util/Exception.h>
+
 #include <stdexcept>
 
 #include "suites/instrument/facts.h"
@@ -27,6 +29,23 @@ json case_row(const std::string& id, const CaseConfig& config) {
           {"dtype", "bf16"},
           {"problems", json::array()},
           {"checks_run", 0}};
+}
+
+json run_case(const std::string& id, const CaseConfig& config, at::Device device,
+              const std::function<void(json& row)>& run) {
+  json row = case_row(id, config);
+  const auto contained = [&row](const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const c10::Error& error) {
+      row["problems"].push_back(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      row["problems"].push_back(error.what());
+    }
+  };
+  contained([&] { run(row); });
+  contained([&] { release_memory(device); });
+  return row;
 }
 
 void note_checks(const Checks& checks, json& row) {

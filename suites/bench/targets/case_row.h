@@ -1,6 +1,7 @@
 #pragma once
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,6 +21,11 @@ void require_cases(const nlohmann::json& report, const std::string& filter);
 
 /// A case of which nothing is known yet.
 nlohmann::json case_row(const std::string& id, const CaseConfig& config);
+
+/// The row of a case, filled in by `run`. What `run` throws (out of memory, say) is a problem of
+/// that case alone: its memory goes back to the device before the next one begins.
+nlohmann::json run_case(const std::string& id, const CaseConfig& config, at::Device device,
+                        const std::function<void(nlohmann::json& row)>& run);
 
 /// Counts checks; one that failed, and no checks at all, are problems.
 void note_checks(const Checks& checks, nlohmann::json& row);

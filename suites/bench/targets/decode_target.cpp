@@ -35,20 +35,14 @@ constexpr int64_t kRoom = 1024;
 
 class DecodeBench {
  public:
-  DecodeBench(const DecodeCase& one, at::Device device, const TargetBenchOptions& options)
-      : one_(one), device_(device), seed_(options.seed) {}
+  DecodeBench(const DecodeCase& one, at::Device device, uint64_t seed, json& row)
+      : one_(one), device_(device), seed_(seed), row_(row) {}
 
-  json run() {
-    row_ = case_row(one_.id, one_.config);
-    try {
-      const at::NoGradGuard no_grad;
-      prepare();
-      judge();
-      if (row_["problems"].empty()) time();
-    } catch (const c10::Error& error) {
-      row_["problems"].push_back(error.what_without_backtrace());
-    }
-    return row_;
+  void run() {
+    const at::NoGradGuard no_grad;
+    prepare();
+    judge();
+    if (row_["problems"].empty()) time();
   }
 
  private:
@@ -148,7 +142,7 @@ class DecodeBench {
   std::optional<nsa::DecodeCache> cache_;
   nsa::NsaOptions options_;
   double bytes_ = 0;  ///< of keys and values that a step reads
-  json row_;
+  json& row_;
 };
 
 }  // namespace
@@ -157,7 +151,9 @@ json run_decode_bench(at::Device device, const TargetBenchOptions& options) {
   json report = bench_report(device, options.seed);
   for (const DecodeCase& one : decode_cases()) {
     if (one.id.find(options.filter) == std::string::npos) continue;
-    report["cases"].push_back(DecodeBench(one, device, options).run());
+    report["cases"].push_back(run_case(one.id, one.config, device, [&](json& row) {
+      DecodeBench(one, device, options.seed, row).run();
+    }));
     std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
     options.keep(report);
   }

@@ -4,11 +4,14 @@
 
 #include <stdexcept>
 
+#include "suites/bench/targets/case_row.h"
 #include "suites/bench/targets/target_call.h"
 #include "suites/bench/targets/target_case.h"
 
 namespace suites {
 namespace {
+
+using nlohmann::json;
 
 /// The bits as integers: NaN equals itself, and 0 does not equal -0.
 at::Tensor bits_of(const at::Tensor& x) {
@@ -24,6 +27,20 @@ at::Tensor bits_of(const at::Tensor& x) {
       TORCH_CHECK(false, "suites::RepeatedBits: type must have 2, 4 or 8 bytes, got ",
                   whole.scalar_type());
   }
+}
+
+RepeatedBits repeat_case(const TargetCase& one, at::Device device, int64_t times, uint64_t seed) {
+  const TargetCall call(one.config, device, seed);
+  at::Tensor d_o;
+  RepeatedBits bits;
+  for (int64_t i = 0; i < times; ++i) {
+    const nsa::NsaOutputs out = call.forward();
+    if (!d_o.defined()) d_o = at::randn_like(out.o);
+    std::vector<at::Tensor> all = call.backward(out.o, d_o);
+    all.insert(all.end(), {out.o, out.block_idx, out.lse_cmp, out.lse_sel, out.lse_win});
+    bits.add(all);
+  }
+  return bits;
 }
 
 }  // namespace
@@ -54,19 +71,20 @@ int64_t repeat_calls(at::Device device, const std::string& filter, int64_t times
   int64_t total = 0;
   for (const TargetCase& one : target_cases()) {
     if (one.id.find(filter) == std::string::npos) continue;
-    const TargetCall call(one.config, device, seed);
-    at::Tensor d_o;
-    RepeatedBits bits;
-    for (int64_t i = 0; i < times; ++i) {
-      const nsa::NsaOutputs out = call.forward();
-      if (!d_o.defined()) d_o = at::randn_like(out.o);
-      std::vector<at::Tensor> all = call.backward(out.o, d_o);
-      all.insert(all.end(), {out.o, out.block_idx, out.lse_cmp, out.lse_sel, out.lse_win});
-      bits.add(all);
+    const json row = run_case(one.id, one.config, device, [&](json& found) {
+      const RepeatedBits bits = repeat_case(one, device, times, seed);
+      found["calls"] = bits.calls();
+      found["differing"] = bits.differing();
+    });
+    if (row.at("problems").empty()) {
+      const int64_t differing = row.at("differing");
+      text += one.id + ": " + row.at("calls").dump() + " calls forward and backward, " +
+              std::to_string(differing) + " with other bits than the first\n";
+      total += differing;
+    } else {
+      text += one.id + ": not run: " + row.at("problems").at(0).get<std::string>() + "\n";
+      ++total;
     }
-    text += one.id + ": " + std::to_string(bits.calls()) + " calls forward and backward, " +
-            std::to_string(bits.differing()) + " with other bits than the first\n";
-    total += bits.differing();
   }
   if (text.empty())
     throw std::invalid_argument("--case " + filter + ": no case has that in its name");

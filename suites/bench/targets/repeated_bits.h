@@ -25,7 +25,8 @@ class RepeatedBits {
 
 /// Runs forward and backward `times` times on the same inputs, for every target case whose id
 /// contains `filter`: a line each in `text`; returns how many calls differed in output, block ids
-/// or gradients. Throws std::invalid_argument where no case has that in its id.
+/// or gradients, a case that could not run counting as one. Throws std::invalid_argument where no
+/// case has that in its id.
 int64_t repeat_calls(at::Device device, const std::string& filter, int64_t times, uint64_t seed,
                      std::string& text);
 

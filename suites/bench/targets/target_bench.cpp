@@ -36,23 +36,16 @@ constexpr double kSlowMs = 2000;  ///< a pass that takes longer is not repeated
 
 class Bench {
  public:
-  Bench(const TargetCase& one, at::Device device, const TargetBenchOptions& options)
-      : one_(one), device_(device), options_(options) {}
+  Bench(const TargetCase& one, at::Device device, const TargetBenchOptions& options, json& row)
+      : one_(one), device_(device), options_(options), row_(row) {}
 
-  json run() {
-    const CaseConfig& c = one_.config;
-    row_ = case_row(one_.id, c);
-    try {
-      judge_gradients();
-      calls_ = TargetCall(c, device_, options_.seed);
-      judge_rows();
-      if (!row_["problems"].empty()) return row_;
-      time_ours();
-      if (options_.dense) time_dense();
-    } catch (const c10::Error& error) {
-      row_["problems"].push_back(error.what_without_backtrace());
-    }
-    return row_;
+  void run() {
+    judge_gradients();
+    calls_ = TargetCall(one_.config, device_, options_.seed);
+    judge_rows();
+    if (!row_["problems"].empty()) return;
+    time_ours();
+    if (options_.dense) time_dense();
   }
 
  private:
@@ -202,7 +195,7 @@ class Bench {
   at::Device device_;
   const TargetBenchOptions& options_;
   TargetCall calls_;
-  json row_;
+  json& row_;
 };
 
 }  // namespace
@@ -214,7 +207,8 @@ json run_target_bench(at::Device device, const std::vector<TargetCase>& cases,
   report["ceilings"] = {{"tflop_s", ceilings.tflop_s}, {"gb_s", ceilings.gb_s}};
   for (const TargetCase& one : cases) {
     if (one.id.find(options.filter) == std::string::npos) continue;
-    report["cases"].push_back(Bench(one, device, options).run());
+    report["cases"].push_back(run_case(one.id, one.config, device,
+                                       [&](json& row) { Bench(one, device, options, row).run(); }));
     std::fprintf(stderr, "%s", target_bench_text({{"cases", {report["cases"].back()}}}).c_str());
     options.keep(report);
   }

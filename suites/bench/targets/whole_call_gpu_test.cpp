@@ -124,6 +124,21 @@ TEST_P(WholeCallOnCuda, AGraphGivesTheBitsOfTheCallOnNewInputs) {
   }
 }
 
+TEST(CapturedCallOnCuda, AfterAFailedCaptureTheDeviceIsAsBefore) {
+  const auto megabytes = [] { return at::empty({1 << 20}, at::device(at::kCUDA)); };
+  const std::vector<std::function<void()>> failing = {
+      [] { at::empty({int64_t{1} << 50}, at::device(at::kCUDA)); },  // out of memory
+      [&] { megabytes().sum().item(); },                             // waits for the device
+      [&] { megabytes(), throw std::runtime_error("given up"); }};   // an error of its own
+  for (size_t i = 0; i < failing.size(); ++i) {
+    EXPECT_ANY_THROW(CapturedCall{failing[i]}) << "capture " << i;
+    Tensor x = megabytes().fill_(2), y;
+    CapturedCall good([&] { y = x * 3; });
+    good.replay();
+    EXPECT_EQ(y.sum().item<float>(), 6.f * (1 << 20)) << "after capture " << i;
+  }
+}
+
 TEST_P(WholeCallOnCuda, NeverWaitsForTheDevice) {
   const WholeCall call(GetParam());
   call.forward_backward();

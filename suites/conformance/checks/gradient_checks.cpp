@@ -16,11 +16,11 @@ namespace {
 using at::Tensor;
 
 /// Where the gradient of an input stands: family of the check, and key of the tolerance table.
-struct Place {
+struct GradientPlace {
   const char *family, *op, *tensor;
 };
 
-Place place_of(const std::string& input) {
+GradientPlace place_of(const std::string& input) {
   if (input == "q") return {"cmp_attn", "attn", "d_q"};
   if (input == "gate") return {"gate", "combine", "d_gate"};
   if (input == "k_cmp_src" || input == "v_cmp_src") return {"compress", "compress", "d_src"};
@@ -127,7 +127,7 @@ void gradient_checks(const Candidate& candidate, const OperatorCase& one, Checks
               oracle.size(), " gradients for ", inputs.size(), " inputs");
   const std::vector<Tensor> plain = dense_gradients(one.config, in, d_o, got.block_idx);
   for (const Judged& judged : judged_gradients(leaves, one.type != at::kDouble)) {
-    const Place place = place_of(judged.name);
+    const GradientPlace place = place_of(judged.name);
     CompareContext context;
     context.plain = joined(judged, plain);
     context.max_logit = max_logit(got);

@@ -15,7 +15,7 @@ namespace {
 
 using at::Tensor;
 
-std::string check_id(const OperatorCase& one, const char* name, const std::string& what) {
+std::string invariant_id(const OperatorCase& one, const char* name, const std::string& what) {
   return std::string("invariant/") + name + "/" + dtype_name(one.type) + "/" + what + "/" +
          one.name;
 }
@@ -71,7 +71,7 @@ Checks full_coverage(const Candidate& candidate, const OperatorCase& given) {
         dense_attention(got.q_rot.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), causal);
     CompareContext context;
     context.plain = dense_attention(got.q_rot, k, v, causal).o;
-    return make_check(check_id(one, "full_coverage", tensor),
+    return make_check(invariant_id(one, "full_coverage", tensor),
                       compare(actual, dense.o.cpu(), tolerance(op, tensor, one.type), context));
   };
   return {line("win_attn", "o_win", got.o_win, got.k_win_rot, in.v_win),
@@ -98,10 +98,10 @@ Checks check_group_permutation(const Candidate& candidate, const OperatorCase& o
   in.gate = in.gate.index_select(2, in.gate.size(2) == kv ? heads : queries);
   const StageOutputs after = run_stages(candidate, one.config, in);
   const Tensor o = before.o.index_select(2, queries).cpu();
-  return {make_check(check_id(one, "group_permutation", "block_idx"),
+  return {make_check(invariant_id(one, "group_permutation", "block_idx"),
                      compare_exact(after.block_idx, before.block_idx.index_select(2, heads)),
                      code::kInvariant),
-          make_check(check_id(one, "group_permutation", "o"),
+          make_check(invariant_id(one, "group_permutation", "o"),
                      compare(after.o, o, tolerance("nsa", "o", one.type)), code::kInvariant)};
 }
 
@@ -131,7 +131,7 @@ Checks check_rope_property(const Candidate& candidate, const OperatorCase& one) 
   CompareContext context;
   context.plain = plain;
   const CompareReport report = compare(got, expected, tolerance("rope", "dot", one.type), context);
-  return {make_check(check_id(one, "rope_property", "dot"), report, code::kRopeProperty)};
+  return {make_check(invariant_id(one, "rope_property", "dot"), report, code::kRopeProperty)};
 }
 
 Checks check_mode_agreement(const Candidate& candidate, const OperatorCase& one) {
@@ -144,8 +144,9 @@ Checks check_mode_agreement(const Candidate& candidate, const OperatorCase& one)
   CompareReport ids = compare_exact(steps.block_idx, batched.block_idx);
   if (!ids.ok) ids.text = "selection set differs between batched and token by token: " + ids.text;
   const CompareReport o = compare(steps.o, batched.o.cpu(), tolerance("nsa", "o", one.type));
-  return {make_check(check_id(one, "mode_agreement", "block_idx"), ids, code::kModeDisagreement),
-          make_check(check_id(one, "mode_agreement", "o"), o, code::kModeDisagreement)};
+  return {
+      make_check(invariant_id(one, "mode_agreement", "block_idx"), ids, code::kModeDisagreement),
+      make_check(invariant_id(one, "mode_agreement", "o"), o, code::kModeDisagreement)};
 }
 
 Checks check_derivatives(const Candidate& candidate, const OperatorCase& one) {
@@ -175,7 +176,7 @@ Checks check_derivatives(const Candidate& candidate, const OperatorCase& one) {
       autograd.push_back(by_autograd);
       difference.push_back(by_difference);
     }
-    checks.push_back(make_check(check_id(one, "derivatives", branch),
+    checks.push_back(make_check(invariant_id(one, "derivatives", branch),
                                 compare(at::cat(autograd), at::cat(difference).cpu(),
                                         tolerance("nsa", "derivative", one.type)),
                                 code::kInvariant));
@@ -219,7 +220,7 @@ Checks check_exact_data(const Candidate& candidate, const OperatorCase& given) {
                         const std::vector<int64_t>& rows) {
     const Tensor index = at::tensor(rows, at::kLong);
     checks.push_back(
-        make_check(check_id(one, "exact_data", what),
+        make_check(invariant_id(one, "exact_data", what),
                    compare_exact(actual.cpu().index_select(1, index),
                                  from_reference(expected).index_select(1, index).to(one.type)),
                    code::kInvariant));
@@ -261,8 +262,8 @@ Checks check_invariants(const Candidate& candidate, const OperatorCase& one,
       const Checks checks = entry.run(candidate, one);
       all.insert(all.end(), checks.begin(), checks.end());
     } catch (const std::exception& error) {
-      all.push_back(
-          make_check(check_id(one, entry.name, "threw"), false, code::kInvariant, error.what()));
+      all.push_back(make_check(invariant_id(one, entry.name, "threw"), false, code::kInvariant,
+                               error.what()));
     }
     if (done) done(entry.name);
   }

@@ -31,14 +31,14 @@ constexpr Target kTargets[] = {
 };
 
 /// Where a token is poisoned: sequence 0, one KV head.
-struct Place {
+struct NonFinitePlace {
   int64_t token, kv_head;
 };
 
 /// Whether row t of the poisoned sequence and head attends the token, by the definition of the
 /// branch.
 bool attends(const CaseConfig& c, const std::string& branch, const Tensor& block_idx, int64_t t,
-             const Place& at) {
+             const NonFinitePlace& at) {
   if (at.token > t) return false;
   if (branch == "win") return at.token > t - c.window;
   if (branch == "sel")
@@ -50,7 +50,7 @@ bool attends(const CaseConfig& c, const std::string& branch, const Tensor& block
 
 /// True for the rows [B,S,Hq] that the token may reach.
 Tensor reach(const CaseConfig& c, const std::string& branch, const Tensor& block_idx,
-             const Place& at) {
+             const NonFinitePlace& at) {
   Tensor rows = at::zeros({c.batch, c.tokens, c.num_heads}, at::kBool);
   for (int64_t t = 0; t < c.tokens; ++t)
     if (attends(c, branch, block_idx, t, at))
@@ -92,7 +92,7 @@ Tensor oracle_tensor(const nsa::reference::Outputs& out, const std::string& bran
 /// What one poisoned value does wrong in any branch; empty for nothing.
 std::string problem_of(const Candidate& candidate, const OperatorCase& one, const DenseInputs& in,
                        const StageOutputs& before, const Target& target, double value,
-                       const Place& at) {
+                       const NonFinitePlace& at) {
   DenseInputs poisoned = in;
   Tensor& x = poisoned.*target.x;
   x = x.clone();
@@ -132,7 +132,7 @@ Checks check_non_finite(const Candidate& candidate, const OperatorCase& given) {
   // With given ids, as the poisoned runs have them: a poisoned key must not choose other blocks.
   const StageOutputs before =
       run_stages(candidate, one.config, lay_out(in, one.layout), clean.block_idx);
-  const Place at{one.config.tokens / 2, one.config.num_kv_heads - 1};
+  const NonFinitePlace at{one.config.tokens / 2, one.config.num_kv_heads - 1};
   Checks checks;
   for (const Target& target : kTargets) {
     std::string problem;

@@ -20,7 +20,7 @@ namespace {
 
 using at::Tensor;
 
-std::string check_id(const OperatorCase& one, const std::string& op, const std::string& tensor) {
+std::string operator_id(const OperatorCase& one, const std::string& op, const std::string& tensor) {
   return "oracle/" + op + "/" + dtype_name(one.type) + "/" + tensor + "/" + one.name;
 }
 
@@ -66,7 +66,7 @@ void check_selection(const OperatorCase& one, const StageOutputs& got,
   const auto config = to_reference(one.config);
   if (got.scores.defined()) {
     const Tensor exact = from_reference(nsa::reference::select(config, to_reference(got.scores)));
-    checks.push_back(make_check(check_id(one, "select", "block_idx_given_scores"),
+    checks.push_back(make_check(operator_id(one, "select", "block_idx_given_scores"),
                                 compare_exact(got.block_idx.cpu(), exact)));
   }
   nsa::reference::Given given;
@@ -76,7 +76,7 @@ void check_selection(const OperatorCase& one, const StageOutputs& got,
   const SelectionShape shape = selection_shape(one.config);
   const SelectionReport report = accept_selection(
       got.block_idx, scores, selection_tie_bound(got.q_rot, got.k_cmp, shape), shape);
-  checks.push_back(make_check(check_id(one, "select", "block_idx"), report.ok,
+  checks.push_back(make_check(operator_id(one, "select", "block_idx"), report.ok,
                               code::kOracleMismatch, report.text, report.worst_gap));
 }
 
@@ -95,7 +95,7 @@ void check_gate_mlp(const Candidate& candidate, const OperatorCase& one, const T
   CompareContext context;
   context.plain = dense_gate_logits(one.config, q, w1, b1, w2, b2);
   checks.push_back(
-      make_check(check_id(one, "gate", "logits"),
+      make_check(operator_id(one, "gate", "logits"),
                  compare(got, oracle, tolerance("gate", "logits", one.type), context)));
 }
 
@@ -117,12 +117,12 @@ void forward_checks(const Candidate& candidate, const OperatorCase& one, Checks&
     context.plain = line.plain;
     context.max_logit = logit;
     checks.push_back(make_check(
-        check_id(one, line.family, line.tensor),
+        operator_id(one, line.family, line.tensor),
         compare(line.actual, line.oracle, tolerance(line.op, line.tensor, one.type), context)));
   }
   const auto expected =
       nsa::reference::ranges(to_reference_ids(got.block_idx), one.config.sel_block_size);
-  checks.push_back(make_check(check_id(one, "ranges", "ranges"),
+  checks.push_back(make_check(operator_id(one, "ranges", "ranges"),
                               compare_exact(got.ranges.cpu(), from_reference(expected))));
   if (!candidate.whole) check_gate_mlp(candidate, one, in.q, checks);
 }
@@ -156,10 +156,10 @@ void layer_checks(const Candidate& candidate, const OperatorCase& one, Checks& c
     if (version == nsa::RangesVersion::kV2)
       for (const auto& [stage, backend] : candidate.runs)
         checks.push_back(path_check(one, got, stage, backend));
-    checks.push_back(make_check(check_id(one, "layer", "block_idx_" + asked),
+    checks.push_back(make_check(operator_id(one, "layer", "block_idx_" + asked),
                                 compare_exact(got.block_idx, stages.block_idx)));
     checks.push_back(
-        make_check(check_id(one, "layer", "o_" + asked), compare_exact(got.o, stages.o)));
+        make_check(operator_id(one, "layer", "o_" + asked), compare_exact(got.o, stages.o)));
   }
 }
 
@@ -171,11 +171,11 @@ Checks guarded(const OperatorCase& one, const char* what,
   try {
     run(candidate, one, checks);
   } catch (const c10::Error& error) {
-    checks.push_back(make_check(check_id(one, what, "threw"), false, code::kOracleMismatch,
+    checks.push_back(make_check(operator_id(one, what, "threw"), false, code::kOracleMismatch,
                                 error.what_without_backtrace()));
   } catch (const std::exception& error) {
     checks.push_back(
-        make_check(check_id(one, what, "threw"), false, code::kOracleMismatch, error.what()));
+        make_check(operator_id(one, what, "threw"), false, code::kOracleMismatch, error.what()));
   }
   return checks;
 }

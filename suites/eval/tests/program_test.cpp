@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/testing/paths.h"
 #include "suites/end_to_end/command.h"
 #include "suites/reference_cases/tensor_files.h"
 
@@ -16,7 +17,7 @@ using end_to_end::Outcome;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string program() { return std::string(NSA_BUILD_DIR) + "/bin/nsa-eval"; }
+std::string program() { return base::build_dir() + "/bin/nsa-eval"; }
 
 Outcome eval(std::vector<std::string> args, const std::vector<std::string>& environment = {}) {
   args.insert(args.begin(), program());
@@ -111,7 +112,7 @@ std::string block_of(const std::string& page, const std::string& language, int n
 
 TEST_F(NsaEvalProgram, TheExampleOfTheReadmeHolds) {
   const std::string page =
-      end_to_end::read_file(fs::path(NSA_SOURCE_DIR) / "suites/eval/README.md");
+      end_to_end::read_file(fs::path(base::source_dir()) / "suites/eval/README.md");
   const auto python = [&](const char* name, int n, const std::vector<std::string>& args) {
     const std::string script = folder_ / name;
     end_to_end::write_file(script, block_of(page, "python", n));

@@ -1,5 +1,6 @@
 #include "suites/instrument/cupti/captured_call.h"
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -38,6 +39,23 @@ Launches launches_of(cudaGraph_t graph) {
   return launches;
 }
 
+/// Ends a capture that failed, and gives back the memory it took. A stream that goes on capturing
+/// would make every later call on the device an error.
+void abandon(at::cuda::CUDAGraph& graph, at::cuda::MempoolId_t pool) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  try {
+    graph.capture_end();
+  } catch (const c10::Error&) {  // says that the capture is void
+    try {
+      const c10::DeviceIndex device = c10::cuda::current_device();
+      allocator::endAllocateToPool(device, pool);
+      allocator::releasePool(device, pool);
+    } catch (const c10::Error&) {  // capture_end did so
+    }
+  }
+  static_cast<void>(cudaGetLastError());
+}
+
 }  // namespace
 
 nlohmann::json launches_json(const Launches& launches) {
@@ -52,10 +70,19 @@ nlohmann::json launches_json(const Launches& launches) {
 
 CapturedCall::CapturedCall(const std::function<void()>& work) {
   c10::cuda::device_synchronize();
+  // During a capture the allocator gives nothing back, so that what earlier work left would be lost
+  // to it.
+  c10::cuda::CUDACachingAllocator::emptyCache();
   {
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    graph_.capture_begin();
-    work();
+    const at::cuda::MempoolId_t pool = at::cuda::graph_pool_handle();
+    graph_.capture_begin(pool);
+    try {
+      work();
+    } catch (...) {
+      abandon(graph_, pool);
+      throw;
+    }
     graph_.capture_end();
   }
   launches_ = launches_of(graph_.raw_cuda_graph());

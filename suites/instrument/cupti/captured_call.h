@@ -25,7 +25,7 @@ nlohmann::json launches_json(const Launches& launches);
 /// One call of `work` in a CUDA graph: what it enqueues is counted without a profiler, and can be
 /// run again on the same addresses. `work` runs once, on a stream of its own, and nothing is
 /// computed before replay(). Throws c10::Error where `work` synchronises, or does what a capture
-/// does not allow.
+/// does not allow, and what `work` throws; the device can be used as before then.
 class CapturedCall {
  public:
   explicit CapturedCall(const std::function<void()>& work);

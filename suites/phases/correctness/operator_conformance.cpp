@@ -17,7 +17,7 @@ namespace suites {
 namespace {
 
 /// What one case runs.
-struct Plan {
+struct ConformancePlan {
   std::vector<std::string> ops;
   std::vector<at::ScalarType> types;
   int64_t configs = 0;
@@ -27,9 +27,9 @@ struct Plan {
   }
 };
 
-Plan read_plan(const PhaseCase& one) {
+ConformancePlan read_conformance_plan(const PhaseCase& one) {
   const Args& args = one.args;
-  Plan plan;
+  ConformancePlan plan;
   plan.ops = args.get_list("ops", {"all"});
   std::vector<std::string> known = op_families();
   known.emplace_back("all");
@@ -114,7 +114,7 @@ class WorstAgreement {
 /// machine with little time to give still shows progress.
 class ConformanceRun {
  public:
-  ConformanceRun(const PhaseCase& one, const Plan& plan)
+  ConformanceRun(const PhaseCase& one, const ConformancePlan& plan)
       : one_(one), plan_(plan), steps_(plan.configs * static_cast<int64_t>(plan.types.size())) {}
 
   void configuration(const OperatorCase& each, int64_t index) {
@@ -172,13 +172,13 @@ class ConformanceRun {
   }
 
   const PhaseCase& one_;
-  const Plan& plan_;
+  const ConformancePlan& plan_;
   int64_t steps_, step_ = 0, checks_ = 0;
   WorstAgreement worst_;
 };
 
 /// What the switches ask for must be what the layer runs, in every type.
-void check_paths(const PhaseCase& one, const Plan& plan) {
+void check_paths(const PhaseCase& one, const ConformancePlan& plan) {
   for (at::ScalarType type : plan.types) {
     OperatorCase each{.config = sample_config(one.seed(), kCornerCases - 1),
                       .type = type,
@@ -195,7 +195,7 @@ void check_paths(const PhaseCase& one, const Plan& plan) {
 }  // namespace
 
 std::string run_operator_conformance(const PhaseCase& one) {
-  const Plan plan = read_plan(one);
+  const ConformancePlan plan = read_conformance_plan(one);
   check_paths(one, plan);
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   ConformanceRun run(one, plan);

@@ -19,13 +19,13 @@ namespace trace = harness::trace;
 constexpr const char* kCallRange = "audit.call";
 
 /// What is asked for.
-struct Arm {
+struct AuditArm {
   const char* name;
   nsa::SelBackend sel;
   nsa::BranchBackend branches;  ///< compressed and window
 };
 
-constexpr Arm kArms[] = {
+constexpr AuditArm kArms[] = {
     {"fused", nsa::SelBackend::kFused, nsa::BranchBackend::kFused},
     {"gather", nsa::SelBackend::kGather, nsa::BranchBackend::kPlain},
     {"packed", nsa::SelBackend::kPacked, nsa::BranchBackend::kPlain},
@@ -33,24 +33,24 @@ constexpr Arm kArms[] = {
     {"masked", nsa::SelBackend::kMasked, nsa::BranchBackend::kPlain},
 };
 
-const Arm& find_arm(const std::string& name) {
+const AuditArm& find_arm(const std::string& name) {
   std::string known;
-  for (const Arm& arm : kArms) {
+  for (const AuditArm& arm : kArms) {
     if (name == arm.name) return arm;
     known += (known.empty() ? "" : ", ") + std::string(arm.name);
   }
   throw ConfigError("args.arms must be some of " + known + ", got '" + name + "'");
 }
 
-std::vector<Arm> arms_of(const Args& args) {
+std::vector<AuditArm> arms_of(const Args& args) {
   std::vector<std::string> all;
-  for (const Arm& arm : kArms) all.emplace_back(arm.name);
-  std::vector<Arm> arms;
+  for (const AuditArm& arm : kArms) all.emplace_back(arm.name);
+  std::vector<AuditArm> arms;
   for (const std::string& name : args.get_list("arms", all)) arms.push_back(find_arm(name));
   return arms;
 }
 
-nsa::NsaOptions options_of(const Arm& arm) {
+nsa::NsaOptions audit_options(const AuditArm& arm) {
   nsa::NsaOptions options;
   options.sel = arm.sel;
   options.cmp = options.win = arm.branches;
@@ -75,7 +75,7 @@ class Audit {
     const at::NoGradGuard no_grad;
     nlohmann::json rows = nlohmann::json::array();
     int64_t dropped = 0, step = 0;
-    for (const Arm& arm : arms_) {
+    for (const AuditArm& arm : arms_) {
       const trace::Trace seen = audit(arm, rows);
       dropped += seen.dropped;
       one_.emitter.beat({.case_id = one_.id,
@@ -93,10 +93,10 @@ class Audit {
   }
 
  private:
-  trace::Trace audit(const Arm& arm, nlohmann::json& rows) {
+  trace::Trace audit(const AuditArm& arm, nlohmann::json& rows) {
     const nsa::NsaInputs in = to_nsa(inputs_);
     const nsa::NsaConfig config = to_nsa(config_);
-    const nsa::NsaOptions options = options_of(arm);
+    const nsa::NsaOptions options = audit_options(arm);
     nsa::NsaOutputs out = attention_(in, config, options);  // warm-up
     session_.record([&] {
       for (int64_t i = 0; i < calls_; ++i) {
@@ -111,7 +111,7 @@ class Audit {
   }
 
   const PhaseCase& one_;
-  const std::vector<Arm> arms_;
+  const std::vector<AuditArm> arms_;
   const AttentionFunction attention_;
   ProfileSession session_;
   CaseConfig config_;

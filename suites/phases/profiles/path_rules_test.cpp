@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "base/testing/paths.h"
 #include "harness/trace/testing.h"
 #include "harness/trace/trace_file.h"
 #include "suites/conformance/checks/check.h"
@@ -146,7 +147,7 @@ TEST(PathRules, BackwardPassesAreProvenOfOwnKernelsOnly) {
 TEST(PathRules, ARecordedTraceDisprovesARecordThatLies) {
   Said said("path_audit");
   const trace::Trace recorded = trace::read_trace_file(
-      std::filesystem::path(NSA_SOURCE_DIR) /
+      std::filesystem::path(base::source_dir()) /
       "suites/phases/profiles/testdata/h200_replaced_backend.trace.jsonl.gz");
   json table = json::array();
   prove_paths(said.one(), "", recorded, trace::attribute(recorded, "audit.call"),

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/testing/paths.h"
 #include "harness/trace/testing.h"
 #include "harness/trace/trace_file.h"
 #include "suites/conformance/checks/check.h"
@@ -40,7 +41,7 @@ trace::TraceBuilder small_trace(const std::string& sel_kernel) {
 }
 
 std::set<std::string> declared(const std::string& kind, const std::string& estimator) {
-  std::ifstream in(std::string(NSA_SOURCE_DIR) + "/configs/kinds/" + kind + ".json");
+  std::ifstream in(base::source_dir() + "/configs/kinds/" + kind + ".json");
   const json kind_file = json::parse(in);
   std::set<std::string> names;
   for (const json& metric : kind_file["metrics"])

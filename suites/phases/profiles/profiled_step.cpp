@@ -22,7 +22,7 @@ namespace suites {
 namespace {
 
 constexpr int64_t kReadsOfP09 = 2000;
-constexpr double kLearningRate = 1e-4;
+constexpr double kProfiledLearningRate = 1e-4;
 
 nsa::ModelConfig load_model(const Args& args) {
   try {
@@ -120,7 +120,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
       nsa::train::training_model(config, one.seed(), step.type, one.device, asked.options);
   parts.tokens = made->tokens.get();
   parts.loss = fault == "P09" ? host_bound_loss : nsa::next_token_loss;
-  parts.learning_rate = [](int64_t) { return kLearningRate; };
+  parts.learning_rate = [](int64_t) { return kProfiledLearningRate; };
   parts.ranks = ranks;
   if (ranks != nullptr) parts.collectives = &made->collectives;
   made->trainer =

@@ -9,13 +9,13 @@
 namespace suites {
 namespace {
 
-struct Arm {
+struct RecordingArm {
   std::string name;
   std::vector<RecordPart> parts;
   std::vector<double> ms = {};
 };
 
-std::vector<Arm> arms() {
+std::vector<RecordingArm> recording_arms() {
   using enum RecordPart;
   return {{"nothing, after recording was on", {}},
           {"kernels", {kKernels}},
@@ -27,7 +27,8 @@ std::vector<Arm> arms() {
           {"what a trace is made of", kTraceParts}};
 }
 
-double timed(ActivityCollector& collector, const std::function<double()>& step, const Arm& arm) {
+double timed(ActivityCollector& collector, const std::function<double()>& step,
+             const RecordingArm& arm) {
   if (!arm.parts.empty()) collector.start(arm.parts);
   step();
   const double ms = step();
@@ -42,15 +43,15 @@ double timed(ActivityCollector& collector, const std::function<double()>& step, 
 nlohmann::json recording_cost_rows(ActivityCollector& collector,
                                    const std::function<double()>& step, double untouched_ms,
                                    int64_t rounds) {
-  std::vector<Arm> all = arms();
+  std::vector<RecordingArm> all = recording_arms();
   for (int64_t round = 0; round < rounds; ++round) {
-    for (Arm& arm : all) arm.ms.push_back(timed(collector, step, arm));
+    for (RecordingArm& arm : all) arm.ms.push_back(timed(collector, step, arm));
     std::reverse(all.begin(), all.end());
   }
   if (rounds % 2 == 1) std::reverse(all.begin(), all.end());
   nlohmann::json rows = nlohmann::json::array();
   rows.push_back({"nothing, before recording was ever on", untouched_ms, 0});
-  for (const Arm& arm : all) {
+  for (const RecordingArm& arm : all) {
     const double ms = median(arm.ms);
     rows.push_back({arm.name, ms, 100 * (ms / untouched_ms - 1)});
   }

@@ -11,36 +11,36 @@ AnalyticalWork scaled(AnalyticalWork work, double factor) {
   return {work.flops * factor, work.bytes * factor};
 }
 
-/// Sizes of one layer and one sequence, as numbers to multiply.
-struct Sizes {
+/// WorkSizes of one layer and one sequence, as numbers to multiply.
+struct WorkSizes {
   double heads, kv, dk, dv, queries, blocks, bytes;
   double width() const { return dk + dv; }
 };
 
 /// One branch. `reads`: keys over all queries; `keys`: that exist.
-AnalyticalWork branch(const Sizes& s, double reads, double keys) {
+AnalyticalWork branch(const WorkSizes& s, double reads, double keys) {
   return {.flops = 2 * s.heads * reads * s.width(),
           .bytes = s.bytes * s.width() * (s.heads * s.queries + s.kv * keys)};
 }
 
 /// Gradients of q, k, v from those, from o and from its gradient: q.k and its two gradients, p.v's
 /// two gradients.
-AnalyticalWork branch_backward(const Sizes& s, double reads, double keys) {
+AnalyticalWork branch_backward(const WorkSizes& s, double reads, double keys) {
   return {.flops = s.heads * reads * (6 * s.dk + 4 * s.dv),
           .bytes = 2 * branch(s, reads, keys).bytes};
 }
 
-AnalyticalWork compression(const Sizes& s, double block_size) {
+AnalyticalWork compression(const WorkSizes& s, double block_size) {
   return {.flops = block_size * s.width() * s.kv * s.blocks,
           .bytes = s.bytes * s.width() * s.kv * (s.queries + s.blocks)};
 }
 
-AnalyticalWork rope(const Sizes& s) {
+AnalyticalWork rope(const WorkSizes& s) {
   const double values = s.dk * (s.heads + 3 * s.kv) * s.queries;
   return {.flops = 3 * values, .bytes = 2 * s.bytes * values};
 }
 
-AnalyticalWork gates(const Sizes& s) {
+AnalyticalWork gates(const WorkSizes& s) {
   return {.flops = 5 * s.heads * s.dv * s.queries,
           .bytes = s.bytes * s.heads * s.queries * (4 * s.dv + 3)};
 }
@@ -55,7 +55,7 @@ AnalyticalWork operator+(AnalyticalWork a, AnalyticalWork b) {
   return {a.flops + b.flops, a.bytes + b.bytes};
 }
 
-Sizes sizes_of(const nsa::NsaConfig& c, const StepShape& shape) {
+WorkSizes sizes_of(const nsa::NsaConfig& c, const StepShape& shape) {
   return {.heads = static_cast<double>(c.num_heads),
           .kv = static_cast<double>(c.num_kv_heads),
           .dk = static_cast<double>(c.qk_head_dim),
@@ -82,7 +82,7 @@ KeyCounts count_keys(const nsa::NsaConfig& c, int64_t seq_len) {
 
 OperatorWork operator_work(const nsa::NsaConfig& c, const StepShape& shape) {
   const KeyCounts reads = count_keys(c, shape.seq_len);
-  const Sizes s = sizes_of(c, shape);
+  const WorkSizes s = sizes_of(c, shape);
   const AnalyticalWork forward =
       compression(s, static_cast<double>(c.block_size)) + branch(s, reads.compressed, s.blocks) +
       branch(s, reads.selected, s.queries) + branch(s, reads.window, s.queries) + gates(s);
@@ -97,7 +97,7 @@ std::map<std::string, AnalyticalWork> step_work(const nsa::ModelConfig& model,
                                                 const StepShape& shape) {
   const nsa::NsaConfig& c = model.attention;
   const KeyCounts reads = count_keys(c, shape.seq_len);
-  const Sizes s = sizes_of(c, shape);
+  const WorkSizes s = sizes_of(c, shape);
   const double calls = static_cast<double>(shape.accum * model.num_layers);
   const double layers = calls * static_cast<double>(shape.batch);
   const double tokens = static_cast<double>(shape.batch) * s.queries;

@@ -14,7 +14,7 @@ namespace {
 
 /// P28: the second arm does this much more work, in percent of its calls.
 constexpr int64_t kSlowerCpuPct = 15, kSlowerGpuPct = 3;
-constexpr int64_t kHundred = 100;
+constexpr int64_t kPercent = 100;
 /// An addition to so many elements takes 50 to 100 us: on a GPU more than its cache holds.
 constexpr int64_t kElementsCpu = int64_t{1} << 18, kElementsGpu = int64_t{48} << 20;
 
@@ -50,9 +50,9 @@ SeriesOf conversions(const PhaseCase& one) {
   EventTimer timer(one.device);
   // Whole hundreds of calls, so that a percentage of them is a whole number of calls.
   const int64_t hundreds =
-      (calls_per_sample(timer, convert, sample_ms(one)) + kHundred - 1) / kHundred;
+      (calls_per_sample(timer, convert, sample_ms(one)) + kPercent - 1) / kPercent;
   return [convert, hundreds](const std::string& name, int64_t pct) {
-    const auto work = [convert, calls = hundreds * (kHundred + pct)] {
+    const auto work = [convert, calls = hundreds * (kPercent + pct)] {
       for (int64_t i = 0; i < calls; ++i) convert();
     };
     return TimedSeries{name, work};
@@ -64,7 +64,7 @@ SeriesOf additions(const PhaseCase& one) {
   const int64_t given = one.args.get_int("elements", 0, 0);
   const int64_t fallback = one.device.is_cpu() ? kElementsCpu : kElementsGpu;
   const int64_t elements = given > 0 ? given : fallback;
-  const auto count = [elements](int64_t pct) { return elements * (kHundred + pct) / kHundred; };
+  const auto count = [elements](int64_t pct) { return elements * (kPercent + pct) / kPercent; };
   const at::Tensor values =
       at::zeros({count(injected_pct(one))}, at::device(one.device).dtype(at::kFloat));
   const auto add_to = [values](int64_t number) {

@@ -19,7 +19,7 @@ namespace {
 using at::Tensor;
 const std::string kWithheld = "withheld: not valid, output mismatch in ";
 
-struct Plan {
+struct MemoryPlan {
   std::vector<int64_t> lengths;
   std::vector<nsa::SelBackend> backends;
   CaseConfig config;  ///< of one length; tokens changes
@@ -36,8 +36,8 @@ struct Point {
   double forward_ms = 0, backward_ms = 0;
 };
 
-Plan read_plan(const PhaseCase& one) {
-  Plan plan;
+MemoryPlan read_memory_plan(const PhaseCase& one) {
+  MemoryPlan plan;
   plan.lengths = one.args.get_ints("S", {1024, 2048, 4096, 8192, 16384, 32768, 65536}, 1);
   if (!std::is_sorted(plan.lengths.begin(), plan.lengths.end()))
     throw ConfigError("args.S of attn_memory must be ascending");
@@ -60,7 +60,7 @@ nsa::NsaOptions options_for(nsa::SelBackend backend) {
 }
 
 /// One forward and backward with the memory it took.
-Point measure_memory(const Plan& plan, const CaseConfig& config, const DenseInputs& leaves,
+Point measure_memory(const MemoryPlan& plan, const CaseConfig& config, const DenseInputs& leaves,
                      nsa::SelBackend backend, at::Device device) {
   synchronize(device);
   reset_peak_memory(device);
@@ -81,7 +81,7 @@ void clear_gradients(DenseInputs& leaves) {
 
 class Sweep {
  public:
-  Sweep(const PhaseCase& one, Plan plan) : one_(one), plan_(std::move(plan)) {}
+  Sweep(const PhaseCase& one, MemoryPlan plan) : one_(one), plan_(std::move(plan)) {}
 
   std::string run() {
     points_.resize(plan_.backends.size());
@@ -203,7 +203,7 @@ class Sweep {
   }
 
   const PhaseCase& one_;
-  Plan plan_;
+  MemoryPlan plan_;
   std::vector<std::vector<Point>> points_;
   int64_t step_ = 0;
 };
@@ -213,7 +213,7 @@ class Sweep {
 std::string run_attn_memory(const PhaseCase& one) {
   if (one.in.mode != "time")
     throw ConfigError("mode of attn_memory must be time, got '" + one.in.mode + "'");
-  return Sweep(one, read_plan(one)).run();
+  return Sweep(one, read_memory_plan(one)).run();
 }
 
 }  // namespace suites

@@ -22,10 +22,10 @@ namespace {
 
 namespace train = nsa::train;
 
-constexpr double kLearningRate = 1e-4;
+constexpr double kSweepLearningRate = 1e-4;
 constexpr double kMibBytes = 1024.0 * 1024.0;
 
-struct Arm {
+struct SweepArm {
   std::string name;  ///< cap25, cap25_bf16; alone: every rank for itself
   bool alone = false;
   train::TrainOptions options;
@@ -60,13 +60,13 @@ class DdpSweep {
   }
 
   std::string run() {
-    for (Arm& arm : arms_) warm_up(arm);
+    for (SweepArm& arm : arms_) warm_up(arm);
     emit_buckets();
     const std::string broken = check_arms();
     if (!broken.empty()) return broken;
     time_arms();
-    for (const Arm& arm : arms_) emit_arm(arm);
-    for (Arm& arm : arms_) arm.trainer->finish();
+    for (const SweepArm& arm : arms_) emit_arm(arm);
+    for (SweepArm& arm : arms_) arm.trainer->finish();
     ranks_.group->leave();
     return "";
   }
@@ -75,7 +75,7 @@ class DdpSweep {
   void add_arm(int64_t cap, const std::string& compress) {
     if (compress != "none" && compress != "bf16")
       throw ConfigError("args.compress must name none or bf16, got '" + compress + "'");
-    Arm arm;
+    SweepArm arm;
     arm.name = "cap" + std::to_string(cap) + (compress == "bf16" ? "_bf16" : "");
     arm.options.reducer = {.bucket_mib = cap, .bf16 = compress == "bf16"};
     add(std::move(arm));
@@ -84,13 +84,13 @@ class DdpSweep {
   /// What ranks do without one another: their time over the others' is the share of the linear
   /// rate.
   void add_arm_alone() {
-    Arm arm;
+    SweepArm arm;
     arm.name = "alone";
     arm.alone = true;
     add(std::move(arm));
   }
 
-  void add(Arm arm) {
+  void add(SweepArm arm) {
     arm.options.batch = one_.args.get_int("B", 1, 1);
     arm.options.accum = one_.args.get_int("accum", 1, 1);
     arm.options.cuda_graph = graph_ ? "on" : "off";  // a rank alone works as one of several does
@@ -99,7 +99,7 @@ class DdpSweep {
         train::training_model(config_, one_.seed(), input_type(one_), device_, attention_);
     parts.tokens = tokens_.get();
     parts.loss = nsa::next_token_loss;
-    parts.learning_rate = [](int64_t) { return kLearningRate; };
+    parts.learning_rate = [](int64_t) { return kSweepLearningRate; };
     if (!arm.alone) {
       parts.ranks = ranks_.group.get();
       parts.collectives = &collectives_;
@@ -110,7 +110,7 @@ class DdpSweep {
   }
 
   /// The first steps build the buckets anew; their losses tell whether all arms train alike.
-  void warm_up(Arm& arm) {
+  void warm_up(SweepArm& arm) {
     for (int64_t i = 0; i < warmup_; ++i) {
       const double loss = arm.trainer->step(/*wait_each=*/false).loss;
       if (i == 1) arm.first_loss = loss;  // behind the first update
@@ -118,7 +118,7 @@ class DdpSweep {
     }
   }
 
-  train::Check bucket_check(const Arm& arm) const {
+  train::Check bucket_check(const SweepArm& arm) const {
     train::RunFacts facts;
     facts.ranks = ranks_.place.world;
     facts.bucket_bytes = arm.trainer->bucket_bytes();
@@ -133,8 +133,8 @@ class DdpSweep {
   std::string check_arms() {
     std::string broken;
     const auto plain =
-        std::ranges::find_if(arms_, [](const Arm& arm) { return !arm.options.reducer.bf16; });
-    for (const Arm& arm : arms_) {
+        std::ranges::find_if(arms_, [](const SweepArm& arm) { return !arm.options.reducer.bf16; });
+    for (const SweepArm& arm : arms_) {
       if (arm.alone) continue;
       const train::Check buckets = bucket_check(arm);
       emit({.case_id = one_.id,
@@ -163,7 +163,7 @@ class DdpSweep {
   void emit_buckets() {
     if (!reports()) return;
     nlohmann::json rows = nlohmann::json::array();
-    for (const Arm& arm : arms_) {
+    for (const SweepArm& arm : arms_) {
       const std::vector<int64_t> bytes = arm.trainer->bucket_bytes();
       for (size_t i = 0; i < bytes.size(); ++i)
         rows.push_back({arm.name, arm.options.reducer.bucket_mib, i,
@@ -180,14 +180,14 @@ class DdpSweep {
   /// unequal GPUs that wait for nobody would leave what they lag behind to the next sample.
   void time_arms() {
     std::vector<TimedSeries> series;
-    const auto add = [&](const std::string& name, Arm& arm) {
+    const auto add = [&](const std::string& name, SweepArm& arm) {
       series.push_back({.name = "step." + name,
                         .work = [this, &arm] { take_step(arm); },
                         .calls = calls_,
                         .before = [this] { meet(); },
                         .joined = [this, &arm](double ms) { return over_ranks(ms, arm); }});
     };
-    for (Arm& arm : arms_) add(arm.name, arm);
+    for (SweepArm& arm : arms_) add(arm.name, arm);
     add("aa", arms_.front());
     const UnheardCase unheard(one_);
     int64_t step = 0;
@@ -201,7 +201,7 @@ class DdpSweep {
 
   /// The time at whose rate all ranks together would do what they did: of GPUs that are not equally
   /// fast, the linear rate is the sum of their rates, not so many times that of the first.
-  double over_ranks(double ms, Arm& arm) {
+  double over_ranks(double ms, SweepArm& arm) {
     at::Tensor all = at::zeros({ranks_.place.world}, at::device(device_).dtype(at::kDouble));
     all[ranks_.place.rank] = ms;
     ranks_.group->sum(all);
@@ -209,14 +209,14 @@ class DdpSweep {
     return static_cast<double>(ranks_.place.world) / all.reciprocal().sum().item<double>();
   }
 
-  void take_step(Arm& arm) {
+  void take_step(SweepArm& arm) {
     arm.trainer->step(/*wait_each=*/false);
     arm.overlaps.push_back(arm.trainer->communication());
     if (!reports())  // the others are watched, too
       one_.emitter.beat({.case_id = one_.id, .step = ++taken_, .of = 0, .at = "step"});
   }
 
-  void emit_arm(const Arm& arm) {
+  void emit_arm(const SweepArm& arm) {
     if (arm.alone) return emit_values(arm, "slowest.", "ms", arm.slowest_ms);
     // Of every timed step, from moments on its stream (a CPU: on the host's clock).
     std::vector<double> busy, exposed, overlapped;
@@ -230,7 +230,7 @@ class DdpSweep {
     emit_values(arm, "comm_overlapped.", "pct", overlapped);
   }
 
-  void emit_values(const Arm& arm, const std::string& series, const std::string& unit,
+  void emit_values(const SweepArm& arm, const std::string& series, const std::string& unit,
                    const std::vector<double>& values) {
     for (size_t i = 0; reports() && i < values.size(); ++i)
       one_.emitter.sample({.case_id = one_.id,
@@ -252,7 +252,7 @@ class DdpSweep {
   train::CollectiveLog collectives_;
   std::unique_ptr<train::TokenSource> tokens_;
   nsa::NsaOptions attention_;
-  std::vector<Arm> arms_;
+  std::vector<SweepArm> arms_;
 };
 
 }  // namespace

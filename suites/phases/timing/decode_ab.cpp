@@ -20,7 +20,7 @@ using at::Tensor;
 /// Steps judged before a context: with two KV heads 64 rows.
 constexpr int64_t kJudgedSteps = 32;
 
-struct Plan {
+struct DecodeAbPlan {
   std::vector<int64_t> contexts;
   CaseConfig config;
   at::ScalarType type = at::kFloat;
@@ -28,8 +28,8 @@ struct Plan {
   std::string fault;
 };
 
-Plan read_plan(const PhaseCase& one) {
-  Plan plan;
+DecodeAbPlan read_decode_plan(const PhaseCase& one) {
+  DecodeAbPlan plan;
   plan.contexts = one.args.get_ints("contexts", {512, 1024, 2048, 8192, 65536}, kJudgedSteps + 1);
   plan.config = attention_sizes(one.args, 8, 2, 32);
   plan.rounds = one.args.get_int("rounds", 3, 1);
@@ -42,9 +42,10 @@ Plan read_plan(const PhaseCase& one) {
 }
 
 /// One arm: a cache filled up to the context and the options of its steps.
-class Arm {
+class DecodeArm {
  public:
-  Arm(std::string name, nsa::SelBackend backend, const Plan& plan, const DenseInputs& tokens)
+  DecodeArm(std::string name, nsa::SelBackend backend, const DecodeAbPlan& plan,
+            const DenseInputs& tokens)
       : name_(std::move(name)),
         tokens_(tokens),
         placeholder_(plan.fault == "P06" && backend != nsa::SelBackend::kGather),
@@ -77,7 +78,7 @@ class Arm {
 
 class DecodeAb {
  public:
-  DecodeAb(const PhaseCase& one, Plan plan) : one_(one), plan_(std::move(plan)) {}
+  DecodeAb(const PhaseCase& one, DecodeAbPlan plan) : one_(one), plan_(std::move(plan)) {}
 
   std::string run() {
     const at::NoGradGuard no_grad;
@@ -100,10 +101,10 @@ class DecodeAb {
     config.tokens = context + timed_steps() + plan_.steps;
     const DenseInputs tokens = draw_inputs(config, plan_.type, one_.device, one_.seed());
     // A cache of its own for the second look at OFF (A/A), so that all series grow alike.
-    std::vector<std::unique_ptr<Arm>> arms;
-    arms.push_back(std::make_unique<Arm>("off", nsa::SelBackend::kGather, plan_, tokens));
-    arms.push_back(std::make_unique<Arm>("aa", nsa::SelBackend::kGather, plan_, tokens));
-    arms.push_back(std::make_unique<Arm>("on", nsa::SelBackend::kVarlen, plan_, tokens));
+    std::vector<std::unique_ptr<DecodeArm>> arms;
+    arms.push_back(std::make_unique<DecodeArm>("off", nsa::SelBackend::kGather, plan_, tokens));
+    arms.push_back(std::make_unique<DecodeArm>("aa", nsa::SelBackend::kGather, plan_, tokens));
+    arms.push_back(std::make_unique<DecodeArm>("on", nsa::SelBackend::kVarlen, plan_, tokens));
     const std::string prefix = "c" + std::to_string(context) + ".";
     std::string failed;
     for (const auto& arm : arms) {
@@ -115,8 +116,8 @@ class DecodeAb {
   }
 
   /// The steps just before the context, against the oracle on the arm's own ids.
-  std::string judge_steps(CaseConfig config, const DenseInputs& tokens, int64_t context, Arm& arm,
-                          const std::string& prefix) {
+  std::string judge_steps(CaseConfig config, const DenseInputs& tokens, int64_t context,
+                          DecodeArm& arm, const std::string& prefix) {
     std::vector<CandidateRows> rows;
     std::vector<int64_t> positions;
     for (int64_t t = context - kJudgedSteps; t < context; ++t) {
@@ -132,7 +133,7 @@ class DecodeAb {
     return emit_checks(one_, judge.judge(all, prefix + arm.name()));
   }
 
-  void time_steps(const std::vector<std::unique_ptr<Arm>>& arms, const std::string& prefix) {
+  void time_steps(const std::vector<std::unique_ptr<DecodeArm>>& arms, const std::string& prefix) {
     std::vector<TimedSeries> series;
     for (const auto& arm : arms) {
       for (int64_t i = 0; i < plan_.steps; ++i) arm->step();  // warms up
@@ -167,7 +168,7 @@ class DecodeAb {
   }
 
   const PhaseCase& one_;
-  Plan plan_;
+  DecodeAbPlan plan_;
   std::map<std::string, std::string> paths_;
   int64_t step_ = 0;
 };
@@ -177,7 +178,7 @@ class DecodeAb {
 std::string run_decode_ab(const PhaseCase& one) {
   if (one.in.mode != "time")
     throw ConfigError("mode of decode_ab must be time, got '" + one.in.mode + "'");
-  return DecodeAb(one, read_plan(one)).run();
+  return DecodeAb(one, read_decode_plan(one)).run();
 }
 
 }  // namespace suites

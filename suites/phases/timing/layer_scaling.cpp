@@ -21,20 +21,20 @@ namespace {
 using at::Tensor;
 
 /// What is compared: how the selected branch is computed.
-struct Arm {
+struct ScalingArm {
   std::string name;
   nsa::SelBackend backend;
   bool safe_pack;
 };
 
-const std::vector<Arm>& arms() {
-  static const std::vector<Arm> kArms = {{"workspace", nsa::SelBackend::kPacked, false},
-                                         {"gather", nsa::SelBackend::kGather, true},
-                                         {"safe", nsa::SelBackend::kPacked, true}};
+const std::vector<ScalingArm>& scaling_arms() {
+  static const std::vector<ScalingArm> kArms = {{"workspace", nsa::SelBackend::kPacked, false},
+                                                {"gather", nsa::SelBackend::kGather, true},
+                                                {"safe", nsa::SelBackend::kPacked, true}};
   return kArms;
 }
 
-nsa::NsaOptions options_of(const Arm& arm) {
+nsa::NsaOptions layer_options(const ScalingArm& arm) {
   nsa::NsaOptions options;
   options.sel = arm.backend;
   options.safe_pack = arm.safe_pack;
@@ -82,9 +82,9 @@ class Scaling {
     const std::vector<int64_t> positions = judged_positions(config, 64, one_.seed());
     RowJudge judge(config, queries_at(inputs, positions), positions);
     std::string failed;
-    for (const Arm& arm : arms()) {
+    for (const ScalingArm& arm : scaling_arms()) {
       const at::NoGradGuard no_grad;
-      const nsa::NsaOutputs out = attention_(to_nsa(inputs), model_.attention, options_of(arm));
+      const nsa::NsaOutputs out = attention_(to_nsa(inputs), model_.attention, layer_options(arm));
       one_.emitter.check(path_check(one_, out.ran, nsa::to_string(arm.backend), arm.name));
       failed += emit_checks(one_, judge.judge(rows_of(out, positions), arm.name));
     }
@@ -122,8 +122,8 @@ class Scaling {
     const at::NoGradGuard no_grad;
     EventTimer timer(one_.device);
     std::vector<TimedSeries> series;
-    for (const Arm& arm : arms()) {
-      const auto forward = [model, tokens, options = options_of(arm)]() mutable {
+    for (const ScalingArm& arm : scaling_arms()) {
+      const auto forward = [model, tokens, options = layer_options(arm)]() mutable {
         model->set_attention_options(options);
         model->forward(tokens);
       };
@@ -136,7 +136,7 @@ class Scaling {
 
   /// Forward, backward and both, on the safe variant, which keeps the graph.
   std::string time_training(nsa::Decoder model, const Tensor& tokens, const std::string& prefix) {
-    model->set_attention_options(options_of(arms().back()));
+    model->set_attention_options(layer_options(scaling_arms().back()));
     EventTimer timer(one_.device);
     for (int64_t round = -1; round < rounds_; ++round) {  // the first one warms up
       model->zero_grad();

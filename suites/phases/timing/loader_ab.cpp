@@ -19,12 +19,12 @@ using nsa::train::BatchShape;
 using nsa::train::LoaderOptions;
 using nsa::train::LoaderTelemetry;
 
-struct Arm {
+struct LoaderArm {
   std::string name;
   LoaderOptions options;
 };
 
-std::vector<Arm> arms() {
+std::vector<LoaderArm> loader_arms() {
   return {{"off", {.warmup_batches = 0}},
           {"w8", {.warmup_batches = 8}},
           {"w16", {.warmup_batches = 16}},
@@ -54,19 +54,19 @@ class LoaderAb {
                          .name = "data.real_bool",
                          .value = source_->is_real(),
                          .unit = "bool"});
-    const std::vector<Arm> all = arms();
+    const std::vector<LoaderArm> all = loader_arms();
     for (int64_t round = 0; round < rounds_; ++round) {
       for (size_t i = 0; i < 2 * all.size(); ++i)  // every round there and back
         measure(all[i < all.size() ? i : 2 * all.size() - 1 - i], round, static_cast<int64_t>(i));
       one_.emitter.beat({.case_id = one_.id, .step = round + 1, .of = rounds_, .at = "round"});
     }
-    for (const Arm& arm : all) emit_overlap(arm);
+    for (const LoaderArm& arm : all) emit_overlap(arm);
     return failed_;
   }
 
  private:
   /// One start, and batches taken at the pace of a step.
-  void measure(const Arm& arm, int64_t round, int64_t order) {
+  void measure(const LoaderArm& arm, int64_t round, int64_t order) {
     BatchLoader loader(*source_, shape_, arm.options, 0);
     nsa::train::Sha256 content;
     for (int64_t k = 0; k < batches_; ++k) {
@@ -85,7 +85,7 @@ class LoaderAb {
     check_content(arm, content.hex());
   }
 
-  void check_content(const Arm& arm, const std::string& hash) {
+  void check_content(const LoaderArm& arm, const std::string& hash) {
     if (first_hash_.empty()) first_hash_ = hash;
     const bool same = hash == first_hash_;
     if (!same && failed_.empty()) failed_ = "arm " + arm.name + " hands out other batches";
@@ -98,7 +98,7 @@ class LoaderAb {
   }
 
   /// The counter of reads in flight together; only the historical arm may have some.
-  void emit_overlap(const Arm& arm) {
+  void emit_overlap(const LoaderArm& arm) {
     const int64_t overlaps = overlaps_[arm.name];
     one_.emitter.metric({.case_id = one_.id,
                          .name = arm.name + ".overlap_count",

@@ -22,19 +22,19 @@ using at::Tensor;
 
 constexpr int64_t kColdCalls = 8;  ///< calls of a sample with a cold cache
 
-struct Sizes {
+struct RangesSizes {
   int64_t batch, tokens, kv_heads, width, sel_block_size, rounds;
 };
 
-struct Arm {
+struct RangesArm {
   std::string name;
   nsa::RangesVersion version;
 };
 
 struct Bench {
   Candidate candidate;
-  Sizes sizes;
-  std::vector<Arm> arms;
+  RangesSizes sizes;
+  std::vector<RangesArm> arms;
   Tensor block_idx;  ///< [B,S,Hkv,K] int32 on the device
   Tensor t;          ///< [1,S] int64 on the device
 
@@ -45,7 +45,7 @@ struct Bench {
 
 /// Sorted random ids in the range of a selection, as the historical measurement had them; some
 /// repeat or lie ahead of t.
-Tensor random_ids(const Sizes& sizes, uint64_t seed) {
+Tensor random_ids(const RangesSizes& sizes, uint64_t seed) {
   at::Generator g = at::detail::createCPUGenerator(seed);
   const int64_t blocks =
       std::max(sizes.width, (sizes.tokens + sizes.sel_block_size - 1) / sizes.sel_block_size);
@@ -81,7 +81,7 @@ std::string check_arms(const PhaseCase& one, const Bench& bench) {
   const Tensor expected = from_reference(
       nsa::reference::ranges(to_reference_ids(bench.block_idx), bench.sizes.sel_block_size));
   std::string differ;
-  for (const Arm& arm : bench.arms) {
+  for (const RangesArm& arm : bench.arms) {
     const CompareReport report = compare_exact(bench.convert(arm.version).cpu(), expected);
     one.emitter.check(
         {.case_id = one.id,
@@ -98,7 +98,7 @@ std::string check_arms(const PhaseCase& one, const Bench& bench) {
 
 /// Host synchronisations of one call of each arm; nothing on a CPU.
 void count_syncs(const PhaseCase& one, const Bench& bench) {
-  for (const Arm& arm : bench.arms) {
+  for (const RangesArm& arm : bench.arms) {
     const auto count = count_host_syncs(one.device, [&] { bench.convert(arm.version); });
     if (!count) continue;
     one.emitter.metric({.case_id = one.id,
@@ -112,7 +112,7 @@ void count_syncs(const PhaseCase& one, const Bench& bench) {
 void time_arms(const PhaseCase& one, const Bench& bench) {
   EventTimer timer(one.device);
   std::vector<TimedSeries> series;
-  for (const Arm& arm : bench.arms) {
+  for (const RangesArm& arm : bench.arms) {
     const auto call = [&bench, version = arm.version] { bench.convert(version); };
     const int64_t calls = calls_per_sample(timer, call, kMinSampleMs);
     series.push_back({arm.name, call, calls});
