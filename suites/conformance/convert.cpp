@@ -24,9 +24,8 @@ at::Tensor copy_in(const ref::Tensor<T>& x, at::ScalarType type) {
 }
 
 ref::PhiWeights phi_to_reference(const DensePhi& phi) {
-  return {to_reference(phi.conv), to_reference(phi.pe),
-          to_reference(phi.w1),   to_reference(phi.b1),
-          to_reference(phi.w2),   to_reference(phi.b2)};
+  return {to_reference(phi.conv), to_reference(phi.pe), to_reference(phi.w1),
+          to_reference(phi.b1),   to_reference(phi.w2), to_reference(phi.b2)};
 }
 
 nsa::PhiWeights phi_to_nsa(const DensePhi& phi) {

@@ -8,8 +8,8 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "nsa/train/ranks/bucket_record.h"
-#include "nsa/train/ranks/unbucketed_gradients.h"
 #include "nsa/train/ranks/ready_queue.h"
+#include "nsa/train/ranks/unbucketed_gradients.h"
 
 namespace nsa::train {
 /// What the sums of buckets need and leave.

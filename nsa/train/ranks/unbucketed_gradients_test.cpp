@@ -21,7 +21,8 @@ TEST(UnbucketedGradientsTest, SmallOnesThatAreNotAlignedAreTaken) {
 }
 
 TEST(UnbucketedGradientsTest, SomethingIsLeftForTheBuckets) {
-  EXPECT_EQ(sizes(UnbucketedGradients({floats(3), floats(5)}).others()), (std::vector<int64_t>{3, 5}));
+  EXPECT_EQ(sizes(UnbucketedGradients({floats(3), floats(5)}).others()),
+            (std::vector<int64_t>{3, 5}));
 }
 
 }  // namespace
