@@ -233,6 +233,27 @@ TEST(Decode, DroppedIdsAreThoseOfTheTokensThatCount) {
   }
 }
 
+TEST(Decode, GivenIdsAreASetInEveryMode) {
+  at::manual_seed(30);
+  const NsaConfig c = small();
+  const NsaInputs in = random_inputs(c, 2, 40, at::kDouble);
+  const NsaOutputs own = nsa_attention(in, c);
+  NsaOptions given;
+  for (const at::Tensor& ids :
+       {own.block_idx.flip(-1), own.block_idx.to(at::kLong),
+        at::cat({own.block_idx.flip(-1), at::full_like(own.block_idx, 99), own.block_idx}, -1)}) {
+    given.block_idx = ids;
+    for (const Mode mode : {Mode::kBatched, Mode::kSequential, Mode::kDecode}) {
+      const DecodeOutputs out = run_attention(mode, in, c, given, {0, 13});
+      EXPECT_LT((out.o - own.o).abs().max().item<double>(), 1e-12) << to_string(mode);
+      EXPECT_EQ(out.dropped_ids.item<int64_t>(), ids.eq(99).sum().item<int64_t>());
+    }
+  }
+  given.block_idx = own.block_idx.to(at::kFloat);
+  for (const Mode mode : {Mode::kSequential, Mode::kDecode})
+    EXPECT_ANY_THROW(run_attention(mode, in, c, given)) << to_string(mode);
+}
+
 TEST(Decode, NoSequencesAndNoTokens) {
   const NsaConfig c = small();
   for (const auto& [batch, tokens] : {std::pair{0, 5}, std::pair{2, 0}, std::pair{0, 0}}) {

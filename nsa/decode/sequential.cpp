@@ -39,9 +39,12 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
   const at::Tensor scores =
       block_scores(cmp.group_probs, config.num_sel_blocks(num_tokens), config);
   if (options.keep_scores) out.scores = scores;
-  out.block_idx = block_idx.defined() ? block_idx : select_blocks(scores, here, config);
   if (block_idx.defined()) {
-    out.dropped_ids = count_outside(block_idx, here, config.sel_block_size);
+    const BlockSet set = block_set(block_idx, here, config.sel_block_size);
+    out.block_idx = set.block_idx;
+    out.dropped_ids = set.outside;
+  } else {
+    out.block_idx = select_blocks(scores, here, config);
   }
   record_stage("select", block_idx.defined() ? "given" : "plain");
   out.ranges = block_ranges(options.ranges, out.block_idx, here, config.sel_block_size);
@@ -69,6 +72,9 @@ NsaOutputs sequential_attention(const NsaInputs& inputs, const NsaConfig& config
   if (inputs.cu_seqlens.defined()) {
     ArgumentCheck("sequential_attention")
         .fail("cu_seqlens", "undefined (packed documents run in batched mode)", "a tensor");
+  }
+  if (options.block_idx.defined()) {
+    check_ids_type(ArgumentCheck("sequential_attention"), options.block_idx);
   }
   const int64_t batch = inputs.q.size(0), num_tokens = inputs.q.size(1);
   if (num_tokens == 0) return nsa_attention(inputs, config, options);

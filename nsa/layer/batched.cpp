@@ -156,9 +156,13 @@ class BatchedAttention {
     out_.o_cmp = join(out);
     out_.lse_cmp = join(lse);
     if (options_.keep_scores) out_.scores = join(scores);
-    out_.block_idx = given ? options_.block_idx : join(block_idx);
-    if (given)
-      out_.dropped_ids = count_outside(out_.block_idx, positions(), config_.sel_block_size);
+    if (given) {
+      const BlockSet set = block_set(options_.block_idx, positions(), config_.sel_block_size);
+      out_.block_idx = set.block_idx;
+      out_.dropped_ids = set.outside;
+    } else {
+      out_.block_idx = join(block_idx);
+    }
     if (fused_obstacle.empty()) {
       record_stage("select", given ? "given" : "plain");
     } else {
@@ -252,7 +256,7 @@ void check_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& 
   const ArgumentCheck check("nsa_attention");
   check.sizes("block_idx", options.block_idx, {in.q.size(0), in.q.size(1), config.num_kv_heads, -1},
               "[B, S, Hkv, n]");
-  check.dtype("block_idx", options.block_idx, at::kInt);
+  check_ids_type(check, options.block_idx);
   check.same_device("block_idx", options.block_idx, "q", in.q);
 }
 

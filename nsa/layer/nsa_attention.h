@@ -43,7 +43,9 @@ struct NsaOptions {
   bool prefill_batched = true;  ///< false: prefill is a loop over tokens
   bool nvtx = true;             ///< name the stages for profilers
   bool keep_scores = true;      ///< false: `scores` comes back undefined (it is S x S/l' x Hkv)
-  at::Tensor block_idx;  ///< when defined: used instead of the selection (int32, as in outputs)
+  at::Tensor
+      block_idx;  ///< when defined: used instead of the selection. int32 or int64, any order;
+                  ///< ids outside 0..floor(t/l') are unused places, repeated ones count once
 
   /// The switches of spec/nsa.md section 6 that concern one attention call.
   static NsaOptions from(const SwitchSet& switches);

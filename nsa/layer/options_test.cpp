@@ -205,6 +205,43 @@ TEST(Options, GivenIdsOutOfRangeAreCountedAndNotRead) {
   }
 }
 
+/// The ids of own [.., n] in another order, as another type, with repeats and places between them.
+std::vector<at::Tensor> same_sets(const at::Tensor& own) {
+  const at::Tensor shuffled = own.index_select(-1, at::randperm(own.size(-1), at::kLong));
+  const at::Tensor unused = at::full_like(own, -1);
+  const at::Tensor strange = at::full_like(own, 1'000'000);
+  return {own.flip(-1),
+          shuffled,
+          own.to(at::kLong),
+          own.flip(-1).to(at::kLong),
+          at::cat({own, own}, -1),
+          at::cat({own.flip(-1), own}, -1),
+          at::cat({unused, own.flip(-1), strange, own}, -1),
+          at::cat({own.to(at::kLong) + (int64_t{1} << 40), own.to(at::kLong)}, -1)};
+}
+
+TEST(Options, GivenIdsAreASet) {
+  at::manual_seed(29);
+  const NsaInputs in = random_inputs(small(), 2, 45, at::kDouble);
+  const NsaOutputs own = nsa_attention(in, small());
+  NsaOptions given;
+  for (const at::Tensor& ids : same_sets(own.block_idx)) {
+    given.block_idx = ids;
+    for (const RangesVersion version : {RangesVersion::kV1, RangesVersion::kV2}) {
+      given.ranges = version;
+      const NsaOutputs out = nsa_attention(in, small(), given);
+      EXPECT_TRUE(at::equal(out.o, own.o));
+      EXPECT_EQ(out.block_idx.scalar_type(), at::kInt);
+      EXPECT_TRUE(at::equal(out.block_idx.narrow(-1, 0, own.block_idx.size(-1)), own.block_idx));
+      EXPECT_TRUE(
+          out.block_idx.narrow(-1, own.block_idx.size(-1), ids.size(-1) - own.block_idx.size(-1))
+              .eq(-1)
+              .all()
+              .item<bool>());
+    }
+  }
+}
+
 TEST(Options, AWrongBlockIdxIsNamed) {
   const NsaInputs in = random_inputs(small(), 2, 9);
   const auto with = [&](const at::Tensor& block_idx) {
@@ -212,8 +249,9 @@ TEST(Options, AWrongBlockIdxIsNamed) {
     options.block_idx = block_idx;
     return error_of([&] { nsa_attention(in, small(), options); });
   };
-  EXPECT_THAT(with(at::zeros({2, 9, 2, 4}, at::kLong)),
-              HasSubstr("nsa::nsa_attention: block_idx must be Int, got Long"));
+  for (const at::ScalarType type : {at::kFloat, at::kShort, at::kBool})
+    EXPECT_THAT(with(at::zeros({2, 9, 2, 4}, type)),
+                HasSubstr("nsa::nsa_attention: block_idx must be Int or Long, got"));
   EXPECT_THAT(
       with(at::zeros({2, 8, 2, 4}, at::kInt)),
       HasSubstr("block_idx must be [B, S, Hkv, n] = [2, 9, 2, any], got shape [2, 8, 2, 4]"));

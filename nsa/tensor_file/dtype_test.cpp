@@ -29,9 +29,11 @@ double round_trip(Dtype dtype, double value) {
 }
 
 TEST(Dtype, NamesGoBothWays) {
-  for (const char* name : {"F64", "F32", "F16", "BF16", "I64", "I32", "U8", "BOOL"})
+  for (const char* name : {"F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2", "I64", "U64", "I32",
+                           "U32", "I16", "U16", "I8", "U8", "BOOL"})
     EXPECT_EQ(name_of(dtype_named(name).value()), name);
-  EXPECT_FALSE(dtype_named("F8").has_value());
+  for (const char* name : {"F8", "F8_E8M0", "F4", "f64", "", "C64"})
+    EXPECT_FALSE(dtype_named(name).has_value()) << name;
 }
 
 TEST(Dtype, HalfBits) {
@@ -72,11 +74,48 @@ TEST(Dtype, EveryHalfAndBFloat16RoundTrips) {
     }
 }
 
+uint8_t bits8(Dtype dtype, double value) {
+  std::byte element;
+  encode_element(dtype, value, &element);
+  return static_cast<uint8_t>(element);
+}
+
+TEST(Dtype, EightBitFloats) {
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, 1.0), 0x38);
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, -448.0), 0xfe);
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, std::ldexp(1.0, -9)), 0x01);   // smallest subnormal
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, std::ldexp(1.0, -10)), 0x00);  // halfway to 0, even
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, 1.0625), 0x38);                // halfway, even
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, 1.0625 + std::ldexp(1.0, -40)), 0x39);
+  EXPECT_EQ(bits8(Dtype::kF8E4M3, 500.0), 0x7f);  // there is no infinity
+  EXPECT_EQ(bits8(Dtype::kF8E5M2, 1.0), 0x3c);
+  EXPECT_EQ(bits8(Dtype::kF8E5M2, 57344.0), 0x7b);
+  EXPECT_EQ(bits8(Dtype::kF8E5M2, 61440.0), 0x7c);  // halfway to 65536, rounds to infinity
+  EXPECT_EQ(bits8(Dtype::kF8E5M2, -kInf), 0xfc);
+}
+
+TEST(Dtype, EveryEightBitFloatRoundTrips) {
+  for (const Dtype dtype : {Dtype::kF8E4M3, Dtype::kF8E5M2})
+    for (int i = 0; i < 256; ++i) {
+      const auto element = static_cast<std::byte>(i);
+      const double value = decode_element(dtype, &element);
+      if (std::isnan(value))
+        EXPECT_TRUE(std::isnan(round_trip(dtype, value)));
+      else
+        EXPECT_EQ(bits8(dtype, value), i) << name_of(dtype);
+    }
+}
+
 TEST(Dtype, OtherTypesRoundTrip) {
   EXPECT_EQ(round_trip(Dtype::kF64, 0.1), 0.1);
   EXPECT_EQ(round_trip(Dtype::kF32, 0.1), static_cast<double>(0.1f));
   EXPECT_EQ(round_trip(Dtype::kI64, -3), -3);
   EXPECT_EQ(round_trip(Dtype::kI32, -2147483648.0), -2147483648.0);
+  EXPECT_EQ(round_trip(Dtype::kU64, std::ldexp(1.0, 63)), std::ldexp(1.0, 63));
+  EXPECT_EQ(round_trip(Dtype::kU32, 4294967295.0), 4294967295.0);
+  EXPECT_EQ(round_trip(Dtype::kI16, -32768), -32768);
+  EXPECT_EQ(round_trip(Dtype::kU16, 65535), 65535);
+  EXPECT_EQ(round_trip(Dtype::kI8, -128), -128);
   EXPECT_EQ(round_trip(Dtype::kU8, 255), 255);
   EXPECT_EQ(round_trip(Dtype::kBool, 1), 1);
   for (const Dtype dtype : {Dtype::kF64, Dtype::kF32, Dtype::kF16, Dtype::kBF16}) {

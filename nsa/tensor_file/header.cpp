@@ -60,7 +60,10 @@ HeaderEntry read_entry(const std::string& key, const json& value, uint64_t data_
   const json& dtype = value["dtype"];
   const auto known = dtype.is_string() ? dtype_named(dtype.get<std::string>()) : std::nullopt;
   if (!known)
-    fail_key(key, "dtype must be F64, F32, F16, BF16, I64, I32, U8 or BOOL, got " + excerpt(dtype));
+    fail_key(key,
+             "dtype must be F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64 to I8, U64 to U8 or BOOL, "
+             "got " +
+                 excerpt(dtype));
   entry.dtype = *known;
   const uint64_t bytes = read_shape(key, value["shape"], entry);
 

@@ -25,11 +25,9 @@ struct Evaluation {
   std::string mode = "batched";
   std::vector<int64_t> prefill = {};  ///< in force, one a sequence; decode only
   std::map<std::string, at::Tensor> results = {};
-  nsa::RunRecordPtr record = {};  ///< what the operators of this run write
-  nsa::RunRecordPtr layer_record =
-      {};  ///< what the layer writes, also in a backward pass; may be null
-  std::vector<nsa::RanBackend> layer_rows = {};  ///< the same when the layer returned
-  int64_t dropped_ids = 0;                       ///< ids of a given block_idx that were ignored
+  nsa::RunRecordPtr record = {};  ///< what all operators of this run write, backward passes too
+  int64_t dropped_ids = 0;        ///< ids of a given block_idx outside 0..floor(t/l')
+  int64_t unordered_ids = 0;      ///< others that the range conversion ignored
   /// Outputs that gradients flow into, and the input that holds their gradient.
   std::vector<std::pair<at::Tensor, at::Tensor>> seeds = {};
 

@@ -78,6 +78,13 @@ at::Tensor InputTensors::indices(const std::string& name, const Axes& axes) {
   return to_aten(tensor, at::kInt, device_);
 }
 
+at::Tensor InputTensors::ids(const std::string& name, const Axes& axes) {
+  const FileTensor& tensor = checked(name, axes);
+  if (tensor.dtype == Dtype::kI64) return to_aten(tensor, at::kLong, device_);
+  if (tensor.dtype == Dtype::kI32) return to_aten(tensor, at::kInt, device_);
+  fail(name, "dtype must be I32 or I64, got " + std::string(name_of(tensor.dtype)));
+}
+
 std::string InputTensors::unread() {
   std::string ignored;
   for (const auto& [name, _] : tensors_) {
@@ -95,8 +102,9 @@ std::string InputTensors::unread() {
 
 at::Tensor InputTensors::floating(const std::string& name, const Axes& axes, at::ScalarType dtype) {
   const FileTensor& tensor = checked(name, axes);
-  if (!is_floating(tensor.dtype))
-    fail(name, "dtype must be F64, F32, F16 or BF16, got " + std::string(name_of(tensor.dtype)));
+  if (!nsa::tensor_file::is_floating(tensor.dtype))
+    fail(name,
+         "dtype must be F64, F32, F16, BF16 or F8, got " + std::string(name_of(tensor.dtype)));
   return to_aten(tensor, dtype, device_);
 }
 

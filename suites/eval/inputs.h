@@ -31,6 +31,8 @@ class InputTensors {
   at::Tensor upstream(const std::string& name, const Axes& axes);
   /// Values taken in the accumulation type of `dtype` (scores, p_cmp).
   at::Tensor accumulated(const std::string& name, const Axes& axes);
+  /// int32 or int64, as in the file.
+  at::Tensor ids(const std::string& name, const Axes& axes);
   /// int32.
   at::Tensor indices(const std::string& name, const Axes& axes);
 

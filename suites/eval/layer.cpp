@@ -57,6 +57,15 @@ std::vector<int64_t> prefill_of(const Evaluation& run) {
                          asked ? "--prefill" : "config: prefill");
 }
 
+/// The layer makes these itself; to ignore them would compare something else.
+void refuse_stage_values(Evaluation& run) {
+  for (const char* name : {"q_rot", "k_cmp", "v_cmp", "p_cmp"})
+    if (run.in.has(name))
+      throw nsa::InputError(std::string(name) +
+                            ": --op layer computes this and does not take it from the file; remove "
+                            "it, or evaluate a stage that reads it (nsa-eval --help)");
+}
+
 void check_mode(Evaluation& run) {
   if (run.mode == "batched") return;
   if (run.layout.packed())
@@ -76,8 +85,6 @@ void keep_outputs(Evaluation& run, const nsa::NsaOutputs& out) {
                  {"lse_cmp", out.lse_cmp},     {"lse_sel", out.lse_sel},
                  {"lse_win", out.lse_win}};
   if (out.cu_cmp.defined()) run.results["cu_cmp"] = out.cu_cmp;
-  run.layer_record = out.record;
-  run.layer_rows = out.ran;
   if (out.dropped_ids.defined()) run.dropped_ids = out.dropped_ids.item<int64_t>();
 }
 
@@ -96,6 +103,7 @@ void use_given_ranges(Evaluation& run, const nsa::NsaInputs& x, const nsa::NsaOu
 void run_layer(Evaluation& run) {
   run.need({"Hq", "Hkv", "dk", "dv", "l", "d", "lsel", "n", "n_initial", "n_local", "w"});
   check_mode(run);
+  refuse_stage_values(run);
   const nsa::NsaInputs x = layer_inputs(run);
   Stages stages(run);
   nsa::NsaOptions options = run.backends;

@@ -38,16 +38,19 @@ std::string config_text(const std::string& path) {
 }
 
 /// Said before the computation, not after it.
-void check_out(const fs::path& path) {
+void check_out(const fs::path& path, const fs::path& in) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (!fs::is_directory(folder))
     throw nsa::InputError("--out " + path.string() + ": there is no folder " + folder.string());
   if (fs::is_directory(path))
     throw nsa::InputError("--out " + path.string() + ": is a folder; name a file");
+  std::error_code error;
+  if (fs::equivalent(path, in, error))
+    throw nsa::InputError("--out " + path.string() + ": is the input file; name another");
 }
 
 suites::eval::Evaluated run(const EvalOptions& options) {
-  check_out(options.out);
+  check_out(options.out, options.in);
   const std::string overriding = config_text(options.config);
   return evaluate(suites::read_tensor_file(options.in), options, overriding);
 }

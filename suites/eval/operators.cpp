@@ -21,6 +21,10 @@ void seed_o(Evaluation& run, const char* output) {
 }
 
 void run_compress(Evaluation& run) {
+  for (const char* name : {"k_cmp", "v_cmp"})
+    if (run.in.has(name))
+      throw nsa::InputError(std::string(name) +
+                            ": --op compress computes this; remove it from the file");
   const Stages::Compressed out = Stages(run).compressed();
   if (!run.options.grad) return;
   const nsa::NsaConfig& c = run.config;
@@ -30,7 +34,7 @@ void run_compress(Evaluation& run) {
 
 void run_scores(Evaluation& run) { Stages(run).computed_scores(); }
 void run_select(Evaluation& run) { Stages(run).computed_block_idx(); }
-void run_ranges(Evaluation& run) { Stages(run).computed_ranges(); }
+void run_ranges(Evaluation& run) { Stages(run).converted_ranges(); }
 
 void run_sel_attn(Evaluation& run) {
   run.need({"Hq", "Hkv", "dk", "dv"});

@@ -17,15 +17,16 @@ are [B, S, heads, D], or [T, heads, D] when `cu_seqlens` (int32) is there. What 
   compress  k_cmp_src, v_cmp_src and the weights of phi
   scores    p_cmp; else q_rot or q, and k_cmp (v_cmp too gives o_cmp) or what compress reads
   select    scores, else what scores reads
-  ranges    block_idx, else what select reads
+  ranges    block_idx, each row in its order, else what select reads
   sel_attn  q_rot or q, k_sel, v_sel; ranges, else what ranges reads
   win_attn  q_rot or q, k_win, v_win
   gate      q, w1, b1, w2, b2
   --grad    d_o (layer, sel_attn, win_attn), d_k_cmp and d_v_cmp (compress), d_logits (gate)
 q, k_sel, k_win and k_cmp_src are not rotated. A stage value in the file (scores, block_idx,
-ranges) replaces the computed one, in --op layer too. Names `expected.*` are not read. The output
-holds q_rot, k_cmp, v_cmp, p_cmp, scores, block_idx, ranges, o_cmp, o_sel, o_win, o, lse_*, reads
-and d_NAME, as far as the op makes them; its metadata says which backends `ran`.
+ranges) replaces the computed one, in --op layer too; block_idx (int32 or int64) is taken as a
+set. Names `expected.*` are not read. The output holds q_rot, k_cmp, v_cmp, p_cmp, scores,
+block_idx, ranges, o_cmp, o_sel, o_win, o, lse_*, reads and d_NAME, as far as the op makes them;
+its metadata says which backends `ran`, and how often.
 
 Examples:
   nsa-eval --in case.safetensors --out out.safetensors

@@ -37,15 +37,9 @@ json config_in_force(const Evaluation& run) {
   return root;
 }
 
-std::vector<nsa::RanBackend> rows_of(const Evaluation& run) {
-  std::vector<nsa::RanBackend> rows = run.record->rows();
-  nsa::merge_rows(rows, run.layer_record ? run.layer_record->rows() : run.layer_rows);
-  return rows;
-}
-
 json what_ran(const Evaluation& run) {
   json stages = json::object();
-  for (const nsa::RanBackend& row : rows_of(run)) {
+  for (const nsa::RanBackend& row : run.record->rows()) {
     json entry = {{"backend", row.backend}, {"count", row.count}, {"requested", row.requested}};
     if (!row.detail.empty()) entry["detail"] = row.detail;
     if (!row.reason.empty()) entry["reason"] = row.reason;
@@ -56,14 +50,12 @@ json what_ran(const Evaluation& run) {
 
 json sdpa_calls(const Evaluation& run) {
   json calls = json::array();
-  for (const nsa::RunRecordPtr& record : {run.record, run.layer_record}) {
-    if (!record) continue;
-    for (const nsa::SdpaCall& call : record->sdpa_calls())
-      calls.push_back({{"op", call.op},
-                       {"shapes", call.shapes},
-                       {"dtype", call.dtype},
-                       {"sequences", call.sequences}});
-  }
+  for (const nsa::SdpaCall& call : run.record->sdpa_calls())
+    calls.push_back({{"op", call.op},
+                     {"shapes", call.shapes},
+                     {"dtype", call.dtype},
+                     {"sequences", call.sequences},
+                     {"count", call.count}});
   return calls;
 }
 
@@ -97,13 +89,17 @@ std::map<std::string, std::string> record_of(const Evaluation& run, const std::s
 
 std::vector<std::string> warnings_of(const Evaluation& run) {
   std::vector<std::string> warnings;
-  for (const nsa::RanBackend& row : rows_of(run))
+  for (const nsa::RanBackend& row : run.record->rows())
     if (!row.reason.empty())
       warnings.push_back(row.stage + ": " + row.requested + " was asked for, " + row.backend +
                          " ran: " + row.reason);
   if (run.dropped_ids > 0)
     warnings.push_back("block_idx: " + std::to_string(run.dropped_ids) +
                        " ids lie outside 0..floor(t/l') and were ignored");
+  if (run.unordered_ids > 0)
+    warnings.push_back("block_idx: " + std::to_string(run.unordered_ids) +
+                       " ids do not ascend and were ignored: --op ranges converts a row in its "
+                       "order; every other op takes it as a set");
   return warnings;
 }
 

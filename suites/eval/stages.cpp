@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/ops/compressed/cmp_attn.h"
 #include "nsa/ops/rope/rope.h"
+#include "nsa/ops/select/positions.h"
 #include "nsa/ops/select/scores.h"
 #include "nsa/ops/select/top_n.h"
 #include "nsa/ops/selected/sel_attn.h"
@@ -12,6 +15,20 @@
 
 namespace suites::eval {
 namespace {
+
+constexpr int64_t kLeast = std::numeric_limits<int32_t>::min();
+constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+
+/// How many ids [.., K] are above every id inside 0..floor(t / l') before them in their row.
+int64_t kept_ids(const at::Tensor& ids, const at::Tensor& t, int64_t sel_block_size) {
+  if (ids.numel() == 0) return 0;
+  const at::Tensor last = t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
+  const at::Tensor inside = ids.masked_fill(ids.lt(0).logical_or_(ids.gt(last)), -1);
+  const at::Tensor highest = std::get<0>(inside.cummax(-1));
+  const at::Tensor before = at::cat(
+      {at::full_like(highest.narrow(-1, 0, 1), -1), highest.narrow(-1, 0, ids.size(-1) - 1)}, -1);
+  return inside.gt(before).sum().item<int64_t>();
+}
 
 at::Tensor positions(int64_t count, at::Device device) {
   return at::arange(count, at::TensorOptions().dtype(at::kLong).device(device));
@@ -160,16 +177,44 @@ at::Tensor Stages::computed_block_idx() {
 
 at::Tensor Stages::given_block_idx() {
   if (run_.in.has("block_idx"))
-    return run_.in.indices("block_idx",
-                           run_.layout.axes({run_.kv_axis(), {"K", run_.size_or_any("K")}}));
+    return run_.in.ids("block_idx",
+                       run_.layout.axes({run_.kv_axis(), {"K", run_.size_or_any("K")}}));
   const at::Tensor scores = given_scores();
   return scores.defined() ? select(scores) : scores;
 }
 
-at::Tensor Stages::computed_ranges() {
+at::Tensor Stages::set_of(const at::Tensor& block_idx) {
+  return per_part(run_.layout, [&](size_t i) {
+    const nsa::BlockSet set = nsa::block_set(run_.layout.part(block_idx, i),
+                                             positions(run_.layout.length(i), block_idx.device()),
+                                             run_.config.sel_block_size);
+    run_.dropped_ids += set.outside.item<int64_t>();
+    return set.block_idx;
+  });
+}
+
+at::Tensor Stages::converted_ranges() {
   run_.need({"lsel"});
   const at::Tensor given = given_block_idx();
-  const at::Tensor ids = given.defined() ? given : computed_block_idx();
+  if (!given.defined()) return ranges_of(computed_block_idx());
+  count_ignored(given);
+  // What int32 cannot hold lies outside at either end.
+  return ranges_of(given.clamp(kLeast, kMost).to(at::kInt));
+}
+
+void Stages::count_ignored(const at::Tensor& block_idx) {
+  for (size_t i = 0; i < run_.layout.num_parts(); ++i) {
+    const at::Tensor ids = run_.layout.part(block_idx, i);
+    const at::Tensor t = positions(run_.layout.length(i), ids.device());
+    const int64_t outside = nsa::count_outside(ids, t, run_.config.sel_block_size).item<int64_t>();
+    const int64_t unused = ids.eq(-1).sum().item<int64_t>();
+    run_.dropped_ids += outside;
+    run_.unordered_ids +=
+        ids.numel() - outside - unused - kept_ids(ids, t, run_.config.sel_block_size);
+  }
+}
+
+at::Tensor Stages::ranges_of(const at::Tensor& ids) {
   nsa::record_stage("ranges", to_string(run_.backends.ranges));
   return run_.results["ranges"] = per_part(run_.layout, [&](size_t i) {
            return nsa::block_ranges(run_.backends.ranges, run_.layout.part(ids, i),
@@ -185,7 +230,10 @@ at::Tensor Stages::given_ranges() {
 
 at::Tensor Stages::ranges() {
   const at::Tensor given = given_ranges();
-  return given.defined() ? run_.results["ranges"] = given : computed_ranges();
+  if (given.defined()) return run_.results["ranges"] = given;
+  run_.need({"lsel"});
+  const at::Tensor ids = given_block_idx();
+  return ranges_of(ids.defined() ? set_of(ids) : computed_block_idx());
 }
 
 void Stages::sel_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

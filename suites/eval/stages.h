@@ -18,8 +18,10 @@ class Stages {
   Compressed compressed();
   at::Tensor computed_scores();     ///< never the file's own
   at::Tensor computed_block_idx();  ///< from the scores of the file, else from computed ones
-  at::Tensor computed_ranges();     ///< from the block_idx of the file, else from a computed one
-  at::Tensor ranges();              ///< of the file, else computed
+  at::Tensor ranges();              ///< of the file, else of its block_idx as a set, else computed
+  /// Of the rows of the file's block_idx in their order, as the converters read them, else of a
+  /// computed one; counts what they ignore.
+  at::Tensor converted_ranges();
 
   /// The block_idx of the file, else the one its scores give; undefined when it has neither.
   at::Tensor given_block_idx();
@@ -35,6 +37,9 @@ class Stages {
   void win_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
  private:
+  at::Tensor set_of(const at::Tensor& block_idx);
+  at::Tensor ranges_of(const at::Tensor& ids);
+  void count_ignored(const at::Tensor& block_idx);
   at::Tensor scores_of_p_cmp();
   at::Tensor given_scores();
   at::Tensor select(const at::Tensor& scores);

@@ -10,14 +10,15 @@
 namespace suites::eval {
 namespace {
 
-constexpr std::array<std::pair<Dtype, at::ScalarType>, 8> kTypes = {{{Dtype::kF64, at::kDouble},
-                                                                     {Dtype::kF32, at::kFloat},
-                                                                     {Dtype::kF16, at::kHalf},
-                                                                     {Dtype::kBF16, at::kBFloat16},
-                                                                     {Dtype::kI64, at::kLong},
-                                                                     {Dtype::kI32, at::kInt},
-                                                                     {Dtype::kU8, at::kByte},
-                                                                     {Dtype::kBool, at::kBool}}};
+constexpr std::array<std::pair<Dtype, at::ScalarType>, 8> kTypes = {
+    {{Dtype::kF64, at::kDouble},
+     {Dtype::kF32, at::kFloat},
+     {Dtype::kF16, at::kHalf},
+     {Dtype::kBF16, at::kBFloat16},
+     {Dtype::kF8E4M3, at::kFloat8_e4m3fn},
+     {Dtype::kF8E5M2, at::kFloat8_e5m2},
+     {Dtype::kI64, at::kLong},
+     {Dtype::kI32, at::kInt}}};
 
 at::ScalarType scalar_type(Dtype dtype) {
   for (const auto& [file, aten] : kTypes)
@@ -39,8 +40,6 @@ at::Tensor copy_of(const FileTensor& tensor) {
 }
 
 }  // namespace
-
-bool is_floating(Dtype dtype) { return at::isFloatingType(scalar_type(dtype)); }
 
 at::Tensor to_aten(const FileTensor& tensor, at::ScalarType dtype, at::Device device) {
   // LibTorch rounds double to a 16-bit type by way of float, so twice.

@@ -8,10 +8,8 @@ namespace suites::eval {
 /// A tensor of a file as `dtype` on `device`: every element rounded once, to nearest even.
 at::Tensor to_aten(const FileTensor& tensor, at::ScalarType dtype, at::Device device);
 
-/// fp64, fp32, fp16, bf16, int64 and int32 tensors from any device. Throws std::logic_error for
-/// another type.
+/// fp64, fp32, fp16, bf16, fp8, int64 and int32 tensors from any device. Throws std::logic_error
+/// for another type.
 FileTensor from_aten(const at::Tensor& tensor);
-
-bool is_floating(Dtype dtype);
 
 }  // namespace suites::eval

@@ -117,7 +117,8 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
   }
   out.k_cmp = out.v_cmp = at::Tensor();
   if (longest == 0) out.ran.clear();
-  if (out.dropped_ids.defined()) out.dropped_ids = dropped_ids(out.block_idx, lengths, config_);
+  if (out.dropped_ids.defined())
+    out.dropped_ids = dropped_ids(own_options.block_idx, lengths, config_);
   return out;
 }
 

@@ -99,7 +99,7 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
     const ArgumentCheck check("DecodeCache");
     check.sizes("block_idx", options.block_idx, {batch, 1, config_.num_kv_heads, -1},
                 "[sequences, 1, Hkv, n]");
-    check.dtype("block_idx", options.block_idx, at::kInt);
+    check_ids_type(check, options.block_idx);
     check.same_device("block_idx", options.block_idx, "q", tokens.q);
   }
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
@@ -211,8 +211,13 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
     scores = block_scores(cmp.group_probs, active.last / config_.sel_block_size + 1, config_);
   }
   if (options.keep_scores) out.scores = scores;
-  out.block_idx = given ? options.block_idx : select_blocks(scores, t, config_);
-  if (given) out.dropped_ids = count_outside(out.block_idx, t, config_.sel_block_size);
+  if (given) {
+    const BlockSet set = block_set(options.block_idx, t, config_.sel_block_size);
+    out.block_idx = set.block_idx;
+    out.dropped_ids = set.outside;
+  } else {
+    out.block_idx = select_blocks(scores, t, config_);
+  }
   record_stage("select", given ? "given" : "plain");
   out.ranges = block_ranges(options.ranges, out.block_idx, t, config_.sel_block_size);
   record_stage("ranges", to_string(options.ranges));

@@ -2,9 +2,46 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <sstream>
 
 namespace nsa {
+namespace {
+
+constexpr int32_t kUnused = std::numeric_limits<int32_t>::max();  // sorts behind every id
+
+/// floor(t / l') as [*, 1, 1].
+at::Tensor last_block(const at::Tensor& t, int64_t sel_block_size) {
+  return t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
+}
+
+/// Ascending ids with every id but the first of its kind moved to the end, as kUnused.
+at::Tensor without_repeats(const at::Tensor& ascending) {
+  const int64_t width = ascending.size(-1);
+  if (width < 2) return ascending;
+  const at::Tensor repeats =
+      ascending.narrow(-1, 1, width - 1).eq(ascending.narrow(-1, 0, width - 1));
+  at::Tensor ids = ascending.clone();
+  ids.narrow(-1, 1, width - 1).masked_fill_(repeats, kUnused);
+  return std::get<0>(ids.sort(-1));
+}
+
+}  // namespace
+
+void check_ids_type(const ArgumentCheck& check, const at::Tensor& block_idx) {
+  const at::ScalarType type = block_idx.scalar_type();
+  if (type != at::kInt && type != at::kLong) {
+    check.fail("block_idx", "Int or Long", c10::toString(type));
+  }
+}
+
+BlockSet block_set(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
+  const at::Tensor inside =
+      block_idx.ge(0).logical_and_(block_idx.le(last_block(t, sel_block_size)));
+  const at::Tensor ids = block_idx.masked_fill(inside.logical_not(), kUnused).to(at::kInt);
+  const at::Tensor set = without_repeats(std::get<0>(ids.sort(-1)));
+  return {set.masked_fill(set.eq(kUnused), -1), count_outside(block_idx, t, sel_block_size)};
+}
 
 at::Tensor row_positions(const ArgumentCheck& check, const at::Tensor& t, const char* rows_name,
                          const at::Tensor& rows) {
@@ -26,8 +63,7 @@ at::Tensor row_positions(const ArgumentCheck& check, const at::Tensor& t, const 
 }
 
 at::Tensor count_outside(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
-  const at::Tensor last = t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
-  return block_idx.lt(-1).logical_or_(block_idx.gt(last)).sum();
+  return block_idx.lt(-1).logical_or_(block_idx.gt(last_block(t, sel_block_size))).sum();
 }
 
 }  // namespace nsa

@@ -2,9 +2,11 @@
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <set>
 
 #include "suites/eval/tests/testing.h"
 
@@ -86,9 +88,9 @@ TEST_F(Eval, ShapesAndTypesAreNamed) {
   EXPECT_THAT(with("q", zeros({2, 40, 6})),
               HasSubstr("q: must be of rank 4 [B, S, heads, .] without cu_seqlens, got rank 3"));
   EXPECT_THAT(with("q", zeros({2, 40, 6, 8}, Dtype::kI32)),
-              HasSubstr("q: dtype must be F64, F32, F16 or BF16, got I32"));
-  EXPECT_THAT(with("block_idx", zeros({2, 40, 2, 4}, Dtype::kI64)),
-              HasSubstr("block_idx: dtype must be I32, got I64"));
+              HasSubstr("q: dtype must be F64, F32, F16, BF16 or F8, got I32"));
+  EXPECT_THAT(with("block_idx", zeros({2, 40, 2, 4}, Dtype::kU8)),
+              HasSubstr("block_idx: dtype must be I32 or I64, got U8"));
   EXPECT_THAT(with("block_idx", zeros({2, 40, 3, 4}, Dtype::kI32)),
               HasSubstr("block_idx: shape must be [B, S, Hkv, K] = [2, 40, 2, any]"));
   EXPECT_THAT(with("ranges", zeros({2, 40, 2, 4, 3}, Dtype::kI32)), HasSubstr("ranges: shape"));
@@ -263,6 +265,107 @@ TEST_F(Eval, LargeProbabilitiesAreWrittenOnRequest) {
   options.p_cmp = true;
   EXPECT_EQ(evaluate(file, options).file.tensors.at("p_cmp").shape,
             (std::vector<int64_t>{1, 1300, 6, 324}));
+}
+
+/// Rows [.., K] of integers in reverse.
+FileTensor reversed_rows(const FileTensor& tensor, Dtype dtype) {
+  std::vector<int64_t> ids = to_integers(tensor);
+  const auto width = tensor.shape.back();
+  for (auto row = ids.begin(); row != ids.end(); row += width) std::reverse(row, row + width);
+  return from_integers(tensor.shape, ids, dtype);
+}
+
+TEST_F(Eval, GivenIdsAreASet) {
+  const TensorFile own = evaluate(file, {}).file;
+  for (const Dtype dtype : {Dtype::kI32, Dtype::kI64}) {
+    file.tensors["block_idx"] = reversed_rows(own.tensors.at("block_idx"), dtype);
+    for (const char* op : {"layer", "sel_attn"}) {
+      EvalOptions options;
+      options.op = op;
+      const Evaluated out = evaluate(file, options);
+      EXPECT_EQ(out.file.tensors.at("o_sel").bytes, own.tensors.at("o_sel").bytes) << op;
+      EXPECT_EQ(out.file.tensors.at("ranges").bytes, own.tensors.at("ranges").bytes) << op;
+      EXPECT_THAT(out.warnings, IsEmpty()) << op;
+    }
+  }
+}
+
+TEST_F(Eval, OpRangesCountsWhatItIgnores) {
+  EvalOptions options;
+  options.op = "ranges";
+  file = {};
+  file.metadata["config"] = R"({"B": 1, "S": 3, "cfg": {"lsel": 1}})";
+  const auto warnings = [&](const std::vector<int64_t>& ids, Dtype dtype) {
+    file.tensors["block_idx"] =
+        from_integers({1, 3, 1, static_cast<int64_t>(ids.size()) / 3}, ids, dtype);
+    return evaluate(file, options).warnings;
+  };
+  EXPECT_THAT(warnings({0, -1, 0, 1, 0, 2}, Dtype::kI32), IsEmpty());
+  EXPECT_THAT(warnings({0, -1, 1, 0, 2, 0}, Dtype::kI32),
+              ElementsAre(HasSubstr("block_idx: 2 ids do not ascend and were ignored")));
+  EXPECT_THAT(warnings({0, 0, 1, 1, 2, 2}, Dtype::kI64),
+              ElementsAre(HasSubstr("3 ids do not ascend")));
+  EXPECT_THAT(
+      warnings({int64_t{1} << 33, 0, -7, 1, 2, 1}, Dtype::kI64),
+      ElementsAre(HasSubstr("2 ids lie outside 0..floor(t/l')"), HasSubstr("1 ids do not ascend")));
+}
+
+TEST_F(Eval, StageValuesThatAnOpMakesItselfAreRefused) {
+  const TensorFile own = evaluate(file, {}).file;
+  const auto refused = [&](const char* op, const char* name) {
+    TensorFile with = file;
+    with.tensors[name] = own.tensors.at(name);
+    EvalOptions options;
+    options.op = op;
+    return error_of(with, options);
+  };
+  for (const char* name : {"q_rot", "k_cmp", "v_cmp", "p_cmp"})
+    EXPECT_THAT(refused("layer", name),
+                HasSubstr(std::string(name) + ": --op layer computes this"));
+  for (const char* name : {"k_cmp", "v_cmp"})
+    EXPECT_THAT(refused("compress", name),
+                HasSubstr(std::string(name) + ": --op compress computes this"));
+  EXPECT_EQ(refused("scores", "k_cmp"), "");
+}
+
+TEST_F(Eval, CallsAreCountedOnce) {
+  random.S = 25;
+  file = random.make();
+  const auto counts = [&](const char* mode) {
+    EvalOptions options;
+    options.mode = mode;
+    const json ran = json::parse(evaluate(file, options).file.metadata.at("ran"));
+    std::set<int64_t> all;
+    for (const auto& [stage, rows] : ran.items())
+      for (const json& row : rows)
+        if (stage != "compress") all.insert(row.at("count").get<int64_t>());
+    return all;
+  };
+  EXPECT_THAT(counts("batched"), ElementsAre(1));
+  EXPECT_THAT(counts("sequential"), ElementsAre(25));
+  EXPECT_THAT(counts("decode"), ElementsAre(25));
+}
+
+TEST_F(Eval, EightBitFloatsAreRead) {
+  FileTensor& q = file.tensors["q"];
+  const std::vector<double> values = to_doubles(q);
+  for (const Dtype dtype : {Dtype::kF8E4M3, Dtype::kF8E5M2}) {
+    const FileTensor narrow = from_doubles(q.shape, values, dtype);
+    TensorFile wide = file, eight = file;
+    wide.tensors["q"] = from_doubles(q.shape, to_doubles(narrow), Dtype::kF64);
+    eight.tensors["q"] = narrow;
+    for (const char* type : {"fp64", "fp32", "bf16", "fp16"}) {
+      EvalOptions options;
+      options.dtype = type;
+      EXPECT_EQ(evaluate(eight, options).file.tensors.at("o").bytes,
+                evaluate(wide, options).file.tensors.at("o").bytes)
+          << type;
+    }
+  }
+  file.tensors["scale"] = zeros({3}, Dtype::kF8E4M3);
+  file.tensors["count"] = zeros({3}, Dtype::kU16);
+  EXPECT_THAT(evaluate(file, {}).warnings,
+              ElementsAre("the input has tensors that are not read: count, scale"));
 }
 
 TEST_F(Eval, RecordReportsWhatRan) {

@@ -45,7 +45,8 @@ class NsaEvalProgram : public ::testing::Test {
 TEST_F(NsaEvalProgram, WritesWhatWasAsked) {
   const Outcome outcome = eval({"--in", in(), "--out", out()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(outcome.output,
+            "nsa-eval: warning: block_idx: 2 ids lie outside 0..floor(t/l') and were ignored\n");
   EXPECT_EQ(to_integers(read_tensor_file(out()).tensors.at("ranges")),
             (std::vector<int64_t>{0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0}));
   EXPECT_EQ(files(), 2u);
@@ -88,6 +89,18 @@ TEST_F(NsaEvalProgram, DamagedInputEndsWithTwo) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.output, HasSubstr("in.safetensors: truncated"));
   EXPECT_FALSE(fs::exists(out()));
+}
+
+TEST_F(NsaEvalProgram, InputIsNotReplaced) {
+  fs::create_symlink(in(), folder_ / "link");
+  fs::create_hard_link(in(), folder_ / "hard");
+  for (const fs::path& same :
+       {fs::path(in()), folder_ / "." / "in.safetensors", folder_ / "link", folder_ / "hard"}) {
+    const Outcome outcome = eval({"--in", in(), "--out", same});
+    EXPECT_EQ(outcome.exit_code, 2) << same;
+    EXPECT_THAT(outcome.output, HasSubstr("is the input file; name another"));
+  }
+  EXPECT_TRUE(read_tensor_file(in()).has("block_idx"));
 }
 
 TEST_F(NsaEvalProgram, FullDiskEndsWithThree) {
