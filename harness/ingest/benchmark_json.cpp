@@ -1,7 +1,9 @@
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <stdexcept>
 
+#include "base/json/non_finite.h"
 #include "harness/ingest/compare_names.h"
 
 namespace harness {
@@ -11,67 +13,115 @@ using nlohmann::json;
 
 struct Measured {
   std::string name, error;
+  std::string code;  ///< of `error`
   double value = 0;
   std::string unit;
   int64_t repetition = 0;
 };
 
+/// A field of a benchmark that can be no measurement.
+class BadField : public std::runtime_error {
+ public:
+  BadField(const std::string& benchmark, const char* field, const std::string& value,
+           bool non_finite)
+      : std::runtime_error("benchmark " + benchmark + ": " + field + " is " + value +
+                           ", want a number above 0; run it again, or skip it with a message"),
+        cause(non_finite ? "NON_FINITE" : "BAD_TEST_JSON") {}
+
+  std::string cause;
+};
+
+/// The number in `field`, which is above 0.
+double positive(const json& entry, const std::string& benchmark, const char* field) {
+  if (!entry.contains(field)) throw BadField(benchmark, field, "missing", false);
+  const json& value = entry.at(field);
+  if (value.is_number() && value.get<double>() > 0 && std::isfinite(value.get<double>()))
+    return value.get<double>();
+  const bool non_finite =
+      value.is_string() && base::is_non_finite(value.get_ref<const std::string&>());
+  throw BadField(benchmark, field, non_finite ? value.get<std::string>() : value.dump(),
+                 non_finite);
+}
+
 /// Nanoseconds are not in the closed list of units.
 void set_time(const json& entry, Measured& measured) {
   const auto unit = entry.at("time_unit").get<std::string>();
-  measured.value = entry.at("real_time").get<double>();
+  measured.value = positive(entry, measured.name, "real_time");
+  positive(entry, measured.name, "cpu_time");
+  positive(entry, measured.name, "iterations");
   measured.unit = unit;
   if (unit != "ns") return;
   measured.value /= 1e3;
   measured.unit = "us";
 }
 
-std::vector<Measured> read_repetitions(std::string_view text) {
+/// A skipped benchmark has times of 0: it is told apart before anything of it is read.
+void set_result(const json& entry, Measured& measured) {
+  if (entry.value("skipped", false)) {
+    measured.code = "TEST_SKIPPED";
+    measured.error = "skipped: " + entry.value("skip_message", "no message is given");
+  } else if (entry.value("error_occurred", false)) {
+    measured.code = "BENCHMARK_FAILED";
+    measured.error = entry.value("error_message", "error without a message");
+  } else {
+    set_time(entry, measured);
+  }
+}
+
+/// Aggregates follow from the samples; coefficients of variation, BigO and RMS are no times.
+std::vector<Measured> read_repetitions(const json& report) {
   std::vector<Measured> all;
-  const json report = json::parse(text);
   for (const auto& entry : report.at("benchmarks")) {
-    if (entry.value("run_type", "iteration") != "iteration")
-      continue;  // aggregates follow from samples
+    if (entry.value("run_type", "iteration") != "iteration") continue;
     Measured one{.name = entry.value("run_name", entry.at("name").get<std::string>()),
                  .error = "",
+                 .code = "",
                  .unit = ""};
     one.repetition = entry.value("repetition_index", int64_t{0});
-    if (entry.value("error_occurred", false))
-      one.error = entry.value("error_message", "error without a message");
-    else
-      set_time(entry, one);
+    set_result(entry, one);
     all.push_back(std::move(one));
   }
   return all;
 }
 
-bool names_non_finite(std::string_view text) {
-  for (const auto word :
-       {": NaN", ": Infinity", ": -Infinity", ": nan", ": inf", ": -nan", ": -inf"})
-    if (text.find(word) != std::string_view::npos) return true;
-  return false;
+IngestVerdict refused(const BadField& field) {
+  return {field.cause, std::string("the Google Benchmark report is refused: ") + field.what()};
 }
 
-std::map<std::string, std::string> errors_by_name(const std::vector<Measured>& all) {
-  std::map<std::string, std::string> errors;
-  for (const auto& one : all) {
-    auto& error = errors[one.name];
-    if (error.empty()) error = one.error;
+/// The verdict on a text that strict JSON refuses, naming benchmark and field where a time is NaN.
+IngestVerdict unreadable(std::string_view text, const json::exception& error) {
+  const std::string quoted = base::quote_non_finite(text);
+  try {
+    read_repetitions(json::parse(quoted));
+  } catch (const BadField& field) {
+    return refused(field);
+  } catch (const json::exception&) {  // `error` describes it
   }
-  return errors;
+  return {quoted == text ? "BAD_TEST_JSON" : "NON_FINITE",
+          std::string("the Google Benchmark report cannot be read: ") + error.what()};
+}
+
+/// The first repetition of each benchmark that failed or was skipped, else any.
+std::map<std::string, Measured> results_by_name(const std::vector<Measured>& all) {
+  std::map<std::string, Measured> results;
+  for (const auto& one : all) {
+    auto& result = results[one.name];
+    if (result.error.empty()) result = one;
+  }
+  return results;
 }
 
 /// Checks, then samples. Returns why the group failed.
-std::string emit(const std::vector<Measured>& all, const std::map<std::string, std::string>& errors,
+std::string emit(const std::vector<Measured>& all, const std::map<std::string, Measured>& results,
                  const std::string& case_id, protocol::Emitter& emitter) {
   std::string failure;
-  for (const auto& [name, error] : errors) {
+  for (const auto& [name, result] : results) {
     emitter.check({.case_id = case_id,
                    .id = name,
-                   .ok = error.empty(),
-                   .code = error.empty() ? "" : "BENCHMARK_FAILED",
-                   .detail = error});
-    if (!error.empty() && failure.empty()) failure = name + ": " + error;
+                   .ok = result.error.empty(),
+                   .code = result.code,
+                   .detail = result.error});
+    if (!result.error.empty() && failure.empty()) failure = name + ": " + result.error;
   }
   int64_t order = 0;
   for (const auto& one : all)
@@ -101,19 +151,20 @@ IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::str
                                const IngestTarget& target, protocol::Emitter& emitter) {
   std::vector<Measured> all;
   try {
-    all = read_repetitions(text);
-  } catch (const json::exception& e) {
-    return {names_non_finite(text) ? "NON_FINITE" : "BAD_TEST_JSON",
-            std::string("the Google Benchmark report cannot be read: ") + e.what()};
+    all = read_repetitions(json::parse(text));
+  } catch (const json::exception& error) {
+    return unreadable(text, error);
+  } catch (const BadField& field) {
+    return refused(field);
   }
-  const auto errors = errors_by_name(all);
+  const auto results = results_by_name(all);
   std::vector<std::string> run;
-  for (const auto& [name, error] : errors) run.push_back(name);
+  for (const auto& [name, result] : results) run.push_back(name);
   auto verdict = compare_names(planned, run, "benchmarks");
   if (!verdict.cause.empty()) return verdict;
   emitter.hello(target.hello);
   const auto case_id = target.cases.empty() ? "" : target.cases.front();
-  end_cases(target, emit(all, errors, case_id, emitter), emitter);
+  end_cases(target, emit(all, results, case_id, emitter), emitter);
   return {};
 }
 

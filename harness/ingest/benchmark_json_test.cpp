@@ -1,12 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "harness/ingest/testing.h"
 
 namespace harness {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string report(const std::string& time) {
@@ -52,6 +55,101 @@ TEST(BenchmarkJson, AnErrorFailsTheCase) {
           "error_message": "outputs differ", "real_time": 0, "time_unit": "ns"}]})",
       {"b"});
   EXPECT_EQ(got.transcript.ended.at("c").reason, "b: outputs differ");
+}
+
+/// A report of b with these fields besides its names, and a good benchmark a before it.
+std::string with_b(const std::string& fields) {
+  return R"({"benchmarks": [{"name": "a", "run_name": "a", "run_type": "iteration",
+      "iterations": 100, "real_time": 10.0, "cpu_time": 10.0, "time_unit": "ns"},
+      {"name": "b", "run_name": "b", "run_type": "iteration", "time_unit": "ns", )" +
+         fields + "}]}";
+}
+
+std::vector<std::string> failed_checks(const Ingested& got) {
+  std::vector<std::string> failed;
+  for (const auto& line : got.transcript.lines)
+    if (const auto* check = std::get_if<protocol::Check>(&line.message); check && !check->ok)
+      failed.push_back(check->id + " " + check->code + " " + check->detail);
+  return failed;
+}
+
+int64_t samples_of_b(const Ingested& got) {
+  int64_t n = 0;
+  for (const auto& line : got.transcript.lines)
+    if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
+      n += sample->series == "b";
+  return n;
+}
+
+TEST(BenchmarkJson, ASkippedBenchmarkHasNotPassed) {
+  for (const auto& [fields, message] :
+       {std::pair(R"("iterations": 0, "real_time": 0.0, "cpu_time": 0.0, "skipped": true,
+                     "skip_message": "no GPU")",
+                  "skipped: no GPU"),
+        std::pair(R"("skipped": true, "skip_message": "no GPU")", "skipped: no GPU"),
+        std::pair(R"("skipped": true, "skip_message": "s", "error_occurred": true,
+                     "error_message": "e")",
+                  "skipped: s"),
+        std::pair(R"("iterations": 5, "real_time": 7.0, "cpu_time": 7.0, "skipped": true)",
+                  "skipped: no message is given")}) {
+    const auto got = ingest_with(ingest_benchmark, with_b(fields), {"a", "b"});
+    EXPECT_EQ(got.verdict.cause, "") << got.verdict.reason;
+    EXPECT_THAT(failed_checks(got), ElementsAre("b TEST_SKIPPED " + std::string(message)));
+    EXPECT_EQ(got.transcript.ended.at("c").reason, "b: " + std::string(message));
+    EXPECT_EQ(samples_of_b(got), 0);
+  }
+}
+
+TEST(BenchmarkJson, ASkippedRepetitionFailsItsBenchmark) {
+  const auto got =
+      ingest_with(ingest_benchmark, with_b(R"("iterations": 5, "real_time": 7.0, "cpu_time": 7.0},
+      {"name": "b", "run_name": "b", "run_type": "iteration", "repetition_index": 1,
+       "iterations": 0, "real_time": 0, "cpu_time": 0, "time_unit": "ns", "skipped": true)"),
+                  {"a", "b"});
+  EXPECT_EQ(got.transcript.ended.at("c").status, "failed");
+}
+
+TEST(BenchmarkJson, AnEntryThatMeasuredNothingIsRefusedByNameAndField) {
+  const std::map<std::string, std::string> good = {
+      {"real_time", "7.5"}, {"cpu_time", "7.5"}, {"iterations", "100"}};
+  for (const char* field : {"real_time", "cpu_time", "iterations"})
+    for (const char* value : {"0", "0.0", "-1", "null", "\"7\"", "true", "NaN", "-Infinity", ""}) {
+      auto fields = good;
+      fields[field] = value;
+      std::string text;
+      for (const auto& [name, number] : fields)
+        if (!number.empty()) text += (text.empty() ? "\"" : ", \"") + name + "\": " + number;
+      const auto got = ingest_with(ingest_benchmark, with_b(text), {"a", "b"});
+      const std::string bad = std::string(value).empty() ? "missing" : value;
+      EXPECT_THAT(got.verdict.reason,
+                  HasSubstr("benchmark b: " + std::string(field) + " is " + bad + ", want"));
+      EXPECT_EQ(got.verdict.cause,
+                bad == "NaN" || bad == "-Infinity" ? "NON_FINITE" : "BAD_TEST_JSON");
+      EXPECT_THAT(got.transcript.lines, IsEmpty());
+    }
+}
+
+TEST(BenchmarkJson, ANonFiniteCounterIsRefusedToo) {
+  const auto got = ingest_with(
+      ingest_benchmark,
+      with_b(R"("iterations": 5, "real_time": 7.0, "cpu_time": 7.0, "bytes_per_second": NaN)"),
+      {"a", "b"});
+  EXPECT_EQ(got.verdict.cause, "NON_FINITE");
+}
+
+TEST(BenchmarkJson, AggregatesOfAnyMeaningAreLeftOut) {
+  const auto got =
+      ingest_with(ingest_benchmark, with_b(R"("iterations": 5, "real_time": 7.0, "cpu_time": 7.0},
+      {"name": "b_cv", "run_name": "b", "run_type": "aggregate", "aggregate_name": "cv",
+       "aggregate_unit": "percentage", "iterations": 1, "real_time": 0.0, "cpu_time": -1.0,
+       "time_unit": "ns"},
+      {"name": "b_BigO", "run_name": "b", "run_type": "aggregate", "cpu_coefficient": -1.0,
+       "real_coefficient": 0, "big_o": "N", "time_unit": "ns"},
+      {"name": "b_RMS", "run_name": "b", "run_type": "aggregate", "rms": 0.0)"),
+                  {"a", "b"});
+  EXPECT_EQ(got.verdict.cause, "") << got.verdict.reason;
+  EXPECT_EQ(got.transcript.ended.at("c").status, "ok");
+  EXPECT_EQ(samples_of_b(got), 1);
 }
 
 TEST(BenchmarkList, OneNameALine) {

@@ -34,8 +34,9 @@ IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>
                            const IngestTarget& target, protocol::Emitter& emitter);
 
 /// The same for Google Benchmark (`--benchmark_out_format=json`): one sample a repetition (series:
-/// the benchmark's name; unit ms, us or s), one check a benchmark. Strict JSON: NaN and Infinity,
-/// which Google Benchmark may print, are NON_FINITE.
+/// the benchmark's name; unit ms, us or s), one check a benchmark. A skipped benchmark is a failed
+/// check. A time or a number of iterations that is missing or not above 0 is refused by name; NaN
+/// and Infinity, which Google Benchmark may print, are NON_FINITE there.
 IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::string>& planned,
                                const IngestTarget& target, protocol::Emitter& emitter);
 
