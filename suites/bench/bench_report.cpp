@@ -1,8 +1,12 @@
 // What a run of the target cases says as text, and two runs beside each other; torch-free.
 #include "suites/bench/bench_report.h"
 
+#include <cmath>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
+#include <utility>
+#include <vector>
 
 #include "nsa/program/plain_text.h"
 
@@ -69,12 +73,6 @@ std::string selection_text(const json& row) {
       selection.at("largest_score_difference").get<double>());
 }
 
-const json* case_of(const json& report, const std::string& id) {
-  for (const json& row : report.at("cases"))
-    if (row.at("id") == id) return &row;
-  return nullptr;
-}
-
 void require_comparable(const std::string& before, const std::string& after) {
   for (const std::string& schema : {before, after})
     if (schema != "nsa-bench/1" && schema != "nsa-bench/2")
@@ -85,17 +83,20 @@ void require_comparable(const std::string& before, const std::string& after) {
         "program's cases with this one");
 }
 
+/// Median of a pass and its interval, which is null where the samples were too few.
+struct PassTime {
+  double median = 0;
+  std::optional<double> lo, hi;
+};
+
 /// new / old of one pass with the widest ratio that the two intervals allow.
-std::string ratio_text(const std::string& id, const char* name, const json& before,
-                       const json& after) {
-  const json &old_time = before.at(name).at("hot"), &new_time = after.at(name).at("hot");
-  std::string text =
-      format("%-14s %-8s %9.3f -> %9.3f ms  x%.3f", id.c_str(), name, median_of(old_time),
-             median_of(new_time), median_of(new_time) / median_of(old_time));
-  if (old_time.at("lo_ms").is_null() || new_time.at("lo_ms").is_null())
+std::string ratio_text(const std::string& id, const char* name, const PassTime& before,
+                       const PassTime& after) {
+  std::string text = format("%-14s %-8s %9.3f -> %9.3f ms  x%.3f", id.c_str(), name, before.median,
+                            after.median, after.median / before.median);
+  if (!before.lo || !before.hi || !after.lo || !after.hi)
     return text + "  no interval: too few samples\n";
-  const double lo = new_time.at("lo_ms").get<double>() / old_time.at("hi_ms").get<double>();
-  const double hi = new_time.at("hi_ms").get<double>() / old_time.at("lo_ms").get<double>();
+  const double lo = *after.lo / *before.hi, hi = *after.hi / *before.lo;
   const char* verdict = hi < 1 ? "faster" : lo > 1 ? "slower" : "undecided";
   return text + format(" [%.3f, %.3f] %s\n", lo, hi, verdict);
 }
@@ -111,6 +112,138 @@ std::string paths_text(const json& before, const json& after) {
   return text;
 }
 
+/// What the two reports hold of one id.
+struct CasePair {
+  std::vector<const json*> before, after;
+};
+
+/// The ids of both in the order of `after`, then those that only `before` has.
+std::vector<std::pair<std::string, CasePair>> pairs_of(const json& before, const json& after) {
+  std::vector<std::pair<std::string, CasePair>> pairs;
+  const auto pair_of = [&](const json& row) -> CasePair& {
+    const std::string id = row.at("id").get<std::string>();
+    for (auto& [known, pair] : pairs)
+      if (known == id) return pair;
+    return pairs.emplace_back(id, CasePair{}).second;
+  };
+  for (const json& row : after.at("cases")) pair_of(row).after.push_back(&row);
+  for (const json& row : before.at("cases")) pair_of(row).before.push_back(&row);
+  return pairs;
+}
+
+class Comparison {
+ public:
+  void add(const std::string& id, const CasePair& pair) {
+    const int64_t wrong = note_wrong(id, pair.after, "NEW");
+    const bool was_wrong = note_wrong(id, pair.before, "OLD") > 0;
+    const bool duplicate = pair.before.size() > 1 || pair.after.size() > 1;
+    if (pair.before.size() > 1) note(id, "DUPLICATE", count_text(pair.before, "OLD"));
+    if (pair.after.size() > 1) note(id, "DUPLICATE", count_text(pair.after, "NEW"));
+    if (pair.after.empty()) note(id, "LOST", "only OLD has it");
+    if (pair.before.empty()) note(id, "NEW", "only NEW has it");
+    if (wrong > 0 || duplicate || pair.after.empty()) ++faults_;
+    if (pair.before.empty() || pair.after.empty()) return;
+    ++common_;
+    if (wrong == 0 && !was_wrong && !duplicate)
+      compare(id, *pair.before.front(), *pair.after.front());
+  }
+
+  /// Returns the rows; throws NotComparable where they are no comparison.
+  std::string finish(int64_t* faults) const {
+    if (faults != nullptr) *faults = faults_;
+    std::string why;
+    for (const std::string& problem : problems_) why += (why.empty() ? "" : "; ") + problem;
+    if (why.empty() && compared_ == 0 && (common_ == 0 || faults_ == 0))
+      why = "the two have no timed case in common; compare reports of the same cases";
+    if (!why.empty()) throw NotComparable("compare: " + why, text_, faults_);
+    return text_;
+  }
+
+  void add_text(const std::string& text) { text_ += text; }
+
+ private:
+  void note(const std::string& id, const char* kind, const std::string& why) {
+    text_ += format("%-14s %-9s ", nsa::plain_text(id).c_str(), kind) + why + "\n";
+  }
+
+  static std::string count_text(const std::vector<const json*>& rows, const char* side) {
+    return std::string(side) + " has it " + std::to_string(rows.size()) +
+           " times; a report holds a case once";
+  }
+
+  /// A row for each problem of the case; returns their number.
+  int64_t note_wrong(const std::string& id, const std::vector<const json*>& rows,
+                     const char* side) {
+    int64_t found = 0;
+    for (const json* row : rows) {
+      if (!row->contains("problems") || !row->at("problems").is_array()) {
+        problem(id, "problems", "is missing or no list", side);
+        continue;
+      }
+      for (const json& one : row->at("problems")) {
+        note(id, "WRONG", "in " + std::string(side) + ": " + plain(one));
+        ++found;
+      }
+    }
+    return found;
+  }
+
+  void problem(const std::string& id, const std::string& field, const std::string& what,
+               const char* side) {
+    problems_.push_back("case " + nsa::plain_text(id) + " of " + side + ": " + field + " " + what +
+                        "; time the case again");
+  }
+
+  void compare(const std::string& id, const json& before, const json& after) {
+    text_ += paths_text(before, after);
+    bool timed = false;
+    for (const char* name : kPasses) {
+      if (!before.contains(name) && !after.contains(name)) continue;
+      timed = true;
+      const std::optional<PassTime> old_time = time_of(id, name, before, "OLD"),
+                                    new_time = time_of(id, name, after, "NEW");
+      if (!old_time || !new_time) continue;
+      text_ += ratio_text(nsa::plain_text(id), name, *old_time, *new_time);
+      ++compared_;
+    }
+    if (!timed) problem(id, "forward, backward and step", "are missing", "OLD and NEW");
+  }
+
+  std::optional<PassTime> time_of(const std::string& id, const char* name, const json& row,
+                                  const char* side) {
+    const std::string field = std::string(name) + ".hot";
+    const json::json_pointer at("/" + std::string(name) + "/hot");
+    if (!row.contains(at) || !row.at(at).is_object()) {
+      problem(id, field, "is missing", side);
+      return {};
+    }
+    const json& hot = row.at(at);
+    const auto number = [&](const char* key, bool may_be_null) -> std::optional<double> {
+      if (!hot.contains(key)) {
+        problem(id, field + "." + key, "is missing", side);
+      } else if (const json& value = hot.at(key); !value.is_null() || !may_be_null) {
+        const double ms = value.is_number() ? value.get<double>() : 0;
+        if (ms > 0 && std::isfinite(ms)) return ms;
+        problem(id, field + "." + key,
+                "is " + nsa::plain_text(value.dump()) + ", want a time above 0", side);
+      }
+      return {};
+    };
+    const size_t problems = problems_.size();
+    PassTime time;
+    const std::optional<double> median = number("median_ms", false);
+    time.lo = number("lo_ms", true);
+    time.hi = number("hi_ms", true);
+    if (!median || problems_.size() > problems) return {};
+    time.median = *median;
+    return time;
+  }
+
+  std::string text_;
+  std::vector<std::string> problems_;
+  int64_t common_ = 0, compared_ = 0, faults_ = 0;
+};
+
 }  // namespace
 
 std::string target_bench_text(const json& report) {
@@ -124,25 +257,14 @@ std::string target_bench_text(const json& report) {
   return text;
 }
 
-std::string compare_text(const json& before, const json& after) {
+std::string compare_text(const json& before, const json& after, int64_t* faults) {
   require_comparable(before.value("schema", ""), after.value("schema", ""));
-  std::string text;
+  Comparison comparison;
   if (before.at("device") != after.at("device"))
-    text += "devices differ: " + plain(before.at("device")) + " and " + plain(after.at("device")) +
-            "\n";
-  int64_t compared = 0;
-  for (const json& row : after.at("cases")) {
-    const std::string id = row.at("id");
-    const json* old_row = case_of(before, id);
-    if (old_row != nullptr) text += paths_text(*old_row, row);
-    for (const char* name : kPasses) {
-      if (old_row == nullptr || !row.contains(name) || !old_row->contains(name)) continue;
-      text += ratio_text(nsa::plain_text(id), name, *old_row, row);
-      ++compared;
-    }
-  }
-  if (compared == 0) throw std::invalid_argument("compare: the two have no timed case in common");
-  return text;
+    comparison.add_text("devices differ: " + plain(before.at("device")) + " and " +
+                        plain(after.at("device")) + "\n");
+  for (const auto& [id, pair] : pairs_of(before, after)) comparison.add(id, pair);
+  return comparison.finish(faults);
 }
 
 }  // namespace suites

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
 namespace suites {
 namespace {
 
@@ -97,6 +102,147 @@ TEST(BenchReport, StepsOfDecodeAreAPassLikeAnother) {
   const json before = steps(run_of(9, 10, 11), 900), after = steps(run_of(4, 5, 6), 1800);
   EXPECT_NE(compare_text(before, after).find("faster"), std::string::npos);
   EXPECT_NE(target_bench_text(after).find("1800 GB/s"), std::string::npos);
+}
+
+/// A report of right cases with these ids, each of 10 ms forward.
+json report_of(std::initializer_list<const char*> ids) {
+  json report = run_of(9.9, 10, 10.1);
+  const json row = report["cases"][0];
+  report["cases"] = json::array();
+  for (const char* id : ids) {
+    report["cases"].push_back(row);
+    report["cases"].back()["id"] = id;
+  }
+  return report;
+}
+
+json& case_of(json& report, size_t at) { return report["cases"][at]; }
+
+struct Compared {
+  std::string text, why;  ///< why: of NotComparable
+  int64_t faults = 0;
+
+  bool has(const std::string& part) const { return text.find(part) != std::string::npos; }
+};
+
+Compared compared(const json& before, const json& after) {
+  Compared result;
+  try {
+    result.text = compare_text(before, after, &result.faults);
+  } catch (const NotComparable& error) {
+    result = {error.rows, error.what(), error.faults};
+  }
+  return result;
+}
+
+TEST(BenchCompare, RightCasesOfBothRunsHaveNoFault) {
+  const Compared same = compared(report_of({"a", "b"}), report_of({"b", "a"}));
+  EXPECT_EQ(same.faults, 0);
+  EXPECT_EQ(same.why, "");
+  EXPECT_TRUE(same.has("x1.000 [0.980, 1.020] undecided")) << same.text;
+}
+
+TEST(BenchCompare, AWrongCaseAndALostOneHaveRowsAndNoRatio) {
+  json after = report_of({"a", "b"});
+  case_of(after, 1)["problems"] = {"o_sel: 37 rows differ"};
+  for (const bool timed : {true, false}) {
+    if (!timed) case_of(after, 1).erase("forward");
+    const Compared result = compared(report_of({"a", "b", "c"}), after);
+    EXPECT_EQ(result.why, "");
+    EXPECT_EQ(result.faults, 2);
+    EXPECT_TRUE(result.has("a              forward ")) << result.text;
+    EXPECT_TRUE(result.has("b              WRONG     in NEW: o_sel: 37 rows differ\n"));
+    EXPECT_TRUE(result.has("c              LOST "));
+    EXPECT_FALSE(result.has("b              forward "));
+    EXPECT_FALSE(result.has("c              forward "));
+  }
+}
+
+TEST(BenchCompare, ANewCaseIsARowAndNoFaultUnlessItIsWrong) {
+  json after = report_of({"a", "d"});
+  EXPECT_EQ(compared(report_of({"a"}), after).faults, 0);
+  EXPECT_TRUE(compared(report_of({"a"}), after).has("d              NEW "));
+  case_of(after, 1)["problems"] = {"no check ran"};
+  EXPECT_EQ(compared(report_of({"a"}), after).faults, 1);
+  EXPECT_TRUE(compared(report_of({"a"}), after).has("d              WRONG "));
+}
+
+TEST(BenchCompare, ACaseThatWasWrongHasNoRatioAndIsNoFaultOfTheNewRun) {
+  json before = report_of({"a", "b"});
+  case_of(before, 1)["problems"] = {"rows differ"};
+  const Compared result = compared(before, report_of({"a", "b"}));
+  EXPECT_EQ(result.faults, 0);
+  EXPECT_TRUE(result.has("b              WRONG     in OLD: rows differ"));
+  EXPECT_FALSE(result.has("b              forward "));
+}
+
+TEST(BenchCompare, ADuplicateCaseIsAFaultInEitherFile) {
+  const json twice = report_of({"a", "b", "b"}), once = report_of({"a", "b"});
+  for (const auto& [before, after] : {std::pair(twice, once), std::pair(once, twice)}) {
+    const Compared result = compared(before, after);
+    EXPECT_EQ(result.faults, 1);
+    EXPECT_TRUE(result.has("b              DUPLICATE ")) << result.text;
+    EXPECT_FALSE(result.has("b              forward "));
+    EXPECT_TRUE(result.has("a              forward "));
+  }
+  EXPECT_EQ(compared(twice, twice).faults, 1);
+  EXPECT_EQ(compared(twice, report_of({"a"})).faults, 1) << "lost and duplicate: one case";
+}
+
+TEST(BenchCompare, NothingInCommonHidesNoRow) {
+  const Compared lost = compared(report_of({"a"}), report_of({"d"}));
+  EXPECT_NE(lost.why.find("no timed case in common"), std::string::npos);
+  EXPECT_TRUE(lost.has("a              LOST ") && lost.has("d              NEW "));
+  EXPECT_EQ(lost.faults, 1);
+  json wrong = report_of({"a"});
+  case_of(wrong, 0)["problems"] = {"rows differ"};
+  EXPECT_TRUE(compared(report_of({"a"}), wrong).has("WRONG"));
+  EXPECT_EQ(compared(report_of({"a"}), wrong).faults, 1);
+  EXPECT_NE(compared(wrong, report_of({"a"})).why, "") << "no ratio at all is no success";
+  EXPECT_EQ(compared(report_of({"a"}), report_of({})).faults, 1);
+  EXPECT_NE(compared(report_of({}), report_of({"a"})).why, "");
+}
+
+TEST(BenchCompare, TimesThatAreNoneAreErrorsNamingCaseAndField) {
+  for (const char* field : {"median_ms", "lo_ms", "hi_ms"})
+    for (const json& value : {json(0), json(0.0), json(-1.5), json(std::nan("")), json(INFINITY),
+                              json("10"), json("NaN"), json(true), json::array()}) {
+      json bad = report_of({"a", "b", "c"});
+      case_of(bad, 1)["forward"]["hot"][field] = value;
+      const std::string named = "forward.hot." + std::string(field) + " is ";
+      const Compared newer = compared(report_of({"a", "b", "c", "e"}), bad);
+      EXPECT_NE(newer.why.find("case b of NEW: " + named), std::string::npos) << newer.why;
+      EXPECT_TRUE(newer.has("a              forward ") && newer.has("c              forward "));
+      EXPECT_TRUE(newer.has("e              LOST "));
+      EXPECT_FALSE(newer.has("b              forward "));
+      const Compared older = compared(bad, report_of({"a", "b", "c"}));
+      EXPECT_NE(older.why.find("case b of OLD: " + named), std::string::npos) << older.why;
+    }
+}
+
+TEST(BenchCompare, TimesThatAreMissingAreErrorsNamingCaseAndField) {
+  const auto why_without = [](const char* pointer) {
+    json bad = report_of({"a", "b"});
+    const json::json_pointer at(pointer);
+    case_of(bad, 1)[at.parent_pointer()].erase(at.back());
+    return compared(report_of({"a", "b"}), bad).why;
+  };
+  const auto names = [](const std::string& why, const char* part) {
+    return why.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(names(why_without("/forward"), "case b of NEW: forward.hot is missing"));
+  EXPECT_TRUE(names(why_without("/forward/hot"), "case b of NEW: forward.hot is missing"));
+  for (const char* field : {"median_ms", "lo_ms", "hi_ms"})
+    EXPECT_TRUE(
+        names(why_without((std::string("/forward/hot/") + field).c_str()),
+              ("case b of NEW: forward.hot." + std::string(field) + " is missing").c_str()));
+  EXPECT_TRUE(names(why_without("/problems"), "case b of NEW: problems is missing or no list"));
+  json null = report_of({"a"});
+  case_of(null, 0)["forward"]["hot"]["median_ms"] = nullptr;
+  EXPECT_TRUE(names(compared(report_of({"a"}), null).why, "forward.hot.median_ms is null"));
+  json untimed = report_of({"a", "b"});
+  case_of(untimed, 1).erase("forward");
+  EXPECT_TRUE(names(compared(untimed, untimed).why, "case b of OLD and NEW: forward"));
 }
 
 }  // namespace

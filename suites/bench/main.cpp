@@ -6,8 +6,10 @@
 #include <functional>
 #include <iostream>
 #include <set>
+#include <sstream>
 #include <string>
 
+#include "base/json/non_finite.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/program/plain_failure.h"
 #include "nsa/program/plain_text.h"
@@ -37,10 +39,17 @@ namespace {
 
 constexpr int kUsage = 2;
 
+/// NaN becomes text, so that the comparison names the field that holds it.
 nlohmann::json read_report(const std::string& path) {
   std::ifstream in(path);
-  if (!in) throw std::invalid_argument(path + ": cannot be read");
-  return nlohmann::json::parse(in);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf()))
+    throw std::invalid_argument(path + ": cannot be read; name a report of nsa-bench");
+  try {
+    return nlohmann::json::parse(base::quote_non_finite(text.str()));
+  } catch (const nlohmann::json::exception& error) {
+    throw std::invalid_argument(path + ": is no report of nsa-bench: " + error.what());
+  }
 }
 
 /// Whole or not at all: a disk that fills up leaves what stood there.
@@ -106,10 +115,28 @@ int run_cases(CaseOptions& o,
   return 0;
 }
 
+int print_problem(const std::string& problem) {
+  std::cerr << "nsa-bench: " << nsa::plain_text(problem) << "\n";
+  return kUsage;
+}
+
+/// Status of a comparison: 0, or 1 where a case is lost, wrong or duplicate.
+int compare_reports(const std::string& before, const std::string& after) {
+  try {
+    int64_t faults = 0;
+    print(suites::compare_text(read_report(before), read_report(after), &faults));
+    return faults == 0 ? 0 : 1;
+  } catch (const suites::NotComparable& error) {
+    print(error.rows);
+    const int status = print_problem(error.what());
+    return error.faults == 0 ? status : 1;
+  }
+}
+
 constexpr const char* kFooter =
     "Without a command: microbenchmarks of every plain operator, with --device, --seed and the "
     "flags of Google\nBenchmark (--benchmark_filter=REGEX, --benchmark_list_tests, "
-    "--benchmark_out=FILE ...).\nExit codes: 0, 1 a case is wrong or differs, 2 usage.\n"
+    "--benchmark_out=FILE ...).\nExit codes: 0, 1 a case is wrong, lost or differs, 2 usage.\n"
     "Examples:\n"
     "  nsa-bench targets --case paper_8k            one case beside its target and dense "
     "attention\n"
@@ -143,7 +170,11 @@ int run_command(int argc, char** argv, const std::string& kernels) {
       ->check(CLI::Range(2, 1 << 30))
       ->capture_default_str();
   std::string before, after;
-  CLI::App* compare = app.add_subcommand("compare", "ratios of two reports, new / old");
+  CLI::App* compare = app.add_subcommand(
+      "compare",
+      "ratios of two reports, new / old; cases that are LOST, NEW, WRONG or DUPLICATE have rows of "
+      "their own and no ratio. Exit codes: 0, 1 a case is lost, wrong in NEW or duplicate, 2 "
+      "usage, a time that is missing or not above 0, or no timed case in common");
   compare->add_option("OLD", before, "JSON of the older run")->required();
   compare->add_option("NEW", after, "JSON of the newer run")->required();
   try {
@@ -151,10 +182,7 @@ int run_command(int argc, char** argv, const std::string& kernels) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;
   }
-  if (*compare) {
-    print(suites::compare_text(read_report(before), read_report(after)));
-    return 0;
-  }
+  if (*compare) return compare_reports(before, after);
   const at::Device device = suites::parse_device(o.device);
   nsa::want_kernels(kernels, device);
   o.bench.dense = !o.no_dense;
@@ -198,11 +226,6 @@ int run_microbenchmarks(int argc, char** argv, const std::string& kernels) {
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kUsage;
   benchmark::RunSpecifiedBenchmarks();
   return 0;
-}
-
-int print_problem(const std::string& problem) {
-  std::cerr << "nsa-bench: " << nsa::plain_text(problem) << "\n";
-  return kUsage;
 }
 
 }  // namespace
