@@ -3,6 +3,21 @@
 #include "harness/phases/builtin_phases.h"
 
 namespace harness {
+namespace {
+
+std::string detail_of(const CiStatus& status, const std::string& file) {
+  const auto count = [](int64_t number) { return std::to_string(number); };
+  std::string text = count(status.tests) + " tests in " + file;
+  if (status.failed > 0) text += ", failed first: " + status.first_failed;
+  if (status.skipped > 0) text += "; " + count(status.skipped) + " did not run";
+  if (status.flaky > 0)
+    text += "; " + count(status.flaky) +
+            " flaky, passed after a failed attempt, first: " + status.first_flaky;
+  if (!status.remark.empty()) text += "; the file " + status.remark;
+  return text;
+}
+
+}  // namespace
 
 void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
@@ -21,12 +36,12 @@ void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter) {
   count("tests.run_count", status.tests - status.skipped);
   count("tests.failed_count", status.failed);
   count("tests.skipped_count", status.skipped);
+  count("tests.flaky_count", status.flaky);
   emitter.check({.case_id = id,
                  .id = "ci/tests",
                  .ok = status.failed == 0,
                  .code = status.failed == 0 ? "" : "CI_FAILED",
-                 .detail = std::to_string(status.tests) + " tests in " + file +
-                           (status.failed == 0 ? "" : ", failed first: " + status.first_failed)});
+                 .detail = detail_of(status, file)});
   emitter.end_case(id);
 }
 

@@ -62,5 +62,31 @@ TEST(CiStatusPhase, WhatReportsNothingFailsTheCaseAndGivesNoFigure) {
   EXPECT_EQ(metric_of(empty, "tests.failed_count"), "absent");
 }
 
+TEST(CiStatusPhase, WhatDidNotRunAndWhatWasFlakyAreCountedAndNamed) {
+  const auto mixed = transcript(R"(<testsuite><testcase name="a"/>
+<testcase name="b" status="notrun" result="suppressed"/>
+<testcase classname="A" name="c"><flakyFailure/></testcase></testsuite>)");
+  EXPECT_EQ(metric_of(mixed, "tests.run_count"), 2);
+  EXPECT_EQ(metric_of(mixed, "tests.skipped_count"), 1);
+  EXPECT_EQ(metric_of(mixed, "tests.flaky_count"), 1);
+  EXPECT_TRUE(only_check(mixed).ok);
+  EXPECT_THAT(only_check(mixed).detail, HasSubstr("; 1 did not run; 1 flaky, "));
+  EXPECT_THAT(only_check(mixed).detail, HasSubstr(" first: A.c"));
+}
+
+TEST(CiStatusPhase, AFailureInASecondRootDecidesAndTheRootIsNamed) {
+  const auto red = transcript(std::string(kGreen) + kRed);
+  EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
+  EXPECT_THAT(only_check(red).detail, HasSubstr("failed first: A.b"));
+  EXPECT_THAT(only_check(red).detail, HasSubstr("the file holds a second root <testsuite>"));
+}
+
+TEST(CiStatusPhase, NothingThatRanGivesNoFigure) {
+  const auto idle = transcript(R"(<testsuite><testcase name="a" status="disabled"/></testsuite>)");
+  EXPECT_THAT(end_of(idle), HasSubstr("holds no test that ran"));
+  EXPECT_EQ(metric_of(idle, "tests.failed_count"), "absent");
+  EXPECT_EQ(metric_of(idle, "tests.run_count"), "absent");
+}
+
 }  // namespace
 }  // namespace harness

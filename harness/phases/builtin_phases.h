@@ -19,7 +19,7 @@ void run_environment(const std::filesystem::path& bin_dir,
                      protocol::Emitter& emitter);
 
 /// builtin:ci_status. Metrics tests.*_count of the JUnit file args.file, check ci/tests
-/// (CI_FAILED). A file that is missing, no JUnit or without a test case fails the case.
+/// (CI_FAILED). A file that is missing, no JUnit or without a test that ran fails the case.
 void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter);
 
 /// builtin:binaries_ab. For every case, starts nsa-worker of args.base_bin and of args.head_bin

@@ -80,5 +80,44 @@ TEST_F(RunCommandTest, ResumingAnotherFolderIsRefusedByName) {
   EXPECT_THAT(error_of(), HasSubstr("holds no run.json, so no run has begun there"));
 }
 
+/// Runs a runbook whose only criterion is that no test of CI failed.
+class CiRunTest : public RunCommandTest {
+ protected:
+  std::string word_for(const std::string& junit) {
+    write_bytes(dir_ / "ci_only.json",
+                R"({"schema": "nsa-runbook/1", "name": "ci_only", "title": "CI",
+      "scope": "CI", "device": "cpu", "phases": [{"id": "ci", "title": "CI",
+      "run": "builtin:ci_status", "require": {"ci.status": "given"}, "criteria": [{"id": "C-ci",
+      "text": "green", "metric": "ci.tests.failed_count", "op": "==", "value": 0, "unit": "count",
+      "severity": "blocker", "evidence": "record"}]}]})");
+    write_bytes(dir_ / "junit.xml", junit);
+    options_.runbook = (dir_ / "ci_only.json").string();
+    options_.out = (dir_ / ("run" + std::to_string(++runs_))).string();
+    options_.ci_status = (dir_ / "junit.xml").string();
+    options_.json = true;
+    const Printed said = printed(run_command, options_);
+    const auto verdict = nlohmann::json::parse(said.out)["verdict"];
+    EXPECT_EQ(said.exit_code == 0, verdict["word"] == "GO") << said.out;
+    return verdict["word"];
+  }
+
+  int runs_ = 0;
+};
+
+TEST_F(CiRunTest, OnlyTestsThatRanGiveGo) {
+  const std::string passed = "<testsuite><testcase name='a'/></testsuite>",
+                    failed = "<testsuite><testcase name='b'><error/></testcase></testsuite>";
+  EXPECT_EQ(word_for(passed), "GO");
+  EXPECT_EQ(word_for(failed), "NO-GO");
+  EXPECT_EQ(word_for(passed + failed), "NO-GO") << "the second of two roots failed";
+  for (const std::string& undecided :
+       {passed + passed, std::string("<testsuite tests='0'/>"), std::string(),
+        std::string("<testsuite><testcase name='a' status='disabled'/></testsuite>"),
+        std::string("<testsuite><testcase name='a' status='notrun' result='suppressed'/>"
+                    "</testsuite>"),
+        std::string("<testsuite failures='1'><testcase name='a'/></testsuite>")})
+    EXPECT_NE(word_for(undecided), "GO") << undecided;
+}
+
 }  // namespace
 }  // namespace harness::cli
