@@ -51,13 +51,37 @@ fs::path data_dir() {
   return here;
 }
 
-fs::path new_run_folder(const std::string& runbook) {
+namespace {
+
+std::string time_text() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
   gmtime_r(&now, &parts);
   std::array<char, 32> text{};
   std::strftime(text.data(), text.size(), "%Y%m%dT%H%M%SZ", &parts);
-  return fs::path("runs") / (runbook + "-" + text.data());
+  return text.data();
+}
+
+/// Whether `folder` is new: false where something of that name was there before.
+bool create(const fs::path& folder) {
+  std::error_code error, ignored;
+  const bool created = fs::create_directory(folder, error);
+  if (error && !fs::exists(folder, ignored))
+    throw Error("cannot create " + folder.string() + ": " + error.message() +
+                "; name a folder that can be written with --out DIR");
+  return created;
+}
+
+}  // namespace
+
+fs::path new_run_folder(const std::string& runbook) {
+  const fs::path runs = "runs";
+  create(runs);
+  const std::string name = runbook + "-" + time_text();
+  fs::path folder = runs / name;
+  for (int number = 2; !create(folder); ++number)
+    folder = runs / (name + "-" + std::to_string(number));
+  return folder;
 }
 
 fs::path matrices_dir() {

@@ -22,7 +22,9 @@ std::filesystem::path data_dir();
 /// The newest run folder in runs/. Throws ConfigError when there is none.
 std::filesystem::path newest_run();
 
-/// runs/RUNBOOK-TIME: where a run goes that names no folder.
+/// Creates runs/RUNBOOK-TIME, where a run goes that names no folder. Of calls within one second,
+/// those of other processes too, each has its own: the later ones end in -2, -3 ... Throws
+/// harness::Error when runs/ cannot be written.
 std::filesystem::path new_run_folder(const std::string& runbook);
 
 /// Where the matrices of self tests are kept, one for each build and hardware: .selftest of the

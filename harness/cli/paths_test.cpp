@@ -2,6 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <set>
+#include <thread>
+#include <vector>
+
 #include "base/testing/paths.h"
 #include "harness/cli/testing.h"
 #include "harness/evidence/storage/files.h"
@@ -12,6 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 TEST(Paths, TheProgramIsThisOne) {
   EXPECT_EQ(program_dir(), fs::canonical(fs::path(base::build_dir()) / "bin"));
@@ -53,6 +59,39 @@ TEST(Paths, TheNewestFinishedRunCounts) {
   fs::last_write_time("runs/b/results.json",
                       fs::last_write_time("runs/a/results.json") - std::chrono::hours(1));
   EXPECT_EQ(newest_run(), fs::path("runs/a"));
+}
+
+TEST(Paths, EveryRunOfOneSecondHasAFolderOfItsOwn) {
+  const TempDir dir;
+  const WorkingDir there(dir.path());
+  constexpr int kThreads = 8, kCallsEach = 10;
+  std::array<std::vector<fs::path>, kThreads> made;
+  std::vector<std::thread> threads;
+  for (auto& mine : made)
+    threads.emplace_back([&mine] {
+      for (int call = 0; call < kCallsEach; ++call) mine.push_back(new_run_folder("mini"));
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::set<fs::path> folders;
+  for (const auto& mine : made) folders.insert(mine.begin(), mine.end());
+  EXPECT_EQ(folders.size(), size_t{kThreads * kCallsEach});
+  for (const fs::path& folder : folders) {
+    EXPECT_TRUE(fs::is_directory(folder) && fs::is_empty(folder)) << folder;
+    EXPECT_THAT(folder.string(), MatchesRegex("runs/mini-20[0-9]+T[0-9]+Z(-[0-9]+)?"));
+  }
+}
+
+TEST(Paths, ARunFolderThatCannotBeCreatedIsNamed) {
+  const TempDir dir;
+  const WorkingDir there(dir.path());
+  write_bytes("runs", "a file");
+  try {
+    new_run_folder("mini");
+    ADD_FAILURE() << "created in a file";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("cannot create runs/mini-20"));
+    EXPECT_THAT(error.what(), HasSubstr("--out DIR"));
+  }
 }
 
 }  // namespace

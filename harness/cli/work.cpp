@@ -43,7 +43,7 @@ Work new_work(const Options& options) {
             .kinds = planned.book.kinds,
             .plan = planned.plan,
             .run = {}};
-  work.run.out = options.out.empty() ? new_run_folder(work.runbook.name) : fs::path(options.out);
+  work.run.out = options.out.empty() ? fs::path("runs") : fs::path(options.out);
   work.run.info.gate = options.gate;
   work.run.info.command_line = options.command_line;
   if (!options.supersedes.empty())
@@ -53,6 +53,11 @@ Work new_work(const Options& options) {
       {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
   attach_catch_matrix(work.run);
   attach_baseline(options, work);
+  // Last: a call that is refused leaves no empty folder behind.
+  if (options.out.empty()) {
+    work.run.out = new_run_folder(work.runbook.name);
+    work.run.info.id = work.run.out.filename().string();
+  }
   return work;
 }
 

@@ -32,6 +32,7 @@ class WorkTest : public testing::Test {
       "severity": "major", "evidence": "record"}]}]})");
     options_.configs = (dir_ / "configs").string();
     options_.runbook = "mini";
+    options_.out = (dir_ / "out").string();
   }
 
   Work work() const { return new_work(options_); }
@@ -58,7 +59,6 @@ class WorkTest : public testing::Test {
 TEST_F(WorkTest, TheCommandLineReachesTheRun) {
   options_.gate = "advisory";
   options_.command_line = {"nsa-validate", "--runbook", "mini"};
-  options_.out = (dir_ / "out").string();
   const Work made = work();
   EXPECT_EQ(made.runbook.name, "mini");
   EXPECT_TRUE(made.kinds.contains("environment"));
@@ -72,7 +72,23 @@ TEST_F(WorkTest, TheCommandLineReachesTheRun) {
 }
 
 TEST_F(WorkTest, WithoutAFolderTheRunGetsOneOfItsOwnName) {
-  EXPECT_THAT(work().run.out.string(), testing::StartsWith("runs/mini-20"));
+  const WorkingDir here(dir_.path());
+  options_.out.clear();
+  const Work first = work(), second = work();
+  EXPECT_THAT(first.run.out.string(), testing::StartsWith("runs/mini-20"));
+  EXPECT_NE(first.run.out, second.run.out);
+  for (const Work* made : {&first, &second}) {
+    EXPECT_TRUE(fs::is_directory(made->run.out));
+    EXPECT_EQ(made->run.info.id, made->run.out.filename());
+  }
+}
+
+TEST_F(WorkTest, ARefusedCallLeavesNoFolderBehind) {
+  const WorkingDir here(dir_.path());
+  options_.out.clear();
+  options_.baseline = "none.json";
+  EXPECT_THAT(error_of([&] { work(); }), HasSubstr("no such file"));
+  EXPECT_FALSE(fs::exists("runs"));
 }
 
 TEST_F(WorkTest, TheBaselineOfThisHardwareIsAttachedUnlessAnotherOrNoneIsNamed) {
