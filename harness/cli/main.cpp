@@ -7,6 +7,7 @@
 
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/options.h"
+#include "harness/cli/paths.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/plain_text.h"
 #include "harness/schema/error.h"
@@ -61,6 +62,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   if (!harness::cli::parse_options(argc, argv, options, exit_code)) return reported(exit_code);
   try {
+    harness::cli::require_working_directory();
     return reported(execute(options));
   } catch (const harness::ConfigError& e) {
     return failed(e, 2);

@@ -84,6 +84,13 @@ fs::path new_run_folder(const std::string& runbook) {
   return folder;
 }
 
+void require_working_directory() {
+  std::error_code error;
+  if (const fs::path here = fs::current_path(error); here.empty())
+    throw ConfigError("the working directory cannot be used: " + error.message() +
+                      "; change to a folder that exists (cd DIR) and run again");
+}
+
 fs::path matrices_dir() {
   const fs::path checkout = checkout_dir();
   return (checkout.empty() ? fs::current_path() : checkout) / ".selftest";

@@ -27,6 +27,10 @@ std::filesystem::path newest_run();
 /// harness::Error when runs/ cannot be written.
 std::filesystem::path new_run_folder(const std::string& runbook);
 
+/// Throws ConfigError where the working directory was deleted: no relative name means anything
+/// there.
+void require_working_directory();
+
 /// Where the matrices of self tests are kept, one for each build and hardware: .selftest of the
 /// checkout, else of the working directory.
 std::filesystem::path matrices_dir();

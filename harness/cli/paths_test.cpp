@@ -94,5 +94,16 @@ TEST(Paths, ARunFolderThatCannotBeCreatedIsNamed) {
   }
 }
 
+TEST(Paths, ADeletedWorkingDirectoryIsNamed) {
+  const TempDir dir;
+  fs::create_directories(dir / "gone");
+  const WorkingDir there(dir / "gone");
+  EXPECT_EQ(error_of(require_working_directory), "");
+  fs::remove(dir / "gone");
+  EXPECT_THAT(error_of(require_working_directory),
+              HasSubstr("the working directory cannot be used"));
+  EXPECT_THAT(error_of(require_working_directory), HasSubstr("cd DIR"));
+}
+
 }  // namespace
 }  // namespace harness::cli
