@@ -59,6 +59,11 @@ class CaseCounter {
     return all;
   }
 
+  /// Tests that CTest could not start (no program, a dependency that failed), which it counts as
+  /// skipped in the file and as failed in its verdict.
+  int64_t not_started() const { return not_started_; }
+  const std::string& first_not_started() const { return first_not_started_; }
+
   /// The first thing that was wrong with a counter, a status or a result.
   const std::string& problem() const { return problem_; }
 
@@ -97,6 +102,13 @@ class CaseCounter {
     return Outcome::kRan;
   }
 
+  /// A test that asked to be skipped says SKIP_RETURN_CODE or SKIP_REGULAR_EXPRESSION_MATCHED.
+  static bool is_skip_of_ctest(const pugi::xml_node& test) {
+    const std::string_view message = test.child("skipped").attribute("message").value();
+    return std::string_view(test.attribute("status").value()) != "notrun" ||
+           test.attribute("result") || message.empty() || message.starts_with("SKIP_");
+  }
+
   CaseTally count_case(const pugi::xml_node& test) {
     check_word(test, "status", {"run", "fail", "notrun", "disabled"});
     check_word(test, "result", {"completed", "skipped", "suppressed"});
@@ -105,6 +117,8 @@ class CaseCounter {
     if (outcome == Outcome::kRan && flaky > 0 && ++status_.flaky == 1)
       status_.first_flaky = name_of(test);
     if (outcome == Outcome::kFailed) note_failed(name_of(test));
+    if (outcome == Outcome::kSkipped && !is_skip_of_ctest(test) && ++not_started_ == 1)
+      first_not_started_ = name_of(test);
     return {.tests = 1,
             .failed = outcome == Outcome::kFailed,
             .skipped = outcome == Outcome::kSkipped,
@@ -176,8 +190,8 @@ class CaseCounter {
   }
 
   CiStatus& status_;
-  int64_t failed_ = 0;
-  std::string problem_;
+  int64_t failed_ = 0, not_started_ = 0;
+  std::string problem_, first_not_started_;
 };
 
 bool is_suite(const pugi::xml_node& root) {
@@ -228,6 +242,11 @@ CiStatus read_junit(std::string_view text) {
   status.tests = total.tests;
   status.failed = total.failed;
   status.skipped = total.skipped + total.disabled;
+  if (status.tests > status.skipped && counter.not_started() > 0) {
+    if (status.failed == 0) status.first_failed = counter.first_not_started();
+    status.failed += counter.not_started();
+    status.skipped -= counter.not_started();
+  }
   for (const std::string& problem :
        {not_xml, problem_of_roots(document), problem_of_counts(status), counter.problem()})
     if (status.problem.empty()) status.problem = problem;

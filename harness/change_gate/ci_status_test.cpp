@@ -165,6 +165,24 @@ TEST(ReadJunit, CountersThatContradictTheCasesAreNamed) {
         << bad;
 }
 
+TEST(ReadJunit, ATestThatCtestCouldNotStartIsFailedBesideOthers) {
+  for (const char* message : {"Unable to find executable", "Failed test dependencies: a"}) {
+    const std::string not_started = "<testcase name='gone' status='notrun'><skipped message='" +
+                                    std::string(message) + "'/></testcase>";
+    const CiStatus mixed = read_junit(suite(kPassed + not_started, "tests='2' skipped='1'"));
+    EXPECT_EQ(mixed.problem, "") << message;
+    EXPECT_EQ(mixed.failed, 1) << message;
+    EXPECT_EQ(mixed.skipped, 0) << message;
+    EXPECT_EQ(mixed.first_failed, ".gone") << message;
+    EXPECT_THAT(read_junit(suite(not_started)).problem, HasSubstr("holds no test that ran"));
+  }
+  const CiStatus asked = read_junit(
+      suite(std::string(kPassed) +
+            "<testcase status='notrun'><skipped message='SKIP_RETURN_CODE=77'/></testcase>"));
+  EXPECT_EQ(asked.failed, 0);
+  EXPECT_EQ(asked.skipped, 1);
+}
+
 TEST(ReadJunit, CountersOfKnownWritersAgree) {
   const std::string skipped = "<testcase name='k'><skipped/></testcase>",
                     disabled = "<testcase status='notrun' result='suppressed' name='d'/>";
