@@ -18,6 +18,7 @@
 #include "nsa/program/plain_failure.h"
 #include "nsa/program/plain_text.h"
 #include "nsa/program/whole_numbers.h"
+#include "nsa/program/working_directory.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
 

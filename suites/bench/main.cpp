@@ -13,6 +13,7 @@
 #include "nsa/backend/kernel_code.h"
 #include "nsa/program/plain_failure.h"
 #include "nsa/program/plain_text.h"
+#include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"

@@ -38,6 +38,19 @@ TEST(FrontDoor, EveryProgramTeaches) {
   }
 }
 
+TEST(FrontDoor, ADeletedWorkingDirectoryIsNamed) {
+  const std::string gone = fresh_dir("deleted_directory");
+  for (const char* name : {"nsa-worker", "nsa-tests", "nsa-train", "nsa-eval", "nsa-bench"}) {
+    const std::string in_it = "mkdir -p " + gone + " && cd " + gone + " && rmdir " + gone +
+                              " && exec " + base::build_dir() + "/bin/" + name + " --help";
+    const Outcome done = run({"sh", "-c", in_it});
+    EXPECT_EQ(done.exit_code, 3) << name;
+    EXPECT_EQ(done.output, std::string(name) +
+                               ": the working directory was deleted; change to a "
+                               "folder that exists (cd DIR) and run again\n");
+  }
+}
+
 /// tools/nsa-validate hands the question to the program, once it is built.
 TEST(FrontDoor, EveryScriptTeaches) {
   const fs::path source = base::source_dir();

@@ -9,6 +9,7 @@
 
 #include "nsa/program/input_error.h"
 #include "nsa/program/plain_text.h"
+#include "nsa/program/working_directory.h"
 #include "suites/eval/evaluate.h"
 
 namespace {

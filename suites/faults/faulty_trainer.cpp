@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "nsa/program/input_error.h"
+#include "nsa/program/working_directory.h"
 #include "nsa/train/run.h"
 #include "nsa/train/worker_request.h"
 #include "suites/faults/training_faults.h"

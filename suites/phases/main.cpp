@@ -18,6 +18,7 @@
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/diagnostics/stage_record.h"
 #include "nsa/program/plain_text.h"
+#include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/ranks/rank_place.h"
 #include "suites/instrument/cupti/activity_collector.h"

@@ -2,27 +2,24 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
 #include <sstream>
 
 namespace nsa {
 namespace {
-
-constexpr int32_t kUnused = std::numeric_limits<int32_t>::max();  // sorts behind every id
 
 /// floor(t / l') as [*, 1, 1].
 at::Tensor last_block(const at::Tensor& t, int64_t sel_block_size) {
   return t.floor_divide(sel_block_size).unsqueeze(-1).unsqueeze(-1);
 }
 
-/// Ascending ids with every id but the first of its kind moved to the end, as kUnused.
+/// Ascending ids with every id but the first of its kind moved to the end, as kUnusedPlace.
 at::Tensor without_repeats(const at::Tensor& ascending) {
   const int64_t width = ascending.size(-1);
   if (width < 2) return ascending;
   const at::Tensor repeats =
       ascending.narrow(-1, 1, width - 1).eq(ascending.narrow(-1, 0, width - 1));
   at::Tensor ids = ascending.clone();
-  ids.narrow(-1, 1, width - 1).masked_fill_(repeats, kUnused);
+  ids.narrow(-1, 1, width - 1).masked_fill_(repeats, kUnusedPlace);
   return std::get<0>(ids.sort(-1));
 }
 
@@ -38,9 +35,9 @@ void check_ids_type(const ArgumentCheck& check, const at::Tensor& block_idx) {
 BlockSet block_set(const at::Tensor& block_idx, const at::Tensor& t, int64_t sel_block_size) {
   const at::Tensor inside =
       block_idx.ge(0).logical_and_(block_idx.le(last_block(t, sel_block_size)));
-  const at::Tensor ids = block_idx.masked_fill(inside.logical_not(), kUnused).to(at::kInt);
+  const at::Tensor ids = block_idx.masked_fill(inside.logical_not(), kUnusedPlace).to(at::kInt);
   const at::Tensor set = without_repeats(std::get<0>(ids.sort(-1)));
-  return {set.masked_fill(set.eq(kUnused), -1), count_outside(block_idx, t, sel_block_size)};
+  return {set.masked_fill(set.eq(kUnusedPlace), -1), count_outside(block_idx, t, sel_block_size)};
 }
 
 at::Tensor row_positions(const ArgumentCheck& check, const at::Tensor& t, const char* rows_name,

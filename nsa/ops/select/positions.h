@@ -1,9 +1,15 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <limits>
+
 #include "nsa/ops/common/check.h"
 
 namespace nsa {
+
+/// Stands for an unused place while ids are sorted: it sorts behind every id.
+inline constexpr int32_t kUnusedPlace = std::numeric_limits<int32_t>::max();
 
 /// Checks that t is int64 and broadcastable to the axes of `rows` [*, Hkv, K] before Hkv; returns
 /// it as [*, 1, 1], ready to meet `rows`.

@@ -37,13 +37,13 @@ at::Tensor sortable_keys(const at::Tensor& scores, at::ScalarType integer, const
 
 /// [*, Hkv, N] keys -> the `count` ids of the largest keys, ties to the lower index, ascending.
 at::Tensor ascending_ids(const at::Tensor& keys, int64_t count, int64_t excluded) {
-  constexpr int32_t kUnused = std::numeric_limits<int32_t>::max();
   const auto [values, order] = at::sort(keys, /*stable=*/true, /*dim=*/-1, /*descending=*/true);
-  const at::Tensor chosen = order.narrow(-1, 0, count)
-                                .to(at::kInt)
-                                .masked_fill_(values.narrow(-1, 0, count).eq(excluded), kUnused);
+  const at::Tensor chosen =
+      order.narrow(-1, 0, count)
+          .to(at::kInt)
+          .masked_fill_(values.narrow(-1, 0, count).eq(excluded), kUnusedPlace);
   const at::Tensor ids = std::get<0>(at::sort(chosen, /*stable=*/true, -1, false));
-  return ids.masked_fill(ids.eq(kUnused), -1);
+  return ids.masked_fill(ids.eq(kUnusedPlace), -1);
 }
 
 void check_last_block(const ArgumentCheck& check, const at::Tensor& t, int64_t num_blocks,
