@@ -31,9 +31,18 @@ if(NSA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${NSA_CCACHE_ENV} CCACHE_COMPILERCHECK=content ${NSA_CCACHE})
 endif()
 
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "The compiler is ${CMAKE_CXX_COMPILER} (${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}); "
+    "GCC 12 or later is needed: install g++, remove the build folder, and call again with CXX=g++.")
+endif()
+# Warnings of compilers that the gate does not run are not errors: they stop users, not mistakes.
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  set(NSA_WERROR -Werror)
+endif()
+
 add_library(nsa_build_flags INTERFACE)
 # -fPIC for programs too (CMake would use -fPIE), so that they can share the library's precompiled header.
-set(NSA_CXX_OPTIONS -fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror -fpch-preprocess
+set(NSA_CXX_OPTIONS -fPIC -Wall -Wextra -Wshadow -Wnon-virtual-dtor ${NSA_WERROR} -fpch-preprocess
   "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 target_compile_options(nsa_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${NSA_CXX_OPTIONS}>")
 find_program(NSA_MOLD mold)
