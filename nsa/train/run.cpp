@@ -87,6 +87,8 @@ class Run {
     open_data(config, seq_len);
     record_stages();
     join_ranks();
+    require_agreement(
+        rank_settings(options_, config, identity_of(*tokens_, compute_type(options_, device_))));
     reset_peak_memory(device_);
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
@@ -101,10 +103,10 @@ class Run {
         " on " + device_.str() + "; " +
         (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
         "data: " + tokens_->describe());
-    make_trainer(config, std::move(model), seq_len);
+    make_trainer(std::move(model), seq_len);
   }
 
-  void make_trainer(const ModelConfig& config, Decoder model, int64_t seq_len) {
+  void make_trainer(Decoder model, int64_t seq_len) {
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.whole_run()};
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
@@ -124,9 +126,10 @@ class Run {
           std::max(facts_.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
     trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
     checkpointer_ = std::make_unique<Checkpointer>(
-        options_, run_identity(options_, config, parts, *context_.switches, device_),
-        context_.place.rank);
+        options_, identity_of(*parts.tokens, parts.model->compute_type), context_.place.rank);
     trace_ = checkpointer_->resume(*trainer_);
+    if (options_.resume)
+      require_agreement({{"checkpoints", "at step " + std::to_string(trainer_->steps_done())}});
     if (trainer_->steps_done() > 0)
       context_.print("resumed behind step " + std::to_string(trainer_->steps_done()));
     first_step_ = trainer_->steps_done() + 1;
@@ -161,6 +164,27 @@ class Run {
     ranks_ = std::make_unique<RankGroup>(context_.place, device_, timeout);
     watch_ = std::make_unique<StepWatch>(options_.rank_timeout_s + kBackendGraceS,
                                          [this](double silence_s) { end_stalled(silence_s); });
+  }
+
+  RunIdentity identity_of(const TokenSource& tokens, at::ScalarType type) const {
+    return run_identity(
+        options_, config_,
+        {.data = tokens.describe(), .ranks = facts_.ranks, .compute_type = type, .device = device_},
+        *context_.switches);
+  }
+
+  /// Ends the run on all ranks alike where one was started otherwise than the others.
+  void require_agreement(const RankSettings& settings) {
+    if (!ranks_) return;
+    collectives_->begin("comparison of options");
+    std::vector<RankSettings> of_ranks;
+    for (const std::string& text : ranks_->gather(to_text(settings)))
+      of_ranks.push_back(settings_of_text(text));
+    collectives_->end();
+    const std::string difference = describe_disagreement(of_ranks);
+    if (difference.empty()) return;
+    ranks_->leave();
+    throw InputError(difference);
   }
 
   /// The main thread is stuck in a call that never returns: say so and leave.

@@ -5,7 +5,6 @@
 #include "nsa/train/loop/training_model.h"
 
 namespace nsa::train {
-namespace {
 
 at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
   if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
@@ -13,8 +12,6 @@ at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
          : options.dtype == "bf16" ? at::kBFloat16
                                    : at::kFloat;
 }
-
-}  // namespace
 
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
                    const NsaOptions& attention) {
@@ -43,6 +40,24 @@ at::Device open_rank_device(const std::string& name, const RankPlace& place) {
                      std::to_string(place.world) + " has no GPU of its own: " + error.what() +
                      "; start one rank a GPU");
   }
+}
+
+RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
+                           RankSettings identity) {
+  // The switches of the training shape; options of their own, as they are in force.
+  for (const char* shape : {"NSA_BATCH_SIZE", "NSA_ACCUM", "NSA_SEQ_LEN"}) identity.erase(shape);
+  const auto yes = [](bool on) { return on ? "true" : "false"; };
+  identity["schedule_steps"] = identity["steps"];  // they are told by the steps of the schedule
+  identity["steps"] = std::to_string(o.steps);
+  identity["slice_steps"] = std::to_string(o.slice_steps);
+  identity["checkpoints"] = o.checkpoints.empty() ? "none" : "a folder";
+  identity["checkpoint_every"] = std::to_string(o.checkpoint_every);
+  identity["resume"] = yes(o.resume);
+  identity["shard_optimizer"] = yes(o.shard_optimizer);
+  identity["activation_checkpointing"] =
+      yes(o.activation_checkpointing || config.activation_checkpointing);
+  identity["cuda_graph"] = o.cuda_graph;
+  return identity;
 }
 
 StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t seq_len,

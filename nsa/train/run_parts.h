@@ -7,11 +7,15 @@
 #include "nsa/model/decoder.h"
 #include "nsa/train/data/token_source.h"
 #include "nsa/train/memory/memory_plan.h"
+#include "nsa/train/ranks/rank_agreement.h"
 #include "nsa/train/ranks/rank_place.h"
 #include "nsa/train/train_options.h"
 
 /// What a run is made of, from its options.
 namespace nsa::train {
+
+/// Type of activations and matrix products: the option, or the device's default.
+at::ScalarType compute_type(const TrainOptions& options, at::Device device);
 
 /// The model with weights of the run's seed, on the device.
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
@@ -24,6 +28,11 @@ std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const Mode
 /// The device of a rank: where ranks share a machine, each takes the GPU of its local rank. Throws
 /// InputError (RANK_FAULT) where there is none for it.
 at::Device open_rank_device(const std::string& name, const RankPlace& place);
+
+/// What all ranks must have in common: the run's identity, and the options beside it that decide
+/// which collective calls a rank makes. Folders, threads, timeouts and the loader may differ.
+RankSettings rank_settings(const TrainOptions& options, const ModelConfig& config,
+                           RankSettings identity);
 
 /// What the prediction of memory is told.
 StepShape step_shape(const TrainOptions& options, const ModelConfig& config, int64_t seq_len,

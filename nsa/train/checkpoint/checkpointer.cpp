@@ -23,14 +23,14 @@ bool changes_bits(const SwitchValue& value) {
 
 }  // namespace
 
-RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const TrainerParts& parts,
-                         const SwitchSet& switches, at::Device device) {
+RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model,
+                         const RunSurroundings& surroundings, const SwitchSet& switches) {
   RunIdentity identity = {{"model", describe(model)},
-                          {"data", parts.tokens->describe()},
+                          {"data", surroundings.data},
                           {"seed", std::to_string(o.seed)},
                           {"batch", std::to_string(o.batch)},
                           {"accum", std::to_string(o.accum)},
-                          {"ranks", std::to_string(parts.ranks ? parts.ranks->world() : 1)},
+                          {"ranks", std::to_string(surroundings.ranks)},
                           {"seq_len", std::to_string(o.seq_len > 0 ? o.seq_len : model.seq_len)},
                           {"steps", std::to_string(o.whole_run())},
                           {"warmup", std::to_string(o.warmup)},
@@ -40,8 +40,8 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model, const 
                           {"clip_norm", exact(o.clip_norm)},
                           {"backend", o.backend},
                           {"packing", o.packing ? "documents" : "none"},
-                          {"dtype", c10::toString(parts.model->compute_type)},
-                          {"device", c10::DeviceTypeName(device.type(), true)}};
+                          {"dtype", c10::toString(surroundings.compute_type)},
+                          {"device", c10::DeviceTypeName(surroundings.device.type(), true)}};
   for (const SwitchValue& value : switches.list())
     if (changes_bits(value)) identity[value.name] = value.value;
   return identity;

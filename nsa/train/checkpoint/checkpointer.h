@@ -9,10 +9,18 @@
 
 namespace nsa::train {
 
-/// What a checkpoint of this run must agree with: model, data, batch, schedule, optimizer, seed,
-/// types, ranks, and the switches that may change bits.
+/// What a run is made of beside its options and its model.
+struct RunSurroundings {
+  std::string data;  ///< TokenSource::describe
+  int64_t ranks = 1;
+  at::ScalarType compute_type = at::kFloat;
+  at::Device device = at::kCPU;
+};
+
+/// What a checkpoint of this run must agree with, and the ranks among themselves: model, data,
+/// batch, schedule, optimizer, seed, types, ranks, and the switches that may change bits.
 RunIdentity run_identity(const TrainOptions& options, const ModelConfig& model,
-                         const TrainerParts& parts, const SwitchSet& switches, at::Device device);
+                         const RunSurroundings& surroundings, const SwitchSet& switches);
 
 /// When a run is saved, and how it goes on. Without a folder in the options it does nothing.
 class Checkpointer {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
@@ -85,6 +86,29 @@ void RankGroup::broadcast(const std::vector<at::Tensor>& tensors, int64_t root) 
 void RankGroup::sum(at::Tensor tensor) {
   std::vector<at::Tensor> tensors = {std::move(tensor)};
   group_->allreduce(tensors)->wait();
+}
+
+/// Every rank writes its own places of tensors that are 0 elsewhere; the sum has them all.
+std::vector<std::string> RankGroup::gather(const std::string& text) {
+  at::Tensor sizes = at::zeros({world()}, at::kLong);
+  sizes[rank()] = static_cast<int64_t>(text.size());
+  sizes = sum_on_host(sizes);
+  const auto width = std::max<int64_t>(1, sizes.max().item<int64_t>());
+  at::Tensor bytes = at::zeros({world(), width}, at::kByte);
+  std::copy(text.begin(), text.end(), bytes.data_ptr<uint8_t>() + rank() * width);
+  bytes = sum_on_host(bytes);
+  std::vector<std::string> texts;
+  for (int64_t i = 0; i < world(); ++i) {
+    const uint8_t* begin = bytes.const_data_ptr<uint8_t>() + i * width;
+    texts.emplace_back(begin, begin + sizes[i].item<int64_t>());
+  }
+  return texts;
+}
+
+at::Tensor RankGroup::sum_on_host(const at::Tensor& tensor) {
+  const at::Tensor all = tensor.to(device_);
+  sum(all);
+  return all.cpu();
 }
 
 void RankGroup::barrier() { sum(at::zeros({1}, at::TensorOptions(device_).dtype(at::kFloat))); }

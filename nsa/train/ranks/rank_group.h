@@ -30,12 +30,15 @@ class RankGroup {
   void broadcast(const std::vector<at::Tensor>& tensors, int64_t root);
   /// Sums a tensor over the ranks, in place.
   void sum(at::Tensor tensor);
+  /// The text of every rank, in their order, on all of them.
+  std::vector<std::string> gather(const std::string& text);
   void barrier();
   /// Ends the group when all ranks have come so far; no call may follow. Without it the backend
   /// complains at the end of the process, which is right where a run was cut off.
   void leave();
 
  private:
+  at::Tensor sum_on_host(const at::Tensor& tensor);
   RankPlace place_;
   at::Device device_;
   std::string backend_;

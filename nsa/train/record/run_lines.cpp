@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "nsa/train/memory/mib.h"
+#include "nsa/train/ranks/rank_agreement.h"
 
 namespace nsa::train {
 
@@ -27,6 +28,10 @@ Finding non_finite_finding(const std::string& where, int64_t step) {
 }
 
 Finding rank_finding(const std::string& reason) {
+  if (reason.starts_with(kUnlikeRanks))
+    return {"RANK_FAULT", reason.substr(std::strlen(kRankFault)), "steps.done_count",
+            "the ranks have other options, switches or corpora; together they train no one model",
+            "start every rank with the same command line and environment"};
   return {"RANK_FAULT", reason.substr(std::strlen(kRankFault)), "steps.done_count",
           "the ranks are not all there",
           "look at the rank that ended first; continue with --resume"};
