@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "nsa/model/blocks/loss.h"
@@ -19,6 +20,15 @@ at::Tensor document_starts(std::span<const uint8_t> tokens, int64_t row_tokens) 
     }
   }
   return at::tensor(starts, at::kInt);
+}
+
+int64_t count_targets(std::span<const uint8_t> tokens, int64_t row_tokens) {
+  int64_t targets = 0;
+  for (size_t row = 0; row < tokens.size(); row += static_cast<size_t>(row_tokens)) {
+    const auto inputs = tokens.subspan(row, static_cast<size_t>(row_tokens - 1));
+    targets += std::ranges::count_if(inputs, [](uint8_t token) { return token != kDocumentEnd; });
+  }
+  return targets;
 }
 
 LayerAttention within_documents(const at::Tensor& cu_seqlens) {

@@ -21,8 +21,11 @@ at::Tensor document_starts(std::span<const uint8_t> tokens, int64_t row_tokens);
 /// packed one behind the other, positions begin at 0 in every document. NSA layers only.
 LayerAttention within_documents(const at::Tensor& cu_seqlens);
 
+/// Targets that packed_next_token_loss counts in such rows: those whose input ends no document.
+int64_t count_targets(std::span<const uint8_t> tokens, int64_t row_tokens);
+
 /// next_token_loss without the targets that belong to another document than their input (those
-/// behind a document's end): the mean over the others, NaN without any.
+/// behind a document's end): the mean over the others, 0 without any.
 at::Tensor packed_next_token_loss(const at::Tensor& logits, const at::Tensor& tokens);
 
 }  // namespace nsa

@@ -35,6 +35,38 @@ TEST(PackedLoss, IgnoresTargetsOfOtherDocuments) {
   EXPECT_NEAR(packed_next_token_loss(logits, tokens).item<double>(), want, 1e-12);
 }
 
+TEST(PackedLoss, WithoutTargetsIsZeroWithZeroGradients) {
+  for (const auto& [rows, length] : {std::pair{1, 1}, {1, 7}, {3, 1}, {2, 5}})
+    for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+      const at::Tensor logits =
+          at::randn({rows, length, 4}, at::kDouble).to(type).requires_grad_(true);
+      const at::Tensor tokens = at::zeros({rows, length + 1}, at::kLong);
+      const at::Tensor loss = packed_next_token_loss(logits, tokens);
+      EXPECT_EQ(loss.item<double>(), 0) << rows << " " << length;
+      loss.backward();
+      EXPECT_TRUE(logits.grad().eq(0).all().item<bool>()) << rows << " " << length;
+    }
+}
+
+TEST(PackedLoss, ARowWithoutTargetsLeavesTheMeanOfTheOthers) {
+  const at::Tensor logits = at::randn({3, 4, 5}, at::kDouble);
+  at::Tensor tokens = at::randint(1, 5, {3, 5}, at::kLong);
+  tokens[1].fill_(kDocumentEnd);
+  const at::Tensor others = at::tensor({0, 2}, at::kLong);
+  EXPECT_NEAR(packed_next_token_loss(logits, tokens).item<double>(),
+              next_token_loss(logits.index_select(0, others), tokens.index_select(0, others))
+                  .item<double>(),
+              1e-12);
+}
+
+TEST(PackedLoss, CountsTheTargetsItsMeanIsOver) {
+  const std::vector<uint8_t> rows = {7, 0, 8, 9, 0, 0, 5, 6, 0, 4, 0, 0, 0, 0, 3};
+  EXPECT_EQ(count_targets(rows, 5), 3 + 2 + 0);
+  EXPECT_EQ(count_targets(rows, 3), 1 + 1 + 2 + 1 + 0);
+  EXPECT_EQ(count_targets({rows.data(), 2}, 2), 1);
+  EXPECT_EQ(count_targets({rows.data() + 1, 2}, 2), 0);
+}
+
 /// Sums of token losses and their gradients over documents computed one by one.
 struct Alone {
   double loss_sum = 0;

@@ -242,7 +242,7 @@ class Run {
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
       take(record);
-      if (std::isfinite(record.loss) && std::isfinite(record.grad_norm))
+      if (record.is_finite())
         checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
     }
     facts_.loader = trainer_->loader_telemetry();
@@ -255,7 +255,7 @@ class Run {
     ResultLines& lines = *context_.lines;
     if (watch_) watch_->progress();
     lines.beat(context_.case_id, record, options_.steps);
-    if (!(std::isfinite(record.loss) && std::isfinite(record.grad_norm))) {
+    if (!record.is_finite()) {
       const std::string where = trainer_->locate_non_finite();
       find(non_finite_finding(where, record.step));
       facts_.stopped = "non-finite at step " + std::to_string(record.step) + ": " + where;

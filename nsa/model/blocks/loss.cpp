@@ -1,8 +1,11 @@
 #include "nsa/model/blocks/loss.h"
 
 #include <ATen/core/Reduction.h>
+#include <ATen/ops/clamp_min.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/masked_fill.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
 
 namespace nsa {
 namespace {
@@ -24,10 +27,14 @@ at::Tensor masked_next_token_loss(const at::Tensor& logits, const at::Tensor& to
   TORCH_CHECK(logits.size(0) * logits.size(1) > 0,
               "nsa::next_token_loss: logits must hold at least one position, got ", logits.sizes());
   const auto accumulation = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor rows = logits.flatten(0, 1).to(accumulation);
   at::Tensor targets = tokens.slice(1, 1);
   if (ignored.defined()) targets = targets.masked_fill(ignored, kIgnored);
-  return at::cross_entropy_loss(logits.flatten(0, 1).to(accumulation), targets.reshape({-1}),
-                                /*weight=*/{}, at::Reduction::Mean, kIgnored);
+  targets = targets.reshape({-1});
+  if (!ignored.defined()) return at::cross_entropy_loss(rows, targets);
+  const at::Tensor sum =
+      at::cross_entropy_loss(rows, targets, /*weight=*/{}, at::Reduction::Sum, kIgnored);
+  return sum / targets.ne(kIgnored).sum().clamp_min(1);
 }
 
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& tokens) {

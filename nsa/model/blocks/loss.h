@@ -10,8 +10,8 @@ namespace nsa {
 /// or types do not fit.
 at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& tokens);
 
-/// The same without the targets where `ignored` (bool [B, S]) holds: the mean over the others, NaN
-/// without any. Undefined: none is left out.
+/// The same without the targets where `ignored` (bool [B, S]) holds: the mean over the others; 0,
+/// with gradients of 0, without any. Undefined: none is left out.
 at::Tensor masked_next_token_loss(const at::Tensor& logits, const at::Tensor& tokens,
                                   const at::Tensor& ignored);
 

@@ -62,7 +62,8 @@ constexpr double GateStats::* kGates[] = {&GateStats::cmp,
                                           &GateStats::layer_entropy_min,
                                           &GateStats::layer_entropy_max,
                                           &GateStats::layer_spread_min};
-constexpr int64_t kTraceWidth = 2 + std::size(kFigures) + std::size(kGates);
+constexpr int64_t kOldTraceWidth = 2 + std::size(kFigures) + std::size(kGates);
+constexpr int64_t kTraceWidth = kOldTraceWidth + 1;  ///< behind them the number of targets
 
 at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
   at::Tensor rows = at::empty({static_cast<int64_t>(trace.size()), kTraceWidth}, at::kDouble);
@@ -72,12 +73,15 @@ at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
     *next++ = static_cast<double>(record.rows);
     for (const auto figure : kFigures) *next++ = record.*figure;
     for (const auto gate : kGates) *next++ = record.gate.*gate;
+    *next++ = static_cast<double>(record.targets);
   }
   return rows;
 }
 
 std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
-  if (rows.dim() != 2 || rows.size(1) != kTraceWidth || rows.scalar_type() != at::kDouble)
+  const bool fits = rows.dim() == 2 && rows.scalar_type() == at::kDouble &&
+                    (rows.size(1) == kTraceWidth || rows.size(1) == kOldTraceWidth);
+  if (!fits)
     throw InputError("checkpoint: trace must be F64 [steps, " + std::to_string(kTraceWidth) + "]");
   std::vector<StepRecord> trace(static_cast<size_t>(rows.size(0)));
   const double* next = rows.data_ptr<double>();
@@ -86,6 +90,7 @@ std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
     record.rows = static_cast<int64_t>(*next++);
     for (const auto figure : kFigures) record.*figure = *next++;
     for (const auto gate : kGates) record.gate.*gate = *next++;
+    if (rows.size(1) == kTraceWidth) record.targets = static_cast<int64_t>(*next++);
   }
   return trace;
 }

@@ -60,10 +60,12 @@ void AdamW::set_learning_rate(double learning_rate) {
   applied_learning_rate_ = learning_rate;
 }
 
-at::Tensor AdamW::update() {
+at::Tensor AdamW::update(const at::Tensor& idle) {
   const at::NoGradGuard no_grad;
   const at::Tensor norm = gradient_norm(take_gradients());
-  const at::Tensor skip = at::isfinite(norm).logical_not().to(at::kFloat);
+  at::Tensor skipped = at::isfinite(norm).logical_not();
+  if (idle.defined()) skipped = skipped.logical_or(idle);
+  const at::Tensor skip = skipped.to(at::kFloat);
   // The kernel divides gradients by `divisor`: clipping without a pass of its own.
   std::optional<at::Tensor> divisor;
   if (options_.clip_norm > 0) divisor = (norm / options_.clip_norm).clamp_min(1.0).to(at::kFloat);

@@ -33,9 +33,10 @@ class AdamW {
   at::Tensor step(double learning_rate);
 
   /// The halves of `step`: the rate of the next updates, and one update, which is the same work of
-  /// the device every time.
+  /// the device every time. Where `idle` (a bool scalar on the device; undefined: false) holds,
+  /// parameters and moments stay as they were, too.
   void set_learning_rate(double learning_rate);
-  at::Tensor update();
+  at::Tensor update(const at::Tensor& idle = {});
 
   /// Learning rate that was set last.
   double applied_learning_rate() const { return applied_learning_rate_; }

@@ -15,10 +15,11 @@ namespace nsa::train {
 
 /// What the device's part of a step leaves, on the device.
 struct StepTensors {
-  at::Tensor loss;                ///< mean over the step's tokens
+  at::Tensor loss;                ///< of this rank: the mean over ranks is that over the targets
+  at::Tensor targets;             ///< fp64 [1], of all ranks; undefined: every position is one
   at::Tensor norm;                ///< of all gradients before clipping
   std::vector<at::Tensor> gates;  ///< of the last micro-batch
-  at::Tensor told;                ///< fp64 [3 + kNumGateStats], what the host reads (Trainer::tell)
+  at::Tensor told;                ///< fp64, what the host reads (Trainer::tell)
   std::vector<RanBackend> ran;
 };
 

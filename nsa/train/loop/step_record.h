@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <cstdint>
 
 namespace nsa::train {
@@ -10,17 +11,20 @@ struct GateStats {
   double entropy = 0;                ///< mean entropy, nat
   double layer_entropy_min = 0;      ///< entropy of the layer with the lowest mean entropy, nat
   double layer_entropy_max = 0;      ///< ... with the highest
-  double layer_spread_min =
-      0;  ///< standard deviation over tokens in the layer where it is smallest
+  /// Standard deviation over tokens in the layer where it is smallest; infinite where all tokens
+  /// were the same one, whose gates need not differ.
+  double layer_spread_min = 0;
   /// No activation of gates gives three zeros; NaN counts as known.
   bool known() const { return cmp + sel + win != 0; }
 };
 
 /// What one optimizer step did.
 struct StepRecord {
-  int64_t step = 0;      ///< 1-based
-  int64_t rows = 0;      ///< rows consumed since the start, this step included
-  double loss = 0;       ///< mean over the step's tokens, nat
+  int64_t step = 0;  ///< 1-based
+  int64_t rows = 0;  ///< rows consumed since the start, this step included
+  /// That the loss is over, of all micro-batches and ranks; -1: not known (old checkpoints).
+  int64_t targets = -1;
+  double loss = 0;       ///< mean over the step's targets, nat; NaN without any
   double grad_norm = 0;  ///< L2 norm of all gradients before clipping
   double lr = 0;         ///< learning rate the optimizer applied
   double load_ms = 0;
@@ -31,6 +35,12 @@ struct StepRecord {
   double mem_mib = 0;        ///< device memory allocated (CPU: resident set) at the step's end
   double peak_mib = 0;  ///< largest device memory during the step (CPU: resident set at its end)
   GateStats gate;
+
+  /// A step without targets trains nothing: it has no loss and changes no weight.
+  bool has_targets() const { return targets != 0; }
+  bool is_finite() const {
+    return (!has_targets() || std::isfinite(loss)) && std::isfinite(grad_norm);
+  }
 };
 
 }  // namespace nsa::train

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "nsa/diagnostics/nvtx_range.h"
@@ -19,6 +20,15 @@ namespace nsa::train {
 namespace {
 
 constexpr const char* kTelling = "allreduce of loss and stop";
+
+/// Whether inputs (all tokens of a row but the last) are two different ones.
+bool have_unlike_inputs(std::span<const uint8_t> rows, int64_t row_tokens) {
+  const auto is_other = [&](uint8_t token) { return token != rows.front(); };
+  for (size_t row = 0; row < rows.size(); row += static_cast<size_t>(row_tokens))
+    if (std::ranges::any_of(rows.subspan(row, static_cast<size_t>(row_tokens - 1)), is_other))
+      return true;
+  return false;
+}
 
 /// Parameters to ranks, the largest first, each to the rank that has the least so far.
 std::vector<int64_t> spread(const std::vector<at::Tensor>& parameters, int64_t world) {
@@ -137,13 +147,18 @@ Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
   Batch batch{rows.to(device_).to(at::kLong), {}};
-  if (options_.packing) batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
+  if (options_.packing) {
+    batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
+    batch.targets = count_targets(bytes, seq_len_ + 1);
+  }
   return batch;
 }
 
 Trainer::Batch Trainer::load() {
   const NvtxRange range("train.load");
-  return to_device(loader_->next());
+  const std::vector<uint8_t> bytes = loader_->next();
+  inputs_differ_ = have_unlike_inputs(bytes, seq_len_ + 1);
+  return to_device(bytes);
 }
 
 /// A batch that was handed out before, read from its source again.
@@ -178,20 +193,47 @@ at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage
   return loss.detach();
 }
 
-StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const OnStage& end_stage) {
+StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const OnStage& end_stage,
+                             const at::Tensor& targets) {
   StepTensors out;
+  out.targets = targets;
   for (int64_t micro = 1; micro <= options_.accum; ++micro) {
     const at::Tensor loss = micro_batch(batch(micro), micro, end_stage, out);
     out.loss = out.loss.defined() ? out.loss + loss : loss;
   }
   const NvtxRange range("train.optimizer");
-  out.norm = optimizer_.update();
+  out.norm = optimizer_.update(targets.defined() ? targets.eq(0).squeeze() : at::Tensor());
   end_stage(Stage::kOptimizer);
   out.told = tell(out);
   return out;
 }
 
+/// Targets of a step over all ranks, fp64 [1] on the device.
+at::Tensor Trainer::sum_targets(const std::vector<Batch>& batches) {
+  double here = 0;
+  for (const Batch& batch : batches) here += static_cast<double>(batch.targets);
+  const at::Tensor all = at::full({1}, here, at::TensorOptions(device_).dtype(at::kDouble));
+  if (parts_.ranks) {
+    parts_.collectives->begin("allreduce of the number of targets");
+    parts_.ranks->sum(all);
+  }
+  return all;
+}
+
+/// Documents may leave a step without targets: all micro-batches are loaded first, and counted.
+StepTensors Trainer::compute_packed(const OnStage& end_stage) {
+  std::vector<Batch> batches;
+  for (int64_t i = 0; i < options_.accum; ++i) {
+    batches.push_back(load());
+    end_stage(Stage::kLoad);
+  }
+  const at::Tensor targets = sum_targets(batches);
+  const auto next = [&](int64_t micro) { return batches[static_cast<size_t>(micro - 1)]; };
+  return compute(next, end_stage, targets);
+}
+
 StepTensors Trainer::compute_loaded(const OnStage& end_stage) {
+  if (options_.packing) return compute_packed(end_stage);
   const auto next = [&](int64_t) {
     Batch batch = load();
     end_stage(Stage::kLoad);
@@ -220,8 +262,8 @@ StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
   return out;
 }
 
-/// What the host reads of a step, fp64: mean loss of all ranks, how many of them want to stop, norm
-/// of the gradients, gates.
+/// What the host reads of a step, fp64 [3 + kNumGateStats]: mean loss of all ranks, how many of
+/// them want to stop, norm of the gradients, gates; with packing the number of targets behind them.
 at::Tensor Trainer::tell(const StepTensors& computed) {
   const at::NoGradGuard no_grad;
   const at::Tensor loss = computed.loss.to(at::kDouble).view({1}) / static_cast<double>(world());
@@ -232,7 +274,9 @@ at::Tensor Trainer::tell(const StepTensors& computed) {
   }
   const at::Tensor gates = computed.gates.empty() ? at::zeros({kNumGateStats}, loss.options())
                                                   : reduce_gates(computed.gates);
-  return at::cat({of_ranks, computed.norm.to(at::kDouble).view({1}), gates});
+  std::vector<at::Tensor> told = {of_ranks, computed.norm.to(at::kDouble).view({1}), gates};
+  if (computed.targets.defined()) told.push_back(computed.targets);
+  return at::cat(told);
 }
 
 /// Before a step: whether this rank wants to stop behind it, where the ranks add it up.
@@ -254,6 +298,9 @@ void Trainer::share_parameters() {
   }
 }
 
+/// Inputs of a step, of all ranks.
+int64_t Trainer::positions() const { return options_.batch * options_.accum * world() * seq_len_; }
+
 StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
   const at::Tensor values = computed.told.cpu();
@@ -262,10 +309,13 @@ StepRecord Trainer::read_back(const StepTensors& computed) {
   StepRecord record;
   record.step = steps_done_;
   record.rows = rows_done_;
-  record.loss = v[0];
+  record.targets =
+      computed.targets.defined() ? static_cast<int64_t>(v[3 + kNumGateStats]) : positions();
+  record.loss = record.has_targets() ? v[0] : std::numeric_limits<double>::quiet_NaN();
   stop_agreed_ = v[1] > 0;
   record.grad_norm = v[2];
   record.gate = gate_stats(v + 3);
+  if (!inputs_differ_) record.gate.layer_spread_min = std::numeric_limits<double>::infinity();
   record.lr = optimizer_.applied_learning_rate();
   return record;
 }
@@ -281,8 +331,7 @@ void Trainer::take_times(const StageClock& clock, StepRecord& record) const {
   record.optimizer_ms = part(Stage::kOptimizer);
   record.collective_ms = clock.stage_ms(Stage::kCollective);
   record.step_ms = clock.total_ms();
-  const auto tokens = static_cast<double>(options_.batch * options_.accum * world() * seq_len_);
-  record.tok_s = tokens / (record.step_ms / 1000.0);
+  record.tok_s = static_cast<double>(positions()) / (record.step_ms / 1000.0);
 }
 
 StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {

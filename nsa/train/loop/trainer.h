@@ -92,6 +92,7 @@ class Trainer {
   struct Batch {
     at::Tensor tokens;         ///< int64 [B, S + 1] on the device
     LayerAttention attention;  ///< within documents; empty: over whole rows
+    int64_t targets = 0;       ///< that its loss is the mean of, with packing
   };
   Batch to_device(const std::vector<uint8_t>& bytes) const;
   Batch load();
@@ -100,9 +101,14 @@ class Trainer {
   at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
   at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
                          StepTensors& out);
-  /// Forward, backward and update on the batches that `batch` gives for 1 .. accum.
-  StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage);
+  /// Forward, backward and update on the batches that `batch` gives for 1 .. accum. `targets`: see
+  /// StepTensors.
+  StepTensors compute(const std::function<Batch(int64_t micro)>& batch, const OnStage& end_stage,
+                      const at::Tensor& targets = {});
   StepTensors compute_loaded(const OnStage& end_stage);
+  StepTensors compute_packed(const OnStage& end_stage);
+  at::Tensor sum_targets(const std::vector<Batch>& batches);
+  int64_t positions() const;
   void prepare_graph();
   void prepare_reducer();
   void check_graph();
@@ -128,6 +134,7 @@ class Trainer {
   at::Tensor stop_;  ///< fp64 [1], 1 if this rank wants to stop
   bool stop_asked_ = false;
   bool stop_agreed_ = false;
+  bool inputs_differ_ = true;  ///< two inputs of the micro-batch loaded last are unlike
   std::vector<RanBackend> ran_;
 };
 

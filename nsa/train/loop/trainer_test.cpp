@@ -12,6 +12,7 @@
 
 #include "base/testing/paths.h"
 #include "nsa/model/blocks/loss.h"
+#include "nsa/model/document_packing.h"
 #include "nsa/train/loop/gate_stats.h"
 #include "nsa/train/loop/schedule.h"
 #include "nsa/train/record/judge.h"
@@ -31,6 +32,25 @@ class Repetition : public TokenSource {
   bool is_real() const override { return false; }
   std::string describe() const override { return "abc"; }
 };
+
+/// Rows of any function of row and place.
+class Rows : public TokenSource {
+ public:
+  using Token = std::function<int64_t(int64_t row, int64_t place)>;
+  explicit Rows(Token token) : token_(std::move(token)) {}
+  void read_row(int64_t row, std::span<uint8_t> out) const override {
+    for (size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<uint8_t>(token_(row, static_cast<int64_t>(i)));
+  }
+  bool is_real() const override { return false; }
+  std::string describe() const override { return "rows of a test"; }
+
+ private:
+  Token token_;
+};
+
+/// A token of text, never the end of a document.
+int64_t letter(int64_t row, int64_t place) { return 1 + (row * 7 + place * place * 3) % 15; }
 
 ModelConfig small_config(int64_t vocab) {
   ModelConfig config;
@@ -55,7 +75,8 @@ struct Rig {
 };
 
 Rig make_rig(const TrainOptions& options, const TokenSource& tokens, int64_t vocab,
-             LossFunction loss = next_token_loss, at::ScalarType type = at::kFloat) {
+             LossFunction loss = next_token_loss, at::ScalarType type = at::kFloat,
+             std::function<double(int64_t)> learning_rate = {}) {
   at::set_num_threads(1);  // a second one only waits for the first with tensors this small
   at::manual_seed(options.seed);
   Decoder model(small_config(vocab));
@@ -67,6 +88,7 @@ Rig make_rig(const TrainOptions& options, const TokenSource& tokens, int64_t voc
   parts.tokens = &tokens;
   parts.loss = std::move(loss);
   parts.learning_rate = [schedule](int64_t k) { return schedule.at(k); };
+  if (learning_rate) parts.learning_rate = std::move(learning_rate);
   return {model, std::make_unique<Trainer>(std::move(parts), options, 32, at::kCPU)};
 }
 
@@ -131,6 +153,25 @@ TEST(AdamW, NonFiniteGradientsChangeNothing) {
   p.mutable_grad() = at::tensor({0.6, 0.0}, at::kDouble);
   optimizer.step(0.1);  // counts as the first step, moments are untouched
   EXPECT_NEAR(p[0].item<double>(), 0.9, 1e-6);
+}
+
+TEST(AdamW, AnIdleUpdateChangesNothing) {
+  const at::Tensor p = parameter_with_gradient({1.0, 2.0}, {0.5, 0.25}, {1, 2});
+  const at::Tensor q = p.detach().clone().requires_grad_(true);
+  AdamW optimizer({p}, {}), other({q}, {});
+  const auto update = [](AdamW& o, const at::Tensor& weight, double gradient, bool idle) {
+    weight.mutable_grad() = at::full({1, 2}, gradient, at::kDouble);
+    o.set_learning_rate(0.1);
+    return o.update(at::full({}, idle, at::kBool)).item<double>();
+  };
+  update(optimizer, p, 0.5, false);
+  update(other, q, 0.5, false);
+  EXPECT_EQ(update(optimizer, p, 0, true), 0);
+  EXPECT_TRUE(at::equal(p, q)) << "no decay of weights";
+  update(optimizer, p, 0.25, false);
+  update(other, q, 0.25, false);
+  EXPECT_TRUE(at::equal(p, q)) << "no decay of moments";
+  EXPECT_EQ(optimizer.update_count().item<float>(), 2);
 }
 
 TEST(AdamW, NamesAParameterWithoutGradient) {
@@ -225,6 +266,62 @@ TEST(Trainer, AccumulationEqualsALargerBatch) {
   const auto parameters_a = a.model->parameters(), parameters_b = b.model->parameters();
   for (size_t i = 0; i < parameters_a.size(); ++i)
     EXPECT_TRUE(at::allclose(parameters_a[i], parameters_b[i], 0, 1e-7));
+}
+
+TrainOptions packed_options(int64_t batch, int64_t accum) {
+  TrainOptions options = small_options(4);
+  options.packing = true, options.batch = batch, options.accum = accum;
+  return options;
+}
+
+void expect_same_training(const Rig& a, const Rig& b) {
+  const auto left = a.model->parameters(), right = b.model->parameters();
+  for (size_t i = 0; i < left.size(); ++i) {
+    EXPECT_TRUE(at::equal(left[i], right[i])) << i;
+    const auto &m = a.trainer->optimizer().moments(i), &n = b.trainer->optimizer().moments(i);
+    EXPECT_TRUE(at::equal(m.first, n.first) && at::equal(m.second, n.second)) << i;
+  }
+  EXPECT_TRUE(
+      at::equal(a.trainer->optimizer().update_count(), b.trainer->optimizer().update_count()));
+}
+
+/// A run in which one step has no target ends as the run without that step does.
+TEST(Trainer, AStepWithoutTargetsIsSkipped) {
+  const auto constant = [](int64_t) { return 1e-2; };
+  for (const auto& [batch, accum] : {std::pair{2, 1}, {1, 2}, {1, 1}})
+    for (const int64_t idle : {0, 1, 2}) {
+      const int64_t first = idle * batch * accum, behind = first + batch * accum;
+      const Rows text(letter);
+      const Rows broken([=](int64_t row, int64_t place) {
+        if (row < first) return letter(row, place);
+        return row < behind ? kDocumentEnd : letter(row - batch * accum, place);
+      });
+      const TrainOptions options = packed_options(batch, accum);
+      const Rig a = make_rig(options, text, 16, packed_next_token_loss, at::kFloat, constant);
+      const Rig b = make_rig(options, broken, 16, packed_next_token_loss, at::kFloat, constant);
+      run_all(*a.trainer, 3);
+      const StepRecord skipped = run_all(*b.trainer, 4)[static_cast<size_t>(idle)];
+      SCOPED_TRACE(std::to_string(batch) + " x " + std::to_string(accum) + ", step " +
+                   std::to_string(idle));
+      EXPECT_EQ(skipped.targets, 0);
+      EXPECT_TRUE(std::isnan(skipped.loss));
+      EXPECT_EQ(skipped.grad_norm, 0);
+      EXPECT_TRUE(skipped.is_finite());
+      expect_same_training(a, b);
+    }
+}
+
+TEST(Trainer, GatesOfEqualTokensAreMarked) {
+  TrainOptions options = small_options(1);
+  options.batch = 2;
+  const auto spread = [&](const Rows& rows) {
+    return make_rig(options, rows, 16).trainer->step(false).gate.layer_spread_min;
+  };
+  EXPECT_TRUE(std::isinf(spread(Rows([](int64_t, int64_t) { return 5; }))));
+  // The last token of a row is no input.
+  EXPECT_TRUE(std::isinf(spread(Rows([](int64_t, int64_t place) { return place == 32 ? 6 : 5; }))));
+  EXPECT_GT(spread(Rows([](int64_t row, int64_t) { return row; })), 0);
+  EXPECT_FALSE(std::isinf(spread(Rows([](int64_t row, int64_t) { return row; }))));
 }
 
 TEST(Trainer, SameSeedSameBits) {

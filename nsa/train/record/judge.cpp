@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numbers>
 
@@ -18,6 +19,13 @@ constexpr int64_t kQuarters = 8;        ///< steps of which quarters can be comp
 constexpr double kRandomMargin = 0.05;  ///< nat below ln V that random tokens cannot reach
 constexpr double kSpreadFloor =
     1e-7;  ///< gates whose deviation over tokens is below this do not vary
+
+/// The steps that trained on something: others have neither loss nor gradient.
+Trace steps_with_targets(const Trace& trace) {
+  Trace found;
+  std::ranges::copy_if(trace, std::back_inserter(found), &StepRecord::has_targets);
+  return found;
+}
 
 double tail_mean(const Trace& trace) {
   double sum = 0;
@@ -185,6 +193,13 @@ class Figures {
   std::string reason_;
 };
 
+/// Steps in which all tokens were the same one say nothing about gates.
+bool have_comparable_gates(const Trace& trace) {
+  return std::ranges::any_of(trace, [](const StepRecord& r) {
+    return r.gate.layer_spread_min != std::numeric_limits<double>::infinity();
+  });
+}
+
 Check check_gates(const Trace& trace) {
   const double spread =
       extreme(trace, [](const auto& r) { return r.gate.layer_spread_min; }, false);
@@ -206,28 +221,36 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                       0});
   if (trace.empty()) return checks;
   checks.push_back(check_lr(options, facts.ranks, trace));
-  const auto steps = static_cast<int64_t>(trace.size());
+  const Trace learned = steps_with_targets(trace);
+  const auto steps = static_cast<int64_t>(learned.size());
   if (steps >= kTail && options.is_synthetic())
-    checks.push_back(check_floor(facts, tail_mean(trace)));
+    checks.push_back(check_floor(facts, tail_mean(learned)));
   if (steps >= kTail && options.loss_bound_nat) {
-    const double last20 = tail_mean(trace);
+    const double last20 = tail_mean(learned);
     checks.push_back({"loss_bound", "LOSS_BOUND",
                       "mean of the last 20 losses: " + std::to_string(last20) + " nat",
                       last20 < *options.loss_bound_nat, last20, *options.loss_bound_nat});
   }
   if (steps >= 2) {
     checks.push_back(
-        check_varies("stuck.loss", "loss", trace, [](const auto& r) { return r.loss; }));
-    checks.push_back(check_varies("stuck.grad_norm", "gradient norm", trace,
+        check_varies("stuck.loss", "loss", learned, [](const auto& r) { return r.loss; }));
+    checks.push_back(check_varies("stuck.grad_norm", "gradient norm", learned,
                                   [](const auto& r) { return r.grad_norm; }));
   }
-  if (facts.has_gates) checks.push_back(check_gates(trace));
+  if (facts.has_gates && have_comparable_gates(trace)) checks.push_back(check_gates(trace));
   if (facts.ranks > 1 && facts.stopped.empty())
     checks.push_back(check_buckets(options.reducer, facts));
   if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
   const std::vector<Check> paths = check_paths(facts.paths);
   checks.insert(checks.end(), paths.begin(), paths.end());
   return checks;
+}
+
+/// Why figures of loss and gradient lack steps: as for all others, or those without targets.
+std::string reason_for_fewer(const Trace& trace, const Trace& learned, const std::string& stopped) {
+  const size_t idle = trace.size() - learned.size();
+  if (idle == 0) return stopped;
+  return std::to_string(idle) + " more had no target" + (stopped.empty() ? "" : "; " + stopped);
 }
 
 }  // namespace
@@ -245,17 +268,19 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   };
   const auto largest = [&](auto get) { return extreme(trace, get, true); };
   const auto smallest = [&](auto get) { return extreme(trace, get, false); };
+  const Trace learned = steps_with_targets(trace);
   Figures figures(result.figures, trace, facts.stopped);
+  Figures losses(result.figures, learned, reason_for_fewer(trace, learned, facts.stopped));
   figures.add("steps.done_count", "count", 0, [&] { return static_cast<double>(trace.size()); });
   figures.add("data.real_bool", "bool", 0, [&] { return facts.real_data ? 1.0 : 0.0; });
   figures.add("step.tokens_count", "count", 1,
               [&] { return static_cast<double>(facts.step_tokens); });
   figures.add("eta.steps_count", "count", 0,
               [&] { return static_cast<double>(options.eta_steps); });
-  figures.add("loss.first_nat", "nat", 1, [&] { return trace.front().loss; });
-  figures.add("loss.min_nat", "nat", 1,
-              [&] { return smallest([](const auto& r) { return r.loss; }); });
-  figures.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(trace); });
+  losses.add("loss.first_nat", "nat", 1, [&] { return learned.front().loss; });
+  losses.add("loss.min_nat", "nat", 1,
+             [&] { return extreme(learned, [](const auto& r) { return r.loss; }, false); });
+  losses.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(learned); });
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
   result.figures.insert(result.figures.end(), facts.memory.begin(), facts.memory.end());
   figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });
@@ -271,17 +296,21 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
                 [&] { return smallest([](const auto& r) { return r.gate.layer_entropy_min; }); });
     figures.add("gate.entropy_max_nat", "nat", 1,
                 [&] { return largest([](const auto& r) { return r.gate.layer_entropy_max; }); });
-    figures.add("gate.varies_bool", "bool", 1, [&] { return passed("stuck.gate"); });
+    if (trace.empty() || have_comparable_gates(trace))
+      figures.add("gate.varies_bool", "bool", 1, [&] { return passed("stuck.gate"); });
+    else
+      result.figures.push_back({"gate.varies_bool", "bool", std::nullopt,
+                                "no step had two different input tokens to compare gates of"});
   } else {
     for (const auto& [name, unit] : {std::pair{"gate.entropy_min_nat", "nat"},
                                      {"gate.entropy_max_nat", "nat"},
                                      {"gate.varies_bool", "bool"}})
       result.figures.push_back({name, unit, std::nullopt, "the model is dense: it has no gates"});
   }
-  figures.add("grad.norm_varies_bool", "bool", 2, [&] { return passed("stuck.grad_norm"); });
-  figures.add("grad.zero_count", "count", 1, [&] {
-    return static_cast<double>(std::count_if(trace.begin(), trace.end(),
-                                             [](const auto& r) { return !(r.grad_norm > 0); }));
+  losses.add("grad.norm_varies_bool", "bool", 2, [&] { return passed("stuck.grad_norm"); });
+  losses.add("grad.zero_count", "count", 1, [&] {
+    return static_cast<double>(
+        std::ranges::count_if(learned, [](const auto& r) { return !(r.grad_norm > 0); }));
   });
   figures.add("lr.trace_matches_bool", "bool", 1, [&] { return passed("lr_trace"); });
   figures.add("ddp.ranks_count", "count", 1, [&] { return static_cast<double>(facts.ranks); });

@@ -240,6 +240,85 @@ TEST(Judge, ShortRunsGiveReasonsInsteadOfFigures) {
     EXPECT_EQ(f.value.has_value(), known.contains(f.name)) << f.name;
 }
 
+/// A step without targets as the trainer records it.
+StepRecord idle(StepRecord r) {
+  r.targets = 0;
+  r.loss = std::numeric_limits<double>::quiet_NaN();
+  r.grad_norm = 0;
+  return r;
+}
+
+TEST(Judge, StepsWithoutTargetsAreLeftOutOfLossAndGradient) {
+  TrainOptions o;
+  o.steps = 60, o.loss_bound_nat = 6.0, o.data = "synthetic";
+  const auto whole = healthy_trace(o);
+  for (const std::set<size_t>& places : {std::set<size_t>{0}, {59}, {0, 1, 30, 58, 59}, {45, 50}}) {
+    auto trace = whole;
+    double sum = 0, first = 0;
+    int64_t counted = 0;
+    for (size_t i = trace.size(); i-- > 0;) {
+      if (places.contains(i)) {
+        trace[i] = idle(trace[i]);
+        continue;
+      }
+      first = trace[i].loss;
+      if (counted++ < 20) sum += trace[i].loss;
+    }
+    const Judgement j = judge(o, facts_of(256), trace);
+    EXPECT_THAT(codes(j), ::testing::IsEmpty());
+    EXPECT_EQ(figure(j, "loss.first_nat").value, first);
+    EXPECT_NEAR(*figure(j, "loss.last20_nat").value, sum / 20, 1e-12);
+    EXPECT_NEAR(*figure(j, "loss.min_nat").value,
+                5.6 - 0.001 * (places.contains(58)   ? 57
+                               : places.contains(59) ? 58
+                                                     : 59),
+                1e-12);
+    EXPECT_EQ(figure(j, "grad.zero_count").value, 0);
+    EXPECT_EQ(figure(j, "grad.norm_varies_bool").value, 1);
+    EXPECT_EQ(figure(j, "steps.done_count").value, 60);
+  }
+}
+
+TEST(Judge, ARunWithoutAnyTargetHasNoLoss) {
+  TrainOptions o;
+  o.steps = 30, o.loss_bound_nat = 6.0;
+  auto trace = healthy_trace(o);
+  for (StepRecord& r : trace) r = idle(r);
+  const Judgement j = judge(o, {}, trace);
+  EXPECT_THAT(codes(j), ::testing::IsEmpty());
+  for (const char* name :
+       {"loss.first_nat", "loss.min_nat", "loss.last20_nat", "grad.zero_count"}) {
+    EXPECT_FALSE(figure(j, name).value.has_value()) << name;
+    EXPECT_THAT(figure(j, name).reason, HasSubstr("0 done: 30 more had no target"));
+  }
+}
+
+TEST(Judge, ALossThatIsNoNumberInAStepWithTargetsIsNotLeftOut) {
+  TrainOptions o;
+  o.steps = 30, o.loss_bound_nat = 6.0;
+  auto trace = healthy_trace(o);
+  trace.back().loss = std::numeric_limits<double>::quiet_NaN();
+  trace.back().targets = 5;
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::Contains("LOSS_BOUND"));
+}
+
+TEST(Judge, GatesOfEqualTokensAreNotCompared) {
+  const double none = std::numeric_limits<double>::infinity();
+  TrainOptions o;
+  o.steps = 30;
+  auto trace = healthy_trace(o);
+  trace[3].gate.layer_spread_min = none;
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::IsEmpty());
+  EXPECT_EQ(figure(judge(o, {}, trace), "gate.varies_bool").value, 1);
+  trace[4].gate.layer_spread_min = 0;
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::ElementsAre("STUCK_METRIC"));
+  for (StepRecord& r : trace) r.gate.layer_spread_min = none;
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::IsEmpty());
+  EXPECT_FALSE(figure(judge(o, {}, trace), "gate.varies_bool").value.has_value());
+  EXPECT_THAT(figure(judge(o, {}, trace), "gate.varies_bool").reason,
+              HasSubstr("no step had two different input tokens"));
+}
+
 TEST(Options, ArgsAreStrict) {
   TrainOptions o;
   apply_args(

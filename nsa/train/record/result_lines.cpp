@@ -85,8 +85,7 @@ void ResultLines::mark(const std::string& case_id, int64_t step, int64_t of,
 }
 
 void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t of) {
-  nlohmann::json extra = {{"loss", finite_or_null(r.loss)},
-                          {"grad_norm", finite_or_null(r.grad_norm)},
+  nlohmann::json extra = {{"grad_norm", finite_or_null(r.grad_norm)},
                           {"lr", r.lr},
                           {"load_ms", r.load_ms},
                           {"forward_ms", finite_or_null(r.forward_ms)},
@@ -94,6 +93,8 @@ void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t 
                           {"optimizer_ms", finite_or_null(r.optimizer_ms)},
                           {"collective_ms", r.collective_ms},
                           {"step_ms", r.step_ms}};
+  if (r.has_targets()) extra["loss"] = finite_or_null(r.loss);
+  if (r.targets >= 0) extra["targets"] = r.targets;
   if (r.gate.known())
     extra.update({{"gate_cmp", finite_or_null(r.gate.cmp)},
                   {"gate_sel", finite_or_null(r.gate.sel)},

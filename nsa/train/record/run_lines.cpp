@@ -45,13 +45,14 @@ double median_step_ms(std::vector<StepRecord> trace) {
 }
 
 std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms) {
-  char text[200], gates[64] = "";
+  char text[200], loss[32] = "none (no targets)", gates[64] = "";
+  if (r.has_targets()) std::snprintf(loss, sizeof loss, "%.4f", r.loss);
   if (r.gate.known())
     std::snprintf(gates, sizeof gates, "  gates %.2f %.2f %.2f", r.gate.cmp, r.gate.sel,
                   r.gate.win);
   std::snprintf(text, sizeof text,
-                "step %lld/%lld  loss %.4f  %.0f tok/s  lr %.2e  grad %.3f%s  eta %.0f s",
-                static_cast<long long>(r.step), static_cast<long long>(of), r.loss, r.tok_s, r.lr,
+                "step %lld/%lld  loss %s  %.0f tok/s  lr %.2e  grad %.3f%s  eta %.0f s",
+                static_cast<long long>(r.step), static_cast<long long>(of), loss, r.tok_s, r.lr,
                 r.grad_norm, gates, median_step_ms / 1000 * static_cast<double>(of - r.step));
   return text;
 }
