@@ -172,7 +172,9 @@ at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
   const NvtxRange range("train.forward");
   out = parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
   const NvtxRange loss_range("train.loss");
-  return parts_.loss(out.logits, batch.tokens) / static_cast<double>(options_.accum);
+  const at::Tensor loss = parts_.loss(out.logits, batch.tokens);
+  return batch.share.defined() ? loss * batch.share.to(loss.scalar_type())
+                               : loss / static_cast<double>(options_.accum);
 }
 
 at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
@@ -220,7 +222,8 @@ at::Tensor Trainer::sum_targets(const std::vector<Batch>& batches) {
   return all;
 }
 
-/// Documents may leave a step without targets: all micro-batches are loaded first, and counted.
+/// Micro-batches of documents have unlike numbers of targets: all are loaded first, and each loss
+/// counts for its part of the step's targets. The reducer averages over ranks, hence their number.
 StepTensors Trainer::compute_packed(const OnStage& end_stage) {
   std::vector<Batch> batches;
   for (int64_t i = 0; i < options_.accum; ++i) {
@@ -228,6 +231,9 @@ StepTensors Trainer::compute_packed(const OnStage& end_stage) {
     end_stage(Stage::kLoad);
   }
   const at::Tensor targets = sum_targets(batches);
+  const at::Tensor whole = targets.clamp_min(1).squeeze();
+  for (Batch& batch : batches)
+    batch.share = at::scalar_tensor(batch.targets * world(), at::kDouble) / whole;
   const auto next = [&](int64_t micro) { return batches[static_cast<size_t>(micro - 1)]; };
   return compute(next, end_stage, targets);
 }

@@ -93,11 +93,12 @@ class Trainer {
     at::Tensor tokens;         ///< int64 [B, S + 1] on the device
     LayerAttention attention;  ///< within documents; empty: over whole rows
     int64_t targets = 0;       ///< that its loss is the mean of, with packing
+    at::Tensor share = {};     ///< what that mean counts for; undefined: as that of any micro-batch
   };
   Batch to_device(const std::vector<uint8_t>& bytes) const;
   Batch load();
   Batch load_again(int64_t first_row) const;
-  /// The loss of one micro-batch, divided by their number.
+  /// The loss of one micro-batch, weighted so that their sum is that of the step.
   at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
   at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
                          StepTensors& out);

@@ -268,10 +268,58 @@ TEST(Trainer, AccumulationEqualsALargerBatch) {
     EXPECT_TRUE(at::allclose(parameters_a[i], parameters_b[i], 0, 1e-7));
 }
 
+/// Documents of a row of 33 tokens by its number: none ends, every second token ends one, nothing
+/// but ends (no target), one target.
+int64_t unlike_documents(int64_t row, int64_t place) {
+  const bool end = row % 4 == 0   ? false
+                   : row % 4 == 1 ? place % 2 == 1
+                                  : row % 4 == 2 || place != 9;
+  return end ? kDocumentEnd : letter(row, place);
+}
+
 TrainOptions packed_options(int64_t batch, int64_t accum) {
   TrainOptions options = small_options(4);
   options.packing = true, options.batch = batch, options.accum = accum;
   return options;
+}
+
+/// The mean over the targets of rows 0 .. 3, one row after the other.
+double mean_over_targets(Decoder& model, const TokenSource& source) {
+  const at::NoGradGuard no_grad;
+  double sum = 0, targets = 0;
+  for (int64_t row = 0; row < 4; ++row) {
+    std::vector<uint8_t> bytes(33);
+    source.read_row(row, bytes);
+    const at::Tensor tokens = at::from_blob(bytes.data(), {1, 33}, at::kByte).to(at::kLong);
+    const at::Tensor in = tokens.slice(1, 0, -1);
+    const auto out = model->forward(in, {}, within_documents(document_starts(bytes, 33)));
+    const at::Tensor losses =
+        -at::log_softmax(out.logits, -1).gather(-1, tokens.slice(1, 1).unsqueeze(-1)).squeeze(-1);
+    sum += losses.masked_fill(in.eq(kDocumentEnd), 0).sum().item<double>();
+    targets += in.ne(kDocumentEnd).sum().item<double>();
+  }
+  return sum / targets;
+}
+
+TEST(Trainer, APackedStepIsTheMeanOverItsTargetsInAnyMicroBatches) {
+  const Rows source(unlike_documents);
+  Rig whole = make_rig(packed_options(4, 1), source, 16, packed_next_token_loss, at::kDouble);
+  const double by_hand = mean_over_targets(whole.model, source);
+  const auto want = run_all(*whole.trainer, 4);
+  EXPECT_NEAR(want[0].loss, by_hand, 1e-12);
+  EXPECT_EQ(want[0].targets, 32 + 16 + 0 + 1);
+  for (const auto& [batch, accum] : {std::pair{2, 2}, {1, 4}}) {
+    const Rig rig =
+        make_rig(packed_options(batch, accum), source, 16, packed_next_token_loss, at::kDouble);
+    const auto have = run_all(*rig.trainer, 4);
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_NEAR(have[i].loss, want[i].loss, 1e-10) << batch << " x " << accum;
+      EXPECT_NEAR(have[i].grad_norm, want[i].grad_norm, 1e-9) << batch << " x " << accum;
+      EXPECT_EQ(have[i].targets, want[i].targets);
+    }
+    const auto a = whole.model->parameters(), b = rig.model->parameters();
+    for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::allclose(a[i], b[i], 0, 1e-7));
+  }
 }
 
 void expect_same_training(const Rig& a, const Rig& b) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <limits>
 #include <numbers>
+#include <span>
 
 #include "nsa/train/record/bucket_report.h"
 #include "nsa/train/record/loader_report.h"
@@ -27,10 +28,19 @@ Trace steps_with_targets(const Trace& trace) {
   return found;
 }
 
+/// Mean over the targets of the last steps; over the steps where a number of targets is not known.
 double tail_mean(const Trace& trace) {
-  double sum = 0;
-  for (auto it = trace.end() - kTail; it != trace.end(); ++it) sum += it->loss;
-  return sum / kTail;
+  const std::span tail(trace.end() - kTail, trace.end());
+  const bool known = std::ranges::all_of(tail, [](const auto& r) { return r.targets > 0; });
+  double sum = 0, weights = 0;
+  for (const StepRecord& r : tail) {
+    // Equal numbers weigh exactly 1.
+    const double weight =
+        known ? static_cast<double>(r.targets) / static_cast<double>(tail.front().targets) : 1.0;
+    sum += weight * r.loss;
+    weights += weight;
+  }
+  return sum / weights;
 }
 
 /// Learning rate that the rows consumed so far demand. Written apart from Schedule::at (half-angle

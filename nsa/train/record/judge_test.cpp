@@ -279,6 +279,25 @@ TEST(Judge, StepsWithoutTargetsAreLeftOutOfLossAndGradient) {
   }
 }
 
+TEST(Judge, TheMeanLossOfUnlikeStepsIsOverTheirTargets) {
+  TrainOptions o;
+  o.steps = 22;
+  auto trace = healthy_trace(o);
+  double sum = 0, targets = 0;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    trace[i].targets = 1 + static_cast<int64_t>(i * i);
+    if (i < 2) continue;
+    sum += static_cast<double>(trace[i].targets) * trace[i].loss;
+    targets += static_cast<double>(trace[i].targets);
+  }
+  EXPECT_NEAR(*figure(judge(o, {}, trace), "loss.last20_nat").value, sum / targets, 1e-12);
+  const auto figure_with = [&](int64_t each) {
+    for (StepRecord& r : trace) r.targets = each;
+    return *figure(judge(o, {}, trace), "loss.last20_nat").value;
+  };
+  EXPECT_EQ(figure_with(4096), figure_with(-1)) << "equal numbers weigh alike, known or not";
+}
+
 TEST(Judge, ARunWithoutAnyTargetHasNoLoss) {
   TrainOptions o;
   o.steps = 30, o.loss_bound_nat = 6.0;
