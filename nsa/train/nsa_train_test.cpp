@@ -299,10 +299,9 @@ TEST_F(ProgramTest, PackedRowsWithoutTargetsTrainAndCountForNothing) {
     EXPECT_EQ(of_type(lines, "case").at(0)["status"], "ok") << of_type(lines, "case").at(0);
     EXPECT_THAT(of_type(lines, "finding"), ::testing::IsEmpty());
     std::vector<double> losses;
-    for (const json& beat : of_type(lines, "beat")) {
-      if (beat["at"] != "step") continue;
-      EXPECT_EQ(beat["extra"].contains("loss"), beat["extra"].value("targets", -1) > 0) << beat;
-      if (beat["extra"].contains("loss")) losses.push_back(beat["extra"]["loss"]);
+    for (const json& step : steps_of(lines)) {
+      EXPECT_EQ(step["extra"].contains("loss"), step["extra"].value("targets", -1) > 0) << step;
+      if (step["extra"].contains("loss")) losses.push_back(step["extra"]["loss"]);
     }
     ASSERT_GE(losses.size(), 20u);
     const auto m = metrics(lines);

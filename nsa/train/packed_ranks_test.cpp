@@ -35,16 +35,15 @@ class PackedRanksTest : public RanksTest {
     for (int64_t rank = 0; rank < world; ++rank)
       command += "wait $p" + std::to_string(rank) + " || s=1; ";
     EXPECT_EQ(shell(command + "exit $s"), 0) << slurp("err0");
-    const auto steps = steps_of("p");
+    const auto steps = packed_steps("p");
     for (int64_t rank = 1; rank < world; ++rank)
-      expect_near(steps_of("p.rank" + std::to_string(rank)), steps, 0);
+      expect_near(packed_steps("p.rank" + std::to_string(rank)), steps, 0);
     return steps;
   }
-  std::vector<PackedStep> steps_of(const std::string& result) {
+  std::vector<PackedStep> packed_steps(const std::string& result) {
     std::vector<PackedStep> steps;
-    for (const json& beat : of_type(lines_of(result), "beat")) {
-      if (beat["at"] != "step") continue;
-      const json& extra = beat["extra"];
+    for (const json& step : steps_of(lines_of(result))) {
+      const json& extra = step["extra"];
       steps.push_back({extra.value("targets", -2.0), extra.value("loss", -1.0),
                        extra.at("grad_norm").get<double>()});
     }

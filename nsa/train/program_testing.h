@@ -90,6 +90,13 @@ class ProgramTest : public ::testing::Test {
       if (line["type"] == type) result.push_back(line);
     return result;
   }
+  /// The heartbeats of completed steps.
+  std::vector<json> steps_of(const std::vector<json>& lines) {
+    std::vector<json> steps;
+    for (const json& line : of_type(lines, "beat"))
+      if (line["at"] == "step") steps.push_back(line);
+    return steps;
+  }
   std::map<std::string, json> metrics(const std::vector<json>& lines) {
     std::map<std::string, json> result;
     for (const json& line : of_type(lines, "metric")) result[line["name"]] = line;

@@ -70,9 +70,8 @@ class RanksTest : public ProgramTest {
   }
   Curve curve(const std::string& result) {
     Curve values;
-    for (const json& beat : of_type(lines_of(result), "beat"))
-      if (beat["at"] == "step")
-        values.emplace_back(beat["extra"]["loss"], beat["extra"]["grad_norm"]);
+    for (const json& step : steps_of(lines_of(result)))
+      values.emplace_back(step["extra"]["loss"], step["extra"]["grad_norm"]);
     return values;
   }
   json check(const std::string& result, const std::string& id) {
