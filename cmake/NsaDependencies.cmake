@@ -81,6 +81,7 @@ if(NSA_ENABLE_CUDA)
   set(CMAKE_CUDA_COMPILER "${NSA_SITE}/nvidia/cu13/bin/nvcc" CACHE FILEPATH "nvcc of .venv")
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}" CACHE FILEPATH "")
   enable_language(CUDA)
+  set(CMAKE_INCLUDE_SYSTEM_FLAG_CUDA "-isystem ")  # ccache does not see the path in "-isystem=PATH": another clone would miss
   set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # nsa_torch names the one that is linked; CMake's check of the compiler wants one
 endif()
 
