@@ -43,7 +43,7 @@ TEST(FrontDoor, ADeletedWorkingDirectoryIsNamed) {
   for (const char* name : {"nsa-worker", "nsa-tests", "nsa-train", "nsa-eval", "nsa-bench"}) {
     const std::string in_it = "mkdir -p " + gone + " && cd " + gone + " && rmdir " + gone +
                               " && exec " + base::build_dir() + "/bin/" + name + " --help";
-    const Outcome done = run({"sh", "-c", in_it});
+    const Outcome done = run({"/bin/sh", "-c", in_it});
     EXPECT_EQ(done.exit_code, 3) << name;
     EXPECT_EQ(done.output, std::string(name) +
                                ": the working directory was deleted; change to a "

@@ -72,9 +72,9 @@ std::optional<nsa::StageRecord> record_stages(const std::filesystem::path& out, 
                                          out / ("last_stage.rank" + std::to_string(rank) + ".bin"));
 }
 
-/// A switch that was set and that this kind of phase does not look at is said, never passed over.
-/// It is no error: one environment serves all phases of a run, and a runbook may show on purpose
-/// that a switch changes nothing. One that no phase of a run looks at, the engine refuses.
+/// A switch that was set and that this kind of phase does not look at is listed. It is no error:
+/// one environment serves all phases of a run. One that no phase of a run looks at, the engine
+/// refuses.
 void emit_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches,
                            protocol::Emitter& emitter) {
   nlohmann::json rows = nlohmann::json::array();

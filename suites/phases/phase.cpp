@@ -135,7 +135,7 @@ const std::vector<PhaseKind>& phase_kinds() {
        run_path_audit,
        kKernels},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
-      {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence},
+      {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence, kRanges},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback, kKernels},
   };
   return kinds;
@@ -151,6 +151,7 @@ bool honours(const PhaseKind& kind, std::string_view name) {
   // The one says where cases of tests lie; it changes nothing that could be passed over.
   if (name == "NSA_NVTX" || name == "NSA_CASES_DIR") return true;
   if (kind.switches == PhaseKind::Switches::kKernels) return name == "NSA_KERNELS";
+  if (kind.switches == PhaseKind::Switches::kRanges) return name == "NSA_SEL_RANGES_V2";
   return kind.switches == PhaseKind::Switches::kAttention &&
          std::ranges::find(kAttention, name) != kAttention.end();
 }

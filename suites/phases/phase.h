@@ -72,8 +72,9 @@ struct PhaseKind {
   std::vector<std::string> args;  ///< keys of `args` it understands
   std::string (*run)(const PhaseCase& one);
   /// Which switches it looks at beside those of every worker (NSA_NVTX): none; the code of the
-  /// kernels alone, where its arguments name backends; all of attention.
-  enum class Switches { kNone, kKernels, kAttention } switches = Switches::kNone;
+  /// kernels alone, where its arguments name backends; the choice of the range conversion alone;
+  /// all of attention.
+  enum class Switches { kNone, kKernels, kRanges, kAttention } switches = Switches::kNone;
 };
 
 /// Whether `name` changes what a phase of this kind does.

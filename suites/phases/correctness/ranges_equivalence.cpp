@@ -2,6 +2,9 @@
 // bit.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
+#include "nsa/layer/random_inputs.h"
 #include "nsa/reference/stages/ranges.h"
 #include "suites/compare/compare.h"
 #include "suites/conformance/checks/check.h"
@@ -23,6 +26,35 @@ void emit(const PhaseCase& one, const std::string& id, const CompareReport& repo
                      .tol = 0});
 }
 
+/// The conversion that an attention call takes under the switches of the phase, by its record of
+/// what ran; empty when that names none.
+std::string conversion_in_force(const PhaseCase& one, const Candidate& candidate) {
+  constexpr int64_t kTokens = 130;  // more than one selection block
+  const nsa::NsaConfig config;
+  at::manual_seed(one.seed());
+  const nsa::NsaInputs inputs =
+      nsa::random_inputs(config, 1, kTokens, at::TensorOptions(one.device).dtype(at::kDouble));
+  const nsa::NsaOutputs out = candidate.layer(inputs, config, one.options);
+  for (const nsa::RanBackend& row : out.ran)
+    if (row.stage == "ranges") return row.backend;
+  return "";
+}
+
+nsa::RangesVersion version_in_force(const PhaseCase& one, const Candidate& candidate) {
+  const std::string name = conversion_in_force(one, candidate);
+  const auto& versions = range_versions();
+  const auto found = std::ranges::find_if(
+      versions, [&](nsa::RangesVersion version) { return to_string(version) == name; });
+  if (found == versions.end())
+    throw std::runtime_error("an attention call records the conversion '" + name +
+                             "'; known: v1, v1_bulk, v2");
+  one.emitter.metric({.case_id = one.id,
+                      .name = "in_force.v2_bool",
+                      .value = *found == nsa::RangesVersion::kV2,
+                      .unit = "bool"});
+  return *found;
+}
+
 }  // namespace
 
 std::string run_ranges_equivalence(const PhaseCase& one) {
@@ -30,13 +62,16 @@ std::string run_ranges_equivalence(const PhaseCase& one) {
   if (one.args.has("fault")) candidate = with_fault(candidate, one.args.get_text("fault", ""));
   const std::vector<RangeCase> cases =
       read_range_cases(one.args.get_text("file", "configs/ranges/cases.jsonl"));
+  const nsa::RangesVersion in_force = version_in_force(one, candidate);
   int64_t step = 0;
   for (const RangeCase& each : cases) {
     emit(one, "oracle/" + each.id, compare_exact(oracle_ranges(each), each.expected));
     for (auto version : range_versions()) {
       const at::Tensor got = candidate.ranges(version, each.block_idx.to(one.device),
                                               each.t.to(one.device), each.sel_block_size);
-      emit(one, to_string(version) + "/" + each.id, compare_exact(got.cpu(), each.expected));
+      const CompareReport report = compare_exact(got.cpu(), each.expected);
+      emit(one, to_string(version) + "/" + each.id, report);
+      if (version == in_force) emit(one, "in_force/" + each.id, report);
     }
     one.emitter.beat({.case_id = one.id,
                       .step = ++step,
