@@ -19,6 +19,12 @@ using nsa::train::RunContext;
 using nsa::train::TrainOptions;
 using nsa::train::WorkerRequest;
 
+constexpr const char* kHelp = R"(Usage: nsa-train-faulty [--result FILE] < REQUEST
+The worker form of nsa-train (a request as JSON on standard input, findings as JSON lines on
+descriptor 3 or in FILE) with a historical failure injected: args.fault names it. Only the self test
+starts it: nsa-validate selftest.
+)";
+
 void print(const std::string& line) {
   std::fprintf(stderr, "nsa-train-faulty: %s\n", line.c_str());
 }
@@ -69,6 +75,10 @@ int work(const std::string& result) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 2 && (std::string(argv[1]) == "--help" || std::string(argv[1]) == "-h")) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
   try {
     return work(argc > 2 && std::string(argv[argc - 2]) == "--result" ? argv[argc - 1] : "");
   } catch (const nsa::InputError& e) {
