@@ -91,9 +91,8 @@ IngestVerdict refused(const BadField& field) {
 /// The verdict on a text that strict JSON refuses, naming benchmark and field where a time is NaN.
 IngestVerdict unreadable(std::string_view text, const json::exception& error) {
   const std::string quoted = base::quote_non_finite(text);
-  const IngestVerdict as_text{
-      quoted == text ? "BAD_TEST_JSON" : "NON_FINITE",
-      std::string("the Google Benchmark report cannot be read: ") + error.what()};
+  IngestVerdict as_text{quoted == text ? "BAD_TEST_JSON" : "NON_FINITE",
+                        std::string("the Google Benchmark report cannot be read: ") + error.what()};
   try {
     read_repetitions(json::parse(quoted));
   } catch (const BadField& field) {
