@@ -352,7 +352,8 @@ TEST_F(ProgramTest, RowsOfOneTokenTrain) {
 }
 
 TEST_F(ProgramTest, ParquetBecomesACorpusAndItsNullsAreTold) {
-  const std::string file = base::source_dir() + "/nsa/train/data/testdata/pyarrow.parquet";
+  const std::string file =
+      base::source_dir() + "/nsa/train/data/documents/testdata/pyarrow.parquet";
   ASSERT_EQ(shell(program("nsa-data") + " --in " + file + " --out .data/rows > out"), 0);
   EXPECT_THAT(slurp("out"), HasSubstr("3 of 12 rows skipped: null in column text"));
   EXPECT_EQ(shell(program("nsa-data") + " --in " + file + " --field score --out x 2> err"), 2);
@@ -391,7 +392,7 @@ TEST_F(ProgramTest, ParquetWithoutItsLibrary) {
   std::ofstream(dir_ / "t.txt") << "text";
   EXPECT_EQ(shell("bin/nsa-data --in t.txt --out a > out"), 0);
   EXPECT_EQ(shell("bin/nsa-data --in " + base::source_dir() +
-                  "/nsa/train/data/testdata/pyarrow.parquet --out b 2> err"),
+                  "/nsa/train/data/documents/testdata/pyarrow.parquet --out b 2> err"),
             2);
   EXPECT_THAT(slurp("err"), ::testing::AllOf(HasSubstr("cannot read Parquet here"),
                                              HasSubstr("pyarrow 2"), HasSubstr("LD_LIBRARY_PATH")));

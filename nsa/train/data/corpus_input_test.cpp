@@ -3,7 +3,7 @@
 #include <zstd.h>
 
 #include "nsa/train/data/corpus_testing.h"
-#include "nsa/train/data/text_reader.h"
+#include "nsa/train/data/documents/text_reader.h"
 
 namespace nsa::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "nsa/train/data/corpus_target.h"
-#include "nsa/train/data/documents.h"
+#include "nsa/train/data/documents/documents.h"
 #include "nsa/train/data/manifest.h"
 
 namespace nsa::train {

@@ -15,7 +15,7 @@
 #include "base/testing/paths.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/corpus.h"
-#include "nsa/train/data/parquet_documents.h"
+#include "nsa/train/data/documents/parquet_documents.h"
 #include "nsa/train/data/shard_writer.h"
 
 namespace nsa::train {
@@ -162,7 +162,8 @@ TEST_F(ParquetTest, ManyMoreRowsThanOneRead) {
 
 TEST_F(ParquetTest, FileOfAnotherWriter) {
   DocumentCounts counts;
-  const auto have = read(base::source_dir() + "/nsa/train/data/testdata/pyarrow.parquet", &counts);
+  const auto have =
+      read(base::source_dir() + "/nsa/train/data/documents/testdata/pyarrow.parquet", &counts);
   EXPECT_EQ(have.size(), 9u);
   EXPECT_EQ(counts.nulls, 3);
   EXPECT_EQ(have.at(0), "In the beginning 0 \u00e9");

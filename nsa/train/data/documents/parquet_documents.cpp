@@ -1,4 +1,4 @@
-#include "nsa/train/data/parquet_documents.h"
+#include "nsa/train/data/documents/parquet_documents.h"
 
 #include <dlfcn.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "nsa/train/data/byte_source.h"
+#include "nsa/train/data/documents/byte_source.h"
 
 namespace nsa::train {
 

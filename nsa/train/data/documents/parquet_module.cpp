@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/parquet_documents.h"
+#include "nsa/train/data/documents/parquet_documents.h"
 
 namespace nsa::train {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
-#include "nsa/train/data/documents.h"
-#include "nsa/train/data/text_reader.h"
+#include "nsa/train/data/documents/documents.h"
+#include "nsa/train/data/documents/text_reader.h"
 
 namespace nsa::train {
 

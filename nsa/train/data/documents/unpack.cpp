@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/byte_source.h"
+#include "nsa/train/data/documents/byte_source.h"
 
 namespace nsa::train {
 namespace {

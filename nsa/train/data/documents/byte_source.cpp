@@ -1,4 +1,4 @@
-#include "nsa/train/data/byte_source.h"
+#include "nsa/train/data/documents/byte_source.h"
 
 #include "nsa/program/input_error.h"
 

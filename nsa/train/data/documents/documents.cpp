@@ -1,14 +1,14 @@
-#include "nsa/train/data/documents.h"
+#include "nsa/train/data/documents/documents.h"
 
 #include <algorithm>
 #include <memory>
 #include <string>
 
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/byte_source.h"
-#include "nsa/train/data/json_documents.h"
-#include "nsa/train/data/parquet_documents.h"
-#include "nsa/train/data/text_reader.h"
+#include "nsa/train/data/documents/byte_source.h"
+#include "nsa/train/data/documents/json_documents.h"
+#include "nsa/train/data/documents/parquet_documents.h"
+#include "nsa/train/data/documents/text_reader.h"
 
 namespace nsa::train {
 namespace {

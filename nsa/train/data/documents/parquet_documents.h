@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <string>
 
-#include "nsa/train/data/documents.h"
+#include "nsa/train/data/documents/documents.h"
 
 namespace nsa::train {
 

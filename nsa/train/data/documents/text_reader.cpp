@@ -1,4 +1,4 @@
-#include "nsa/train/data/text_reader.h"
+#include "nsa/train/data/documents/text_reader.h"
 
 #include <algorithm>
 #include <cstdio>

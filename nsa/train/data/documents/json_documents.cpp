@@ -1,4 +1,4 @@
-#include "nsa/train/data/json_documents.h"
+#include "nsa/train/data/documents/json_documents.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
