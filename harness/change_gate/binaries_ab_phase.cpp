@@ -35,7 +35,7 @@ Work read_work(const json& args) {
 }
 
 struct Arm {
-  std::string name;  ///< base, aa (base once more) or head
+  std::string name;  ///< base, base.aa (base once more) or head
   std::filesystem::path bin;
 };
 
@@ -54,7 +54,7 @@ class Pair {
     const std::string base = args_.value("base_bin", ""), head = args_.value("head_bin", "");
     if (base.empty()) return "args.base_bin must be given: the folder of the base's programs";
     std::vector<Arm> arms = {{"base", base},
-                             {"aa", base},
+                             {"base.aa", base},
                              {"head", head.empty() ? bin_dir : std::filesystem::path(head)}};
     std::mt19937_64 draw(static_cast<uint64_t>(call_.in.seed));
     for (int64_t round = 0; round < args_.value("rounds", int64_t{1}); ++round) {

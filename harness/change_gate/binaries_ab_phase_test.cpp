@@ -72,7 +72,7 @@ TEST_F(BinariesAb, BothBuildsAreStartedInPalindromesAndTheirMediansAreReported) 
     if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
       values[sample->series].push_back(*sample->value);
   EXPECT_EQ(values["ranges.base"], std::vector<double>({11, 11}));
-  EXPECT_EQ(values["ranges.aa"], std::vector<double>({11, 11}));
+  EXPECT_EQ(values["ranges.base.aa"], std::vector<double>({11, 11}));
   EXPECT_EQ(values["ranges.head"], std::vector<double>({21, 21}));
   const auto differ = [](const auto& metric) { return metric.name == "all.differ_bool"; };
   EXPECT_EQ(find_line<protocol::Metric>(transcript, differ)->value, true);

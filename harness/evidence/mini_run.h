@@ -15,9 +15,8 @@ struct MiniRun {
   bool conform_runs = true;  ///< false: phase `conform` is NOT_RUN (skipped on the command line)
   std::string case_reason = "";  ///< not empty: case `odd` of phase `conform` fails with this text
   double v2_clock_mhz =
-      0;  ///< not 0: the samples carry clocks, v1's is 1800, and v2's time follows
-  double aa_factor =
-      0;  ///< not 0: v1 is measured again, in alternation so many times slower and faster
+      0;                 ///< not 0: the samples carry clocks, v1's is 1800, and v2's time follows
+  double aa_factor = 1;  ///< v1 measured again, in alternation so many times slower and faster
   nlohmann::json baseline = nullptr;   ///< content of baseline.json; null: no file
   int64_t max_processes = 0;           ///< of phase `speed`, whose first look has 10 then, else 8
   bool confirm = false;                ///< of phase `speed`, the same

@@ -24,7 +24,7 @@ void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter);
 
 /// builtin:binaries_ab. For every case, starts nsa-worker of args.base_bin and of args.head_bin
 /// (empty: bin_dir) in turn, base, base once more and head, then backwards, which end first drawn
-/// from the seed. Samples NAME.base, NAME.aa and NAME.head for each entry of args.series, the
+/// from the seed. Samples NAME.base, NAME.base.aa and NAME.head for each entry of args.series, the
 /// median of what one start said; checks outputs/ARM (SPEEDUP_WITHHELD); metric CASE.differ_bool:
 /// the builds differ. A worker that fails fails the case.
 void run_binaries_ab(const std::filesystem::path& bin_dir, const BuiltinCall& call,

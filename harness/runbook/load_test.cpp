@@ -81,7 +81,7 @@ TEST(Load, ErrorsAfterMergingNameTheFileTheyStandIn) {
                 ":3:13: first.args: kind 'ranges_equivalence' declares no argument 'fil'; did you "
                 "mean 'file'?");
   configs.write("runbooks/minimal.json",
-                with(minimal_text(), "\"processes\": 2", "\"processes\": 0"));
+                with(minimal_text(), "\"processes\": 8", "\"processes\": 0"));
   configs.write("runbooks/child.json",
                 R"({"schema": "nsa-runbook/1", "name": "child", "extends": "minimal"})");
   EXPECT_THAT(config_error_of(child), StartsWith(configs.runbook("minimal").string() + ":22:"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <stdexcept>
 
 #include "harness/stats/distributions.h"
 #include "harness/stats/signed_rank.h"
@@ -11,31 +12,45 @@ namespace harness::stats {
 
 namespace {
 
-struct MeanLog {
-  double sum = 0, count = 0;
-  double value() const { return sum / count; }
-};
+/// Times by the round they were taken in; all under 0 when rounds are not known.
+using Rounds = std::map<int64_t, std::vector<double>>;
 
-std::map<int64_t, MeanLog> by_round(const std::vector<double>& times,
-                                    const std::vector<int64_t>& rounds) {
-  std::map<int64_t, MeanLog> means;
-  if (rounds.size() != times.size()) return means;
-  for (size_t i = 0; i < times.size(); ++i) {
-    means[rounds[i]].sum += std::log(times[i]);
-    means[rounds[i]].count += 1;
-  }
-  return means;
+Rounds by_round(const std::vector<double>& times, const std::vector<int64_t>& rounds, bool known) {
+  Rounds grouped;
+  for (size_t i = 0; i < times.size(); ++i) grouped[known ? rounds[i] : 0].push_back(times[i]);
+  return grouped;
 }
 
-/// Log ratio of every round that holds both arms.
-std::vector<double> round_log_ratios(const ArmTimes& times) {
-  const auto baseline = by_round(times.baseline, times.baseline_rounds);
-  const auto candidate = by_round(times.candidate, times.candidate_rounds);
-  std::vector<double> ratios;
-  for (const auto& [round, mean] : baseline)
-    if (const auto other = candidate.find(round); other != candidate.end())
-      ratios.push_back(other->second.value() - mean.value());
-  return ratios;
+double mean_log(const std::vector<double>& times) {
+  double sum = 0;
+  for (const double t : times) sum += std::log(t);
+  return sum / static_cast<double>(times.size());
+}
+
+/// What both arms measured side by side.
+struct CommonRounds {
+  std::vector<double> baseline, candidate;  ///< their times
+  std::vector<double> log_ratios;           ///< one a round
+};
+
+CommonRounds common_rounds(const ArmTimes& times) {
+  const bool known = times.baseline_rounds.size() == times.baseline.size() &&
+                     times.candidate_rounds.size() == times.candidate.size();
+  const Rounds baseline = by_round(times.baseline, times.baseline_rounds, known);
+  const Rounds candidate = by_round(times.candidate, times.candidate_rounds, known);
+  CommonRounds common;
+  for (const auto& [round, b] : baseline) {
+    const auto found = candidate.find(round);
+    if (found == candidate.end()) continue;
+    const std::vector<double>& c = found->second;
+    common.baseline.insert(common.baseline.end(), b.begin(), b.end());
+    common.candidate.insert(common.candidate.end(), c.begin(), c.end());
+    common.log_ratios.push_back(mean_log(c) - mean_log(b));
+  }
+  if (common.log_ratios.empty())
+    throw std::invalid_argument("process '" + times.process +
+                                "' has no round in which both arms were measured");
+  return common;
 }
 
 }  // namespace
@@ -45,11 +60,12 @@ std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes) 
   for (const ArmTimes& times : processes) {
     require_positive(times.baseline, "baseline arm in process '" + times.process + "'");
     require_positive(times.candidate, "candidate arm in process '" + times.process + "'");
-    const double baseline = median(times.baseline), candidate = median(times.candidate);
+    const CommonRounds common = common_rounds(times);
+    const double baseline = median(common.baseline), candidate = median(common.candidate);
     PairedRatio ratio{times.process, baseline, candidate, std::log(candidate / baseline)};
-    if (const auto rounds = round_log_ratios(times); rounds.size() >= kRoundsForMedian) {
-      ratio.log_ratio = median(rounds);
-      ratio.rounds = rounds.size();
+    if (common.log_ratios.size() >= kRoundsForMedian) {
+      ratio.log_ratio = median(common.log_ratios);
+      ratio.rounds = common.log_ratios.size();
     }
     ratios.push_back(ratio);
   }

@@ -38,12 +38,12 @@ struct PairedRatio {
   size_t rounds = 0;     ///< rounds it is the median of; 0: of the arms' medians
 };
 
-/// One log ratio a process. With kRoundsForMedian rounds that hold both arms it is the median of
-/// theirs, each the mean log time of the candidate less that of the baseline: what slows a machine
-/// down for longer than a round then slows both arms of it, where the arms' medians would meet
-/// different stretches of it. With fewer rounds it is that of the arms' medians. Throws
-/// std::invalid_argument naming arm, process and sample when a time is NaN, infinite, zero or
-/// negative, or an arm has none.
+/// One log ratio a process, from the rounds in which both arms were measured: an arm that stopped
+/// early is not compared with what the other one measured without it. With kRoundsForMedian such
+/// rounds it is the median of theirs, each the mean log time of the candidate less that of the
+/// baseline: what slows a machine down for longer than a round then slows both arms of it. With
+/// fewer it is that of the arms' medians. Throws std::invalid_argument naming arm, process and
+/// sample when a time is NaN, infinite, zero or negative, an arm has none, or no round has both.
 std::vector<PairedRatio> paired_log_ratios(std::span<const ArmTimes> processes);
 
 enum class AbVerdict { kFaster, kSlower, kEquivalent, kInconclusive };

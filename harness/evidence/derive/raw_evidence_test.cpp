@@ -61,7 +61,7 @@ TEST_F(RawEvidenceTest, EveryGroupIsReadInTheOrderOfThePlan) {
   EXPECT_EQ(speed.groups[7].file, "phases/speed/g08.jsonl");
   EXPECT_EQ(speed.groups[7].hello.program, "mini");
   ASSERT_THAT(speed.view.groups, SizeIs(8));
-  EXPECT_THAT(speed.view.groups[7].samples, SizeIs(16));
+  EXPECT_THAT(speed.view.groups[7].samples, SizeIs(20));
   EXPECT_EQ(speed.view.groups_planned, 8);
   EXPECT_EQ(speed.cases_planned, 8);
   EXPECT_EQ(speed.cases_ok, 8);
@@ -113,7 +113,7 @@ TEST_F(RawEvidenceTest, ANullSampleKeepsItsReason) {
   const RawPhase speed = read("speed", completed_);
   EXPECT_EQ(speed.groups[0].unusable, "");
   const auto& samples = speed.view.groups[0].samples;
-  ASSERT_THAT(samples, SizeIs(16));
+  ASSERT_THAT(samples, SizeIs(20));
   EXPECT_EQ(std::ranges::count(samples, "not measured", &SampleLine::null_reason), 1)
       << "the figure learns of it, and is none";
 }

@@ -33,34 +33,34 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"free\": [\"B\"]", "\"free\": [\"Q\"]", "free names no argument 'Q'"},
         BadInput{"\"gpu.free_mib\"", "\"gpu.free\"", "did you mean 'gpu.free_mib'?"},
         BadInput{"\">=0\"", "\"lots\"", "comparison like"},
-        BadInput{"\"processes\": 2", "\"processes\": 1000", "processes must be 1 to 999, got 1000"},
-        BadInput{"\"processes\": 2", "\"processes\": 0", "processes must be 1 to 999, got 0"},
-        BadInput{"\"processes\": 2", "\"timeout_s\": 0", "timeout_s must be above 0"},
-        BadInput{"\"processes\": 2", "\"minutes\": -1", "minutes must not be negative"},
-        BadInput{"\"processes\": 2", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
-        BadInput{"\"processes\": 2", "\"retries\": -1", "retries must be 0 to 10, got -1"},
-        BadInput{"\"processes\": 2", "\"retries\": 11", "retries must be 0 to 10, got 11"},
-        BadInput{"\"processes\": 2", "\"artifacts\": [\"../x\"]",
+        BadInput{"\"processes\": 8", "\"processes\": 1000", "processes must be 1 to 999, got 1000"},
+        BadInput{"\"processes\": 8", "\"processes\": 0", "processes must be 1 to 999, got 0"},
+        BadInput{"\"processes\": 8", "\"timeout_s\": 0", "timeout_s must be above 0"},
+        BadInput{"\"processes\": 8", "\"minutes\": -1", "minutes must not be negative"},
+        BadInput{"\"processes\": 8", "\"device\": \"gpu\"", "device must be one of cpu, cuda"},
+        BadInput{"\"processes\": 8", "\"retries\": -1", "retries must be 0 to 10, got -1"},
+        BadInput{"\"processes\": 8", "\"retries\": 11", "retries must be 0 to 10, got 11"},
+        BadInput{"\"processes\": 8", "\"artifacts\": [\"../x\"]",
                  "must be a path inside the run folder"},
-        BadInput{"\"processes\": 2", "\"artifacts\": [\"a/../../x\"]",
+        BadInput{"\"processes\": 8", "\"artifacts\": [\"a/../../x\"]",
                  "must be a path inside the run folder"},
-        BadInput{"\"processes\": 2", "\"artifacts\": [\"/x\"]",
+        BadInput{"\"processes\": 8", "\"artifacts\": [\"/x\"]",
                  "must be a path inside the run folder"},
-        BadInput{"\"processes\": 2", "\"artifacts\": [\"\"]",
+        BadInput{"\"processes\": 8", "\"artifacts\": [\"\"]",
                  "must be a path inside the run folder"},
-        BadInput{"\"processes\": 2", "\"switches\": {\"NSA_\": \"x\"}", "must be an NSA_* name"},
-        BadInput{"\"processes\": 2", "\"switches\": {\"PATH\": \"x\"}", "must be an NSA_* name"}));
+        BadInput{"\"processes\": 8", "\"switches\": {\"NSA_\": \"x\"}", "must be an NSA_* name"},
+        BadInput{"\"processes\": 8", "\"switches\": {\"PATH\": \"x\"}", "must be an NSA_* name"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Stages, BadPhase,
     testing::Values(
-        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": 19",
+        BadInput{"\"processes\": 8", "\"processes\": 10, \"max_processes\": 19",
                  "must leave room for one doubling of processes (20 to 999), got 19"},
-        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": -1", "got -1"},
-        BadInput{"\"processes\": 2", "\"processes\": 10, \"max_processes\": 1000", "got 1000"},
-        BadInput{"\"processes\": 2", "\"processes\": 8, \"max_processes\": 16",
+        BadInput{"\"processes\": 8", "\"processes\": 10, \"max_processes\": -1", "got -1"},
+        BadInput{"\"processes\": 8", "\"processes\": 10, \"max_processes\": 1000", "got 1000"},
+        BadInput{"\"processes\": 8", "\"processes\": 8, \"max_processes\": 16",
                  "too few to decide anything in one of 2 looks at 99 % together, got 8"},
-        BadInput{"\"processes\": 2", "\"processes\": 2, \"confirm\": true", "too few"},
+        BadInput{"\"processes\": 8", "\"processes\": 2, \"confirm\": true", "too few"},
         BadInput{"\"run\": \"nsa-worker:ranges_equivalence\",",
                  "\"run\": \"nsa-worker:ranges_equivalence\", \"confirm\": true,",
                  "kind 'ranges_equivalence' declares no paired figure"}));
@@ -69,11 +69,12 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(GoodPhase, BoundsAreInclusive) {
   const TempConfigs configs;
   for (const char* to :
-       {"\"processes\": 1", "\"processes\": 999", "\"retries\": 0", "\"retries\": 10",
-        "\"minutes\": 0", "\"artifacts\": [\"a/../x\"]", "\"switches\": {\"NSA_X\": \"x\"}",
-        "\"processes\": 8, \"confirm\": true", "\"processes\": 9, \"max_processes\": 18",
-        "\"processes\": 499, \"max_processes\": 999"})
-    EXPECT_EQ(configs.error_of(with(minimal_text(), "\"processes\": 2", to)), "no error") << to;
+       {"\"processes\": 8", "\"processes\": 8, \"retries\": 0", "\"processes\": 8, \"retries\": 10",
+        "\"processes\": 8, \"minutes\": 0", "\"processes\": 8, \"artifacts\": [\"a/../x\"]",
+        "\"processes\": 8, \"switches\": {\"NSA_X\": \"x\"}", "\"processes\": 8, \"confirm\": true",
+        "\"processes\": 9, \"max_processes\": 18", "\"processes\": 499, \"max_processes\": 999",
+        "\"processes\": 999"})
+    EXPECT_EQ(configs.error_of(with(minimal_text(), "\"processes\": 8", to)), "no error") << to;
 }
 
 }  // namespace

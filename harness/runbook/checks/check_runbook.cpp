@@ -30,6 +30,7 @@ class CriterionChecker {
   CriterionChecker(const Source& source, const Runbook& runbook, const Kinds& kinds)
       : source_(source), metrics_(declared_metrics(runbook, kinds)) {
     for (const auto& [name, spec] : metrics_) names_.push_back(name);
+    for (const PhaseSpec& phase : runbook.phases) processes_[phase.id] = phase.processes;
   }
 
   void check(const json& document, const CriterionSpec& criterion) {
@@ -50,6 +51,7 @@ class CriterionChecker {
                 metric.estimator + "); use >= or <=");
     check_value(document, criterion);
     check_can_fail(document, criterion);
+    check_reaches_level(document, criterion, metric);
   }
 
   void check_history(const json& entry) {
@@ -94,6 +96,24 @@ class CriterionChecker {
                 criterion.unit + "; a criterion must be able to fail");
   }
 
+  /// Between processes the exact intervals (signed rank, order statistics) know no error below
+  /// 2^(1-n): with fewer than 8 there is none of 99 %, and the criterion stays undecided for ever.
+  void check_reaches_level(const json& document, const CriterionSpec& criterion,
+                           const MetricSpec& metric) {
+    constexpr int64_t kLeast = 8;
+    const bool paired = metric.estimator.starts_with("paired_");
+    const bool between = metric.estimator == "median" || metric.estimator == "arm_median";
+    const std::string phase = criterion.metric.substr(0, criterion.metric.find('.'));
+    const int64_t processes = processes_.at(phase);
+    const bool enough = processes >= kLeast || (between && processes == 1) || !(paired || between);
+    require(source_, at(document, "metric"), enough,
+            what_ + "phase '" + phase + "' plans " + std::to_string(processes) +
+                (processes == 1 ? " process" : " processes") + ", and '" + criterion.metric +
+                "' (" + metric.estimator +
+                ") has no 99 % interval with fewer than 8: the criterion could never be decided; "
+                "set processes of the phase to 8 or more");
+  }
+
   void check_value(const json& document, const CriterionSpec& criterion) {
     const json& value = document.at("value");
     if (criterion.unit == "bool") {
@@ -116,6 +136,7 @@ class CriterionChecker {
   const Source& source_;
   std::map<std::string, const MetricSpec*> metrics_;
   std::vector<std::string> names_;
+  std::map<std::string, int64_t> processes_;  ///< planned, by phase
   std::set<std::string> ids_;
   std::string what_;
 };

@@ -17,9 +17,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadInput{"\"processes\"", "\"procesess\"",
                  "22:7: unknown key 'procesess' in phases[1]; did you mean 'processes'?"},
-        BadInput{"\"processes\": 2", "\"processes\": 2, \"processes\": 3",
+        BadInput{"\"processes\": 8", "\"processes\": 8, \"processes\": 3",
                  "22:23: duplicate key 'processes'"},
-        BadInput{"\"processes\": 2", "\"processes\": \"two\"",
+        BadInput{"\"processes\": 8", "\"processes\": \"two\"",
                  "22:20: phases[1].processes must be an integer"},
         BadInput{"\"run\": \"nsa-worker:ranges_ab\",", "",
                  "phases[1] lacks the required key 'run'"},
@@ -56,6 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"op\": \">=\"", "\"op\": \"==\"", "== is for exact metrics"},
         BadInput{"\"evidence\": \"samples\"", "\"evidence\": \"sample\"",
                  "did you mean 'samples'?"},
+        BadInput{
+            "\"processes\": 8", "\"processes\": 7",
+            "phase 'second' plans 7 processes, and 'second.v2_vs_v1.speedup_ratio' (paired_ratio) "
+            "has no 99 % interval with fewer than 8"},
         BadInput{"\"C-second.faster\"", "\"C-first.v2\"", "the id is given twice"},
         BadInput{"\"C-second.faster\"", "\"second.faster\"", "must be C- and"},
         BadInput{"\"value\": 1.5", "\"value\": \"1.5\"", "value must be a number"},

@@ -141,7 +141,7 @@ TEST(Plan, APhaseMayNameItsDeviceAndItsMinutes) {
   EXPECT_EQ(phase_of(plan, "first").decision, Decision::kDefer);
   EXPECT_EQ(phase_of(plan, "second").device, "cpu");
   EXPECT_EQ(phase_of(plan, "second").decision, Decision::kRunWithDeviation) << "its own warn";
-  EXPECT_EQ(phase_of(plan, "second").minutes, 6) << "two processes";
+  EXPECT_EQ(phase_of(plan, "second").minutes, 24) << "eight processes";
   for (const MetricSpec& metric : book.kinds.at("ranges_ab").metrics)
     EXPECT_NE(metric.device, "cuda") << metric.name << " exists on no device of this runbook";
 }

@@ -30,8 +30,9 @@
 ///  - arm_median: median of arms[0], as `median`
 ///
 /// `source` defaults to the metric's name where a series or line is needed, and may carry a case:
-/// "CASE/SERIES" reads that case only. An arm X is the series "X" or "SOURCE.X"; an extra series
-/// "aa" or "SOURCE.aa" is the baseline measured a second time and gives the A/A noise floor.
+/// "CASE/SERIES" reads that case only. An arm X is the series "X" or "SOURCE.X"; "X.aa" or
+/// "SOURCE.X.aa" is the same arm measured once more in each round. The noise floor is that of the
+/// pair's own arms, the larger where both have a repeat; a pair without any is INCONCLUSIVE.
 ///
 /// Nothing becomes a number without data: value is null and null_reason says why. A failed case
 /// voids its samples and its metric lines. A speed (see `is_performance`) is `withheld` when a

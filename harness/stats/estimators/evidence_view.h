@@ -18,7 +18,7 @@ struct CheckLine {
 
 struct SampleLine {
   std::string case_id;
-  std::string series;  ///< an arm's name ("v1", or "SOURCE.v1"), "aa", or a series of its own
+  std::string series;  ///< an arm ("v1", "SOURCE.v1"), its repeat ("v1.aa"), or a series
   double value = 0;    ///< in `unit`
   std::string unit;
   int64_t round = 0;

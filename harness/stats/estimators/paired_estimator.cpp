@@ -17,9 +17,11 @@ namespace {
 constexpr double kClockTolerance =
     0.015;  // arms whose clocks differ more are not comparable in time
 constexpr size_t kBootstrapProcesses = 64;
+constexpr size_t kEqualSamples = 8;  ///< so many times with the same bits were not measured
 
 struct Arms {
-  std::vector<Series> baseline, candidate, aa;
+  std::vector<Series> baseline, candidate;
+  std::vector<Series> baseline_again, candidate_again;  ///< A/A; empty: not measured
 };
 
 std::vector<Series> arm(const EvidenceView& view, const Source& source, const std::string& name) {
@@ -28,17 +30,60 @@ std::vector<Series> arm(const EvidenceView& view, const Source& source, const st
 
 bool is_time(const std::string& unit) { return unit == "s" || unit == "ms" || unit == "us"; }
 
+/// The same arm measured once more in each round, "ARM.aa".
+std::vector<Series> repeat(const EvidenceView& view, const Source& source,
+                           const std::string& name) {
+  return find_series(view, source, {name + ".aa", source.name + "." + name + ".aa"});
+}
+
+/// Evidence from before November 2026 calls the repeat of one arm "aa" or "SOURCE.aa", whichever
+/// arm that is. Where there are but two arms it is the baseline's.
+std::vector<Series> unnamed_repeat(const MetricSpec& spec, const EvidenceView& view,
+                                   const Source& source) {
+  const std::string stem = source.name + ".";
+  const auto other = [&](const SampleLine& line) {
+    if (!line.series.starts_with(stem)) return false;
+    const std::string name = line.series.substr(stem.size());
+    return name != "aa" && name != spec.arms[0] && name != spec.arms[1];
+  };
+  for (const GroupEvidence& group : view.groups)
+    if (std::ranges::any_of(group.samples, other)) return {};
+  return find_series(view, source, {"aa", stem + "aa"});
+}
+
+/// A clock gives equal times now and then, not every time. (0 is refused as no time at all.)
+void require_measured(const std::vector<Series>& series, const std::string& name) {
+  size_t count = 0;
+  const double first = series.front().values.front();
+  if (!(first > 0)) return;
+  for (const Series& one : series) {
+    for (const double value : one.values)
+      if (!(value == first)) return;
+    count += one.values.size();
+  }
+  if (count >= kEqualSamples)
+    throw NoData("STUCK_METRIC: all " + std::to_string(count) + " samples of series '" + name +
+                 "' are " + format_number(first) + " " + series.front().unit +
+                 ", which no clock measures");
+}
+
 Arms select_arms(const MetricSpec& spec, const EvidenceView& view) {
   if (spec.arms.size() != 2) throw NoData("the metric must name two arms, baseline and candidate");
   const Source source = parse_source(spec.source);
   Arms arms{arm(view, source, spec.arms[0]), arm(view, source, spec.arms[1]),
-            find_series(view, source, {"aa", source.name + ".aa"})};
+            repeat(view, source, spec.arms[0]), repeat(view, source, spec.arms[1])};
+  if (arms.baseline_again.empty() && arms.candidate_again.empty())
+    arms.baseline_again = unnamed_repeat(spec, view, source);
   if (arms.baseline.front().unit != arms.candidate.front().unit)
     throw NoData("arms are measured in '" + arms.baseline.front().unit + "' and '" +
                  arms.candidate.front().unit + "'");
   // Of a rate the larger one is the faster, and every verdict would be turned round.
   if (const std::string& unit = arms.baseline.front().unit; !is_time(unit))
     throw NoData("arms are measured in '" + unit + "'; a speed-up is one of times: s, ms or us");
+  require_measured(arms.baseline, spec.arms[0]);
+  require_measured(arms.candidate, spec.arms[1]);
+  if (!arms.baseline_again.empty()) require_measured(arms.baseline_again, spec.arms[0] + ".aa");
+  if (!arms.candidate_again.empty()) require_measured(arms.candidate_again, spec.arms[1] + ".aa");
   return arms;
 }
 
@@ -105,17 +150,33 @@ void apply_clocks(const MetricSpec& spec, const Arms& arms, double margin, doubl
   result.verdict = ab_verdict(result.verdict_interval, result.margin, result.indifference);
 }
 
-double apply_noise_floor(const Arms& arms, Metric& metric) {
-  metric.details["noise_floor"] = nullptr;
-  const auto ratios = paired_log_ratios(pair_up(arms.baseline, arms.aa));
-  if (ratios.empty()) return 0;
+/// The A/A of one of the pair's arms; none where that arm was measured once a round.
+std::optional<nlohmann::json> noise_of(const std::string& name, const std::vector<Series>& arm,
+                                       const std::vector<Series>& again, double& floor) {
+  const auto ratios = paired_log_ratios(pair_up(arm, again));
+  if (ratios.empty()) return std::nullopt;
   const NoiseFloor noise = noise_floor(logs(ratios));
-  metric.details["noise_floor"] = {
+  floor = std::max(floor, noise.floor);
+  return nlohmann::json{
+      {"arm", name},
       {"floor_pct", percent(noise.floor)},
       {"sd_pct", 100 * noise.sd},
       {"mde_pct", noise.mde ? nlohmann::json(percent(*noise.mde)) : nlohmann::json()},
       {"n", ratios.size()}};
-  return noise.floor;
+}
+
+/// What identical arms show: the A/A of this pair's own arms, the larger one where both have one.
+/// None: the pair was measured without, and no difference can be told from noise.
+std::optional<double> apply_noise_floor(const MetricSpec& spec, const Arms& arms, Metric& metric) {
+  metric.details["noise_floor"] = nullptr;
+  double floor = 0;
+  for (const auto& noise : {noise_of(spec.arms[0], arms.baseline, arms.baseline_again, floor),
+                            noise_of(spec.arms[1], arms.candidate, arms.candidate_again, floor)}) {
+    auto& shown = metric.details["noise_floor"];
+    if (noise && (shown.is_null() || shown["floor_pct"] < (*noise)["floor_pct"])) shown = *noise;
+  }
+  if (metric.details["noise_floor"].is_null()) return std::nullopt;
+  return floor;
 }
 
 void describe_pairs(const MetricSpec& spec, const std::vector<PairedRatio>& ratios,
@@ -194,8 +255,11 @@ void describe_samples(const MetricSpec& spec, const Arms& arms, Metric& metric) 
   if (first.throttles.empty() && first.ran_pct.empty()) return;
   auto& rows = metric.details["samples"] = nlohmann::json::array();
   rows.push_back(sample_row(spec.arms[0], arms.baseline));
-  if (!arms.aa.empty()) rows.push_back(sample_row(spec.arms[0] + " again (A/A)", arms.aa));
+  if (!arms.baseline_again.empty())
+    rows.push_back(sample_row(spec.arms[0] + " again (A/A)", arms.baseline_again));
   rows.push_back(sample_row(spec.arms[1], arms.candidate));
+  if (!arms.candidate_again.empty())
+    rows.push_back(sample_row(spec.arms[1] + " again (A/A)", arms.candidate_again));
   metric.details["cache"] = spec.source.ends_with(".cold") ? "cold" : "hot";
 }
 
@@ -223,10 +287,12 @@ void estimate_paired_ratio(const MetricSpec& spec, const EvidenceView& view, Met
   if (ratios.empty()) throw NoData("no process has both arms");
   const std::vector<double> log_ratios = logs(ratios);
   const double margin = view.device == "cuda" ? kGpuMargin : kCpuMargin;
-  const double floor = apply_noise_floor(arms, metric);
+  const std::optional<double> own_floor = apply_noise_floor(spec, arms, metric);
+  const double floor = own_floor.value_or(0);
   const double level = level_each(view.looks);
   AbResult result = compare_arms(log_ratios, margin, floor, level);
   apply_clocks(spec, arms, margin, floor, level, result, metric);
+  if (!own_floor) result.verdict = AbVerdict::kInconclusive;
 
   metric.n = static_cast<int64_t>(ratios.size());
   set_speedup(result, metric);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/stats/estimators/estimators.h"
@@ -16,7 +17,8 @@ struct ArmPlan {
   double clock_mhz = 0;  // 0: not recorded
 };
 
-EvidenceView view_of(int processes, const std::vector<ArmPlan>& arms) {
+/// Every arm as planned, each sample a little apart.
+EvidenceView bare_view(int processes, const std::vector<ArmPlan>& arms) {
   EvidenceView view;
   view.phase = "ranges_ab";
   view.device = "cuda";
@@ -35,6 +37,15 @@ EvidenceView view_of(int processes, const std::vector<ArmPlan>& arms) {
     view.groups.push_back(g);
   }
   return view;
+}
+
+/// The same with an A/A of the first arm.
+EvidenceView view_of(int processes, std::vector<ArmPlan> arms) {
+  const bool has_repeat = std::ranges::any_of(
+      arms, [](const ArmPlan& arm) { return arm.series == "aa" || arm.series.ends_with(".aa"); });
+  if (!has_repeat)
+    arms.insert(arms.begin() + 1, {arms[0].series + ".aa", arms[0].time, arms[0].clock_mhz});
+  return bare_view(processes, arms);
 }
 
 MetricSpec spec() {
@@ -85,7 +96,7 @@ TEST(PairedRatio, CandidateTwiceAsFast) {
   EXPECT_LE(*m.value, *m.hi95);
   EXPECT_LE(*m.hi95, *m.hi);
   EXPECT_EQ(m.details["processes"].size(), 10u);
-  EXPECT_TRUE(m.details["noise_floor"].is_null());
+  EXPECT_EQ(m.details["noise_floor"]["arm"], "v1");
   EXPECT_EQ(m.details["baseline"]["arm"], "v1");
   EXPECT_EQ(m.samples.size(), 10u);
 }
@@ -105,11 +116,78 @@ TEST(PairedRatio, FewProcessesAreInconclusiveWithoutBounds) {
 }
 
 TEST(PairedRatio, AaSeriesGivesTheFloor) {
-  const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"aa", 2.1}}));
+  const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"v1.aa", 2.1}}));
   EXPECT_NEAR(m.details["noise_floor"]["floor_pct"].get<double>(), 5, .2);
   EXPECT_NEAR(m.details["margin_in_force_pct"].get<double>(), 5, .2);
   // 3 % is below what identical arms show here, and above what counts as equal on a GPU.
   EXPECT_EQ(m.verdict, "INCONCLUSIVE");
+}
+
+// What layer_scaling said of 0.571 [0.552, 0.616]: the A/A of another arm was ten times as noisy.
+TEST(PairedRatio, TheFloorIsThatOfThePairsOwnArms) {
+  MetricSpec one = spec();
+  one.source = "layers1";
+  const auto arms = [](double again) {
+    return std::vector<ArmPlan>{{"layers1.v1", 2},           {"layers1.v2", 3.5},
+                                {"layers1.v2.aa", 3.51},     {"layers1.other", 1},
+                                {"layers1.other.aa", again}, {"layers1.aa", again}};
+  };
+  const Metric metric = estimate(one, bare_view(10, arms(2)));
+  EXPECT_EQ(metric.verdict, "SLOWER");
+  EXPECT_EQ(metric.details["noise_floor"]["arm"], "v2");
+  EXPECT_NEAR(metric.details["noise_floor"]["floor_pct"].get<double>(), .3, .2);
+
+  // The larger floor of both arms: 40 % between equal baselines, 75 % between the arms.
+  auto noisy = arms(1);
+  noisy.push_back({"layers1.v1.aa", 4});
+  const Metric undecided = estimate(one, bare_view(10, noisy));
+  EXPECT_EQ(undecided.details["noise_floor"]["arm"], "v1");
+  EXPECT_EQ(undecided.verdict, "INCONCLUSIVE");
+}
+
+TEST(PairedRatio, WithoutAnAaOfItsOwnArmsThereIsNoVerdict) {
+  const Metric none = estimate(spec(), bare_view(10, {{"v1", 4}, {"v2", 2}}));
+  EXPECT_EQ(none.verdict, "INCONCLUSIVE");
+  EXPECT_TRUE(none.lo && none.details["noise_floor"].is_null());
+  // "aa" beside more than two arms repeats nobody knows which.
+  MetricSpec one = spec();
+  one.source = "c/step";
+  const std::vector<ArmPlan> two = {{"step.v1", 4}, {"step.v2", 2}, {"step.aa", 4}};
+  EXPECT_EQ(estimate(one, bare_view(10, two)).verdict, "FASTER");
+  auto three = two;
+  three.push_back({"step.v3", 4});
+  EXPECT_EQ(estimate(one, bare_view(10, three)).verdict, "INCONCLUSIVE");
+}
+
+// A worker that prints the same time for ever, whatever the time is.
+TEST(PairedRatio, TimesThatAreAllEqualWereNotMeasured) {
+  for (const double time : {1.0, 5e-324, 123.456}) {
+    for (const std::string stuck : {"v1", "v2"}) {
+      EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 4}});
+      for (GroupEvidence& group : view.groups)
+        for (SampleLine& line : group.samples)
+          if (line.series == stuck) line.value = time;
+      const Metric m = estimate(spec(), view);
+      EXPECT_FALSE(m.value || m.lo);
+      EXPECT_EQ(m.verdict, "");
+      EXPECT_THAT(m.null_reason,
+                  HasSubstr("STUCK_METRIC: all 30 samples of series '" + stuck + "'"));
+    }
+  }
+}
+
+// The candidate takes ten times as long and ends after one round of three.
+TEST(PairedRatio, ArmsOfDifferentLength) {
+  EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 20}});
+  for (GroupEvidence& group : view.groups) {
+    for (SampleLine& line : group.samples)
+      if (line.round > 0) line.value *= line.series == "v2" ? 1 : 5;
+    std::erase_if(group.samples,
+                  [](const SampleLine& line) { return line.series == "v2" && line.round > 0; });
+  }
+  const Metric m = estimate(spec(), view);
+  EXPECT_NEAR(*m.value, .1, .001) << "of the round that both have";
+  EXPECT_EQ(m.verdict, "SLOWER");
 }
 
 TEST(PairedRatio, FailedCheckWithholds) {
@@ -226,7 +304,7 @@ TEST(PairedRatio, ThrottledArmDecidesNothing) {
 }
 
 TEST(PairedRatio, SameEvidenceSameBytes) {
-  const EvidenceView view = view_of(12, {{"v1", 4}, {"v2", 2}, {"aa", 4.01}});
+  const EvidenceView view = view_of(12, {{"v1", 4}, {"v2", 2}, {"v1.aa", 4.01}});
   EXPECT_EQ(estimate(spec(), view).details.dump(), estimate(spec(), view).details.dump());
 }
 

@@ -53,7 +53,7 @@ class CheckpointingAb {
       return TimedSeries{name, work, calls_per_sample(timer, work, kMinSampleMs, 64)};
     };
     int64_t step = 0;
-    time_rounds(one_, {arm("pass.off", false), arm("pass.aa", false), arm("pass.on", true)},
+    time_rounds(one_, {arm("pass.off", false), arm("pass.off.aa", false), arm("pass.on", true)},
                 rounds_, step, rounds_);
     return "";
   }

@@ -187,12 +187,17 @@ class DdpSweep {
                         .before = [this] { meet(); },
                         .joined = [this, &arm](double ms) { return over_ranks(ms, arm); }});
     };
-    for (SweepArm& arm : arms_) add(arm.name, arm);
-    add("aa", arms_.front());
+    for (SweepArm& arm : arms_) {
+      add(arm.name, arm);
+      if (is_compared_with(arm)) add(arm.name + ".aa", arm);
+    }
     const UnheardCase unheard(one_);
     int64_t step = 0;
     time_rounds(reports() ? one_ : unheard.one(), series, rounds_, step, rounds_);
   }
+
+  /// The first arm of a pair (configs/kinds/ddp_sweep.json), which is measured twice.
+  static bool is_compared_with(const SweepArm& arm) { return !arm.options.reducer.bf16; }
 
   void meet() {
     ranks_.group->barrier();

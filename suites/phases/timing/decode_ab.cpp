@@ -103,7 +103,7 @@ class DecodeAb {
     // A cache of its own for the second look at OFF (A/A), so that all series grow alike.
     std::vector<std::unique_ptr<DecodeArm>> arms;
     arms.push_back(std::make_unique<DecodeArm>("off", nsa::SelBackend::kGather, plan_, tokens));
-    arms.push_back(std::make_unique<DecodeArm>("aa", nsa::SelBackend::kGather, plan_, tokens));
+    arms.push_back(std::make_unique<DecodeArm>("off.aa", nsa::SelBackend::kGather, plan_, tokens));
     arms.push_back(std::make_unique<DecodeArm>("on", nsa::SelBackend::kVarlen, plan_, tokens));
     const std::string prefix = "c" + std::to_string(context) + ".";
     std::string failed;

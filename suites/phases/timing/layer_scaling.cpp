@@ -117,7 +117,7 @@ class Scaling {
     return time_training(model, tokens, prefix);
   }
 
-  /// Forward without gradient: arms in turn, and the first one a second time.
+  /// Forward without gradient: arms in turn; the one that both others are compared with twice.
   void time_packing(nsa::Decoder model, const Tensor& tokens, const std::string& prefix) {
     const at::NoGradGuard no_grad;
     EventTimer timer(one_.device);
@@ -129,7 +129,7 @@ class Scaling {
       };
       const int64_t calls = calls_per_sample(timer, forward, kMinSampleMs, 64);
       series.push_back({prefix + arm.name, forward, calls});
-      if (arm.name == "workspace") series.push_back({prefix + "aa", forward, calls});
+      if (arm.name == "safe") series.push_back({prefix + arm.name + ".aa", forward, calls});
     }
     time_rounds(one_, series, rounds_, step_, steps());
   }

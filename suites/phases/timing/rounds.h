@@ -20,9 +20,8 @@ struct TimedSeries {
   std::function<double(double)> joined = {};  ///< what counts of a time in ms, e.g. over ranks
 };
 
-/// The same series once more with a cold cache, "ARM.cold" and "ARM.cold.aa": at most `calls` calls
-/// each.
-/// Empty on a CPU, where no call can be made to find its cache cold.
+/// The same series once more with a cold cache, "ARM.cold" and "ARM.cold.aa" for its repeat: at
+/// most `calls` calls each. Empty on a CPU, where no call can be made to find its cache cold.
 std::vector<TimedSeries> cold_series(const PhaseCase& one, const std::vector<TimedSeries>& series,
                                      int64_t calls);
 
