@@ -5,6 +5,7 @@
 #include "harness/fault_injection/faults/faults.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/run_alone.h"
+#include "harness/provenance/capture.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -41,6 +42,23 @@ TEST(DiffScope, WithoutBaseScopeOrCheckoutNothingPasses) {
   EXPECT_THAT(failure(run(args, empty.path())), HasSubstr("no common commit of 'main'"));
   EXPECT_THAT(failure(run({{"base", "--output=x"}, {"scope", {"*"}}}, empty.path())),
               HasSubstr("must not begin with '-'"));
+}
+
+TEST(DiffScope, NothingChangedIsCounted) {
+  const TempDir repo;
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"init", "-q", "-b", "main"},
+        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m",
+         "base"}}) {
+    std::vector<std::string> argv = {"git", "-C", repo.path().string()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    ASSERT_TRUE(capture(argv).ok());
+  }
+  const auto transcript = run({{"base", "main"}, {"scope", {"*"}}}, repo.path());
+  const auto* changed = find_line<protocol::Metric>(
+      transcript, [](const auto& metric) { return metric.name == "files.changed_count"; });
+  ASSERT_NE(changed, nullptr);
+  EXPECT_EQ(changed->value, 0);
 }
 
 TEST(DiffScope, AListOfOtherThingsIsRefused) {

@@ -31,6 +31,7 @@ int execute(const Options& options) {
       {"schema", harness::cli::schema_command},
       {"ab-rate", harness::cli::ab_rate_command},
       {"selftest", harness::cli::selftest_command},
+      {"witnesses", harness::cli::witnesses_command},
       {"baseline promote", harness::cli::baseline_promote_command},
       {"history import", harness::cli::history_import_command},
       {"history list", harness::cli::history_list_command},

@@ -160,6 +160,16 @@ void add_commands(CLI::App& app, Options& o) {
   add_json_option(*selftest, o);
   teach(*selftest, "  nsa-validate selftest\n  nsa-validate selftest --faults P03,P11\n",
         "0 every fault was reported, 1 one was not, others as a run's");
+  CLI::App* witnesses = add_command(app, o, "witnesses",
+                                    "How each criterion of the shipped runbooks was seen to fail");
+  witnesses->add_option("--configs", o.configs, "Folder with runbooks, phase kinds and witnesses");
+  witnesses
+      ->add_option("--out", o.out, "Write the runbook of those that are run instead, to this file")
+      ->check(not_empty());
+  witnesses->add_option("--device", o.device, "cpu or cuda: of the runbook that is written")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
+  teach(*witnesses, "  nsa-validate witnesses\n",
+        "0 each one was, 1 those that were not are listed, 2 a file is wrong");
   CLI::App* ab_rate = add_command(
       app, o, "ab-rate", "Count what the A/B procedure says of an A/B phase over many runs");
   ab_rate->add_option("--runbook", o.runbook, "Runbook of one phase: ab_rate_cpu, ab_rate_gpu")

@@ -34,6 +34,7 @@ struct Options {
   std::string id;                   ///< explain
   std::string head;                 ///< verify: head of the ledger as it was printed
   std::string name;                 ///< schema: runbook, kind, results, plan, baseline or hardware
+  std::string device = "cpu";       ///< witnesses: of the runbook that is written
   std::vector<std::string> faults;  ///< selftest: ids; empty: all
   bool damaged = false;             ///< bundle: pack a run that does not verify
   int64_t runs = 200;               ///< ab-rate

@@ -132,10 +132,13 @@ bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& g
 
 GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
                                               const std::string& group) const {
+  constexpr std::string_view kNoContrast = "NO_CONTRAST: ";
   Undecided found;
   const auto stem = evidence_stems(phase, group).front();  // rank 0 speaks for all
   for (const auto& [id, end] :
        transcript_of(dir_.phase_dir(phase.id) / (stem + ".jsonl"), phase).ended) {
+    if (end.status == "failed" && end.reason.starts_with(kNoContrast))
+      found.no_contrast = id + ": " + end.reason.substr(kNoContrast.size());
     if (end.status == "deferred" || end.status == "partial")
       found.ends.push_back(end);
     else

@@ -26,6 +26,7 @@ class GroupRunner {
   struct Undecided {
     std::vector<protocol::CaseEnd> ends;
     size_t others = 0;
+    std::string no_contrast = {};  ///< "CASE: ..." of one whose two states ran the same
   };
   Undecided undecided(const PlannedPhase& phase, const std::string& group) const;
 

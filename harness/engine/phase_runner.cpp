@@ -190,11 +190,17 @@ void PhaseRunner::judge(const PlannedPhase& phase, PhaseRecord& record) const {
 }
 
 /// DEFERRED when no case was decided because the machine lacks something; PARTIAL when some were,
-/// or when what a case recorded is incomplete.
+/// or when what a case recorded is incomplete. FAILED when a comparison was one of equals.
 void PhaseRunner::judge_undecided(const PlannedPhase& phase, PhaseRecord& record) const {
   bool all_deferred = true;
   for (const auto& outcome : record.groups) {
     const auto found = groups_.undecided(phase, outcome.group);
+    if (!found.no_contrast.empty()) {
+      record.status = StepStatus::kFailed;
+      record.cause = "NO_CONTRAST";
+      record.reason = found.no_contrast;
+      return;
+    }
     all_deferred = all_deferred && found.others == 0;
     for (const auto& end : found.ends) {
       all_deferred = all_deferred && end.status == "deferred";

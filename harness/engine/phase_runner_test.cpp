@@ -25,8 +25,13 @@ TEST(PhaseRunner, CasesThatAWorkerCannotDecideDeferThePhaseOrMakeItPartial) {
   add("lost", partial, partial);
   add("bare", {{"undecided", "deferred"}, {"why", "no cause"}}, nlohmann::json::object());
   add("odd", {{"undecided", "postponed"}, {"why", "X: y"}}, nlohmann::json::object());
+  add("equal", {{"fail", "NO_CONTRAST: both arms ran gather"}}, nlohmann::json::object());
+  add("broken", {{"fail", "out of memory"}}, nlohmann::json::object());
   run.add("below", "normal").needs = {"none"};
   run.go();
+  EXPECT_EQ(run.end_of("equal"), "FAILED NO_CONTRAST");
+  EXPECT_EQ(run.record("equal").reason, "a: both arms ran gather");
+  EXPECT_EQ(run.end_of("broken"), "COMPLETED") << "its figures have no value, which decides";
   EXPECT_EQ(run.end_of("none"), "DEFERRED CUPTI_BUSY");
   EXPECT_EQ(run.record("none").reason, "a: by pid 7");
   EXPECT_EQ(run.end_of("some"), "PARTIAL CUPTI_BUSY");

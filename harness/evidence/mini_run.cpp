@@ -56,6 +56,7 @@ CriterionSpec criterion(const std::string& id, const std::string& text, const st
           .metric = metric,
           .op = op,
           .value = value,
+          .source = "",
           .unit = unit,
           .severity = Severity::kBlocker,
           .evidence = "samples"};

@@ -9,6 +9,7 @@
 #include "harness/phases/fake_build.h"
 #include "harness/phases/fake_program.h"
 #include "harness/provenance/build/git.h"
+#include "harness/provenance/capture.h"
 
 namespace harness {
 namespace {
@@ -20,11 +21,13 @@ class EnvironmentPhaseTest : public testing::Test {
  protected:
   void SetUp() override { write_fake_worker(bin_); }
 
-  protocol::Transcript run() {
+  protocol::Transcript run() { return run_in(this_checkout()); }
+
+  protocol::Transcript run_in(const std::optional<fs::path>& checkout) {
     fs::remove(dir_ / "raw.jsonl");
     return run_alone(dir_ / "raw.jsonl", nlohmann::json::object(),
                      [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-                       run_environment(bin_, this_checkout(), call, emitter);
+                       run_environment(bin_, checkout, call, emitter);
                      });
   }
 
@@ -69,6 +72,31 @@ TEST_F(EnvironmentPhaseTest, OtherProgramIsNamed) {
 
 TEST_F(EnvironmentPhaseTest, WithoutBuildIdNothingMatches) {
   EXPECT_EQ(value(run(), "build.id_matches_bool"), false);
+}
+
+TEST_F(EnvironmentPhaseTest, WithoutCheckoutAndRecordTheCommitIsUnknown) {
+  const auto transcript = run_in(std::nullopt);
+  EXPECT_EQ(value(transcript, "git.commit_known_bool"), false);
+  EXPECT_EQ(value(transcript, "git.dirty_count"), nullptr);
+}
+
+TEST_F(EnvironmentPhaseTest, AFileThatDiffersIsCounted) {
+  const fs::path repo = dir_ / "repo";
+  fs::create_directories(repo);
+  write_bytes(repo / "a.cpp", "1\n");
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"init", "-q"},
+        {"add", "."},
+        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "base"}}) {
+    std::vector<std::string> argv = {"git", "-C", repo.string()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    ASSERT_TRUE(capture(argv).ok());
+  }
+  EXPECT_EQ(value(run_in(repo), "git.dirty_count"), 0);
+  write_bytes(repo / "a.cpp", "2\n");
+  const auto transcript = run_in(repo);
+  EXPECT_EQ(value(transcript, "git.dirty_count"), 1);
+  EXPECT_THAT(failure(transcript, "git.clean"), HasSubstr("a.cpp"));
 }
 
 TEST_F(EnvironmentPhaseTest, UnknownSwitchIsCountedAndNamed) {

@@ -161,7 +161,7 @@ struct CriterionResult {
   std::string metric;               ///< metric name
   std::string op;                   ///< >= <= > < ==
   std::optional<double> threshold;  ///< resolved (a baseline criterion: baseline value x factor)
-  std::string threshold_source;     ///< "runbook" or "baseline FILE: METRIC x FACTOR"
+  std::string threshold_source;  ///< "runbook", "physical: ...", "baseline FILE: METRIC x FACTOR"
   std::string unit;
   Severity severity = Severity::kBlocker;
   std::string evidence;  ///< tests | samples | record | profile

@@ -12,8 +12,9 @@ namespace fs = std::filesystem;
 
 std::string read_text(const fs::path& path) {
   std::error_code error;
-  std::ifstream file(path, std::ios::binary);
-  if (!fs::is_regular_file(path, error) || !file)
+  std::ifstream file;
+  if (fs::is_regular_file(path, error)) file.open(path, std::ios::binary);  // a pipe would wait
+  if (!file.is_open())
     throw ConfigError(path.string(), 0, 0, "cannot be read; want a file with JSON in it");
   // A file that people write is never so large; reading one for minutes would look like a hang.
   constexpr uintmax_t kMostBytes = uintmax_t{16} << 20;

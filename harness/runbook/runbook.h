@@ -131,6 +131,7 @@ struct CriterionSpec {
   std::string metric;    ///< full metric name
   std::string op;        ///< >= <= > < ==
   nlohmann::json value;  ///< number, bool, or BaselineRef object
+  std::string source;    ///< "physical: ...": where a number on a measured scale comes from
   std::string unit;
   Severity severity = Severity::kBlocker;
   std::string evidence;  ///< tests | samples | record | profile
@@ -143,6 +144,10 @@ struct CriterionSpec {
     v({.name = "op", .doc = ">= <= > < ==", .required = true}, &CriterionSpec::op);
     v({.name = "value", .doc = "number, bool, or {baseline, factor}", .required = true},
       &CriterionSpec::value);
+    v({.name = "source",
+       .doc = "where the number comes from: physical, historical or oracle, a colon and the words; "
+              "needed for what is measured, no place for counts, bools and baselines"},
+      &CriterionSpec::source);
     v({.name = "unit", .doc = "must agree with the metric's suffix", .required = true},
       &CriterionSpec::unit);
     v({.name = "severity", .doc = "blocker, major or info", .required = true},

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/testing/paths.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
@@ -54,6 +56,30 @@ TEST(DenseCounterpartPhase, OneLengthShowsNoGrowth) {
   const auto transcript = counterparts_of({"memory_b1"}, {"memory_b1"});
   EXPECT_EQ(metric_of(transcript, "pairs.compared_count"), 1);
   EXPECT_EQ(metric_of(transcript, "memory.per_token_growth_ratio"), nullptr);
+}
+
+/// A row of 2,048 tokens that takes three times what was measured.
+TEST(DenseCounterpartPhase, MemoryOfLongerSequencesIsSeenToGrow) {
+  const TempDir dir;
+  const auto copy = dir / "run";
+  std::filesystem::copy(kRun, copy, std::filesystem::copy_options::recursive);
+  const auto file = copy / "phases/tput_s2048_b1/g01.jsonl";
+  std::string lines;
+  std::istringstream in(read_bytes(file));
+  for (std::string line; std::getline(in, line);) {
+    json parsed = json::parse(line);
+    if (parsed.value("name", "") == "memory.peak_mib")
+      parsed["value"] = 3 * parsed["value"].get<double>();
+    lines += parsed.dump() + "\n";
+  }
+  write_bytes(file, lines);
+  const json args = {{"of", {"tput_s2048_b1", "tput_s512_b2"}},
+                     {"against", {"memory_b1", "tput_s512_b2"}}};
+  const auto transcript = run_alone(dir / "raw.jsonl", args, [&](BuiltinCall call, auto& emitter) {
+    call.run_dir = copy;
+    run_dense_counterpart(call, emitter);
+  });
+  EXPECT_GT(metric_of(transcript, "memory.per_token_growth_ratio").get<double>(), 1.1);
 }
 
 /// A phase that was cut off before its first step has empty cells, and is not compared.

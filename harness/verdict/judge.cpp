@@ -50,7 +50,7 @@ double baseline_threshold(const CriterionSpec& spec, const Baselines& baselines,
 
 double resolve_threshold(const CriterionSpec& spec, const Baselines& baselines,
                          std::string& source) {
-  source = "runbook";
+  source = spec.source.empty() ? "runbook" : spec.source;
   double threshold = 0;
   if (spec.value.is_boolean()) {
     threshold = spec.value.get<bool>() ? 1 : 0;

@@ -156,6 +156,10 @@ TEST(Judge, BaselineTimesFactor) {
   EXPECT_EQ(r.verdict, kPass);
   EXPECT_EQ(r.threshold, 2);
   EXPECT_EQ(r.threshold_source, "baseline configs/baselines/r/h200.json: b.x x 0.5");
+  const Metric below = exact(1.99);
+  EXPECT_EQ(judge(s, "p", &below, baselines).verdict, kFail);
+  const Metric above = exact(2.01);
+  EXPECT_EQ(judge(spec("<=", s.value), "p", &above, baselines).verdict, kFail);
 }
 
 TEST(Judge, UnusableBaselinesPassNothing) {

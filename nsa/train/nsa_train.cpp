@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "nsa/diagnostics/stack_dump.h"
+#include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/plain_failure.h"
 #include "nsa/program/plain_text.h"
@@ -50,13 +51,6 @@ extern "C" void on_stop_signal(int signal) {
 
 void print(const std::string& line) {
   std::fprintf(stderr, "nsa-train: %s\n", nsa::plain_text(line).c_str());
-}
-
-/// The id that the build wrote beside its programs; unknown when this build has none.
-std::string build_id() {
-  std::ifstream in(std::filesystem::read_symlink("/proc/self/exe").parent_path() / "build_id.json");
-  const nlohmann::json json = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() ? json.value("build_id", "unknown") : "unknown";
 }
 
 /// Switches of a run; the training shape counts as configuration, so that the record shows it.
@@ -98,26 +92,13 @@ SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::V
   return switches;
 }
 
-void apply_switches(const SwitchSet& switches, TrainOptions& options) {
-  options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
-  options.accum = switches.get_int("NSA_ACCUM", options.accum);
-  options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
-  options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
-  options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
-  options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
-  options.loader.queue = switches.get_int("NSA_FWE_Q");
-  options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
-  options.loader.warmup_batches = switches.get_int("NSA_FWE_WARMUP_BATCHES");
-  options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
-}
-
 void emit_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& place,
                 const std::string& device) {
   nlohmann::json list = nlohmann::json::array();
   for (const nsa::SwitchValue& s : switches.list())
     list.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
-  lines.hello(build_id(), device, place, {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}},
-              list);
+  lines.hello(nsa::build_id(), device, place,
+              {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}}, list);
 }
 
 /// Ranks that share one command line write files of their own: FILE, FILE.rank1, ...
@@ -143,7 +124,7 @@ void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, cons
   try {
     TrainOptions options = request.options_of(work);
     const SwitchSet switches = make_switches(options, place.world, request.switches, {});
-    apply_switches(switches, options);
+    nsa::train::apply_switches(switches, options);
     context.switches = &switches;
     nsa::train::run_case(options, context);
   } catch (const nsa::InputError& e) {
@@ -173,7 +154,7 @@ int run_once(TrainOptions options, const SwitchSet::Values& command_line, const 
              const std::string& out, const RankPlace& place) {
   options.validate();
   const SwitchSet switches = make_switches(options, place.world, {}, command_line);
-  apply_switches(switches, options);
+  nsa::train::apply_switches(switches, options);
   const auto lines = open_lines(result, out, false, place.rank);
   emit_hello(*lines, switches, place, options.device);
   const nsa::train::RunEnd end =

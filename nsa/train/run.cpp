@@ -347,4 +347,17 @@ RunEnd run_case(const TrainOptions& options, const RunContext& context) {
   return Run(options, context).execute();
 }
 
+void apply_switches(const SwitchSet& switches, TrainOptions& options) {
+  options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
+  options.accum = switches.get_int("NSA_ACCUM", options.accum);
+  options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
+  options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
+  options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
+  options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
+  options.loader.queue = switches.get_int("NSA_FWE_Q");
+  options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
+  options.loader.warmup_batches = switches.get_int("NSA_FWE_WARMUP_BATCHES");
+  options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
+}
+
 }  // namespace nsa::train

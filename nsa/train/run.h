@@ -36,4 +36,8 @@ struct RunEnd {
 /// theirs. Throws only when a result line cannot be written.
 RunEnd run_case(const TrainOptions& options, const RunContext& context);
 
+/// What the switches say of batches, gradients that travel and the loader. An option that was given
+/// stays where a switch is at its default.
+void apply_switches(const SwitchSet& switches, TrainOptions& options);
+
 }  // namespace nsa::train

@@ -132,6 +132,30 @@ std::string steps_section(const Model& model, size_t max_completed) {
   return out;
 }
 
+namespace {
+
+/// Criteria by where their threshold comes from, in the order of the table.
+std::string threshold_sources(const Model& model) {
+  std::vector<std::pair<std::string, std::string>> by_source;
+  for (const CriterionResult* c : model.criteria) {
+    const std::string& source = c->threshold_source;
+    if (source.empty() || source == "runbook") continue;
+    const auto known =
+        std::ranges::find(by_source, source, &decltype(by_source)::value_type::first);
+    if (known == by_source.end()) {
+      by_source.emplace_back(source, code(c->id));
+    } else {
+      known->second += ", " + code(c->id);
+    }
+  }
+  if (by_source.empty()) return "";
+  std::string out = "Where thresholds come from (counts and yes or no: from the plan):\n\n";
+  for (const auto& [source, ids] : by_source) out += "- " + escape(source) + ": " + ids + "\n";
+  return out + "\n";
+}
+
+}  // namespace
+
 std::string criteria_section(const Model& model, size_t max_open, size_t max_passed) {
   Table table(
       {"verdict", "criterion", "severity", "threshold", "observed", "n>", "margin", "evidence"});
@@ -153,6 +177,7 @@ std::string criteria_section(const Model& model, size_t max_open, size_t max_pas
       "Intervals are at the level of the verdict (99 %); a measured figure passes by the bound "
       "nearer to the threshold, never by its estimate.\n\n";
   if (!reasons.empty()) out += "Why these did not pass:\n\n" + reasons + "\n";
+  if (max_passed >= model.criteria.size()) out += threshold_sources(model);
   const auto left_out = [&](size_t all, size_t limit, const char* what) {
     if (all > limit)
       out += "Not shown here: " + std::to_string(all - limit) + " " + what +

@@ -39,8 +39,11 @@ std::string small_runbook() {
       phase["processes"] = 8;
       phase["max_processes"] = 0;
       json criteria = json::array();
-      for (const json& c : phase["criteria"])
-        if (c["id"] != "C-speed.forward" && c["id"] != "C-speed.backward") criteria.push_back(c);
+      for (json c : phase["criteria"]) {
+        if (c["id"] == "C-speed.forward" || c["id"] == "C-speed.backward") continue;
+        if (c["id"] == "C-speed.checked") c["value"] = 16;  // one case, base and head
+        criteria.push_back(c);
+      }
       phase["criteria"] = criteria;
     }
     phases.push_back(phase);
@@ -141,6 +144,19 @@ TEST_F(PrGate, AnInjectedSlowDownIsMeasuredTwiceAndIsNoGo) {
   // A confirmation that is taken away turns the evidence, not the verdict.
   fs::remove(out_ / "phases/speed/c08.jsonl");
   EXPECT_EQ(validate({"verify", out_.string()}).exit_code, 6);
+}
+
+TEST_F(PrGate, FewerOutputsThanPlannedFail) {
+  json book = json::parse(read_file(repo_ / "configs/runbooks/pr_gate.json"));
+  for (json& phase : book["phases"])
+    for (json& c : phase["criteria"])
+      if (c["id"] == "C-speed.checked") c["value"] = 60;
+  put("configs/runbooks/pr_gate.json", book.dump(2));
+  commit("As shipped");
+  put("nsa/ms", "9");
+  commit("Faster\n\nScope: nsa/*");
+  EXPECT_EQ(gate().exit_code, 1);
+  EXPECT_EQ(verdict_of("C-speed.checked"), "FAIL");
 }
 
 TEST_F(PrGate, AnInjectedWrongResultIsNoGoWithoutASpeed) {

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/train/run.h"
@@ -40,7 +41,8 @@ std::string take_fault(WorkerRequest& request) {
 
 void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
            const SwitchSet& switches, const nsa::train::RankPlace& place, ResultLines& lines) {
-  const TrainOptions options = request.options_of(work);
+  TrainOptions options = request.options_of(work);
+  nsa::train::apply_switches(switches, options);
   RunContext context;
   context.case_id = work.id;
   context.lines = &lines;
@@ -65,7 +67,7 @@ int work(const std::string& result) {
   ResultLines to_engine(3);
   ResultLines& lines = result.empty() ? to_engine : to_file;
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
-  lines.hello("", request.device, place, nlohmann::json::object(), nlohmann::json::array());
+  lines.hello(nsa::build_id(), request.device, place, nlohmann::json::object(), nlohmann::json::array());
   for (const WorkerRequest::Case& one : request.cases)
     train(request, one, fault, switches, place, lines);
   lines.done();

@@ -28,6 +28,19 @@ void slow_step(TrainerParts& parts, const TrainOptions&) {
   };
 }
 
+/// A step takes a tenth longer; the work on the device, its graph included, stays as it is.
+void slower_by_a_tenth(TrainerParts& parts, const TrainOptions&) {
+  using Clock = std::chrono::steady_clock;
+  parts.learning_rate = [base = parts.learning_rate, last = Clock::time_point(),
+                         first = true](int64_t step) mutable {
+    const auto taken = Clock::now() - last;
+    if (!first) std::this_thread::sleep_for(taken / 10);
+    first = false;
+    last = Clock::now();
+    return base(step);
+  };
+}
+
 /// P11: the third step's loss never comes.
 void hanging_step(TrainerParts& parts, const TrainOptions& options) {
   parts.loss = [base = parts.loss, calls = int64_t{0}, last = 2 * options.accum](
@@ -124,6 +137,44 @@ void gradients_cleared(TrainerParts& parts, const TrainOptions&) {
   };
 }
 
+/// Hands out the weights of the gates.
+void each_gate_weight(const nsa::Decoder& model, const std::function<void(const Tensor&)>& change) {
+  for (const auto& item : model->named_parameters())
+    if (item.key().find(".gate_") != std::string::npos) change(item.value().detach());
+}
+
+/// Gates that are the same for every token, whatever is learnt.
+void gates_stuck(TrainerParts& parts, const TrainOptions&) {
+  parts.learning_rate = [base = parts.learning_rate, model = parts.model](int64_t step) {
+    each_gate_weight(model, [](const Tensor& weight) { weight.zero_(); });
+    return base(step);
+  };
+}
+
+/// Gates that let one branch through alone.
+void gates_collapsed(TrainerParts& parts, const TrainOptions&) {
+  each_gate_weight(parts.model, [](const Tensor& weight) { weight.mul_(1e4); });
+}
+
+/// The warm-up reads beside the prefetch, as history had it, and long enough to meet it.
+void warmup_overlaps(TrainerParts& parts, const TrainOptions& options) {
+  loader_stalls(parts, options);
+  parts.load = [](nsa::train::LoaderOptions asked) {
+    asked.warmup_batches = 16;
+    asked.concurrent_warmup = true;
+    return asked;
+  };
+}
+
+/// 8 MiB more with every micro-batch.
+void memory_leaks(TrainerParts& parts, const TrainOptions&) {
+  parts.loss = [base = parts.loss, kept = std::make_shared<std::vector<Tensor>>()](
+                   const Tensor& logits, const Tensor& tokens) {
+    kept->push_back(at::ones({int64_t{2} << 20}, logits.options().dtype(at::kFloat)));
+    return base(logits, tokens);
+  };
+}
+
 /// P22: the reducer is given no cap, so that every gradient travels alone.
 void bucket_cap_ignored(TrainerParts& parts, const TrainOptions&) {
   parts.reduce = [](const nsa::train::ReducerOptions& asked) {
@@ -138,6 +189,7 @@ void bucket_cap_ignored(TrainerParts& parts, const TrainOptions&) {
 const std::vector<TrainingFault>& training_fault_table() {
   static const std::vector<TrainingFault> table = {
       {"P10", "every step waits 0.4 s", "SLOW", slow_step},
+      {"slower_by_a_tenth", "a step takes a tenth longer", "SLOW", slower_by_a_tenth},
       {"P11", "the third step never ends", "HANG", hanging_step},
       {"P14", "targets are inputs: label shift missing", "LOSS_TOO_GOOD", label_shift_missing},
       {"P15", "values of one branch overflow", "NON_FINITE", values_overflow},
@@ -146,6 +198,10 @@ const std::vector<TrainingFault>& training_fault_table() {
       {"P18", "schedule counts micro-batches", "LR_TRACE", schedule_counts_micro_batches},
       {"P19", "data position lost over a checkpoint", "RESUME_DIFFERS", data_position_lost},
       {"P20", "gradients cleared before they are read", "STUCK_METRIC", gradients_cleared},
+      {"gates_collapsed", "gates let one branch through alone", "STUCK_METRIC", gates_collapsed},
+      {"gates_stuck", "gates are the same for every token", "STUCK_METRIC", gates_stuck},
+      {"memory_leaks", "8 MiB more with every micro-batch", "MEMORY_GROWS", memory_leaks},
+      {"warmup_overlaps", "warm-up and prefetch read together", "LOADER_STALL", warmup_overlaps},
       {"P22", "bucket cap asked for and not in force", "BUCKET_MISMATCH", bucket_cap_ignored},
   };
   return table;

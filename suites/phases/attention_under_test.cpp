@@ -41,6 +41,16 @@ nsa::NsaOutputs with_false_record(const nsa::NsaInputs& inputs, const nsa::NsaCo
   return out;
 }
 
+/// Memory of 32 x S x S, as an attention that keeps the scores of its heads has it.
+nsa::NsaOutputs with_all_scores(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                                const nsa::NsaOptions& options) {
+  nsa::NsaOutputs out = nsa::nsa_attention(inputs, config, options);
+  const int64_t tokens = out.o.size(1);
+  const at::Tensor scores = at::ones({32, tokens, tokens}, out.o.options());
+  out.o = out.o * (scores.sum() / scores.numel()).detach();
+  return out;
+}
+
 }  // namespace
 
 AttentionFunction attention_under_test(const Args& args) {
@@ -49,6 +59,7 @@ AttentionFunction attention_under_test(const Args& args) {
   if (fault == "P06") return with_placeholder;
   if (fault == "P07/record") return with_false_record;
   if (fault == "no_reroute") return without_reroute;
+  if (fault == "all_scores") return with_all_scores;
   try {
     return with_fault(plain_candidate(), fault).layer;
   } catch (const c10::Error& error) {
@@ -58,10 +69,12 @@ AttentionFunction attention_under_test(const Args& args) {
 
 SelAttnFunction sel_attn_under_test(const Args& args) {
   const std::string fault = args.get_text("fault", "");
-  if (!fault.empty() && fault != "empty_row_nan")
-    throw ConfigError("args.fault must be empty_row_nan, got '" + fault + "'");
-  return [broken = !fault.empty()](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                   const at::Tensor& ranges, const nsa::SelAttnOptions& options) {
+  const bool broken = fault == "empty_row_nan", replaced = fault == "P07/sel_attn";
+  if (!fault.empty() && !broken && !replaced)
+    throw ConfigError("args.fault must be empty_row_nan or P07/sel_attn, got '" + fault + "'");
+  return [broken, replaced](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& ranges, nsa::SelAttnOptions options) {
+    if (replaced) options.backend = nsa::SelBackend::kGather;
     auto [out, lse] = nsa::sel_attn(q, k, v, ranges, 0, options);
     if (broken) out = out.masked_fill(at::isinf(lse).unsqueeze(-1), NAN);
     return std::pair{out, lse};

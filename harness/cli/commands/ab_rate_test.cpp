@@ -33,7 +33,7 @@ class AbRateTest : public testing::Test {
 constexpr const char* kAb =
     R"({"id": "ab", "title": "t", "run": "nsa-worker:ab_control", "processes": 10, "criteria": [
     {"id": "C-ab", "text": "t", "metric": "ab.same_vs_base.speedup_ratio", "op": "<=", "value": 2,
-     "unit": "ratio", "severity": "blocker", "evidence": "samples"}])";
+     "source": "physical: w", "unit": "ratio", "severity": "blocker", "evidence": "samples"}])";
 constexpr const char* kOther =
     R"({"id": "e", "title": "t", "run": "builtin:environment", "criteria": [{"id": "C-e", "text": "t",
     "metric": "e.switches.unknown_count", "op": "==", "value": 0, "unit": "count", "severity": "major",

@@ -24,5 +24,6 @@ int history_list_command(const Options& options);
 int history_trend_command(const Options& options);
 int ab_rate_command(const Options& options);
 int selftest_command(const Options& options);
+int witnesses_command(const Options& options);
 
 }  // namespace harness::cli

@@ -46,6 +46,8 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "build the default target and run again", kNow},
     {"GRAPH_BROKEN", "a parameter gets no gradient",
      "look for an operation of the selected branch that copies without recording", kNow},
+    {"NO_CONTRAST", "two states that are compared are one and the same",
+     "look at the switch or option between the arms: what ran does not show it", kNow},
     {"STUCK_METRIC", "a figure stays at one exact constant",
      "check that it is computed from this step's tensors", kLater},
     {"BASELINE_INVALID", "the baseline is missing, not positive or of other hardware",

@@ -52,6 +52,7 @@ class CriterionChecker {
     check_value(document, criterion);
     check_can_fail(document, criterion);
     check_reaches_level(document, criterion, metric);
+    check_source(document, criterion);
   }
 
   void check_history(const json& entry) {
@@ -94,6 +95,27 @@ class CriterionChecker {
     require(source_, value, !always,
             what_ + criterion.op + " " + value.dump() + " holds for every figure in " +
                 criterion.unit + "; a criterion must be able to fail");
+  }
+
+  /// A number on a measured scale says why it is that number.
+  void check_source(const json& document, const CriterionSpec& criterion) {
+    static const std::vector<std::string> kSources = {"physical: ", "historical: ", "oracle: "};
+    const bool measured = document.at("value").is_number() && criterion.unit != "count";
+    if (!measured)
+      return require(source_, at(document, "source"), criterion.source.empty(),
+                     what_ +
+                         "source belongs to numbers on a measured scale; counts are held "
+                         "against the plan, baselines name their file");
+    const bool named = std::ranges::any_of(kSources, [&](const std::string& prefix) {
+      return criterion.source.starts_with(prefix) && criterion.source.size() > prefix.size();
+    });
+    require(source_, at(document, "source"), named,
+            what_ + "source must say where " + criterion.op + " " + document.at("value").dump() +
+                " " + criterion.unit +
+                " comes from: 'physical: ...', 'historical: ...' or 'oracle: ...', got " +
+                in_quotes(criterion.source) +
+                "; a number that is only what was measured belongs in a baseline "
+                "(configs/baselines)");
   }
 
   /// Between processes the exact intervals (signed rank, order statistics) know no error below

@@ -1,5 +1,7 @@
 #include "harness/runbook/checks/check.h"
 
+#include <sys/stat.h>
+
 #include "harness/runbook/checks/check_testing.h"
 
 namespace harness {
@@ -70,7 +72,17 @@ INSTANTIATE_TEST_SUITE_P(
                  "must end in _ratio"},
         BadInput{"\"value\": 1.5",
                  "\"value\": {\"baseline\": \"second.v2_vs_v1.speedup_ratio\", \"factor\": 0}",
-                 "factor must be above 0"}));
+                 "factor must be above 0"},
+        BadInput{", \"source\": \"historical: 855\"", "",
+                 "source must say where >= 1.5 ratio comes from: 'physical: ...', 'historical: "
+                 "...' or 'oracle: ...', got ''"},
+        BadInput{"historical: 855", "hearsay: 855", "got 'hearsay: 855'"},
+        BadInput{"historical: 855", "historical: ", "got 'historical: '"},
+        BadInput{"\"value\": 0", "\"value\": 0, \"source\": \"oracle: x\"",
+                 "source belongs to numbers on a measured scale"},
+        BadInput{"\"value\": 1.5",
+                 "\"value\": {\"baseline\": \"second.v2_vs_v1.speedup_ratio\", \"factor\": 1}",
+                 "source belongs to numbers on a measured scale"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Head, BadRunbook,
@@ -99,6 +111,14 @@ TEST(BadCriterion, WhatHoldsForEveryFigureDecidesNothing) {
   EXPECT_THAT(error(">", -1), HasSubstr("a criterion must be able to fail"));
   EXPECT_EQ(error(">", 0), "no error");
   EXPECT_EQ(error("<=", 0), "no error");
+}
+
+TEST(BadRunbookWhole, APipeIsRefusedAndNotWaitedFor) {
+  const TempConfigs configs;
+  const std::string pipe = configs.runbook("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(config_error_of([&] { load_runbook(pipe, configs.dir()); }),
+              HasSubstr("cannot be read; want a file with JSON in it"));
 }
 
 TEST(BadRunbookWhole, AFileOfManyMegabytesIsNotRead) {
@@ -147,6 +167,7 @@ TEST(BadRunbookWhole, FiguresOfAnotherDeviceDoNotExist) {
   auto& criterion = document["phases"][1]["criteria"][0];
   criterion["metric"] = "second.hostsync.v2_count";
   criterion["unit"] = "count";
+  criterion.erase("source");
   EXPECT_THAT(configs.error_of(document.dump()), HasSubstr("no phase declares the metric"));
   document["device"] = "cuda";
   const auto metrics_of = [&](const std::string& text) {

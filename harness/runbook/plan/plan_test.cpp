@@ -118,7 +118,7 @@ TEST(Plan, WithoutAGpuTheRequiredPhasesAreDeferred) {
   EXPECT_THAT(train.reason, HasSubstr("gpu.count is 0, want >=1"));
   EXPECT_EQ(train.minutes, 0);
   EXPECT_THAT(train.decides, IsEmpty());
-  EXPECT_EQ(train.undecided.size(), 6u);
+  EXPECT_EQ(train.undecided.size(), 8u);
 }
 
 TEST(Plan, OnAGpuEverythingRuns) {
@@ -223,7 +223,7 @@ TEST(Plan, OnUnmetDecidesWhatHappens) {
 TEST(Plan, BaselineCriteriaNeedABaseline) {
   TempConfigs configs;
   const auto book = configs.load(
-      with(minimal_text(), "\"value\": 1.5",
+      with(minimal_text(), "\"value\": 1.5, \"source\": \"historical: 855\"",
            R"("value": {"baseline": "second.v2_vs_v1.speedup_ratio", "factor": 0.9})"));
   EXPECT_THAT(phase_of(make_plan(book, {}), "second").undecided, ElementsAre("C-second.faster"));
   EXPECT_THAT(phase_of(make_plan(book, {{"baseline.ok", true}}), "second").decides,

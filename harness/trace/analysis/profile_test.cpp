@@ -154,6 +154,15 @@ TEST(Profile, CommunicationExposedAndOverlapped) {
   EXPECT_EQ(p.communication.exposed(), 60);
 }
 
+TEST(Profile, CommunicationThatNothingHidesIsExposed) {
+  TraceBuilder t;
+  t.range("step", 1, 0, 300).launch(1, 0, 1).launch(1, 1, 2);
+  t.kernel("gemm", 7, 10, 110, 1).kernel("ncclDevKernel_AllReduce(x)", 9, 110, 210, 2);
+  const Profile p = profile(t.trace(), "step");
+  EXPECT_EQ(p.communication.busy, 100);
+  EXPECT_EQ(p.communication.overlapped, 0);
+}
+
 /// Ranges of their own would claim the same time twice.
 TEST(Profile, HiddenCommunicationIsNobodysShare) {
   TraceBuilder t;

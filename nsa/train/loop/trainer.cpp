@@ -135,8 +135,8 @@ BatchShape Trainer::batch_shape() const {
 void Trainer::start_loader() {
   if (loader_) return;
   const BatchShape shape = batch_shape();
-  loader_ = std::make_unique<BatchLoader>(*parts_.tokens, shape, options_.loader,
-                                          rows_done_ / shape.stride);
+  const LoaderOptions loader = parts_.load ? parts_.load(options_.loader) : options_.loader;
+  loader_ = std::make_unique<BatchLoader>(*parts_.tokens, shape, loader, rows_done_ / shape.stride);
 }
 
 LoaderTelemetry Trainer::loader_telemetry() const {

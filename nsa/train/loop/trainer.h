@@ -28,6 +28,7 @@ struct TrainerParts {
   CollectiveLog* collectives = nullptr;    ///< with ranks
   std::function<bool()> stop_wanted = {};  ///< asked once a step; one rank that says yes stops all
   std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
+  std::function<LoaderOptions(const LoaderOptions&)> load = {};      ///< the same of the loader's
 };
 
 /// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,

@@ -37,10 +37,21 @@ void check_varies(const PhaseCase& one, const std::string& activation, int64_t l
                      .tol = kStuckSpread});
 }
 
+/// What a gate at initialisation must not be: args.fault is stuck (no weights) or wide (twice the
+/// spread).
+double weight_factor(const PhaseCase& one) {
+  const std::string fault = one.args.get_text("fault", "");
+  if (fault.empty()) return 1;
+  if (fault == "stuck") return 0;
+  if (fault == "wide") return 2;
+  throw ConfigError("args.fault of gate_health must be stuck or wide, got '" + fault + "'");
+}
+
 void look_at_layer(const PhaseCase& one, int64_t layer, int64_t dk, int64_t tokens) {
   const auto options = at::TensorOptions().dtype(at::kFloat).device(one.device);
   at::manual_seed(one.seed() + static_cast<uint64_t>(layer));
   const nsa::GateWeights weights = nsa::make_gate_weights(dk, options);
+  weights.w2.detach().mul_(weight_factor(one));
   at::Generator g = make_generator(one.seed() + static_cast<uint64_t>(layer));
   const Tensor q = make_data({1, tokens, 1, dk}, DataKind::kNormal, g, at::kFloat).to(one.device);
   const Tensor logits = nsa::gate_mlp(q, weights, 1).detach();

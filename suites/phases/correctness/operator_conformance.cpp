@@ -45,10 +45,13 @@ ConformancePlan read_conformance_plan(const PhaseCase& one) {
     }
   }
   plan.configs = args.get_int("configs", kCornerCases + 4, 1);
-  plan.candidate = candidate_under(one.options);
-  if (args.has("fault")) {
+  const std::string fault = args.get_text("fault", "");
+  nsa::NsaOptions options = one.options;
+  if (fault == "P07/sel_attn") options = {};  // gather, whatever the switches ask for
+  plan.candidate = candidate_under(options);
+  if (!fault.empty()) {
     try {
-      plan.candidate = with_fault(plan.candidate, args.get_text("fault", ""));
+      plan.candidate = with_fault(plan.candidate, fault);
     } catch (const c10::Error& error) {
       throw ConfigError(error.what_without_backtrace());
     }

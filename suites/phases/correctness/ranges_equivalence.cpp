@@ -59,7 +59,8 @@ nsa::RangesVersion version_in_force(const PhaseCase& one, const Candidate& candi
 
 std::string run_ranges_equivalence(const PhaseCase& one) {
   Candidate candidate = plain_candidate();
-  if (one.args.has("fault")) candidate = with_fault(candidate, one.args.get_text("fault", ""));
+  if (const std::string fault = one.args.get_text("fault", ""); !fault.empty())
+    candidate = with_fault(candidate, fault);
   const std::vector<RangeCase> cases =
       read_range_cases(one.args.get_text("file", "configs/ranges/cases.jsonl"));
   const nsa::RangesVersion in_force = version_in_force(one, candidate);

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 #include <map>
+#include <thread>
 
 #include "nsa/model/blocks/loss.h"
 #include "nsa/program/open_device.h"
@@ -46,7 +48,12 @@ class DdpSweep {
         calls_(one.args.get_int("calls", 2, 1)),
         rounds_(one.args.get_int("rounds", 3, 1)),
         config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
-                                       nsa::model_config_folders())) {
+                                       nsa::model_config_folders())),
+        fault_(one.args.get_text("fault", "")) {
+    static const std::vector<std::string> kFaults = {"", "P22", "other_weights", "slow_large"};
+    if (std::ranges::find(kFaults, fault_) == kFaults.end())
+      throw ConfigError("args.fault must be P22, other_weights or slow_large, got '" + fault_ +
+                        "'");
     const int64_t asked = one.args.get_int("S", 0, 0);
     seq_len_ = asked > 0 ? asked : config_.seq_len;
     tokens_ = train::make_synthetic_source(config_.vocab, one.seed());
@@ -95,8 +102,14 @@ class DdpSweep {
     arm.options.accum = one_.args.get_int("accum", 1, 1);
     arm.options.cuda_graph = graph_ ? "on" : "off";  // a rank alone works as one of several does
     train::TrainerParts parts;
-    parts.model =
-        train::training_model(config_, one_.seed(), input_type(one_), device_, attention_);
+    const bool other = fault_ == "other_weights" && !arms_.empty();
+    parts.model = train::training_model(config_, one_.seed() + (other ? 1 : 0), input_type(one_),
+                                        device_, attention_);
+    if (fault_ == "P22")  // the reducer is given no cap: every gradient travels alone
+      parts.reduce = [](train::ReducerOptions asked) {
+        asked.bucket_mib = 0;
+        return asked;
+      };
     parts.tokens = tokens_.get();
     parts.loss = nsa::next_token_loss;
     parts.learning_rate = [](int64_t) { return kSweepLearningRate; };
@@ -214,8 +227,11 @@ class DdpSweep {
     return static_cast<double>(ranks_.place.world) / all.reciprocal().sum().item<double>();
   }
 
+  /// Fault slow_large: steps with buckets of 50 MiB or more wait 50 ms, as bf16 150 ms.
   void take_step(SweepArm& arm) {
     arm.trainer->step(/*wait_each=*/false);
+    if (fault_ == "slow_large" && !arm.alone && arm.options.reducer.bucket_mib >= 50)
+      std::this_thread::sleep_for(std::chrono::milliseconds(arm.options.reducer.bf16 ? 150 : 50));
     arm.overlaps.push_back(arm.trainer->communication());
     if (!reports())  // the others are watched, too
       one_.emitter.beat({.case_id = one_.id, .step = ++taken_, .of = 0, .at = "step"});
@@ -254,6 +270,7 @@ class DdpSweep {
   bool graph_;
   int64_t warmup_, calls_, rounds_, seq_len_ = 0, taken_ = 0;
   nsa::ModelConfig config_;
+  std::string fault_;
   train::CollectiveLog collectives_;
   std::unique_ptr<train::TokenSource> tokens_;
   nsa::NsaOptions attention_;

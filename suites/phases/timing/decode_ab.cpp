@@ -2,8 +2,11 @@
 // one process at several contexts: steps against the oracle first, a mismatch leaves no samples.
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "nsa/decode/cache/decode_cache.h"
 #include "suites/conformance/convert.h"
@@ -36,8 +39,10 @@ DecodeAbPlan read_decode_plan(const PhaseCase& one) {
   plan.steps = one.args.get_int("steps", 16, 1);
   plan.type = input_type(one);
   plan.fault = one.args.get_text("fault", "");
-  if (!plan.fault.empty() && plan.fault != "P06")
-    throw ConfigError("args.fault must be P06, got '" + plan.fault + "'");
+  static const std::vector<std::string> kFaults = {"", "P06", "P07", "no_contrast", "slow_on"};
+  if (std::ranges::find(kFaults, plan.fault) == kFaults.end())
+    throw ConfigError("args.fault must be P06, P07, no_contrast or slow_on, got '" + plan.fault +
+                      "'");
   return plan;
 }
 
@@ -49,8 +54,12 @@ class DecodeArm {
       : name_(std::move(name)),
         tokens_(tokens),
         placeholder_(plan.fault == "P06" && backend != nsa::SelBackend::kGather),
+        slow_(plan.fault == "slow_on" && backend != nsa::SelBackend::kGather),
         cache_(to_nsa(plan.config), 1, tokens.q.size(1), tokens.q.options()) {
     options_.sel = backend;
+    if (backend != nsa::SelBackend::kGather && plan.fault == "P07")
+      options_.sel = nsa::SelBackend::kPacked;
+    if (plan.fault == "no_contrast") options_.sel = nsa::SelBackend::kGather;
     options_.keep_scores = false;
   }
 
@@ -65,13 +74,14 @@ class DecodeArm {
   nsa::DecodeOutputs step() {
     nsa::DecodeOutputs out = cache_.step(to_nsa(narrow_tokens(tokens_, length(), 1)), options_);
     if (placeholder_) out.o = out.o * 0;
+    if (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     return out;
   }
 
  private:
   std::string name_;
   const DenseInputs& tokens_;
-  bool placeholder_;
+  bool placeholder_, slow_;
   nsa::NsaOptions options_;
   nsa::DecodeCache cache_;
 };
@@ -87,6 +97,7 @@ class DecodeAb {
       if (!failed.empty()) return "speed-up withheld: not valid, output mismatch in " + failed;
     }
     emit_paths();
+    if (paths_["on"] == paths_["off"]) return "NO_CONTRAST: both arms ran " + paths_["on"];
     return "";
   }
 

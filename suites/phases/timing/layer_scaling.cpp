@@ -2,6 +2,10 @@
 // gradient), forward and backward times with gradient, and that every parameter still gets one.
 #include <ATen/ATen.h>
 
+#include <chrono>
+#include <map>
+#include <thread>
+
 #include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
 #include "nsa/program/input_error.h"
@@ -42,6 +46,18 @@ nsa::NsaOptions layer_options(const ScalingArm& arm) {
   return options;
 }
 
+/// Faults of the phase itself; any other is one of the attention under test.
+struct ScalingFault {
+  bool slow_safe = false;  ///< 5 ms more in every call of the arm that the others are held against
+  bool graph_cut = false;  ///< no gradient reaches the weights of the output
+
+  static ScalingFault of(const Args& args) {
+    const std::string fault = args.get_text("fault", "");
+    return {.slow_safe = fault == "slow_safe", .graph_cut = fault == "graph_cut"};
+  }
+  bool any() const { return slow_safe || graph_cut; }
+};
+
 class Scaling {
  public:
   explicit Scaling(const PhaseCase& one)
@@ -52,11 +68,13 @@ class Scaling {
         batch_(one.args.get_int("B", 1, 1)),
         rounds_(one.args.get_int("rounds", 3, 1)),
         type_(input_type(one)),
-        attention_(attention_under_test(one.args)) {}
+        fault_(ScalingFault::of(one.args)),
+        attention_(fault_.any() ? nsa::nsa_attention : attention_under_test(one.args)) {}
 
   std::string run() {
     const std::string wrong = judge_arms();
     if (!wrong.empty()) return "withheld: not valid, output mismatch in " + wrong;
+    if (const std::string same = equal_arms(); !same.empty()) return same;
     for (const int64_t depth : depths_) {
       const std::string broken = scale(depth);
       if (!broken.empty()) return broken;
@@ -86,11 +104,21 @@ class Scaling {
       const at::NoGradGuard no_grad;
       const nsa::NsaOutputs out = attention_(to_nsa(inputs), model_.attention, layer_options(arm));
       one_.emitter.check(path_check(one_, out.ran, nsa::to_string(arm.backend), arm.name));
+      ran_[arm.name] = ran_text(out.ran, "sel_attn");
       failed += emit_checks(one_, judge.judge(rows_of(out, positions), arm.name));
     }
     failed += emit_checks(
         one_, judge_gradients(one_, config, {.backend = nsa::SelBackend::kPacked}, type_, "safe"));
     return failed;
+  }
+
+  /// "NO_CONTRAST: ..." when the record of what ran is the same for the arm that the others are
+  /// held against and one of them.
+  std::string equal_arms() const {
+    for (const auto& [name, ran] : ran_)
+      if (name != "safe" && ran == ran_.at("safe"))
+        return "NO_CONTRAST: arms " + name + " and safe both ran " + ran;
+    return "";
   }
 
   nsa::Decoder decoder(int64_t depth) const {
@@ -123,9 +151,11 @@ class Scaling {
     EventTimer timer(one_.device);
     std::vector<TimedSeries> series;
     for (const ScalingArm& arm : scaling_arms()) {
-      const auto forward = [model, tokens, options = layer_options(arm)]() mutable {
+      const auto forward = [model, tokens, options = layer_options(arm),
+                            slow = fault_.slow_safe && arm.name == "safe"]() mutable {
         model->set_attention_options(options);
         model->forward(tokens);
+        if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(5));
       };
       const int64_t calls = calls_per_sample(timer, forward, kMinSampleMs, 64);
       series.push_back({prefix + arm.name, forward, calls});
@@ -140,6 +170,7 @@ class Scaling {
     EventTimer timer(one_.device);
     for (int64_t round = -1; round < rounds_; ++round) {  // the first one warms up
       model->zero_grad();
+      if (fault_.graph_cut) model->parameters().back().set_requires_grad(false);
       Tensor loss;
       const double forward = time_calls_ms(
           timer,
@@ -202,6 +233,8 @@ class Scaling {
   std::vector<int64_t> depths_;
   int64_t tokens_, batch_, rounds_;
   at::ScalarType type_;
+  ScalingFault fault_;
+  std::map<std::string, std::string> ran_;  ///< selected branch, by arm
   AttentionFunction attention_;
   int64_t step_ = 0;
 };

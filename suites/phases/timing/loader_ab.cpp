@@ -1,5 +1,6 @@
 // Starts of the training loader, arms in turn: without warm-up, with 8 and 16 batches, and with a
 // warm-up beside the prefetch as history had it. All arms must hand out the same batches.
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <set>
@@ -32,6 +33,21 @@ std::vector<LoaderArm> loader_arms() {
           {"concurrent", {.warmup_batches = 16, .concurrent_warmup = true}}};
 }
 
+/// Fault slow_reads: every row takes 10 ms, and the warm-up of w8 keeps nothing.
+class SlowSource : public nsa::train::TokenSource {
+ public:
+  explicit SlowSource(const nsa::train::TokenSource& base) : base_(base) {}
+  void read_row(int64_t row, std::span<uint8_t> out) const override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    base_.read_row(row, out);
+  }
+  bool is_real() const override { return base_.is_real(); }
+  std::string describe() const override { return base_.describe(); }
+
+ private:
+  const nsa::train::TokenSource& base_;
+};
+
 class LoaderAb {
  public:
   explicit LoaderAb(const PhaseCase& one)
@@ -40,7 +56,14 @@ class LoaderAb {
                .row_tokens = one.args.get_int("S", 2048, 1) + 1},
         batches_(one.args.get_int("batches", 32, 1)),
         rounds_(one.args.get_int("rounds", 3, 1)),
-        step_us_(one.args.get_int("step_us", 2000, 0)) {
+        step_us_(one.args.get_int("step_us", 2000, 0)),
+        fault_(one.args.get_text("fault", "")) {
+    static const std::vector<std::string> kFaults = {"", "overlapping", "other_order", "slow_reads",
+                                                     "no_contrast"};
+    if (std::ranges::find(kFaults, fault_) == kFaults.end())
+      throw ConfigError(
+          "args.fault must be overlapping, other_order, slow_reads or no_contrast, got '" + fault_ +
+          "'");
     shape_.stride = shape_.rows;
     const std::string data = one.args.get_text("data", "local_text");
     const std::string root = one.args.get_text("data_root", ".data");
@@ -63,13 +86,23 @@ class LoaderAb {
     }
     for (const LoaderArm& arm : all)
       if (!arm.name.ends_with(".aa")) emit_overlap(arm);
+    if (failed_.empty() && read_ahead_["w8"] == read_ahead_["off"])
+      return "NO_CONTRAST: arms off and w8 both read " + std::to_string(read_ahead_["off"]) +
+             " batches before the first step";
     return failed_;
   }
 
  private:
   /// One start, and batches taken at the pace of a step.
   void measure(const LoaderArm& arm, int64_t round, int64_t order) {
-    BatchLoader loader(*source_, shape_, arm.options, 0);
+    LoaderOptions options = arm.options;
+    options.concurrent_warmup |= fault_ == "overlapping" && options.warmup_batches > 0;
+    if (fault_ == "no_contrast") options = loader_arms().front().options;
+    options.concurrent_warmup |= fault_ == "slow_reads" && arm.name == "w8";
+    const SlowSource slow(*source_);
+    const nsa::train::TokenSource& as_is = *source_;
+    const bool late = fault_ == "other_order" && arm.name != "off";
+    BatchLoader loader(fault_ == "slow_reads" ? slow : as_is, shape_, options, late ? 1 : 0);
     nsa::train::Sha256 content;
     for (int64_t k = 0; k < batches_; ++k) {
       content.update(loader.next());
@@ -82,6 +115,7 @@ class LoaderAb {
     sample("first_batch." + arm.name, t.first_batch_ms, round, order);
     if (steps > 0) sample("wait." + arm.name, later / steps, round, order);
     overlaps_[arm.name] += t.overlapping_reads;
+    read_ahead_[arm.name] += t.warmup_batches;
     stalled_ms_[arm.name] += later;
     runs_[arm.name] += 1;
     check_content(arm, content.hex());
@@ -133,10 +167,11 @@ class LoaderAb {
   const PhaseCase& one_;
   BatchShape shape_;
   int64_t batches_, rounds_, step_us_;
+  std::string fault_;
   std::unique_ptr<nsa::train::TokenSource> source_;
   std::string first_hash_, failed_;
   std::set<std::string> said_;
-  std::map<std::string, int64_t> overlaps_, runs_;
+  std::map<std::string, int64_t> overlaps_, runs_, read_ahead_;
   std::map<std::string, double> stalled_ms_;
 };
 

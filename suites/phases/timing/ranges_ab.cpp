@@ -54,6 +54,13 @@ Tensor random_ids(const RangesSizes& sizes, uint64_t seed) {
   return std::get<0>(ids.sort(-1)).to(at::kInt);
 }
 
+/// Fault P07: where v2 is asked for, v1 runs.
+auto with_v1_for_v2(decltype(Candidate::ranges) base) -> decltype(Candidate::ranges) {
+  return [base](nsa::RangesVersion asked, const Tensor& ids, const Tensor& t, int64_t block) {
+    return base(asked == nsa::RangesVersion::kV2 ? nsa::RangesVersion::kV1 : asked, ids, t, block);
+  };
+}
+
 Bench prepare(const PhaseCase& one) {
   Bench bench;
   bench.sizes = {one.args.get_int("B", 2, 1),     one.args.get_int("S", 256, 1),
@@ -69,8 +76,11 @@ Bench prepare(const PhaseCase& one) {
     bench.arms.push_back({name, range_versions()[static_cast<size_t>(at - known.begin())]});
   }
   bench.candidate = plain_candidate();
-  if (one.args.has("fault"))
-    bench.candidate = with_fault(bench.candidate, one.args.get_text("fault", ""));
+  if (const std::string fault = one.args.get_text("fault", ""); fault == "P07") {
+    bench.candidate.ranges = with_v1_for_v2(bench.candidate.ranges);
+  } else if (!fault.empty()) {
+    bench.candidate = with_fault(bench.candidate, fault);
+  }
   bench.block_idx = random_ids(bench.sizes, one.seed()).to(one.device);
   bench.t = at::arange(bench.sizes.tokens, at::kLong).unsqueeze(0).to(one.device);
   return bench;
