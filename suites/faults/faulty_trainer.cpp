@@ -67,7 +67,8 @@ int work(const std::string& result) {
   ResultLines to_engine(3);
   ResultLines& lines = result.empty() ? to_engine : to_file;
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
-  lines.hello(nsa::build_id(), request.device, place, nlohmann::json::object(), nlohmann::json::array());
+  lines.hello(nsa::build_id(), request.device, place, nlohmann::json::object(),
+              nlohmann::json::array());
   for (const WorkerRequest::Case& one : request.cases)
     train(request, one, fault, switches, place, lines);
   lines.done();
