@@ -19,7 +19,6 @@ namespace harness {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr size_t kMaxOut = 1 << 20;
 
 struct Pipe {
   int read = -1, write = -1;
@@ -42,7 +41,7 @@ struct Pipe {
 std::vector<std::string> environment_with(const CaptureOptions& options) {
   std::vector<std::string> all;
   for (const auto& [name, value] : options.env) all.push_back(name + "=" + value);
-  for (char** e = environ; *e != nullptr; ++e) {
+  for (char** e = environ; *e != nullptr && !options.only_env; ++e) {
     const std::string entry = *e;
     bool replaced = !options.without_prefix.empty() && entry.starts_with(options.without_prefix);
     for (const auto& [name, value] : options.env) replaced |= entry.starts_with(name + "=");
@@ -81,7 +80,7 @@ int spawn(std::vector<std::string> argv, const CaptureOptions& options, int inpu
 }
 
 /// Reads until the program closes its output; false when the time is over first.
-bool read_all(int fd, Clock::time_point end, std::string& out) {
+bool read_all(int fd, Clock::time_point end, size_t max_out, std::string& out) {
   std::array<char, 4096> buffer;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
@@ -92,7 +91,7 @@ bool read_all(int fd, Clock::time_point end, std::string& out) {
     const ssize_t n = ::read(fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return true;
-    out.append(buffer.data(), std::min(static_cast<size_t>(n), kMaxOut - out.size()));
+    out.append(buffer.data(), std::min(static_cast<size_t>(n), max_out - out.size()));
   }
 }
 
@@ -142,7 +141,7 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(options.timeout_s));
   int status = 0;
-  if (read_all(output.read, end, result.out) && reap(pid, end, status)) {
+  if (read_all(output.read, end, options.max_out, result.out) && reap(pid, end, status)) {
     result.exit = exit_of(status);
     return result;
   }

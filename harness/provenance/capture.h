@@ -9,7 +9,7 @@ namespace harness {
 /// when it could not be started or ran past its time; `problem` says which.
 struct Captured {
   int exit = -1;
-  std::string out;      ///< standard output, at most 1 MiB
+  std::string out;      ///< standard output, at most `max_out` bytes
   std::string problem;  ///< empty when the program ran to its end
   bool ok() const { return exit == 0; }
 };
@@ -21,6 +21,8 @@ struct CaptureOptions {
   std::string
       without_prefix;  ///< variables of this process that start so are left out; empty: none are
   std::vector<std::pair<std::string, std::string>> env;  ///< added to this process's environment
+  bool only_env = false;                                 ///< `env` is the whole environment
+  size_t max_out = 1 << 20;                              ///< bytes of `out` that are kept
 };
 
 /// Runs `argv` (argv[0] looked up in PATH) in a process group of its own and waits for its end.

@@ -4,6 +4,7 @@
 #include <array>
 #include <set>
 
+#include "harness/evidence/storage/sha256.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/build/git.h"
 #include "harness/provenance/build/libraries.h"
@@ -31,6 +32,16 @@ json build_json(const std::optional<fs::path>& checkout) {
                 {"flags", built ? json(built->flags) : json()},
                 {"check", to_json(check_build_id(program_folder(), checkout))}};
   return value;
+}
+
+/// Thresholds and settings lie outside the build id. The hash is that of the lines of sha256sum:
+/// `cd configs && find * -type f | LC_ALL=C sort | xargs sha256sum | sha256sum`.
+json configs_json(const fs::path& folder) {
+  if (folder.empty()) return nullptr;
+  std::string lines;
+  const FileHashes files = hash_files(folder);
+  for (const auto& [path, hash] : files) lines += hash + "  " + path + "\n";
+  return {{"sha256", sha256_hex(lines)}, {"files", files.size()}};
 }
 
 /// First line of `PROGRAM --version`; null when there is no such program.
@@ -83,6 +94,7 @@ json environment(const EnvironmentRequest& request) {
           {"gpu", to_json(list_gpus())},
           {"git", git_json(checkout)},
           {"build", build_json(checkout)},
+          {"configs", configs_json(request.configs)},
           {"tools", {{"git", version_of("git")}, {"gnuplot", version_of("gnuplot")}}},
           {"libraries", {{"libtorch", libtorch_version()}}},
           {"switches", variables["effective"]},

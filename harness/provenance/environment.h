@@ -11,11 +11,12 @@ namespace harness {
 struct EnvironmentRequest {
   std::vector<std::string> command_line = {};
   int64_t seed = 0;
-  std::filesystem::path out = ".";  ///< run folder: whose disk is looked at
+  std::filesystem::path out = ".";     ///< run folder: whose disk is looked at
+  std::filesystem::path configs = {};  ///< configs/ that the run reads; empty: none
 };
 
-/// environment.json: {machine, disk, gpu, git, build, tools, switches, foreign_variables, seed,
-/// command_line}. What could not be found out is null or says why; variables come from an
+/// environment.json: {machine, disk, gpu, git, build, configs, tools, switches, foreign_variables,
+/// seed, command_line}. What could not be found out is null or says why; variables come from an
 /// allow-list only. Takes about 0.2 s.
 nlohmann::json environment(const EnvironmentRequest& request = {});
 

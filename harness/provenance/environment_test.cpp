@@ -8,6 +8,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/provenance/build/libraries.h"
+#include "harness/provenance/capture.h"
 #include "harness/provenance/machine.h"
 #include "harness/schema/write.h"
 
@@ -27,6 +28,24 @@ TEST(Environment, NamesMachineAndRun) {
   EXPECT_EQ(env["command_line"][1], "list");
   EXPECT_TRUE(env["gpu"]["count"] > 0 || env["gpu"]["problem"] != "");
   EXPECT_TRUE(env["build"]["check"].contains("equal"));
+}
+
+TEST(Environment, TheContentOfConfigsIsRecorded) {
+  TempDir dir;
+  fs::create_directories(dir / "runbooks");
+  write_bytes(dir / "runbooks/one.json", "1");
+  write_bytes(dir / "hardware.json", "2");
+  const auto configs = [&] { return environment({.configs = dir.path()})["configs"]; };
+  const nlohmann::json before = configs();
+  EXPECT_EQ(before["files"], 2);
+  const Captured by_hand =
+      capture({"sh", "-c",
+               "cd '" + dir.path().string() +
+                   "' && find * -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"});
+  EXPECT_EQ(by_hand.out.substr(0, 64), before["sha256"]);
+  write_bytes(dir / "runbooks/one.json", "3");
+  EXPECT_NE(configs()["sha256"], before["sha256"]);
+  EXPECT_TRUE(environment()["configs"].is_null());
 }
 
 TEST(Environment, OnlyListedVariablesEnter) {

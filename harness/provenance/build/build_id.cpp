@@ -88,6 +88,14 @@ FileHashes hash_sources(const fs::path& checkout) {
   return files;
 }
 
+FileHashes hash_files(const fs::path& folder) {
+  FileHashes files;
+  for (const auto& item : fs::recursive_directory_iterator(folder))
+    if (item.is_regular_file())
+      files[item.path().lexically_relative(folder).generic_string()] = sha256_file(item.path());
+  return files;
+}
+
 std::string build_id_of(const FileHashes& files, const std::string& compiler,
                         const std::string& flags) {
   std::string text;

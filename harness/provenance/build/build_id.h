@@ -28,6 +28,9 @@ struct BuildId {
 /// files, editors' backups and recorded runs (reports/samples/) are no sources.
 FileHashes hash_sources(const std::filesystem::path& checkout);
 
+/// Hashes of all regular files below `folder`, by their path relative to it.
+FileHashes hash_files(const std::filesystem::path& folder);
+
 std::string build_id_of(const FileHashes& files, const std::string& compiler,
                         const std::string& flags);
 

@@ -7,13 +7,16 @@
 
 namespace harness {
 
-/// Facts of a git checkout, asked of the git program. When `known` is false, `problem` says why.
+/// Facts of a git checkout. git is asked for objects and names only: what differs is found by
+/// content, so that no variable, setting, index flag or private list of ignored files can hide it.
+/// When `known` is false, `problem` says why.
 struct GitFacts {
   bool known = false;
   std::string problem;
-  std::string commit;              ///< 40 hex digits
-  std::string branch;              ///< "HEAD" when detached
-  std::vector<std::string> dirty;  ///< changed and untracked files that git does not ignore, sorted
+  std::string commit;  ///< 40 hex digits
+  std::string branch;  ///< "HEAD" when detached
+  std::vector<std::string>
+      dirty;  ///< changed files, and untracked ones that no .gitignore names; sorted
 };
 
 /// Asks `git` about the checkout that holds `folder`.
