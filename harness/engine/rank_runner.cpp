@@ -73,6 +73,9 @@ GroupOutcome merge(const std::vector<WorkerSpec>& ranks, std::vector<GroupOutcom
   for (const GroupOutcome& each : outcomes) {
     result.lines += each.lines;
     result.seconds = std::max(result.seconds, each.seconds);
+    for (const LoadedLibrary& library : each.libraries)
+      if (std::ranges::find(result.libraries, library) == result.libraries.end())
+        result.libraries.push_back(library);
     for (const std::string& left : each.left)
       if (&each != &outcomes[static_cast<size_t>(std::max(failed, 0))]) result.left.push_back(left);
   }

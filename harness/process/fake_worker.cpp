@@ -113,6 +113,12 @@ const std::map<std::string, Behaviour> kBehaviours = {
        s.emitter.artifact(s.in.args.at("artifact"), "text/plain");
        return s.emitter.done(), 0;
      }},
+    {"rewrite",
+     [](Script& s) {
+       std::ofstream(s.in.out + "/../../../" + s.in.args.at("file").get<std::string>())
+           << "rewritten by a worker";
+       return s.good(), 0;
+     }},
     {"exit_3", [](Script& s) { return s.good(), 3; }},
     {"refuse",
      [](Script&) {

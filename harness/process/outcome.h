@@ -10,13 +10,26 @@
 
 namespace harness {
 
+/// A shared library that a process had mapped.
+struct LoadedLibrary {
+  std::string name;    ///< of the file
+  std::string sha256;  ///< of its content; empty: it was gone when the process ended
+  bool operator==(const LoadedLibrary&) const = default;
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "name", .doc = "file name", .required = true}, &LoadedLibrary::name);
+    v({.name = "sha256", .doc = "of its content", .required = true}, &LoadedLibrary::sha256);
+  }
+};
+
 /// Causes of a group that did not complete. From the watch: EXIT_CODE, CONFIG_ERROR
 /// (it refused its case line or a switch), SIGNAL, HANG, TIMEOUT,
 /// NOT_STARTED, DISK_FULL, INTERRUPTED. From the result channel (harness/protocol/lines.h):
 /// NO_HELLO, HELLO_TWICE, GARBAGE, NON_FINITE, BAD_TIME, FOREIGN_CASE, DUPLICATE_CASE,
 /// DUPLICATE_CHECK, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE, AFTER_DONE, BAD_COUNT, NO_DONE,
 /// NO_BUILD_ID. From ingestion: NO_TESTS, BAD_TEST_COUNT, BAD_TEST_JSON. From the engine:
-/// BUILTIN_ERROR, MISSING_ARTIFACT, and those of a plan (REQUIREMENT, SKIPPED, UPSTREAM, CRITERIA).
+/// BUILTIN_ERROR, MISSING_ARTIFACT, OTHER_PROGRAM, and those of a plan (REQUIREMENT, SKIPPED,
+/// UPSTREAM, CRITERIA).
 struct GroupOutcome {
   std::string group;  ///< g01, g02, ...
   StepStatus status = StepStatus::kFailed;
@@ -35,7 +48,9 @@ struct GroupOutcome {
   std::vector<std::string>
       fallbacks;  ///< means of the machine that were missing, and what was used instead
   std::vector<std::string> notes;  ///< cut logs and the like
-  std::string autopsy;             ///< file name of the autopsy, beside the evidence
+  std::vector<LoadedLibrary>
+      libraries;        ///< of the product and of LibTorch, as the engine saw them mapped
+  std::string autopsy;  ///< file name of the autopsy, beside the evidence
   nlohmann::json last_beat = nlohmann::json();
   template <class V>
   static void describe(V& v) {
@@ -60,6 +75,8 @@ struct GroupOutcome {
     v({.name = "fallbacks", .doc = "missing means and what was used instead"},
       &GroupOutcome::fallbacks);
     v({.name = "notes", .doc = "what else was seen"}, &GroupOutcome::notes);
+    v({.name = "libraries", .doc = "libraries of the product and of LibTorch that were mapped"},
+      &GroupOutcome::libraries);
     v({.name = "autopsy", .doc = "file with the autopsy of a stall"}, &GroupOutcome::autopsy);
     v({.name = "last_beat", .doc = "last heartbeat before a stall"}, &GroupOutcome::last_beat);
   }

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <set>
 #include <thread>
 
 #include "harness/evidence/storage/files.h"
@@ -16,6 +17,7 @@
 #include "harness/process/last_stage.h"
 #include "harness/process/os/capped_log.h"
 #include "harness/process/os/file_io.h"
+#include "harness/process/os/mapped_libraries.h"
 #include "harness/process/os/spawn.h"
 #include "harness/schema/parse/nearest.h"
 
@@ -84,6 +86,8 @@ class Watch {
   bool exited();
   void feed_input();
   void read_results();
+  void look_at_libraries();
+  bool input_is_due();
   void hear(const protocol::Line& line, double now);
   void escalate(const char* why);
   void wait_for_exit(double wait_s);
@@ -112,6 +116,8 @@ class Watch {
   CappedLog out_, err_;
   size_t input_sent_ = 0, lines_heard_ = 0;
   uint64_t bytes_heard_ = 0;
+  std::set<std::string> libraries_;
+  bool libraries_known_ = false, input_due_ = false;
   End end_ = End::kExited;
   bool exited_ = false;
   int wait_status_ = 0;
@@ -177,16 +183,37 @@ void Watch::follow() {
 
 /// Waits for something to happen and takes whatever the worker said.
 void Watch::poll_once(double wait_s) {
-  pollfd fds[4] = {{out_.fd(), POLLIN, 0},
-                   {err_.fd(), POLLIN, 0},
-                   {child_.pidfd.get(), POLLIN, 0},  // poll ignores negative descriptors
-                   {input_sent_ < spec_.input.size() ? child_.in.get() : -1, POLLOUT, 0}};
-  const double longest = child_.pidfd ? wait_s : std::min(wait_s, 0.01);
+  pollfd fds[4] = {
+      {out_.fd(), POLLIN, 0},
+      {err_.fd(), POLLIN, 0},
+      {child_.pidfd.get(), POLLIN, 0},  // poll ignores negative descriptors
+      {input_due_ && input_sent_ < spec_.input.size() ? child_.in.get() : -1, POLLOUT, 0}};
+  const double longest = child_.pidfd && input_due_ ? wait_s : std::min(wait_s, 0.005);
   ::poll(fds, 4, static_cast<int>(longest * 1000));
-  feed_input();
+  if (input_is_due()) feed_input();
   const auto said = out_.drain() + err_.drain();
   if (said > 0 && spec_.result.empty()) clock_.progress(now_s());  // all we hear of such a program
   read_results();
+  look_at_libraries();
+}
+
+/// A worker that sleeps waits for its case line: what it is linked with is mapped, and is looked at
+/// before it can end. Whoever does not sleep within `kPatience` gets its input all the same.
+bool Watch::input_is_due() {
+  constexpr double kPatience = 5;
+  if (input_due_) return true;
+  const auto stat = read_stat(child_.pid);
+  const bool busy = stat && (stat->state == 'R' || stat->state == 'D');
+  input_due_ = !busy || now_s() - start_ > kPatience;
+  if (input_due_) libraries_.merge(mapped_libraries(child_.pid));
+  return input_due_;
+}
+
+/// Until it has said something: what it is linked with is mapped before that.
+void Watch::look_at_libraries() {
+  if (libraries_known_) return;
+  libraries_known_ = lines_heard_ > 0 || (spec_.result.empty() && out_.bytes() > 0);
+  libraries_.merge(mapped_libraries(child_.pid));
 }
 
 void Watch::feed_input() {
@@ -303,6 +330,7 @@ void Watch::end_group() {
 
 void Watch::judge() {
   outcome_.slow = clock_.slow();
+  outcome_.libraries = identified(libraries_);  // now: hashing would disturb a measurement
   outcome_.lines = static_cast<int64_t>(reader_.lines().size());
   outcome_.half_line_bytes = static_cast<int64_t>(reader_.half_line_bytes());
   for (const auto* log : {&out_, &err_})

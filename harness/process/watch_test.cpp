@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <thread>
 
 #include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/sha256.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/spawn.h"
 #include "harness/protocol/case.h"
@@ -278,6 +280,37 @@ TEST(Watch, OnlyAllowedVariablesReachTheWorker) {
   run.go();
   EXPECT_EQ(run.file("g01.out"),
             "NSA_FAKE=2\nHARNESS_GROUP=" + run.folder.string() + "\nSECRET_TOKEN=unset\n");
+}
+
+std::string content_of_library(const std::string& which) {
+  return sha256_file(base::build_dir() + "/fake_nsa/" + which + "/libnsa_fake.so");
+}
+
+/// Sets a variable of this process for the length of a test.
+struct Variable {
+  Variable(const char* variable, const std::string& value) : name(variable) {
+    ::setenv(variable, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  const char* name;
+};
+
+TEST(Watch, LibrariesOfTheProductAreRecordedWithTheirContent) {
+  FakeRun run("normal");
+  const LoadedLibrary built{"libnsa_fake.so", content_of_library("built")};
+  EXPECT_THAT(run.go().libraries, testing::ElementsAre(built));
+}
+
+TEST(Watch, ASearchPathDoesNotReplaceALibraryOfTheBuild) {
+  FakeRun run("normal");
+  const std::string other = base::build_dir() + "/fake_nsa/other";
+  ASSERT_NE(content_of_library("other"), content_of_library("built"));
+  const Variable path("LD_LIBRARY_PATH", "/nowhere:" + other);
+  const auto outcome = run.go();
+  ASSERT_EQ(outcome.cause, "") << text(outcome);
+  EXPECT_EQ(outcome.libraries.at(0).sha256, content_of_library("built"));
 }
 
 TEST(Watch, AMissingProgramIsNotStarted) {

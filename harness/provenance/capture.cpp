@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/loader/search_path.h"
+
 extern char** environ;
 
 namespace harness {
@@ -43,9 +45,12 @@ std::vector<std::string> environment_with(const CaptureOptions& options) {
   for (const auto& [name, value] : options.env) all.push_back(name + "=" + value);
   for (char** e = environ; *e != nullptr && !options.only_env; ++e) {
     const std::string entry = *e;
+    const std::string name = entry.substr(0, entry.find('='));
     bool replaced = !options.without_prefix.empty() && entry.starts_with(options.without_prefix);
-    for (const auto& [name, value] : options.env) replaced |= entry.starts_with(name + "=");
-    if (!replaced) all.push_back(entry);
+    for (const auto& [given, value] : options.env) replaced |= name == given;
+    const auto value = base::inherited_value(
+        name, std::string_view(entry).substr(std::min(name.size() + 1, entry.size())));
+    if (!replaced && value) all.push_back(name + "=" + *value);
   }
   return all;
 }

@@ -25,9 +25,9 @@ struct CaptureOptions {
   size_t max_out = 1 << 20;                              ///< bytes of `out` that are kept
 };
 
-/// Runs `argv` (argv[0] looked up in PATH) in a process group of its own and waits for its end.
-/// Standard error is dropped. For facts such as `git rev-parse`; measured work goes through
-/// harness/process.
+/// Runs `argv` (argv[0] looked up in PATH), without what base/loader keeps from programs under
+/// test, in a process group of its own and waits for its end. Standard error is dropped. For facts
+/// such as `git rev-parse`; measured work goes through harness/process.
 Captured capture(const std::vector<std::string>& argv, const CaptureOptions& options = {});
 
 }  // namespace harness

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 
 namespace harness {
 namespace {
@@ -21,6 +22,14 @@ TEST(Capture, InputAndEnvironment) {
   options.input = "line\n";
   options.env = {{"NSA_CAPTURE_TEST", "value"}};
   EXPECT_EQ(capture({"sh", "-c", "cat; echo $NSA_CAPTURE_TEST"}, options).out, "line\nvalue\n");
+}
+
+TEST(Capture, ForeignCodeIsNotPutIntoPrograms) {
+  setenv("LD_PRELOAD", "/nowhere/lib.so", 1);
+  setenv("LD_LIBRARY_PATH", "relative", 1);
+  EXPECT_EQ(capture({"sh", "-c", "echo $LD_PRELOAD$LD_LIBRARY_PATH"}).out, "\n");
+  unsetenv("LD_PRELOAD");
+  unsetenv("LD_LIBRARY_PATH");
 }
 
 TEST(Capture, MissingProgramIsReported) {

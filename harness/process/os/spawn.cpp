@@ -14,6 +14,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/loader/search_path.h"
+
 extern char** environ;
 
 namespace harness {
@@ -121,7 +123,9 @@ std::vector<std::string> worker_environment(const std::map<std::string, std::str
     const auto equals = text.find('=');
     if (equals == std::string::npos) continue;
     const auto name = text.substr(0, equals);
-    if (env_allowed(name)) chosen.emplace(name, text.substr(equals + 1));
+    if (!env_allowed(name)) continue;
+    if (auto value = base::inherited_value(name, text.substr(equals + 1)))
+      chosen.emplace(name, std::move(*value));
   }
   std::vector<std::string> env;
   for (const auto& [name, value] : chosen) env.push_back(name + "=" + value);

@@ -38,8 +38,8 @@ struct Child {
 /// the child.
 Child spawn(const SpawnSpec& spec);
 
-/// The environment of a worker: what the allow-list lets through of ours, then `given` (switches),
-/// which win.
+/// The environment of a worker: what the allow-list lets through of ours, without search paths that
+/// lead to other builds of the product, then `given` (switches), which win.
 std::vector<std::string> worker_environment(const std::map<std::string, std::string>& given);
 
 /// True for variables that reach workers: paths, locale, thread counts, CUDA/NCCL/Torch settings,
