@@ -1,7 +1,9 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ struct RunOptions {
   std::filesystem::path bin_dir;  ///< where nsa-worker, nsa-tests, nsa-bench and nsa-train lie
   bool resume = false;
   std::string build_id;  ///< of the programs, for the `hello` of builtins and test programs
+  /// Programs and libraries of the build, by path relative to `bin_dir`, with their sha256; none:
+  /// nothing is known of them, and nothing is checked.
+  std::optional<std::map<std::string, std::string>> programs = {};
   RunInfo info;  ///< for run.json; an empty id, start time, runbook name or hash is filled in
   std::map<std::string, std::string> attached;  ///< further files of a new run: path -> content
   nlohmann::json environment =

@@ -5,9 +5,11 @@
 #include <chrono>
 #include <system_error>
 
+#include "base/loader/search_path.h"
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/sha256.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"
@@ -116,10 +118,41 @@ GroupOutcome GroupRunner::run(const PlannedPhase& phase, const PlannedGroup& gro
     throw Error("cannot create " + (dir_.phase_dir(phase.id) / "out").string() + ": " +
                 error.message());
   if (phase.program == "builtin") return run_builtin(phase, group);
-  if (phase.program == "nsa-tests" || phase.program == "nsa-bench")
-    return run_test_program(phase, group);
   if (options_.resident && phase.program == "nsa-worker") return run_resident(phase, group);
-  return run_worker_program(phase, group);
+  GroupOutcome outcome;
+  outcome.group = group.id;
+  if (const std::string other = other_program(phase.program); !other.empty()) {
+    fail(outcome, "OTHER_PROGRAM", other);
+    return outcome;
+  }
+  const bool tests = phase.program == "nsa-tests" || phase.program == "nsa-bench";
+  outcome = tests ? run_test_program(phase, group) : run_worker_program(phase, group);
+  judge_libraries(outcome);
+  return outcome;
+}
+
+/// Why a program is not that of the build; empty when it is. It is looked at before every start.
+std::string GroupRunner::other_program(const std::string& program) const {
+  const fs::path file = options_.bin_dir / program;
+  if (!options_.programs || !fs::exists(file)) return "";  // NOT_STARTED has its own words
+  const auto known = options_.programs->find(program);
+  if (known == options_.programs->end()) return program + " is not named in build_id.json";
+  return known->second == sha256_file(file)
+             ? ""
+             : program + " is not the program of build_id.json: its sha256 differs";
+}
+
+/// A process that mapped a library of the product from elsewhere measured another build.
+void GroupRunner::judge_libraries(GroupOutcome& outcome) const {
+  if (!options_.programs) return;
+  for (const LoadedLibrary& library : outcome.libraries) {
+    const auto is_this = [&](const auto& one) { return one.second == library.sha256; };
+    if (!base::is_product_library(library.name) || std::ranges::any_of(*options_.programs, is_this))
+      continue;
+    return fail(outcome, "OTHER_PROGRAM",
+                "it mapped a " + in_quotes(library.name) +
+                    " that is not of the build: its sha256 is not in build_id.json");
+  }
 }
 
 bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& group) const {

@@ -31,6 +31,8 @@ class GroupRunner {
   Undecided undecided(const PlannedPhase& phase, const std::string& group) const;
 
  private:
+  std::string other_program(const std::string& program) const;
+  void judge_libraries(GroupOutcome& outcome) const;
   GroupOutcome run_builtin(const PlannedPhase& phase, const PlannedGroup& group) const;
   GroupOutcome run_worker_program(const PlannedPhase& phase, const PlannedGroup& group) const;
   GroupOutcome run_resident(const PlannedPhase& phase, const PlannedGroup& group) const;

@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "harness/engine/testing.h"
+#include "harness/evidence/storage/sha256.h"
 #include "harness/protocol/lines.h"
 
 namespace harness {
@@ -39,6 +40,39 @@ TEST(GroupRunner, MissingProgramsAndArtifactsAreNamed) {
   EXPECT_EQ(run.end_of("bench"), "FAILED NOT_STARTED");
   EXPECT_THAT(run.record("bench").reason, HasSubstr("bin/nsa-bench: No such file or directory"));
   EXPECT_EQ(run.end_of("artifact"), "FAILED MISSING_ARTIFACT");
+}
+
+/// The programs of a fake run as its build_id.json would name them.
+std::map<std::string, std::string> programs_of(const FakeRun& run) {
+  const std::string library = base::build_dir() + "/fake_nsa/built/libnsa_fake.so";
+  return {{"nsa-worker", sha256_file(run.options.bin_dir / "nsa-worker")},
+          {"../lib/libnsa_fake.so", sha256_file(library)}};
+}
+
+TEST(GroupRunner, OnlyProgramsAndLibrariesOfTheBuildAreRun) {
+  FakeRun good("known");
+  good.add("one", "normal");
+  good.options.programs = programs_of(good);
+  good.go();
+  EXPECT_EQ(good.end_of("one"), "COMPLETED") << good.record("one").reason;
+
+  const auto refused = [](const std::string& name, auto change) {
+    FakeRun run(name);
+    run.add("one", "normal");
+    run.options.programs = programs_of(run);
+    change(run);
+    run.go();
+    EXPECT_EQ(run.end_of("one"), "FAILED OTHER_PROGRAM");
+    return run.record("one").reason;
+  };
+  EXPECT_THAT(
+      refused("patched", [](FakeRun& run) { run.options.programs->at("nsa-worker") = "0"; }),
+      HasSubstr("nsa-worker is not the program of build_id.json"));
+  EXPECT_THAT(refused("unnamed", [](FakeRun& run) { run.options.programs->erase("nsa-worker"); }),
+              HasSubstr("nsa-worker is not named in build_id.json"));
+  EXPECT_THAT(refused("library",
+                      [](FakeRun& run) { run.options.programs->erase("../lib/libnsa_fake.so"); }),
+              HasSubstr("it mapped a 'libnsa_fake.so' that is not of the build"));
 }
 
 TEST(GroupRunner, AnArtifactThatAWorkerNamesIsAFileOfItsFolder) {

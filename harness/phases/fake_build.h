@@ -19,10 +19,10 @@ inline void write_build_id(const std::filesystem::path& bin_dir,
   id.files = hash_sources(checkout);
   if (!changed_file.empty()) id.files[changed_file] = "00";
   id.id = build_id_of(id.files, id.compiler, id.flags);
-  id.programs["program"] = gnu_build_id("/proc/self/exe");
   std::filesystem::create_directories(bin_dir);
   std::filesystem::copy_file("/proc/self/exe", bin_dir / "program",
                              std::filesystem::copy_options::overwrite_existing);
+  add_program(id, bin_dir, "program");
   write_bytes(bin_dir / "build_id.json", pretty_dump(to_json(id)));
 }
 

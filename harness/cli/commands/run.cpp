@@ -57,7 +57,10 @@ int run_command(const Options& options) {
   Work work = options.resume.empty() ? new_work(options) : resumed_work(options);
   work.run.bin_dir = program_dir();
   work.run.asked = asked_groups;
-  if (const auto built = read_build_id(program_dir())) work.run.build_id = built->id;
+  if (const auto built = read_build_id(program_dir())) {
+    work.run.build_id = built->id;
+    work.run.programs = built->contents;
+  }
   if (work.plan.device != "cpu") {
     work.run.device_facts = [] { return to_json(list_gpus()); };
     work.run.device_held = [] { return held_text(list_gpus()); };

@@ -10,12 +10,12 @@ using testing::HasSubstr;
 
 TEST(Findings, EveryCauseOfAGroupHasItsAdvice) {
   for (const char* cause :
-       {"EXIT_CODE",   "CONFIG_ERROR",   "SIGNAL",        "HANG",           "TIMEOUT",
-        "NOT_STARTED", "DISK_FULL",      "INTERRUPTED",   "NO_HELLO",       "HELLO_TWICE",
-        "GARBAGE",     "NON_FINITE",     "FOREIGN_CASE",  "DUPLICATE_CASE", "MISSING_CASE",
-        "BAD_MODE",    "AFTER_DONE",     "BAD_COUNT",     "NO_DONE",        "NO_TESTS",
-        "NO_BUILD_ID", "BAD_TEST_COUNT", "BAD_TEST_JSON", "BUILTIN_ERROR",  "MISSING_ARTIFACT",
-        "TEST_FAILED", "TEST_SKIPPED",   "TEST_DISABLED", "CHECK_FAILED"}) {
+       {"EXIT_CODE",     "CONFIG_ERROR",   "SIGNAL",        "HANG",           "TIMEOUT",
+        "NOT_STARTED",   "DISK_FULL",      "INTERRUPTED",   "NO_HELLO",       "HELLO_TWICE",
+        "GARBAGE",       "NON_FINITE",     "FOREIGN_CASE",  "DUPLICATE_CASE", "MISSING_CASE",
+        "BAD_MODE",      "AFTER_DONE",     "BAD_COUNT",     "NO_DONE",        "NO_TESTS",
+        "NO_BUILD_ID",   "BAD_TEST_COUNT", "BAD_TEST_JSON", "BUILTIN_ERROR",  "MISSING_ARTIFACT",
+        "OTHER_PROGRAM", "TEST_FAILED",    "TEST_SKIPPED",  "TEST_DISABLED",  "CHECK_FAILED"}) {
     const CodeAdvice advice = advice_for(cause);
     EXPECT_NE(advice.cause, "not known to this program") << cause;
     EXPECT_NE(advice.action, "") << cause;

@@ -72,7 +72,7 @@ struct SmallCheckout {
     BuildId id;
     id.files = hash_sources(sources);
     id.id = build_id_of(id.files, id.compiler, id.flags);
-    id.programs["program"] = gnu_build_id(bin / "program");
+    add_program(id, bin, "program");
     write_bytes(bin / "build_id.json", pretty_dump(to_json(id)));
   }
   fs::path sources, bin;

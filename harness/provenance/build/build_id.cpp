@@ -7,6 +7,7 @@
 #include "harness/evidence/storage/sha256.h"
 #include "harness/provenance/build/elf_note.h"
 #include "harness/schema/error.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -44,12 +45,22 @@ std::vector<std::string> differing(const FileHashes& a, const FileHashes& b) {
   return names;
 }
 
-/// Programs beside build_id.json that are not those it speaks of. One that is not there is no other
-/// program.
+/// What a run of nsa-validate starts in every build.
+constexpr std::array<const char*, 2> kRequired = {"nsa-validate", "nsa-worker"};
+
+/// Programs beside build_id.json that are not those it speaks of: by note, by content, or because
+/// it does not name them. One that is not there is no other program.
 std::vector<std::string> other_programs(const fs::path& folder, const BuildId& built) {
   std::vector<std::string> names;
-  for (const auto& [path, id] : built.programs)
-    if (fs::exists(folder / path) && gnu_build_id(folder / path) != id) names.push_back(path);
+  for (const auto& [path, id] : built.programs) {
+    if (!fs::exists(folder / path)) continue;
+    const auto content = built.contents.find(path);
+    if (gnu_build_id(folder / path) != id || content == built.contents.end() ||
+        content->second != sha256_file(folder / path))
+      names.push_back(path);
+  }
+  for (const char* program : kRequired)
+    if (fs::exists(folder / program) && !built.programs.contains(program)) names.push_back(program);
   return names;
 }
 
@@ -103,10 +114,27 @@ std::string build_id_of(const FileHashes& files, const std::string& compiler,
   return sha256_hex(text + "compiler " + compiler + "\nflags " + flags + "\n");
 }
 
+void add_program(BuildId& id, const fs::path& folder, const std::string& path) {
+  id.programs[path] = gnu_build_id(folder / path);
+  id.contents[path] = sha256_file(folder / path);
+}
+
+void refresh_contents(const fs::path& folder) {
+  std::optional<BuildId> id = read_build_id(folder);
+  if (!id) throw Error("no build_id.json in " + folder.string());
+  for (const auto& [path, note] : id->programs) {
+    if (!fs::exists(folder / path)) continue;
+    if (gnu_build_id(folder / path) != note)
+      throw Error((folder / path).string() + " is not the program of build_id.json");
+    id->contents[path] = sha256_file(folder / path);
+  }
+  write_bytes(folder / "build_id.json", pretty_dump(to_json(*id)));
+}
+
 json to_json(const BuildId& id) {
-  return {{"schema", "nsa-build-id/1"}, {"build_id", id.id}, {"compiler", id.compiler},
-          {"flags", id.flags},          {"files", id.files}, {"programs", id.programs},
-          {"commit", id.commit},        {"dirty", id.dirty}};
+  return {{"schema", "nsa-build-id/1"}, {"build_id", id.id},   {"compiler", id.compiler},
+          {"flags", id.flags},          {"files", id.files},   {"programs", id.programs},
+          {"contents", id.contents},    {"commit", id.commit}, {"dirty", id.dirty}};
 }
 
 std::optional<BuildId> read_build_id(const fs::path& folder) {
@@ -114,13 +142,11 @@ std::optional<BuildId> read_build_id(const fs::path& folder) {
   if (!fs::exists(file)) return std::nullopt;
   try {
     const json value = json::parse(read_bytes(file));
-    return BuildId{value.at("build_id").get<std::string>(),
-                   value.at("compiler").get<std::string>(),
-                   value.at("flags").get<std::string>(),
-                   value.at("files").get<FileHashes>(),
-                   value.at("programs").get<FileHashes>(),
-                   value.at("commit").get<std::string>(),
-                   value.at("dirty").get<std::vector<std::string>>()};
+    return BuildId{
+        value.at("build_id").get<std::string>(), value.at("compiler").get<std::string>(),
+        value.at("flags").get<std::string>(),    value.at("files").get<FileHashes>(),
+        value.at("programs").get<FileHashes>(),  value.value("contents", FileHashes()),
+        value.at("commit").get<std::string>(),   value.at("dirty").get<std::vector<std::string>>()};
   } catch (const json::exception& e) {
     throw Error(file.string() + " is damaged (" + e.what() + "); build again");
   }

@@ -19,9 +19,10 @@ struct BuildId {
   std::string compiler, flags;
   FileHashes files;
   std::map<std::string, std::string>
-      programs;        ///< path relative to build_id.json -> GNU build id of the ELF file
-  std::string commit;  ///< at build time; empty when git did not know it
-  std::vector<std::string> dirty;  ///< changed files at build time
+      programs;  ///< path relative to build_id.json -> GNU build id of the ELF file
+  std::map<std::string, std::string> contents;  ///< the same paths -> sha256 of the whole file
+  std::string commit;                           ///< at build time; empty when git did not know it
+  std::vector<std::string> dirty;               ///< changed files at build time
 };
 
 /// Hashes of the sources below `checkout` that the build id covers. Documentation (*.md), hidden
@@ -33,6 +34,13 @@ FileHashes hash_files(const std::filesystem::path& folder);
 
 std::string build_id_of(const FileHashes& files, const std::string& compiler,
                         const std::string& flags);
+
+/// Records the program at `path` below `folder` as it is now.
+void add_program(BuildId& id, const std::filesystem::path& folder, const std::string& path);
+
+/// Records the contents of programs again after an installation, which changes their search paths
+/// and symbols, and so not their GNU build id. Throws Error for one that is another program.
+void refresh_contents(const std::filesystem::path& folder);
 
 nlohmann::json to_json(const BuildId& id);
 

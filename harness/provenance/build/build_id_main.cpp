@@ -5,7 +5,6 @@
 
 #include "harness/evidence/storage/files.h"
 #include "harness/provenance/build/build_id.h"
-#include "harness/provenance/build/elf_note.h"
 #include "harness/provenance/build/git.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
@@ -15,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string source, out, compiler, flags;
+  std::string source, out, compiler, flags, installed;
   std::vector<std::string> programs;
 };
 
@@ -27,8 +26,8 @@ std::string describe_build(const Options& options) {
   id.id = harness::build_id_of(id.files, id.compiler, id.flags);
   const fs::path folder = fs::absolute(options.out).parent_path();
   for (const std::string& program : options.programs)
-    id.programs[fs::absolute(program).lexically_relative(folder).generic_string()] =
-        harness::gnu_build_id(program);
+    harness::add_program(id, folder,
+                         fs::absolute(program).lexically_relative(folder).generic_string());
   const harness::GitFacts git = harness::git_facts(options.source);
   id.commit = git.commit;
   id.dirty = git.dirty;
@@ -40,14 +39,19 @@ std::string describe_build(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app("Writes build_id.json: what the programs beside it were built from.");
   Options options;
-  app.add_option("--source", options.source, "root of the checkout")->required();
-  app.add_option("--out", options.out, "file to write")->required();
-  app.add_option("--compiler", options.compiler, "name and version")->required();
+  auto* installed = app.add_option("--installed", options.installed,
+                                   "only record again the contents of the programs in this folder");
+  app.add_option("--source", options.source, "root of the checkout")->excludes(installed);
+  app.add_option("--out", options.out, "file to write")->excludes(installed);
+  app.add_option("--compiler", options.compiler, "name and version");
   app.add_option("--flags", options.flags,
                  "everything that changes the programs besides the sources");
   app.add_option("programs", options.programs, "programs and libraries of the build");
   CLI11_PARSE(app, argc, argv);
   try {
+    if (!options.installed.empty()) return harness::refresh_contents(options.installed), 0;
+    if (options.source.empty() || options.out.empty())
+      throw harness::ConfigError("give --source and --out, or --installed");
     const std::string text = describe_build(options);
     const bool same = fs::exists(options.out) && harness::read_bytes(options.out) == text;
     if (!same) harness::write_bytes(options.out, text);

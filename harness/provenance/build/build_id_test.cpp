@@ -32,7 +32,7 @@ class BuildIdTest : public testing::Test {
     built_.flags = "-O2";
     built_.files = hash_sources(source_);
     built_.id = build_id_of(built_.files, built_.compiler, built_.flags);
-    built_.programs["program"] = gnu_build_id(bin_ / "program");
+    add_program(built_, bin_, "program");
     built_.commit = "c0ffee";
     write_bytes(bin_ / "build_id.json", pretty_dump(to_json(built_)));
   }
@@ -74,6 +74,33 @@ TEST_F(BuildIdTest, AnotherProgramIsNamed) {
   EXPECT_FALSE(check.equal);
   EXPECT_THAT(check.differing_programs, ElementsAre("program"));
   EXPECT_THAT(check.problem, HasSubstr("not those of the recorded build: program"));
+}
+
+TEST_F(BuildIdTest, APatchedProgramThatKeptItsNoteIsNamed) {
+  std::string bytes = read_bytes(bin_ / "program");
+  write_bytes(bin_ / "program", bytes + "patch");
+  ASSERT_EQ(gnu_build_id(bin_ / "program"), built_.programs.at("program"));
+  const BuildIdCheck check = check_build_id(bin_, source_);
+  EXPECT_FALSE(check.equal);
+  EXPECT_THAT(check.differing_programs, ElementsAre("program"));
+  EXPECT_FALSE(check_build_id(bin_, std::nullopt).installed);
+}
+
+TEST_F(BuildIdTest, AProgramThatTheRecordLeavesOutIsNamed) {
+  fs::copy_file(bin_ / "program", bin_ / "nsa-worker");
+  EXPECT_THAT(check_build_id(bin_, source_).differing_programs, ElementsAre("nsa-worker"));
+  built_.contents.erase("program");
+  write_bytes(bin_ / "build_id.json", pretty_dump(to_json(built_)));
+  EXPECT_THAT(check_build_id(bin_, source_).differing_programs,
+              ElementsAre("program", "nsa-worker"));
+}
+
+TEST_F(BuildIdTest, AnInstallationRecordsTheContentsOfTheSameProgramsAgain) {
+  write_bytes(bin_ / "program", read_bytes(bin_ / "program") + "other search path");
+  refresh_contents(bin_);
+  EXPECT_TRUE(check_build_id(bin_, source_).equal);
+  fs::copy_file("/bin/true", bin_ / "program", fs::copy_options::overwrite_existing);
+  EXPECT_THROW(refresh_contents(bin_), std::exception);
 }
 
 TEST_F(BuildIdTest, WithoutCheckoutTheRecordedCommitIsReported) {
