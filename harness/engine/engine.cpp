@@ -1,5 +1,6 @@
 #include "harness/engine/engine.h"
 
+#include "harness/engine/inputs.h"
 #include "harness/engine/interrupt.h"
 #include "harness/engine/phase_runner.h"
 #include "harness/schema/error.h"
@@ -27,6 +28,7 @@ RunReport run(const RunOptions& options, const Runbook& runbook, const Kinds& ki
   RunDir dir(options.out, options.resume);
   dir.begin(options, runbook, kinds, plan);
   if (options.resume) end_leftovers(dir, options.limits.proof_s, observer);
+  Inputs inputs(dir.root());
   const GroupRunner groups(options, dir, builtins, observer);
   const PhaseRunner phases(options, dir, groups, observer);
   RunReport report;
@@ -36,6 +38,9 @@ RunReport run(const RunOptions& options, const Runbook& runbook, const Kinds& ki
     if (report.signal != 0) return report;
     observer.on_phase_start(phase, report.phases.size() + 1, plan.phases.size());
     const auto record = phases.run(phase, ended);
+    for (const std::string& file : inputs.restore())
+      observer.on_note(file + " was changed while phase " + phase.id +
+                       " ran; what was planned is put back, the evidence does not verify");
     if (record.cause == "INTERRUPTED") break;
     observer.on_phase_end(phase, record);
     ended.emplace(phase.id, record);

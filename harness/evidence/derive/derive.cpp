@@ -45,6 +45,7 @@ class Deriver {
     add_artifacts();
     add_settings_and_criteria();
     check_needed_criteria();
+    check_rewritten();
     add_limits(results_.series, results_.criteria);
     add_revision();
     add_catch_matrix();
@@ -249,6 +250,17 @@ class Deriver {
         std::ranges::find(confirmations_, criterion.metric, &Metric::name) != confirmations_.end();
     const CriterionResult second = judge(criterion, phase, confirmations_, baselines_);
     return confirmed(std::move(first), again ? &second : nullptr);
+  }
+
+  /// What a process wrote over a file that the run is judged by; the engine put that back.
+  void check_rewritten() {
+    const std::string folder = "rewritten/";
+    for (const std::string& path : run_.paths())
+      if (path.starts_with(folder))
+        problems_.emplace_back(path.substr(folder.size()),
+                               "was changed while the run went on; what was planned is in its "
+                               "place, what was written is in " +
+                                   path);
   }
 
   /// Whether a phase that needs criteria ran must follow from the criteria.

@@ -178,6 +178,18 @@ TEST(Derive, CutRawFileIsAnEvidenceProblem) {
   }
 }
 
+TEST(Derive, AnInputThatAProcessWroteOverIsAnEvidenceProblem) {
+  const Derived d = derived_after({}, [](const fs::path& run) {
+    fs::create_directories(run / "rewritten");
+    write_bytes(run / "rewritten/plan.json", "{}");
+  });
+  ASSERT_EQ(d.problems.size(), 1U);
+  EXPECT_EQ(d.problems[0].file(), "plan.json");
+  EXPECT_THAT(d.problems[0].what(), HasSubstr("was changed while the run went on"));
+  EXPECT_EQ(d.results.verdict.word, "NO-GO (evidence)");
+  EXPECT_EQ(d.results.verdict.exit, 6);
+}
+
 TEST(Derive, MissingOrCutPhaseRecordIsAnEvidenceProblem) {
   const Derived missing =
       derived_after({}, [](const fs::path& run) { fs::remove(run / "phases/conform/phase.json"); });
