@@ -3,6 +3,7 @@
 #include <set>
 
 #include "harness/evidence/storage/ledger.h"
+#include "harness/evidence/storage/plain_text.h"
 
 namespace harness {
 namespace {
@@ -52,6 +53,9 @@ class Verifier {
     if (!head.empty() && head != ledger_.head && head != ledger_.evidence_head)
       problem("ledger.jsonl", "its head is " + ledger_.head + " (of the evidence " +
                                   ledger_.evidence_head + "), not the given " + head);
+    if (!head.empty() && head != ledger_.head)
+      for (const LedgerEntry& entry : ledger_.entries)
+        if (!is_raw_kind(entry.kind)) found_.uncovered.push_back(entry.path);
   }
 
   void check_files() {
@@ -115,7 +119,7 @@ Verification verify(const std::filesystem::path& run, const ReportRenderer& rend
     const RunFolder folder(run);
     return Verifier(folder, render).verify(head);
   } catch (const EvidenceError& e) {
-    return {.head = "", .evidence_head = "", .files = 0, .problems = {e}};
+    return {.head = "", .evidence_head = "", .files = 0, .uncovered = {}, .problems = {e}};
   }
 }
 
@@ -129,11 +133,26 @@ Verification verify_files(const RunFolder& run) {
   return Verifier(run, none).verify_files();
 }
 
+void require_unfinished(const std::filesystem::path& run) {
+  if (!std::filesystem::exists(std::filesystem::symlink_status(run / "ledger.jsonl"))) return;
+  const Verification found = verify_files(RunFolder(run));
+  if (!found.problems.empty()) throw found.problems.front();
+  throw ConfigError("--resume " + run.string() +
+                    ": the run has ended and its evidence is sealed (ledger head " + found.head +
+                    "); `report` renders it again, a new measurement is a new run");
+}
+
 std::string verification_text(const Verification& verification) {
   std::string text;
   for (const EvidenceError& problem : verification.problems)
-    text += std::string("evidence: ") + problem.what() + "\n";
+    text += "evidence: " + plain_text(problem.what()) + "\n";
   if (verification.ok()) text += "evidence: ok, " + std::to_string(verification.files) + " files\n";
+  if (verification.ok() && !verification.uncovered.empty()) {
+    text += "the given evidence head covers the raw evidence only, not";
+    for (const std::string& file : verification.uncovered)
+      text += (file == verification.uncovered.front() ? " " : ", ") + plain_text(file);
+    text += "; the text reports follow from the evidence, drawings are proved by the ledger head\n";
+  }
   if (!verification.evidence_head.empty())
     text += "evidence head " + verification.evidence_head + "\n";
   if (!verification.head.empty()) text += "ledger head " + verification.head + "\n";

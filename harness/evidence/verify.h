@@ -8,9 +8,10 @@
 namespace harness {
 
 struct Verification {
-  std::string head;           ///< of the ledger; empty when it cannot be read
-  std::string evidence_head;  ///< of its raw part
-  int64_t files = 0;          ///< files that the ledger covers
+  std::string head;                    ///< of the ledger; empty when it cannot be read
+  std::string evidence_head;           ///< of its raw part
+  int64_t files = 0;                   ///< files that the ledger covers
+  std::vector<std::string> uncovered;  ///< files that a given evidence head does not stand for
   std::vector<EvidenceError>
       problems;  ///< every file that is not what the ledger, or the evidence, says
   bool ok() const { return problems.empty() && files > 0; }
@@ -31,6 +32,10 @@ Verification verify_raw(const RunFolder& run);
 /// The first half of `verify`: chain and files, nothing derived again. A run that another version
 /// of this program derived and rendered passes it, too.
 Verification verify_files(const RunFolder& run);
+
+/// Whether a run may be continued: one that has its ledger has ended. Reads only. Throws
+/// EvidenceError for the first file that is not what the ledger says, ConfigError when all are.
+void require_unfinished(const std::filesystem::path& run);
 
 /// Lines for a terminal: `ok` or one line a problem, and the head.
 std::string verification_text(const Verification& verification);

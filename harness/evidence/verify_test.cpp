@@ -65,6 +65,35 @@ TEST_F(VerifyTest, FinishedRunIsOk) {
                         "\nledger head " + written_.head));
 }
 
+TEST_F(VerifyTest, AnEvidenceHeadNamesTheFilesItDoesNotCover) {
+  store(run_ / "report.html", "replaced");
+  forge_ledger();
+  const std::string by_evidence =
+      verification_text(verify(run_, render_mini_run, written_.evidence_head));
+  EXPECT_THAT(by_evidence, HasSubstr("evidence: ok"));
+  EXPECT_THAT(by_evidence, HasSubstr("the given evidence head covers the raw evidence only, not"));
+  EXPECT_THAT(by_evidence, HasSubstr("report.html"));
+  EXPECT_THAT(by_evidence, HasSubstr("drawings are proved by the ledger head"));
+  EXPECT_FALSE(verify(run_, render_mini_run, written_.head).ok());
+}
+
+TEST_F(VerifyTest, NamesOfFilesDoNotSteerATerminal) {
+  store(run_ /
+            "phases/\x1b[31mred\xc2\x9b"
+            "2J",
+        "");
+  const std::string text = verification_text(verify(run_, render_mini_run));
+  EXPECT_THAT(text, HasSubstr("phases/ [31mred  2J"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\x1b")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("\x9b")));
+}
+
+TEST_F(VerifyTest, ALedgerHeadCoversEverything) {
+  const Verification found = verify(run_, render_mini_run, written_.head);
+  EXPECT_TRUE(found.uncovered.empty());
+  EXPECT_THAT(verification_text(found), testing::Not(HasSubstr("covers the raw evidence only")));
+}
+
 TEST_F(VerifyTest, HeadStandsInNoFileItCovers) {
   const RunFolder run(run_);
   for (const std::string& path : run.paths())
