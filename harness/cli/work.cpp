@@ -6,9 +6,12 @@
 #include "harness/evidence/revision.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/run_files.h"
+#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/tables/catch_matrix.h"
+#include "harness/evidence/verify.h"
 #include "harness/provenance/environment.h"
 #include "harness/schema/error.h"
+#include "harness/schema/write.h"
 
 namespace harness::cli {
 namespace fs = std::filesystem;
@@ -34,6 +37,34 @@ void attach_baseline(const Options& options, Work& work) {
   if (fs::exists(file)) work.run.attached["baseline.json"] = read_bytes(file);
 }
 
+std::string content_of(const LoadedRunbook& book) {
+  return sha256_hex(pretty_dump(to_json(book.runbook)) + pretty_dump(to_json(book.kinds)));
+}
+
+/// Hash of the shipped runbook of this name with its kinds; null when none is shipped.
+nlohmann::json shipped_runbook(const std::string& name) try {
+  const fs::path configs = configs_dir("");
+  if (!fs::exists(configs / "runbooks" / (name + ".json"))) return nullptr;
+  return content_of(load_runbook(name, configs));
+} catch (const ConfigError&) {
+  return nullptr;  // nothing is shipped beside these programs, or not for them
+}
+
+/// Whether the runbook of the command line, before --set, is the shipped one of its name.
+nlohmann::json runbook_json(const Options& options) {
+  const LoadedRunbook book = load_runbook(options.runbook, configs_dir(options.configs));
+  const std::string content = content_of(book);
+  const nlohmann::json shipped = shipped_runbook(book.runbook.name);
+  return {{"sha256", content}, {"shipped_sha256", shipped}, {"shipped", shipped == content}};
+}
+
+nlohmann::json environment_of(const Options& options, const Work& work) {
+  return environment({.command_line = options.command_line,
+                      .seed = work.runbook.seed,
+                      .out = work.run.out,
+                      .configs = configs_dir(options.configs)});
+}
+
 }  // namespace
 
 Work new_work(const Options& options) {
@@ -49,8 +80,8 @@ Work new_work(const Options& options) {
   if (!options.supersedes.empty())
     follow_revision(RunFolder(options.supersedes), work.runbook.name, work.run.info,
                     work.run.attached);
-  work.run.environment = environment(
-      {.command_line = options.command_line, .seed = work.runbook.seed, .out = work.run.out});
+  work.run.environment = environment_of(options, work);
+  work.run.environment["runbook"] = runbook_json(options);
   attach_catch_matrix(work.run);
   attach_baseline(options, work);
   // Last: a call that is refused leaves no empty folder behind.
@@ -68,6 +99,7 @@ Work resumed_work(const Options& options) {
   if (!fs::is_directory(options.resume, error))
     throw ConfigError("--resume " + options.resume +
                       ": no such run folder; start it without --resume");
+  require_unfinished(options.resume);
   if (!fs::exists(fs::path(options.resume) / "run.json", error))
     throw ConfigError("--resume " + options.resume +
                       ": holds no run.json, so no run has begun there; remove the folder and start "
@@ -77,7 +109,8 @@ Work resumed_work(const Options& options) {
   work.run.out = options.resume;
   work.run.resume = true;
   work.run.info = files.run;
-  work.run.environment = files.environment;
+  // The engine compares it with that of the folder, which stays.
+  work.run.environment = environment_of(options, work);
   return work;
 }
 

@@ -71,6 +71,25 @@ TEST_F(WorkTest, TheCommandLineReachesTheRun) {
   EXPECT_FALSE(fs::exists(dir_ / "out")) << "nothing has begun";
 }
 
+TEST_F(WorkTest, WhetherTheRunbookIsTheShippedOneIsRecorded) {
+  EXPECT_EQ(work().run.environment["runbook"]["shipped"], false);
+  EXPECT_TRUE(work().run.environment["runbook"]["shipped_sha256"].is_null());
+  options_.configs = shipped_configs();
+  options_.runbook = "smoke_cpu";
+  EXPECT_EQ(work().run.environment["runbook"]["shipped"], true);
+  fs::create_directories(dir_ / "copy");
+  fs::copy(shipped_configs(), dir_ / "copy", fs::copy_options::recursive);
+  std::string text = read_bytes(dir_ / "copy/runbooks/smoke_cpu.json");
+  const size_t at = text.find("\"seed\"");
+  text.insert(at == std::string::npos ? text.find('{') + 1 : at,
+              at == std::string::npos ? "\"seed\": 4711," : "\"minutes\": 99,");
+  write_bytes(dir_ / "copy/runbooks/smoke_cpu.json", text);
+  options_.configs = (dir_ / "copy").string();
+  const auto changed = work().run.environment["runbook"];
+  EXPECT_EQ(changed["shipped"], false);
+  EXPECT_TRUE(changed["shipped_sha256"].is_string());
+}
+
 TEST_F(WorkTest, WithoutAFolderTheRunGetsOneOfItsOwnName) {
   const WorkingDir here(dir_.path());
   options_.out.clear();
@@ -121,7 +140,7 @@ TEST_F(WorkTest, ALaterRevisionTakesTheFirstOneAlong) {
 }
 
 TEST_F(WorkTest, ResumingTakesEverythingFromTheFolder) {
-  finish_run(dir_ / "run");
+  write_mini_run(dir_ / "run");
   options_.resume = (dir_ / "run").string();
   options_.runbook.clear();
   const Work made = resumed_work(options_);
@@ -130,7 +149,14 @@ TEST_F(WorkTest, ResumingTakesEverythingFromTheFolder) {
   EXPECT_EQ(made.runbook.title, "Invented numbers");
   EXPECT_EQ(made.plan.phases.size(), 3u);
   EXPECT_EQ(made.run.info.id, "mini-20250216T000000Z");
-  EXPECT_EQ(made.run.environment["build"]["build_id"], "mini-build");
+}
+
+TEST_F(WorkTest, TheEnvironmentOfAResumedRunIsThatOfThisMachine) {
+  write_mini_run(dir_ / "run");
+  options_.resume = (dir_ / "run").string();
+  const auto here = resumed_work(options_).run.environment;
+  EXPECT_NE(here.at("build").at("build_id"), "mini-build") << "the engine compares it";
+  EXPECT_TRUE(here.contains("machine"));
 }
 
 TEST_F(WorkTest, WhatCannotBeResumedIsNamed) {
@@ -141,7 +167,7 @@ TEST_F(WorkTest, WhatCannotBeResumedIsNamed) {
   options_.supersedes.clear();
   fs::create_directories(dir_ / "none");
   EXPECT_THAT(error_of([&] { resumed_work(options_); }), HasSubstr("holds no run.json"));
-  finish_run(dir_ / "run");
+  write_mini_run(dir_ / "run");
   options_.resume = (dir_ / "run").string();
   write_bytes(dir_ / "run/plan.json", "{");
   EXPECT_THAT(damage(), HasSubstr("plan.json"));

@@ -114,6 +114,20 @@ TEST(Resume, NothingRunsTwice) {
   EXPECT_THAT(run.observer.notes, Contains("first: ended before as COMPLETED, reused"));
 }
 
+TEST(Resume, ARunThatHasItsLedgerHasEnded) {
+  FakeRun run("sealed");
+  run.add("one", "normal");
+  run.go();
+  write_bytes(run.file("ledger.jsonl"), "sealed");
+  run.options.resume = true;
+  try {
+    run.go();
+    ADD_FAILURE() << "it was resumed";
+  } catch (const ConfigError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("has ended and its evidence is sealed"));
+  }
+}
+
 TEST(Resume, ARetryThatWasDueIsMade) {
   FakeRun run("due");
   run.add("unlucky", "fail_once");

@@ -68,7 +68,8 @@ nlohmann::json plan_essence(nlohmann::json plan) {
 /// measured on another machine, or with other switches, would pass for one of this.
 nlohmann::json origin_of(const nlohmann::json& environment) {
   nlohmann::json origin;
-  for (const char* at : {"/machine/cpu/model", "/gpu/driver", "/libraries", "/switches"})
+  for (const char* at :
+       {"/machine/cpu/model", "/gpu/driver", "/libraries", "/switches", "/configs"})
     origin[std::string(at).substr(1)] =
         environment.value(nlohmann::json::json_pointer(at), nlohmann::json());
   auto& cards = origin["GPUs"] = nlohmann::json::array();
@@ -131,6 +132,9 @@ RunDir::RunDir(const fs::path& out, bool resume) {
   if (!resume && !fs::is_empty(root_))
     throw ConfigError("--out " + out.string() + " is not empty: it holds " + listing(root_) +
                       "; use --resume to continue that run, or another folder");
+  if (resume && fs::exists(fs::symlink_status(root_ / "ledger.jsonl")))
+    throw ConfigError("--resume " + out.string() +
+                      ": the run has ended and its evidence is sealed; start a new run");
   create_folder(root_ / "phases");
 }
 

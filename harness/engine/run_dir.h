@@ -14,8 +14,8 @@ namespace harness {
 /// ever lost.
 class RunDir {
  public:
-  /// Opens and locks the folder. Throws ConfigError for leftovers, Error when it is locked or
-  /// cannot be used.
+  /// Opens and locks the folder. Throws ConfigError for leftovers and for a run that has ended,
+  /// Error when it is locked or cannot be used.
   RunDir(const std::filesystem::path& out, bool resume);
 
   /// Writes runbook, kinds, plan, environment and run.json, or, when the run was begun before,

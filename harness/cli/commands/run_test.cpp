@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/testing.h"
+#include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/schema/error.h"
@@ -36,6 +39,14 @@ class RunCommandTest : public testing::Test {
     return "";
   }
 
+  /// Every file below `folder` with its bytes.
+  static std::map<std::string, std::string> contents(const fs::path& folder) {
+    std::map<std::string, std::string> all;
+    for (const auto& entry : fs::recursive_directory_iterator(folder))
+      if (entry.is_regular_file()) all[entry.path().string()] = read_bytes(entry.path());
+    return all;
+  }
+
   TempDir dir_;
   Options options_;
 };
@@ -50,11 +61,40 @@ TEST_F(RunCommandTest, ARunEndsWithItsVerdictAndVerifies) {
   EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
 }
 
-TEST_F(RunCommandTest, AFinishedRunResumesToTheSameEvidence) {
+TEST_F(RunCommandTest, AFinishedRunIsNotResumed) {
+  printed(run_command, options_);
+  const auto before = contents(dir_ / "run");
+  options_.resume = std::exchange(options_.out, "");
+  EXPECT_THROW(printed(run_command, options_), ConfigError);
+  EXPECT_THAT(error_of(), HasSubstr("has ended and its evidence is sealed"));
+  EXPECT_THAT(error_of(), HasSubstr("a new measurement is a new run"));
+  EXPECT_EQ(contents(dir_ / "run"), before);
+}
+
+TEST_F(RunCommandTest, ResumingAnEditedRunNamesTheFileAndWritesNothing) {
+  printed(run_command, options_);
+  options_.resume = std::exchange(options_.out, "");
+  const auto refused_for = [&](const std::string& file) {
+    const auto before = contents(dir_ / "run");
+    EXPECT_THROW(printed(run_command, options_), EvidenceError);
+    EXPECT_THAT(error_of(), testing::StartsWith(file + ": "));
+    EXPECT_EQ(contents(dir_ / "run"), before);
+  };
+  const std::string runbook = read_bytes(dir_ / "run/runbook.json");
+  write_bytes(dir_ / "run/runbook.json", runbook + " ");
+  refused_for("runbook.json");
+  write_bytes(dir_ / "run/runbook.json", runbook);
+  fs::remove(dir_ / "run/phases/selftest/g01.jsonl");
+  refused_for("phases/selftest/g01.jsonl");
+  write_bytes(dir_ / "run/ledger.jsonl", "");
+  refused_for("ledger.jsonl");
+}
+
+TEST_F(RunCommandTest, ARunWithoutItsLedgerResumesToTheSameEvidence) {
   printed(run_command, options_);
   const std::string raw = read_bytes(dir_ / "run/phases/selftest/g01.jsonl");
-  options_.resume = options_.out;
-  options_.out.clear();
+  fs::remove(dir_ / "run/ledger.jsonl");  // cut off while the run was being closed
+  options_.resume = std::exchange(options_.out, "");
   options_.json = true;
   const auto said = nlohmann::json::parse(printed(run_command, options_).out);
   EXPECT_TRUE(said.contains("ledger_head"));
@@ -78,6 +118,16 @@ TEST_F(RunCommandTest, ResumingAnotherFolderIsRefusedByName) {
   fs::create_directories(dir_ / "empty");
   options_.resume = (dir_ / "empty").string();
   EXPECT_THAT(error_of(), HasSubstr("holds no run.json, so no run has begun there"));
+}
+
+TEST_F(RunCommandTest, ARunOfAnotherBuildIsNotResumed) {
+  printed(run_command, options_);
+  fs::remove(dir_ / "run/ledger.jsonl");
+  auto environment = nlohmann::json::parse(read_bytes(dir_ / "run/environment.json"));
+  environment["build"]["build_id"] = "another";
+  write_bytes(dir_ / "run/environment.json", environment.dump());
+  options_.resume = std::exchange(options_.out, "");
+  EXPECT_THAT(error_of(), HasSubstr("the run was begun with build id \"another\""));
 }
 
 /// Runs a runbook whose only criterion is that no test of CI failed.
