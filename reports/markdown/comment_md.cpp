@@ -46,7 +46,7 @@ std::string render_comment_md(const Model& complete) {
   Model model = complete;
   model.links_files = false;
   const harness::Results& r = model.results;
-  std::string out = marker(model);
+  std::string out = marker(model) + runbook_line(model);
   if (model.advisory_changed_exit())
     out += "**The advisory gate turned the exit code into 0.**\n\n";
   out += "### " + status_text(r.verdict) + " — " + escape(r.run.runbook) + "\n\n";

@@ -50,6 +50,21 @@ TEST(ReportMd, FirstLineReportsWhenTheGateChangedTheCode) {
   EXPECT_THAT(render("comment.md", r), HasSubstr("advisory gate turned the exit code into 0"));
 }
 
+TEST(ReportMd, FirstLineReportsARunbookThatIsNotTheShippedOne) {
+  Results r = go();
+  r.run.runbook = "smoke_cpu";
+  r.environment["runbook"] = {{"sha256", "a"}, {"shipped_sha256", "a"}, {"shipped", true}};
+  EXPECT_THAT(report(r), StartsWith("# ✅ GO"));
+  r.environment["runbook"] = {{"sha256", "a"}, {"shipped_sha256", "b"}, {"shipped", false}};
+  const char* other = "**This is not the shipped runbook smoke";
+  EXPECT_THAT(report(r), StartsWith(other));
+  EXPECT_THAT(render("summary.md", r), StartsWith(other));
+  EXPECT_THAT(render("comment.md", r),
+              StartsWith(std::string("<!-- nsa-validate:smoke_cpu -->\n") + other));
+  r.environment["runbook"]["shipped_sha256"] = nullptr;
+  EXPECT_THAT(report(r), StartsWith("**This is no shipped runbook: "));
+}
+
 TEST(ReportMd, ReportsHowTheSamplesOfComparisonsWereTaken) {
   Results r = go();
   r.metrics.push_back(comparison("p.plain_ratio", "FASTER", 2));

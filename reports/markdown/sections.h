@@ -9,6 +9,7 @@
 namespace reports {
 
 // sections_verdict.cpp
+std::string runbook_line(const Model& model);    ///< a line when the runbook is no shipped one
 std::string headline(const Model& model);        ///< gate note, title, verdict, weakest, scope
 std::string headline_facts(const Model& model);  ///< the list under the title alone
 std::string steps_section(const Model& model, size_t max_completed = SIZE_MAX);

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "harness/results/number.h"
+#include "harness/results/runbook_notice.h"
 #include "reports/escape.h"
 #include "reports/markdown/sections.h"
 #include "reports/markdown/table.h"
@@ -94,9 +95,14 @@ std::string headline_facts(const Model& model) {
   return out + "\n" + urgent_text(model) + comparisons_text(model) + "\n";
 }
 
+std::string runbook_line(const Model& model) {
+  const std::string notice = harness::runbook_notice(model.results);
+  return notice.empty() ? "" : "**" + escape(notice) + "**\n\n";
+}
+
 std::string headline(const Model& model) {
   const harness::Results& r = model.results;
-  std::string out;
+  std::string out = runbook_line(model);
   if (model.advisory_changed_exit())
     out += "**The advisory gate turned this run's exit code into 0. Its verdict is " +
            escape(r.verdict.word) + ".**\n\n";

@@ -15,6 +15,7 @@
 #include "harness/phases/builtin_phases.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/gpu/gpu.h"
+#include "harness/results/runbook_notice.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 #include "harness/verdict/verdict.h"
@@ -26,15 +27,20 @@ namespace {
 void print_result(const Options& options, const Written& written, const fs::path& out) {
   const Verdict& verdict = written.results.verdict;
   if (options.json) {
-    const nlohmann::json text = {
-        {"verdict", to_json(verdict)}, {"run", written.results.run.id},
-        {"out", out.string()},         {"report", (out / "report.md").string()},
-        {"ledger_head", written.head}, {"evidence_head", written.evidence_head}};
+    const nlohmann::json text = {{"verdict", to_json(verdict)},
+                                 {"run", written.results.run.id},
+                                 {"out", out.string()},
+                                 {"report", (out / "report.md").string()},
+                                 {"ledger_head", written.head},
+                                 {"evidence_head", written.evidence_head},
+                                 {"notice", runbook_notice(written.results)}};
     std::printf("%s\n", text.dump(2).c_str());
     return;
   }
   fmt::print("{}{}\n", verdict.word,
              verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
+  if (const std::string notice = runbook_notice(written.results); !notice.empty())
+    fmt::print("  runbook  {}\n", plain_text(notice));
   if (options.quiet) return;
   fmt::print("  rule     {}\n", verdict.rule);
   if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", plain_text(verdict.weakest));
@@ -43,7 +49,7 @@ void print_result(const Options& options, const Written& written, const fs::path
   fmt::print("  scope    {}\n", plain_text(verdict.scope));
   for (const EvidenceError& problem : written.problems)
     fmt::print("  evidence {}\n", plain_text(problem.what()));
-  fmt::print("  report   {}\n", (out / "report.md").string());
+  fmt::print("  report   {}\n", plain_text((out / "report.md").string()));
   fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
              written.head);
   fmt::print("  evidence {}  (the same for its raw part, whichever version renders it)\n",
@@ -73,7 +79,7 @@ int run_command(const Options& options) {
                                builtin_phases({}, configs_dir(options.configs)), *progress);
   if (report.signal != 0) {
     fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
-               work.run.out.string());
+               plain_text(work.run.out.string()));
     return 128 + report.signal;
   }
   const Written written = write_bundle(

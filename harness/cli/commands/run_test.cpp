@@ -101,6 +101,27 @@ TEST_F(RunCommandTest, ARunWithoutItsLedgerResumesToTheSameEvidence) {
   EXPECT_EQ(read_bytes(dir_ / "run/phases/selftest/g01.jsonl"), raw);
 }
 
+TEST_F(RunCommandTest, ARunbookThatIsNotTheShippedOneIsReported) {
+  EXPECT_THAT(printed(run_command, options_).out,
+              HasSubstr("\n  runbook  This is no shipped runbook"));
+  EXPECT_THAT(read_bytes(dir_ / "run/report.md"), testing::StartsWith("**This is no shipped"));
+  std::string text = read_bytes(dir_ / "tiny.json");
+  fs::create_directories(dir_ / "own");
+  write_bytes(dir_ / "own/smoke_cpu.json", text.replace(text.find("\"tiny\""), 6, "\"smoke_cpu\""));
+  options_.runbook = (dir_ / "own/smoke_cpu.json").string();
+  options_.out = (dir_ / "weak").string();
+  options_.quiet = true;
+  EXPECT_THAT(printed(run_command, options_).out,
+              HasSubstr("This is not the shipped runbook smoke_cpu"));
+}
+
+TEST_F(RunCommandTest, TheNameOfAFolderDoesNotSteerATerminal) {
+  options_.out = (dir_ / "\x1b[31mred").string();
+  const Printed text = printed(run_command, options_);
+  EXPECT_THAT(text.out, HasSubstr("/ [31mred/report.md"));
+  EXPECT_THAT(text.out + text.err, testing::Not(HasSubstr("\x1b")));
+}
+
 TEST_F(RunCommandTest, PlacesThatCannotTakeARunAreNamed) {
   printed(run_command, options_);
   EXPECT_THAT(error_of(), HasSubstr("is not empty: it holds"));
