@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kExamples =
     "Exit codes: 0 GO, 7 CONDITIONAL GO, 1 NO-GO, 4/5 undecided, 6 evidence, 3 fault, 2 usage, "
-    "130/143 interrupted.\n"
+    "129/130/131/143 interrupted.\n"
     "Examples:\n"
     "  nsa-validate --runbook smoke_cpu                       judge this checkout on this machine, "
     "no GPU needed\n"

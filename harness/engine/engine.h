@@ -50,7 +50,7 @@ struct RunOptions {
 
 struct RunReport {
   std::vector<PhaseRecord> phases;  ///< in the order of the plan; those that ended
-  int signal = 0;  ///< SIGINT or SIGTERM ended the run: exit 128 + signal, resumable
+  int signal = 0;  ///< that ended the run (INT, TERM, HUP, QUIT): exit 128 + signal, resumable
 };
 
 /// Executes a plan and leaves the run folder of harness/evidence/README.md up to the phases;

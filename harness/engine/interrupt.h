@@ -3,9 +3,9 @@
 
 namespace harness {
 
-/// While it lives SIGINT and SIGTERM are noted instead of ending the process, so that the engine
-/// can end its worker and leave a folder that can be continued. SIGPIPE and SIGXFSZ are ignored:
-/// the writes report the error.
+/// While it lives SIGINT, SIGTERM, SIGHUP and SIGQUIT are noted instead of ending the process, so
+/// that the engine can end its worker and leave a folder that can be continued. SIGPIPE and SIGXFSZ
+/// are ignored: the writes report the error.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -17,7 +17,7 @@ class InterruptGuard {
   static int signal();
 
  private:
-  struct sigaction before_[4];
+  struct sigaction before_[6];
 };
 
 }  // namespace harness

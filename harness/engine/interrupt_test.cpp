@@ -25,6 +25,16 @@ TEST(InterruptGuard, NotesASignalInsteadOfEnding) {
   EXPECT_EQ(InterruptGuard::signal(), SIGINT);
 }
 
+TEST(InterruptGuard, NohupIsHonoured) {
+  const auto before = ::signal(SIGHUP, SIG_IGN);
+  {
+    const InterruptGuard guard;
+    ::raise(SIGHUP);
+    EXPECT_EQ(InterruptGuard::signal(), 0);
+  }
+  ::signal(SIGHUP, before);
+}
+
 /// A run inside of a run must not make the outer one forget that it was interrupted.
 TEST(InterruptGuard, AnInnerOneKeepsWhatTheOuterOneNoted) {
   const InterruptGuard outer;
@@ -47,7 +57,7 @@ TEST(InterruptGuard, TheNextRunBeginsWithoutASignal) {
 }
 
 TEST(InterruptGuard, WhoeverListenedBeforeListensAgain) {
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE, SIGXFSZ}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) {
     const Handler before = handler_of(signal);
     auto guard = std::make_unique<InterruptGuard>();
     EXPECT_NE(handler_of(signal), before) << signal;

@@ -199,7 +199,7 @@ TEST(Resume, RefusesAnotherRunbookPlanOrBuild) {
 }
 
 TEST(Resume, ASignalEndsTheRunAndItCanGoOn) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     FakeRun run("signal" + std::to_string(signal));
     run.add("long", "normal").args["step_s"] = 0.1;
     run.add("next", "normal");

@@ -97,6 +97,7 @@ class Watch {
   void judge_exit();
   void judge_channel();
   bool floods();
+  void cut_flood();
   void fail(const std::string& cause, const std::string& reason) {
     outcome_.cause = cause;
     outcome_.reason = reason;
@@ -325,6 +326,7 @@ void Watch::end_group() {
   if (exited()) ::waitpid(child_.pid, &wait_status_, 0);
   poll_once(0);
   while (out_.drain() + err_.drain() > 0) continue;
+  if (floods()) cut_flood();
   if (results_ && ::fdatasync(results_.get()) != 0) throw_file_error(spec_.result, "sync", errno);
 }
 
@@ -379,6 +381,17 @@ bool Watch::floods() {
   fail("GARBAGE",
        "said more than " + std::to_string(policy_.result_cap) + " bytes on the result channel");
   return true;
+}
+
+/// Enough of it to see what it was; the rest would only fill the disk.
+void Watch::cut_flood() {
+  const uint64_t kept = std::min<uint64_t>(policy_.result_cap, 1 << 20);
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(spec_.result, error);
+  std::filesystem::resize_file(spec_.result, kept, error);
+  if (error) throw_file_error(spec_.result, "cut", error.value());
+  outcome_.notes.push_back("result channel: " + std::to_string(bytes) + " bytes, cut at " +
+                           std::to_string(kept));
 }
 
 void Watch::judge_channel() {

@@ -8,6 +8,7 @@
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/explain.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_folder.h"
 #include "harness/evidence/verify.h"
 #include "harness/schema/error.h"
@@ -18,6 +19,9 @@
 namespace harness::cli {
 namespace fs = std::filesystem;
 namespace {
+
+/// A path as a terminal may be given it.
+std::string shown(const fs::path& path) { return plain_text(path.string()); }
 
 Verification verify_run(const fs::path& run, const std::string& head = "") {
   return verify(run, [](const Results& results) { return render_reports(results); }, head);
@@ -41,8 +45,8 @@ int render_again(const fs::path& folder) {
       folder, [](const Results& results) { return render_reports(results); },
       [](const Results& results) { return draw_reports(results); });
   std::printf("%s\nevidence head %s (as before)\nledger head %s%s\n",
-              (folder / "report.html").c_str(), written.evidence_head.c_str(), written.head.c_str(),
-              written.head == raw.head ? " (as before)" : "");
+              shown(folder / "report.html").c_str(), written.evidence_head.c_str(),
+              written.head.c_str(), written.head == raw.head ? " (as before)" : "");
   return 0;
 }
 
@@ -66,7 +70,7 @@ int render_beside(const fs::path& tar) {
   for (const auto& [name, text] : files) {
     fs::create_directories((folder / name).parent_path());
     write_bytes(folder / name, text);
-    std::printf("%s\n", (folder / name).c_str());
+    std::printf("%s\n", shown(folder / name).c_str());
   }
   return 0;
 }
@@ -112,7 +116,7 @@ int bundle_command(const Options& options) {
       options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
   if (!options.damaged) refuse_damaged(folder);
   const std::string sha256 = bundle(RunFolder(folder), tar);
-  std::printf("%s  %s\n", sha256.c_str(), tar.c_str());
+  std::printf("%s  %s\n", sha256.c_str(), shown(tar).c_str());
   return 0;
 }
 

@@ -52,6 +52,13 @@ TEST_F(EvidenceCommandsTest, VerifyNamesTheChangedFile) {
   EXPECT_THAT(text.out, HasSubstr("plan.json"));
 }
 
+TEST_F(EvidenceCommandsTest, NamesThatUsersGiveDoNotSteerATerminal) {
+  options_.out = (dir_ / "\x1b[31mred.tar").string();
+  const Printed text = printed(bundle_command, options_);
+  EXPECT_THAT(text.out, HasSubstr("/ [31mred.tar"));
+  EXPECT_THAT(text.out, testing::Not(HasSubstr("\x1b")));
+}
+
 TEST_F(EvidenceCommandsTest, ReportsThatWereNotAskedForAreNotMissed) {
   const TempDir other;
   write_mini_run(other / "run");

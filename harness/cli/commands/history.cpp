@@ -59,7 +59,7 @@ int history_import_command(const Options& options) {
     try {
       const std::string head = proved_head(target);
       const bool is_new = history.add(read_results(RunFolder(target)), head);
-      std::printf("%s  %s\n", is_new ? "imported" : "known   ", target.c_str());
+      std::printf("%s  %s\n", is_new ? "imported" : "known   ", plain_text(target).c_str());
     } catch (const EvidenceError& e) {
       std::printf("refused   %s\n", plain_text(target + ": " + e.what()).c_str());
       exit_code = 6;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/runbook/checks/args.h"
 #include "harness/runbook/checks/check_at.h"
 #include "harness/runbook/checks/require.h"
@@ -53,14 +54,17 @@ void check_cases(const Source& source, const json& document, const PhaseSpec& ph
 
 constexpr int64_t kMostProcesses = 999;
 
+constexpr double kShortestTimeout = 1e-3, kLongestTimeout = 1e6;  ///< seconds; 11 days
+
 void check_limits(const Source& source, const json& document, const PhaseSpec& phase) {
   constexpr int64_t kMostRetries = 10;
   const std::string what = "phase '" + phase.id + "': ";
   require(source, at(document, "processes"),
           phase.processes >= 1 && phase.processes <= kMostProcesses,
           what + "processes must be 1 to 999, got " + std::to_string(phase.processes));
-  require(source, at(document, "timeout_s"), std::isfinite(phase.timeout_s) && phase.timeout_s > 0,
-          what + "timeout_s must be above 0");
+  require(source, at(document, "timeout_s"),
+          phase.timeout_s >= kShortestTimeout && phase.timeout_s <= kLongestTimeout,
+          what + "timeout_s must be 0.001 to 1000000");
   require(source, at(document, "minutes"), std::isfinite(phase.minutes) && phase.minutes >= 0,
           what + "minutes must not be negative");
   if (!phase.device.empty())
@@ -97,6 +101,13 @@ void check_stages(const Source& source, const json& document, const PhaseSpec& p
               " looks at 99 % together, got " + std::to_string(phase.processes));
 }
 
+/// A path that can name a file of the run folder, and be printed.
+bool is_file_inside(const std::string& path) {
+  const auto plain = std::filesystem::path(path).lexically_normal();
+  return !path.empty() && plain.is_relative() && plain.has_filename() && *plain.begin() != ".." &&
+         plain != "." && path == plain_text(path);
+}
+
 void check_lists(const Source& source, const json& document, const PhaseSpec& phase,
                  const KindSpec& kind) {
   std::vector<std::string> declared;
@@ -105,12 +116,9 @@ void check_lists(const Source& source, const json& document, const PhaseSpec& ph
     require(source, at(document, "free"), contains(declared, name),
             "phase '" + phase.id + "': free names no argument " + in_quotes(name) + " of kind '" +
                 kind.kind + "'" + did_you_mean(name, declared));
-  for (const std::string& path : phase.artifacts) {
-    const auto plain = std::filesystem::path(path).lexically_normal();
-    require(source, at(document, "artifacts"),
-            !path.empty() && plain.is_relative() && *plain.begin() != "..",
+  for (const std::string& path : phase.artifacts)
+    require(source, at(document, "artifacts"), is_file_inside(path),
             "artifact " + in_quotes(path) + " must be a path inside the run folder");
-  }
   for (const auto& [name, value] : phase.switches)
     require(source, at(at(document, "switches"), name), name.starts_with("NSA_") && name.size() > 4,
             "switch " + in_quotes(name) + " must be an NSA_* name");
