@@ -119,6 +119,16 @@ void add_program(BuildId& id, const fs::path& folder, const std::string& path) {
   id.contents[path] = sha256_file(folder / path);
 }
 
+void keep_known_programs(BuildId& id, const fs::path& folder) try {
+  const std::optional<BuildId> before = read_build_id(folder);
+  if (!before || before->id != id.id) return;
+  for (const auto& [path, content] : before->contents)
+    if (!id.programs.contains(path) && fs::exists(folder / path) &&
+        sha256_file(folder / path) == content)
+      add_program(id, folder, path);
+} catch (const Error&) {  // a damaged one knows nothing
+}
+
 void refresh_contents(const fs::path& folder) {
   std::optional<BuildId> id = read_build_id(folder);
   if (!id) throw Error("no build_id.json in " + folder.string());

@@ -38,6 +38,10 @@ std::string build_id_of(const FileHashes& files, const std::string& compiler,
 /// Records the program at `path` below `folder` as it is now.
 void add_program(BuildId& id, const std::filesystem::path& folder, const std::string& path);
 
+/// Takes over what build_id.json in `folder` knows of further programs, where they still are those
+/// and their sources were the same: a target may build fewer than the one before it.
+void keep_known_programs(BuildId& id, const std::filesystem::path& folder);
+
 /// Records the contents of programs again after an installation, which changes their search paths
 /// and symbols, and so not their GNU build id. Throws Error for one that is another program.
 void refresh_contents(const std::filesystem::path& folder);

@@ -28,6 +28,7 @@ std::string describe_build(const Options& options) {
   for (const std::string& program : options.programs)
     harness::add_program(id, folder,
                          fs::absolute(program).lexically_relative(folder).generic_string());
+  harness::keep_known_programs(id, folder);
   const harness::GitFacts git = harness::git_facts(options.source);
   id.commit = git.commit;
   id.dirty = git.dirty;

@@ -95,6 +95,24 @@ TEST_F(BuildIdTest, AProgramThatTheRecordLeavesOutIsNamed) {
               ElementsAre("program", "nsa-worker"));
 }
 
+TEST_F(BuildIdTest, ATargetOfFewerProgramsKeepsThoseOfTheSameSources) {
+  BuildId fewer = built_;
+  fewer.programs.clear();
+  fewer.contents.clear();
+  BuildId later = fewer;
+  later.id = std::string(64, '0');
+  keep_known_programs(fewer, bin_);
+  EXPECT_EQ(fewer.contents, built_.contents);
+  EXPECT_EQ(fewer.programs, built_.programs);
+  keep_known_programs(later, bin_);
+  EXPECT_TRUE(later.contents.empty()) << "of other sources";
+  write_bytes(bin_ / "program", "changed");
+  fewer.programs.clear();
+  fewer.contents.clear();
+  keep_known_programs(fewer, bin_);
+  EXPECT_TRUE(fewer.contents.empty()) << "another program";
+}
+
 TEST_F(BuildIdTest, AnInstallationRecordsTheContentsOfTheSameProgramsAgain) {
   write_bytes(bin_ / "program", read_bytes(bin_ / "program") + "other search path");
   refresh_contents(bin_);
