@@ -24,6 +24,7 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   options.input = protocol::print_case(in) + "\n";
   options.timeout_s = call.timeout_s;
   options.with_stderr = true;
+  options.whole_tree = true;
   options.without_prefix = "NSA_";
   options.env = call.env;
   std::vector<std::string> argv = {call.program.string()};

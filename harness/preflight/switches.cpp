@@ -16,11 +16,13 @@ namespace harness {
 
 namespace {
 
+constexpr double kPatience = 30;  ///< seconds; LibTorch from a slow disk takes most of it
+
 /// A case that takes no time: what counts is what the worker says before it.
 WorkerCall question(const std::filesystem::path& bin_dir) {
   WorkerCall call{.program = bin_dir / "nsa-worker", .kind = "gate_health"};
   call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
-  call.timeout_s = 60;
+  call.timeout_s = kPatience;
   return call;
 }
 
@@ -79,7 +81,8 @@ std::string ignored_by_all(const std::filesystem::path& bin_dir,
   if (kinds.empty() && blind.empty()) return "";
   if (environment_variables()["effective"].empty()) return "";
   CaptureOptions patient;
-  patient.timeout_s = 60;
+  patient.timeout_s = kPatience;
+  patient.whole_tree = true;
   const Captured said = capture(
       {(bin_dir / "nsa-worker").string(), "--ignored-by", fmt::format("{}", fmt::join(kinds, ","))},
       patient);

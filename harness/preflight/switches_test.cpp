@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 
+#include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/fake_program.h"
+#include "harness/process/os/proc_scan.h"
 
 namespace harness {
 namespace {
@@ -45,6 +48,24 @@ TEST(Switches, AMissingWorkerIsAProblemNotAnEmptyList) {
   const TempDir dir;
   EXPECT_THAT(ask_switch_names(dir / "bin").problem,
               HasSubstr("the worker does not say its switches: "));
+}
+
+TEST(Switches, AWorkerThatLeavesAProcessBehindIsNotWaitedFor) {
+  const TempDir dir;
+  write_fake_worker(dir / "bin");
+  const auto script = read_bytes(dir / "bin/nsa-worker");
+  const std::string first = "#!/bin/sh\n";
+  ASSERT_TRUE(script.starts_with(first));
+  const auto left = (dir / "left").string();
+  write_bytes(dir / "bin/nsa-worker", first + "setsid sh -c 'echo $$ > " + left +
+                                          "; exec sleep 60' &\n" + script.substr(first.size()));
+  std::filesystem::permissions(dir / "bin/nsa-worker", std::filesystem::perms::owner_all);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask_switch_names(dir / "bin").problem, "");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
+  if (!std::filesystem::exists(left)) return;  // ended before it began
+  const auto stat = read_stat(std::stoi(read_bytes(left)));
+  EXPECT_TRUE(!stat || stat->state == 'Z') << "it is still there";
 }
 
 TEST(Switches, TheWorkersRefusalIsReportedInItsOwnWords) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -14,6 +15,7 @@
 #include <cstring>
 
 #include "base/loader/search_path.h"
+#include "harness/process/os/proc_scan.h"
 
 extern char** environ;
 
@@ -84,15 +86,27 @@ int spawn(std::vector<std::string> argv, const CaptureOptions& options, int inpu
   return error;
 }
 
-/// Reads until the program closes its output; false when the time is over first.
-bool read_all(int fd, Clock::time_point end, size_t max_out, std::string& out) {
+/// Whether the program has ended; it stays a zombie, so that its process group keeps its id.
+bool has_ended(pid_t pid) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+/// Reads until the program closes its output, or has ended and nothing more comes from what it left
+/// behind; false when the time is over first.
+bool read_all(pid_t pid, int fd, Clock::time_point end, size_t max_out, std::string& out) {
   std::array<char, 4096> buffer;
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - Clock::now());
     pollfd waiting{fd, POLLIN, 0};
-    const int ready = left.count() > 0 ? ::poll(&waiting, 1, static_cast<int>(left.count())) : 0;
+    if (left.count() <= 0) return false;
+    const bool ended = has_ended(pid);
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min<int64_t>(left.count(), 20)));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) return false;
+    if (ready < 0) return false;
+    if (ready == 0 && ended) return true;
+    if (ready == 0) continue;
     const ssize_t n = ::read(fd, buffer.data(), buffer.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return true;
@@ -115,19 +129,37 @@ int input_file(const std::string& text) {
   return fd;
 }
 
-/// Waits for the end of a program that has closed its output; false when the time is over first.
+/// Waits for the end of a program that has closed its output, and ends what it left in its process
+/// group; false when the time is over first.
 bool reap(pid_t pid, Clock::time_point end, int& status) {
   while (true) {
-    const pid_t done = ::waitpid(pid, &status, WNOHANG);
-    if (done == pid || (done < 0 && errno != EINTR)) return true;
+    if (has_ended(pid)) {
+      ::kill(-pid, SIGKILL);
+      ::waitpid(pid, &status, 0);
+      return true;
+    }
     if (Clock::now() > end) return false;
     ::poll(nullptr, 0, 1);
   }
 }
 
+std::string new_marker() {
+  static std::atomic<int> count = 0;
+  return "capture|" + std::to_string(::getpid()) + "|" + std::to_string(count++);
+}
+
 }  // namespace
 
 Captured capture(const std::vector<std::string>& argv, const CaptureOptions& options) {
+  if (options.whole_tree) {
+    CaptureOptions marked = options;
+    marked.whole_tree = false;
+    const std::string marker = new_marker();
+    marked.env.emplace_back(kGroupVariable, marker);
+    Captured result = capture(argv, marked);
+    kill_group({.marker = marker}, 1);
+    return result;
+  }
   Captured result;
   Pipe output;
   const int input = input_file(options.input);
@@ -146,7 +178,7 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(options.timeout_s));
   int status = 0;
-  if (read_all(output.read, end, options.max_out, result.out) && reap(pid, end, status)) {
+  if (read_all(pid, output.read, end, options.max_out, result.out) && reap(pid, end, status)) {
     result.exit = exit_of(status);
     return result;
   }

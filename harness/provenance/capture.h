@@ -21,8 +21,9 @@ struct CaptureOptions {
   std::string
       without_prefix;  ///< variables of this process that start so are left out; empty: none are
   std::vector<std::pair<std::string, std::string>> env;  ///< added to this process's environment
-  bool only_env = false;                                 ///< `env` is the whole environment
-  size_t max_out = 1 << 20;                              ///< bytes of `out` that are kept
+  bool whole_tree = false;   ///< what left the program's process group is killed at its end, too
+  bool only_env = false;     ///< `env` is the whole environment
+  size_t max_out = 1 << 20;  ///< bytes of `out` that are kept
 };
 
 /// Runs `argv` (argv[0] looked up in PATH), without what base/loader keeps from programs under

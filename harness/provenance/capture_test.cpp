@@ -5,6 +5,9 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <thread>
+
+#include "harness/process/os/proc_scan.h"
 
 namespace harness {
 namespace {
@@ -55,6 +58,26 @@ TEST(Capture, AProgramThatOnlyClosesItsOutputIsKilledToo) {
   const Captured result = capture({"sh", "-c", "exec >&- 2>&-; sleep 60"}, options);
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
   EXPECT_THAT(result.problem, HasSubstr("did not end within"));
+}
+
+TEST(Capture, WhatAProgramLeavesBehindIsNotWaitedForAndEnded) {
+  CaptureOptions options;
+  options.timeout_s = 60;
+  options.whole_tree = true;
+  for (const char* script : {"sleep 60 & echo $!", "setsid sleep 60 & echo $!"}) {
+    const auto start = std::chrono::steady_clock::now();
+    const Captured said = capture({"sh", "-c", script}, options);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << script;
+    EXPECT_EQ(said.exit, 0) << said.problem;
+    const pid_t left = std::stoi(said.out);
+    bool gone = false;
+    for (int i = 0; i < 100 && !gone; ++i) {
+      const auto stat = read_stat(left);
+      gone = !stat || stat->state == 'Z';
+      if (!gone) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_TRUE(gone) << script;
+  }
 }
 
 TEST(Capture, LongOutputIsCapped) {
