@@ -23,6 +23,7 @@ inline void write_build_id(const std::filesystem::path& bin_dir,
   std::filesystem::copy_file("/proc/self/exe", bin_dir / "program",
                              std::filesystem::copy_options::overwrite_existing);
   add_program(id, bin_dir, "program");
+  if (std::filesystem::exists(bin_dir / "nsa-worker")) add_program(id, bin_dir, "nsa-worker");
   write_bytes(bin_dir / "build_id.json", pretty_dump(to_json(id)));
 }
 

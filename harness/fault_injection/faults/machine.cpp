@@ -73,6 +73,7 @@ struct SmallCheckout {
     id.files = hash_sources(sources);
     id.id = build_id_of(id.files, id.compiler, id.flags);
     add_program(id, bin, "program");
+    if (fs::exists(bin / "nsa-worker")) add_program(id, bin, "nsa-worker");
     write_bytes(bin / "build_id.json", pretty_dump(to_json(id)));
   }
   fs::path sources, bin;
