@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/fault_injection/faults/faults.h"
 #include "harness/phases/builtin_phases.h"
@@ -46,10 +47,11 @@ TEST(DiffScope, WithoutBaseScopeOrCheckoutNothingPasses) {
 
 TEST(DiffScope, NothingChangedIsCounted) {
   const TempDir repo;
+  write_bytes(repo / "a.txt", "1\n");
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"init", "-q", "-b", "main"},
-        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "--allow-empty", "-m",
-         "base"}}) {
+        {"add", "."},
+        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "base"}}) {
     std::vector<std::string> argv = {"git", "-C", repo.path().string()};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     ASSERT_TRUE(capture(argv).ok());

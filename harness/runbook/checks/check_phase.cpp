@@ -119,9 +119,12 @@ void check_lists(const Source& source, const json& document, const PhaseSpec& ph
   for (const std::string& path : phase.artifacts)
     require(source, at(document, "artifacts"), is_file_inside(path),
             "artifact " + in_quotes(path) + " must be a path inside the run folder");
-  for (const auto& [name, value] : phase.switches)
+  for (const auto& [name, value] : phase.switches) {
     require(source, at(at(document, "switches"), name), name.starts_with("NSA_") && name.size() > 4,
             "switch " + in_quotes(name) + " must be an NSA_* name");
+    require(source, at(at(document, "switches"), name), value.find('\0') == std::string::npos,
+            "switch " + in_quotes(name) + " holds a NUL, at which its value would end");
+  }
   for (const auto& [fact, want] : phase.require) {
     const std::string problem = requirement_problem(fact, want);
     require(source, at(at(document, "require"), fact), problem.empty(),

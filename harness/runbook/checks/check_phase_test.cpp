@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"processes\": 8", "\"artifacts\": [\"\"]",
                  "must be a path inside the run folder"},
         BadInput{"\"processes\": 8", "\"switches\": {\"NSA_\": \"x\"}", "must be an NSA_* name"},
-        BadInput{"\"processes\": 8", "\"switches\": {\"PATH\": \"x\"}", "must be an NSA_* name"}));
+        BadInput{"\"processes\": 8", "\"switches\": {\"PATH\": \"x\"}", "must be an NSA_* name"},
+        BadInput{"\"processes\": 8", "\"switches\": {\"NSA_X\": \"a\\u0000b\"}", "holds a NUL"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Stages, BadPhase,
