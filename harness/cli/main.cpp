@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
@@ -59,6 +60,7 @@ int reported(int exit_code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further is an error with a name
   Options options;
   int exit_code = 0;
   if (!harness::cli::parse_options(argc, argv, options, exit_code)) return reported(exit_code);
