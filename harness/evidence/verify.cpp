@@ -136,7 +136,8 @@ Verification verify_files(const RunFolder& run) {
 void require_unfinished(const std::filesystem::path& run) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(run / "ledger.jsonl"))) return;
   const Verification found = verify_files(RunFolder(run));
-  if (!found.problems.empty()) throw found.problems.front();
+  if (!found.problems.empty())
+    throw EvidenceError(found.problems.front().file(), found.problems.front().message());
   throw ConfigError("--resume " + run.string() +
                     ": the run has ended and its evidence is sealed (ledger head " + found.head +
                     "); `report` renders it again, a new measurement is a new run");

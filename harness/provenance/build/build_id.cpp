@@ -60,7 +60,8 @@ std::vector<std::string> other_programs(const fs::path& folder, const BuildId& b
       names.push_back(path);
   }
   for (const char* program : kRequired)
-    if (fs::exists(folder / program) && !built.programs.contains(program)) names.push_back(program);
+    if (fs::exists(folder / program) && !built.programs.contains(program))
+      names.emplace_back(program);
   return names;
 }
 
@@ -126,7 +127,8 @@ void keep_known_programs(BuildId& id, const fs::path& folder) try {
     if (!id.programs.contains(path) && fs::exists(folder / path) &&
         sha256_file(folder / path) == content)
       add_program(id, folder, path);
-} catch (const Error&) {  // a damaged one knows nothing
+} catch (const Error&) {
+  return;  // a damaged one knows nothing
 }
 
 void refresh_contents(const fs::path& folder) {

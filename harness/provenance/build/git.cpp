@@ -80,7 +80,7 @@ std::optional<fs::path> root_of(const fs::path& folder) {
   const Captured said = ask_git(folder, {"rev-parse", "--show-toplevel"});
   std::error_code error;
   const fs::path here = fs::canonical(folder, error);
-  const fs::path root = fs::canonical(first_line(said.out), error);
+  fs::path root = fs::canonical(first_line(said.out), error);
   const auto end = std::mismatch(root.begin(), root.end(), here.begin(), here.end()).first;
   if (!said.ok() || error || end != root.end()) return std::nullopt;
   return root;
