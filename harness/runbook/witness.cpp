@@ -33,7 +33,7 @@ void check_witness(const Source& source, const json& document, const Witness& wi
   if (places != 1)
     source.fail(document, "a witness has exactly one of args, test and recorded, got " +
                               std::to_string(places));
-  if (witness.metrics.empty()) source.fail(document, "metrics is empty: it turns nothing");
+  if (witness.metrics.empty()) source.fail(document, "metrics is empty: it fails nothing");
   if (witness.cause.empty()) source.fail(document, "cause must say what is injected");
 }
 
@@ -49,14 +49,14 @@ std::string run_text(const KindSpec& kind, const Witness& witness) {
   return kind.program + ":" + (witness.filter.empty() ? kind.kind : witness.filter);
 }
 
-/// The shipped criteria that `witness` turns, about the figures that its phase measures: one for
-/// each figure, operator and threshold.
+/// The shipped criteria that `witness` makes fail, about the figures that its phase measures: one
+/// for each figure, operator and threshold.
 json criteria_of(const std::string& phase, const Witness& witness,
                  const std::vector<ShippedCriterion>& criteria, const std::string& kind) {
   json copies = json::array();
   std::set<std::string> seen;
   for (const ShippedCriterion& shipped : criteria) {
-    if (shipped.kind != kind || !turns(witness, shipped)) continue;
+    if (shipped.kind != kind || !applies(witness, shipped)) continue;
     const bool own = contains(witness.metrics, shipped.metric);
     for (const std::string& metric : witness.metrics) {
       if (own && metric != shipped.metric) continue;
@@ -116,7 +116,7 @@ std::vector<ShippedCriterion> shipped_criteria(const fs::path& configs_dir, cons
   return all;
 }
 
-bool turns(const Witness& witness, const ShippedCriterion& criterion) {
+bool applies(const Witness& witness, const ShippedCriterion& criterion) {
   const bool named = contains(witness.metrics, criterion.metric) ||
                      (!witness.family.empty() && glob_match(witness.family, criterion.metric));
   // A small run has no reviewed figures to be held against.
@@ -150,7 +150,7 @@ json witness_runbook(const std::string& name, const std::string& device,
   }
   return {{"schema", "nsa-runbook/1"},
           {"name", name},
-          {"title", "Each criterion of the shipped runbooks with a cause that turns it to FAIL"},
+          {"title", "Each criterion of the shipped runbooks with a cause that makes it fail"},
           {"scope", "Whether criteria can fail; nothing about the product."},
           {"device", device},
           {"phases", phases}};

@@ -10,10 +10,10 @@
 /// How each criterion of a shipped runbook was seen to fail: configs/witnesses/KIND.json.
 namespace harness {
 
-/// A cause that turns figures of a kind to the wrong side of their criteria. Exactly one of `args`,
+/// A cause that moves figures of a kind to the wrong side of their criteria. Exactly one of `args`,
 /// `test` and `recorded` says where it was seen.
 struct Witness {
-  std::vector<std::string> metrics;             ///< figures of the kind that it turns
+  std::vector<std::string> metrics;             ///< figures of the kind that it moves
   std::string family;                           ///< glob of further figures that are computed alike
   std::string op;                               ///< only criteria with this operator; empty: all
   nlohmann::json value;                         ///< only criteria with this threshold; null: all
@@ -27,7 +27,7 @@ struct Witness {
   std::string recorded;        ///< "SAMPLE C-ID": the run in reports/samples where it failed
   template <class V>
   static void describe(V& v) {
-    v({.name = "metrics", .doc = "figures of the kind that it turns", .required = true},
+    v({.name = "metrics", .doc = "figures of the kind that it moves", .required = true},
       &Witness::metrics);
     v({.name = "family", .doc = "glob of further figures that are computed alike"},
       &Witness::family);
@@ -53,7 +53,9 @@ struct KindWitnesses {
   static void describe(V& v) {
     v({.name = "kind", .doc = "phase kind, equal to the file's name", .required = true},
       &KindWitnesses::kind);
-    v({.name = "witnesses", .doc = "causes that turn its figures", .required = true},
+    v({.name = "witnesses",
+       .doc = "causes that move its figures to the wrong side of their criteria",
+       .required = true},
       &KindWitnesses::witnesses);
   }
 };
@@ -76,11 +78,11 @@ struct ShippedCriterion {
 std::vector<ShippedCriterion> shipped_criteria(const std::filesystem::path& configs_dir,
                                                const Kinds& kinds);
 
-/// Whether `witness`, of the criterion's kind, turns it.
-bool turns(const Witness& witness, const ShippedCriterion& criterion);
+/// Whether `witness`, of the criterion's kind, is one of this criterion.
+bool applies(const Witness& witness, const ShippedCriterion& criterion);
 
 /// A runbook, named `name`, with one phase for each witness that is run on `device`, judged by the
-/// shipped criteria that it turns: in its run each of them must FAIL.
+/// shipped criteria that it applies to: in its run each of them must FAIL.
 nlohmann::json witness_runbook(const std::string& name, const std::string& device,
                                const std::map<std::string, std::vector<Witness>>& witnesses,
                                const std::vector<ShippedCriterion>& criteria, const Kinds& kinds);

@@ -48,19 +48,19 @@ ShippedCriterion criterion(const std::string& metric, const std::string& op, con
   return one;
 }
 
-TEST(Witness, TurnsItsFiguresItsFamilyItsOperatorAndItsThreshold) {
+TEST(Witness, AppliesToItsFiguresItsFamilyItsOperatorAndItsThreshold) {
   Witness one;
   one.metrics = {"overhead.c512_pct"};
-  EXPECT_TRUE(turns(one, criterion("overhead.c512_pct", "<", 5)));
-  EXPECT_FALSE(turns(one, criterion("overhead.c1024_pct", "<", 5)));
+  EXPECT_TRUE(applies(one, criterion("overhead.c512_pct", "<", 5)));
+  EXPECT_FALSE(applies(one, criterion("overhead.c1024_pct", "<", 5)));
   one.family = "overhead.c*_pct";
-  EXPECT_TRUE(turns(one, criterion("overhead.c1024_pct", "<", 5)));
+  EXPECT_TRUE(applies(one, criterion("overhead.c1024_pct", "<", 5)));
   one.op = ">";
-  EXPECT_FALSE(turns(one, criterion("overhead.c512_pct", "<", 5)));
+  EXPECT_FALSE(applies(one, criterion("overhead.c512_pct", "<", 5)));
   one.op = "";
   one.value = 4;
-  EXPECT_FALSE(turns(one, criterion("overhead.c512_pct", "<", 5)));
-  EXPECT_TRUE(turns(one, criterion("overhead.c512_pct", "<", 4)));
+  EXPECT_FALSE(applies(one, criterion("overhead.c512_pct", "<", 5)));
+  EXPECT_TRUE(applies(one, criterion("overhead.c512_pct", "<", 4)));
 }
 
 TEST(Witness, TheRunbookOfThoseThatAreRunLoads) {
@@ -90,10 +90,10 @@ TEST(Witness, ASmallRunIsHeldAgainstNoBaseline) {
   const json baseline = {{"baseline", "smoke.speed.rate_tok_s"}, {"factor", 0.95}};
   Witness one;
   one.metrics = {"speed.rate_tok_s"};
-  EXPECT_TRUE(turns(one, criterion("speed.rate_tok_s", ">=", baseline)));
+  EXPECT_TRUE(applies(one, criterion("speed.rate_tok_s", ">=", baseline)));
   one.args = json::object();
-  EXPECT_FALSE(turns(one, criterion("speed.rate_tok_s", ">=", baseline)));
-  EXPECT_TRUE(turns(one, criterion("speed.rate_tok_s", ">=", 300)));
+  EXPECT_FALSE(applies(one, criterion("speed.rate_tok_s", ">=", baseline)));
+  EXPECT_TRUE(applies(one, criterion("speed.rate_tok_s", ">=", 300)));
 }
 
 }  // namespace

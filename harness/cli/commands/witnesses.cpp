@@ -1,8 +1,7 @@
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <set>
-#include <sstream>
 
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
@@ -20,8 +19,8 @@ using nlohmann::json;
 /// Every "Suite.Name" that a test file of the checkout defines.
 std::set<std::string> defined_tests(const fs::path& checkout) {
   std::set<std::string> tests;
-  for (const char* room : {"base", "harness", "nsa", "reports", "suites"})
-    for (const auto& entry : fs::recursive_directory_iterator(checkout / room)) {
+  for (const char* folder : {"base", "harness", "nsa", "reports", "suites"})
+    for (const auto& entry : fs::recursive_directory_iterator(checkout / folder)) {
       if (!entry.path().string().ends_with("_test.cpp")) continue;
       std::ifstream file(entry.path());
       for (std::string line; std::getline(file, line);) {
@@ -53,18 +52,18 @@ class Places {
   }
 
  private:
-  /// What needs a GPU is run there, and its run kept.
+  /// What needs a GPU is run there, and its run kept. Its phases are named after their kinds.
   std::string unrun_problem(const ShippedCriterion& criterion) {
-    for (const json& judged : criteria_of(kRunOnGpu)) {
-      const auto metric = judged.at("metric").get<std::string>();
-      if (judged.at("verdict") == "FAIL" && judged.at("op") == criterion.spec.op &&
-          metric.substr(metric.find('.') + 1) == criterion.metric)
+    std::string kind = criterion.kind + "_";
+    std::ranges::replace(kind, '-', '_');
+    for (const json& judged : criteria_of(kRunOnGpu))
+      if (judged.at("metric").get<std::string>().starts_with(kind) &&
+          difference(judged, criterion).empty())
         return "";
-    }
     return std::string(kRunOnGpu) + " does not show it: run its runbook (--device cuda --out FILE)";
   }
 
-  /// Of a committed run; none when it is not there.
+  /// Criteria of a committed run; none when it is not there.
   json criteria_of(const std::string& sample) {
     const fs::path file = checkout_ / "reports/samples" / sample / "results.json";
     if (!results_.contains(sample))
@@ -72,17 +71,27 @@ class Places {
     return results_[sample];
   }
 
+  /// What keeps a judged criterion from being a failure of this one; empty when it is one.
+  static std::string difference(const json& judged, const ShippedCriterion& criterion) {
+    const auto metric = judged.at("metric").get<std::string>();
+    const json& value = criterion.spec.value;
+    if (metric.substr(metric.find('.') + 1) != criterion.metric) return "is about " + metric;
+    if (judged.at("op") != criterion.spec.op) return "compares by " + judged.at("op").dump();
+    // A baseline's threshold is that of its hardware.
+    if (!value.is_object() &&
+        judged.at("threshold") != (value.is_boolean() ? json(value ? 1 : 0) : value))
+      return "has the threshold " + judged.at("threshold").dump();
+    if (judged.at("verdict") != "FAIL") return "is " + judged.at("verdict").get<std::string>();
+    return "";
+  }
+
   std::string recorded_problem(const std::string& where, const ShippedCriterion& criterion) {
     const size_t space = where.find(' ');
     const std::string sample = where.substr(0, space), id = where.substr(space + 1);
     for (const json& judged : criteria_of(sample)) {
       if (judged.at("id") != id) continue;
-      const auto metric = judged.at("metric").get<std::string>();
-      if (metric.substr(metric.find('.') + 1) != criterion.metric)
-        return id + " of " + sample + " is about " + metric;
-      if (judged.at("verdict") != "FAIL")
-        return id + " of " + sample + " is " + judged.at("verdict").get<std::string>();
-      return "";
+      const std::string why = difference(judged, criterion);
+      return why.empty() ? "" : id + " of " + sample + " " + why;
     }
     return "no run " + sample + " in reports/samples has a criterion " + id;
   }
@@ -93,10 +102,11 @@ class Places {
 };
 
 struct Count {
-  int64_t all = 0, run = 0, test = 0, recorded = 0, missing = 0;
+  int64_t all = 0, run = 0, test = 0, recorded = 0, alike = 0, missing = 0;
 };
 
-void count(const Witness& witness, Count& counts) {
+void count(const Witness& witness, const ShippedCriterion& criterion, Count& counts) {
+  counts.alike += std::ranges::find(witness.metrics, criterion.metric) == witness.metrics.end();
   counts.run += !witness.args.is_null();
   counts.test += !witness.test.empty();
   counts.recorded += !witness.recorded.empty();
@@ -110,7 +120,7 @@ const Witness* find_witness(const std::map<std::string, std::vector<Witness>>& w
   const auto of_kind = witnesses.find(criterion.kind);
   if (of_kind == witnesses.end()) return nullptr;
   for (const Witness& witness : of_kind->second) {
-    if (!turns(witness, criterion)) continue;
+    if (!applies(witness, criterion)) continue;
     problem = places.problem(witness, criterion);
     if (problem.empty()) return &witness;
   }
@@ -144,7 +154,7 @@ int witnesses_command(const Options& options) {
     ++counts.all;
     std::string problem;
     if (const Witness* witness = find_witness(witnesses, criterion, places, problem)) {
-      count(*witness, counts);
+      count(*witness, criterion, counts);
     } else {
       ++counts.missing;
       print_missing(criterion, problem);
@@ -152,9 +162,9 @@ int witnesses_command(const Options& options) {
   }
   std::printf(
       "%ld criteria of %zu runbooks: seen to fail in a small run %ld, in a named test %ld, in a "
-      "recorded run %ld; never seen to fail %ld\n",
+      "recorded run %ld (%ld of them by a figure that is computed alike); never seen to fail %ld\n",
       counts.all, list_runbooks(configs).size(), counts.run, counts.test, counts.recorded,
-      counts.missing);
+      counts.alike, counts.missing);
   return counts.missing == 0 && counts.all > 0 ? 0 : 1;
 }
 
