@@ -5,8 +5,8 @@
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/fault_injection/faults/faults.h"
 #include "harness/phases/builtin_phases.h"
+#include "harness/phases/fake_checkout.h"
 #include "harness/phases/run_alone.h"
-#include "harness/provenance/capture.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -48,14 +48,7 @@ TEST(DiffScope, WithoutBaseScopeOrCheckoutNothingPasses) {
 TEST(DiffScope, NothingChangedIsCounted) {
   const TempDir repo;
   write_bytes(repo / "a.txt", "1\n");
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"init", "-q", "-b", "main"},
-        {"add", "."},
-        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "base"}}) {
-    std::vector<std::string> argv = {"git", "-C", repo.path().string()};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    ASSERT_TRUE(capture(argv).ok());
-  }
+  commit_first(repo.path());
   const auto transcript = run({{"base", "main"}, {"scope", {"*"}}}, repo.path());
   const auto* changed = find_line<protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "files.changed_count"; });

@@ -7,8 +7,8 @@
 
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
+#include "harness/phases/fake_checkout.h"
 #include "harness/phases/run_alone.h"
-#include "harness/provenance/capture.h"
 #include "harness/training_analysis/training_run.h"
 
 namespace harness {
@@ -28,14 +28,7 @@ class EditedCheckout : public testing::Test {
     put("suites/compare/tolerance.cpp", "eps = 1;\n");
     put("configs/runbooks/b.json", kBook);
     put("nsa/x.cpp", "1\n");
-    for (const std::vector<std::string>& arguments :
-         {std::vector<std::string>{"init", "-q"},
-          {"add", "."},
-          {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "base"}}) {
-      std::vector<std::string> argv = {"git", "-C", dir_.path().string()};
-      argv.insert(argv.end(), arguments.begin(), arguments.end());
-      EXPECT_TRUE(capture(argv).ok());
-    }
+    commit_first(dir_.path());
   }
   void put(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((dir_ / path).parent_path());
@@ -93,13 +86,8 @@ TEST_F(EditedCheckout, AGoldenTextAndAFileThatIsGoneDecide) {
 // What the change itself brings must not take an edit off the list, or hide its lines.
 TEST_F(EditedCheckout, NeitherListsNorAttributesOfTheChangeHideAnEdit) {
   const auto commit = [&] {
-    for (const std::vector<std::string>& arguments :
-         {std::vector<std::string>{"add", "."},
-          {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "list"}}) {
-      std::vector<std::string> argv = {"git", "-C", dir_.path().string()};
-      argv.insert(argv.end(), arguments.begin(), arguments.end());
-      ASSERT_TRUE(capture(argv).ok());
-    }
+    git_in(dir_.path(), {"add", "."});
+    git_in(dir_.path(), {"commit", "-q", "-m", "list"});
   };
   put("configs/kinds/threshold_edits.json",
       R"({"args": [{"name": "watched", "default": ["suites/*"]}]})");

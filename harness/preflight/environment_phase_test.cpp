@@ -7,9 +7,9 @@
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/fake_build.h"
+#include "harness/phases/fake_checkout.h"
 #include "harness/phases/fake_program.h"
 #include "harness/provenance/build/git.h"
-#include "harness/provenance/capture.h"
 
 namespace harness {
 namespace {
@@ -84,14 +84,7 @@ TEST_F(EnvironmentPhaseTest, AFileThatDiffersIsCounted) {
   const fs::path repo = dir_ / "repo";
   fs::create_directories(repo);
   write_bytes(repo / "a.cpp", "1\n");
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"init", "-q"},
-        {"add", "."},
-        {"-c", "user.name=n", "-c", "user.email=e", "commit", "-q", "-m", "base"}}) {
-    std::vector<std::string> argv = {"git", "-C", repo.string()};
-    argv.insert(argv.end(), arguments.begin(), arguments.end());
-    ASSERT_TRUE(capture(argv).ok());
-  }
+  commit_first(repo);
   EXPECT_EQ(value(run_in(repo), "git.dirty_count"), 0);
   write_bytes(repo / "a.cpp", "2\n");
   const auto transcript = run_in(repo);

@@ -179,7 +179,8 @@ struct CriterionResult {
     v({.name = "metric", .doc = "metric it reads", .required = true}, &CriterionResult::metric);
     v({.name = "op", .doc = "comparison", .required = true}, &CriterionResult::op);
     v({.name = "threshold", .doc = "resolved threshold"}, &CriterionResult::threshold);
-    v({.name = "threshold_source", .doc = "runbook, or the baseline file and factor"},
+    v({.name = "threshold_source",
+       .doc = "runbook, the source it names, or the baseline file and factor"},
       &CriterionResult::threshold_source);
     v({.name = "unit", .doc = "unit of threshold and figure"}, &CriterionResult::unit);
     v({.name = "severity", .doc = "blocker, major or info", .required = true},

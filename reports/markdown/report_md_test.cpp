@@ -110,6 +110,18 @@ TEST(ReportMd, CriteriaSortedWorstFirst) {
   EXPECT_THAT(text, HasSubstr("- `C-b` NOT_EVALUATED: reason of C-b"));
 }
 
+TEST(ReportMd, ThresholdsNameWhereTheyComeFrom) {
+  Results r = go();
+  EXPECT_THAT(report(r), Not(HasSubstr("Where thresholds come from")));
+  for (const char* id : {"C-a", "C-b", "C-c"})
+    r.criteria.push_back(criterion(id, CriterionVerdict::kPass));
+  const size_t last = r.criteria.size() - 1;
+  r.criteria[last - 2].threshold_source = r.criteria[last].threshold_source = "physical: ln 256";
+  r.criteria[last - 1].threshold_source = "runbook";
+  EXPECT_THAT(report(r), HasSubstr("- physical: ln 256: `C-a`, `C-c`\n"));
+  EXPECT_THAT(report(r), Not(HasSubstr("- runbook")));
+}
+
 TEST(ReportMd, NotRunStandsBesideCompleted) {
   Results r = go();
   r.phases.push_back(r.phases[0]);

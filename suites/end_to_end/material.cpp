@@ -1,4 +1,5 @@
 // Runbooks, configs and runs that the tests of this folder share.
+#include <algorithm>
 #include <stdexcept>
 
 #include "suites/end_to_end/command.h"
@@ -15,13 +16,16 @@ fs::path make_configs() {
   const fs::path dir = fresh_dir("configs");
   fs::copy(fs::path(base::source_dir()) / "configs", dir, fs::copy_options::recursive);
   fs::copy(kTestdata, dir / "runbooks");
-  for (const char* name : {"operator_conformance", "layer_scaling", "decode_ab", "attn_memory",
-                           "empty_rows", "strict_fallback", "checkpointing_ab"}) {
-    const fs::path file = dir / "kinds" / (std::string(name) + ".json");
-    nlohmann::json kind = nlohmann::json::parse(read_file(file));
+  for (const auto& entry : fs::directory_iterator(dir / "kinds")) {
+    nlohmann::json kind = nlohmann::json::parse(read_file(entry.path()));
+    const bool takes = kind["program"] == "nsa-worker" || kind["program"] == "nsa-train";
+    const auto known = std::ranges::find(kind["args"], "fault", [](const nlohmann::json& argument) {
+      return argument["name"].get<std::string>();
+    });
+    if (!takes || known != kind["args"].end()) continue;
     kind["args"].push_back(
         {{"name", "fault"}, {"type", "string"}, {"default", ""}, {"doc", "id of a fault"}});
-    write_file(file, kind.dump(2));
+    write_file(entry.path(), kind.dump(2));
   }
   return dir;
 }

@@ -1,5 +1,5 @@
-// Every criterion of the shipped runbooks that a small run on a CPU can turn: the cause is injected
-// in the real programs, and the criterion must FAIL.
+// Every criterion of the shipped runbooks that a small run on a CPU can make fail: the cause is
+// injected in the real programs, and the criterion must FAIL.
 #include <gmock/gmock.h>
 
 #include "base/testing/paths.h"
@@ -10,25 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-const fs::path kSource = base::source_dir();
-
-/// The shipped configs, every kind of a worker taking `fault`.
-fs::path configs() {
-  const fs::path dir = fresh_dir("witness_configs");
-  fs::copy(kSource / "configs", dir, fs::copy_options::recursive);
-  for (const auto& entry : fs::directory_iterator(dir / "kinds")) {
-    json kind = json::parse(read_file(entry.path()));
-    const bool takes = kind["program"] == "nsa-worker" || kind["program"] == "nsa-train";
-    for (const json& argument : kind["args"])
-      if (argument["name"] == "fault") kind["program"] = "";
-    if (!takes || kind["program"] == "") continue;
-    kind["args"].push_back(
-        {{"name", "fault"}, {"type", "string"}, {"default", ""}, {"doc", "id of a fault"}});
-    write_file(entry.path(), kind.dump(2));
-  }
-  return dir;
-}
 
 /// The programs of this build, the trainer being the one that takes faults.
 std::string programs() {
@@ -43,12 +24,13 @@ std::string programs() {
 }
 
 TEST(Witnesses, EveryCriterionFailsInTheRunOfItsCause) {
-  const fs::path out = fresh_dir("witnesses"), book = configs() / "runbooks/witness_cpu.json";
+  const fs::path out = fresh_dir("witnesses");
+  const std::string book = configs_with_faults() + "/runbooks/witness_cpu.json";
   const std::string validate = programs();
-  const Outcome written = run({validate, "witnesses", "--configs", book.parent_path().parent_path(),
-                               "--out", book.string()});
+  const std::string shipped = base::source_dir() + "/configs";
+  const Outcome written = run({validate, "witnesses", "--configs", shipped, "--out", book});
   ASSERT_EQ(written.exit_code, 0) << written.output;
-  const Outcome done = run({validate, "--configs", book.parent_path().parent_path(), "--runbook",
+  const Outcome done = run({validate, "--configs", configs_with_faults(), "--runbook",
                             "witness_cpu", "--out", out.string()});
   ASSERT_TRUE(fs::exists(out / "results.json")) << done.output;
   const json found = results(out);

@@ -17,13 +17,13 @@
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/diagnostics/stage_record.h"
+#include "nsa/program/build_id.h"
 #include "nsa/program/plain_text.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/ranks/rank_place.h"
 #include "suites/instrument/cupti/activity_collector.h"
 #include "suites/instrument/facts.h"
-#include "suites/phases/build_id.h"
 #include "suites/phases/phase.h"
 
 namespace suites {
@@ -34,7 +34,7 @@ namespace protocol = harness::protocol;
 protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device,
                            const nsa::train::RankPlace& place) {
   protocol::Hello hello{.program = "nsa-worker",
-                        .build_id = build_id(),
+                        .build_id = nsa::build_id(),
                         .rank = place.rank,
                         .world = place.world,
                         .device = device_name(device),

@@ -9,7 +9,7 @@
 
 #include "nsa/reference/stages/ranges.h"
 #include "suites/conformance/convert.h"
-#include "suites/phases/build_id.h"
+#include "suites/phases/program_folder.h"
 
 namespace suites {
 namespace {

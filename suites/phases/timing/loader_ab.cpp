@@ -33,7 +33,8 @@ std::vector<LoaderArm> loader_arms() {
           {"concurrent", {.warmup_batches = 16, .concurrent_warmup = true}}};
 }
 
-/// Fault slow_reads: every row takes 10 ms, and off alone warms up.
+/// Rows that take 10 ms each. Fault slow_reads: off alone warms up; fault overlapping: reads of
+/// warm-up and prefetch meet however the threads are scheduled.
 class SlowSource : public nsa::train::TokenSource {
  public:
   explicit SlowSource(const nsa::train::TokenSource& base) : base_(base) {}
@@ -102,7 +103,8 @@ class LoaderAb {
     const SlowSource slow(*source_);
     const nsa::train::TokenSource& as_is = *source_;
     const bool late = fault_ == "other_order" && arm.name != "off";
-    BatchLoader loader(fault_ == "slow_reads" ? slow : as_is, shape_, options, late ? 1 : 0);
+    const bool slowed = fault_ == "slow_reads" || fault_ == "overlapping";
+    BatchLoader loader(slowed ? slow : as_is, shape_, options, late ? 1 : 0);
     nsa::train::Sha256 content;
     for (int64_t k = 0; k < batches_; ++k) {
       content.update(loader.next());
