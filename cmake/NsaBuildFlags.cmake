@@ -15,7 +15,7 @@ set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "")
 
 if(NSA_UNITY)
   # Most of a file's cost is the headers and templates it shares with its neighbours. The price: names in unnamed
-  # namespaces must differ within a target. Tests are compiled file by file: their helpers share names.
+  # namespaces must differ within a target, tests included.
   set(CMAKE_UNITY_BUILD ON)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 endif()

@@ -18,7 +18,7 @@ function(nsa_add_test)
   endif()
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
-  set_target_properties(${T_NAME} PROPERTIES NSA_TEST ON UNITY_BUILD OFF)  # helpers of tests share names
+  set_target_properties(${T_NAME} PROPERTIES NSA_TEST ON)
   target_link_libraries(${T_NAME} PRIVATE nsa_build_flags nsa_test_paths ${T_LIBS}
     GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}")

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kRed = R"(<testsuite><testcase name="a"/><testcase classname="A" name="b">
+constexpr const char* kRedRun = R"(<testsuite><testcase name="a"/><testcase classname="A" name="b">
 <failure/></testcase><testcase name="c"><error/></testcase><testcase name="d"><skipped/></testcase>
 <testcase name="e"/></testsuite>)";
 constexpr const char* kGreen = R"(<testsuite><testcase name="a"/><testcase name="b"/></testsuite>)";
@@ -31,7 +31,7 @@ const protocol::Check& only_check(const protocol::Transcript& transcript) {
 }
 
 TEST(CiStatusPhase, ARedFileIsAnAnswerWithTheFirstFailure) {
-  const auto red = transcript(kRed);
+  const auto red = transcript(kRedRun);
   EXPECT_EQ(end_of(red), "ok") << "a red CI is an answer";
   EXPECT_EQ(metric_of(red, "tests.run_count"), 4) << "a skipped test did not run";
   EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
@@ -75,7 +75,7 @@ TEST(CiStatusPhase, WhatDidNotRunAndWhatWasFlakyAreCountedAndNamed) {
 }
 
 TEST(CiStatusPhase, AFailureInASecondRootDecidesAndTheRootIsNamed) {
-  const auto red = transcript(std::string(kGreen) + kRed);
+  const auto red = transcript(std::string(kGreen) + kRedRun);
   EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
   EXPECT_THAT(only_check(red).detail, HasSubstr("failed first: A.b"));
   EXPECT_THAT(only_check(red).detail, HasSubstr("the file holds a second root <testsuite>"));

@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr const char* kBook =
+constexpr const char* kSmallBook =
     R"({"phases": [{"id": "ab", "criteria": [{"id": "C-a", "value": 5}]}]})";
 constexpr const char* kLoosened =
     R"({"phases": [{"id": "ab", "criteria": [{"id": "C-a", "value": 50}]}]})";
@@ -26,7 +26,7 @@ class EditedCheckout : public testing::Test {
  protected:
   EditedCheckout() {
     put("suites/compare/tolerance.cpp", "eps = 1;\n");
-    put("configs/runbooks/b.json", kBook);
+    put("configs/runbooks/b.json", kSmallBook);
     put("nsa/x.cpp", "1\n");
     commit_first(dir_.path());
   }
@@ -55,7 +55,7 @@ class EditedCheckout : public testing::Test {
 TEST_F(EditedCheckout, EditsFailWithoutAReasonAndAreShownEitherWay) {
   put("suites/compare/tolerance.cpp", "eps = 100;\n");
   put("configs/runbooks/b.json", kLoosened);
-  put("configs/runbooks/new.json", kBook);
+  put("configs/runbooks/new.json", kSmallBook);
   put("nsa/x.cpp", "2\n");
   auto transcript = run(args_);
   EXPECT_EQ(failed(transcript), 2u);

@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-PlannedPhase phase(double minutes = 0) {
+PlannedPhase shown_phase(double minutes = 0) {
   PlannedPhase phase;
   phase.id = "oracle";
   phase.title = "The \x1b[31moracle\n";
@@ -44,8 +44,8 @@ std::string written(bool terminal, size_t columns, bool colour, Events events,
 
 TEST(Progress, ALogHasOneLineAnEvent) {
   const std::string text = written(false, 0, false, [](Observer& observer) {
-    observer.on_phase_start(phase(), 2, 9);
-    observer.on_phase_end(phase(), record(StepStatus::kFailed, 125, "g01: \x1b]0;gone\a"));
+    observer.on_phase_start(shown_phase(), 2, 9);
+    observer.on_phase_end(shown_phase(), record(StepStatus::kFailed, 125, "g01: \x1b]0;gone\a"));
     observer.on_note("left \r\n behind");
   });
   EXPECT_THAT(text, HasSubstr("[2/9] oracle: The  [31moracle"));
@@ -56,18 +56,18 @@ TEST(Progress, ALogHasOneLineAnEvent) {
 
 TEST(Progress, BeatsOfALogAreRare) {
   const std::string text = written(false, 0, false, [](Observer& observer) {
-    observer.on_phase_start(phase(), 1, 1);
+    observer.on_phase_start(shown_phase(), 1, 1);
     for (int step = 0; step < 1000; ++step)
-      observer.on_beat(phase(), "g01", {.step = step, .of = 1000, .at = "\x1b[2J"}, 5);
+      observer.on_beat(shown_phase(), "g01", {.step = step, .of = 1000, .at = "\x1b[2J"}, 5);
   });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
 TEST(Progress, ATerminalRewritesOneLineWithABar) {
   const std::string text = written(true, 200, false, [](Observer& observer) {
-    observer.on_phase_start(phase(), 1, 2);
-    observer.on_beat(phase(), "g01", {.step = 30, .of = 40, .at = "\x1b[2J"}, 90);
-    observer.on_phase_end(phase(), record(StepStatus::kCompleted, 3));
+    observer.on_phase_start(shown_phase(), 1, 2);
+    observer.on_beat(shown_phase(), "g01", {.step = 30, .of = 40, .at = "\x1b[2J"}, 90);
+    observer.on_phase_end(shown_phase(), record(StepStatus::kCompleted, 3));
   });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
   EXPECT_THAT(
@@ -79,9 +79,9 @@ TEST(Progress, ATerminalRewritesOneLineWithABar) {
 
 TEST(Progress, NoLineIsWiderThanTheTerminal) {
   const std::string text = written(true, 30, true, [](Observer& observer) {
-    observer.on_phase_start(phase(), 1, 2);
-    observer.on_beat(phase(), "g01", {.step = 30, .of = 40, .at = "forward"}, 90);
-    observer.on_phase_end(phase(), record(StepStatus::kNotRun, 3, "a long reason, éèà"));
+    observer.on_phase_start(shown_phase(), 1, 2);
+    observer.on_beat(shown_phase(), "g01", {.step = 30, .of = 40, .at = "forward"}, 90);
+    observer.on_phase_end(shown_phase(), record(StepStatus::kNotRun, 3, "a long reason, éèà"));
     observer.on_note(std::string(100, 'x'));
   });
   EXPECT_THAT(text, HasSubstr("\x1b[33mNOT_RUN   \x1b[0m"));
@@ -100,8 +100,8 @@ TEST(Progress, NoLineIsWiderThanTheTerminal) {
 TEST(Progress, WhyAPhaseFailedIsNeverCut) {
   const std::string reason(200, 'r');
   const std::string text = written(true, 40, true, [&](Observer& observer) {
-    observer.on_phase_start(phase(), 1, 2);
-    observer.on_phase_end(phase(), record(StepStatus::kFailed, 3, reason));
+    observer.on_phase_start(shown_phase(), 1, 2);
+    observer.on_phase_end(shown_phase(), record(StepStatus::kFailed, 3, reason));
   });
   EXPECT_THAT(text, HasSubstr("\x1b[31mFAILED    \x1b[0m"));
   EXPECT_THAT(text, HasSubstr("\n           " + reason + "\n"));
@@ -109,7 +109,7 @@ TEST(Progress, WhyAPhaseFailedIsNeverCut) {
 
 TEST(Progress, TheTimeLeftOfTheRunIsShown) {
   Plan plan;
-  plan.phases = {phase(1), phase(6)};
+  plan.phases = {shown_phase(1), shown_phase(6)};
   EXPECT_THAT(
       written(
           true, 200, false,
@@ -125,7 +125,7 @@ TEST(Progress, QuietAndJsonReportNothing) {
     EXPECT_EQ(written(
                   true, 80, true,
                   [](Observer& observer) {
-                    observer.on_phase_start(phase(), 1, 1);
+                    observer.on_phase_start(shown_phase(), 1, 1);
                     observer.on_note("x");
                   },
                   options),

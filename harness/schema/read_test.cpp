@@ -8,7 +8,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string error_of(const std::string& text) {
+std::string read_error_of(const std::string& text) {
   return config_error_of([&] { read_json<Example>(text, "f.json"); });
 }
 
@@ -28,15 +28,15 @@ TEST(Read, FillsEveryTypeAndKeepsDefaultsOfAbsentKeys) {
 }
 
 TEST(Read, UnknownKeyNamesPlaceAndNearestName) {
-  EXPECT_EQ(error_of("{\"title\": \"t\",\n \"parts\": [{\"id\": \"p\",\n  \"wieght\": 1}]}"),
+  EXPECT_EQ(read_error_of("{\"title\": \"t\",\n \"parts\": [{\"id\": \"p\",\n  \"wieght\": 1}]}"),
             "f.json:3:3: unknown key 'wieght' in parts[0]; did you mean 'weight'?");
-  EXPECT_EQ(error_of(R"({"title": "t", "zzz": 1})"),
+  EXPECT_EQ(read_error_of(R"({"title": "t", "zzz": 1})"),
             "f.json:1:16: unknown key 'zzz' in the document; known: title, flag, count, colour, "
             "bound, parts, labels, any");
 }
 
 TEST(Read, MissingRequiredKeyIsNamedWithItsMeaning) {
-  EXPECT_EQ(error_of(R"({"title": "t", "parts": [{}]})"),
+  EXPECT_EQ(read_error_of(R"({"title": "t", "parts": [{}]})"),
             "f.json:1:26: parts[0] lacks the required key 'id' (name)");
 }
 
@@ -50,32 +50,37 @@ TEST(Read, PartialDocumentsNeedOnlyWhatIdentifies) {
 }
 
 TEST(Read, WrongTypesNameKeyValueAndWant) {
-  EXPECT_EQ(error_of(R"({"title": 5})"), "f.json:1:11: title must be a string, got '5'");
-  EXPECT_THAT(error_of(R"({"title": "t", "flag": 1})"), HasSubstr("flag must be true or false"));
-  EXPECT_THAT(error_of(R"({"title": "t", "count": "7"})"), HasSubstr("count must be an integer"));
-  EXPECT_THAT(error_of(R"({"title": "t", "count": 7.5})"), HasSubstr("an integer, got '7.5'"));
-  EXPECT_THAT(error_of(R"({"title": "t", "parts": {}})"), HasSubstr("parts must be a list"));
-  EXPECT_THAT(error_of(R"({"title": "t", "parts": [1]})"), HasSubstr("parts[0] must be an object"));
-  EXPECT_THAT(error_of(R"({"title": "t", "labels": {"a": 1}})"), HasSubstr("labels.a must be a"));
-  EXPECT_THAT(error_of(R"({"title": "t", "bound": "x"})"), HasSubstr("bound must be a number"));
-  EXPECT_THAT(error_of("[]"), HasSubstr("the document must be an object"));
+  EXPECT_EQ(read_error_of(R"({"title": 5})"), "f.json:1:11: title must be a string, got '5'");
+  EXPECT_THAT(read_error_of(R"({"title": "t", "flag": 1})"),
+              HasSubstr("flag must be true or false"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "count": "7"})"),
+              HasSubstr("count must be an integer"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "count": 7.5})"), HasSubstr("an integer, got '7.5'"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "parts": {}})"), HasSubstr("parts must be a list"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "parts": [1]})"),
+              HasSubstr("parts[0] must be an object"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "labels": {"a": 1}})"),
+              HasSubstr("labels.a must be a"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "bound": "x"})"),
+              HasSubstr("bound must be a number"));
+  EXPECT_THAT(read_error_of("[]"), HasSubstr("the document must be an object"));
 }
 
 TEST(Read, IntegersOutOfRangeAreRejected) {
   EXPECT_EQ(read_json<Example>(R"({"title": "t", "count": 9223372036854775807})", "f").count,
             INT64_MAX);
   EXPECT_EQ(read_json<Example>(R"({"title": "t", "count": 5.0})", "f").count, 5);
-  EXPECT_THAT(error_of(R"({"title": "t", "count": 9223372036854775808})"), HasSubstr("2^63"));
-  EXPECT_THAT(error_of(R"({"title": "t", "count": 1e300})"), HasSubstr("an integer"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "count": 9223372036854775808})"), HasSubstr("2^63"));
+  EXPECT_THAT(read_error_of(R"({"title": "t", "count": 1e300})"), HasSubstr("an integer"));
 }
 
 TEST(Read, UnknownEnumValueNamesTheNearest) {
-  EXPECT_EQ(error_of(R"({"title": "t", "colour": "gren"})"),
+  EXPECT_EQ(read_error_of(R"({"title": "t", "colour": "gren"})"),
             "f.json:1:26: colour must be one of red, green, got 'gren'; did you mean 'green'?");
 }
 
 TEST(Read, HostileTextStaysOneLine) {
-  const std::string error = error_of("{\"title\": \"t\", \"a\\u001b[31m\\n`<script>|\": 1}");
+  const std::string error = read_error_of("{\"title\": \"t\", \"a\\u001b[31m\\n`<script>|\": 1}");
   EXPECT_THAT(error, HasSubstr("unknown key 'a\\x1b[31m\\x0a`<script>|'"));
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }

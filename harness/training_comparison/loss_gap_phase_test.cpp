@@ -16,13 +16,13 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-const std::string kRun = base::source_dir() + "/reports/samples/pr31_varlen-h200";
+const std::string kVarlenRun = base::source_dir() + "/reports/samples/pr31_varlen-h200";
 
 protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
   const TempDir dir;
   const json args = {{"of", of}, {"against", against}, {"tail", tail}};
   return run_alone(dir / "raw.jsonl", args, [](BuiltinCall call, auto& emitter) {
-    call.run_dir = kRun;
+    call.run_dir = kVarlenRun;
     run_loss_gap(call, emitter);
   });
 }
@@ -37,7 +37,7 @@ json value(const protocol::Transcript& transcript, const std::string& name) {
 std::map<int64_t, double> recorded(const std::string& phase) {
   std::map<int64_t, double> losses;
   const auto raw = protocol::read_transcript(
-      read_bytes(std::string(kRun) + "/phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
+      read_bytes(std::string(kVarlenRun) + "/phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
   for (const auto& line : raw.lines)
     if (const auto* beat = std::get_if<protocol::Beat>(&line.message);
         beat != nullptr && beat->at == "step")

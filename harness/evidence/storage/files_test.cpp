@@ -5,6 +5,7 @@
 
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/storage/testing.h"
 #include "harness/schema/write.h"
 
 namespace harness {
@@ -12,16 +13,6 @@ namespace {
 
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Files, WriteReplacesWholeFileAndLeavesNoPart) {
   TempDir dir;

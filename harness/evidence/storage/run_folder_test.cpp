@@ -10,6 +10,7 @@
 #include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/storage/testing.h"
 #include "harness/schema/parse/depth.h"
 
 namespace harness {
@@ -35,16 +36,6 @@ class RunFolderTest : public testing::Test {
   TempDir dir_;
   fs::path run_ = dir_ / "run";
 };
-
-template <class Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST_F(RunFolderTest, ListsRegularFilesAndNamesTheRest) {
   put("phases/p/g01.jsonl", "{}\n");

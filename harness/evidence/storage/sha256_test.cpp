@@ -6,20 +6,13 @@
 #include <fstream>
 
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/storage/testing.h"
 #include "harness/schema/error.h"
 
 namespace harness {
 namespace {
 
 using testing::HasSubstr;
-
-std::string error_of(const std::filesystem::path& path) {
-  try {
-    return sha256_file(path);
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
 
 TEST(Sha256, AgreesWithFips180Examples) {
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -50,8 +43,10 @@ TEST(Sha256, AFileHasTheHashOfItsBytes) {
 
 TEST(Sha256, WhatCannotBeReadIsNamed) {
   const TempDir dir;
-  EXPECT_THAT(error_of(dir / "none"), HasSubstr("cannot read " + (dir / "none").string()));
-  EXPECT_THAT(error_of(dir.path()), HasSubstr("cannot read " + dir.path().string()));
+  EXPECT_THAT(error_of([&] { sha256_file(dir / "none"); }),
+              HasSubstr("cannot read " + (dir / "none").string()));
+  EXPECT_THAT(error_of([&] { sha256_file(dir.path()); }),
+              HasSubstr("cannot read " + dir.path().string()));
 }
 
 }  // namespace

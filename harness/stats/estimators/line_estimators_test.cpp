@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "harness/stats/estimators/estimators.h"
+#include "harness/stats/estimators/testing.h"
 
 namespace harness {
 namespace {
@@ -16,14 +17,6 @@ GroupEvidence group(const std::string& id) {
   g.file = "phases/p/" + id + ".jsonl";
   g.cases = {{"c1", true, ""}};
   return g;
-}
-
-EvidenceView view_of(std::vector<GroupEvidence> groups) {
-  EvidenceView view;
-  view.phase = "p";
-  view.groups_planned = static_cast<int64_t>(groups.size());
-  view.groups = std::move(groups);
-  return view;
 }
 
 MetricSpec spec(const std::string& estimator, const std::string& source,

@@ -40,7 +40,7 @@ EvidenceView bare_view(int processes, const std::vector<ArmPlan>& arms) {
 }
 
 /// The same with an A/A of the first arm.
-EvidenceView view_of(int processes, std::vector<ArmPlan> arms) {
+EvidenceView paired_view(int processes, std::vector<ArmPlan> arms) {
   const bool has_repeat = std::ranges::any_of(
       arms, [](const ArmPlan& arm) { return arm.series == "aa" || arm.series.ends_with(".aa"); });
   if (!has_repeat)
@@ -62,7 +62,7 @@ TEST(PairedOverhead, IsThePercentOfTimeMoreThanTheBaseline) {
   overhead.name = "overhead.v2_pct";
   overhead.unit = "pct";
   overhead.estimator = "paired_overhead";
-  const EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  const EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 5}});
   const Metric m = estimate(overhead, view), ratio = estimate(spec(), view);
   EXPECT_NEAR(*m.value, 25, .2);
   EXPECT_NEAR(*m.hi, 100 * (1 / *ratio.lo - 1), 1e-6);
@@ -77,7 +77,7 @@ TEST(PairedOverhead, IsThePercentOfTimeMoreThanTheBaseline) {
 TEST(PairedOverhead, IsWithheldWhenAnOutputMismatches) {
   MetricSpec overhead = spec();
   overhead.estimator = "paired_overhead";
-  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 5}});
+  EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 5}});
   view.groups[3].checks = {{"c", "oracle/v2", false, "SPEEDUP_WITHHELD", ""}};
   const Metric m = estimate(overhead, view);
   EXPECT_FALSE(m.value);
@@ -85,7 +85,7 @@ TEST(PairedOverhead, IsWithheldWhenAnOutputMismatches) {
 }
 
 TEST(PairedRatio, CandidateTwiceAsFast) {
-  const Metric m = estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 2}}));
+  const Metric m = estimate(spec(), paired_view(10, {{"v1", 4}, {"v2", 2}}));
   EXPECT_EQ(m.id, "M-ranges_ab.v2_vs_v1.speedup_ratio");
   EXPECT_NEAR(*m.value, 2, .01);
   EXPECT_EQ(m.verdict, "FASTER");
@@ -102,21 +102,21 @@ TEST(PairedRatio, CandidateTwiceAsFast) {
 }
 
 TEST(PairedRatio, DirectionAndEquivalence) {
-  const Metric slower = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 4}}));
+  const Metric slower = estimate(spec(), paired_view(10, {{"v1", 2}, {"v2", 4}}));
   EXPECT_EQ(slower.verdict, "SLOWER");
   EXPECT_NEAR(*slower.value, .5, .01);
-  EXPECT_EQ(estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2}})).verdict, "EQUIVALENT");
+  EXPECT_EQ(estimate(spec(), paired_view(10, {{"v1", 2}, {"v2", 2}})).verdict, "EQUIVALENT");
 }
 
 TEST(PairedRatio, FewProcessesAreInconclusiveWithoutBounds) {
-  const Metric m = estimate(spec(), view_of(7, {{"v1", 4}, {"v2", 2}}));
+  const Metric m = estimate(spec(), paired_view(7, {{"v1", 4}, {"v2", 2}}));
   EXPECT_EQ(m.verdict, "INCONCLUSIVE");
   EXPECT_TRUE(m.value && m.lo95);
   EXPECT_FALSE(m.lo || m.hi);
 }
 
 TEST(PairedRatio, AaSeriesGivesTheFloor) {
-  const Metric m = estimate(spec(), view_of(10, {{"v1", 2}, {"v2", 2.06}, {"v1.aa", 2.1}}));
+  const Metric m = estimate(spec(), paired_view(10, {{"v1", 2}, {"v2", 2.06}, {"v1.aa", 2.1}}));
   EXPECT_NEAR(m.details["noise_floor"]["floor_pct"].get<double>(), 5, .2);
   EXPECT_NEAR(m.details["margin_in_force_pct"].get<double>(), 5, .2);
   // 3 % is below what identical arms show here, and above what counts as equal on a GPU.
@@ -163,7 +163,7 @@ TEST(PairedRatio, WithoutAnAaOfItsOwnArmsThereIsNoVerdict) {
 TEST(PairedRatio, TimesThatAreAllEqualWereNotMeasured) {
   for (const double time : {1.0, 5e-324, 123.456}) {
     for (const std::string stuck : {"v1", "v2"}) {
-      EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 4}});
+      EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 4}});
       for (GroupEvidence& group : view.groups)
         for (SampleLine& line : group.samples)
           if (line.series == stuck) line.value = time;
@@ -178,7 +178,7 @@ TEST(PairedRatio, TimesThatAreAllEqualWereNotMeasured) {
 
 // The candidate takes ten times as long and ends after one round of three.
 TEST(PairedRatio, ArmsOfDifferentLength) {
-  EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 20}});
+  EvidenceView view = paired_view(10, {{"v1", 2}, {"v2", 20}});
   for (GroupEvidence& group : view.groups) {
     for (SampleLine& line : group.samples)
       if (line.round > 0) line.value *= line.series == "v2" ? 1 : 5;
@@ -191,7 +191,7 @@ TEST(PairedRatio, ArmsOfDifferentLength) {
 }
 
 TEST(PairedRatio, FailedCheckWithholds) {
-  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 2}});
   view.groups[4].checks = {{"c", "ranges.equal", false, "ORACLE_MISMATCH", ""}};
   const Metric m = estimate(spec(), view);
   EXPECT_FALSE(m.value || m.lo);
@@ -202,7 +202,7 @@ TEST(PairedRatio, FailedCheckWithholds) {
 
 // Survivors would decide: of 13 processes the 3 slow ones run out of memory, and 10 pass.
 TEST(PairedRatio, PairsThatAreLeftWhenSomeFailedAreNoFigure) {
-  const EvidenceView whole = view_of(13, {{"v1", 4}, {"v2", 2}});
+  const EvidenceView whole = paired_view(13, {{"v1", 4}, {"v2", 2}});
   ASSERT_TRUE(estimate(spec(), whole).lo);
   EvidenceView failed = whole, crashed = whole, silent = whole, null = whole;
   failed.groups[4].cases[0] = {"c", false, "out of memory"};
@@ -219,7 +219,7 @@ TEST(PairedRatio, PairsThatAreLeftWhenSomeFailedAreNoFigure) {
 
 // A rank that measures nothing is no process of its own.
 TEST(PairedRatio, RanksOfOneProcessMeasureTogether) {
-  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 2}});
   for (GroupEvidence& group : std::vector(view.groups)) {
     view.groups.push_back(group);
     view.groups.back().id += ".r1";
@@ -230,7 +230,7 @@ TEST(PairedRatio, RanksOfOneProcessMeasureTogether) {
 
 // The larger rate is the faster arm: read as times, a slow candidate would be called FASTER.
 TEST(PairedRatio, RatesAreNoTimes) {
-  EvidenceView view = view_of(10, {{"v1", 4}, {"v2", 2}});
+  EvidenceView view = paired_view(10, {{"v1", 4}, {"v2", 2}});
   for (GroupEvidence& group : view.groups)
     for (SampleLine& line : group.samples) line.unit = "tok_s";
   const Metric m = estimate(spec(), view);
@@ -239,21 +239,21 @@ TEST(PairedRatio, RatesAreNoTimes) {
 }
 
 TEST(PairedRatio, MissingArmAndImpossibleTimes) {
-  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}})).null_reason, HasSubstr("'v2'"));
-  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", 4}, {"v2", 0}})).null_reason,
+  EXPECT_THAT(estimate(spec(), paired_view(10, {{"v1", 4}})).null_reason, HasSubstr("'v2'"));
+  EXPECT_THAT(estimate(spec(), paired_view(10, {{"v1", 4}, {"v2", 0}})).null_reason,
               HasSubstr("candidate arm in process 'g0': sample 1 is 0"));
-  EXPECT_THAT(estimate(spec(), view_of(10, {{"v1", NAN}, {"v2", 1}})).null_reason,
+  EXPECT_THAT(estimate(spec(), paired_view(10, {{"v1", NAN}, {"v2", 1}})).null_reason,
               HasSubstr("baseline arm in process 'g0': sample 1 is nan"));
 }
 
 TEST(PairedRatio, ArmsMayCarryTheSource) {
   MetricSpec s = spec();
   s.source = "c/ranges";
-  EXPECT_EQ(estimate(s, view_of(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
+  EXPECT_EQ(estimate(s, paired_view(10, {{"ranges.v1", 4}, {"ranges.v2", 2}})).verdict, "FASTER");
 }
 
 TEST(PairedRatio, ReportsHowSamplesWereTaken) {
-  EvidenceView view = view_of(10, {{"v1", 2, 1800}, {"v1.aa", 2, 1800}, {"v2", 4, 1795}});
+  EvidenceView view = paired_view(10, {{"v1", 2, 1800}, {"v1.aa", 2, 1800}, {"v2", 4, 1795}});
   MetricSpec one = spec();
   one.source = "v1";
   EXPECT_FALSE(estimate(one, view).details.contains("samples")) << "nothing beside the clock";
@@ -277,7 +277,7 @@ TEST(PairedRatio, ReportsHowSamplesWereTaken) {
 }
 
 TEST(PairedRatio, OnACpuReportsHowMuchTheThreadRan) {
-  EvidenceView view = view_of(10, {{"v1", 2}, {"v2", 4}});
+  EvidenceView view = paired_view(10, {{"v1", 2}, {"v2", 4}});
   view.device = "cpu";
   for (GroupEvidence& group : view.groups)
     for (SampleLine& line : group.samples) line.ran_pct = 75;
@@ -293,18 +293,18 @@ TEST(PairedRatio, OnACpuReportsHowMuchTheThreadRan) {
 
 // The candidate's clock is half: as slow as twice the time, equal in cycles. Neither may decide.
 TEST(PairedRatio, ThrottledArmDecidesNothing) {
-  const Metric m = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 900}}));
+  const Metric m = estimate(spec(), paired_view(10, {{"v1", 2, 1800}, {"v2", 4, 900}}));
   EXPECT_EQ(m.verdict, "INCONCLUSIVE");
   EXPECT_EQ(m.details["throttled"], "v2");
   EXPECT_LT(*m.lo, .51);
   EXPECT_GT(*m.hi, .99);
-  const Metric equal_clocks = estimate(spec(), view_of(10, {{"v1", 2, 1800}, {"v2", 4, 1795}}));
+  const Metric equal_clocks = estimate(spec(), paired_view(10, {{"v1", 2, 1800}, {"v2", 4, 1795}}));
   EXPECT_EQ(equal_clocks.verdict, "SLOWER");
   EXPECT_FALSE(equal_clocks.details.contains("throttled"));
 }
 
 TEST(PairedRatio, SameEvidenceSameBytes) {
-  const EvidenceView view = view_of(12, {{"v1", 4}, {"v2", 2}, {"v1.aa", 4.01}});
+  const EvidenceView view = paired_view(12, {{"v1", 4}, {"v2", 2}, {"v1.aa", 4.01}});
   EXPECT_EQ(estimate(spec(), view).details.dump(), estimate(spec(), view).details.dump());
 }
 
@@ -314,7 +314,7 @@ TEST(ArmMedian, OneArm) {
   s.unit = "us";
   s.estimator = "arm_median";
   s.arms = {"v2"};
-  const Metric m = estimate(s, view_of(10, {{"v1", 4}, {"v2", 2}}));
+  const Metric m = estimate(s, paired_view(10, {{"v1", 4}, {"v2", 2}}));
   EXPECT_NEAR(*m.value, 2002, 2.1);
   EXPECT_EQ(m.n, 10);
   EXPECT_TRUE(m.lo && m.hi);

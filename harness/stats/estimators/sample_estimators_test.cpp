@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "harness/stats/estimators/estimators.h"
+#include "harness/stats/estimators/testing.h"
 
 namespace harness {
 namespace {
@@ -20,15 +21,7 @@ GroupEvidence process(const std::string& id, const std::string& series,
   return g;
 }
 
-EvidenceView view_of(std::vector<GroupEvidence> groups) {
-  EvidenceView view;
-  view.phase = "p";
-  view.groups_planned = static_cast<int64_t>(groups.size());
-  view.groups = std::move(groups);
-  return view;
-}
-
-MetricSpec spec(const std::string& estimator, const std::string& unit) {
+MetricSpec step_spec(const std::string& estimator, const std::string& unit) {
   MetricSpec s;
   s.name = "step.time_" + unit;
   s.unit = unit;
@@ -45,7 +38,7 @@ std::vector<double> one_to(int n) {
 
 TEST(MedianEstimator, OneProcessUsesSamples) {
   const Metric m =
-      estimate(spec("median", "ms"), view_of({process("g01", "step", one_to(10), "ms")}));
+      estimate(step_spec("median", "ms"), view_of({process("g01", "step", one_to(10), "ms")}));
   EXPECT_EQ(m.value, 5.5);
   EXPECT_EQ(m.n, 10);
   EXPECT_EQ(m.method, "median");
@@ -61,7 +54,7 @@ TEST(MedianEstimator, SeveralProcessesAreTheUnit) {
   std::vector<GroupEvidence> groups;
   for (int i = 1; i <= 9; ++i)
     groups.push_back(process("g0" + std::to_string(i), "step", {i - .5, i + .0, i + .5}, "us"));
-  const Metric m = estimate(spec("median", "ms"), view_of(groups));
+  const Metric m = estimate(step_spec("median", "ms"), view_of(groups));
   EXPECT_EQ(m.value, .005);
   EXPECT_EQ(m.n, 9);
   EXPECT_EQ(m.lo, .001);
@@ -71,7 +64,7 @@ TEST(MedianEstimator, SeveralProcessesAreTheUnit) {
 
 TEST(MedianEstimator, FewSamplesHaveNoInterval) {
   const Metric m =
-      estimate(spec("median", "ms"), view_of({process("g01", "step", {1, 2, 3}, "ms")}));
+      estimate(step_spec("median", "ms"), view_of({process("g01", "step", {1, 2, 3}, "ms")}));
   EXPECT_EQ(m.value, 2);
   EXPECT_FALSE(m.lo || m.hi || m.lo95 || m.hi95);
 }
@@ -80,24 +73,25 @@ TEST(MedianEstimator, RefusesMixedCasesUnitsAndVoidSamples) {
   EvidenceView view = view_of({process("g01", "step", one_to(10), "ms")});
   view.groups[0].cases.push_back({"d", true, ""});
   view.groups[0].samples.push_back({"d", "step", 1, "ms", 0, 0, {}});
-  EXPECT_THAT(estimate(spec("median", "ms"), view).null_reason, HasSubstr("CASE/SERIES"));
-  MetricSpec one = spec("median", "ms");
+  EXPECT_THAT(estimate(step_spec("median", "ms"), view).null_reason, HasSubstr("CASE/SERIES"));
+  MetricSpec one = step_spec("median", "ms");
   one.source = "c/step";
   EXPECT_EQ(estimate(one, view).value, 5.5);
-  EXPECT_THAT(
-      estimate(spec("median", "mib"), view_of({process("g01", "step", {1}, "ms")})).null_reason,
-      HasSubstr("samples are in 'ms', the metric in 'mib'"));
+  EXPECT_THAT(estimate(step_spec("median", "mib"), view_of({process("g01", "step", {1}, "ms")}))
+                  .null_reason,
+              HasSubstr("samples are in 'ms', the metric in 'mib'"));
   EvidenceView failed = view_of({process("g01", "step", one_to(10), "ms")});
   failed.groups[0].cases[0].ok = false;
-  EXPECT_THAT(estimate(spec("median", "ms"), failed).null_reason, HasSubstr("voids its samples"));
-  EXPECT_THAT(
-      estimate(spec("median", "ms"), view_of({process("g01", "other", {1}, "ms")})).null_reason,
-      HasSubstr("no samples of series 'step'"));
+  EXPECT_THAT(estimate(step_spec("median", "ms"), failed).null_reason,
+              HasSubstr("voids its samples"));
+  EXPECT_THAT(estimate(step_spec("median", "ms"), view_of({process("g01", "other", {1}, "ms")}))
+                  .null_reason,
+              HasSubstr("no samples of series 'step'"));
 }
 
 TEST(MedianEstimator, NotFiniteSampleIsNamed) {
   const Metric m =
-      estimate(spec("median", "ms"), view_of({process("g01", "step", {1, NAN, 3}, "ms")}));
+      estimate(step_spec("median", "ms"), view_of({process("g01", "step", {1, NAN, 3}, "ms")}));
   EXPECT_FALSE(m.value);
   EXPECT_THAT(m.null_reason, HasSubstr("process 'g01': sample 2 is nan"));
 }
@@ -107,7 +101,7 @@ TEST(RateEstimator, HarmonicMeanAndGuardBand) {
   std::vector<double> rates;
   for (int i = 0; i < 40; ++i) rates.push_back(i % 2 ? 300 : 100);
   const Metric m =
-      estimate(spec("rate", "tok_s"), view_of({process("g01", "step", rates, "tok_s")}));
+      estimate(step_spec("rate", "tok_s"), view_of({process("g01", "step", rates, "tok_s")}));
   EXPECT_NEAR(*m.value, 150, 1e-9);
   EXPECT_EQ(m.method, "rate");
   EXPECT_EQ(m.n, 40);
@@ -123,7 +117,7 @@ TEST(RateEstimator, SeveralProcessesGiveTheEnvelope) {
   EvidenceView view =
       view_of({process("g01", "step", slow, "ms"), process("g02", "step", fast, "ms")});
   view.device = "cuda";
-  const Metric m = estimate(spec("rate", "ms"), view);
+  const Metric m = estimate(step_spec("rate", "ms"), view);
   EXPECT_EQ(m.value, 105);
   EXPECT_EQ(m.lo, 98);
   EXPECT_NEAR(*m.hi, 112.2, 1e-9);
@@ -205,10 +199,12 @@ TEST(EtaEstimator, IsWithheldLikeTheRate) {
 }
 
 TEST(RateEstimator, ShortRunHasNoInterval) {
-  const Metric m = estimate(spec("rate", "ms"), view_of({process("g01", "step", {5, 5, 5}, "ms")}));
+  const Metric m =
+      estimate(step_spec("rate", "ms"), view_of({process("g01", "step", {5, 5, 5}, "ms")}));
   EXPECT_EQ(m.value, 5);
   EXPECT_FALSE(m.lo || m.hi);
-  EXPECT_FALSE(estimate(spec("rate", "ms"), view_of({process("g01", "step", {5, 0}, "ms")})).value);
+  EXPECT_FALSE(
+      estimate(step_spec("rate", "ms"), view_of({process("g01", "step", {5, 0}, "ms")})).value);
 }
 
 }  // namespace

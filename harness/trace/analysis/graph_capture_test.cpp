@@ -6,6 +6,7 @@
 #include "harness/schema/error.h"
 #include "harness/trace/analysis/path_proof.h"
 #include "harness/trace/analysis/profile.h"
+#include "harness/trace/analysis/testing.h"
 #include "harness/trace/testing.h"
 
 namespace harness::trace {
@@ -95,12 +96,6 @@ TraceBuilder replays(const CapturedRanges& captured) {
 CapturedRanges instantiated() {
   Capture c = step_of_two_layers();
   return c.node(23, 1, 900, 13).node(24, 1, 900, 14).ranges();
-}
-
-const RangeRow& row(const Profile& p, const std::string& name) {
-  for (const RangeRow& one : p.ranges)
-    if (one.name == name) return one;
-  throw Error("no range " + name);
 }
 
 TEST(GraphReplay, KernelsBelongToTheStageOfTheirCapture) {

@@ -8,6 +8,7 @@
 
 #include "harness/schema/error.h"
 #include "harness/trace/analysis/roofline.h"
+#include "harness/trace/analysis/testing.h"
 #include "harness/trace/chrome.h"
 #include "harness/trace/testing.h"
 
@@ -17,12 +18,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-const RangeRow& row(const Profile& profile, const std::string& name) {
-  for (const RangeRow& each : profile.ranges)
-    if (each.name == name) return each;
-  throw Error("no row " + name);
-}
 
 TEST(Intervals, UnionsPartsAndGaps) {
   const std::vector<Interval> merged = merge({{5, 9}, {0, 2}, {2, 4}, {7, 12}, {20, 20}});

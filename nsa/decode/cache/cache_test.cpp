@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<at::Tensor> memory_of(DecodeCache& cache) {
   std::vector<at::Tensor> all;
@@ -20,7 +20,7 @@ std::vector<at::Tensor> memory_of(DecodeCache& cache) {
 }
 
 void poison(DecodeCache& cache) {
-  for (const at::Tensor& x : memory_of(cache)) x.fill_(kNaN);
+  for (const at::Tensor& x : memory_of(cache)) x.fill_(kNoNumber);
 }
 
 NsaInputs tokens_of(const NsaInputs& in, int64_t t) { return narrow_tokens(in, t, 1); }
@@ -71,8 +71,8 @@ TEST(Cache, MemoryIsTakenOnceAndStaleContentNeverRead) {
     const std::vector<at::Tensor> before = memory_of(cache);
     const NsaInputs padded = map_tokens(in, [](const at::Tensor& x) {
       at::Tensor copy = x.clone();
-      copy[0].slice(0, 9).fill_(kNaN);
-      copy[1].slice(0, 23).fill_(kNaN);
+      copy[0].slice(0, 9).fill_(kNoNumber);
+      copy[1].slice(0, 23).fill_(kNoNumber);
       return copy;
     });
     cache.prefill(padded, {9, 23});

@@ -15,8 +15,7 @@
 namespace nsa::reference {
 namespace {
 
-using Ids = std::vector<int64_t>;
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using Tokens = std::vector<int64_t>;
 const double kLn3 = std::log(3.0);
 
 Config one_head() {
@@ -40,7 +39,7 @@ TEST(CmpAttention, TwoBlocksByHand) {
   const Attention a =
       cmp_attention(one_head(), column({1, 1, 1, 1}), column({0, kLn3}), column({4, 8}));
   EXPECT_EQ(a.o(0, 0, 0, 0), 0.0);
-  EXPECT_EQ(a.lse(0, 0, 0), -kInf);
+  EXPECT_EQ(a.lse(0, 0, 0), -std::numeric_limits<double>::infinity());
   for (const int64_t t : {1, 2}) {
     EXPECT_DOUBLE_EQ(a.o(0, t, 0, 0), 4.0);
     EXPECT_DOUBLE_EQ(a.lse(0, t, 0), 0.0);
@@ -49,15 +48,15 @@ TEST(CmpAttention, TwoBlocksByHand) {
   EXPECT_DOUBLE_EQ(a.lse(0, 3, 0), std::log(4.0));
   const std::vector<double> p = {0, 0, 1, 0, 1, 0, 0.25, 0.75};
   for (size_t i = 0; i < p.size(); ++i) EXPECT_DOUBLE_EQ(a.p.values()[i], p[i]) << i;
-  EXPECT_EQ(a.reads.values(), (Ids{0, 1, 1, 2}));
+  EXPECT_EQ(a.reads.values(), (Tokens{0, 1, 1, 2}));
 }
 
 TEST(CmpAttention, ABlockIsVisibleFromItsLastToken) {
   Config c;  // l = 32, d = 16
-  EXPECT_EQ(visible_blocks(c, 30), Ids{});
-  EXPECT_EQ(visible_blocks(c, 31), Ids{0});
-  EXPECT_EQ(visible_blocks(c, 46), Ids{0});
-  EXPECT_EQ(visible_blocks(c, 47), (Ids{0, 1}));
+  EXPECT_EQ(visible_blocks(c, 30), Tokens{});
+  EXPECT_EQ(visible_blocks(c, 31), Tokens{0});
+  EXPECT_EQ(visible_blocks(c, 46), Tokens{0});
+  EXPECT_EQ(visible_blocks(c, 47), (Tokens{0, 1}));
 }
 
 TEST(Attention, ScaleIsOneOverRootOfKeyDim) {
@@ -81,7 +80,7 @@ TEST(Attention, HeadsOfAGroupShareOneKvHeadAndItsReads) {
       win_attention(c, Tensor<double>({1, 1, 4, 1}, 1.0), Tensor<double>({1, 1, 2, 1}),
                     Tensor<double>({1, 1, 2, 1}, {5, 6}));
   EXPECT_EQ(a.o.values(), (std::vector<double>{5, 5, 6, 6}));
-  EXPECT_EQ(a.reads.values(), (Ids{1, 1}));
+  EXPECT_EQ(a.reads.values(), (Tokens{1, 1}));
 }
 
 TEST(Attention, HugeAndTinyLogits) {
@@ -100,7 +99,7 @@ TEST(WinAttention, WindowByHand) {
   const Attention a =
       win_attention(one_head(), column({1, 1, 1, 1}), column({0, 0, 0, 0}), column({1, 2, 4, 8}));
   EXPECT_EQ(a.o.values(), (std::vector<double>{1, 1.5, 3, 6}));
-  EXPECT_EQ(a.reads.values(), (Ids{1, 2, 2, 2}));
+  EXPECT_EQ(a.reads.values(), (Tokens{1, 2, 2, 2}));
   EXPECT_EQ(a.lse(0, 0, 0), 0.0);
   EXPECT_DOUBLE_EQ(a.lse(0, 3, 0), std::log(2.0));
 }
@@ -108,25 +107,25 @@ TEST(WinAttention, WindowByHand) {
 TEST(WinAttention, KeysOfTheWindow) {
   Config c;
   c.window = 3;
-  EXPECT_EQ(window_keys(c, 0), Ids{0});
-  EXPECT_EQ(window_keys(c, 2), (Ids{0, 1, 2}));
-  EXPECT_EQ(window_keys(c, 3), (Ids{1, 2, 3}));
+  EXPECT_EQ(window_keys(c, 0), Tokens{0});
+  EXPECT_EQ(window_keys(c, 2), (Tokens{0, 1, 2}));
+  EXPECT_EQ(window_keys(c, 3), (Tokens{1, 2, 3}));
   c.window = 1;
-  EXPECT_EQ(window_keys(c, 7), Ids{7});
+  EXPECT_EQ(window_keys(c, 7), Tokens{7});
 }
 
 TEST(SelAttention, UnionOfRanges) {
   const auto tokens = [](std::vector<int32_t> ranges, int64_t t) {
     return union_of_ranges(ranges, t);
   };
-  EXPECT_EQ(tokens({0, 2, 4, 6}, 9), (Ids{0, 1, 4, 5}));
-  EXPECT_EQ(tokens({4, 6, 0, 2}, 9), (Ids{0, 1, 4, 5}));        // unordered
-  EXPECT_EQ(tokens({0, 3, 1, 4, 2, 3}, 9), (Ids{0, 1, 2, 3}));  // overlapping, nested
-  EXPECT_EQ(tokens({2, 99}, 4), (Ids{2, 3, 4}));                // beyond t
-  EXPECT_EQ(tokens({7, 9}, 4), Ids{});                          // all beyond t
-  EXPECT_EQ(tokens({0, 0, 5, 3, 1, 2}, 4), Ids{1});             // unused, backwards
-  EXPECT_EQ(tokens({-3, 2}, 4), (Ids{0, 1}));                   // before the sequence
-  EXPECT_EQ(tokens({}, 4), Ids{});
+  EXPECT_EQ(tokens({0, 2, 4, 6}, 9), (Tokens{0, 1, 4, 5}));
+  EXPECT_EQ(tokens({4, 6, 0, 2}, 9), (Tokens{0, 1, 4, 5}));        // unordered
+  EXPECT_EQ(tokens({0, 3, 1, 4, 2, 3}, 9), (Tokens{0, 1, 2, 3}));  // overlapping, nested
+  EXPECT_EQ(tokens({2, 99}, 4), (Tokens{2, 3, 4}));                // beyond t
+  EXPECT_EQ(tokens({7, 9}, 4), Tokens{});                          // all beyond t
+  EXPECT_EQ(tokens({0, 0, 5, 3, 1, 2}, 4), Tokens{1});             // unused, backwards
+  EXPECT_EQ(tokens({-3, 2}, 4), (Tokens{0, 1}));                   // before the sequence
+  EXPECT_EQ(tokens({}, 4), Tokens{});
 }
 
 TEST(SelAttention, ByHand) {
@@ -140,8 +139,8 @@ TEST(SelAttention, ByHand) {
   EXPECT_DOUBLE_EQ(a.o(0, 3, 0, 0), 4.2);
   EXPECT_DOUBLE_EQ(a.lse(0, 3, 0), std::log(5.0));
   EXPECT_EQ(a.o(0, 0, 0, 0), 0.0);
-  EXPECT_EQ(a.lse(0, 0, 0), -kInf);
-  EXPECT_EQ(a.reads.values(), (Ids{0, 0, 0, 3}));
+  EXPECT_EQ(a.lse(0, 0, 0), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(a.reads.values(), (Tokens{0, 0, 0, 3}));
 }
 
 TEST(SelAttention, NoIdsAtAll) {

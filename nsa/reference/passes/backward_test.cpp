@@ -42,14 +42,14 @@ void expect_gradient(const std::string& name, Tensor<double>& x, const Tensor<do
   EXPECT_GT(largest, 1e-3) << name << " has no gradient to speak of";
 }
 
-struct Mode {
+struct GradientMode {
   Phi phi;
   Rope rope;
   Gate gate;
   bool per_group;
 };
 
-class Backward : public ::testing::TestWithParam<Mode> {};
+class Backward : public ::testing::TestWithParam<GradientMode> {};
 
 TEST_P(Backward, EqualsCentralDifferences) {
   Config c = small_config();
@@ -86,11 +86,11 @@ TEST_P(Backward, EqualsCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, Backward,
-    ::testing::Values(Mode{Phi::kMean, Rope::kBeforePool, Gate::kNone, false},
-                      Mode{Phi::kConv, Rope::kBeforePool, Gate::kSigmoid, true},
-                      Mode{Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, false},
-                      Mode{Phi::kMlp, Rope::kBlockStart, Gate::kSoftmax, true},
-                      Mode{Phi::kConv, Rope::kNone, Gate::kNone, true}));
+    ::testing::Values(GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kNone, false},
+                      GradientMode{Phi::kConv, Rope::kBeforePool, Gate::kSigmoid, true},
+                      GradientMode{Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, false},
+                      GradientMode{Phi::kMlp, Rope::kBlockStart, Gate::kSoftmax, true},
+                      GradientMode{Phi::kConv, Rope::kNone, Gate::kNone, true}));
 
 TEST(BackwardDetails, SharedShiftOfAllKeysHasNoGradient) {
   // See above: adding the same vector to every compressed key changes no softmax.

@@ -19,7 +19,7 @@ namespace trace = harness::trace;
 using nlohmann::json;
 using testing::HasSubstr;
 
-constexpr const char* kStepRange = "train.step";
+constexpr const char* kTrainStep = "train.step";
 
 /// A row of a record, three calls.
 nsa::RanBackend row(const std::string& stage, const std::string& requested,
@@ -32,7 +32,7 @@ json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
            const std::string& range = "nsa.sel_attn") {
   Said said("path_audit");
   trace::TraceBuilder t;
-  t.range(kStepRange, 1, 0, 1'000'000).range(range, 1, 100, 200);
+  t.range(kTrainStep, 1, 0, 1'000'000).range(range, 1, 100, 200);
   int64_t launch = 0;
   for (const std::string& kernel : kernels) {
     ++launch;
@@ -40,7 +40,7 @@ json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
         .kernel(kernel, 7, 10'000 * launch, 10'000 * launch + 9'000, launch);
   }
   json table = json::array();
-  prove_paths(said.one(), "arm", t.trace(), trace::attribute(t.trace(), kStepRange),
+  prove_paths(said.one(), "arm", t.trace(), trace::attribute(t.trace(), kTrainStep),
               {ran, row("gate", "plain", "plain")}, table);
   EXPECT_EQ(said.lines("check").size(), 1u);
   EXPECT_EQ(table.size(), 1u);
