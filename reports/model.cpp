@@ -4,6 +4,7 @@
 #include <array>
 
 #include "harness/results/number.h"
+#include "harness/results/plain_figure.h"
 #include "reports/escape.h"
 
 namespace reports {
@@ -55,6 +56,13 @@ Model::Model(const harness::Results& r) : results(r) {
 const harness::Metric* Model::metric(std::string_view name) const {
   const auto found = metric_by_name.find(name);
   return found == metric_by_name.end() ? nullptr : found->second;
+}
+
+std::vector<const harness::CriterionResult*> Model::criteria_of(std::string_view phase) const {
+  std::vector<const harness::CriterionResult*> own;
+  std::ranges::copy_if(criteria, std::back_inserter(own),
+                       [&](const auto* c) { return c->phase == phase; });
+  return own;
 }
 
 bool Model::advisory_changed_exit() const {
@@ -116,7 +124,12 @@ std::string interval_text(const std::optional<double>& lo, const std::optional<d
 std::string figure_text(const harness::Metric& metric) {
   if (!metric.withheld.empty()) return "**withheld**";
   if (!metric.value) return "**none**";
-  return escape(harness::format_value(*metric.value, metric.unit));
+  return escape(
+      harness::plain_figure(*metric.value, metric.unit, is_multiple(metric), metric.lo, metric.hi));
+}
+
+bool is_multiple(const harness::Metric& metric) {
+  return metric.unit == "ratio" && metric.name.ends_with("speedup_ratio");
 }
 
 std::string threshold_text(const harness::CriterionResult& c) {

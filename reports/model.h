@@ -25,6 +25,8 @@ struct Model {
   std::map<harness::StepStatus, int64_t> steps_count;
 
   const harness::Metric* metric(std::string_view name) const;  ///< null when there is none
+  /// Criteria of a step, worst first.
+  std::vector<const harness::CriterionResult*> criteria_of(std::string_view phase) const;
   bool advisory_changed_exit() const;  ///< the gate turned a code that is not 0 into 0
 };
 
@@ -33,8 +35,9 @@ std::string status_text(harness::StepStatus status);
 std::string status_text(harness::CriterionVerdict verdict);
 std::string status_text(const harness::Verdict& verdict);
 
-/// "1.62 [1.55, 1.7]", "withheld", or "none" with its reason beside it elsewhere. Markdown.
+/// "25.3 ms [24.9, 25.8]", "withheld", or "none" with its reason beside it elsewhere. Markdown.
 std::string figure_text(const harness::Metric& metric);
+bool is_multiple(const harness::Metric& metric);  ///< a ratio that says how many times as fast
 std::string interval_text(const std::optional<double>& lo, const std::optional<double>& hi);
 
 /// ">= 1.5 ms"; "not resolved" where a baseline gave none.

@@ -6,12 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/results/answer.h"
 #include "harness/schema/field.h"
 
-/// The structs of results.json, the only source of a report. Every array is sorted by id. A number
+/// The structs of results.json, the only source of a report. Steps stand in the order of the runbook,
+/// every other array is sorted by id. A number
 /// that does not exist is null, with its reason beside it; NaN and infinities never enter the file.
-/// Ids: P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding, S- series; unique
-/// in a run, shown in the report beside what they name.
+/// Ids: G- question, P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding, S-
+/// series; unique in a run, shown in the report beside what they name.
 namespace harness {
 
 enum class StepStatus { kCompleted, kPartial, kDeferred, kFailed, kNotRun };
@@ -351,6 +353,9 @@ struct Results {
   std::vector<Series> series;   ///< points of plots
   nlohmann::json history =
       nlohmann::json::array();  ///< historical figures of the runbook: [{metric,value,unit,source}]
+  std::vector<Sentence> answer;      ///< of the runbook
+  std::vector<Question> questions;   ///< of the runbook, decided_by with whole ids
+  std::vector<NextStep> next_steps;  ///< of the runbook
   Verdict verdict;
   template <class V>
   static void describe(V& v) {
@@ -369,6 +374,11 @@ struct Results {
     v({.name = "history",
        .doc = "historical figures shown beside ours: {metric, value, unit, source}"},
       &Results::history);
+    v({.name = "answer", .doc = "sentences that the report begins with"}, &Results::answer);
+    v({.name = "questions", .doc = "what the run was to decide; decided_by has whole ids"},
+      &Results::questions);
+    v({.name = "next_steps", .doc = "what to do after the run, whatever it found"},
+      &Results::next_steps);
     v({.name = "verdict", .doc = "the verdict", .required = true}, &Results::verdict);
   }
 };

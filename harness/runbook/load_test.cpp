@@ -26,6 +26,8 @@ TEST(Load, EveryShippedRunbookIsValid) {
     EXPECT_EQ(book.runbook.name, name);
     EXPECT_TRUE(book.deviations.empty());
     EXPECT_GE(book.runbook.phases.size(), 1u);
+    EXPECT_FALSE(book.runbook.answer.empty()) << name;
+    EXPECT_FALSE(book.runbook.questions.empty()) << name;
   }
 }
 
@@ -66,7 +68,8 @@ TEST(Load, ExtendsMergesByPhaseAndCriterion) {
   EXPECT_EQ(after.severity, Severity::kBlocker);
   EXPECT_EQ(after.metric, before.metric);
   EXPECT_EQ(phase_of(gpu, "ranges_ab").processes, 10);
-  EXPECT_EQ(gpu.runbook.goals.size(), 3u) << "lists of plain values replace";
+  EXPECT_EQ(gpu.runbook.answer.size(), 4u) << "lists of plain values replace";
+  EXPECT_EQ(gpu.runbook.questions.size(), cpu.runbook.questions.size() + 6) << "by id";
 }
 
 TEST(Load, ErrorsAfterMergingNameTheFileTheyStandIn) {

@@ -28,7 +28,7 @@ json merge_runbooks(const json& base, const json& child) {
   json merged = base;
   for (const auto& [key, value] : child.items()) {
     const bool known = merged.contains(key);
-    if (known && (key == "phases" || key == "criteria") && value.is_array()) {
+    if (known && (key == "phases" || key == "criteria" || key == "questions") && value.is_array()) {
       merged[key] = merge_by_id(merged[key], value);
     } else if (known && value.is_object() && merged[key].is_object()) {
       merged[key] = merge_runbooks(merged[key], value);

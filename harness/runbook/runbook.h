@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/results/answer.h"
 #include "harness/results/results.h"
 
 /// A runbook as read from configs/runbooks/NAME.json, and the description of a phase kind from
@@ -253,7 +254,10 @@ struct Runbook {
   std::string hardware;  ///< expected SKU glob, e.g. "*A100*"; empty: any
   std::string device = "cpu";  ///< cpu | cuda: where workers run
   int64_t seed = 20250216;
-  std::vector<std::string> goals;  ///< shown in the report's scope section
+  std::vector<std::string> goals;  ///< of runs before there were questions; refused when loaded
+  std::vector<Sentence> answer;       ///< what the report says first
+  std::vector<Question> questions;    ///< what the run is to decide, in the order of the report
+  std::vector<NextStep> next_steps;   ///< what to do after the run, whatever it found
   std::vector<nlohmann::json>
       history;  ///< historical figures shown beside ours: {metric, value, unit, source}
   std::vector<PhaseSpec> phases;
@@ -274,7 +278,12 @@ struct Runbook {
     v({.name = "hardware", .doc = "expected SKU glob; empty: any"}, &Runbook::hardware);
     v({.name = "device", .doc = "cpu or cuda"}, &Runbook::device);
     v({.name = "seed", .doc = "seed of every schedule and input"}, &Runbook::seed);
-    v({.name = "goals", .doc = "what the run is to decide"}, &Runbook::goals);
+    v({.name = "goals", .doc = "of runs before there were questions; refused when loaded"},
+      &Runbook::goals);
+    v({.name = "answer", .doc = "sentences that the report begins with"}, &Runbook::answer);
+    v({.name = "questions", .doc = "what the run is to decide"}, &Runbook::questions);
+    v({.name = "next_steps", .doc = "what to do after the run, whatever it found"},
+      &Runbook::next_steps);
     v({.name = "history", .doc = "historical figures: {metric, value, unit, source}"},
       &Runbook::history);
     v({.name = "phases", .doc = "phases in display order", .required = true}, &Runbook::phases);

@@ -303,7 +303,7 @@ class Rewriter {
     for (const auto& [symbol, look] : kMarks) {
       if (!text.starts_with(symbol)) continue;
       const std::string_view words = text.substr(symbol.size());
-      const size_t end = std::min(words.find(" — "), words.size());
+      const size_t end = std::min(words.find(": "), words.size());
       return replace(node, pieces_.add("<span class=\"status " + std::string(look) + "\">" +
                                        escaped(words.substr(0, end)) + "</span>" +
                                        escaped(words.substr(end))));

@@ -15,18 +15,19 @@ bool is_plain(char c) {
 }  // namespace
 
 bool is_id(std::string_view text) {
-  constexpr std::string_view kinds = "PCMADFS";
+  constexpr std::string_view kinds = "PCMADFSG";
   return text.size() > 2 && text.size() <= 300 && text[1] == '-' &&
          kinds.find(text[0]) != std::string_view::npos && text.find(' ') == std::string_view::npos;
 }
 
 char defined_by(std::string_view heading) {
-  constexpr std::array<std::pair<std::string_view, char>, 6> sections = {
-      {{"Steps", 'P'},
+  constexpr std::array<std::pair<std::string_view, char>, 7> sections = {
+      {{"Answers", 'G'},
+       {"Steps", 'P'},
        {"Acceptance criteria", 'C'},
        {"Figures", 'M'},
        {"Findings", 'F'},
-       {"Deviations", 'D'},
+       {"Open, failed, deviating", 'D'},
        {"Artifacts", 'A'}}};
   for (const auto& [name, kind] : sections)
     if (heading == name) return kind;

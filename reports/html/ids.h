@@ -5,7 +5,7 @@
 
 namespace reports::html {
 
-/// True for "C-speed.rate" and the like: one of P C M A D F S, a dash, a name.
+/// True for "C-speed.rate" and the like: one of P C M A D F S G, a dash, a name.
 bool is_id(std::string_view text);
 
 /// Which ids a section defines, by its heading: "Steps" those of steps, and so on; '\0' for others.

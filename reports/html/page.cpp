@@ -21,12 +21,9 @@ std::string contents(const std::vector<html::Heading>& headings) {
   return out + "</ul>\n</nav>\n";
 }
 
-/// The body, with the table of contents behind its first section: the verdict comes first.
+/// The body, with the table of contents before its first section: the answer comes first.
 std::string with_contents(const html::Document& document) {
-  const size_t summary = document.body.find("<h2 ");
-  const size_t next =
-      summary == std::string::npos ? summary : document.body.find("<h2 ", summary + 1);
-  const size_t at = std::min(next, document.body.size());
+  const size_t at = std::min(document.body.find("<h2 "), document.body.size());
   return document.body.substr(0, at) + contents(document.headings) + document.body.substr(at);
 }
 

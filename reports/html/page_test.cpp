@@ -39,8 +39,8 @@ TEST(Page, LoadsAndRunsNothing) {
 TEST(Page, TheVerdictComesFirstThenTheContents) {
   const harness::Results results = testing_data::go();
   const std::string page = render_report_html(Model(results), {});
-  EXPECT_LT(page.find("<h2 id=\"executive-summary\">"), page.find("id=\"contents\""));
-  EXPECT_LT(page.find("id=\"contents\""), page.find("<h2 id=\"steps\">"));
+  EXPECT_LT(page.find("Do now:"), page.find("id=\"contents\""));
+  EXPECT_LT(page.find("id=\"contents\""), page.find("<h2 id=\"answers\">"));
   EXPECT_THAT(page, HasSubstr("<li><a href=\"#acceptance-criteria\">Acceptance criteria</a></li>"));
   EXPECT_THAT(page, HasSubstr("<span class=\"id\" id=\"M-p.x_count\">"));
 }

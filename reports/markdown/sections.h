@@ -3,38 +3,53 @@
 
 #include "reports/model.h"
 
-/// Sections of the Markdown reports: each returns its heading and body, ending with a blank line. A
-/// section without content says so in a sentence where its absence would mislead, and is the empty
-/// string where it would not.
+/// Sections of the Markdown reports, in the order in which a reader asks: each returns its heading
+/// and body, ending with a blank line. A section without content says so in a sentence where its
+/// absence would mislead, and is the empty string where it would not.
 namespace reports {
 
-// sections_verdict.cpp
-std::string runbook_line(const Model& model);    ///< a line when the runbook is no shipped one
-std::string headline(const Model& model);        ///< gate note, title, verdict, weakest, scope
-std::string headline_facts(const Model& model);  ///< the list under the title alone
-std::string steps_section(const Model& model, size_t max_completed = SIZE_MAX);
-std::string criteria_section(const Model& model, size_t max_open = SIZE_MAX,
-                             size_t max_passed = SIZE_MAX);
+// first_screen.cpp
+std::string notices(const Model& model);       ///< what a reader must know before the verdict
+std::string title_line(const Model& model);    ///< "✅ GO: selection v2 on two GPUs"
+std::string first_screen(const Model& model);  ///< notices, title, answer, what to do, the facts
+std::string do_now(const Model& model);        ///< one sentence
 
-// sections_figures.cpp
-std::string table_markdown(const nlohmann::json& table);  ///< title, rows and id of one table
-std::string comparisons_section(const Model& model, size_t max_rows = SIZE_MAX);
-/// How the samples behind the comparisons were taken; empty where none of them says.
-std::string samples_section(const Model& model);
-std::string history_section(const Model& model);
-std::string figures_section(const Model& model);
-std::string hotspots_section(const Model& model);
-std::string tables_section(const Model& model);
+// answers_section.cpp
+std::string answers_section(const Model& model, size_t max_rows = SIZE_MAX);
+std::string recommended_section(const Model& model);
+
+// next_steps.cpp
+std::string next_steps_section(const Model& model, size_t max_rows = SIZE_MAX);
+
+// open_section.cpp
+std::string open_section(const Model& model, size_t max_rows = SIZE_MAX);
+std::string findings_section(const Model& model, size_t max_rows = SIZE_MAX);
 std::string revisions_section(const Model& model);  ///< empty for a first revision
 
-// sections_record.cpp
+// criteria_section.cpp
+std::string criteria_section(const Model& model);
+
+// steps_section.cpp
+std::string steps_section(const Model& model);
+std::string results_section(const Model& model);  ///< every step: tables, comparisons, plots
+
+// tables.cpp
+std::string table_markdown(const nlohmann::json& table);  ///< title, rows and id of one table
+std::string comparisons_table(const std::vector<const harness::Metric*>& comparisons);
+std::string history_table(const Model& model, const std::string& phase);
+
+// record_sections.cpp
 std::string environment_section(const Model& model);
-std::string findings_section(const Model& model, size_t max_rows = SIZE_MAX);
-std::string recommended_section(const Model& model);
-std::string deviations_section(const Model& model, size_t max_rows = SIZE_MAX);
+std::string figures_section(const Model& model);
+/// How the samples behind the comparisons were taken; empty where none of them says.
+std::string samples_section(const Model& model);
 std::string settings_section(const Model& model);
 std::string artifacts_section(const Model& model);
-std::string reproduce_section(const Model& model);
 std::string self_test_section(const Model& model);
+std::string reproduce_section(const Model& model);
+
+std::string folded(const std::string& summary, const std::string& body);
+/// A word of a shell command line, quoted where the shell would read more into it.
+std::string shell_word(const std::string& word);
 
 }  // namespace reports

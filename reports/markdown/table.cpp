@@ -32,7 +32,7 @@ void Table::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::markdown() const {
+std::string Table::markdown(size_t most) const {
   if (rows_.empty()) return "";
   std::vector<size_t> widths;
   for (size_t c = 0; c < headers_.size(); ++c) {
@@ -52,7 +52,9 @@ std::string Table::markdown() const {
     out += "| " + std::string(dashes, '-') + (right_[c] ? ": " : " ");
   }
   out += "|\n";
-  for (const auto& row : rows_) line(row);
+  for (size_t r = 0; r < std::min(most, rows_.size()); ++r) line(rows_[r]);
+  if (rows_.size() > most)
+    out += "\n" + std::to_string(rows_.size() - most) + " more rows: report.md has them.\n";
   return out + "\n";
 }
 

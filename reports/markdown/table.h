@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,10 @@ class Table {
   explicit Table(std::vector<std::string> headers);
   void add(std::vector<std::string> cells);  ///< missing cells are empty, surplus ones are dropped
   bool empty() const { return rows_.empty(); }
-  std::string markdown() const;  ///< ends with a blank line; the empty string without rows
+  /// Ends with a blank line; the empty string without rows. Rows beyond `most` are counted in a
+  /// sentence, which says that report.md has them.
+  std::string markdown(size_t most = SIZE_MAX) const;
+  size_t size() const { return rows_.size(); }
 
  private:
   std::vector<std::string> headers_;

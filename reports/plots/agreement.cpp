@@ -40,6 +40,7 @@ Plot plot_of(const std::string& id, const std::vector<Used>& all) {
   const double most = all.front().share;
   Plot plot;
   plot.name = "agreement-" + file_name(id);
+  plot.phase = id.substr(0, id.find('.'));
   plot.title = "Share of the allowance that comparisons with the oracle used " + code(id);
   plot.alt = "Points: the " + std::to_string(rows) + " of " + std::to_string(all.size()) +
              " comparisons that used most of their allowance, the largest share " +

@@ -138,6 +138,7 @@ Plot pairs(const Compared& c) {
   Plot plot = pair_data(c, y, n);
   if (n == 0) return plot;
   plot.name = "pairs-" + file_name(c.metric->name);
+  plot.phase = c.metric->phase;
   plot.title = "Pairs of " + code(c.metric->id);
   const double margin = margin_of(*c.metric);
   const bool near_one = y.lo < 1.5 && y.hi > 0.67;  // else 1 is far away and would flatten the rest

@@ -16,6 +16,7 @@ struct Plot {
   std::string script;  ///< gnuplot commands up to and with `plot`; reads the file named by DATA
   int height = 420;    ///< in units of a width of 840
   std::string table;   ///< the same figures, Markdown
+  std::string phase = "";  ///< step whose results it shows; empty: of the whole run
 };
 
 /// All plots of a report in their order: agreement with the oracle, A/B comparisons, time per
@@ -27,7 +28,7 @@ std::vector<Plot> comparison_plots(const Model& model);  ///< comparisons.cpp
 std::vector<Plot> range_plots(const Model& model);       ///< ranges.cpp
 std::vector<Plot> series_plots(const Model& model);      ///< series.cpp
 
-/// The section "Plots" of a report.
-std::string plots_section(const Model& model);
+/// A plot with its title, and its table folded.
+std::string plot_markdown(const Plot& plot);
 
 }  // namespace reports

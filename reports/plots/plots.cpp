@@ -35,22 +35,10 @@ std::vector<Plot> plots(const Model& model) {
   return all;
 }
 
-std::string plots_section(const Model& model) {
-  const std::vector<Plot> all = every_plot(model);
-  if (all.empty()) return "";
-  std::string out =
-      "## Plots\n\nDrawn by gnuplot where it is installed; `nsa-validate report DIR` draws them "
-      "later. The table of each plot holds the same figures.\n\n";
-  for (size_t i = 0; i < std::min(all.size(), kMostPlots); ++i) {
-    const Plot& plot = all[i];
-    out += "### " + plot.title + "\n\n![" + escape(plot.alt) + "](plots/" + plot.name +
-           ".svg)\n\n<details><summary>Table of this plot</summary>\n\n" + plot.table +
-           "</details>\n\n";
-  }
-  if (all.size() > kMostPlots)
-    out += "Not drawn: " + std::to_string(all.size() - kMostPlots) +
-           " more plots; results.json has their figures.\n\n";
-  return out;
+std::string plot_markdown(const Plot& plot) {
+  return "**" + plot.title + "**\n\n![" + escape(plot.alt) + "](plots/" + plot.name +
+         ".svg)\n\n<details><summary>Table of this plot</summary>\n\n" + plot.table +
+         "</details>\n\n";
 }
 
 }  // namespace reports

@@ -37,6 +37,7 @@ Plot plot_of(const RangeTable& ranges) {
   if (bars.empty()) return {};
   Plot plot;
   plot.name = "ranges-" + file_name(ranges.id);
+  plot.phase = ranges.id.substr(0, ranges.id.find('.'));
   plot.title = escape(ranges.title) + " " + code(ranges.id);
   plot.alt = "Bars: device time of the " + std::to_string(bars.size()) + " largest ranges in " +
              ranges.unit;

@@ -159,6 +159,7 @@ Plot plot_of(const Series& series) {
   const std::vector<Limit> limits = limits_of(series), shown = near_limits(lines, limits);
   Plot plot;
   plot.name = file_name(series.id);
+  plot.phase = series.phase;
   plot.title = escape(series.title) + " " + code(series.id);
   plot.alt = plain(series.title, 120) + ", step " + plain(series.phase, 80) +
              (lines.size() > 1 ? ": " + std::to_string(lines.size()) + " lines" : "") +

@@ -17,6 +17,7 @@
 #include "harness/evidence/tables/catch_matrix.h"
 #include "harness/evidence/tables/figure_tables.h"
 #include "harness/evidence/tables/series.h"
+#include "harness/results/sentence.h"
 #include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 #include "harness/stats/estimators/estimators.h"
@@ -35,6 +36,7 @@ class Deriver {
     results_.environment = files_.environment;
     results_.deviations = files_.plan.deviations;
     results_.history = files_.runbook.history;
+    add_answers();
     baselines_ = read_baselines(run, files_.run.runbook, files_.environment);
   }
 
@@ -59,6 +61,19 @@ class Deriver {
   const PlannedPhase& planned(const std::string& id) const {
     return *std::find_if(files_.plan.phases.begin(), files_.plan.phases.end(),
                          [&](const PlannedPhase& p) { return p.id == id; });
+  }
+
+  /// The words of the runbook, criteria by their whole ids.
+  void add_answers() {
+    std::vector<std::string> criteria;
+    for (const PhaseSpec& phase : files_.runbook.phases)
+      for (const CriterionSpec& criterion : phase.criteria) criteria.push_back(criterion.id);
+    results_.answer = files_.runbook.answer;
+    for (Sentence& sentence : results_.answer) sentence.when = named_ids(sentence.when, criteria);
+    results_.questions = files_.runbook.questions;
+    for (Question& question : results_.questions)
+      question.decided_by = named_ids(question.decided_by, criteria);
+    results_.next_steps = files_.runbook.next_steps;
   }
 
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {
@@ -300,7 +315,6 @@ class Deriver {
 
   void sort_by_id() {
     const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
-    std::sort(results_.phases.begin(), results_.phases.end(), by_id);
     std::sort(results_.metrics.begin(), results_.metrics.end(), by_id);
     std::sort(results_.criteria.begin(), results_.criteria.end(), by_id);
     std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);

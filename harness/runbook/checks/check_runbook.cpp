@@ -4,6 +4,7 @@
 #include <set>
 
 #include "harness/runbook/checks/check.h"
+#include "harness/runbook/checks/check_answers.h"
 #include "harness/runbook/checks/check_at.h"
 #include "harness/runbook/checks/check_phase.h"
 #include "harness/runbook/plan/graph.h"
@@ -69,6 +70,8 @@ class CriterionChecker {
     check_metric(entry.at("metric"), entry.at("metric").get<std::string>(),
                  entry.at("unit").get<std::string>(), entry.at("unit"));
   }
+
+  const std::vector<std::string>& metric_names() const { return names_; }
 
  private:
   const MetricSpec& check_metric(const json& place, const std::string& name,
@@ -250,6 +253,7 @@ void check_runbook(const Source& source, const json& document, const Runbook& ru
       criteria.check(document.at("phases")[i].at("criteria")[j], runbook.phases[i].criteria[j]);
   for (size_t i = 0; i < runbook.history.size(); ++i)
     criteria.check_history(document.at("history")[i]);
+  check_answers(source, document, runbook, criteria.metric_names());
 }
 
 }  // namespace harness

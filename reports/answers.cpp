@@ -1,0 +1,172 @@
+#include "reports/answers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/results/number.h"
+#include "harness/results/plain_figure.h"
+#include "harness/results/sentence.h"
+#include "reports/escape.h"
+
+namespace reports {
+
+using harness::CriterionResult;
+using harness::CriterionVerdict;
+using harness::Metric;
+using harness::Severity;
+
+namespace {
+
+std::vector<const CriterionResult*> deciding(std::vector<const CriterionResult*> all) {
+  const bool any = std::ranges::any_of(all, [](auto* c) { return c->severity != Severity::kInfo; });
+  if (any) std::erase_if(all, [](auto* c) { return c->severity == Severity::kInfo; });
+  return all;
+}
+
+Answer answer_of(const std::vector<const CriterionResult*>& criteria) {
+  const auto count = [&](CriterionVerdict verdict) {
+    return static_cast<size_t>(
+        std::ranges::count_if(criteria, [&](auto* c) { return c->verdict == verdict; }));
+  };
+  if (count(CriterionVerdict::kFail) > 0) return Answer::kNo;
+  if (count(CriterionVerdict::kNotEvaluated) == criteria.size()) return Answer::kNotRun;
+  return count(CriterionVerdict::kPass) == criteria.size() ? Answer::kYes : Answer::kNotDecided;
+}
+
+/// What did not pass before what did; then blockers first, then the least room.
+const CriterionResult* decisive(const std::vector<const CriterionResult*>& criteria) {
+  const auto key = [](const CriterionResult* c) {
+    const bool pass = c->verdict == CriterionVerdict::kPass;
+    const int rank = c->verdict == CriterionVerdict::kFail           ? 0
+                     : c->verdict == CriterionVerdict::kInconclusive ? 1
+                                                                     : 2;
+    return std::tuple(pass ? 3 : rank, static_cast<int>(pass ? Severity::kBlocker : c->severity),
+                      relative_room(*c));
+  };
+  const auto found = std::ranges::min_element(criteria, {}, key);
+  return found == criteria.end() ? nullptr : *found;
+}
+
+Answered of(std::string id, std::string question, std::vector<const CriterionResult*> criteria,
+            std::string says) {
+  criteria = deciding(std::move(criteria));
+  return {.id = std::move(id),
+          .question = std::move(question),
+          .answer = answer_of(criteria),
+          .criteria = criteria,
+          .decisive = decisive(criteria),
+          .says = std::move(says)};
+}
+
+bool passes(const Model& model, const std::string& id) {
+  return std::ranges::any_of(model.results.criteria, [&](const CriterionResult& c) {
+    return c.id == id && c.verdict == CriterionVerdict::kPass;
+  });
+}
+
+std::string figure_in_sentence(const Model& model, std::string_view name) {
+  const Metric* metric = model.metric(name);
+  if (metric == nullptr || !metric->value || !metric->withheld.empty()) return "(not measured)";
+  return "**" + figure_text(*metric) + "**";
+}
+
+std::string counted_sentence(const Model& model) {
+  const auto& all = model.results.criteria;
+  const auto count = [&](CriterionVerdict verdict) {
+    return std::to_string(std::ranges::count_if(all, [&](const CriterionResult& c) {
+      return c.severity != Severity::kInfo && c.verdict == verdict;
+    }));
+  };
+  return "Of the criteria that decide, " + count(CriterionVerdict::kPass) + " PASS, " +
+         count(CriterionVerdict::kFail) + " FAIL, " + count(CriterionVerdict::kInconclusive) +
+         " are INCONCLUSIVE and " + count(CriterionVerdict::kNotEvaluated) +
+         " were NOT_EVALUATED. The runbook has no sentences of its own.";
+}
+
+}  // namespace
+
+std::vector<Answered> answered(const Model& model) {
+  std::vector<Answered> all;
+  for (const harness::Question& question : model.results.questions) {
+    std::vector<const CriterionResult*> criteria;
+    for (const CriterionResult& c : model.results.criteria)
+      if (std::ranges::find(question.decided_by, c.id) != question.decided_by.end())
+        criteria.push_back(&c);
+    all.push_back(of(question.id, question.question, std::move(criteria), question.says));
+  }
+  if (!all.empty()) return all;
+  for (const harness::PhaseResult& phase : model.results.phases)
+    if (auto criteria = model.criteria_of(phase.name); !criteria.empty())
+      all.push_back(
+          of(phase.id, phase.title.empty() ? phase.name : phase.title, std::move(criteria), ""));
+  return all;
+}
+
+std::string status_text(Answer answer) {
+  switch (answer) {
+    case Answer::kYes:
+      return "✅ yes";
+    case Answer::kNo:
+      return "❌ no";
+    case Answer::kNotDecided:
+      return "❓ not decided";
+    case Answer::kNotRun:
+      break;
+  }
+  return "⬜ not run";
+}
+
+std::string sentence(const Model& model, std::string_view text) {
+  // The words of the runbook are escaped, the figures are Markdown already.
+  std::string out;
+  std::string words;
+  for (const char c : text) {
+    if (c == '{') {
+      out += escape(words, 2000);
+      words.clear();
+    }
+    words += c;
+    if (c == '}') {
+      out += harness::filled(words, [&](auto name) { return figure_in_sentence(model, name); });
+      words.clear();
+    }
+  }
+  return out + escape(words, 2000);
+}
+
+std::string answer_paragraph(const Model& model) {
+  std::string out;
+  for (const harness::Sentence& one : model.results.answer) {
+    const bool holds = std::ranges::all_of(one.when, [&](auto& id) { return passes(model, id); });
+    const std::string& text = holds ? one.text : one.otherwise;
+    if (!text.empty()) out += (out.empty() ? "" : " ") + sentence(model, text);
+  }
+  return out.empty() ? counted_sentence(model) : out;
+}
+
+double relative_room(const CriterionResult& c) {
+  if (!c.margin || !c.threshold || c.op == "==" || *c.threshold == 0 || c.unit == "bool" ||
+      c.unit == "count")
+    return HUGE_VAL;
+  return *c.margin / std::abs(*c.threshold);
+}
+
+std::string room_text(const CriterionResult& c) {
+  const double room = relative_room(c);
+  if (!std::isfinite(room)) return "–";
+  return escape(harness::plain_figure(100 * room, "pct", false, {}, {}, 2));
+}
+
+std::string measured_text(const Model& model, const CriterionResult& c) {
+  const Metric* metric = model.metric(c.metric);
+  if (metric == nullptr) return "**none**";
+  if (!metric->value || !metric->withheld.empty()) return figure_text(*metric);
+  const double threshold = c.threshold.value_or(*metric->value);
+  const int digits =
+      std::max(harness::digits_apart(*metric->value, threshold, c.unit),
+               harness::digits_apart(c.observed.value_or(threshold), threshold, c.unit));
+  return escape(harness::plain_figure(*metric->value, c.unit, is_multiple(*metric), metric->lo,
+                                      metric->hi, digits));
+}
+
+}  // namespace reports

@@ -1,0 +1,75 @@
+// The questions with their answers, and the settings that won.
+#include "reports/answers.h"
+
+#include "harness/results/number.h"
+#include "harness/results/plain_figure.h"
+#include "reports/escape.h"
+#include "reports/markdown/sections.h"
+#include "reports/markdown/table.h"
+
+namespace reports {
+
+using harness::CriterionResult;
+using harness::CriterionVerdict;
+using harness::Metric;
+
+namespace {
+
+/// The runbook's sentence where the answer is yes or no; else what keeps the answer open.
+std::string says_text(const Model& model, const Answered& one) {
+  if (one.decisive == nullptr) return "no criterion belongs to it";
+  const CriterionResult& c = *one.decisive;
+  if (c.verdict != CriterionVerdict::kPass) return code(c.id) + ": " + escape(c.reason, 300);
+  if (!one.says.empty()) return sentence(model, one.says);
+  if (c.unit == "bool" || c.op == "==")
+    return std::to_string(one.criteria.size()) +
+           (one.criteria.size() == 1 ? " criterion passes" : " criteria pass");
+  return escape(c.text, 200) + ": " + measured_text(model, c) + ", required " + threshold_text(c);
+}
+
+std::string arm_of(const Metric& m, const char* which) {
+  const nlohmann::json::json_pointer at(std::string("/") + which + "/arm");
+  return m.details.contains(at) && m.details.at(at).is_string()
+             ? code(m.details.at(at).get<std::string>())
+             : which;
+}
+
+/// Verdicts rest on hot figures; a cold one recommends nothing.
+bool is_won(const Metric& m) {
+  const bool decided = m.verdict == "FASTER" || m.verdict == "SLOWER";
+  return decided && m.value && m.withheld.empty() &&
+         !(m.details.contains("cache") && m.details["cache"] == "cold");
+}
+
+}  // namespace
+
+std::string answers_section(const Model& model, size_t max_rows) {
+  Table table({"question", "answer", "what says so", "id"});
+  for (const Answered& one : answered(model))
+    table.add({escape(one.question), status_text(one.answer), says_text(model, one), code(one.id)});
+  if (table.empty())
+    return "## Answers\n\n**The runbook has no criteria: nothing was decided.**\n\n";
+  return "## Answers\n\n" + table.markdown(max_rows);
+}
+
+std::string recommended_section(const Model& model) {
+  Table table({"use", "instead of", "because it is", "measured as"});
+  for (const Metric* m : model.comparisons) {
+    if (!is_won(*m)) continue;
+    const bool faster = m->verdict == "FASTER";
+    const auto turned = [&](const std::optional<double>& x) {
+      return faster || !x ? x : std::optional(1 / *x);
+    };
+    const auto lo = turned(faster ? m->lo : m->hi), hi = turned(faster ? m->hi : m->lo);
+    table.add({arm_of(*m, faster ? "candidate" : "baseline"),
+               arm_of(*m, faster ? "baseline" : "candidate"),
+               escape(harness::plain_figure(*turned(m->value), "ratio", true, lo, hi)) + " as fast",
+               code(m->id)});
+  }
+  const std::string out = "## Recommended settings\n\n";
+  if (table.empty()) return out + "None: no arm won an A/B comparison in this run.\n\n";
+  return out + table.markdown() +
+         "Only arms that won an A/B comparison of this run stand here.\n\n";
+}
+
+}  // namespace reports

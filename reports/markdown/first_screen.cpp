@@ -1,0 +1,151 @@
+// What a reader with two minutes sees: verdict, answer, what to do now, on what it was measured.
+#include <algorithm>
+
+#include "harness/results/number.h"
+#include "harness/results/runbook_notice.h"
+#include "reports/answers.h"
+#include "reports/escape.h"
+#include "reports/markdown/sections.h"
+#include "reports/markdown/table.h"
+
+namespace reports {
+
+using harness::CriterionResult;
+using harness::CriterionVerdict;
+using harness::Severity;
+using nlohmann::json;
+
+namespace {
+
+std::string text_at(const json& environment, const char* pointer) {
+  const json::json_pointer at(pointer);
+  if (!environment.contains(at)) return "";
+  const json& value = environment.at(at);
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number()) return harness::format_number(value.get<double>());
+  return "";
+}
+
+/// "51 passed, 0 failed, 2 open"
+std::string counts_of(const Model& model, bool information) {
+  int64_t passed = 0, failed = 0, open = 0;
+  for (const CriterionResult& c : model.results.criteria) {
+    if ((c.severity == Severity::kInfo) != information) continue;
+    (c.verdict == CriterionVerdict::kPass   ? passed
+     : c.verdict == CriterionVerdict::kFail ? failed
+                                            : open) += 1;
+  }
+  if (passed + failed + open == 0) return "";
+  return std::to_string(passed) + " passed, " + std::to_string(failed) + " failed, " +
+         std::to_string(open) + " open";
+}
+
+std::string verdict_row(const Model& model) {
+  const harness::Verdict& v = model.results.verdict;
+  const std::string deciding = counts_of(model, false), information = counts_of(model, true);
+  std::string text = "**" + escape(v.word) + "** (exit " + std::to_string(v.exit) +
+                     "): " + (deciding.empty() ? "no criterion decides" : "criteria " + deciding);
+  if (!information.empty())
+    text += "; for information, without a say in the verdict: " + information;
+  return text;
+}
+
+std::string machine_row(const json& environment) {
+  std::string text;
+  const auto add = [&](const std::string& part) {
+    if (!part.empty()) text += (text.empty() ? "" : ", ") + escape(part);
+  };
+  const std::string gpus = text_at(environment, "/gpu/count");
+  const std::string gpu = text_at(environment, "/gpu/gpus/0/name");
+  if (!gpu.empty()) add((gpus.empty() ? "" : gpus + " x ") + gpu);
+  if (const auto driver = text_at(environment, "/gpu/driver"); !gpu.empty() && !driver.empty())
+    add("driver " + driver);
+  add(text_at(environment, "/machine/cpu/model"));
+  if (const auto cores = text_at(environment, "/machine/cpu/cores"); !cores.empty())
+    add(cores + " cores");
+  return text.empty() ? "not recorded" : text;
+}
+
+std::string changed_files(const json& environment) {
+  const json::json_pointer at("/git/dirty");
+  if (!environment.contains(at) || !environment.at(at).is_array()) return "";
+  const size_t count = environment.at(at).size();
+  return count == 0 ? ", no changed files" : ", **" + std::to_string(count) + " changed files**";
+}
+
+std::string code_row(const json& environment) {
+  const std::string commit = text_at(environment, "/git/commit");
+  std::string text = commit.empty() ? "commit not known" : "commit " + code(commit.substr(0, 12));
+  text += changed_files(environment);
+  if (const auto id = text_at(environment, "/build/build_id"); !id.empty())
+    text += "; build id " + code(id.substr(0, 12));
+  for (const auto& [label, pointer] : {std::pair{"LibTorch ", "/build/torch"},
+                                       {"CUDA ", "/gpu/cuda"},
+                                       {"compiler ", "/build/compiler"}})
+    if (const auto value = text_at(environment, pointer); !value.empty())
+      text += ", " + std::string(label) + escape(value, 60);
+  return text;
+}
+
+std::string run_row(const Model& model) {
+  const harness::RunInfo& run = model.results.run;
+  double seconds = 0;
+  for (const harness::PhaseResult& phase : model.results.phases) seconds += phase.seconds;
+  std::string text = escape(run.started.substr(0, std::min<size_t>(10, run.started.size())));
+  text += (text.empty() ? "" : ", ") + harness::format_duration(seconds) + " in " +
+          std::to_string(model.results.phases.size()) + " steps: " + steps_counts(model);
+  if (!model.results.deviations.empty())
+    text += "; " + std::to_string(model.results.deviations.size()) + " deviations";
+  return text + "; " + code(run.id);
+}
+
+const CriterionResult* first_open(const Model& model, CriterionVerdict verdict) {
+  for (const CriterionResult* c : model.criteria)
+    if (c->verdict == verdict && c->severity != Severity::kInfo) return c;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string notices(const Model& model) {
+  const std::string notice = harness::runbook_notice(model.results);
+  std::string out = notice.empty() ? "" : "**" + escape(notice) + "**\n\n";
+  if (model.advisory_changed_exit())
+    out += "**The advisory gate turned this run's exit code into 0. Its verdict is " +
+           escape(model.results.verdict.word) + ".**\n\n";
+  return out;
+}
+
+std::string title_line(const Model& model) {
+  const harness::RunInfo& run = model.results.run;
+  return status_text(model.results.verdict) + ": " +
+         escape(run.runbook_title.empty() ? run.runbook : run.runbook_title);
+}
+
+std::string do_now(const Model& model) {
+  if (const auto* failed = first_open(model, CriterionVerdict::kFail))
+    return "find out why " + code(failed->id) + " FAILs (" + escape(failed->text, 200) +
+           "): " + code("nsa-validate explain " + failed->id) + ".";
+  for (const harness::PhaseResult& phase : model.results.phases)
+    if (phase.status == harness::StepStatus::kFailed)
+      return "mend step " + code(phase.id) + ": " + escape(phase.reason, 300) + ".";
+  if (model.results.verdict.word == "GO")
+    return "nothing; every question that decides is answered with yes.";
+  return "decide what is open (next steps) before you rely on it.";
+}
+
+std::string first_screen(const Model& model) {
+  const harness::Verdict& v = model.results.verdict;
+  Table facts({"", ""});
+  facts.add({"verdict", verdict_row(model)});
+  if (v.word != "GO") facts.add({"because", escape(v.rule, 600)});
+  facts.add({"machine", machine_row(model.results.environment)});
+  facts.add({"code", code_row(model.results.environment)});
+  facts.add({"run", run_row(model)});
+  facts.add({"scope", v.scope.empty() ? "the runbook states none" : escape(v.scope, 2000)});
+  facts.add({"check it", code("nsa-validate verify .") + " in this folder"});
+  return notices(model) + "# " + title_line(model) + "\n\n" + answer_paragraph(model) +
+         "\n\n**Do now:** " + do_now(model) + "\n\n" + facts.markdown();
+}
+
+}  // namespace reports

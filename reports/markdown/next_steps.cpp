@@ -1,0 +1,101 @@
+// What to do after the run, each with the command that decides it.
+#include <algorithm>
+#include <set>
+
+#include "reports/escape.h"
+#include "reports/markdown/sections.h"
+
+namespace reports {
+
+using harness::CriterionResult;
+using harness::CriterionVerdict;
+using harness::PhaseResult;
+using harness::StepStatus;
+
+namespace {
+
+struct Step {
+  std::string text;     ///< Markdown
+  std::string command;  ///< plain
+};
+
+std::string again(const Model& model, const std::string& phase) {
+  return "nsa-validate --runbook " + shell_word(plain(model.results.run.runbook)) + " --only " +
+         shell_word(plain(phase));
+}
+
+/// "`C-a`, `C-b` and 3 more"
+std::string named(const std::vector<const CriterionResult*>& criteria) {
+  constexpr size_t kShown = 2;
+  std::string text;
+  for (size_t i = 0; i < std::min(criteria.size(), kShown); ++i)
+    text += (i > 0 ? ", " : "") + code(criteria[i]->id);
+  if (criteria.size() > kShown)
+    text += " and " + std::to_string(criteria.size() - kShown) + " more";
+  return text;
+}
+
+std::vector<const CriterionResult*> of_phase(const Model& model, const std::string& phase,
+                                             CriterionVerdict verdict) {
+  auto own = model.criteria_of(phase);
+  std::erase_if(own, [&](const auto* c) {
+    return c->verdict != verdict || c->severity == harness::Severity::kInfo;
+  });
+  return own;
+}
+
+void add_failed(const Model& model, const PhaseResult& phase, std::vector<Step>& steps) {
+  if (const auto failed = of_phase(model, phase.name, CriterionVerdict::kFail); !failed.empty())
+    steps.push_back({"**Explain** " + named(failed) + ": what was measured, from which files",
+                     "nsa-validate explain " + shell_word(plain(failed.front()->id))});
+  if (phase.status == StepStatus::kFailed)
+    steps.push_back({"**Mend step** " + code(phase.id) + ": " + escape(phase.reason, 300),
+                     again(model, phase.name)});
+}
+
+void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Step>& steps) {
+  const auto open = of_phase(model, phase.name, CriterionVerdict::kInconclusive);
+  if (!open.empty())
+    steps.push_back(
+        {"**Decide** " + named(open) + " with more samples: " + escape(open.front()->reason, 200),
+         again(model, phase.name)});
+  if (phase.status == StepStatus::kDeferred || phase.status == StepStatus::kPartial)
+    steps.push_back({"**Run step** " + code(phase.id) + " (" + escape(phase.title, 120) +
+                         "): " + escape(phase.reason, 300),
+                     again(model, phase.name)});
+}
+
+void add_findings(const Model& model, std::vector<Step>& steps) {
+  std::set<std::string> said;  // one cause shows in many places
+  for (const harness::Finding& finding : model.results.findings)
+    if (finding.priority == harness::Priority::kImmediate && !finding.action.empty() &&
+        said.insert(finding.code + finding.action).second)
+      steps.push_back({"**" + escape(finding.code) + "**: " + escape(finding.action, 300), ""});
+}
+
+std::vector<Step> all_steps(const Model& model) {
+  std::vector<Step> steps;
+  for (const PhaseResult& phase : model.results.phases) add_failed(model, phase, steps);
+  add_findings(model, steps);
+  for (const PhaseResult& phase : model.results.phases) add_undecided(model, phase, steps);
+  for (const harness::NextStep& step : model.results.next_steps)
+    steps.push_back({escape(step.text), step.command});
+  return steps;
+}
+
+}  // namespace
+
+std::string next_steps_section(const Model& model, size_t max_rows) {
+  const std::vector<Step> steps = all_steps(model);
+  std::string out = "## Next steps\n\n";
+  if (steps.empty()) return out + "None: nothing is open.\n\n";
+  for (size_t i = 0; i < std::min(steps.size(), max_rows); ++i) {
+    out += std::to_string(i + 1) + ". " + steps[i].text;
+    out += steps[i].command.empty() ? "\n" : ": " + code(steps[i].command) + "\n";
+  }
+  if (steps.size() > max_rows)
+    out += "\nAnd " + std::to_string(steps.size() - max_rows) + " more: report.md has them.\n";
+  return out + "\n";
+}
+
+}  // namespace reports
