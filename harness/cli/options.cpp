@@ -132,19 +132,18 @@ void add_history_commands(CLI::App& app, Options& o) {
   history->require_subcommand(1);
   history->add_option("--db", o.history, "File of the history (default .history.sqlite)");
   CLI::App* import = history->add_subcommand("import", "Take in runs that verify");
-  import->callback([&o] { o.command = "history import";
-});
-import->add_option("targets", o.targets, "Run folders and tars")->required();
-teach(*import, "  nsa-validate history import runs/*\n",
-      "0, 6 a run does not verify (the others are taken in)");
-CLI::App* list = history->add_subcommand("list", "Runs that were taken in");
-list->callback([&o] { o.command = "history list"; });
-teach(*list, "  nsa-validate history --db /tmp/h.sqlite list\n", "0, 3 fault");
-CLI::App* trend = history->add_subcommand("trend", "One figure over time, and where it stepped");
-trend->callback([&o] { o.command = "history trend"; });
-trend->add_option("metric", o.metric, "Full metric name")->required();
-teach(*trend, "  nsa-validate history trend train_text.speed.rate_tok_s\n",
-      "0, 2 no run has that figure");
+  import->callback([&o] { o.command = "history import"; });
+  import->add_option("targets", o.targets, "Run folders and tars")->required();
+  teach(*import, "  nsa-validate history import runs/*\n",
+        "0, 6 a run does not verify (the others are taken in)");
+  CLI::App* list = history->add_subcommand("list", "Runs that were taken in");
+  list->callback([&o] { o.command = "history list"; });
+  teach(*list, "  nsa-validate history --db /tmp/h.sqlite list\n", "0, 3 fault");
+  CLI::App* trend = history->add_subcommand("trend", "One figure over time, and where it stepped");
+  trend->callback([&o] { o.command = "history trend"; });
+  trend->add_option("metric", o.metric, "Full metric name")->required();
+  teach(*trend, "  nsa-validate history trend train_text.speed.rate_tok_s\n",
+        "0, 2 no run has that figure");
 }  // namespace
 
 void add_commands(CLI::App& app, Options& o) {
@@ -264,7 +263,7 @@ void add_commands(CLI::App& app, Options& o) {
         "0, 2 no such document");
 }
 
-}  // namespace harness::cli
+}  // namespace
 
 bool parse_options(int argc, const char* const* argv, Options& options, int& exit_code) {
   options.command_line.assign(argv, argv + argc);

@@ -83,10 +83,7 @@ const std::vector<Row> kRows = {
      [](TestRun& r) { r.add_criterion("C-u", Severity::kMajor, CriterionVerdict::kNotEvaluated); }},
     {7, "CONDITIONAL GO",
      [](TestRun& r) { r.add_criterion("C-w", Severity::kMajor, CriterionVerdict::kInconclusive); }},
-    {7, "CONDITIONAL GO",
-     [](TestRun& r) {
-       r.deviations.push_back({"D-1", "--set a.b=1", ""});
-     }},
+    {7, "CONDITIONAL GO", [](TestRun& r) { r.deviations.push_back({"D-1", "--set a.b=1", ""}); }},
     {7, "CONDITIONAL GO",
      [](TestRun& r) {
        PhaseResult& p = r.add_phase("gpu", StepStatus::kDeferred);

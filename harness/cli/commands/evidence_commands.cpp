@@ -24,8 +24,7 @@ namespace {
 std::string shown(const fs::path& path) { return plain_text(path.string()); }
 
 Verification verify_run(const fs::path& run, const std::string& head = "") {
-  return verify(
-      run, [](const Results& results) { return render_reports(results); }, head);
+  return verify(run, [](const Results& results) { return render_reports(results); }, head);
 }
 
 /// A bundle is handed on as proof, so what does not verify is packed on explicit wish only.

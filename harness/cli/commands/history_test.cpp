@@ -38,8 +38,8 @@ TEST_F(HistoryCommandsTest, ARunRenderedAgainIsKnown) {
   const auto drawn = [](const Results&) {
     return std::map<std::string, std::string>{{"report.html", "<p>of another version</p>"}};
   };
-  const Written again = write_bundle(
-      run_, [](const Results& results) { return render_reports(results); }, drawn);
+  const Written again =
+      write_bundle(run_, [](const Results& results) { return render_reports(results); }, drawn);
   ASSERT_NE(again.head, written_.head);
   ASSERT_EQ(again.evidence_head, written_.evidence_head);
   EXPECT_THAT(printed(history_import_command, options_).out, HasSubstr("known"));
