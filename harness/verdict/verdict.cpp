@@ -193,12 +193,14 @@ std::tuple<int, int, double, std::string> weakness(const CriterionResult& c) {
           c.id};
 }
 
-std::string weakest_sentence(const VerdictInput& in) {
+std::string weakest_sentence(const Facts& f) {
+  const VerdictInput& in = f.in;
   const auto broken = std::ranges::find_if(in.phases, [](const PhaseResult& p) {
     return p.required != Required::kNo && p.status == StepStatus::kFailed;
   });
-  const auto weakest = std::ranges::min_element(
-      in.criteria, [](const auto& a, const auto& b) { return weakness(a) < weakness(b); });
+  const auto weakest = std::ranges::min_element(in.criteria, [&f](const auto& a, const auto& b) {
+    return std::pair(f.not_selected(a), weakness(a)) < std::pair(f.not_selected(b), weakness(b));
+  });
   const bool criterion_failed =
       weakest != in.criteria.end() && weakest->verdict == CriterionVerdict::kFail;
   if (broken != in.phases.end() && !criterion_failed)
@@ -225,7 +227,7 @@ Verdict decide(const VerdictInput& input) {
   verdict.word = "GO";
   verdict.exit = 0;
   verdict.rule = "every blocker and major criterion PASSes, every required phase COMPLETED";
-  verdict.weakest = weakest_sentence(input);
+  verdict.weakest = weakest_sentence(facts);
   verdict.scope = input.scope;
   verdict.gate = input.gate;
   for (const Line& line : kTable) {

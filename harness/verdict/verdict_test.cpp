@@ -141,6 +141,7 @@ TEST(Decide, ARunInPartIsNeverAVerdictOnTheRunbook) {
   EXPECT_EQ(run.verdict().rule,
             "selected phases passed; no verdict on the runbook: P-other not selected");
   EXPECT_TRUE(run.verdict().conditions.empty());
+  EXPECT_THAT(run.verdict().weakest, HasSubstr("C-ok PASS")) << "of what was selected";
   run.gate = "advisory";
   EXPECT_EQ(run.verdict().exit, 8) << "no gate turns it green";
   run.add_criterion("C-m", Severity::kMajor, CriterionVerdict::kFail);

@@ -49,7 +49,9 @@ void print_result(const Options& options, const Written& written, const fs::path
     return;
   }
   fmt::print("{}{}\n", verdict.word,
-             verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
+             verdict.gate == "advisory" && verdict.exit == 0
+                 ? " (advisory gate: the exit code does not block)"
+                 : "");
   if (const std::string notice = runbook_notice(written.results); !notice.empty())
     fmt::print("  runbook  {}\n", plain_text(notice));
   if (options.quiet) return;
