@@ -114,6 +114,7 @@ std::string status_text(CriterionVerdict verdict) {
 std::string status_text(const harness::Verdict& verdict) {
   const std::string word = escape(verdict.word);
   if (verdict.word == "GO") return "✅ " + word;
+  if (verdict.word == "PARTIAL") return "⚪ " + word;
   return (verdict.word == "CONDITIONAL GO" ? "🟡 " : "❌ ") + word;
 }
 

@@ -26,7 +26,7 @@ TEST(Model, WhatIsNoFigureReportsIt) {
 
 TEST(Model, AStatusNeverStandsWithoutItsWord) {
   harness::Verdict verdict;
-  for (const char* word : {"GO", "CONDITIONAL GO", "NO-GO (fault)", "<script>"}) {
+  for (const char* word : {"GO", "CONDITIONAL GO", "PARTIAL", "NO-GO (fault)", "<script>"}) {
     verdict.word = word;
     const std::string text = status_text(verdict);
     EXPECT_EQ(text.find("<script>"), std::string::npos);

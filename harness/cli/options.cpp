@@ -11,8 +11,8 @@ namespace harness::cli {
 namespace {
 
 constexpr const char* kExamples =
-    "Exit codes: 0 GO, 7 CONDITIONAL GO, 1 NO-GO, 4/5 undecided, 6 evidence, 3 fault, 2 usage, "
-    "129/130/131/143 interrupted.\n"
+    "Exit codes: 0 GO, 7 CONDITIONAL GO, 8 PARTIAL (--only, --skip), 1 NO-GO, 4/5 undecided, "
+    "6 evidence, 3 fault, 2 usage, 129/130/131/143 interrupted.\n"
     "Examples:\n"
     "  nsa-validate --runbook smoke_cpu                       judge this checkout on this machine, "
     "no GPU needed\n"
@@ -40,10 +40,10 @@ CLI::Validator not_empty() {
 void add_run_options(CLI::App& app, Options& o) {
   app.add_option("--runbook", o.runbook, "Runbook to run: a name (see list) or the path of a file")
       ->check(not_empty());
-  app.add_option("--only", o.only, "Run only these phases (a deviation)")
+  app.add_option("--only", o.only, "Run only these phases and what they need (at best PARTIAL)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_option("--skip", o.skip, "Leave these phases out (a deviation)")
+  app.add_option("--skip", o.skip, "Leave these phases out, and what needs them (at best PARTIAL)")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--set", o.set, "PHASE.KEY=VALUE: change a declared argument of a phase")
@@ -91,6 +91,19 @@ void teach(CLI::App& command, const std::string& examples, const std::string& ex
   command.footer("Exit codes: " + exit_codes + "\nExamples:\n" + examples);
 }
 
+bool is_report_id(const std::string& word) {
+  return word.size() > 2 && word[1] == '-' &&
+         std::string_view("CMPADFS").find(word[0]) != std::string_view::npos;
+}
+
+/// `explain [DIR] ID`: the id comes last; where only the first word is one, that is meant.
+void split_explain(Options& o) {
+  const std::string first = o.targets.front(), last = o.targets.back();
+  const bool swapped = is_report_id(first) && !is_report_id(last);
+  o.id = swapped ? first : last;
+  if (o.targets.size() == 2) o.target = swapped ? last : first;
+}
+
 CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* help) {
   CLI::App* command = app.add_subcommand(name, help);
   command->callback([&o, name] { o.command = name; });
@@ -101,17 +114,19 @@ void add_history_commands(CLI::App& app, Options& o) {
   CLI::App* baseline = app.add_subcommand("baseline", "Reviewed figures that criteria refer to");
   baseline->require_subcommand(1);
   CLI::App* promote = baseline->add_subcommand(
-      "promote", "Write the baseline of a run's hardware from its figures");
+      "promote", "Show the baseline that a run would set for its hardware; --write writes it");
   promote->callback([&o] { o.command = "baseline promote"; });
   promote->add_option("target", o.target, "Run folder or tar that verifies and is no NO-GO")
       ->required();
   promote->add_option("--reason", o.reason, "Why this run sets the baseline; stands in the file")
       ->required()
       ->check(not_empty());
+  promote->add_flag("--write", o.write, "Write the file that is shown");
   promote->add_option("--configs", o.configs, "Folder that holds baselines/");
   teach(*promote,
-        "  nsa-validate baseline promote runs/single_gpu-TIME --reason \"first release\"\n",
-        "0 written, 2 not a run that can set one, 6 the run does not verify");
+        "  nsa-validate baseline promote runs/single_gpu-TIME --reason \"first release\"\n"
+        "  nsa-validate baseline promote runs/single_gpu-TIME --reason \"first release\" --write\n",
+        "0 shown or written, 2 not a run that can set one, 6 the run does not verify");
   CLI::App* history =
       app.add_subcommand("history", "Figures of earlier runs: a cache over run folders and tars");
   history->require_subcommand(1);
@@ -129,14 +144,17 @@ void add_history_commands(CLI::App& app, Options& o) {
   trend->add_option("metric", o.metric, "Full metric name")->required();
   teach(*trend, "  nsa-validate history trend train_text.speed.rate_tok_s\n",
         "0, 2 no run has that figure");
-}
+}  // namespace
 
 void add_commands(CLI::App& app, Options& o) {
   const char* target_help = "Run folder or tar made by bundle";
   CLI::App* list = add_command(app, o, "list", "Runbooks, their phases and the hardware they want");
   list->add_option("--configs", o.configs, "Folder with runbooks and phase kinds");
   add_json_option(*list, o);
-  teach(*list, "  nsa-validate list\n  nsa-validate list --json | jq '.[].name'\n",
+  list->add_option("name", o.name, "Runbook whose scope and phases are shown");
+  teach(*list,
+        "  nsa-validate list\n  nsa-validate list smoke_cpu\n  nsa-validate list --json | jq "
+        "'.[].name'\n",
         "0, 2 a runbook is wrong");
   CLI::App* plan = add_command(app, o, "plan",
                                "Order, cases, minutes, and which criteria this machine can decide");
@@ -145,7 +163,7 @@ void add_commands(CLI::App& app, Options& o) {
   teach(*plan,
         "  nsa-validate plan --runbook single_gpu\n"
         "  nsa-validate plan --runbook smoke_cpu --set train_text.steps=50\n",
-        "0, 5 a run here would be undecided, 2 usage or a switch that would be refused");
+        "0, 5 a run here would be undecided, 8 PARTIAL, 2 usage or a switch that would be refused");
   CLI::App* doctor =
       add_command(app, o, "doctor", "Basic facts of this machine and what is missing on it");
   add_json_option(*doctor, o);
@@ -203,14 +221,15 @@ void add_commands(CLI::App& app, Options& o) {
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
-      ->add_option("id", o.id,
-                   "Id as written in the report: C-..., M-..., P-..., A-..., D-..., F-...")
-      ->required();
-  explain->add_option("--run", o.target, "Run folder or tar (default: the newest in runs/)");
+      ->add_option("[dir] id", o.targets,
+                   "[Run folder or tar (default: the newest in runs/)] and an id of its report: "
+                   "C-, M-, P-, A-, D-, F-, S-..., or that of a table")
+      ->required()
+      ->expected(1, 2);
   teach(*explain,
         "  nsa-validate explain C-equivalence.v2\n"
-        "  nsa-validate explain M-train_text.speed.rate_tok_s --run run.tar\n",
-        "0, 2 no such id (the nearest is named), 6 results are damaged");
+        "  nsa-validate explain run.tar M-train_text.speed.rate_tok_s\n",
+        "0, 2 no such run or id (the nearest is named), 6 results are damaged");
   CLI::App* report = add_command(
       app, o, "report", "Render a run again with this version; its raw evidence stays as it is");
   report->add_option("target", o.target, target_help)->required();
@@ -274,6 +293,7 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
           "nothing to do",
           "give --runbook NAME or a command; `nsa-validate list` shows the runbooks");
     if (options.dry_run) options.command = "plan";
+    if (options.command == "explain") split_explain(options);
     return true;
   } catch (const CLI::ParseError& e) {
     exit_code = app.exit(e) == 0 ? 0 : 2;

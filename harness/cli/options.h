@@ -18,9 +18,10 @@ struct Options {
   std::string baseline;                   ///< file, none, or empty: that of this hardware
   std::string ci_status;                  ///< JUnit file of a CI run, for phases ci_status
   std::string reason;                     ///< baseline promote
+  bool write = false;                     ///< baseline promote: else it only shows what it would
   std::string history;                    ///< file of the history
   std::string metric;                     ///< history trend
-  std::vector<std::string> targets;       ///< history import
+  std::vector<std::string> targets;       ///< history import; explain: as they were given
   std::string supersedes;                 ///< finished run that this one is a later revision of
   std::vector<std::string> formats;       ///< of md html json junit; empty: all
   std::vector<std::string> command_line;  ///< argv as it was

@@ -51,11 +51,25 @@ TEST(Options, EveryCommandTakesItsOwn) {
   EXPECT_EQ(parse({"plan", "--runbook", "x"}).options.runbook, "x");
   EXPECT_EQ(parse({"--dry-run", "--runbook", "x"}).options.command, "plan");
   EXPECT_EQ(parse({"verify", "dir", "--head", "ab"}).options.head, "ab");
-  EXPECT_EQ(parse({"explain", "C-a", "--run", "dir"}).options.target, "dir");
+  EXPECT_TRUE(parse({"baseline", "promote", "dir", "--reason", "x", "--write"}).options.write);
   EXPECT_EQ(parse({"report", "dir"}).options.target, "dir");
   EXPECT_TRUE(parse({"bundle", "dir", "--damaged"}).options.damaged);
   EXPECT_TRUE(parse({"schema", "runbook", "--page"}).options.page);
   EXPECT_EQ(parse({"doctor"}).options.command, "doctor");
+}
+
+TEST(Options, ExplainTakesTheRunAsOtherCommandsDo) {
+  const auto explained = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "explain");
+    const Options options = parse(words).options;
+    return options.target + "|" + options.id;
+  };
+  EXPECT_EQ(explained({"C-a"}), "|C-a");
+  EXPECT_EQ(explained({"dir", "C-a"}), "dir|C-a");
+  EXPECT_EQ(explained({"C-a", "dir"}), "dir|C-a") << "an id is known by its letter";
+  EXPECT_EQ(explained({"dir", "train_text.runs"}), "dir|train_text.runs") << "of a table";
+  EXPECT_EQ(explained({"C-dir", "C-a"}), "C-dir|C-a");
+  EXPECT_EQ(parse({"explain", "C-a", "--run", "dir"}).exit_code, 2) << "one way to name a run";
 }
 
 TEST(Options, UsageErrorsNameWhatIsWrongAndEndWithTwo) {
@@ -69,7 +83,7 @@ TEST(Options, UsageErrorsNameWhatIsWrongAndEndWithTwo) {
       {{"verify"}, "target"},
       {{"explain"}, "id"},
       {{"schema"}, "name"},
-      {{"list", "verify", "x"}, "verify"},
+      {{"list", "verify", "x"}, "not expected: x"},
       {{"nonsense"}, "nonsense"},
       {{"--runbook", "x", "--only"}, "--only"},
       {{"--runbook", ""}, "must not be empty"},

@@ -108,8 +108,7 @@ fs::path newest_run() {
       }
     }
   }
-  if (newest.empty())
-    throw ConfigError("no finished run in runs/; name a run folder or tar with --run");
+  if (newest.empty()) throw ConfigError("no finished run in runs/; name a run folder or tar");
   return newest;
 }
 

@@ -41,6 +41,14 @@ Planned plan_here(const Options& options) {
   return planned;
 }
 
+std::string selection_text(const std::vector<std::string>& only, const Plan& plan) {
+  std::string text = joined(only);
+  if (!plan.added.empty())
+    text +=
+        "; also " + joined(plan.added) + ", which " + (only.size() == 1 ? "it needs" : "they need");
+  return text;
+}
+
 void check_switches(const Plan& plan) {
   std::vector<std::string> kinds, blind;  // of nsa-worker; programs that look at no switch
   for (const PlannedPhase& phase : plan.phases) {

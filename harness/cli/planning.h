@@ -15,6 +15,10 @@ struct Planned {
 /// Throws ConfigError.
 Planned plan_here(const Options& options);
 
+/// "oracle, gate_health; also environment, which they need" for the phases that --only named; empty
+/// without --only.
+std::string selection_text(const std::vector<std::string>& only, const Plan& plan);
+
 /// Throws ConfigError when no phase that would run looks at a switch of the environment. An unknown
 /// one is an error of the run's phases, which say so in its report.
 void check_switches(const Plan& plan);

@@ -102,5 +102,15 @@ TEST(Planning, AFileOfCiThatNobodyWouldReadIsRefused) {
               HasSubstr("runbook smoke_cpu has no phase builtin:ci_status that would read it"));
 }
 
+TEST(SelectionText, NamesWhatWasAddedAndWhy) {
+  Plan plan;
+  EXPECT_EQ(selection_text({}, plan), "");
+  EXPECT_EQ(selection_text({"oracle"}, plan), "oracle");
+  plan.added = {"environment"};
+  EXPECT_EQ(selection_text({"oracle", "gate_health"}, plan),
+            "oracle, gate_health; also environment, which they need");
+  EXPECT_EQ(selection_text({"oracle"}, plan), "oracle; also environment, which it needs");
+}
+
 }  // namespace
 }  // namespace harness::cli

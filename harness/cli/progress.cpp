@@ -22,13 +22,15 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kBarWidth = 20;
 
 std::string left_text(double seconds) {
-  return seconds >= 1 ? ", run " + format_duration(seconds) + " left" : "";
+  const std::string text = about_left(seconds);
+  return text.empty() ? "" : "; run: " + text;
 }
 
 /// One line an event; beats at most every 10 s.
 class LogProgress : public Observer {
  public:
-  LogProgress(const Plan& plan, Screen screen) : clock_(plan), screen_(std::move(screen)) {}
+  LogProgress(TimeLeft clock, Screen screen)
+      : clock_(std::move(clock)), screen_(std::move(screen)) {}
 
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
     clock_.start(phase);
@@ -40,12 +42,12 @@ class LogProgress : public Observer {
     if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
     print(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
-                      left_text(clock_.left_s(seconds_since(begin_)))));
+                      left_text(clock_.seconds(seconds_since(begin_)))));
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     clock_.end(phase, record.seconds);
     print(fmt::format("      {} in {}{}{}{}", enum_name(record.status),
-                      format_duration(record.seconds), left_text(clock_.left_s(0)),
+                      format_duration(record.seconds), left_text(clock_.seconds(0)),
                       record.reason.empty() ? "" : ": ", record.reason));
   }
   void on_note(const std::string& text) override { print("      " + text); }
@@ -53,7 +55,7 @@ class LogProgress : public Observer {
  private:
   void print(const std::string& line) const { screen_.write(plain_text(line) + "\n"); }
 
-  RunClock clock_;
+  TimeLeft clock_;
   Screen screen_;
   Clock::time_point begin_ = Clock::now(), last_ = Clock::now();
 };
@@ -61,7 +63,8 @@ class LogProgress : public Observer {
 /// A line that is rewritten while a phase runs and stays when it ends.
 class TerminalProgress : public Observer {
  public:
-  TerminalProgress(const Plan& plan, Screen screen) : clock_(plan), screen_(std::move(screen)) {}
+  TerminalProgress(TimeLeft clock, Screen screen)
+      : clock_(std::move(clock)), screen_(std::move(screen)) {}
 
   void on_phase_start(const PlannedPhase& phase, size_t number, size_t total) override {
     clock_.start(phase);
@@ -110,7 +113,7 @@ class TerminalProgress : public Observer {
   }
 
  private:
-  std::string left() const { return left_text(clock_.left_s(seconds_since(begin_))); }
+  std::string left() const { return left_text(clock_.seconds(seconds_since(begin_))); }
   void clear() const { screen_.write("\r\x1b[K"); }
 
   /// The first `count` characters of a line that was cut already: colours take no columns.
@@ -123,7 +126,7 @@ class TerminalProgress : public Observer {
     screen_.write(fit(plain_text(line), screen_.columns()));
   }
 
-  RunClock clock_;
+  TimeLeft clock_;
   Screen screen_;
   std::string head_;
   size_t groups_ = 0, started_ = 0;
@@ -158,10 +161,11 @@ Screen standard_error() {
   return screen;
 }
 
-std::unique_ptr<Observer> make_progress(const Options& options, const Plan& plan, Screen screen) {
+std::unique_ptr<Observer> make_progress(const Options& options, TimeLeft clock, Screen screen) {
   if (options.quiet || options.json) return std::make_unique<Observer>();
-  if (screen.terminal) return std::make_unique<TerminalProgress>(plan, std::move(screen));
-  return std::make_unique<LogProgress>(plan, std::move(screen));
+  if (screen.terminal)
+    return std::make_unique<TerminalProgress>(std::move(clock), std::move(screen));
+  return std::make_unique<LogProgress>(std::move(clock), std::move(screen));
 }
 
 }  // namespace harness::cli

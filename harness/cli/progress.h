@@ -4,8 +4,8 @@
 #include <string>
 
 #include "harness/cli/options.h"
+#include "harness/cli/time_left.h"
 #include "harness/engine/observer.h"
-#include "harness/runbook/plan/plan.h"
 
 namespace harness::cli {
 
@@ -23,7 +23,7 @@ Screen standard_error();
 /// What the user sees while a run goes on: on a terminal one line that is rewritten, with a bar,
 /// the time left of the phase and of the run; in a log one line an event; with --quiet or --json
 /// nothing. Not on standard output, which holds the result.
-std::unique_ptr<Observer> make_progress(const Options& options, const Plan& plan,
+std::unique_ptr<Observer> make_progress(const Options& options, TimeLeft clock,
                                         Screen screen = standard_error());
 
 }  // namespace harness::cli

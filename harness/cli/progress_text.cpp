@@ -37,26 +37,4 @@ std::string fit(const std::string& line, size_t columns) {
   return line;
 }
 
-RunClock::RunClock(const Plan& plan) {
-  for (const PlannedPhase& phase : plan.phases) planned_left_s_ += 60 * phase.minutes;
-}
-
-void RunClock::start(const PlannedPhase& phase) {
-  planned_current_s_ = 60 * phase.minutes;
-  planned_left_s_ = std::max(0.0, planned_left_s_ - planned_current_s_);
-}
-
-void RunClock::end(const PlannedPhase& phase, double seconds) {
-  planned_ended_s_ += 60 * phase.minutes;
-  took_s_ += phase.minutes > 0 ? seconds : 0;
-  planned_current_s_ = 0;
-}
-
-double RunClock::left_s(double in_phase) const {
-  constexpr double kEnough = 5;  // seconds of ended phases before their pace says something
-  const double pace =
-      planned_ended_s_ >= kEnough ? std::clamp(took_s_ / planned_ended_s_, 0.1, 10.0) : 1.0;
-  return pace * planned_left_s_ + std::max(0.0, pace * planned_current_s_ - in_phase);
-}
-
 }  // namespace harness::cli

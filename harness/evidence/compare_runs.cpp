@@ -17,15 +17,6 @@ const Metric* find_metric(const Results& results, const std::string& name) {
   return found == results.metrics.end() ? nullptr : &*found;
 }
 
-std::string figure_text(const Metric* metric) {
-  if (metric == nullptr) return "–";
-  if (!metric->withheld.empty()) return "withheld";
-  if (!metric->value) return "none";
-  std::string text = format_value(*metric->value, metric->unit);
-  if (metric->lo && metric->hi) text += " " + format_interval(*metric->lo, *metric->hi);
-  return text;
-}
-
 /// "1.04 [0.98, 1.1]": B over A, with the widest interval that the two allow.
 std::string ratio_text(const Metric* a, const Metric* b) {
   const auto usable = [](const Metric* m) { return m != nullptr && m->withheld.empty(); };

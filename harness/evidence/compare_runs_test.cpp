@@ -76,6 +76,47 @@ TEST(CompareRuns, TablesHoldEveryFigureOfEither) {
   EXPECT_THAT(tables[0].dump(), HasSubstr(R"(["seed","0","7","differs"])"));
 }
 
+std::string change(CriterionVerdict before, CriterionVerdict now) {
+  Results a, b;
+  for (auto [results, verdict] : {std::pair{&a, before}, std::pair{&b, now}}) {
+    results->criteria.emplace_back().id = "C-x";
+    results->criteria.front().verdict = verdict;
+  }
+  return comparison_tables(a, b)[1]["rows"][0].back();
+}
+
+TEST(CompareRuns, WhatIsNotDecidedIsNoImprovement) {
+  using V = CriterionVerdict;
+  EXPECT_EQ(change(V::kFail, V::kNotEvaluated), "no longer decided");
+  EXPECT_EQ(change(V::kFail, V::kInconclusive), "no longer decided");
+  EXPECT_EQ(change(V::kFail, V::kPass), "better");
+  EXPECT_EQ(change(V::kInconclusive, V::kPass), "better");
+  EXPECT_EQ(change(V::kPass, V::kNotEvaluated), "worse");
+  EXPECT_EQ(change(V::kPass, V::kFail), "worse");
+  EXPECT_EQ(change(V::kNotEvaluated, V::kFail), "fails now");
+  EXPECT_EQ(change(V::kNotEvaluated, V::kInconclusive), "not decided");
+  EXPECT_EQ(change(V::kFail, V::kFail), "same");
+}
+
+TEST(CompareRuns, ABoundHasAColumnOfItsOwn) {
+  Results a;
+  a.metrics = {measured(10, 1), exact(3)};
+  for (const char* metric : {"p.n_count", "p.x_ms"}) {
+    CriterionResult& criterion = a.criteria.emplace_back();
+    criterion.id = std::string("C-") + metric;
+    criterion.metric = metric;
+    criterion.unit = std::string(metric).ends_with("ms") ? "ms" : "count";
+    criterion.observed = criterion.unit == "ms" ? 11 : 3;
+  }
+  const json table = comparison_tables(a, a)[1];
+  EXPECT_EQ(table["columns"], json({"criterion", "A", "A observed", "A bound", "B", "B observed",
+                                    "B bound", "change"}));
+  EXPECT_EQ(table["rows"][0],
+            json({"C-p.n_count", "NOT_EVALUATED", "3", "–", "NOT_EVALUATED", "3", "–", "same"}));
+  EXPECT_EQ(table["rows"][1], json({"C-p.x_ms", "NOT_EVALUATED", "10 ms [9, 11]", "11 ms",
+                                    "NOT_EVALUATED", "10 ms [9, 11]", "11 ms", "same"}));
+}
+
 TEST(CompareRuns, OtherHardwareIsNamed) {
   Results a, b;
   a.environment = {{"machine", {{"cpu", {{"model", "one"}}}}}};

@@ -38,7 +38,7 @@ class Explainer {
                        find(results_.artifacts, &Explainer::artifact) ||
                        find(results_.deviations, &Explainer::deviation) ||
                        find(results_.findings, &Explainer::finding) ||
-                       find(results_.series, &Explainer::series);
+                       find(results_.series, &Explainer::series) || find_table();
     if (!known)
       throw ConfigError("no id " + in_quotes(id_) + " in this run" + did_you_mean(id_, ids_));
     line("again", "nsa-validate verify " + run_.where().string());
@@ -57,6 +57,26 @@ class Explainer {
     return false;
   }
 
+  /// Tables have ids without a letter, PHASE.NAME; rows are shown as they stand.
+  bool find_table() {
+    for (const auto& table : results_.tables) {
+      const std::string id = table.value("id", "");
+      ids_.push_back(id);
+      if (id != id_) continue;
+      line(id, table.value("title", ""));
+      line("columns", table.value("columns", nlohmann::json::array()).dump());
+      for (const auto& row : table.value("rows", nlohmann::json::array())) line("row", row.dump());
+      phase_files(table.value("phase", ""));
+      return true;
+    }
+    return false;
+  }
+
+  void phase_files(const std::string& phase) {
+    for (const std::string& path : run_.paths())
+      if (path.starts_with("phases/" + phase + "/") && path.ends_with(".jsonl")) file(path);
+  }
+
   void line(const std::string& name, const std::string& value) {
     if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, plain_text(value));
   }
@@ -73,8 +93,7 @@ class Explainer {
       line("line", one.value("name", "") + ", " +
                        std::to_string(one.value("points", nlohmann::json()).size()) +
                        " points kept");
-    for (const std::string& path : run_.paths())
-      if (path.starts_with("phases/" + s.phase + "/") && path.ends_with(".jsonl")) file(path);
+    phase_files(s.phase);
   }
 
   void metric(const Metric& m) {

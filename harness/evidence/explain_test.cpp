@@ -70,7 +70,25 @@ TEST_F(ExplainTest, EveryIdOfTheRunIsExplained) {
     for (const auto& item : items) EXPECT_THAT(explain(run, item.id), HasSubstr(item.id));
   };
   all(results.phases), all(results.metrics), all(results.criteria), all(results.artifacts),
-      all(results.findings);
+      all(results.findings), all(results.deviations), all(results.series);
+}
+
+/// Of a recorded run with every kind of id, so that none that a report shows is left out.
+TEST(ExplainAll, EveryIdOfARecordedRunIsExplained) {
+  const RunFolder run(base::source_dir() + "/reports/samples/smoke_cpu");
+  const Results results = read_results(run);
+  const auto all = [&](const auto& items) {
+    EXPECT_FALSE(items.empty());
+    for (const auto& item : items) EXPECT_THAT(explain(run, item.id), HasSubstr(item.id));
+  };
+  all(results.phases), all(results.criteria), all(results.series);
+  ASSERT_FALSE(results.tables.empty());
+  for (const auto& table : results.tables) {
+    const std::string text = explain(run, table["id"]);
+    EXPECT_THAT(text, HasSubstr(table["id"].get<std::string>()));
+    EXPECT_THAT(text, HasSubstr("columns    ["));
+  }
+  EXPECT_THROW(explain(run, results.tables[0]["id"].get<std::string>() + "x"), ConfigError);
 }
 
 TEST_F(ExplainTest, UnknownIdNamesTheNearest) {

@@ -29,28 +29,47 @@ const CriterionResult* find(const Results& results, const std::string& id) {
   return found == results.criteria.end() ? nullptr : &*found;
 }
 
-/// PASS is best, then what is not decided, then FAIL.
-int rank(CriterionVerdict verdict) {
-  if (verdict == CriterionVerdict::kPass) return 2;
-  return verdict == CriterionVerdict::kFail ? 0 : 1;
+bool decided(CriterionVerdict verdict) {
+  return verdict == CriterionVerdict::kPass || verdict == CriterionVerdict::kFail;
 }
 
+/// Only PASS is better than the rest: of what is not decided nobody knows whether it still fails.
 std::string change_text(const CriterionResult* before, const CriterionResult* now) {
   if (!before) return "new";
   if (!now) return "gone";
-  const int step = rank(now->verdict) - rank(before->verdict);
-  return step > 0 ? "better" : step < 0 ? "worse" : "same";
+  if (now->verdict == before->verdict) return "same";
+  if (now->verdict == CriterionVerdict::kPass) return "better";
+  if (before->verdict == CriterionVerdict::kPass) return "worse";
+  if (now->verdict == CriterionVerdict::kFail) return "fails now";
+  return decided(before->verdict) ? "no longer decided" : "not decided";
 }
 
 std::string verdict_text(const CriterionResult* one) {
   return one ? std::string(enum_name(one->verdict)) : "–";
 }
 
-std::string observed_text(const CriterionResult* one) {
-  return one && one->observed ? format_value(*one->observed, one->unit) : "–";
+const Metric* metric_of(const Results& results, const CriterionResult* one) {
+  if (!one) return nullptr;
+  const auto found = std::ranges::find(results.metrics, one->metric, &Metric::name);
+  return found == results.metrics.end() ? nullptr : &*found;
+}
+
+/// The bound of the interval that was compared; an exact figure has none.
+std::string bound_text(const CriterionResult* one, const Metric* metric) {
+  const bool measured = metric != nullptr && metric->method != "exact";
+  return one && one->observed && measured ? format_value(*one->observed, one->unit) : "–";
 }
 
 }  // namespace
+
+std::string figure_text(const Metric* metric) {
+  if (metric == nullptr) return "–";
+  if (!metric->withheld.empty()) return "withheld";
+  if (!metric->value) return "none";
+  std::string text = format_value(*metric->value, metric->unit);
+  if (metric->lo && metric->hi) text += " " + format_interval(*metric->lo, *metric->hi);
+  return text;
+}
 
 void follow_revision(const RunFolder& before, const std::string& runbook, RunInfo& info,
                      std::map<std::string, std::string>& attached) {
@@ -87,13 +106,17 @@ json criteria_table(const Results& before, const Results& now, const std::string
   json rows = json::array();
   for (const std::string& id : ids) {
     const CriterionResult *old = find(before, id), *fresh = find(now, id);
-    rows.push_back({id, verdict_text(old), observed_text(old), verdict_text(fresh),
-                    observed_text(fresh), change_text(old, fresh)});
+    const Metric *was = metric_of(before, old), *is = metric_of(now, fresh);
+    rows.push_back({id, verdict_text(old), figure_text(was), bound_text(old, was),
+                    verdict_text(fresh), figure_text(is), bound_text(fresh, is),
+                    change_text(old, fresh)});
   }
   return {{"id", ""},
           {"title", ""},
           {"phase", ""},
-          {"columns", {"criterion", then, then + " observed", here, here + " observed", "change"}},
+          {"columns",
+           {"criterion", then, then + " observed", then + " bound", here, here + " observed",
+            here + " bound", "change"}},
           {"rows", rows}};
 }
 

@@ -21,8 +21,12 @@ void follow_revision(const RunFolder& before, const std::string& runbook, RunInf
 /// not what the ledger head `head` covers.
 Results read_superseded(const RunFolder& run, const std::string& head);
 
-/// Every criterion of either run with its verdict and observed figure in both, and what that means
-/// (same, better, worse, new, gone), as a table without title.
+/// "10 ms [9, 11]", "withheld", "none", or "–" when there is no figure.
+std::string figure_text(const Metric* metric);
+
+/// Every criterion of either run with its verdict, its figure and the bound that was compared in
+/// both, and what that means, as a table without title. Only PASS is better than other verdicts: a
+/// FAIL that is not decided any more is "no longer decided".
 nlohmann::json criteria_table(const Results& before, const Results& now, const std::string& then,
                               const std::string& here);
 

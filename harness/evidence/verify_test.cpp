@@ -218,8 +218,8 @@ TEST_F(VerifyTest, ThrowingRendererIsAProblem) {
 TEST(Verify, WhatIsNoRunIsAProblem) {
   TempDir dir;
   EXPECT_FALSE(verify(dir.path(), render_mini_run).ok());
-  EXPECT_THAT(verification_text(verify(dir / "none", render_mini_run)),
-              HasSubstr("neither a run folder nor a bundle"));
+  EXPECT_THROW(verify(dir / "none", render_mini_run), ConfigError)
+      << "nobody's evidence is missing";
   write_bytes(dir / "file", "no tar");
   EXPECT_FALSE(verify(dir / "file", render_mini_run).ok());
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 
 #include "harness/evidence/derive/baselines.h"
+#include "harness/evidence/storage/plain_text.h"
+#include "harness/results/number.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -53,6 +55,21 @@ BaselineFile make_baseline(const Results& results, const std::string& reason) {
     if (can_be_baseline(metric)) file.metrics.push_back(baseline_metric(metric));
   if (file.metrics.empty()) refuse("it holds no time, rate or memory");
   return file;
+}
+
+std::string promotion_text(const BaselineSet& before, const BaselineFile& now) {
+  std::string text;
+  std::map<std::string, double> gone = before.values;
+  for (const BaselineMetric& metric : now.metrics) {
+    const auto old = before.values.find(metric.metric);
+    text += "  " + plain_text(metric.metric) + ": " +
+            (old == before.values.end() ? "new" : format_value(old->second, metric.unit)) + " -> " +
+            format_value(metric.value, metric.unit) + "\n";
+    gone.erase(metric.metric);
+  }
+  for (const auto& [name, value] : gone)
+    text += "  " + plain_text(name) + ": " + format_number(value) + " -> gone\n";
+  return text;
 }
 
 }  // namespace harness

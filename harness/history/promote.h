@@ -11,4 +11,7 @@ namespace harness {
 /// a deviation (it was not the runbook that ran), no such figure, no reason.
 BaselineFile make_baseline(const Results& results, const std::string& reason);
 
+/// One line a figure of `now`, "metric: old -> new", and one for each that is gone.
+std::string promotion_text(const BaselineSet& before, const BaselineFile& now);
+
 }  // namespace harness

@@ -289,12 +289,12 @@ struct Series {
 
 struct Verdict {
   std::string
-      word;  ///< GO | CONDITIONAL GO | NO-GO | NO-GO (evidence) | NO-GO (fault) | NO-GO (undecided)
+      word;  ///< GO | CONDITIONAL GO | PARTIAL | NO-GO | NO-GO (evidence | fault | undecided)
   int64_t exit = 3;                     ///< exit code of the process; spec/harness.md section 1
   std::string rule;                     ///< the rule that fired, in words
   std::string weakest;                  ///< id and sentence of the weakest criterion or phase
   std::string scope;                    ///< what the verdict speaks about, and what it does not
-  std::vector<std::string> conditions;  ///< of a CONDITIONAL GO
+  std::vector<std::string> conditions;  ///< of a CONDITIONAL GO, or of what a PARTIAL run judged
   std::string gate = "strict";          ///< strict | advisory
   template <class V>
   static void describe(V& v) {
@@ -303,7 +303,9 @@ struct Verdict {
     v({.name = "rule", .doc = "the rule that fired", .required = true}, &Verdict::rule);
     v({.name = "weakest", .doc = "weakest criterion or phase"}, &Verdict::weakest);
     v({.name = "scope", .doc = "what the verdict speaks about"}, &Verdict::scope);
-    v({.name = "conditions", .doc = "conditions of a CONDITIONAL GO"}, &Verdict::conditions);
+    v({.name = "conditions",
+       .doc = "conditions of a CONDITIONAL GO, or of what a PARTIAL run judged"},
+      &Verdict::conditions);
     v({.name = "gate", .doc = "strict or advisory"}, &Verdict::gate);
   }
 };

@@ -245,10 +245,24 @@ struct PhaseSpec {
   }
 };
 
+/// Who reaches for a runbook; `list` groups by it.
+enum class RunbookUse { kCpu, kGpu, kTwoGpus, kPullRequest, kInstrument, kOther };
+template <>
+struct EnumNames<RunbookUse> {
+  static constexpr auto names = std::to_array<std::pair<RunbookUse, std::string_view>>(
+      {{RunbookUse::kCpu, "cpu"},
+       {RunbookUse::kGpu, "gpu"},
+       {RunbookUse::kTwoGpus, "two_gpus"},
+       {RunbookUse::kPullRequest, "pull_request"},
+       {RunbookUse::kInstrument, "instrument"},
+       {RunbookUse::kOther, "other"}});
+};
+
 struct Runbook {
   std::string schema = "nsa-runbook/1";
   std::string name;
   std::string title;
+  RunbookUse use = RunbookUse::kOther;
   std::string extends;   ///< runbook this one changes; merged by phase id and criterion id
   std::string scope;     ///< what a verdict of this runbook speaks about, and what it does not
   std::string hardware;  ///< expected SKU glob, e.g. "*A100*"; empty: any
@@ -273,6 +287,9 @@ struct Runbook {
     v({.name = "name", .doc = "runbook name, equal to the file's", .required = true},
       &Runbook::name);
     v({.name = "title", .doc = "one line for `list`", .required = true}, &Runbook::title);
+    v({.name = "use",
+       .doc = "where `list` shows it: cpu, gpu, two_gpus, pull_request, instrument or other"},
+      &Runbook::use);
     v({.name = "extends", .doc = "runbook this one changes"}, &Runbook::extends);
     v({.name = "scope", .doc = "what the verdict speaks about"}, &Runbook::scope);
     v({.name = "hardware", .doc = "expected SKU glob; empty: any"}, &Runbook::hardware);

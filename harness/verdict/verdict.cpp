@@ -13,25 +13,40 @@ namespace {
 
 using Reasons = std::vector<std::string>;
 
+/// Deviations of phases that were left out: the word PARTIAL stands for them.
+constexpr std::string_view kLeftOutDeviation = "D-skip.";
+
 /// The input with what several lines of the table ask for.
 struct Facts {
   const VerdictInput& in;
   std::set<std::string> deferred_phases;  ///< if_hardware, DEFERRED for missing hardware
+  std::set<std::string> left_out;         ///< by the user
 
   explicit Facts(const VerdictInput& input) : in(input) {
-    for (const PhaseResult& phase : in.phases)
+    for (const PhaseResult& phase : in.phases) {
       if (phase.required == Required::kIfHardware && phase.status == StepStatus::kDeferred &&
           is_missing_hardware(phase.cause))
         deferred_phases.insert(phase.name);
+      if (phase.status == StepStatus::kNotRun && phase.cause == "SKIPPED")
+        left_out.insert(phase.name);
+    }
   }
 
   bool lacks_hardware(const std::string& phase) const { return deferred_phases.contains(phase); }
+
+  /// Not decided because its phase, or the one that measures its figure, was left out.
+  bool not_selected(const CriterionResult& c) const {
+    return c.verdict == CriterionVerdict::kNotEvaluated &&
+           (left_out.contains(c.phase) ||
+            left_out.contains(c.metric.substr(0, c.metric.find('.'))));
+  }
 
   /// Required phases in one of the states, as "P-x FAILED (cause)".
   Reasons required_in(std::initializer_list<StepStatus> states) const {
     Reasons found;
     for (const PhaseResult& phase : in.phases) {
       if (phase.required == Required::kNo || lacks_hardware(phase.name)) continue;
+      if (left_out.contains(phase.name)) continue;
       if (std::ranges::find(states, phase.status) == states.end()) continue;
       found.push_back(phase.id + " " + std::string(enum_name(phase.status)) +
                       (phase.cause.empty() ? "" : " (" + phase.cause + ")"));
@@ -45,6 +60,7 @@ struct Facts {
       if (c.severity != Severity::kBlocker) continue;
       if (std::ranges::find(states, c.verdict) == states.end()) continue;
       if (c.verdict == CriterionVerdict::kNotEvaluated && lacks_hardware(c.phase)) continue;
+      if (not_selected(c)) continue;
       found.push_back(c.id + " " + std::string(enum_name(c.verdict)));
     }
     return found;
@@ -87,14 +103,27 @@ Reasons conditions(const Facts& f) {
   for (const CriterionResult& c : f.in.criteria) {
     const bool open = c.severity == Severity::kMajor ||
                       (c.severity == Severity::kBlocker && f.lacks_hardware(c.phase));
-    if (open && c.verdict != CriterionVerdict::kPass)
+    if (open && c.verdict != CriterionVerdict::kPass && !f.not_selected(c))
       found.push_back(c.id + " " + std::string(enum_name(c.verdict)) + ": " + c.reason);
   }
   for (const PhaseResult& p : f.in.phases)
     if (f.lacks_hardware(p.name))
       found.push_back(p.id + " DEFERRED (" + p.cause + "): this machine lacks the hardware");
-  for (const Deviation& d : f.in.deviations) found.push_back(d.id + ": " + d.what);
+  for (const Deviation& d : f.in.deviations)
+    if (!d.id.starts_with(kLeftOutDeviation)) found.push_back(d.id + ": " + d.what);
   return found;
+}
+
+Reasons left_out(const Facts& f) {
+  Reasons found;
+  for (const std::string& phase : f.left_out) found.push_back("P-" + phase + " not selected");
+  return found;
+}
+
+/// A run in part of which what was selected did not pass without conditions either.
+Reasons left_out_with_conditions(const Facts& f) {
+  const Reasons open = conditions(f);
+  return open.empty() ? open : left_out(f);
 }
 
 struct Line {
@@ -111,10 +140,14 @@ constexpr Line kTable[] = {
     {failed, "a blocker FAILs, or a required phase FAILED", "NO-GO", 1},
     {not_run, "a required phase DEFERRED, NOT_RUN or PARTIAL", "NO-GO (undecided)", 5},
     {undecided, "a blocker INCONCLUSIVE or NOT_EVALUATED", "NO-GO (undecided)", 4},
+    {left_out_with_conditions, "selected phases passed with conditions; no verdict on the runbook",
+     "PARTIAL", 8},
+    {left_out, "selected phases passed; no verdict on the runbook", "PARTIAL", 8},
     {conditions, "a major criterion not PASS, missing hardware, or a deviation", "CONDITIONAL GO",
      7},
 };
 constexpr int kConditional = 7;
+constexpr int kPartial = 8;
 
 bool is_advisory_mapped(int64_t exit) { return exit == 4 || exit == 5 || exit == 7; }
 
@@ -160,12 +193,14 @@ std::tuple<int, int, double, std::string> weakness(const CriterionResult& c) {
           c.id};
 }
 
-std::string weakest_sentence(const VerdictInput& in) {
+std::string weakest_sentence(const Facts& f) {
+  const VerdictInput& in = f.in;
   const auto broken = std::ranges::find_if(in.phases, [](const PhaseResult& p) {
     return p.required != Required::kNo && p.status == StepStatus::kFailed;
   });
-  const auto weakest = std::ranges::min_element(
-      in.criteria, [](const auto& a, const auto& b) { return weakness(a) < weakness(b); });
+  const auto weakest = std::ranges::min_element(in.criteria, [&f](const auto& a, const auto& b) {
+    return std::pair(f.not_selected(a), weakness(a)) < std::pair(f.not_selected(b), weakness(b));
+  });
   const bool criterion_failed =
       weakest != in.criteria.end() && weakest->verdict == CriterionVerdict::kFail;
   if (broken != in.phases.end() && !criterion_failed)
@@ -192,7 +227,7 @@ Verdict decide(const VerdictInput& input) {
   verdict.word = "GO";
   verdict.exit = 0;
   verdict.rule = "every blocker and major criterion PASSes, every required phase COMPLETED";
-  verdict.weakest = weakest_sentence(input);
+  verdict.weakest = weakest_sentence(facts);
   verdict.scope = input.scope;
   verdict.gate = input.gate;
   for (const Line& line : kTable) {
@@ -201,7 +236,7 @@ Verdict decide(const VerdictInput& input) {
     verdict.word = line.word;
     verdict.exit = line.exit;
     verdict.rule = std::string(line.rule) + ": " + list(reasons);
-    if (line.exit == kConditional) verdict.conditions = reasons;
+    if (line.exit == kConditional || line.exit == kPartial) verdict.conditions = conditions(facts);
     break;
   }
   if (input.gate == "advisory" && is_advisory_mapped(verdict.exit)) {

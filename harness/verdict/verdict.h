@@ -59,11 +59,14 @@ struct VerdictInput {
 };
 
 /// The verdict table of spec/harness.md section 1; the first line that matches wins: 6, 3, 1, 5, 4,
-/// 7, 0. Beyond the table: a required phase that is PARTIAL counts as undecided (5), and without
-/// one COMPLETED phase (5) or one blocker or major criterion (4) a run is undecided, never GO. An
-/// `if_hardware` phase DEFERRED for missing hardware caps the verdict at CONDITIONAL GO, and its
-/// criteria, which could not be evaluated, are conditions instead of line 4.
+/// 8, 7, 0. A phase that the user left out (cause SKIPPED) and its criteria match no line but 8:
+/// what was selected is judged, and nothing is said of the runbook. Beyond the table: a required
+/// phase that is PARTIAL counts as undecided (5), and without one COMPLETED phase (5) or one
+/// blocker or major criterion (4) a run is undecided, never GO. An `if_hardware` phase DEFERRED for
+/// missing hardware caps the verdict at CONDITIONAL GO, and its criteria, which could not be
+/// evaluated, are conditions instead of line 4.
 /// `--gate advisory` turns exit codes 4, 5 and 7 into 0; word and rule stay, and the rule says so.
+/// 8 stays: a gate that asks for less than the runbook must not look green.
 Verdict decide(const VerdictInput& input);
 
 /// Whether a DEFERRED phase's cause says that this machine lacks the hardware it needs

@@ -40,6 +40,13 @@ struct TestRun {
     c.reason = "reason of " + id;
     return criteria.emplace_back(c);
   }
+  /// As --skip does.
+  void leave_out(const std::string& phase) {
+    if (std::ranges::find(phases, phase, &PhaseResult::name) != phases.end()) return;
+    add_phase(phase, StepStatus::kNotRun).cause = "SKIPPED";
+    add_criterion("C-" + phase, Severity::kBlocker, CriterionVerdict::kNotEvaluated, phase);
+    deviations.push_back({"D-skip." + phase, "phase does not run", ""});
+  }
   Verdict verdict() const {
     return decide({phases, criteria, deviations, faults, evidence_ok, gate, "no GPU statement"});
   }
@@ -69,6 +76,7 @@ const std::vector<Row> kRows = {
      [](TestRun& r) {
        r.add_criterion("C-n", Severity::kBlocker, CriterionVerdict::kNotEvaluated);
      }},
+    {8, "PARTIAL", [](TestRun& r) { r.leave_out("other"); }},
     {7, "CONDITIONAL GO",
      [](TestRun& r) { r.add_criterion("C-m", Severity::kMajor, CriterionVerdict::kFail); }},
     {7, "CONDITIONAL GO",
@@ -98,7 +106,7 @@ TEST(Decide, EveryRow) {
     row.inject(run);
     EXPECT_EQ(run.verdict().exit, row.exit) << row.word;
     EXPECT_EQ(run.verdict().word, row.word);
-    EXPECT_EQ(run.verdict().conditions.empty(), row.exit != 7);
+    EXPECT_EQ(run.verdict().conditions.empty(), row.exit != 7) << row.word;
   }
 }
 
@@ -125,6 +133,39 @@ TEST(Decide, AdvisoryMaps457ToZeroAndReportsIt) {
     const std::string note = "exit code " + std::to_string(row.exit) + " reported as 0";
     EXPECT_EQ(v.rule.find(note) != std::string::npos, mapped) << v.rule;
   }
+}
+
+TEST(Decide, ARunInPartIsNeverAVerdictOnTheRunbook) {
+  TestRun run;
+  run.leave_out("other");
+  EXPECT_EQ(run.verdict().rule,
+            "selected phases passed; no verdict on the runbook: P-other not selected");
+  EXPECT_TRUE(run.verdict().conditions.empty());
+  EXPECT_THAT(run.verdict().weakest, HasSubstr("C-ok PASS")) << "of what was selected";
+  run.gate = "advisory";
+  EXPECT_EQ(run.verdict().exit, 8) << "no gate turns it green";
+  run.add_criterion("C-m", Severity::kMajor, CriterionVerdict::kFail);
+  EXPECT_EQ(run.verdict().word, "PARTIAL");
+  EXPECT_THAT(run.verdict().rule, HasSubstr("selected phases passed with conditions"));
+  EXPECT_THAT(run.verdict().conditions, testing::ElementsAre(HasSubstr("C-m FAIL")));
+}
+
+TEST(Decide, ACriterionOnAFigureOfAPhaseLeftOutIsNotUndecided) {
+  TestRun run;
+  run.leave_out("other");
+  run.add_criterion("C-x", Severity::kBlocker, CriterionVerdict::kNotEvaluated).metric =
+      "other.x_count";
+  EXPECT_EQ(run.verdict().exit, 8);
+  run.criteria.back().verdict = CriterionVerdict::kFail;
+  EXPECT_EQ(run.verdict().exit, 1) << "a figure that is there decides";
+}
+
+TEST(Decide, WithoutAPhaseThatRanARunInPartIsUndecided) {
+  TestRun run;
+  run.leave_out("other");
+  run.phases.front().status = StepStatus::kNotRun;
+  run.phases.front().cause = "UPSTREAM";
+  EXPECT_EQ(run.verdict().exit, 5);
 }
 
 TEST(Decide, NothingIsNeverGo) {

@@ -164,10 +164,10 @@ TEST(BadInput, ResultsCutInHalfAreEvidenceThatDoesNotHold) {
   const std::string whole = read_file(dir / "results.json");
   write_file(dir / "results.json", whole.substr(0, whole.size() / 2));
   expect_refused({"verify", dir.string()}, "results.json: has [0-9]+ bytes, the ledger says", 6);
-  expect_refused({"explain", "C-gate.stuck", "--run", dir.string()},
-                 "results.json: line [0-9]+, column", 6);
+  expect_refused({"explain", dir.string(), "C-gate.stuck"}, "results.json: line [0-9]+, column", 6);
   expect_refused({"compare", dir.string(), dir.string()}, "results.json: has [0-9]+ bytes", 6);
-  expect_refused({"verify", "/nonexistent"}, "neither a run folder nor a bundle", 6);
+  for (const char* command : {"verify", "report", "bundle"})
+    expect_refused({command, "/nonexistent"}, "/nonexistent: no such file or folder", 2);
 }
 
 // What happened is whole; what was made of it can be made again.
@@ -264,7 +264,7 @@ TEST(BadInput, HostileTextIsInertInReports) {
     EXPECT_EQ(text.find("<script>"), std::string::npos) << name;
     EXPECT_EQ(text.find("\n# GO"), std::string::npos) << name;
   }
-  const Outcome explained = validate({"explain", "C-gate.checked", "--run", dir.string()});
+  const Outcome explained = validate({"explain", dir.string(), "C-gate.checked"});
   EXPECT_EQ(explained.output.find('\x1b'), std::string::npos);
 }
 

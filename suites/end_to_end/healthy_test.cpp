@@ -41,7 +41,7 @@ TEST(Healthy, ReportsRenderedAgainAreTheSame) {
 
 TEST(Healthy, ExplainResolvesEveryKindOfId) {
   const auto explain = [](const std::string& id) {
-    const Outcome done = validate({"explain", id, "--run", mini_run().string()});
+    const Outcome done = validate({"explain", mini_run().string(), id});
     EXPECT_EQ(done.exit_code, 0) << id << done.output;
     return done.output;
   };
@@ -49,7 +49,7 @@ TEST(Healthy, ExplainResolvesEveryKindOfId) {
   EXPECT_THAT(explain("M-equivalence.v2.checked_count"), HasSubstr("phases/equivalence/g01.jsonl"));
   EXPECT_THAT(explain("P-gate_health"), HasSubstr("COMPLETED"));
   EXPECT_THAT(explain("A-plan.json"), HasSubstr("sha256"));
-  const Outcome unknown = validate({"explain", "C-gate.stuk", "--run", mini_run().string()});
+  const Outcome unknown = validate({"explain", mini_run().string(), "C-gate.stuk"});
   EXPECT_EQ(unknown.exit_code, 2);
   EXPECT_THAT(unknown.output, HasSubstr("did you mean 'C-gate.stuck'?"));
 }
@@ -62,7 +62,7 @@ TEST(Healthy, BundleIsDeterministicAndVerifies) {
   EXPECT_TRUE(read_file(first) == read_file(second));
   const Outcome verified = validate({"verify", first.string()});
   EXPECT_EQ(verified.exit_code, 0) << verified.output;
-  const Outcome explained = validate({"explain", "P-gate_health", "--run", first.string()});
+  const Outcome explained = validate({"explain", first.string(), "P-gate_health"});
   EXPECT_EQ(explained.exit_code, 0) << explained.output;
 }
 

@@ -33,7 +33,7 @@ TEST(Output, AnAnswerThatIsLostIsAFault) {
       {"doctor"},
       {"schema", "runbook"},
       {"verify", mini},
-      {"explain", "C-gate.stuck", "--run", mini},
+      {"explain", mini, "C-gate.stuck"},
       {"compare", mini, mini},
       {"bundle", mini, "--out", fresh_dir("unheard.tar").string()},
       {"history", "--db", fresh_dir("unheard.sqlite").string(), "import", mini}};

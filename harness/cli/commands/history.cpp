@@ -37,22 +37,31 @@ History open_history(const Options& options) {
 
 }  // namespace
 
+/// Shows what the file would hold before it writes: a baseline decides the verdicts of later runs.
 int baseline_promote_command(const Options& options) {
   const fs::path run = options.target;
   proved_head(run);
   const BaselineFile file = make_baseline(read_results(RunFolder(run)), options.reason);
   const fs::path to = baseline_path(configs_dir(options.configs), file.runbook, file.hardware);
-  const bool replaced = fs::exists(to);
+  const bool replaces = fs::exists(to);
+  const BaselineSet before = load_baseline(to, file.runbook, file.hardware);
+  if (replaces && !before.problem.empty()) std::printf("%s\n", plain_text(before.problem).c_str());
+  std::printf("%s", promotion_text(before, file).c_str());
+  const char* verb = replaces ? "replace" : "create";
+  if (!options.write) {
+    std::printf("nothing is written; --write would %s %s\n", verb, plain_text(to.string()).c_str());
+    return 0;
+  }
   fs::create_directories(to.parent_path());
   write_bytes(to, pretty_dump(to_json(file)));
-  std::printf("%s %s: %zu figures of build %.12s; review and commit it\n",
-              replaced ? "replaced" : "wrote", to.c_str(), file.metrics.size(),
-              file.build_id.c_str());
+  std::printf("%sd %s: %zu figures of build %.12s; review and commit it\n", verb,
+              plain_text(to.string()).c_str(), file.metrics.size(), file.build_id.c_str());
   return 0;
 }
 
 /// Takes in what verifies; one damaged run does not keep the others out, but the exit code says so.
 int history_import_command(const Options& options) {
+  for (const std::string& target : options.targets) require_path(target);
   History history = open_history(options);
   int exit_code = 0;
   for (const std::string& target : options.targets) {

@@ -73,6 +73,33 @@ TEST_F(HistoryCommandsTest, ABaselineNeedsARunThatVerifies) {
   EXPECT_THROW(printed(baseline_promote_command, options_), EvidenceError);
 }
 
+TEST_F(HistoryCommandsTest, ABaselineIsShownAndWrittenOnlyWhenAskedFor) {
+  fs::create_directories(dir_ / "configs/runbooks");
+  fs::create_directories(dir_ / "configs/kinds");
+  options_.configs = (dir_ / "configs").string();
+  options_.target = run_.string();
+  options_.reason = "reviewed";
+  const Printed shown = printed(baseline_promote_command, options_);
+  EXPECT_EQ(shown.exit_code, 0);
+  EXPECT_THAT(shown.out, HasSubstr("  speed.v2.call_ms: new -> "));
+  EXPECT_THAT(shown.out, HasSubstr("nothing is written; --write would create " +
+                                   (dir_ / "configs/baselines/mini").string()));
+  EXPECT_FALSE(fs::exists(dir_ / "configs/baselines"));
+  options_.write = true;
+  EXPECT_THAT(printed(baseline_promote_command, options_).out, HasSubstr("created "));
+  EXPECT_TRUE(fs::exists(dir_ / "configs/baselines/mini"));
+  const std::string again = printed(baseline_promote_command, options_).out;
+  EXPECT_THAT(again, HasSubstr("replaced "));
+  EXPECT_THAT(again, testing::ContainsRegex("speed.v2.call_ms: [0-9.]+ ms -> [0-9.]+ ms"));
+}
+
+TEST_F(HistoryCommandsTest, APathThatDoesNotExistIsAWrongCall) {
+  options_.targets = {run_.string(), (dir_ / "none").string()};
+  EXPECT_THAT(error_of([&] { printed(history_import_command, options_); }),
+              HasSubstr("none: no such file or folder"));
+  EXPECT_EQ(printed(history_list_command, options_).out, "") << "said before anything is taken in";
+}
+
 /// A run may verify and come from anybody: its runbook's name is no path.
 TEST_F(HistoryCommandsTest, ABaselineIsWrittenWhereBaselinesAre) {
   fs::create_directories(dir_ / "configs/runbooks");
@@ -80,6 +107,7 @@ TEST_F(HistoryCommandsTest, ABaselineIsWrittenWhereBaselinesAre) {
   options_.configs = (dir_ / "configs").string();
   options_.target = run_.string();
   options_.reason = "reviewed";
+  options_.write = true;
   nlohmann::json info = nlohmann::json::parse(read_bytes(run_ / "run.json"));
   info["runbook"] = "../../outside";
   write_bytes(run_ / "run.json", info.dump());

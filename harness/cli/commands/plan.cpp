@@ -5,12 +5,15 @@
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
+#include "harness/evidence/storage/plain_text.h"
 #include "harness/preflight/switches.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 
 namespace harness::cli {
 namespace {
+
+bool not_selected(const PlannedPhase& phase) { return phase.cause == kCauseSkipped; }
 
 std::string decision_text(const PlannedPhase& phase) {
   switch (phase.decision) {
@@ -23,18 +26,21 @@ std::string decision_text(const PlannedPhase& phase) {
     case Decision::kFail:
       return "FAILED: " + phase.reason;
     case Decision::kSkip:
-      return "not run: " + phase.reason;
+      return (not_selected(phase) ? "not selected: " : "not run: ") + phase.reason;
   }
   return "?";
 }
 
-void print(const Plan& plan) {
-  size_t decided = 0, undecided = 0;
+/// Criteria whose phase, or the one that measures their figure, was left out are no fault of the
+/// machine: they are counted by themselves.
+void print(const Plan& plan, const std::vector<std::string>& only) {
+  size_t decided = 0, undecided = 0, left_out = 0;
   fmt::print("{} on {}: {} phases, about {:.1f} minutes\n", plan.runbook, plan.device,
              plan.phases.size(), plan.minutes);
+  if (!only.empty()) fmt::print("phases: {}\n", plain_text(selection_text(only, plan)));
   for (const PlannedPhase& phase : plan.phases) {
     decided += phase.decides.size();
-    undecided += phase.undecided.size();
+    (not_selected(phase) ? left_out : undecided) += phase.undecided.size();
     fmt::print("  {:<14} {:<34} {:>2} process{} x {:>2} case{}  {}\n", phase.id, phase.run,
                phase.groups.size(), phase.groups.size() == 1 ? "  " : "es", phase.cases.size(),
                phase.cases.size() == 1 ? " " : "s", decision_text(phase));
@@ -43,11 +49,14 @@ void print(const Plan& plan) {
     if (further > 0)
       fmt::print("      up to {} more processes if undecided, or to confirm a failure\n", further);
     for (const std::string& id : phase.undecided)
-      fmt::print("      cannot be decided here: {}\n", id);
+      fmt::print("      {}: {}\n", not_selected(phase) ? "not selected" : "cannot be decided here",
+                 id);
   }
   for (const Deviation& deviation : plan.deviations)
     fmt::print("  deviation: {} ({})\n", deviation.what, deviation.why);
-  fmt::print("{} of {} criteria can be decided on this machine\n", decided, decided + undecided);
+  fmt::print("{} of {} criteria can be decided on this machine", decided, decided + undecided);
+  if (left_out > 0) fmt::print("; {} more belong to phases that are not selected", left_out);
+  fmt::print("\n");
 }
 
 }  // namespace
@@ -57,7 +66,7 @@ int plan_command(const Options& options) {
   if (options.json) {
     std::printf("%s", pretty_dump(to_json(plan)).c_str());
   } else {
-    print(plan);
+    print(plan, options.only);
   }
   // Every process of a run would refuse these; said before it is paid for.
   if (const std::string refusal = environment_refusal(program_dir()); !refusal.empty())
@@ -65,12 +74,17 @@ int plan_command(const Options& options) {
   check_switches(plan);
   // A run that cannot decide everything it must would end with this code; say so before it is paid
   // for.
-  for (const PlannedPhase& phase : plan.phases)
-    if (phase.required == Required::kAlways &&
-        (phase.decision == Decision::kDefer || phase.decision == Decision::kSkip ||
-         phase.decision == Decision::kFail))
+  bool in_part = false;
+  for (const PlannedPhase& phase : plan.phases) {
+    if (not_selected(phase)) {
+      in_part = true;
+    } else if (phase.required == Required::kAlways &&
+               (phase.decision == Decision::kDefer || phase.decision == Decision::kSkip ||
+                phase.decision == Decision::kFail)) {
       return 5;
-  return 0;
+    }
+  }
+  return in_part ? 8 : 0;
 }
 
 }  // namespace harness::cli

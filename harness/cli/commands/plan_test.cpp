@@ -25,13 +25,16 @@ TEST(PlanCommand, ShowsOrderMinutesAndWhatCanBeDecided) {
   EXPECT_THAT(text.out, testing::ContainsRegex("[0-9]+ of [0-9]+ criteria can be decided"));
 }
 
-TEST(PlanCommand, LeftOutPhasesEndWithFiveBecauseARunWould) {
+TEST(PlanCommand, LeftOutPhasesAreNotSelectedAndBlameNoMachine) {
   Options options = smoke();
-  options.only = {"environment"};
+  options.only = {"selftest"};
   const Printed text = printed(plan_command, options);
-  EXPECT_EQ(text.exit_code, 5);
-  EXPECT_THAT(text.out, HasSubstr("not run: "));
-  EXPECT_THAT(text.out, HasSubstr("cannot be decided here: C-"));
+  EXPECT_EQ(text.exit_code, 8) << "a run would be PARTIAL at best";
+  EXPECT_THAT(text.out, HasSubstr("phases: selftest; also environment, which it needs\n"));
+  EXPECT_THAT(text.out, HasSubstr("not selected: left out by --only selftest"));
+  EXPECT_THAT(text.out, HasSubstr("not selected: C-"));
+  EXPECT_THAT(text.out, HasSubstr("more belong to phases that are not selected\n"));
+  EXPECT_EQ(text.out.find("cannot be decided here"), std::string::npos) << text.out;
 }
 
 TEST(PlanCommand, JsonIsThePlanAsARunWritesIt) {

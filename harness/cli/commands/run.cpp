@@ -5,11 +5,14 @@
 
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
+#include "harness/cli/planning.h"
 #include "harness/cli/progress.h"
 #include "harness/cli/rendering/rendering.h"
+#include "harness/cli/time_left.h"
 #include "harness/cli/work.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/derive/ab_stages.h"
+#include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/storage/plain_text.h"
 #include "harness/phases/builtin_phases.h"
@@ -23,6 +26,14 @@
 namespace harness::cli {
 namespace fs = std::filesystem;
 namespace {
+
+/// Earlier runs beside this one know best how long its phases take here.
+TimeLeft time_left(const Work& work) {
+  const std::string hardware = hardware_key(work.run.environment);
+  const auto earlier =
+      earlier_runs(fs::absolute(work.run.out).parent_path(), work.runbook.name, hardware);
+  return TimeLeft(work.plan, measured_seconds(work.plan, earlier));
+}
 
 void print_result(const Options& options, const Written& written, const fs::path& out) {
   const Verdict& verdict = written.results.verdict;
@@ -38,7 +49,9 @@ void print_result(const Options& options, const Written& written, const fs::path
     return;
   }
   fmt::print("{}{}\n", verdict.word,
-             verdict.gate == "advisory" ? " (advisory gate: the exit code does not block)" : "");
+             verdict.gate == "advisory" && verdict.exit == 0
+                 ? " (advisory gate: the exit code does not block)"
+                 : "");
   if (const std::string notice = runbook_notice(written.results); !notice.empty())
     fmt::print("  runbook  {}\n", plain_text(notice));
   if (options.quiet) return;
@@ -74,7 +87,10 @@ int run_command(const Options& options) {
   work.run.unmet_criteria = [out = work.run.out](const PlannedPhase& phase) {
     return unmet_criteria(phase.needs_criteria, derive(out).criteria);
   };
-  const std::unique_ptr<Observer> progress = make_progress(options, work.plan);
+  if (const std::string chosen = selection_text(options.only, work.plan);
+      !chosen.empty() && !options.quiet && !options.json)
+    fmt::print(stderr, "phases: {}\n", plain_text(chosen));
+  const std::unique_ptr<Observer> progress = make_progress(options, time_left(work));
   const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
                                builtin_phases({}, configs_dir(options.configs)), *progress);
   if (report.signal != 0) {

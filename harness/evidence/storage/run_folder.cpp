@@ -66,7 +66,15 @@ std::string archive_folder(const RunFolder& run) {
 
 }  // namespace
 
+void require_path(const fs::path& path) {
+  std::error_code error;
+  if (fs::status(path, error).type() == fs::file_type::not_found)
+    throw ConfigError(path.string() +
+                      ": no such file or folder; give the folder of a run (runs/...) or its tar");
+}
+
 RunFolder::RunFolder(const fs::path& path) : where_(path) {
+  require_path(path);
   std::error_code error;
   if (fs::is_directory(path, error)) {
     try {

@@ -8,10 +8,14 @@
 
 namespace harness {
 
+/// Throws ConfigError when nothing is at `path`: a wrong name is no damaged evidence.
+void require_path(const std::filesystem::path& path);
+
 /// Read access to the files of a run, from its folder or from the tar that `bundle` made of it.
 class RunFolder {
  public:
-  /// Throws EvidenceError when `path` is neither a folder nor a readable tar.
+  /// Throws ConfigError when there is no `path`, EvidenceError when it is neither a folder nor a
+  /// readable tar.
   explicit RunFolder(const std::filesystem::path& path);
 
   /// Relative paths with '/', sorted; regular files only.

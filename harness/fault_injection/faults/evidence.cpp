@@ -55,7 +55,8 @@ Injected judged_without_data(const MiniRun& run, bool cut) {
   const bool undecided = criterion != derived.results.criteria.end() &&
                          criterion->verdict == CriterionVerdict::kNotEvaluated;
   const Verdict& verdict = derived.results.verdict;
-  return {undecided && verdict.exit != 0 && verdict.word.starts_with("NO-GO"),
+  const bool blocks = verdict.word.starts_with("NO-GO") || verdict.word == "PARTIAL";
+  return {undecided && verdict.exit != 0 && blocks,
           std::string(undecided ? "NOT_EVALUATED" : "evaluated") + ", verdict " + verdict.word};
 }
 

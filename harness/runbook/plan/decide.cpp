@@ -17,7 +17,7 @@ void set(PlannedPhase& phase, Decision decision, std::string_view cause, std::st
 /// The option that leaves the phase out; empty when none does.
 std::string left_out_by(const std::string& id, const PhaseSelection& selection) {
   if (contains(selection.skip, id)) return "--skip " + id;
-  if (!selection.only.empty() && !contains(selection.only, id))
+  if (!selection.only.empty() && !contains(selection.only, id) && !contains(selection.added, id))
     return "--only " + joined(selection.only);
   return "";
 }
@@ -48,6 +48,8 @@ void follow_need(const PlannedPhase& need, PlannedPhase& phase) {
   const std::string why = "needs '" + need.id + "', which does not run: " + need.reason;
   if (need.decision == Decision::kDefer) {
     set(phase, Decision::kDefer, need.cause, why);
+  } else if (need.cause == kCauseSkipped) {
+    set(phase, Decision::kSkip, kCauseSkipped, why);
   } else {
     set(phase, Decision::kSkip, kCauseUpstream, why);
   }

@@ -84,6 +84,20 @@ void check_selection(const PhaseSelection& selection, const Runbook& runbook) {
                           did_you_mean(name, ids));
 }
 
+/// `selection` with all that its phases need: what was named cannot run without it.
+PhaseSelection with_needs(PhaseSelection selection, const Runbook& runbook) {
+  std::vector<std::string> wanted = selection.only;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    for (const PhaseSpec& spec : runbook.phases) {
+      if (spec.id != wanted[i]) continue;
+      for (const std::string& need : phases_before(runbook, spec))
+        if (!contains(wanted, need)) wanted.push_back(need);
+    }
+  selection.added.assign(wanted.begin() + static_cast<ptrdiff_t>(selection.only.size()),
+                         wanted.end());
+  return selection;
+}
+
 /// Criteria this machine can decide: the phase that declares the metric runs, and a baseline is
 /// there if one is asked for.
 void sort_criteria(const Runbook& runbook, const Facts& facts, Plan& plan) {
@@ -124,9 +138,10 @@ int64_t group_seed(int64_t runbook_seed, const std::string& phase, const std::st
   return static_cast<int64_t>(mixed & ((uint64_t{1} << 53) - 1));
 }
 
-Plan make_plan(const LoadedRunbook& book, const Facts& facts, const PhaseSelection& selection) {
+Plan make_plan(const LoadedRunbook& book, const Facts& facts, const PhaseSelection& asked) {
   const Runbook& runbook = book.runbook;
-  check_selection(selection, runbook);
+  check_selection(asked, runbook);
+  const PhaseSelection selection = with_needs(asked, runbook);
   Plan plan;
   plan.runbook = runbook.name;
   plan.device = runbook.device;
@@ -145,7 +160,9 @@ Plan make_plan(const LoadedRunbook& book, const Facts& facts, const PhaseSelecti
       const double each = spec.minutes > 0 ? spec.minutes : book.kinds.at(phase.kind).minutes;
       phase.minutes = each * static_cast<double>(spec.processes);
     }
-    any = any || phase.cause != kCauseSkipped;
+    const bool added = contains(selection.added, spec.id);
+    if (phase.cause != kCauseSkipped && added) plan.added.push_back(spec.id);
+    any = any || (phase.cause != kCauseSkipped && !added);
     plan.minutes += phase.minutes;
     plan.phases.push_back(std::move(phase));
   }

@@ -33,7 +33,8 @@ struct EnumNames<Decision> {
 /// Causes a plan gives to phases that do not run. Beside these two, the cause of a fact that does
 /// not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY (hardware is missing), GPU_NOT_FREE,
 /// CUPTI_UNAVAILABLE, DATA_MISSING, NO_CHECKOUT, CI_STATUS, PROGRAM_MISSING, BASELINE_INVALID.
-inline constexpr std::string_view kCauseSkipped = "SKIPPED";  ///< NOT_RUN: by --only or --skip
+/// NOT_RUN: left out by --only or --skip, or it needs a phase that is.
+inline constexpr std::string_view kCauseSkipped = "SKIPPED";
 inline constexpr std::string_view kCauseUpstream =
     "UPSTREAM";  ///< NOT_RUN: a phase it needs does not run
 /// NOT_RUN, known only during the run: a criterion it needs is not PASS.
@@ -154,6 +155,7 @@ struct Plan {
   nlohmann::json facts = nlohmann::json::object();  ///< the facts it was made from
   std::vector<PlannedPhase> phases;                 ///< in the order they run
   std::vector<Deviation> deviations;                ///< known before the start
+  std::vector<std::string> added = {};              ///< phases that those of --only need
   double minutes = 0;
   template <class V>
   static void describe(V& v) {
@@ -165,14 +167,16 @@ struct Plan {
     v({.name = "phases", .doc = "phases in the order they run", .required = true}, &Plan::phases);
     v({.name = "deviations", .doc = "differences from the runbook known before the start"},
       &Plan::deviations);
+    v({.name = "added", .doc = "phases that run because those of --only need them"}, &Plan::added);
     v({.name = "minutes", .doc = "expected wall time"}, &Plan::minutes);
   }
 };
 
 /// Which phases the command line asked for. Both empty: all.
 struct PhaseSelection {
-  std::vector<std::string> only;  ///< these and nothing else
-  std::vector<std::string> skip;  ///< all but these
+  std::vector<std::string> only;        ///< these and what they need, transitively
+  std::vector<std::string> skip;        ///< all but these and what needs them
+  std::vector<std::string> added = {};  ///< what those of `only` need; make_plan fills it in
 };
 
 /// Decides for every phase of `book` whether and how this machine runs it. Pure. Throws ConfigError

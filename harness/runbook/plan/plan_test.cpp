@@ -100,11 +100,13 @@ TEST(Plan, APhaseBehindACriterionThatIsNotDecidedDoesNotRun) {
   auto document = minimal_json();
   document["phases"][1].erase("needs");
   document["phases"][1]["needs_criteria"] = {"C-first.v2"};
-  const auto book = configs.load(document.dump());
-  EXPECT_THAT(phase_of(make_plan(book, kCpuFacts), "second").needs_criteria,
-              ElementsAre("C-first.v2"));
-  const Plan plan = make_plan(book, kCpuFacts, {.only = {}, .skip = {"first"}});
-  EXPECT_EQ(phase_of(plan, "second").cause, "UPSTREAM");
+  EXPECT_THAT(
+      phase_of(make_plan(configs.load(document.dump()), kCpuFacts), "second").needs_criteria,
+      ElementsAre("C-first.v2"));
+  document["phases"][0]["require"] = {{"gpu.count", ">=1"}};
+  document["phases"][0]["on_unmet"] = "fail";
+  const Plan failing = make_plan(configs.load(document.dump()), kCpuFacts);
+  EXPECT_EQ(phase_of(failing, "second").cause, "UPSTREAM");
 }
 
 TEST(Plan, WithoutAGpuTheRequiredPhasesAreDeferred) {
@@ -178,10 +180,42 @@ TEST(Plan, SkippedPhasesAreDeviationsAndTheirDependantsReportWhy) {
   EXPECT_EQ(phase_of(plan, "operators").cause, "SKIPPED");
   const PlannedPhase& train = phase_of(plan, "train_text");
   EXPECT_EQ(train.decision, Decision::kSkip);
-  EXPECT_EQ(train.cause, "UPSTREAM");
+  EXPECT_EQ(train.cause, "SKIPPED") << "what needs it is left out with it";
   EXPECT_EQ(train.reason, "needs 'operators', which does not run: left out by --skip operators");
   ASSERT_EQ(plan.deviations.size(), 1u);
   EXPECT_EQ(plan.deviations[0].id, "D-skip.operators");
+}
+
+TEST(Plan, OnlyRunsWhatTheNamedPhasesNeedToo) {
+  const Plan plan =
+      plan_of("smoke_cpu", kCpuFacts, {.only = {"oracle", "gate_health"}, .skip = {}});
+  EXPECT_THAT(with_decision(plan, Decision::kRun),
+              testing::IsSupersetOf({"environment", "oracle", "gate_health"}));
+  EXPECT_THAT(plan.added, testing::Contains("environment"));
+  EXPECT_THAT(plan.added, testing::Not(testing::Contains("oracle")));
+  EXPECT_EQ(phase_of(plan, "train_text").reason, "left out by --only oracle, gate_health")
+      << "as it was asked for";
+}
+
+/// third needs second by a criterion, second needs first by name.
+TEST(Plan, NeedsAreFollowedThroughCriteriaToo) {
+  TempConfigs configs;
+  LoadedRunbook book = configs.load(minimal_text());
+  PhaseSpec first = book.runbook.phases.front();
+  first.needs.clear(), first.needs_criteria.clear(), first.criteria.clear(), first.require.clear();
+  PhaseSpec second = first, third = first;
+  first.id = "first", second.id = "second", third.id = "third";
+  second.needs = {"first"};
+  second.criteria.emplace_back().id = "C-second";
+  second.criteria.front().metric = "second.x_count";
+  third.needs_criteria = {"C-second"};
+  book.runbook.phases = {first, second, third};
+  EXPECT_THAT(make_plan(book, kCpuFacts, {.only = {"third"}, .skip = {}}).added,
+              ElementsAre("first", "second"));
+  EXPECT_THAT(
+      config_error_of([&] { make_plan(book, kCpuFacts, {.only = {"third"}, .skip = {"first"}}); }),
+      HasSubstr("leave no phase"))
+      << "--skip wins";
 }
 
 TEST(Plan, OnlyLeavesOutTheOthers) {
