@@ -180,7 +180,7 @@ TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
 }
 
 TEST(ReportMd, LargeRunsStayReadable) {
-  Results r = testing_data::sized({20, 300, 20, 5, 17, 5});
+  Results r = testing_data::sized({10, 300, 10, 5, 11, 5});
   for (size_t i = 1; i < r.phases.size(); ++i) r.phases[i].name = "p" + std::to_string(i);
   r.tables = nlohmann::json::array();
   for (int t = 0; t < 90; ++t) {
