@@ -9,9 +9,9 @@
 #include "harness/results/answer.h"
 #include "harness/schema/field.h"
 
-/// The structs of results.json, the only source of a report. Steps stand in the order of the runbook,
-/// every other array is sorted by id. A number
-/// that does not exist is null, with its reason beside it; NaN and infinities never enter the file.
+/// The structs of results.json, the only source of a report. Steps stand in the order of the
+/// runbook, every other array is sorted by id. A number that does not exist is null, with its
+/// reason beside it; NaN and infinities never enter the file.
 /// Ids: G- question, P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding, S-
 /// series; unique in a run, shown in the report beside what they name.
 namespace harness {

@@ -268,10 +268,10 @@ struct Runbook {
   std::string hardware;  ///< expected SKU glob, e.g. "*A100*"; empty: any
   std::string device = "cpu";  ///< cpu | cuda: where workers run
   int64_t seed = 20250216;
-  std::vector<std::string> goals;  ///< of runs before there were questions; refused when loaded
-  std::vector<Sentence> answer;       ///< what the report says first
-  std::vector<Question> questions;    ///< what the run is to decide, in the order of the report
-  std::vector<NextStep> next_steps;   ///< what to do after the run, whatever it found
+  std::vector<std::string> goals;    ///< of runs before there were questions; refused when loaded
+  std::vector<Sentence> answer;      ///< what the report says first
+  std::vector<Question> questions;   ///< what the run is to decide, in the order of the report
+  std::vector<NextStep> next_steps;  ///< what to do after the run, whatever it found
   std::vector<nlohmann::json>
       history;  ///< historical figures shown beside ours: {metric, value, unit, source}
   std::vector<PhaseSpec> phases;

@@ -21,8 +21,8 @@ std::string render_summary_md(const Model& complete) {
   constexpr size_t kQuestions = 16, kSteps = 5, kOpen = 8;
   Model model = complete;
   model.links_files = false;
-  return cut(first_screen(model) + answers_section(model, kQuestions) + next_steps_section(model, kSteps) +
-             open_section(model, kOpen) +
+  return cut(first_screen(model) + answers_section(model, kQuestions) +
+             next_steps_section(model, kSteps) + open_section(model, kOpen) +
              "Criteria, results of each step, settings, artifacts and commands: report.md.\n");
 }
 
