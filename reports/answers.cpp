@@ -64,10 +64,33 @@ bool passes(const Model& model, const std::string& id) {
   });
 }
 
-std::string figure_in_sentence(const Model& model, std::string_view name) {
+const Metric* measured(const Model& model, std::string_view name) {
   const Metric* metric = model.metric(name);
-  if (metric == nullptr || !metric->value || !metric->withheld.empty()) return "(not measured)";
-  return "**" + figure_text(*metric) + "**";
+  return metric != nullptr && metric->value && metric->withheld.empty() ? metric : nullptr;
+}
+
+constexpr const char* kNotMeasured = "(not measured)";
+
+std::string figure_in_sentence(const Model& model, std::string_view name) {
+  const Metric* metric = measured(model, name);
+  return metric == nullptr ? kNotMeasured : "**" + figure_text(*metric) + "**";
+}
+
+std::string plain_figure_of(const Model& model, std::string_view name) {
+  const Metric* m = measured(model, name);
+  if (m == nullptr) return kNotMeasured;
+  return harness::plain_figure(*m->value, m->unit, is_multiple(*m), m->lo, m->hi);
+}
+
+/// Each sentence of the answer, as its criteria allow it.
+std::vector<std::string> sentences_that_hold(const Model& model) {
+  std::vector<std::string> held;
+  for (const harness::Sentence& one : model.results.answer) {
+    const bool holds = std::ranges::all_of(one.when, [&](auto& id) { return passes(model, id); });
+    const std::string& text = holds ? one.text : one.otherwise;
+    if (!text.empty()) held.push_back(text);
+  }
+  return held;
 }
 
 std::string counted_sentence(const Model& model) {
@@ -117,30 +140,25 @@ std::string status_text(Answer answer) {
 }
 
 std::string sentence(const Model& model, std::string_view text) {
-  // The words of the runbook are escaped, the figures are Markdown already.
+  return harness::put_together(
+      text, [](std::string_view words) { return escape(words, 2000); },
+      [&](std::string_view name) { return figure_in_sentence(model, name); });
+}
+
+std::string answer_text(const Model& model) {
   std::string out;
-  std::string words;
-  for (const char c : text) {
-    if (c == '{') {
-      out += escape(words, 2000);
-      words.clear();
-    }
-    words += c;
-    if (c == '}') {
-      out += harness::filled(words, [&](auto name) { return figure_in_sentence(model, name); });
-      words.clear();
-    }
-  }
-  return out + escape(words, 2000);
+  for (const std::string& text : sentences_that_hold(model))
+    out += (out.empty() ? "" : " ") +
+           harness::put_together(
+               text, [](std::string_view words) { return plain(words, 2000); },
+               [&](std::string_view name) { return plain_figure_of(model, name); });
+  return out;
 }
 
 std::string answer_paragraph(const Model& model) {
   std::string out;
-  for (const harness::Sentence& one : model.results.answer) {
-    const bool holds = std::ranges::all_of(one.when, [&](auto& id) { return passes(model, id); });
-    const std::string& text = holds ? one.text : one.otherwise;
-    if (!text.empty()) out += (out.empty() ? "" : " ") + sentence(model, text);
-  }
+  for (const std::string& text : sentences_that_hold(model))
+    out += (out.empty() ? "" : " ") + sentence(model, text);
   return out.empty() ? counted_sentence(model) : out;
 }
 

@@ -32,6 +32,9 @@ std::string sentence(const Model& model, std::string_view text);
 /// The sentences that hold for this run, in one paragraph; of a runbook without any, the counts.
 std::string answer_paragraph(const Model& model);
 
+/// The same as plain text, for a terminal; empty where the runbook has no sentences.
+std::string answer_text(const Model& model);
+
 /// What room a criterion that PASSed has left: "23 %", "125x"; "–" for what is exact.
 std::string room_text(const harness::CriterionResult& criterion);
 

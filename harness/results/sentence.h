@@ -6,17 +6,19 @@
 
 namespace harness {
 
-/// `text` with every {NAME} replaced by of(NAME); a brace that is not closed stays as it is.
-template <class Of>
-std::string filled(std::string_view text, Of of) {
+/// A sentence whose figures stand as {NAME}: words(text between them) and figure(NAME), each
+/// written in its own way. A brace that is not closed is text.
+template <class Words, class Figure>
+std::string put_together(std::string_view text, Words words, Figure figure) {
   std::string out;
   for (size_t open = text.find('{'); open != std::string_view::npos; open = text.find('{')) {
     const size_t close = text.find('}', open);
     if (close == std::string_view::npos) break;
-    out.append(text.substr(0, open)).append(of(text.substr(open + 1, close - open - 1)));
+    out += words(text.substr(0, open));
+    out += figure(text.substr(open + 1, close - open - 1));
     text.remove_prefix(close + 1);
   }
-  return out.append(text);
+  return out += words(text);
 }
 
 /// Whether `pattern` names `id`: the same, or a beginning of it with '*' behind.

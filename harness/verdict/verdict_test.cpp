@@ -253,6 +253,13 @@ TEST(Weakest, SmallestRelativeMarginWhenAllPass) {
   EXPECT_EQ(run.verdict().weakest, "C-tight PASS: reason of C-tight (margin 8 %)");
 }
 
+TEST(Weakest, ACountThatEqualsItsPlanIsNoWeakPoint) {
+  TestRun run;
+  passing(run, "C-cases", 59, 59).unit = "count";
+  passing(run, "C-speed", 1.62, 1.5);
+  EXPECT_THAT(run.verdict().weakest, HasSubstr("C-speed"));
+}
+
 TEST(Weakest, WorstVerdictThenSeverity) {
   TestRun run;
   passing(run, "C-tight", 1.62, 1.5);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <sstream>
 
+#include "reports/answers.h"
 #include "reports/render.h"
 #include "reports/testing.h"
 
@@ -169,6 +170,7 @@ TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
   Results r = asking();
   EXPECT_THAT(report(r), HasSubstr("\n\nIt counts **3**.\n\n"));
   EXPECT_THAT(report(r), HasSubstr("| Does it &lt;count&gt;? | ✅ yes  | **3** counted | `G-x` |"));
+  EXPECT_EQ(answer_text(Model(r)), "It counts 3.");
   EXPECT_THAT(report(r), HasSubstr("1. Count again: `nsa-validate --runbook smoke`\n"));
   r.criteria[0].verdict = CriterionVerdict::kFail;
   EXPECT_THAT(report(r), HasSubstr("\n\nIt does not count: **3**, (not measured).\n\n"));

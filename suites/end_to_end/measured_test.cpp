@@ -75,7 +75,7 @@ TEST(Revisions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {
   const fs::path dir = fresh_dir("edition_2");
   const Outcome done = validate({"--runbook", runbook("mini"), "--supersedes", mini_run().string(),
                                  "--skip", "gate_health", "--out", dir.string()});
-  EXPECT_EQ(done.exit_code, 5) << done.output;
+  EXPECT_EQ(done.exit_code, 8) << done.output;
   const json found = results(dir);
   EXPECT_EQ(found["run"]["edition"], "2");
   EXPECT_EQ(found["run"]["supersedes"].get<std::string>().size(), 64u);

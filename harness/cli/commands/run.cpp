@@ -22,6 +22,7 @@
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
 #include "harness/verdict/verdict.h"
+#include "reports/answers.h"
 
 namespace harness::cli {
 namespace fs = std::filesystem;
@@ -55,6 +56,9 @@ void print_result(const Options& options, const Written& written, const fs::path
   if (const std::string notice = runbook_notice(written.results); !notice.empty())
     fmt::print("  runbook  {}\n", plain_text(notice));
   if (options.quiet) return;
+  if (const std::string answer = reports::answer_text(reports::Model(written.results));
+      !answer.empty())
+    fmt::print("  answer   {}\n", answer);
   fmt::print("  rule     {}\n", verdict.rule);
   if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", plain_text(verdict.weakest));
   for (const std::string& condition : verdict.conditions)

@@ -67,12 +67,13 @@ class AnswerChecker {
   }
 
   void check_figures(const json& place, const std::string& what, const std::string& text) {
-    filled(text, [&](std::string_view name) {
+    const auto none = [](std::string_view) { return ""; };
+    put_together(text, none, [&](std::string_view name) {
       const std::string metric(name);
       require(source_, place, contains(metrics_, metric),
               what + ": no phase declares the metric " + in_quotes(metric) +
                   did_you_mean(metric, metrics_));
-      return std::string();
+      return "";
     });
   }
 

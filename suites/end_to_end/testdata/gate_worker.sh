@@ -13,7 +13,7 @@ if [ "$1" = --result ]; then exec 3>"$2"; fi
   lines=4
   if [ "$timed" ]; then
     for order in 0 1 2; do
-      echo '{"type":"sample","t":0,"case":"'$id'","series":"v2","value":@MS@.0'$((($$ + order) % 5))',"unit":"ms","round":0,"order":'$order'}'
+      echo '{"type":"sample","t":0,"case":"'$id'","series":"v2","value":@MS@'$((($$ + order) % 5))',"unit":"ms","round":0,"order":'$order'}'
     done
     lines=7
   fi
