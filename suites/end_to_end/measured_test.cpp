@@ -94,7 +94,7 @@ TEST(Revisions, OfSomethingElseAreRefused) {
   };
   EXPECT_EQ(supersede(damaged.string()).exit_code, 6);
   EXPECT_THAT(supersede(damaged.string()).output, HasSubstr("g01.jsonl: is missing"));
-  EXPECT_EQ(supersede("/nonexistent").exit_code, 6);
+  EXPECT_EQ(supersede("/nonexistent").exit_code, 2);
   const Outcome other =
       validate({"--runbook", runbook("timed"), "--supersedes", mini_run().string(), "--out",
                 fresh_dir("edition_none").string()});
