@@ -93,7 +93,7 @@ void teach(CLI::App& command, const std::string& examples, const std::string& ex
 
 bool is_report_id(const std::string& word) {
   return word.size() > 2 && word[1] == '-' &&
-         std::string_view("CMPADFS").find(word[0]) != std::string_view::npos;
+         std::string_view("CMPADFSG").find(word[0]) != std::string_view::npos;
 }
 
 /// `explain [DIR] ID`: the id comes last; where only the first word is one, that is meant.

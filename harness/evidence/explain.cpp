@@ -38,6 +38,7 @@ class Explainer {
                        find(results_.artifacts, &Explainer::artifact) ||
                        find(results_.deviations, &Explainer::deviation) ||
                        find(results_.findings, &Explainer::finding) ||
+                       find(results_.questions, &Explainer::question) ||
                        find(results_.series, &Explainer::series) || find_table();
     if (!known)
       throw ConfigError("no id " + in_quotes(id_) + " in this run" + did_you_mean(id_, ids_));
@@ -200,6 +201,14 @@ class Explainer {
     line(a.id, a.path);
     line("recorded", fmt::format("sha256 {}, {} bytes, by {}", a.sha256, a.bytes, a.by));
     file(a.path);
+  }
+
+  void question(const Question& q) {
+    line(q.id, q.question);
+    for (const CriterionResult& c : results_.criteria)
+      if (std::ranges::find(q.decided_by, c.id) != q.decided_by.end())
+        line(c.severity == Severity::kInfo ? "informs" : "decides",
+             c.id + " " + std::string(enum_name(c.verdict)) + ": " + c.reason);
   }
 
   void deviation(const Deviation& d) {

@@ -81,7 +81,8 @@ TEST(ExplainAll, EveryIdOfARecordedRunIsExplained) {
     EXPECT_FALSE(items.empty());
     for (const auto& item : items) EXPECT_THAT(explain(run, item.id), HasSubstr(item.id));
   };
-  all(results.phases), all(results.criteria), all(results.series);
+  all(results.phases), all(results.criteria), all(results.series), all(results.questions);
+  EXPECT_THAT(explain(run, "G-learns"), HasSubstr("decides    C-random.loss PASS: value 5.5"));
   ASSERT_FALSE(results.tables.empty());
   for (const auto& table : results.tables) {
     const std::string text = explain(run, table["id"]);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 
+#include "reports/html/cells.h"
 #include "reports/html/ids.h"
 
 namespace reports::html {
@@ -142,7 +143,7 @@ class Rewriter {
     for (cmark_node* node : nodes) visit(node);
     const std::unique_ptr<char, decltype(&std::free)> text(
         cmark_render_html(root, kOptions, extensions), &std::free);
-    document_.body = pieces_.put_into(with_scopes(text.get()));
+    document_.body = pieces_.put_into(with_meaning(text.get()));
     return std::move(document_);
   }
 
@@ -320,19 +321,6 @@ class Rewriter {
     cmark_node_insert_before(table, box);
     cmark_node_unlink(table);
     cmark_node_append_child(box, table);
-  }
-
-  /// Header cells say what they head. Text of cells cannot hold a tag: it is escaped by now.
-  static std::string with_scopes(std::string_view text) {
-    std::string out;
-    for (size_t at = 0; at < text.size();) {
-      const size_t cell = text.find("<th", at);
-      if (cell == std::string_view::npos) return out.append(text.substr(at));
-      const bool header = text.substr(cell + 3, 1) == ">" || text.substr(cell + 3, 1) == " ";
-      out.append(text.substr(at, cell + 3 - at)).append(header ? " scope=\"col\"" : "");
-      at = cell + 3;
-    }
-    return out;
   }
 
   const std::map<std::string_view, std::string>& artifacts_;

@@ -75,8 +75,16 @@ TEST(Document, TablesScrollAndTheirHeadersReportWhatTheyHead) {
           "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Table: Steps\">"));
   EXPECT_THAT(text, AllOf(HasSubstr("<th scope=\"col\">a</th>"),
                           HasSubstr("<th scope=\"col\" align=\"right\">b"), HasSubstr("<thead>")));
-  EXPECT_THAT(text, HasSubstr("<td><span class=\"status good\">PASS</span></td>"));
+  EXPECT_THAT(text, HasSubstr("<td data-label=\"a\"><span class=\"status good\">PASS</span></td>"));
   EXPECT_THAT(text, HasSubstr("<span class=\"id\" id=\"P-x\">"));
+}
+
+TEST(Document, CellsCarryTheNameOfTheirColumn) {
+  const std::string text = body("| a `b` | \"c\" |\n| --- | --: |\n| 1 | 2 |\n| 3 | |\n");
+  EXPECT_THAT(text, HasSubstr("<th scope=\"col\">a <code>b</code></th>"));
+  EXPECT_THAT(text, HasSubstr("<td data-label=\"a b\">1</td>"));
+  EXPECT_THAT(text, HasSubstr("<td data-label=\"&quot;c&quot;\" align=\"right\">2</td>"));
+  EXPECT_THAT(body("|  |  |\n| --- | --- |\n| x | y |\n"), HasSubstr("<td>x</td>"));
 }
 
 TEST(Document, PlotsAreDrawnInPlaceOrReportedToBeMissing) {

@@ -30,6 +30,7 @@ table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabu
 th, td { border: 1px solid var(--line); padding: .3rem .55rem; vertical-align: top; text-align: left; }
 th { background: var(--band); }
 th[align="right"], td[align="right"] { text-align: right; white-space: nowrap; }
+thead:has(th:empty:first-child) { display: none; }
 tbody tr:nth-child(even) { background: var(--band); }
 td code { background: none; padding: 0; overflow-wrap: break-word; }
 .status { font-weight: 600; white-space: nowrap; }
@@ -49,6 +50,11 @@ figure svg { width: 100%; height: auto; color: var(--text); border: 1px solid va
 figcaption, .missing { color: var(--soft); font-size: .88rem; }
 .id:target, :target { background: #fff3b0; color: #1b1f24; }
 .skip { position: absolute; left: -999rem; } .skip:focus { left: 1rem; top: .5rem; background: var(--ground); padding: .4rem; }
+@media (max-width: 40rem) { .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
+  .scroll thead { display: none; } .scroll table { font-size: .95rem; } .scroll tr { border: 1px solid var(--line); margin: 0 0 .6rem; }
+  .scroll td, .scroll td[align="right"] { border: 0; text-align: left; white-space: normal; padding: .15rem .55rem; }
+  .scroll td:empty { display: none; }
+  .scroll td[data-label]::before { content: attr(data-label) ": "; color: var(--soft); font-weight: 400; } }
 @media print { :root { --ground: #fff; --text: #000; --soft: #333; --line: #999; --band: #fff; --link: #000; }
   body { font-size: 10pt; } nav, .skip { display: none; } main { max-width: none; padding: 0; }
   .scroll { overflow: visible; } table { font-size: 7.5pt; } tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } }

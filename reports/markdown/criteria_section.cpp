@@ -34,8 +34,10 @@ std::vector<const CriterionResult*> by_room(std::vector<const CriterionResult*> 
 }
 
 void add(const Model& model, const CriterionResult& c, const std::string& question, Table& table) {
-  table.add({status_text(c.verdict), escape(c.text) + " " + code(c.id), threshold_text(c),
-             measured_text(model, c), room_text(c), question});
+  const bool information = c.severity == harness::Severity::kInfo;
+  table.add({status_text(c.verdict) + (information ? " (information)" : ""),
+             escape(c.text) + " " + code(c.id), threshold_text(c), measured_text(model, c),
+             room_text(c), question});
 }
 
 std::string weighed(const Model& model) {
