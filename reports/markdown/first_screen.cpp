@@ -74,9 +74,11 @@ std::string changed_files(const json& environment) {
 }
 
 std::string code_row(const json& environment) {
-  const std::string commit = text_at(environment, "/git/commit");
+  const std::string checkout = text_at(environment, "/git/commit");
+  const std::string built = text_at(environment, "/build/check/commit");  // of an installed tree
+  const std::string commit = checkout.empty() ? built : checkout;
   std::string text = commit.empty() ? "commit not known" : "commit " + code(commit.substr(0, 12));
-  text += changed_files(environment);
+  text += checkout.empty() ? (built.empty() ? "" : ", installed") : changed_files(environment);
   if (const auto id = text_at(environment, "/build/build_id"); !id.empty())
     text += "; build id " + code(id.substr(0, 12));
   for (const auto& [label, pointer] : {std::pair{"LibTorch ", "/build/torch"},
