@@ -79,7 +79,7 @@ std::string figure_in_sentence(const Model& model, std::string_view name) {
 std::string plain_figure_of(const Model& model, std::string_view name) {
   const Metric* m = measured(model, name);
   if (m == nullptr) return kNotMeasured;
-  return harness::plain_figure(*m->value, m->unit, is_multiple(*m), m->lo, m->hi);
+  return harness::plain_figure(m->value.value_or(NAN), m->unit, is_multiple(*m), m->lo, m->hi);
 }
 
 /// Each sentence of the answer, as its criteria allow it.

@@ -1,7 +1,8 @@
 // The questions with their answers, and the settings that won.
 #include "reports/answers.h"
 
-#include "harness/results/number.h"
+#include <cmath>
+
 #include "harness/results/plain_figure.h"
 #include "reports/escape.h"
 #include "reports/markdown/sections.h"
@@ -61,10 +62,12 @@ std::string recommended_section(const Model& model) {
       return faster || !x ? x : std::optional(1 / *x);
     };
     const auto lo = turned(faster ? m->lo : m->hi), hi = turned(faster ? m->hi : m->lo);
-    table.add({arm_of(*m, faster ? "candidate" : "baseline"),
-               arm_of(*m, faster ? "baseline" : "candidate"),
-               escape(harness::plain_figure(*turned(m->value), "ratio", true, lo, hi)) + " as fast",
-               code(m->id)});
+    table.add(
+        {arm_of(*m, faster ? "candidate" : "baseline"),
+         arm_of(*m, faster ? "baseline" : "candidate"),
+         escape(harness::plain_figure(turned(m->value).value_or(NAN), "ratio", true, lo, hi)) +
+             " as fast",
+         code(m->id)});
   }
   const std::string out = "## Recommended settings\n\n";
   if (table.empty()) return out + "None: no arm won an A/B comparison in this run.\n\n";
