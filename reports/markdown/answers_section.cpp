@@ -22,7 +22,7 @@ std::string says_text(const Model& model, const Answered& one) {
   const CriterionResult& c = *one.decisive;
   if (c.verdict != CriterionVerdict::kPass) return code(c.id) + ": " + escape(c.reason, 300);
   if (!one.says.empty()) return sentence(model, one.says);
-  if (c.unit == "bool" || c.op == "==")
+  if (c.unit == "bool" || c.unit == "count" || c.op == "==")
     return std::to_string(one.criteria.size()) +
            (one.criteria.size() == 1 ? " criterion passes" : " criteria pass");
   return escape(c.text, 200) + ": " + measured_text(model, c) + ", required " + threshold_text(c);

@@ -194,7 +194,7 @@ TEST_F(PrGate, AnInjectedThresholdEditNeedsAReasonAndIsShown) {
   EXPECT_THAT(codes(out_), Contains("THRESHOLD_EDIT"));
   const std::string report = read_file(out_ / "report.md");
   EXPECT_THAT(report, HasSubstr("kEps = 100"));
-  EXPECT_THAT(report, HasSubstr("0.98"));
+  EXPECT_THAT(report, HasSubstr("0.975"));
   std::vector<std::string> explained = {"--reason", "fp8 \"inputs\" \\ new kernel"};
   explained.insert(explained.end(), quick.begin(), quick.end());
   const Outcome told = gate(explained);
