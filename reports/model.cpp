@@ -20,18 +20,6 @@ constexpr std::array kStepsOrder = {StepStatus::kFailed, StepStatus::kPartial,
                                     StepStatus::kDeferred, StepStatus::kNotRun,
                                     StepStatus::kCompleted};
 
-template <class Key, size_t N>
-std::string counts(const std::map<Key, int64_t>& count, const std::array<Key, N>& order) {
-  std::string text;
-  for (const Key key : order) {
-    const auto found = count.find(key);
-    if (found == count.end()) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(found->second) + " " +
-            std::string(harness::enum_name(key));
-  }
-  return text.empty() ? "none" : text;
-}
-
 auto sort_key(const harness::CriterionResult* c) {
   const auto rank = std::ranges::find(kCriteriaOrder, c->verdict) - kCriteriaOrder.begin();
   return std::tuple(rank, static_cast<int>(c->severity), std::string_view(c->id));
@@ -45,10 +33,7 @@ Model::Model(const harness::Results& r) : results(r) {
     if (m.method == "paired_ratio" || !m.verdict.empty()) comparisons.push_back(&m);
   }
   for (const auto& a : results.artifacts) artifact_by_path[a.path] = &a;
-  for (const auto& c : results.criteria) {
-    criteria.push_back(&c);
-    ++criteria_count[c.verdict];
-  }
+  for (const auto& c : results.criteria) criteria.push_back(&c);
   for (const auto& p : results.phases) ++steps_count[p.status];
   std::ranges::stable_sort(criteria, {}, sort_key);
 }
@@ -156,10 +141,15 @@ std::string evidence_text(const Model& model, const harness::Metric* metric) {
   return text;
 }
 
-std::string criteria_counts(const Model& model) {
-  return counts(model.criteria_count, kCriteriaOrder);
+std::string steps_counts(const Model& model) {
+  std::string text;
+  for (const StepStatus status : kStepsOrder) {
+    const auto found = model.steps_count.find(status);
+    if (found != model.steps_count.end())
+      text += (text.empty() ? "" : ", ") + std::to_string(found->second) + " " +
+              std::string(harness::enum_name(status));
+  }
+  return text.empty() ? "none" : text;
 }
-
-std::string steps_counts(const Model& model) { return counts(model.steps_count, kStepsOrder); }
 
 }  // namespace reports

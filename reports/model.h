@@ -21,7 +21,6 @@ struct Model {
   std::vector<const harness::Metric*> comparisons;  ///< metrics of paired_ratio
   std::map<std::string_view, const harness::Metric*> metric_by_name;
   std::map<std::string_view, const harness::Artifact*> artifact_by_path;
-  std::map<harness::CriterionVerdict, int64_t> criteria_count;
   std::map<harness::StepStatus, int64_t> steps_count;
 
   const harness::Metric* metric(std::string_view name) const;  ///< null when there is none
@@ -47,8 +46,7 @@ std::string threshold_text(const harness::CriterionResult& criterion);
 /// its sha256, and how many more there are. Empty without files.
 std::string evidence_text(const Model& model, const harness::Metric* metric);
 
-/// "4 PASS, 1 FAIL": words with their counts, those that are 0 left out.
-std::string criteria_counts(const Model& model);
+/// "1 DEFERRED, 13 COMPLETED": words with their counts, those that are 0 left out.
 std::string steps_counts(const Model& model);
 
 }  // namespace reports

@@ -1,7 +1,5 @@
 #include "reports/profile.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 namespace reports {
@@ -24,24 +22,11 @@ bool has_part(const std::string& id, std::string_view part) {
 
 }  // namespace
 
-bool is_profile_table(const json& table) {
-  constexpr std::array<std::string_view, 7> names = {"ranges",   "kernels", "copies",  "roofline",
-                                                     "hotspots", "idle",    "dilation"};
-  if (!table.is_object()) return false;
-  const std::string id = text(table, "id");
-  if (std::ranges::any_of(names, [&](std::string_view name) { return has_part(id, name); }))
-    return true;
-  // Paths are proved by kernels in a profile; elsewhere they are what a worker said of itself.
-  const auto columns = table.find("columns");
-  return has_part(id, "paths") && columns != table.end() && columns->is_array() &&
-         std::ranges::find(*columns, json("kernels")) != columns->end();
-}
-
 std::vector<RangeTable> range_tables(const Model& model) {
   std::vector<RangeTable> found;
   if (!model.results.tables.is_array()) return found;
   for (const json& table : model.results.tables) {
-    if (!is_profile_table(table) || !has_part(text(table, "id"), "ranges")) continue;
+    if (!table.is_object() || !has_part(text(table, "id"), "ranges")) continue;
     if (!table.contains("columns") || !table["columns"].is_array() || !table.contains("rows") ||
         !table["rows"].is_array())
       continue;

@@ -4,13 +4,9 @@
 
 #include "reports/model.h"
 
-/// Which tables of a run are profiles. A step names them by id: PHASE.ranges (of which the column
-/// "range" and the first column that ends with "ms" or "us" are drawn), PHASE.kernels,
-/// PHASE.copies, PHASE.roofline, PHASE.idle, PHASE.dilation, PHASE.hotspots, and PHASE.paths where
-/// it has a column "kernels".
+/// Tables of time per range that a profile leaves. A step names them PHASE.ranges; the column
+/// "range" and the first column that ends with "ms" or "us" are drawn.
 namespace reports {
-
-bool is_profile_table(const nlohmann::json& table);
 
 struct RangeTable {
   const nlohmann::json& table;

@@ -144,7 +144,7 @@ void add_history_commands(CLI::App& app, Options& o) {
   trend->add_option("metric", o.metric, "Full metric name")->required();
   teach(*trend, "  nsa-validate history trend train_text.speed.rate_tok_s\n",
         "0, 2 no run has that figure");
-}  // namespace
+}
 
 void add_commands(CLI::App& app, Options& o) {
   const char* target_help = "Run folder or tar made by bundle";
@@ -223,7 +223,7 @@ void add_commands(CLI::App& app, Options& o) {
   explain
       ->add_option("[dir] id", o.targets,
                    "[Run folder or tar (default: the newest in runs/)] and an id of its report: "
-                   "C-, M-, P-, A-, D-, F-, S-..., or that of a table")
+                   "G-, C-, M-, P-, A-, D-, F-, S-..., or that of a table")
       ->required()
       ->expected(1, 2);
   teach(*explain,
