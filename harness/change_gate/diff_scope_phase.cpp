@@ -12,11 +12,11 @@ void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const 
   const protocol::CaseArgs& one = call.in.cases.front();
   const json args = protocol::merged_args(call.in, one);
   const std::string base = args.value("base", "");
-  const auto scope = text_list(args, "scope"), guarded = text_list(args, "guarded"),
+  const auto scope = text_list(args, "paths"), guarded = text_list(args, "guarded"),
              allow = text_list(args, "allow");
   if (base.empty() || scope.empty())
     return emitter.fail_case(one.id,
-                             "args.base and args.scope must be given: the commit the change "
+                             "args.base and args.paths must be given: the commit the change "
                              "starts from, and what it says it is about");
   const ChangedFiles changed =
       checkout ? changed_since(*checkout, base) : ChangedFiles{.problem = "no checkout"};

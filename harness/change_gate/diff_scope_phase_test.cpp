@@ -35,13 +35,13 @@ TEST(DiffScope, NamesWhatIsOutsideAndWhatIsGuarded) {
 }
 
 TEST(DiffScope, WithoutBaseScopeOrCheckoutNothingPasses) {
-  EXPECT_THAT(failure(run({{"scope", {"*"}}}, std::nullopt)), HasSubstr("args.base"));
-  EXPECT_THAT(failure(run({{"base", "main"}}, std::nullopt)), HasSubstr("args.scope"));
-  const nlohmann::json args = {{"base", "main"}, {"scope", {"*"}}};
+  EXPECT_THAT(failure(run({{"paths", {"*"}}}, std::nullopt)), HasSubstr("args.base"));
+  EXPECT_THAT(failure(run({{"base", "main"}}, std::nullopt)), HasSubstr("args.paths"));
+  const nlohmann::json args = {{"base", "main"}, {"paths", {"*"}}};
   EXPECT_EQ(failure(run(args, std::nullopt)), "no checkout");
   const TempDir empty;
   EXPECT_THAT(failure(run(args, empty.path())), HasSubstr("no common commit of 'main'"));
-  EXPECT_THAT(failure(run({{"base", "--output=x"}, {"scope", {"*"}}}, empty.path())),
+  EXPECT_THAT(failure(run({{"base", "--output=x"}, {"paths", {"*"}}}, empty.path())),
               HasSubstr("must not begin with '-'"));
 }
 
@@ -49,7 +49,7 @@ TEST(DiffScope, NothingChangedIsCounted) {
   const TempDir repo;
   write_bytes(repo / "a.txt", "1\n");
   commit_first(repo.path());
-  const auto transcript = run({{"base", "main"}, {"scope", {"*"}}}, repo.path());
+  const auto transcript = run({{"base", "main"}, {"paths", {"*"}}}, repo.path());
   const auto* changed = find_line<protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "files.changed_count"; });
   ASSERT_NE(changed, nullptr);
@@ -57,7 +57,7 @@ TEST(DiffScope, NothingChangedIsCounted) {
 }
 
 TEST(DiffScope, AListOfOtherThingsIsRefused) {
-  EXPECT_THROW(run({{"base", "main"}, {"scope", {1}}}, std::nullopt), ConfigError);
+  EXPECT_THROW(run({{"base", "main"}, {"paths", {1}}}, std::nullopt), ConfigError);
 }
 
 }  // namespace

@@ -248,9 +248,17 @@ void add_commands(CLI::App& app, Options& o) {
         "0 compared, 2 different hardware, 6 one of them was changed");
   CLI::App* bundle = add_command(app, o, "bundle", "Pack a run folder into one deterministic tar");
   bundle->add_option("target", o.target, "Run folder")->required();
-  bundle->add_option("--out", o.out, "Tar to write (default TARGET.tar)");
+  auto* out = bundle->add_option("--out", o.out,
+                                 "Tar to write (default TARGET.tar); NAME.tar.gz is compressed");
+  bundle
+      ->add_flag("--in-place", o.in_place,
+                 "Leave report.md, report.html, results.json and plots/, and pack every other file "
+                 "into TARGET/evidence.tar.gz, which all commands read: for a repository")
+      ->excludes(out);
   bundle->add_flag("--damaged", o.damaged, "Pack a run that does not verify, as it is");
-  teach(*bundle, "  nsa-validate bundle runs/smoke_cpu-TIME --out run.tar\n",
+  teach(*bundle,
+        "  nsa-validate bundle runs/smoke_cpu-TIME --out run.tar.gz\n"
+        "  nsa-validate bundle --in-place reports/samples/smoke_cpu\n",
         "0 packed (its sha256 is printed), 6 the run does not verify, 3 fault");
   CLI::App* schema =
       add_command(app, o, "schema", "JSON Schema of a file this program reads or writes");

@@ -37,9 +37,10 @@ struct Options {
   std::string name;                 ///< schema: runbook, kind, results, plan, baseline or hardware
   std::string device = "cpu";       ///< witnesses: of the runbook that is written
   std::vector<std::string> faults;  ///< selftest: ids; empty: all
-  bool damaged = false;             ///< bundle: pack a run that does not verify
   int64_t runs = 200;               ///< ab-rate
   double seconds = 0;               ///< ab-rate: stop then; 0: no limit
+  bool damaged = false;             ///< bundle: pack a run that does not verify
+  bool in_place = false;            ///< bundle: leave the report, pack the rest into the folder
   bool page = false;                ///< schema: the reference page instead of the JSON Schema
 };
 

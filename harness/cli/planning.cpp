@@ -24,6 +24,13 @@ void give_ci_status(const std::string& file, LoadedRunbook& book, Facts& facts) 
   facts["ci.status"] = "given";
 }
 
+/// Whether a phase that judges a change was told which.
+void note_change(const LoadedRunbook& book, Facts& facts) {
+  for (const PhaseSpec& phase : book.runbook.phases)
+    if (phase.run == "builtin:diff_scope" && !phase.args.value("base", "").empty())
+      facts["change.base"] = "given";
+}
+
 bool will_run(const PlannedPhase& phase) {
   return phase.decision == Decision::kRun || phase.decision == Decision::kRunWithDeviation;
 }
@@ -37,6 +44,7 @@ Planned plan_here(const Options& options) {
                   .plan = {}};
   Facts here = facts(data_dir());
   give_ci_status(options.ci_status, planned.book, here);
+  note_change(planned.book, here);
   planned.plan = make_plan(planned.book, here, {options.only, options.skip});
   return planned;
 }

@@ -95,6 +95,18 @@ TEST(Planning, AFileOfCiIsHandedToThePhaseThatReadsIt) {
   EXPECT_TRUE(planned.plan.deviations.empty()) << "an answer is no deviation";
 }
 
+/// Without a change to judge the phase waits, and says what to give; with one it runs.
+TEST(Planning, AScopePhaseRunsOnceItsChangeIsNamed) {
+  Options options = of("pr36_loader_warmup");
+  const PlannedPhase waiting = phase_of(plan_here(options), "scope");
+  EXPECT_EQ(waiting.decision, Decision::kDefer);
+  EXPECT_THAT(waiting.reason, HasSubstr("PHASE.base=COMMIT"));
+  options.set = {"scope.base=HEAD~1", "scope.paths=[\"nsa/train/data/*\"]"};
+  const Planned planned = plan_here(options);
+  EXPECT_EQ(phase_of(planned, "scope").decision, Decision::kRun);
+  EXPECT_TRUE(planned.plan.deviations.empty()) << "an answer is no deviation";
+}
+
 TEST(Planning, AFileOfCiThatNobodyWouldReadIsRefused) {
   Options options = of("smoke_cpu");
   options.ci_status = "junit.xml";

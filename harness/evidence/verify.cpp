@@ -3,6 +3,7 @@
 #include <set>
 
 #include "harness/evidence/storage/ledger.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/plain_text.h"
 
 namespace harness {
@@ -134,7 +135,9 @@ Verification verify_files(const RunFolder& run) {
 }
 
 void require_unfinished(const std::filesystem::path& run) {
-  if (!std::filesystem::exists(std::filesystem::symlink_status(run / "ledger.jsonl"))) return;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(run / "ledger.jsonl")) &&
+      !is_packed(run))
+    return;
   const Verification found = verify_files(RunFolder(run));
   if (!found.problems.empty())
     throw EvidenceError(found.problems.front().file(), found.problems.front().message());

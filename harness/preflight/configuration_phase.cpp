@@ -1,5 +1,7 @@
 // Settings as they are, beside those that were declared: switches of a phase's programs, and the
 // arguments of training phases beside those of a run that is compared with.
+#include <cstdlib>
+
 #include "harness/phases/builtin_phases.h"
 #include "harness/preflight/switches.h"
 #include "harness/schema/error.h"
@@ -31,6 +33,7 @@ class ConfigurationPhase {
     if (phases_.empty()) throw Error("args.of must name a phase");
     switches();
     settings();
+    exported();
     emitter_.end_case(id_);
   }
 
@@ -54,8 +57,10 @@ class ConfigurationPhase {
     const SwitchValues defaults = ask_switches(bin_dir_, {});
     json rows = json::array();
     int64_t known = 0, changed = 0, undeclared = 0;
-    for (const PlannedPhase* phase : phases_)
-      for (const auto& [name, value] : ask_switches(bin_dir_, switches_here(phase->switches))) {
+    for (const PlannedPhase* phase : phases_) {
+      const SwitchValues set = ask_switches(bin_dir_, switches_here(phase->switches));
+      if (phase == phases_.front()) first_as_set_ = set;
+      for (const auto& [name, value] : set) {
         const std::string& standard = defaults.at(name);
         const std::string declared = declared_text(*phase, name);
         const bool as_declared = value == (declared == "–" ? standard : declared);
@@ -71,6 +76,7 @@ class ConfigurationPhase {
                                               : name + " is " + value + " by the environment, " +
                                                     "and no phase declares it"});
       }
+    }
     count("switches.known_count", known);
     count("switches.changed_count", changed);
     count("switches.undeclared_count", undeclared);
@@ -115,12 +121,53 @@ class ConfigurationPhase {
                     .rows = rows});
   }
 
+  /// What a setting of the historical run is here: of the first phase its switch or its argument,
+  /// else a variable of the environment.
+  std::string setting_here(const std::string& name) const {
+    const auto found = first_as_set_.find(name);
+    if (found != first_as_set_.end()) return found->second;
+    const json& args = phases_.front()->args;
+    if (args.contains(name)) return text_of(args.at(name));
+    const char* variable = std::getenv(name.c_str());
+    return variable != nullptr ? variable : "not set";
+  }
+
+  /// Settings that a historical run exported, one by one: as then, or why not.
+  void exported() {
+    json rows = json::array();
+    int64_t unexplained = 0;
+    for (const json& one : args_.value("exported", json::array())) {
+      const auto field = [&](const char* key) { return one.value(key, ""); };
+      const std::string here = setting_here(field("name"));
+      const bool same = here == field("then");
+      const bool explained = same || !field("why").empty();
+      unexplained += !explained;
+      rows.push_back(
+          {field("name"), field("then"), here, same ? "yes" : "no", same ? "–" : field("why")});
+      emitter_.check({.case_id = id_,
+                      .id = "exported/" + field("name"),
+                      .ok = explained,
+                      .code = explained ? "" : "CONFIG_DRIFT",
+                      .detail = explained ? ""
+                                          : field("name") + " is " + here + ", it was " +
+                                                field("then") + ", and nothing says why"});
+    }
+    count("exported.listed_count", static_cast<int64_t>(rows.size()));
+    count("exported.unexplained_count", unexplained);
+    emitter_.table({.case_id = id_,
+                    .id = "exported",
+                    .title = "Settings that the historical run exported",
+                    .columns = {"setting", "then", "here", "the same", "why not"},
+                    .rows = rows});
+  }
+
   fs::path bin_dir_;
   std::string id_;
   json args_;
   RunSoFar run_;
   protocol::Emitter& emitter_;
   std::vector<const PlannedPhase*> phases_;
+  SwitchValues first_as_set_;
 };
 
 }  // namespace

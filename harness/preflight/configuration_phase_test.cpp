@@ -53,6 +53,25 @@ TEST_F(ConfigurationPhase, NamesASwitchThatIsNotAsDeclared) {
   EXPECT_EQ(check->code, "CONFIG_DRIFT");
 }
 
+TEST_F(ConfigurationPhase, SettingsOfAHistoricalRunAreAsThenOrExplained) {
+  write_fake_worker(bin_.path());
+  write_training_run(run_.path(), {.args = {{"batch", 1}}});
+  const auto transcript = configuration(
+      {{"of", {"conform"}},
+       {"reference", json::object()},
+       {"exported",
+        {{{"name", "batch"}, {"then", "1"}},
+         {{"name", "NSA_SEL_RANGES_V2"}, {"then", "1"}},
+         {{"name", "NSA_TEST_ABSENT"}, {"then", "on"}, {"why", "nothing reads it here"}}}}});
+  EXPECT_EQ(end_of(transcript), "ok");
+  EXPECT_EQ(metric_of(transcript, "exported.listed_count"), 3);
+  EXPECT_EQ(metric_of(transcript, "exported.unexplained_count"), 1);
+  const json rows = rows_of(transcript, "exported");
+  EXPECT_EQ(rows[0], json({"batch", "1", "1", "yes", "–"}));
+  EXPECT_EQ(rows[1][3], "no");
+  EXPECT_EQ(rows[2], json({"NSA_TEST_ABSENT", "on", "not set", "no", "nothing reads it here"}));
+}
+
 TEST_F(ConfigurationPhase, RefusesWhatIsNotThere) {
   write_fake_worker(bin_.path());
   write_training_run(run_.path());

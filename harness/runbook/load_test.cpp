@@ -68,7 +68,7 @@ TEST(Load, ExtendsMergesByPhaseAndCriterion) {
   EXPECT_EQ(after.severity, Severity::kBlocker);
   EXPECT_EQ(after.metric, before.metric);
   EXPECT_EQ(phase_of(gpu, "ranges_ab").processes, 10);
-  EXPECT_EQ(gpu.runbook.answer.size(), 4u) << "lists of plain values replace";
+  EXPECT_EQ(gpu.runbook.answer.size(), 5u) << "lists of plain values replace";
   EXPECT_EQ(gpu.runbook.questions.size(), cpu.runbook.questions.size() + 6) << "by id";
 }
 

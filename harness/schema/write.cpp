@@ -32,6 +32,8 @@ void detail::put(json& object, const FieldDoc& doc, json&& value) {
 
 std::string canonical_dump(const json& value) { return dump(value, -1); }
 
+std::string lines_dump(const json& value) { return dump(value, 0) + "\n"; }
+
 std::string pretty_dump(const json& value) { return dump(value, 2) + "\n"; }
 
 }  // namespace harness

@@ -55,4 +55,7 @@ std::string canonical_dump(const nlohmann::json& value);
 /// The same, indented by two blanks, with a newline at the end: the form of files people read.
 std::string pretty_dump(const nlohmann::json& value);
 
+/// The same without indentation, for large files.
+std::string lines_dump(const nlohmann::json& value);
+
 }  // namespace harness

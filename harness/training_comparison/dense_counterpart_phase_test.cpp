@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/testing/paths.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/run_alone.h"
@@ -63,6 +64,7 @@ TEST(DenseCounterpartPhase, MemoryOfLongerSequencesIsSeenToGrow) {
   const TempDir dir;
   const auto copy = dir / "run";
   std::filesystem::copy(kRun, copy, std::filesystem::copy_options::recursive);
+  unpack_run(copy);
   const auto file = copy / "phases/tput_s2048_b1/g01.jsonl";
   std::string lines;
   std::istringstream in(read_bytes(file));
@@ -87,6 +89,7 @@ TEST(DenseCounterpartPhase, APhaseWithoutFiguresIsShownAndNotCompared) {
   const TempDir dir;
   const auto copy = dir / "run";
   std::filesystem::copy(kRun, copy, std::filesystem::copy_options::recursive);
+  unpack_run(copy);
   write_bytes(copy / "phases/memory_b1/phase.json",
               R"({"phase": "memory_b1", "status": "FAILED", "cause": "OOM", "reason": "r"})");
   std::filesystem::remove(copy / "phases/memory_b1/g01.jsonl");

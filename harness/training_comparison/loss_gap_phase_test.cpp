@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/testing/paths.h"
+#include "harness/evidence/storage/run_folder.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/phases/run_alone.h"
@@ -37,7 +38,7 @@ json value(const protocol::Transcript& transcript, const std::string& name) {
 std::map<int64_t, double> recorded(const std::string& phase) {
   std::map<int64_t, double> losses;
   const auto raw = protocol::read_transcript(
-      read_bytes(std::string(kVarlenRun) + "/phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
+      RunFolder(kVarlenRun).read("phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
   for (const auto& line : raw.lines)
     if (const auto* beat = std::get_if<protocol::Beat>(&line.message);
         beat != nullptr && beat->at == "step")

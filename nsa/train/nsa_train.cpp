@@ -206,6 +206,15 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_flag("--resume", o.resume, "go on from the newest checkpoint, if there is one");
   app.add_option("--slice-steps", o.slice_steps, "steps of this process; 0: all")
       ->capture_default_str();
+  app.add_option("--validate-every", o.validate_every,
+                 "optimizer steps between two losses of the corpus's kept-out rows; 0: none")
+      ->capture_default_str();
+  app.add_option("--validate-batches", o.validate_batches,
+                 "micro-batches that such a loss is the mean of")
+      ->capture_default_str();
+  app.add_option("--record-every", o.record_every,
+                 "optimizer steps between two lines of the result file")
+      ->capture_default_str();
   app.add_option("--ranks", o.ranks, "ranks that the run must have; 0: as many as were started");
   app.add_option("--rank-timeout", o.rank_timeout_s, "seconds that ranks may wait for one another")
       ->capture_default_str();

@@ -57,6 +57,47 @@ TEST_F(ProgramTest, WorkerTrainsOnACorpusAndKeepsTheProtocol) {
   EXPECT_LT(m["loss.min_nat"]["value"], m["loss.first_nat"]["value"]);
 }
 
+TEST_F(ProgramTest, KeptOutRowsAreMeasuredAndTheRecordIsThinned) {
+  ASSERT_EQ(shell("seq -f 'line %.0f of a text' 5000 > t.txt; " + program("nsa-data") +
+                  " --in t.txt --out .data/letters --val-every 2 > out"),
+            0);
+  const auto lines = work(request({{"model", "small.json"},
+                                   {"data", "letters"},
+                                   {"steps", 25},
+                                   {"warmup", 5},
+                                   {"batch", 2},
+                                   {"validate_every", 10},
+                                   {"validate_batches", 2},
+                                   {"record_every", 4}},
+                                  "time"));
+  EXPECT_EQ(of_type(lines, "case")[0]["status"], "ok") << of_type(lines, "case")[0];
+  std::vector<int64_t> recorded, measured;
+  for (const json& beat : steps_of(lines)) {
+    recorded.push_back(beat["step"]);
+    if (beat["extra"].contains("validation_loss")) measured.push_back(beat["step"]);
+  }
+  EXPECT_EQ(recorded, (std::vector<int64_t>{1, 4, 8, 10, 12, 16, 20, 24, 25}));
+  EXPECT_EQ(measured, (std::vector<int64_t>{10, 20, 25}));
+  auto m = metrics(lines);
+  EXPECT_EQ(m["steps.missing_count"]["value"], 0);
+  EXPECT_EQ(m["loss.validation_nat"]["value"], steps_of(lines).back()["extra"]["validation_loss"]);
+  EXPECT_LE(m["loss.validation_min_nat"]["value"], m["loss.validation_nat"]["value"]);
+}
+
+TEST_F(ProgramTest, ValidationNeedsRowsThatWereKeptOut) {
+  ASSERT_EQ(shell("yes text | head -c 40000 > t.txt; " + program("nsa-data") +
+                  " --in t.txt --out .data/whole --val-every 0 > out"),
+            0);
+  const auto lines = work(request({{"model", "small.json"},
+                                   {"data", "whole"},
+                                   {"steps", 2},
+                                   {"batch", 1},
+                                   {"validate_every", 1}}));
+  const std::string reason = of_type(lines, "case")[0]["reason"];
+  EXPECT_THAT(reason, HasSubstr("has no tokens in split val"));
+  EXPECT_THAT(reason, HasSubstr("make the corpus again"));
+}
+
 TEST_F(ProgramTest, ShowsItsStacksWhenAskedAndGoesOn) {
   EXPECT_EQ(shell(program("nsa-train") +
                   " --model small.json --data synthetic --steps 400 2> err & pid=$!; " +

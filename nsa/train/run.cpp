@@ -209,6 +209,8 @@ class Run {
   void open_data(const ModelConfig& config, int64_t seq_len) {
     try {
       tokens_ = open_tokens(options_, config, seq_len, facts_.ranks);
+      kept_out_ = open_kept_out(options_, seq_len);
+      if (kept_out_) facts_.kept_out = kept_out_->describe();
     } catch (const InputError& e) {
       find({"DATA_MISSING", e.what(), "data.real_bool",
             "the corpus is absent, damaged, another one or too small",
@@ -236,11 +238,13 @@ class Run {
     reset_tensor_peak(device_);
     for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
       const bool wait_each = waits(step);
-      const StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
+      StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
         if (watch_) watch_->progress();
         if (wait_each)
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
+      if (kept_out_ && record.is_finite() && (step % options_.validate_every == 0 || step == last))
+        record.validation_loss = trainer_->loss_of(*kept_out_, options_.validate_batches);
       take(record);
       if (record.is_finite())
         checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
@@ -254,7 +258,10 @@ class Run {
   void take(const StepRecord& record) {
     ResultLines& lines = *context_.lines;
     if (watch_) watch_->progress();
-    lines.beat(context_.case_id, record, options_.steps);
+    const bool ends = record.step == options_.steps || !record.is_finite();
+    const bool recorded = ends || record.step == first_step_ || record.validation_loss ||
+                          record.step % options_.record_every == 0;
+    if (recorded) lines.beat(context_.case_id, record, options_.steps);
     if (!record.is_finite()) {
       const std::string where = trainer_->locate_non_finite();
       find(non_finite_finding(where, record.step));
@@ -264,7 +271,8 @@ class Run {
     trace_.push_back(record);
     facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
     tensors_peak_mib_ = std::max(tensors_peak_mib_, tensor_peak_mib(device_));
-    if (reports() && options_.timed && record.step >= first_step_ + options_.untimed_steps) {
+    if (recorded && reports() && options_.timed &&
+        record.step >= first_step_ + options_.untimed_steps) {
       lines.sample(context_.case_id, "step_time", record.step_ms, "ms", record.step);
       lines.sample(context_.case_id, "tok_s", record.tok_s, "tok_s", record.step);
     }
@@ -330,6 +338,7 @@ class Run {
   double tensors_peak_mib_ = 0;
   at::Device device_ = at::kCPU;
   std::unique_ptr<TokenSource> tokens_;
+  std::unique_ptr<TokenSource> kept_out_;  ///< null: no loss without training is measured
   std::unique_ptr<StageRecord> stages_;
   std::unique_ptr<CollectiveLog> collectives_;
   std::unique_ptr<RankGroup> ranks_;

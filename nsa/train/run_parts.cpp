@@ -31,6 +31,12 @@ std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const Mode
                             options.batch * options.accum * world);
 }
 
+std::unique_ptr<TokenSource> open_kept_out(const TrainOptions& options, int64_t seq_len) {
+  if (options.validate_every == 0) return nullptr;
+  return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1, 1,
+                            kValidationSplit);
+}
+
 at::Device open_rank_device(const std::string& name, const RankPlace& place) {
   if (place.world == 1 || name != "cuda") return open_device(name);
   try {
@@ -53,6 +59,8 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   identity["checkpoints"] = o.checkpoints.empty() ? "none" : "a folder";
   identity["checkpoint_every"] = std::to_string(o.checkpoint_every);
   identity["resume"] = yes(o.resume);
+  identity["validate_every"] = std::to_string(o.validate_every);
+  identity["validate_batches"] = std::to_string(o.validate_batches);
   identity["shard_optimizer"] = yes(o.shard_optimizer);
   identity["activation_checkpointing"] =
       yes(o.activation_checkpointing || config.activation_checkpointing);

@@ -25,6 +25,10 @@ Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::D
 std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
                                          int64_t seq_len, int64_t world);
 
+/// Rows that are never trained on, for the option validate_every; null where it is 0. Throws
+/// InputError as above, also for a corpus without kept-out blocks.
+std::unique_ptr<TokenSource> open_kept_out(const TrainOptions& options, int64_t seq_len);
+
 /// The device of a rank: where ranks share a machine, each takes the GPU of its local rank. Throws
 /// InputError (RANK_FAULT) where there is none for it.
 at::Device open_rank_device(const std::string& name, const RankPlace& place);

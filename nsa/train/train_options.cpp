@@ -36,6 +36,12 @@ void TrainOptions::validate() const {
   at_least("checkpoint_every", checkpoint_every, 0);
   at_least("checkpoint_keep", checkpoint_keep, 1);
   at_least("slice_steps", slice_steps, 0);
+  at_least("validate_every", validate_every, 0);
+  at_least("validate_batches", validate_batches, 1);
+  at_least("record_every", record_every, 1);
+  require(validate_every == 0 || !is_synthetic(), "validate_every",
+          "0 where data is synthetic: random tokens have no kept-out part",
+          std::to_string(validate_every));
   at_least("ranks", ranks, 0);
   require(rank_timeout_s > 0, "rank_timeout_s", "> 0", std::to_string(rank_timeout_s));
   require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
@@ -87,6 +93,9 @@ void apply_args(const nlohmann::json& args, const std::string& where, TrainOptio
   take("checkpoint_keep", options.checkpoint_keep);
   take("resume", options.resume);
   take("slice_steps", options.slice_steps);
+  take("validate_every", options.validate_every);
+  take("validate_batches", options.validate_batches);
+  take("record_every", options.record_every);
   take("ranks", options.ranks);
   take("rank_timeout_s", options.rank_timeout_s);
   take("shard_optimizer", options.shard_optimizer);

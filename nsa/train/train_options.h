@@ -40,6 +40,9 @@ struct TrainOptions {
   int64_t checkpoint_keep = 3;   ///< newest ones that stay
   bool resume = false;           ///< go on from the newest one, from the beginning without one
   int64_t slice_steps = 0;       ///< steps of this process, the rest is left to --resume; 0: all
+  int64_t validate_every = 0;    ///< optimizer steps between two losses of kept-out rows; 0: none
+  int64_t validate_batches = 8;  ///< micro-batches that such a loss is the mean of
+  int64_t record_every = 1;      ///< optimizer steps between two lines of the record
   LoaderOptions loader;          ///< from the switches NSA_FWE_*
   int64_t ranks = 0;             ///< that the run must have; 0: as many as were started
   double rank_timeout_s = 300;   ///< ranks that wait for one another this long have lost it

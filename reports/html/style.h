@@ -30,6 +30,30 @@ table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabu
 th, td { border: 1px solid var(--line); padding: .3rem .55rem; vertical-align: top; text-align: left; }
 th { background: var(--band); }
 th[align="right"], td[align="right"] { text-align: right; white-space: nowrap; }
+td:nth-child(1) { text-align: var(--a1); white-space: var(--w1); }
+td:nth-child(2) { text-align: var(--a2); white-space: var(--w2); }
+td:nth-child(3) { text-align: var(--a3); white-space: var(--w3); }
+td:nth-child(4) { text-align: var(--a4); white-space: var(--w4); }
+td:nth-child(5) { text-align: var(--a5); white-space: var(--w5); }
+td:nth-child(6) { text-align: var(--a6); white-space: var(--w6); }
+td:nth-child(7) { text-align: var(--a7); white-space: var(--w7); }
+td:nth-child(8) { text-align: var(--a8); white-space: var(--w8); }
+td:nth-child(9) { text-align: var(--a9); white-space: var(--w9); }
+td:nth-child(10) { text-align: var(--a10); white-space: var(--w10); }
+td:nth-child(11) { text-align: var(--a11); white-space: var(--w11); }
+td:nth-child(12) { text-align: var(--a12); white-space: var(--w12); }
+td:nth-child(13) { text-align: var(--a13); white-space: var(--w13); }
+td:nth-child(14) { text-align: var(--a14); white-space: var(--w14); }
+td:nth-child(15) { text-align: var(--a15); white-space: var(--w15); }
+td:nth-child(16) { text-align: var(--a16); white-space: var(--w16); }
+td:nth-child(17) { text-align: var(--a17); white-space: var(--w17); }
+td:nth-child(18) { text-align: var(--a18); white-space: var(--w18); }
+td:nth-child(19) { text-align: var(--a19); white-space: var(--w19); }
+td:nth-child(20) { text-align: var(--a20); white-space: var(--w20); }
+td:nth-child(21) { text-align: var(--a21); white-space: var(--w21); }
+td:nth-child(22) { text-align: var(--a22); white-space: var(--w22); }
+td:nth-child(23) { text-align: var(--a23); white-space: var(--w23); }
+td:nth-child(24) { text-align: var(--a24); white-space: var(--w24); }
 thead:has(th:empty:first-child) { display: none; }
 tbody tr:nth-child(even) { background: var(--band); }
 td code { background: none; padding: 0; overflow-wrap: break-word; }
@@ -52,9 +76,33 @@ figcaption, .missing { color: var(--soft); font-size: .88rem; }
 .skip { position: absolute; left: -999rem; } .skip:focus { left: 1rem; top: .5rem; background: var(--ground); padding: .4rem; }
 @media (max-width: 40rem) { .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
   .scroll thead { display: none; } .scroll table { font-size: .95rem; } .scroll tr { border: 1px solid var(--line); margin: 0 0 .6rem; }
-  .scroll td, .scroll td[align="right"] { border: 0; text-align: left; white-space: normal; padding: .15rem .55rem; }
+  .scroll td, .scroll td[align="right"], .scroll td:nth-child(n) { border: 0; text-align: left; white-space: normal; padding: .15rem .55rem; }
   .scroll td:empty { display: none; }
-  .scroll td[data-label]::before { content: attr(data-label) ": "; color: var(--soft); font-weight: 400; } }
+  .scroll td::before { color: var(--soft); font-weight: 400; }
+  .scroll td:nth-child(1)::before { content: var(--c1) ": "; }
+  .scroll td:nth-child(2)::before { content: var(--c2) ": "; }
+  .scroll td:nth-child(3)::before { content: var(--c3) ": "; }
+  .scroll td:nth-child(4)::before { content: var(--c4) ": "; }
+  .scroll td:nth-child(5)::before { content: var(--c5) ": "; }
+  .scroll td:nth-child(6)::before { content: var(--c6) ": "; }
+  .scroll td:nth-child(7)::before { content: var(--c7) ": "; }
+  .scroll td:nth-child(8)::before { content: var(--c8) ": "; }
+  .scroll td:nth-child(9)::before { content: var(--c9) ": "; }
+  .scroll td:nth-child(10)::before { content: var(--c10) ": "; }
+  .scroll td:nth-child(11)::before { content: var(--c11) ": "; }
+  .scroll td:nth-child(12)::before { content: var(--c12) ": "; }
+  .scroll td:nth-child(13)::before { content: var(--c13) ": "; }
+  .scroll td:nth-child(14)::before { content: var(--c14) ": "; }
+  .scroll td:nth-child(15)::before { content: var(--c15) ": "; }
+  .scroll td:nth-child(16)::before { content: var(--c16) ": "; }
+  .scroll td:nth-child(17)::before { content: var(--c17) ": "; }
+  .scroll td:nth-child(18)::before { content: var(--c18) ": "; }
+  .scroll td:nth-child(19)::before { content: var(--c19) ": "; }
+  .scroll td:nth-child(20)::before { content: var(--c20) ": "; }
+  .scroll td:nth-child(21)::before { content: var(--c21) ": "; }
+  .scroll td:nth-child(22)::before { content: var(--c22) ": "; }
+  .scroll td:nth-child(23)::before { content: var(--c23) ": "; }
+  .scroll td:nth-child(24)::before { content: var(--c24) ": "; } }
 @media print { :root { --ground: #fff; --text: #000; --soft: #333; --line: #999; --band: #fff; --link: #000; }
   body { font-size: 10pt; } nav, .skip { display: none; } main { max-width: none; padding: 0; }
   .scroll { overflow: visible; } table { font-size: 7.5pt; } tr, figure { break-inside: avoid; } h2, h3 { break-after: avoid; } }

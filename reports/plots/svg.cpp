@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <pugixml.hpp>
+#include <set>
 #include <sstream>
 
 namespace reports {
@@ -67,6 +68,37 @@ std::string packed(std::string_view value) {
   return out;
 }
 
+/// What holds without being said: SVG's own defaults, and the font of the whole picture.
+bool is_default(std::string_view attribute, std::string_view value) {
+  return (attribute == "stroke-linecap" && value == "butt") ||
+         (attribute == "stroke-linejoin" && value == "miter") || attribute == "font-family";
+}
+
+/// Names that elements below `node` refer to.
+void add_references(pugi::xml_node node, std::set<std::string>& names) {
+  if (const pugi::xml_attribute href = node.attribute("href")) names.insert(href.value() + 1);
+  for (const pugi::xml_node child : node.children()) add_references(child, names);
+}
+
+/// gnuplot defines every mark that it knows; few are drawn. Marks refer to one another, so that
+/// what is left is looked at again until nothing goes.
+void remove_unused_marks(pugi::xml_node root) {
+  pugi::xml_node marks;
+  for (const pugi::xml_node group : root.children("g"))
+    if (group.child("defs")) marks = group.child("defs");
+  if (root.child("defs")) marks = root.child("defs");
+  for (bool removed = true; removed;) {
+    removed = false;
+    std::set<std::string> used;
+    add_references(root, used);
+    for (pugi::xml_node mark = marks.first_child(); mark;) {
+      const pugi::xml_node next = mark.next_sibling();
+      if (!used.contains(mark.attribute("id").value())) removed |= marks.remove_child(mark);
+      mark = next;
+    }
+  }
+}
+
 class Cleaner {
  public:
   explicit Cleaner(std::string name) : name_(std::move(name)) {}
@@ -96,7 +128,9 @@ class Cleaner {
   bool keep(pugi::xml_attribute a) const {
     const std::string_view attribute = a.name();
     const std::string value = a.value();
-    if (!is_tame(value)) return false;
+    if (!is_tame(value) || is_default(attribute, value)) return false;
+    if (attribute == "d")
+      return a.set_value(value.substr(0, value.find_last_not_of(' ') + 1).c_str());
     if (attribute == "id") return a.set_value((name_ + "-" + value).c_str());
     if (attribute == "xlink:href") {
       if (!value.starts_with('#')) return false;
@@ -121,9 +155,11 @@ std::string clean_svg(std::string_view drawn, const std::string& name, const std
   pugi::xml_node root = document.child("svg");
   if (!root) return "";
   Cleaner(name).clean(root);
+  remove_unused_marks(root);
   root.prepend_attribute("xmlns").set_value("http://www.w3.org/2000/svg");
   root.append_attribute("role").set_value("img");
   root.append_attribute("aria-label").set_value(title.c_str());
+  root.append_attribute("font-family").set_value("DejaVu Sans, sans-serif");
   std::ostringstream out;
   root.print(out, "", pugi::format_raw);
   return out.str();

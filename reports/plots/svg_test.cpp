@@ -45,6 +45,22 @@ TEST(Svg, IdsAndReferencesCarryTheNameOfThePlot) {
             HasSubstr("<use href=\"#loss-gpDot\" color=\"red\"/>")));
 }
 
+TEST(Svg, MarksThatNothingDrawsAreLeftOut) {
+  const std::string svg = cleaned(
+      "<g><defs><path id='a' d='M0'/><use id='b' xlink:href='#a'/><use id='c' xlink:href='#b'/>"
+      "<circle id='d' r='1'/></defs></g><use xlink:href='#b'/>");
+  EXPECT_THAT(svg, AllOf(HasSubstr("loss-a\""), HasSubstr("id=\"loss-b\"")));
+  EXPECT_THAT(svg, AllOf(Not(HasSubstr("loss-c")), Not(HasSubstr("loss-d"))));
+}
+
+TEST(Svg, DefaultsAreNotRepeated) {
+  const std::string svg = cleaned(
+      "<g stroke-linecap='butt' stroke-linejoin='round' font-family='DejaVu Sans'>"
+      "<path d='M0,0 L8,4  '/></g>");
+  EXPECT_THAT(svg, HasSubstr("<g stroke-linejoin=\"round\"><path d=\"M0,0 L8,4\"/></g>"));
+  EXPECT_THAT(svg, HasSubstr("font-family=\"DejaVu Sans, sans-serif\""));
+}
+
 TEST(Svg, TextTakesTheColourOfThePage) {
   EXPECT_THAT(
       cleaned("<g color='black' stroke='rgb(  1,   2,   3)' fill='rgb(1,2,3)'><path d='M0'/></g>"),

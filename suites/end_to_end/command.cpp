@@ -101,8 +101,10 @@ Outcome validate(std::vector<std::string> args, const std::vector<std::string>& 
   return run(args, environment);
 }
 
+/// Below a folder of this test program: others of its kind run beside it.
 fs::path fresh_dir(const std::string& name) {
-  const fs::path dir = fs::path(base::build_dir()) / "end_to_end" / name;
+  static const std::string self = fs::read_symlink("/proc/self/exe").filename().string();
+  const fs::path dir = fs::path(base::build_dir()) / "end_to_end" / self / name;
   fs::remove_all(dir);
   fs::create_directories(dir.parent_path());
   return dir;

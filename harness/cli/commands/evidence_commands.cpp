@@ -8,6 +8,7 @@
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/explain.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_folder.h"
 #include "harness/evidence/verify.h"
@@ -41,9 +42,12 @@ void refuse_damaged(const fs::path& run) {
 int render_again(const fs::path& folder) {
   const Verification raw = verify_raw(RunFolder(folder));
   if (!raw.problems.empty()) throw EvidenceError(raw.problems.front());
+  const bool packed = is_packed(folder);
+  if (packed) unpack_run(folder);
   const Written written = write_bundle(
       folder, [](const Results& results) { return render_reports(results); },
       [](const Results& results) { return draw_reports(results); });
+  if (packed) pack_run(folder);
   std::printf("%s\nevidence head %s (as before)\nledger head %s%s\n",
               shown(folder / "report.html").c_str(), written.evidence_head.c_str(),
               written.head.c_str(), written.head == raw.head ? " (as before)" : "");
@@ -112,6 +116,12 @@ int compare_command(const Options& options) {
 int bundle_command(const Options& options) {
   fs::path folder = options.target;
   if (!folder.has_filename()) folder = folder.parent_path();
+  if (options.in_place) {
+    if (!options.damaged) refuse_damaged(folder);
+    pack_run(folder);
+    std::printf("%s\n", shown(folder / kEvidenceArchive).c_str());
+    return 0;
+  }
   const fs::path tar =
       options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
   if (!options.damaged) refuse_damaged(folder);

@@ -8,6 +8,7 @@
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/bundle.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/evidence/verify.h"
 
@@ -40,6 +41,7 @@ std::string in_round(std::string lines, int round) {
 /// A sample with the lines of one training run said again until the run holds `samples` samples.
 size_t write_large_run(const fs::path& folder, size_t samples) {
   fs::copy(base::source_dir() + "/reports/samples/smoke_cpu", folder, fs::copy_options::recursive);
+  if (is_packed(folder)) unpack_run(folder);
   const fs::path raw = folder / "phases/train_text/g01.jsonl";
   std::vector<std::string> lines;
   const std::string text = read_bytes(raw);

@@ -15,7 +15,7 @@ TEST(Samples, VerifyWithThisProgram) {
   size_t samples = 0;
   for (const auto& sample :
        std::filesystem::directory_iterator(base::source_dir() + "/reports/samples")) {
-    if (!std::filesystem::exists(sample.path() / "ledger.jsonl")) continue;
+    if (!std::filesystem::exists(sample.path() / "results.json")) continue;
     const Verification found =
         verify(sample.path(), [](const Results& results) { return render_reports(results); });
     EXPECT_TRUE(found.ok()) << sample.path() << "\n" << verification_text(found);

@@ -364,7 +364,8 @@ Results derive(const std::filesystem::path& run_dir) {
   return derive_all(RunFolder(run_dir)).results;
 }
 
-std::string results_text(const Results& results) { return pretty_dump(to_json(results)); }
+/// A value a line, so that versions can be compared, without the indentation that is a third of it.
+std::string results_text(const Results& results) { return lines_dump(to_json(results)); }
 
 Results read_results(const RunFolder& run) {
   Results results = read_as<Results>(run, "results.json");

@@ -8,6 +8,7 @@
 #include "base/testing/paths.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {
@@ -66,6 +67,7 @@ TEST(Derive, ACaseOfSeveralRanksCountsOnce) {
   EXPECT_EQ(scale_2(sample).cases_ok, 1);
   TempDir dir;
   fs::copy(sample, dir.path(), fs::copy_options::recursive);
+  unpack_run(dir.path());
   const fs::path file = dir.path() / "phases/scale_2/g01.r1.jsonl";
   std::string text = read_bytes(file);
   const std::string ok = R"("reason":"","status":"ok")";

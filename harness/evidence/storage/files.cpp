@@ -55,7 +55,11 @@ void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
     throw;
   }
   ::close(fd);
-  if (::rename(part.c_str(), path.c_str()) != 0) fail("replace", path, errno);
+  if (::rename(part.c_str(), path.c_str()) != 0) {
+    const int reason = errno;
+    ::unlink(part.c_str());
+    fail("replace", path, reason);
+  }
 }
 
 }  // namespace harness

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <fstream>
+#include <sstream>
 
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/gzip.h"
 #include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/schema/parse/depth.h"
@@ -79,11 +81,12 @@ RunFolder::RunFolder(const fs::path& path) : where_(path) {
   if (fs::is_directory(path, error)) {
     try {
       list_folder();
+      if (fs::is_regular_file(path / kEvidenceArchive, error)) list_tar(path / kEvidenceArchive);
     } catch (const fs::filesystem_error& e) {
       throw EvidenceError(path.string(), std::string("cannot be read: ") + e.code().message());
     }
   } else if (fs::is_regular_file(path, error)) {
-    list_tar();
+    list_tar(path);
   } else {
     throw EvidenceError(
         path.string(),
@@ -96,6 +99,7 @@ RunFolder::RunFolder(const fs::path& path) : where_(path) {
 void RunFolder::list_folder() {
   for (const auto& item : fs::recursive_directory_iterator(where_)) {
     const std::string name = item.path().lexically_relative(where_).generic_string();
+    if (name == kEvidenceArchive && !item.is_symlink()) continue;
     if (item.is_symlink() || (!item.is_regular_file() && !item.is_directory()) || !is_utf8(name))
       odd_paths_.push_back(canonical_dump(name));
     else if (item.is_regular_file())
@@ -103,14 +107,27 @@ void RunFolder::list_folder() {
   }
 }
 
-void RunFolder::list_tar() {
-  const std::vector<TarMember> found = read_tar(where_);
+/// A file that stands in the folder as well is that of the folder.
+void RunFolder::list_tar(const fs::path& archive) {
+  const std::string name = archive.filename().string();
+  std::ifstream in(archive, std::ios::binary);
+  std::string magic(2, '\0');
+  in.read(magic.data(), 2);
+  std::vector<TarMember> found;
+  const bool compressed = is_gzip(magic);
+  if (compressed) {
+    archive_ = std::make_shared<const std::string>(gunzip(read_bytes(archive), name));
+    std::istringstream unpacked(*archive_);
+    found = read_tar(unpacked, name);
+  } else {
+    found = read_tar(archive);
+  }
   const std::string top = found.empty() ? "" : top_of(found.front().path);
   for (const TarMember& member : found) {
     if (top_of(member.path) != top)
-      throw EvidenceError(where_.filename().string(),
-                          "'" + member.path + "' lies outside of " + top);
-    members_[member.path.substr(top.size())] = {where_, member.offset, member.bytes};
+      throw EvidenceError(name, "'" + member.path + "' lies outside of " + top);
+    members_.try_emplace(member.path.substr(top.size()),
+                         Member{compressed ? fs::path() : archive, member.offset, member.bytes});
   }
 }
 
@@ -123,6 +140,7 @@ int64_t RunFolder::bytes(const std::string& path) const {
 std::string RunFolder::read(const std::string& path) const {
   const auto it = members_.find(path);
   if (it == members_.end()) throw EvidenceError(path, "is missing");
+  if (it->second.file.empty()) return archive_->substr(it->second.offset, it->second.bytes);
   std::ifstream in(it->second.file, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(it->second.offset));
   std::string bytes(it->second.bytes, '\0');
@@ -146,23 +164,25 @@ nlohmann::json RunFolder::read_json(const std::string& path) const {
 
 std::string RunFolder::sha256(const std::string& path) const { return sha256_hex(read(path)); }
 
+std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths, bool compress) {
+  const std::string top = archive_folder(run);
+  std::string tar;
+  for (const std::string& path : paths) {
+    const std::string content = run.read(path);
+    tar += tar_header(top + "/" + path, content.size()) + content + tar_padding(content.size());
+  }
+  tar += tar_end();
+  return compress ? gzip(tar) : tar;
+}
+
 std::string bundle(const RunFolder& run, const fs::path& out) {
   refuse_inside(run.where(), out);
-  const std::string top = archive_folder(run);
-  fs::path part = out;
-  part += ".part";  // whoever finds the archive finds it whole
-  std::ofstream tar(part, std::ios::binary | std::ios::trunc);
-  for (const std::string& path : run.paths()) {
-    const std::string content = run.read(path);
-    tar << tar_header(top + "/" + path, content.size()) << content << tar_padding(content.size());
-  }
-  tar << tar_end() << std::flush;
-  tar.close();
-  std::error_code error;
-  if (tar) fs::rename(part, out, error);
-  if (!tar || error) {
-    fs::remove(part, error);
-    throw Error("cannot write the bundle " + out.string() +
+  try {
+    write_bytes(out, archive_of(run, run.paths(), out.extension() == ".gz"));
+  } catch (const EvidenceError&) {
+    throw;
+  } catch (const Error& e) {
+    throw Error("cannot write the bundle " + out.string() + ": " + e.what() +
                 "; check that its folder exists and has space");
   }
   return sha256_file(out);

@@ -2,16 +2,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 namespace harness {
 
+/// In a run folder: its other files as one archive (packed_run.h).
+inline constexpr const char* kEvidenceArchive = "evidence.tar.gz";
+
 /// Throws ConfigError when nothing is at `path`: a wrong name is no damaged evidence.
 void require_path(const std::filesystem::path& path);
 
-/// Read access to the files of a run, from its folder or from the tar that `bundle` made of it.
+/// Read access to the files of a run: from its folder, together with what its kEvidenceArchive
+/// holds, or from the tar (also compressed by gzip) that `bundle` made of it.
 class RunFolder {
  public:
   /// Throws ConfigError when there is no `path`, EvidenceError when it is neither a folder nor a
@@ -40,21 +45,25 @@ class RunFolder {
 
  private:
   struct Member {
-    std::filesystem::path file;
+    std::filesystem::path file;  ///< empty: a part of archive_
     uint64_t offset = 0;
     uint64_t bytes = 0;
   };
   void list_folder();
-  void list_tar();
+  void list_tar(const std::filesystem::path& archive);
 
   std::filesystem::path where_;
   std::map<std::string, Member> members_;
+  std::shared_ptr<const std::string> archive_;  ///< an archive that had to be unpacked
   std::vector<std::string> paths_, odd_paths_;
 };
 
-/// Writes all files of `run` as one deterministic tar, below a folder named like the run
-/// (run.json), and returns the sha256 of the archive. Throws Error when `out` cannot be written,
-/// which leaves no half archive, and ConfigError when it would lie inside of the run.
+/// The named files of `run` as one deterministic tar, below a folder named like the run (run.json).
+std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths, bool compress);
+
+/// Writes all files of `run` as such an archive, compressed where `out` ends with .gz, and returns
+/// the sha256 of the archive. Throws Error when `out` cannot be written, which leaves no half
+/// archive, and ConfigError when it would lie inside of the run.
 std::string bundle(const RunFolder& run, const std::filesystem::path& out);
 
 }  // namespace harness

@@ -70,8 +70,7 @@ std::string text_of(const std::string& block, Field field) {
 
 class ArchiveReader {
  public:
-  explicit ArchiveReader(const std::filesystem::path& archive)
-      : name_(archive.filename().string()), in_(archive, std::ios::binary) {
+  ArchiveReader(std::istream& archive, std::string name) : name_(std::move(name)), in_(archive) {
     if (!in_) fail("cannot be read");
     in_.seekg(0, std::ios::end);
     size_ = static_cast<uint64_t>(in_.tellg());
@@ -176,7 +175,7 @@ class ArchiveReader {
   uint64_t at() const { return static_cast<uint64_t>(in_.tellg()); }
 
   std::string name_;
-  mutable std::ifstream in_;
+  std::istream& in_;
   uint64_t size_ = 0;
 };
 
@@ -199,8 +198,13 @@ std::string tar_padding(uint64_t bytes) {
 
 std::string tar_end() { return std::string(2 * kBlock, '\0'); }
 
+std::vector<TarMember> read_tar(std::istream& archive, const std::string& name) {
+  return ArchiveReader(archive, name).members();
+}
+
 std::vector<TarMember> read_tar(const std::filesystem::path& archive) {
-  return ArchiveReader(archive).members();
+  std::ifstream in(archive, std::ios::binary);
+  return read_tar(in, archive.filename().string());
 }
 
 }  // namespace harness

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <functional>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +28,7 @@ std::string tar_end();
 /// Members of an archive, in its order; folders are left out. `name` stands in errors. Throws
 /// EvidenceError for a damaged or cut archive, a path that leaves the archive, a path that occurs
 /// twice, and members that are neither files nor folders.
+std::vector<TarMember> read_tar(std::istream& archive, const std::string& name);
 std::vector<TarMember> read_tar(const std::filesystem::path& archive);
 
 }  // namespace harness

@@ -36,6 +36,13 @@ constexpr Quantity kQuantities[] = {
      }},
 };
 
+/// The loss of rows that are never trained on, at the steps behind which it was measured.
+std::optional<double> validation_of(const protocol::Beat& beat) {
+  const auto loss = beat.extra.find("validation_loss");
+  if (loss == beat.extra.end() || !loss->is_number()) return std::nullopt;
+  return loss->get<double>();
+}
+
 /// A process tells of one line, unless its heartbeats name theirs (`extra.line`).
 std::string line_of(const protocol::Beat& beat, const RawGroup& group) {
   const auto line = beat.extra.find("line");
@@ -113,9 +120,12 @@ std::vector<Series> step_series(const std::string& phase, const std::vector<RawG
                   .unit = quantity.unit};
     for (const RawGroup& group : groups) {
       std::map<std::string, json> lines;
-      for (const protocol::Beat& beat : group.steps)
+      for (const protocol::Beat& beat : group.steps) {
         if (const auto y = quantity.of(beat))
           lines[line_of(beat, group)].push_back({beat.step, *y});
+        if (const auto y = validation_of(beat); y && quantity.of == loss_of)
+          lines[line_of(beat, group) + ", kept out"].push_back({beat.step, *y});
+      }
       for (const auto& [name, points] : lines) add_line(series, name, points);
     }
     if (!series.lines.empty()) all.push_back(std::move(series));

@@ -56,6 +56,16 @@ TEST(Series, HeartbeatsThatNameTheirLineAreLinesOfTheirOwn) {
   EXPECT_EQ(all[0].lines[1]["points"].size(), 4U);
 }
 
+TEST(Series, KeptOutRowsAreALineBesideTheTrainedOnes) {
+  RawGroup group = group_of("g01", 8);
+  for (size_t i = 1; i < 8; i += 2) group.steps[i].extra["validation_loss"] = 4.0;
+  const auto all = step_series("t", {group});
+  ASSERT_EQ(all[0].lines.size(), 2U);
+  EXPECT_EQ(all[0].lines[1]["name"], "g01, kept out");
+  EXPECT_EQ(all[0].lines[1]["points"][0], json::array({2, 4.0}));
+  EXPECT_EQ(all[1].lines.size(), 1U) << "the rate has none";
+}
+
 TEST(Series, TwoPointsAreNoLine) { EXPECT_TRUE(step_series("t", {group_of("g01", 2)}).empty()); }
 
 TEST(Series, ARateOfAnotherUnitIsNotShownAsTokens) {

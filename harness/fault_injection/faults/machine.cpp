@@ -1,8 +1,8 @@
 // P12, P26, P27, P31: what is wrong with the machine, the build or the change, injected in
 // temporary folders and processes.
-#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
 
 #include <functional>
 #include <thread>
@@ -110,7 +110,7 @@ std::string scope_after(const Change& change) {
   git(checkout.sources, {"checkout", "--quiet", "-b", "change"});
   change(checkout);
   const json args = {{"base", "main"},
-                     {"scope", {"nsa/*", "suites/*"}},
+                     {"paths", {"nsa/*", "suites/*"}},
                      {"guarded", {"suites/compare/tolerance*"}}};
   return failures(run_alone(dir / "raw.jsonl", args,
                             [&](const BuiltinCall& call, protocol::Emitter& emitter) {

@@ -34,6 +34,9 @@ constexpr auto kFacts = std::to_array<FactSpec>({
      "supply the data set: nsa-data --in TEXT --out .data/NAME (tools/setup makes local_text)"},
     {"git.checkout", FactType::kBool, "NO_CHECKOUT", "run inside a git checkout"},
     {"ci.status", FactType::kText, "CI_STATUS", "give --ci-status FILE"},
+    {"change.base", FactType::kText, "CHANGE_BASE",
+     "name the commit that the change starts from (--set PHASE.base=COMMIT) and the paths that it "
+     "is about (--set 'PHASE.paths=[\"GLOB\"]'), or run ci/pr_gate"},
     {"program.", FactType::kBool, "PROGRAM_MISSING", "build the program"},
     {"baseline.ok", FactType::kBool, "BASELINE_INVALID", "promote a baseline of this hardware"},
 });

@@ -28,19 +28,21 @@ uint64_t below(uint64_t bits, uint64_t bound) {
 
 class CorpusSource : public TokenSource {
  public:
-  CorpusSource(Corpus corpus, uint64_t seed) : corpus_(std::move(corpus)), seed_(seed) {}
+  CorpusSource(Corpus corpus, std::string split, uint64_t seed)
+      : corpus_(std::move(corpus)), split_(std::move(split)), seed_(seed) {}
 
   void read_row(int64_t row, std::span<uint8_t> out) const override {
     corpus_.read(row_position(seed_, row, corpus_.size(), static_cast<int64_t>(out.size())), out);
   }
   bool is_real() const override { return true; }
   std::string describe() const override {
-    return corpus_.manifest().name + ", " + std::to_string(corpus_.size()) +
-           " train tokens, manifest sha256 " + corpus_.manifest_sha256();
+    return corpus_.manifest().name + ", " + std::to_string(corpus_.size()) + " " + split_ +
+           " tokens, manifest sha256 " + corpus_.manifest_sha256();
   }
 
  private:
   Corpus corpus_;
+  std::string split_;
   uint64_t seed_;
 };
 
@@ -71,14 +73,15 @@ int64_t row_position(uint64_t seed, int64_t row, int64_t size, int64_t row_token
 
 std::unique_ptr<TokenSource> open_corpus_source(const std::filesystem::path& dir,
                                                 const std::string& name, uint64_t seed,
-                                                int64_t row_tokens, int64_t rows_per_batch) {
-  Corpus corpus = Corpus::open(dir, name, "train");
+                                                int64_t row_tokens, int64_t rows_per_batch,
+                                                const std::string& split) {
+  Corpus corpus = Corpus::open(dir, name, split);
   if (corpus.size() < row_tokens * rows_per_batch)
     throw InputError("corpus \"" + name + "\" at " + dir.string() + " has " +
-                     std::to_string(corpus.size()) + " train tokens, one batch needs " +
+                     std::to_string(corpus.size()) + " " + split + " tokens, one batch needs " +
                      std::to_string(row_tokens * rows_per_batch) +
                      "; use a smaller --batch or --seq-len, or a larger corpus");
-  return std::make_unique<CorpusSource>(std::move(corpus), seed);
+  return std::make_unique<CorpusSource>(std::move(corpus), split, seed);
 }
 
 std::unique_ptr<TokenSource> make_synthetic_source(int64_t vocab, uint64_t seed) {

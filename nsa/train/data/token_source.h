@@ -23,12 +23,15 @@ class TokenSource {
   virtual std::string describe() const = 0;
 };
 
-/// Rows at uniformly random positions of the train split of the corpus `name` in `dir`. Throws
-/// InputError, also when the corpus is smaller than one batch of `rows_per_batch` rows of
-/// `row_tokens` tokens.
+inline constexpr const char* kTrainSplit = "train";
+inline constexpr const char* kValidationSplit = "val";
+
+/// Rows at uniformly random positions of a split of the corpus `name` in `dir`. Throws InputError,
+/// also when the split is smaller than one batch of `rows_per_batch` rows of `row_tokens` tokens.
 std::unique_ptr<TokenSource> open_corpus_source(const std::filesystem::path& dir,
                                                 const std::string& name, uint64_t seed,
-                                                int64_t row_tokens, int64_t rows_per_batch);
+                                                int64_t row_tokens, int64_t rows_per_batch,
+                                                const std::string& split = kTrainSplit);
 
 /// Fresh uniformly random tokens of [0, vocab) in every row, 1 <= vocab <= 256: no model can get
 /// below ln(vocab) nat.

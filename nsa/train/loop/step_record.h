@@ -1,6 +1,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 namespace nsa::train {
 
@@ -35,6 +36,7 @@ struct StepRecord {
   double mem_mib = 0;        ///< device memory allocated (CPU: resident set) at the step's end
   double peak_mib = 0;  ///< largest device memory during the step (CPU: resident set at its end)
   GateStats gate;
+  std::optional<double> validation_loss = {};  ///< nat, behind this step; where it was measured
 
   /// A step without targets trains nothing: it has no loss and changes no weight.
   bool has_targets() const { return targets != 0; }

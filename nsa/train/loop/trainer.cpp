@@ -373,6 +373,26 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   return record;
 }
 
+double Trainer::loss_of(const TokenSource& rows, int64_t batches) {
+  const at::NoGradGuard no_grad;
+  const NvtxRange range("train.validate");
+  const BatchShape shape{
+      .rows = options_.batch, .row_tokens = seq_len_ + 1, .stride = options_.batch, .offset = 0};
+  BatchLoader loader(rows, shape, {.threads = 0, .warmup_batches = 0}, 0);
+  double sum = 0, targets = 0;
+  for (int64_t i = 0; i < batches; ++i) {
+    const Batch batch = to_device(loader.next());
+    const double here =
+        static_cast<double>(options_.packing ? batch.targets : options_.batch * seq_len_);
+    if (here == 0) continue;
+    const auto out =
+        parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
+    sum += parts_.loss(out.logits, batch.tokens).to(at::kDouble).item<double>() * here;
+    targets += here;
+  }
+  return sum / targets;
+}
+
 std::string Trainer::locate_non_finite() {
   for (int64_t micro = options_.accum; micro > 0; --micro) {
     const Batch batch = load_again(rows_done_ - micro * batch_shape().stride);

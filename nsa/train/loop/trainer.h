@@ -48,6 +48,10 @@ class Trainer {
   /// weights as they were.
   StepRecord step(bool wait_each, const OnStage& on_stage = {});
 
+  /// Mean loss over the targets of the first `batches` micro-batches of `rows`, nat, without
+  /// gradients and with the parameters as they are; the same on every rank. NaN without targets.
+  double loss_of(const TokenSource& rows, int64_t batches);
+
   /// The first non-finite tensor of the step that was run last.
   std::string locate_non_finite();
 

@@ -359,6 +359,33 @@ TEST(Trainer, AStepWithoutTargetsIsSkipped) {
     }
 }
 
+/// Rows never trained on: the mean over micro-batches of one forward pass each, and nothing that
+/// training sees changes by it.
+TEST(Trainer, TheLossOfOtherRowsIsMeasuredWithoutTraining) {
+  const Rows kept_out([](int64_t row, int64_t place) { return letter(row + 1000, place); });
+  const Rows tokens(letter);
+  TrainOptions options = small_options(4);
+  options.batch = 2;
+  Rig with = make_rig(options, tokens, 16), without = make_rig(options, tokens, 16);
+  for (int step = 0; step < 3; ++step) {
+    with.trainer->step(true);
+    without.trainer->step(true);
+    const double loss = with.trainer->loss_of(kept_out, 3);
+    double sum = 0;
+    const at::NoGradGuard no_grad;
+    for (int64_t batch = 0; batch < 3; ++batch) {
+      at::Tensor rows = at::empty({2, 33}, at::kLong);
+      for (int64_t b = 0; b < 2; ++b)
+        for (int64_t i = 0; i < 33; ++i) rows[b][i] = letter(batch * 2 + b + 1000, i);
+      sum += next_token_loss(with.model->forward(rows.slice(1, 0, -1)).logits, rows).item<double>();
+    }
+    EXPECT_NEAR(loss, sum / 3, 1e-6);
+  }
+  EXPECT_EQ(with.trainer->step(true).loss, without.trainer->step(true).loss);
+  const auto random = make_synthetic_source(16, 5);
+  EXPECT_GT(with.trainer->loss_of(*random, 3), 2.5) << "nothing can be known of random tokens";
+}
+
 TEST(Trainer, GatesOfEqualTokensAreMarked) {
   TrainOptions options = small_options(1);
   options.batch = 2;

@@ -256,6 +256,22 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   return checks;
 }
 
+/// The loss of kept-out rows: the last one and the smallest.
+std::vector<Figure> validation_figures(const RunFacts& facts, const Trace& trace) {
+  Figure last{"loss.validation_nat", "nat", std::nullopt, ""};
+  Figure least{"loss.validation_min_nat", "nat", std::nullopt, ""};
+  for (const StepRecord& record : trace) {
+    if (!record.validation_loss || !std::isfinite(*record.validation_loss)) continue;
+    last.value = record.validation_loss;
+    least.value = std::min(least.value.value_or(*last.value), *last.value);
+  }
+  if (!last.value)
+    last.reason = least.reason = facts.kept_out.empty()
+                                     ? "validate_every is 0: no loss of kept-out rows was asked for"
+                                     : "no step with a finite loss of kept-out rows";
+  return {last, least};
+}
+
 /// Why figures of loss and gradient lack steps: as for all others, or those without targets.
 std::string reason_for_fewer(const Trace& trace, const Trace& learned, const std::string& stopped) {
   const size_t idle = trace.size() - learned.size();
@@ -282,6 +298,9 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   Figures figures(result.figures, trace, facts.stopped);
   Figures losses(result.figures, learned, reason_for_fewer(trace, learned, facts.stopped));
   figures.add("steps.done_count", "count", 0, [&] { return static_cast<double>(trace.size()); });
+  figures.add("steps.missing_count", "count", 0, [&] {
+    return static_cast<double>(options.steps) - static_cast<double>(trace.size());
+  });
   figures.add("data.real_bool", "bool", 0, [&] { return facts.real_data ? 1.0 : 0.0; });
   figures.add("step.tokens_count", "count", 1,
               [&] { return static_cast<double>(facts.step_tokens); });
@@ -291,6 +310,8 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   losses.add("loss.min_nat", "nat", 1,
              [&] { return extreme(learned, [](const auto& r) { return r.loss; }, false); });
   losses.add("loss.last20_nat", "nat", kTail, [&] { return tail_mean(learned); });
+  for (Figure& figure : validation_figures(facts, trace))
+    result.figures.push_back(std::move(figure));
   figures.add("memory.peak_mib", "mib", 1, [&] { return facts.peak_mib; });
   result.figures.insert(result.figures.end(), facts.memory.begin(), facts.memory.end());
   figures.add("memory.growth_ratio", "ratio", kQuarters, [&] { return memory_growth(trace); });

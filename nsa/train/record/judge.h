@@ -50,9 +50,10 @@ struct RunFacts {
   std::vector<int64_t> bucket_bytes = {};  ///< of gradients as they were sent, in order
   int64_t largest_parameter_bytes = 0;
   LoaderTelemetry loader = {};
-  bool has_gates = true;  ///< a dense model has none
-  bool by_graph = false;  ///< steps were launches of a CUDA graph
-  std::string stopped;    ///< why it ended before `steps`; empty when it did not
+  std::string kept_out = {};  ///< rows that losses without training were measured on; empty: none
+  bool has_gates = true;      ///< a dense model has none
+  bool by_graph = false;      ///< steps were launches of a CUDA graph
+  std::string stopped;        ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {

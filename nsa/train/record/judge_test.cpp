@@ -158,6 +158,8 @@ TEST(Judge, AnotherBackendThanAskedForIsAFinding) {
 TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
   TrainOptions o;
   o.steps = 60;
+  auto trace = healthy_trace(o);
+  trace.back().validation_loss = 2.0;
   const Judgement j = judge(o,
                             {.vocab = 256,
                              .real_data = true,
@@ -165,8 +167,9 @@ TEST(Judge, HealthyRunHasEveryFigureAndNoFinding) {
                              .paths = {},
                              .step_tokens = 1024,
                              .loader = {.batches = 60},
+                             .kept_out = "a corpus",
                              .stopped = ""},
-                            healthy_trace(o));
+                            trace);
   EXPECT_THAT(codes(j), ::testing::IsEmpty());
   for (const Figure& f : j.figures) EXPECT_TRUE(f.value.has_value()) << f.name;
   EXPECT_EQ(figure(j, "steps.done_count").value, 60);
@@ -235,9 +238,36 @@ TEST(Judge, ShortRunsGiveReasonsInsteadOfFigures) {
               HasSubstr("needs 20 steps, 7 done: stopped at step 8: SIGTERM"));
   const Judgement none = judge(o, {}, {});
   // What the run was asked for is known without a step; everything else needs one.
-  const std::set<std::string> known = {"steps.done_count", "data.real_bool", "eta.steps_count"};
+  const std::set<std::string> known = {"steps.done_count", "steps.missing_count", "data.real_bool",
+                                       "eta.steps_count"};
   for (const Figure& f : none.figures)
     EXPECT_EQ(f.value.has_value(), known.contains(f.name)) << f.name;
+}
+
+TEST(Judge, StepsThatWereNotDoneAreCounted) {
+  TrainOptions o;
+  o.steps = 7;
+  auto trace = healthy_trace(o);
+  EXPECT_EQ(figure(judge(o, {}, trace), "steps.missing_count").value, 0);
+  trace.pop_back();
+  EXPECT_EQ(figure(judge(o, {}, trace), "steps.missing_count").value, 1);
+}
+
+TEST(Judge, TheLossOfKeptOutRowsIsTheLastAndTheSmallestThatIsFinite) {
+  TrainOptions o;
+  o.steps = 30;
+  auto trace = healthy_trace(o);
+  RunFacts facts;
+  EXPECT_THAT(figure(judge(o, facts, trace), "loss.validation_nat").reason,
+              HasSubstr("validate_every is 0"));
+  facts.kept_out = "a corpus";
+  EXPECT_THAT(figure(judge(o, facts, trace), "loss.validation_min_nat").reason,
+              HasSubstr("no step with a finite loss"));
+  trace[3].validation_loss = 2.5;
+  trace[9].validation_loss = 3.5;
+  trace[12].validation_loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(figure(judge(o, facts, trace), "loss.validation_nat").value, 3.5);
+  EXPECT_EQ(figure(judge(o, facts, trace), "loss.validation_min_nat").value, 2.5);
 }
 
 /// A step without targets as the trainer records it.

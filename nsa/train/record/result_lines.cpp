@@ -95,6 +95,7 @@ void ResultLines::beat(const std::string& case_id, const StepRecord& r, int64_t 
                           {"step_ms", r.step_ms}};
   if (r.has_targets()) extra["loss"] = finite_or_null(r.loss);
   if (r.targets >= 0) extra["targets"] = r.targets;
+  if (r.validation_loss) extra["validation_loss"] = finite_or_null(*r.validation_loss);
   if (r.gate.known())
     extra.update({{"gate_cmp", finite_or_null(r.gate.cmp)},
                   {"gate_sel", finite_or_null(r.gate.sel)},
