@@ -133,7 +133,7 @@ TEST_F(WorkTest, ALaterRevisionTakesTheFirstOneAlong) {
   const Written before = finish_run(dir_ / "before");
   options_.supersedes = (dir_ / "before").string();
   const Work made = work();
-  EXPECT_EQ(made.run.info.edition, "2");
+  EXPECT_EQ(made.run.info.revision, "2");
   EXPECT_EQ(made.run.info.supersedes, before.head);
   EXPECT_EQ(made.run.attached.at("superseded/ledger.jsonl"),
             read_bytes(dir_ / "before/ledger.jsonl"));

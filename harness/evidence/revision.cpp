@@ -18,9 +18,9 @@ using nlohmann::json;
 constexpr const char* kResults = "superseded/results.json";
 constexpr const char* kLedger = "superseded/ledger.jsonl";
 
-std::string next_revision(const std::string& edition) {
+std::string next_revision(const std::string& revision) {
   int64_t number = 1;
-  std::from_chars(edition.data(), edition.data() + edition.size(), number);
+  std::from_chars(revision.data(), revision.data() + revision.size(), number);
   return std::to_string(number + 1);
 }
 
@@ -83,7 +83,7 @@ void follow_revision(const RunFolder& before, const std::string& runbook, RunInf
   if (results.run.runbook != runbook)
     throw ConfigError("--supersedes " + before.where().string() + ": it is a run of '" +
                       results.run.runbook + "', this is '" + runbook + "'");
-  info.edition = next_revision(results.run.edition);
+  info.revision = next_revision(results.run.revision);
   info.supersedes = found.head;
   attached[kResults] = before.read("results.json");
   attached[kLedger] = before.read("ledger.jsonl");
@@ -121,9 +121,9 @@ json criteria_table(const Results& before, const Results& now, const std::string
 }
 
 json revision_table(const Results& before, const Results& now) {
-  const std::string old = "edition " + before.run.edition;
-  json table = criteria_table(before, now, old, "edition " + now.run.edition);
-  table["id"] = "editions";
+  const std::string old = "revision " + before.run.revision;
+  json table = criteria_table(before, now, old, "revision " + now.run.revision);
+  table["id"] = "revisions";
   table["title"] =
       "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word + ")";
   return table;

@@ -30,7 +30,7 @@ std::string figure_text(const Metric* metric);
 nlohmann::json criteria_table(const Results& before, const Results& now, const std::string& then,
                               const std::string& here);
 
-/// Table "editions": the criteria of two revisions.
+/// Table "revisions": the criteria of two revisions.
 nlohmann::json revision_table(const Results& before, const Results& now);
 
 }  // namespace harness

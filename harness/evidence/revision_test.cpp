@@ -26,7 +26,7 @@ fs::path second_revision(const TempDir& dir, const fs::path& before, const MiniR
   RunInfo next;
   std::map<std::string, std::string> attached;
   follow_revision(RunFolder(before), "mini", next, attached);
-  info["edition"] = next.edition;
+  info["revision"] = next.revision;
   info["supersedes"] = next.supersedes;
   write_bytes(out / "run.json", pretty_dump(info));
   fs::create_directories(out / "superseded");
@@ -37,7 +37,7 @@ fs::path second_revision(const TempDir& dir, const fs::path& before, const MiniR
 
 json revisions_of(const Results& results) {
   for (const json& table : results.tables)
-    if (table["id"] == "editions") return table;
+    if (table["id"] == "revisions") return table;
   return {};
 }
 
@@ -52,10 +52,10 @@ TEST(Revision, SecondOneComparesCriterionByCriterion) {
   const Written first = finish_mini_run(dir / "first", {.mismatch = true});
   const Results second =
       derive(second_revision(dir, dir / "first", {.criterion_on_baseline = true}));
-  EXPECT_EQ(second.run.edition, "2");
+  EXPECT_EQ(second.run.revision, "2");
   EXPECT_EQ(second.run.supersedes, first.head);
   const json table = revisions_of(second);
-  EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("edition 1"));
+  EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("revision 1"));
   EXPECT_THAT(table["title"].get<std::string>(), HasSubstr("NO-GO"));
   EXPECT_EQ(change_of(table, "C-CONFORM"), "better");
   EXPECT_EQ(change_of(table, "C-SPEED"), "same");

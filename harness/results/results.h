@@ -320,8 +320,8 @@ struct RunInfo {
   std::string started;  ///< ISO 8601 UTC
   int64_t seed = 0;
   std::string gate = "strict";
-  std::string edition = "1";
-  std::string supersedes;  ///< bundle hash of the edition before; empty for the first
+  std::string revision = "1";
+  std::string supersedes;  ///< ledger head of the revision before; empty for the first
   template <class V>
   static void describe(V& v) {
     v({.name = "id", .doc = "runbook name and start time", .required = true}, &RunInfo::id);
@@ -333,13 +333,17 @@ struct RunInfo {
     v({.name = "started", .doc = "ISO 8601 UTC"}, &RunInfo::started);
     v({.name = "seed", .doc = "seed of every schedule and input"}, &RunInfo::seed);
     v({.name = "gate", .doc = "strict or advisory"}, &RunInfo::gate);
-    v({.name = "edition", .doc = "edition of this report"}, &RunInfo::edition);
-    v({.name = "supersedes", .doc = "bundle hash of the edition before"}, &RunInfo::supersedes);
+    v({.name = "revision", .doc = "revision of this report", .before = "edition"},
+      &RunInfo::revision);
+    v({.name = "supersedes", .doc = "ledger head of the revision before"}, &RunInfo::supersedes);
   }
 };
 
+/// Of results.json. 1: RunInfo had the key `edition`.
+inline constexpr std::string_view kResultsSchema = "nsa-results/2";
+
 struct Results {
-  std::string schema = "nsa-results/1";
+  std::string schema = std::string(kResultsSchema);
   RunInfo run;
   nlohmann::json environment =
       nlohmann::json::object();  ///< provenance facts, environment.json as it is
@@ -361,7 +365,7 @@ struct Results {
   Verdict verdict;
   template <class V>
   static void describe(V& v) {
-    v({.name = "schema", .doc = "nsa-results/1", .required = true}, &Results::schema);
+    v({.name = "schema", .doc = kResultsSchema, .required = true}, &Results::schema);
     v({.name = "run", .doc = "who ran what, when", .required = true}, &Results::run);
     v({.name = "environment", .doc = "provenance facts"}, &Results::environment);
     v({.name = "phases", .doc = "every phase of the plan", .required = true}, &Results::phases);

@@ -69,7 +69,8 @@ void Reader::missing(const json& object, const FieldDoc& doc) const {
 }
 
 const json* Reader::enter(const json& object, const FieldDoc& doc) {
-  const auto at = object.find(doc.name);
+  auto at = object.find(doc.name);
+  if (at == object.end() && !doc.before.empty()) at = object.find(doc.before);
   if (at == object.end()) {
     missing(object, doc);
     return nullptr;

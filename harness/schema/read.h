@@ -84,6 +84,7 @@ class Reader {
     template <class M, class C>
     void operator()(const FieldDoc& doc, M C::*) {
       all.emplace_back(doc.name);
+      if (!doc.before.empty()) all.emplace_back(doc.before);
     }
   };
 

@@ -2,6 +2,7 @@
 
 #include "harness/schema/example.h"
 #include "harness/schema/testing.h"
+#include "harness/schema/write.h"
 
 namespace harness {
 namespace {
@@ -25,6 +26,24 @@ TEST(Read, FillsEveryTypeAndKeepsDefaultsOfAbsentKeys) {
   EXPECT_EQ(e.parts[0].weight, 0.5);
   EXPECT_EQ(e.labels.at("a"), "b");
   EXPECT_EQ(e.any.size(), 2u);
+}
+
+struct Renamed {
+  int64_t revision = 1;
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "revision", .doc = "number", .before = "edition"}, &Renamed::revision);
+  }
+};
+
+TEST(Read, TheKeyOfEarlierVersionsIsReadAndNotWritten) {
+  EXPECT_EQ(read_json<Renamed>(R"({"edition": 3})", "f.json").revision, 3);
+  const auto both = read_json<Renamed>(R"({"revision": 2, "edition": 3})", "f.json");
+  EXPECT_EQ(both.revision, 2);
+  EXPECT_EQ(canonical_dump(to_json(both)), R"({"revision":2})");
+  EXPECT_THAT(
+      config_error_of([] { read_json<Renamed>(R"({"edition": "x"})", "f.json"); }),
+      HasSubstr("revision must be an integer"));
 }
 
 TEST(Read, UnknownKeyNamesPlaceAndNearestName) {

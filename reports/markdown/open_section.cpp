@@ -17,7 +17,7 @@ using harness::StepStatus;
 
 namespace {
 
-constexpr std::string_view kRevisions = "editions";  // table of what changed between revisions
+constexpr std::string_view kRevisions = "revisions";  // table of what changed between revisions
 
 std::string consequence(const CriterionResult& c) {
   if (c.severity == Severity::kInfo) return "none: for information";

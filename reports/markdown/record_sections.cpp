@@ -71,7 +71,7 @@ std::string environment_section(const Model& model) {
                       (run.runbook_sha256.empty() ? "" : " sha256 " + code(run.runbook_sha256))});
   all.add({"seed", std::to_string(run.seed)});
   all.add({"gate", escape(run.gate)});
-  all.add({"edition", escape(run.edition) +
+  all.add({"revision", escape(run.revision) +
                           (run.supersedes.empty() ? "" : ", supersedes " + code(run.supersedes))});
   flatten(model.results.environment, "", all);
   return "## Environment\n\n" +

@@ -277,7 +277,7 @@ TEST(ReportMd, MalformedTablesAndDetailsDoNotThrow) {
 /// Every free text of the results, set to the hostile string.
 Results hostile(const std::string& text) {
   Results r = go();
-  r.run.id = r.run.runbook = r.run.runbook_title = r.run.started = r.run.edition = text;
+  r.run.id = r.run.runbook = r.run.runbook_title = r.run.started = r.run.revision = text;
   r.run.command_line = {text};
   r.environment = {{text, text}, {"machine", {{"os", text}}}};
   r.phases[0].title = r.phases[0].reason = r.phases[0].cause = r.phases[0].run = text;

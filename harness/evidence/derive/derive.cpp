@@ -369,6 +369,10 @@ std::string results_text(const Results& results) { return lines_dump(to_json(res
 
 Results read_results(const RunFolder& run) {
   Results results = read_as<Results>(run, "results.json");
+  if (results.schema != kResultsSchema && results.schema != "nsa-results/1")
+    throw EvidenceError("results.json", "has the schema " + in_quotes(results.schema) +
+                                            ", this version reads " + std::string(kResultsSchema) +
+                                            " and nsa-results/1; `report DIR` renders it again");
   require_sections(results.environment, "results.json");
   return results;
 }

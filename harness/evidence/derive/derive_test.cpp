@@ -10,6 +10,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/storage/testing.h"
 
 namespace harness {
 namespace {
@@ -131,6 +132,18 @@ TEST(Derive, ResultsReadBackEqual) {
   TempDir dir;
   const Written written = finish_mini_run(dir.path());
   EXPECT_EQ(results_text(read_results(RunFolder(dir.path()))), results_text(written.results));
+}
+
+TEST(Derive, ResultsOfAnUnknownSchemaAreRefusedWithTheRemedy) {
+  const TempDir dir;
+  finish_mini_run(dir.path());
+  std::string text = read_bytes(dir / "results.json");
+  const std::string now(kResultsSchema);
+  text.replace(text.find(now), now.size(), "nsa-results/9");
+  write_bytes(dir / "results.json", text);
+  EXPECT_THAT(error_of([&] { read_results(RunFolder(dir.path())); }),
+              testing::AllOf(HasSubstr("results.json: has the schema 'nsa-results/9'"),
+                    HasSubstr("`report DIR` renders it again")));
 }
 
 TEST(Derive, MismatchFailsTheCriterionAndIsAFinding) {
