@@ -6,11 +6,11 @@
 #include <map>
 #include <string>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paths.h"
 #include "harness/evidence/error.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/schema/error.h"
 
 namespace {
@@ -43,7 +43,7 @@ int execute(const Options& options) {
 
 /// Errors may quote what users and files say.
 int failed(const std::exception& error, int exit_code) {
-  std::fprintf(stderr, "nsa-validate: %s\n", harness::plain_text(error.what()).c_str());
+  std::fprintf(stderr, "nsa-validate: %s\n", base::plain_text(error.what()).c_str());
   return exit_code;
 }
 

@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/version.h"
 #include "harness/cli/paths.h"
-#include "harness/evidence/storage/plain_text.h"
 
 namespace harness::cli {
 namespace {
@@ -291,8 +291,8 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   add_json_option(app, options);
   add_commands(app, options);
   app.failure_message([](const CLI::App* failed, const CLI::Error& e) {
-    return CLI::FailureMessage::simple(failed,
-                                       {e.get_name(), plain_text(e.what()), e.get_exit_code()});
+    return CLI::FailureMessage::simple(
+        failed, {e.get_name(), base::plain_text(e.what()), e.get_exit_code()});
   });
   try {
     app.parse(argc, argv);

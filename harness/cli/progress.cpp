@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/progress_text.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/process/elapsed.h"
 #include "harness/results/number.h"
 
@@ -24,6 +24,11 @@ constexpr size_t kBarWidth = 20;
 std::string left_text(double seconds) {
   const std::string text = about_left(seconds);
   return text.empty() ? "" : "; run: " + text;
+}
+
+/// What the process of a phase that has one expects still to take.
+double left_of(const PlannedPhase& phase, double eta_s) {
+  return phase.groups.size() == 1 ? eta_s : 0;
 }
 
 /// One line an event; beats at most every 10 s.
@@ -42,7 +47,7 @@ class LogProgress : public Observer {
     if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
     print(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
-                      left_text(clock_.seconds(seconds_since(begin_)))));
+                      left_text(clock_.seconds(seconds_since(begin_), left_of(phase, eta_s)))));
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     clock_.end(phase, record.seconds);
@@ -53,7 +58,7 @@ class LogProgress : public Observer {
   void on_note(const std::string& text) override { print("      " + text); }
 
  private:
-  void print(const std::string& line) const { screen_.write(plain_text(line) + "\n"); }
+  void print(const std::string& line) const { screen_.write(base::plain_text(line) + "\n"); }
 
   TimeLeft clock_;
   Screen screen_;
@@ -83,12 +88,12 @@ class TerminalProgress : public Observer {
           bar(static_cast<int64_t>(started_) - 1, static_cast<int64_t>(groups_), kBarWidth),
           started_, groups_, left()));
   }
-  void on_beat(const PlannedPhase&, const std::string&, const protocol::Beat& beat,
+  void on_beat(const PlannedPhase& phase, const std::string&, const protocol::Beat& beat,
                double eta_s) override {
     if (seconds_since(last_) < 0.1) return;
     last_ = Clock::now();
     rewrite(fmt::format("{} {} {}{}", head_, bar(beat.step, beat.of, kBarWidth),
-                        beat_text(beat, eta_s), left()));
+                        beat_text(beat, eta_s), left(left_of(phase, eta_s))));
   }
   void on_phase_end(const PlannedPhase& phase, const PhaseRecord& record) override {
     clock_.end(phase, record.seconds);
@@ -98,14 +103,14 @@ class TerminalProgress : public Observer {
         fmt::format(" {:>11}  {} {}{}{}", format_duration(record.seconds), head_, phase.title,
                     bad || record.reason.empty() ? "" : " - ", bad ? "" : record.reason);
     clear();
-    screen_.write(coloured(fit(word + plain_text(rest), screen_.columns()), word.size(),
+    screen_.write(coloured(fit(word + base::plain_text(rest), screen_.columns()), word.size(),
                            record.status == StepStatus::kCompleted ? 32
                            : bad                                   ? 31
                                                                    : 33) +
                   "\n");
     // Why something went wrong is never cut.
     if (bad && !record.reason.empty())
-      screen_.write("           " + plain_text(record.reason) + "\n");
+      screen_.write("           " + base::plain_text(record.reason) + "\n");
   }
   void on_note(const std::string& text) override {
     rewrite(text);
@@ -113,7 +118,9 @@ class TerminalProgress : public Observer {
   }
 
  private:
-  std::string left() const { return left_text(clock_.seconds(seconds_since(begin_))); }
+  std::string left(double process_left = 0) const {
+    return left_text(clock_.seconds(seconds_since(begin_), process_left));
+  }
   void clear() const { screen_.write("\r\x1b[K"); }
 
   /// The first `count` characters of a line that was cut already: colours take no columns.
@@ -123,7 +130,7 @@ class TerminalProgress : public Observer {
   }
   void rewrite(const std::string& line) const {
     clear();
-    screen_.write(fit(plain_text(line), screen_.columns()));
+    screen_.write(fit(base::plain_text(line), screen_.columns()));
   }
 
   TimeLeft clock_;

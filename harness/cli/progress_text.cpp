@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/evidence/storage/plain_text.h"
+#include "base/text/plain_text.h"
 #include "harness/results/number.h"
 
 namespace harness::cli {
@@ -23,7 +23,7 @@ std::string beat_text(const protocol::Beat& beat, double eta_s) {
   if (beat.rate)
     text += fmt::format(", {} {}", format_number(*beat.rate), unit_text(beat.rate_unit));
   if (eta_s > 0) text += ", " + format_duration(eta_s) + " left";
-  return plain_text(text);
+  return base::plain_text(text);
 }
 
 std::string fit(const std::string& line, size_t columns) {

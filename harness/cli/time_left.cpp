@@ -118,13 +118,13 @@ double TimeLeft::Expectation::pace() const {
   return ended + prior > 0 ? std::clamp((took + prior) / (ended + prior), 0.1, 10.0) : 1.0;
 }
 
-double TimeLeft::seconds(double in_phase) const {
-  double left = 0;
+double TimeLeft::seconds(double in_phase, double process_left) const {
+  double waiting = 0, current = 0;
   for (const Expectation* each : {&before_, &planned_}) {
-    const double of_current = each->current > 0 ? each->pace() * each->current - in_phase : 0;
-    left += each->pace() * each->waiting + std::max(0.0, of_current);
+    waiting += each->pace() * each->waiting;
+    if (each->current > 0) current += std::max(0.0, each->pace() * each->current - in_phase);
   }
-  return left;
+  return waiting + std::max(current, process_left);
 }
 
 std::string about_left(double seconds) {

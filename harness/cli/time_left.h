@@ -33,8 +33,10 @@ class TimeLeft {
   void start(const PlannedPhase& phase);
   void end(const PlannedPhase& phase, double seconds);
 
-  /// Seconds, `in_phase` of which the current phase has used; 0 when nothing is expected.
-  double seconds(double in_phase) const;
+  /// Seconds left when the current phase has used `in_phase`; 0 when nothing is expected.
+  /// `process_left`: what its only process expects still to take, which --set may have made longer
+  /// than any earlier run; 0: not known.
+  double seconds(double in_phase, double process_left = 0) const;
 
  private:
   struct Expectation {

@@ -72,6 +72,16 @@ TEST(TimeLeft, AShortPastDoesNotMultiplyTheRest) {
   EXPECT_LT(clock.seconds(0), 240);
 }
 
+/// Fifty thousand steps where the runbook plans a hundred: the process knows better.
+TEST(TimeLeft, AProcessThatExpectsMoreThanThePlanIsBelieved) {
+  Plan plan;
+  plan.phases = {phase("a", 1), phase("b", 1)};
+  TimeLeft clock(plan);
+  clock.start(plan.phases[0]);
+  EXPECT_DOUBLE_EQ(clock.seconds(20, 900), 960);
+  EXPECT_DOUBLE_EQ(clock.seconds(20, 10), 100) << "it may be in its first round of several";
+}
+
 TEST(TimeLeft, PhasesThatDoNotRunTakeNoTime) {
   Plan plan;
   plan.phases = {phase("a", 1), phase("b", 1)};

@@ -1,12 +1,12 @@
 #include "harness/cli/work.h"
 
+#include "base/hash/sha256.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
 #include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/revision.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/run_files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/tables/catch_matrix.h"
 #include "harness/evidence/verify.h"
 #include "harness/provenance/environment.h"
@@ -38,7 +38,7 @@ void attach_baseline(const Options& options, Work& work) {
 }
 
 std::string content_of(const LoadedRunbook& book) {
-  return sha256_hex(pretty_dump(to_json(book.runbook)) + pretty_dump(to_json(book.kinds)));
+  return base::sha256_hex(pretty_dump(to_json(book.runbook)) + pretty_dump(to_json(book.kinds)));
 }
 
 /// Hash of the shipped runbook of this name with its kinds; null when none is shipped.

@@ -9,7 +9,6 @@
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
 #include "harness/protocol/ranks.h"

@@ -7,7 +7,7 @@
 #include <csignal>
 
 #include "harness/engine/testing.h"
-#include "harness/evidence/storage/sha256.h"
+#include "harness/evidence/storage/files.h"
 #include "harness/protocol/lines.h"
 
 namespace harness {

@@ -11,8 +11,8 @@
 #include <ctime>
 #include <thread>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/process/os/file_io.h"
 #include "harness/schema/error.h"
 #include "harness/schema/read.h"
@@ -94,7 +94,7 @@ void complete_info(RunInfo& info, const Runbook& runbook, const std::string& run
   if (info.started.empty()) info.started = utc_text("%Y-%m-%dT%H:%M:%SZ");
   if (info.runbook.empty()) info.runbook = runbook.name;
   if (info.runbook_title.empty()) info.runbook_title = runbook.title;
-  if (info.runbook_sha256.empty()) info.runbook_sha256 = sha256_hex(runbook_text);
+  if (info.runbook_sha256.empty()) info.runbook_sha256 = base::sha256_hex(runbook_text);
   info.seed = runbook.seed;
 }
 

@@ -6,12 +6,12 @@
 #include <map>
 #include <vector>
 
+#include "base/text/plain_text.h"
 #include "harness/evidence/derive/ab_stages.h"
 #include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/derive/raw_evidence.h"
 #include "harness/evidence/formulas.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_files.h"
 #include "harness/results/number.h"
 #include "harness/schema/parse/nearest.h"
@@ -79,7 +79,7 @@ class Explainer {
   }
 
   void line(const std::string& name, const std::string& value) {
-    if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, plain_text(value));
+    if (!value.empty()) text_ += fmt::format("{:<10} {}\n", name, base::plain_text(value));
   }
 
   void file(const std::string& path) {

@@ -7,7 +7,6 @@
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {

@@ -2,7 +2,7 @@
 
 #include <fstream>
 
-#include "harness/evidence/storage/sha256.h"
+#include "base/hash/sha256.h"
 #include "harness/protocol/messages.h"
 #include "harness/runbook/plan/plan.h"
 #include "harness/schema/write.h"
@@ -218,7 +218,7 @@ void write_mini_run(const fs::path& dir, const MiniRun& injected) {
   RunInfo info;
   info.id = "mini-20250216T000000Z";
   info.runbook = "mini";
-  info.runbook_sha256 = sha256_hex(runbook);
+  info.runbook_sha256 = base::sha256_hex(runbook);
   info.command_line = {"nsa-validate", "--runbook", "mini"};
   info.started = "2025-02-16T00:00:00Z";
   info.seed = book.runbook.seed;

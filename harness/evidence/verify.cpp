@@ -2,9 +2,9 @@
 
 #include <set>
 
+#include "base/text/plain_text.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/packed_run.h"
-#include "harness/evidence/storage/plain_text.h"
 
 namespace harness {
 namespace {
@@ -149,12 +149,12 @@ void require_unfinished(const std::filesystem::path& run) {
 std::string verification_text(const Verification& verification) {
   std::string text;
   for (const EvidenceError& problem : verification.problems)
-    text += "evidence: " + plain_text(problem.what()) + "\n";
+    text += "evidence: " + base::plain_text(problem.what()) + "\n";
   if (verification.ok()) text += "evidence: ok, " + std::to_string(verification.files) + " files\n";
   if (verification.ok() && !verification.uncovered.empty()) {
     text += "the given evidence head covers the raw evidence only, not";
     for (const std::string& file : verification.uncovered)
-      text += (file == verification.uncovered.front() ? " " : ", ") + plain_text(file);
+      text += (file == verification.uncovered.front() ? " " : ", ") + base::plain_text(file);
     text += "; the text reports follow from the evidence, drawings are proved by the ledger head\n";
   }
   if (!verification.evidence_head.empty())

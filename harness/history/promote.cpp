@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/text/plain_text.h"
 #include "harness/evidence/derive/baselines.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/results/number.h"
 #include "harness/schema/error.h"
 
@@ -62,13 +62,13 @@ std::string promotion_text(const BaselineSet& before, const BaselineFile& now) {
   std::map<std::string, double> gone = before.values;
   for (const BaselineMetric& metric : now.metrics) {
     const auto old = before.values.find(metric.metric);
-    text += "  " + plain_text(metric.metric) + ": " +
+    text += "  " + base::plain_text(metric.metric) + ": " +
             (old == before.values.end() ? "new" : format_value(old->second, metric.unit)) + " -> " +
             format_value(metric.value, metric.unit) + "\n";
     gone.erase(metric.metric);
   }
   for (const auto& [name, value] : gone)
-    text += "  " + plain_text(name) + ": " + format_number(value) + " -> gone\n";
+    text += "  " + base::plain_text(name) + ": " + format_number(value) + " -> gone\n";
   return text;
 }
 

@@ -11,7 +11,6 @@
 
 #include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/spawn.h"
 #include "harness/protocol/case.h"

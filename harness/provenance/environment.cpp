@@ -4,7 +4,7 @@
 #include <array>
 #include <set>
 
-#include "harness/evidence/storage/sha256.h"
+#include "base/hash/sha256.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/build/git.h"
 #include "harness/provenance/build/libraries.h"
@@ -41,7 +41,7 @@ json configs_json(const fs::path& folder) {
   std::string lines;
   const FileHashes files = hash_files(folder);
   for (const auto& [path, hash] : files) lines += hash + "  " + path + "\n";
-  return {{"sha256", sha256_hex(lines)}, {"files", files.size()}};
+  return {{"sha256", base::sha256_hex(lines)}, {"files", files.size()}};
 }
 
 /// First line of `PROGRAM --version`; null when there is no such program.

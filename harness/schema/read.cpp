@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/text/nearest.h"
 #include "harness/schema/parse/nearest.h"
 
 namespace harness {
@@ -85,7 +86,7 @@ std::string Reader::enum_text(const json& value, const std::vector<std::string>&
   if (std::find(names.begin(), names.end(), text) != names.end()) return text;
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
-  const std::string nearest = nearest_name(text, names);
+  const std::string nearest = base::nearest_name(text, names);
   source_.fail(value, where() + " must be one of " + all + ", got " + in_quotes(text) +
                           (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
 }

@@ -19,7 +19,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using List = std::vector<std::string>;
 
-const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h200";
+const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h100";
 
 protocol::Transcript counterparts_of(const List& of, const List& against) {
   const TempDir dir;
@@ -46,11 +46,12 @@ TEST(DenseCounterpartPhase, FiguresAreThoseOfTheRecordedRun) {
   EXPECT_EQ(end_of(transcript), "ok");
   const json rows = rows_of(transcript, "twins");
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0], (json{"tput_s2048_b1", "memory_b1", 2048, 1, 4385, 4436, 0.989, 2416, 2416}));
+  EXPECT_EQ(rows[0],
+            (json{"tput_s2048_b1", "memory_b1", 2048, 1, 259700, 169700, 1.53, 1667, 1667}));
   EXPECT_EQ(rows[1][6], 1);
   EXPECT_EQ(metric_of(transcript, "pairs.compared_count"), 2);
   EXPECT_NEAR(metric_of(transcript, "memory.per_token_growth_ratio").get<double>(),
-              2416.35009766 / 2048 / (1979.97802734 / 1024), 1e-9);
+              1667.15234375 / 2048 / (1408.51513672 / 1024), 1e-9);
 }
 
 TEST(DenseCounterpartPhase, OneLengthShowsNoGrowth) {
@@ -103,7 +104,7 @@ TEST(DenseCounterpartPhase, APhaseWithoutFiguresIsShownAndNotCompared) {
   const json row = rows_of(transcript, "twins")[0];
   EXPECT_EQ(row[5], nullptr);
   EXPECT_EQ(row[6], nullptr);
-  EXPECT_EQ(row[4], 4385);
+  EXPECT_EQ(row[4], 259700);
 }
 
 TEST(DenseCounterpartPhase, WhatCannotBeComparedIsNamed) {

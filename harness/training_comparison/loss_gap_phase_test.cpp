@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 
-const std::string kVarlenRun = base::source_dir() + "/reports/samples/pr31_varlen-h200";
+const std::string kVarlenRun = base::source_dir() + "/reports/samples/pr31_varlen-h100";
 
 protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
   const TempDir dir;

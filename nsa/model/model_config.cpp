@@ -6,6 +6,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "base/text/nearest.h"
 #include "nsa/program/strict_json.h"
 
 namespace nsa {
@@ -74,7 +75,7 @@ fs::path find_config(const std::string& name, const std::vector<fs::path>& folde
     if (fs::exists(folder / (name + ".json"))) return folder / (name + ".json");
   std::vector<std::string> names;
   const std::string list = known_names(folders, names);
-  const std::string nearest = nearest_name(name, names);
+  const std::string nearest = base::nearest_name(name, names);
   throw InputError("unknown model \"" + name + "\"; known: " + list +
                    (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
 }

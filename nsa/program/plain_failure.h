@@ -2,14 +2,14 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "nsa/program/plain_text.h"
+#include "base/text/plain_text.h"
 
 namespace nsa {
 
 /// What CLI11 says of a command line that it refuses, for CLI::App::failure_message.
 inline std::string plain_failure(const CLI::App* app, const CLI::Error& error) {
   return CLI::FailureMessage::simple(
-      app, {error.get_name(), plain_text(error.what()), error.get_exit_code()});
+      app, {error.get_name(), base::plain_text(error.what()), error.get_exit_code()});
 }
 
 }  // namespace nsa

@@ -16,10 +16,6 @@ namespace nsa {
 /// errors. `where` names it in errors.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where);
 
-/// The candidate with the smallest edit distance to `word`, or "" if none is close enough to be a
-/// likely typing error.
-std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
-
 /// Reads one JSON object key by key and remembers which keys were asked for.
 class StrictObject {
  public:

@@ -29,7 +29,6 @@ TEST(StrictJson, ErrorsCarryPosition) {
   } catch (const InputError& e) {
     EXPECT_STREQ(e.what(), "m.json:3:13: unknown key \"leyers\"; did you mean \"layers\"?");
   }
-  EXPECT_EQ(nearest_name("zzzzzz", {"layers", "dim"}), "");
 }
 
 TEST(StrictJson, TextThatIsNotOneValueIsRefused) {

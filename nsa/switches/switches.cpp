@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <numeric>
 #include <stdexcept>
+
+#include "base/text/nearest.h"
 
 extern char** environ;
 
@@ -19,28 +20,10 @@ const SwitchInfo* find_switch(std::string_view name) {
   return nullptr;
 }
 
-size_t name_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitution});
-    }
-  }
-  return row.back();
-}
-
-std::string nearest_name(std::string_view name) {
-  const auto& registry = switch_registry();
-  const auto nearest = std::min_element(
-      registry.begin(), registry.end(), [&](const SwitchInfo& a, const SwitchInfo& b) {
-        return name_distance(name, a.name) < name_distance(name, b.name);
-      });
-  return nearest->name;
+std::string closest_switch(std::string_view name) {
+  std::vector<std::string> known;
+  for (const SwitchInfo& info : switch_registry()) known.push_back(info.name);
+  return base::closest_name(name, known);
 }
 
 bool parse_int(const std::string& text, int64_t& value) {
@@ -134,7 +117,7 @@ void SwitchSet::merge(const Values& values, SwitchOrigin origin) {
     if (info == nullptr) {
       throw std::invalid_argument("unknown switch " + name + "=" + value + " (" +
                                   to_string(origin) + "); the nearest known name is " +
-                                  nearest_name(name));
+                                  closest_switch(name));
     }
     check_value(*info, value, origin);
     entries_[name] = {value, origin};

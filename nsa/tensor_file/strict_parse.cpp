@@ -1,32 +1,25 @@
 #include "nsa/tensor_file/strict_parse.h"
 
-#include <set>
 #include <stdexcept>
-#include <vector>
+
+#include "base/json/strict_parse.h"
 
 namespace nsa::tensor_file {
 
 using nlohmann::json;
 
 json parse_strict(const std::string& text, const std::string& what, int max_depth) {
-  // nlohmann keeps the last of two equal keys silently.
-  std::vector<std::set<std::string>> open;
-  const auto callback = [&](int depth, json::parse_event_t event, json& parsed) {
-    using Event = json::parse_event_t;
-    if ((event == Event::object_start || event == Event::array_start) && depth >= max_depth)
+  using Reason = base::StrictJsonError::Reason;
+  try {
+    return base::parse_strict(text, max_depth);
+  } catch (const base::StrictJsonError& error) {
+    if (error.reason() == Reason::kTooDeep)
       throw std::invalid_argument(what + " must nest at most " + std::to_string(max_depth) +
                                   " levels deep, got more");
-    if (event == Event::object_start) open.emplace_back();
-    if (event == Event::object_end) open.pop_back();
-    if (event == Event::key && !open.back().insert(parsed.get<std::string>()).second)
-      throw std::invalid_argument("'" + excerpt(parsed.get<std::string>()) +
-                                  "': duplicate key in the " + what);
-    return true;
-  };
-  try {
-    return json::parse(text, callback);
-  } catch (const json::exception& error) {
-    throw std::invalid_argument(what + " is not JSON: " + excerpt(std::string(error.what())));
+    const std::string detail = excerpt(std::string(error.what()));
+    if (error.reason() == Reason::kDuplicateKey)
+      throw std::invalid_argument("'" + detail + "': duplicate key in the " + what);
+    throw std::invalid_argument(what + " is not JSON: " + detail);
   }
 }
 

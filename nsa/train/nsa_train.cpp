@@ -13,11 +13,11 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/text/plain_text.h"
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/plain_failure.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/whole_numbers.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/train/run.h"
@@ -50,7 +50,7 @@ extern "C" void on_stop_signal(int signal) {
 }
 
 void print(const std::string& line) {
-  std::fprintf(stderr, "nsa-train: %s\n", nsa::plain_text(line).c_str());
+  std::fprintf(stderr, "nsa-train: %s\n", base::plain_text(line).c_str());
 }
 
 /// Switches of a run; the training shape counts as configuration, so that the record shows it.

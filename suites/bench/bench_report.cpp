@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "nsa/program/plain_text.h"
+#include "base/text/plain_text.h"
 
 namespace suites {
 namespace {
@@ -25,7 +25,7 @@ std::string format(const char* pattern, Args... args) {
 }
 
 /// A report comes from a file: nothing in it may steer the terminal.
-std::string plain(const json& text) { return nsa::plain_text(text.get<std::string>()); }
+std::string plain(const json& text) { return base::plain_text(text.get<std::string>()); }
 
 double median_of(const json& time) { return time.at("median_ms").get<double>(); }
 
@@ -107,8 +107,8 @@ std::string paths_text(const json& before, const json& after) {
   std::string text;
   for (const auto& [stage, ran] : after.at("ran").items())
     if (const std::string was = before.at("ran").value(stage, ""); ran != was)
-      text += plain(after.at("id")) + "  " + nsa::plain_text(stage) + " ran " +
-              nsa::plain_text(was) + " -> " + plain(ran) + "\n";
+      text += plain(after.at("id")) + "  " + base::plain_text(stage) + " ran " +
+              base::plain_text(was) + " -> " + plain(ran) + "\n";
   return text;
 }
 
@@ -163,7 +163,7 @@ class Comparison {
 
  private:
   void note(const std::string& id, const char* kind, const std::string& why) {
-    text_ += format("%-14s %-9s ", nsa::plain_text(id).c_str(), kind) + why + "\n";
+    text_ += format("%-14s %-9s ", base::plain_text(id).c_str(), kind) + why + "\n";
   }
 
   static std::string count_text(const std::vector<const json*>& rows, const char* side) {
@@ -190,7 +190,7 @@ class Comparison {
 
   void problem(const std::string& id, const std::string& field, const std::string& what,
                const char* side) {
-    problems_.push_back("case " + nsa::plain_text(id) + " of " + side + ": " + field + " " + what +
+    problems_.push_back("case " + base::plain_text(id) + " of " + side + ": " + field + " " + what +
                         "; time the case again");
   }
 
@@ -203,7 +203,7 @@ class Comparison {
       const std::optional<PassTime> old_time = time_of(id, name, before, "OLD"),
                                     new_time = time_of(id, name, after, "NEW");
       if (!old_time || !new_time) continue;
-      text_ += ratio_text(nsa::plain_text(id), name, *old_time, *new_time);
+      text_ += ratio_text(base::plain_text(id), name, *old_time, *new_time);
       ++compared_;
     }
     if (!timed) problem(id, "forward, backward and step", "are missing", "OLD and NEW");
@@ -225,7 +225,7 @@ class Comparison {
         const double ms = value.is_number() ? value.get<double>() : 0;
         if (ms > 0 && std::isfinite(ms)) return ms;
         problem(id, field + "." + key,
-                "is " + nsa::plain_text(value.dump()) + ", want a time above 0", side);
+                "is " + base::plain_text(value.dump()) + ", want a time above 0", side);
       }
       return {};
     };

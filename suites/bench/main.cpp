@@ -9,10 +9,11 @@
 #include <sstream>
 #include <string>
 
+#include "base/files/whole_file.h"
 #include "base/json/non_finite.h"
+#include "base/text/plain_text.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/program/plain_failure.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "suites/bench/arguments.h"
@@ -53,17 +54,12 @@ nlohmann::json read_report(const std::string& path) {
   }
 }
 
-/// Whole or not at all: a disk that fills up leaves what stood there.
 void write_report(const std::string& path, const nlohmann::json& report) {
-  const std::string part = path + ".part";
-  std::ofstream out(part);
-  out << report.dump(1) << "\n";
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(part, path, error);
-  if (out && !error) return;
-  std::filesystem::remove(part, error);
-  throw std::runtime_error("--out " + path + ": cannot be written");
+  try {
+    base::write_whole_file(path, report.dump(1) + "\n");
+  } catch (const base::FileError& error) {
+    throw std::runtime_error("--out " + path + ": cannot be written: " + error.what());
+  }
 }
 
 void print(const std::string& text) {
@@ -117,7 +113,7 @@ int run_cases(CaseOptions& o,
 }
 
 int print_problem(const std::string& problem) {
-  std::cerr << "nsa-bench: " << nsa::plain_text(problem) << "\n";
+  std::cerr << "nsa-bench: " << base::plain_text(problem) << "\n";
   return kUsage;
 }
 

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <iostream>
 
+#include "base/text/plain_text.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/stack_dump.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "suites/conformance/settings.h"
@@ -76,16 +76,16 @@ int main(int argc, char** argv) {
     nsa::want_kernels(nsa::SwitchSet::from_environment().get_text("NSA_KERNELS"),
                       suites::test_settings().device);
   } catch (const c10::Error& error) {
-    std::cerr << nsa::plain_text(error.what_without_backtrace()) << "\n";
+    std::cerr << base::plain_text(error.what_without_backtrace()) << "\n";
     return 2;
   } catch (const std::invalid_argument& error) {
-    std::cerr << "nsa-tests: " << nsa::plain_text(error.what()) << "\n";
+    std::cerr << "nsa-tests: " << base::plain_text(error.what()) << "\n";
     return 2;
   }
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives
   testing::InitGoogleTest(&argc, argv);
   if (argc > 1) {
-    std::cerr << "nsa-tests: unknown argument '" << nsa::plain_text(argv[1])
+    std::cerr << "nsa-tests: unknown argument '" << base::plain_text(argv[1])
               << "'; known: --device, --seed and --gtest_*\n";
     return 2;
   }

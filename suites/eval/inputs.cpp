@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "base/text/nearest.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/program/input_error.h"
-#include "nsa/program/strict_json.h"
 #include "suites/eval/tensors.h"
 
 namespace suites::eval {
@@ -92,7 +92,7 @@ std::string InputTensors::unread() {
     std::vector<std::string> absent;
     for (const std::string& asked : asked_)
       if (!tensors_.contains(asked)) absent.push_back(asked);
-    const std::string nearest = nsa::nearest_name(name, absent);
+    const std::string nearest = base::nearest_name(name, absent);
     if (likely_typo(name, nearest))
       fail(name, "unknown tensor; did you mean '" + nearest + "'? Rename or remove it");
     ignored += (ignored.empty() ? "" : ", ") + name;
@@ -128,7 +128,7 @@ void InputTensors::missing(const std::string& name) const {
   for (const auto& [other, _] : tensors_)
     if (!asked_.contains(other) && !kKnown.contains(other) && !other.starts_with("expected."))
       unread.push_back(other);
-  const std::string nearest = nsa::nearest_name(name, unread);
+  const std::string nearest = base::nearest_name(name, unread);
   fail(name, "the input file has no such tensor" +
                  (nearest.empty() ? std::string() : "; is it '" + nearest + "'?"));
 }

@@ -7,8 +7,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "base/text/plain_text.h"
 #include "nsa/program/input_error.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/working_directory.h"
 #include "suites/eval/evaluate.h"
 
@@ -21,7 +21,7 @@ using suites::eval::ParseEnd;
 constexpr int kBadInput = 2, kFailed = 3;
 
 int print(int status, const std::string& text) {
-  std::fprintf(stderr, "nsa-eval: %s\n", nsa::plain_text(text).c_str());
+  std::fprintf(stderr, "nsa-eval: %s\n", base::plain_text(text).c_str());
   return status;
 }
 

@@ -2,30 +2,10 @@
 
 #include <c10/util/Exception.h>
 
-#include <algorithm>
-#include <numeric>
-
+#include "base/text/nearest.h"
 #include "suites/faults/injection.h"
 
 namespace suites {
-namespace {
-
-int64_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int64_t diagonal = row[0]++;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int64_t swap = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, swap});
-    }
-  }
-  return row.back();
-}
-
-}  // namespace
-
 const std::vector<Fault>& fault_table() {
   static const std::vector<Fault> table = {
       {"P01", "selected attention sees only key 0", "ORACLE_MISMATCH", injection::only_key_zero},
@@ -93,15 +73,7 @@ Candidate with_fault(Candidate candidate, std::string_view id) {
     return candidate;
   }
   TORCH_CHECK(false, "suites::with_fault: fault must be one of the fault table, got '", id,
-              "'; nearest: ", nearest_name(id, names));
-}
-
-std::string nearest_name(std::string_view text, const std::vector<std::string>& names) {
-  TORCH_CHECK(!names.empty(), "suites::nearest_name: names must not be empty");
-  return *std::min_element(names.begin(), names.end(),
-                           [&](const std::string& a, const std::string& b) {
-                             return edit_distance(text, a) < edit_distance(text, b);
-                           });
+              "'; nearest: ", base::closest_name(id, names));
 }
 
 }  // namespace suites

@@ -22,7 +22,4 @@ const std::vector<Fault>& fault_table();
 /// ids for an unknown one.
 Candidate with_fault(Candidate candidate, std::string_view id);
 
-/// The entry of `names` with the smallest edit distance to `text`.
-std::string nearest_name(std::string_view text, const std::vector<std::string>& names);
-
 }  // namespace suites

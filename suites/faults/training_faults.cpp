@@ -7,8 +7,8 @@
 #include <memory>
 #include <thread>
 
+#include "base/text/nearest.h"
 #include "nsa/program/input_error.h"
-#include "suites/faults/faults.h"
 
 namespace suites {
 namespace {
@@ -214,7 +214,7 @@ const TrainingFault& find_training_fault(const std::string& id) {
     names.emplace_back(fault.id);
   }
   throw nsa::InputError("fault must be one of the faults of training, got \"" + id +
-                        "\"; nearest: " + nearest_name(id, names));
+                        "\"; nearest: " + base::closest_name(id, names));
 }
 
 }  // namespace suites

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/text/plain_text.h"
 #include "harness/protocol/case.h"
 #include "harness/protocol/emitter.h"
 #include "nsa/backend/kernel_code.h"
@@ -18,7 +19,6 @@
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/diagnostics/stage_record.h"
 #include "nsa/program/build_id.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/ranks/rank_place.h"
@@ -175,7 +175,7 @@ int main(int argc, char** argv) {
   at::set_num_threads(1);  // tensors are tiny: a second thread costs more than it gives, up to 100
                            // times on a busy machine
   const auto print = [](const std::string& text) {
-    std::cerr << "nsa-worker: " << nsa::plain_text(text) << "\n";
+    std::cerr << "nsa-worker: " << base::plain_text(text) << "\n";
   };
   try {
     suites::serve(argc, argv);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "suites/faults/faults.h"
+#include "base/text/nearest.h"
 #include "suites/phases/training_phases.h"
 
 namespace suites {
@@ -13,7 +13,7 @@ Args::Args(std::string kind, nlohmann::json values, const std::vector<std::strin
   for (const auto& [key, value] : values_.items())
     if (key != "first_step_s" && std::find(declared.begin(), declared.end(), key) == declared.end())
       throw ConfigError("args." + key + " is not an argument of " + kind_ +
-                        "; nearest: " + nearest_name(key, declared));
+                        "; nearest: " + base::closest_name(key, declared));
 }
 
 void Args::refuse(const char* key, const std::string& want) const {
@@ -165,7 +165,7 @@ const PhaseKind& find_phase_kind(std::string_view name) {
     names.emplace_back(kind.name);
   }
   throw ConfigError("kind must be one of nsa-worker's phase kinds, got '" + std::string(name) +
-                    "'; nearest: " + nearest_name(name, names));
+                    "'; nearest: " + base::closest_name(name, names));
 }
 
 }  // namespace suites

@@ -1,5 +1,6 @@
 #include <cstdio>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/rendering/rendering.h"
@@ -9,7 +10,6 @@
 #include "harness/evidence/explain.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/packed_run.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_folder.h"
 #include "harness/evidence/verify.h"
 #include "harness/schema/error.h"
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 /// A path as a terminal may be given it.
-std::string shown(const fs::path& path) { return plain_text(path.string()); }
+std::string shown(const fs::path& path) { return base::plain_text(path.string()); }
 
 Verification verify_run(const fs::path& run, const std::string& head = "") {
   return verify(run, [](const Results& results) { return render_reports(results); }, head);

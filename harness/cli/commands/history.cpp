@@ -3,13 +3,13 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/verify.h"
 #include "harness/history/promote.h"
 #include "harness/results/number.h"
@@ -45,17 +45,19 @@ int baseline_promote_command(const Options& options) {
   const fs::path to = baseline_path(configs_dir(options.configs), file.runbook, file.hardware);
   const bool replaces = fs::exists(to);
   const BaselineSet before = load_baseline(to, file.runbook, file.hardware);
-  if (replaces && !before.problem.empty()) std::printf("%s\n", plain_text(before.problem).c_str());
+  if (replaces && !before.problem.empty())
+    std::printf("%s\n", base::plain_text(before.problem).c_str());
   std::printf("%s", promotion_text(before, file).c_str());
   const char* verb = replaces ? "replace" : "create";
   if (!options.write) {
-    std::printf("nothing is written; --write would %s %s\n", verb, plain_text(to.string()).c_str());
+    std::printf("nothing is written; --write would %s %s\n", verb,
+                base::plain_text(to.string()).c_str());
     return 0;
   }
   fs::create_directories(to.parent_path());
   write_bytes(to, pretty_dump(to_json(file)));
   std::printf("%sd %s: %zu figures of build %.12s; review and commit it\n", verb,
-              plain_text(to.string()).c_str(), file.metrics.size(), file.build_id.c_str());
+              base::plain_text(to.string()).c_str(), file.metrics.size(), file.build_id.c_str());
   return 0;
 }
 
@@ -68,9 +70,9 @@ int history_import_command(const Options& options) {
     try {
       const std::string head = proved_head(target);
       const bool is_new = history.add(read_results(RunFolder(target)), head);
-      std::printf("%s  %s\n", is_new ? "imported" : "known   ", plain_text(target).c_str());
+      std::printf("%s  %s\n", is_new ? "imported" : "known   ", base::plain_text(target).c_str());
     } catch (const EvidenceError& e) {
-      std::printf("refused   %s\n", plain_text(target + ": " + e.what()).c_str());
+      std::printf("refused   %s\n", base::plain_text(target + ": " + e.what()).c_str());
       exit_code = 6;
     }
   }
@@ -79,10 +81,10 @@ int history_import_command(const Options& options) {
 
 int history_list_command(const Options& options) {
   for (const HistoryRun& run : open_history(options).runs())
-    std::printf("%s  %-16s %-40s %-12.12s %s  %s\n", plain_text(run.started).c_str(),
-                plain_text(run.runbook).c_str(), plain_text(run.hardware).c_str(),
-                plain_text(run.build_id).c_str(), plain_text(run.verdict).c_str(),
-                plain_text(run.id).c_str());
+    std::printf("%s  %-16s %-40s %-12.12s %s  %s\n", base::plain_text(run.started).c_str(),
+                base::plain_text(run.runbook).c_str(), base::plain_text(run.hardware).c_str(),
+                base::plain_text(run.build_id).c_str(), base::plain_text(run.verdict).c_str(),
+                base::plain_text(run.id).c_str());
   return 0;
 }
 
@@ -92,8 +94,8 @@ int history_trend_command(const Options& options) {
     throw ConfigError("no run in the history has the metric '" + options.metric +
                       "'; import runs, and give its full name as `compare` and results.json do");
   for (const Trend& trend : trends) {
-    std::printf("%s on %s\n", plain_text(trend.runbook).c_str(),
-                plain_text(trend.hardware).c_str());
+    std::printf("%s on %s\n", base::plain_text(trend.runbook).c_str(),
+                base::plain_text(trend.hardware).c_str());
     for (size_t i = 0; i < trend.points.size(); ++i) {
       const HistoryPoint& point = trend.points[i];
       std::string step;
@@ -101,9 +103,10 @@ int history_trend_command(const Options& options) {
         if (each.at == static_cast<int64_t>(i))
           step = "  <- step from " + format_number(each.before, 4) + " to " +
                  format_number(each.after, 4);
-      std::printf("  %s  %.12s  %s %s%s\n", plain_text(point.run.started).c_str(),
-                  plain_text(point.run.build_id).c_str(), format_number(point.value, 4).c_str(),
-                  plain_text(point.unit).c_str(), step.c_str());
+      std::printf("  %s  %.12s  %s %s%s\n", base::plain_text(point.run.started).c_str(),
+                  base::plain_text(point.run.build_id).c_str(),
+                  format_number(point.value, 4).c_str(), base::plain_text(point.unit).c_str(),
+                  step.c_str());
     }
   }
   return 0;

@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/progress_text.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/runbook/checks/names.h"
 #include "harness/runbook/load.h"
 
@@ -30,7 +30,9 @@ nlohmann::json describe(const Runbook& book) {
           {"device", book.device}, {"hardware", book.hardware}, {"phases", phases}};
 }
 
-void print_line(const std::string& line) { fmt::print("{}\n", fit(plain_text(line), kColumns)); }
+void print_line(const std::string& line) {
+  fmt::print("{}\n", fit(base::plain_text(line), kColumns));
+}
 
 void print_all(const std::vector<Runbook>& books) {
   for (const auto& [use, heading] : kHeadings) {
@@ -59,8 +61,9 @@ std::string hardware_of(const Runbook& book, const PhaseSpec& phase) {
 
 void print_one(const LoadedRunbook& loaded) {
   const Runbook& book = loaded.runbook;
-  fmt::print("{}: {}\nscope: {}\n", book.name, plain_text(book.title), plain_text(book.scope));
-  if (!book.hardware.empty()) fmt::print("expects {}\n", plain_text(book.hardware));
+  fmt::print("{}: {}\nscope: {}\n", book.name, base::plain_text(book.title),
+             base::plain_text(book.scope));
+  if (!book.hardware.empty()) fmt::print("expects {}\n", base::plain_text(book.hardware));
   for (const PhaseSpec& phase : book.phases) {
     const double each =
         phase.minutes > 0 ? phase.minutes : loaded.kinds.at(parse_run(phase.run).kind).minutes;

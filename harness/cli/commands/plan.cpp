@@ -2,10 +2,10 @@
 
 #include <cstdio>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/preflight/switches.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
@@ -37,7 +37,7 @@ void print(const Plan& plan, const std::vector<std::string>& only) {
   size_t decided = 0, undecided = 0, left_out = 0;
   fmt::print("{} on {}: {} phases, about {:.1f} minutes\n", plan.runbook, plan.device,
              plan.phases.size(), plan.minutes);
-  if (!only.empty()) fmt::print("phases: {}\n", plain_text(selection_text(only, plan)));
+  if (!only.empty()) fmt::print("phases: {}\n", base::plain_text(selection_text(only, plan)));
   for (const PlannedPhase& phase : plan.phases) {
     decided += phase.decides.size();
     (not_selected(phase) ? left_out : undecided) += phase.undecided.size();

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/planning.h"
@@ -14,7 +15,6 @@
 #include "harness/evidence/derive/ab_stages.h"
 #include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/derive/derive.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/phases/builtin_phases.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/gpu/gpu.h"
@@ -54,19 +54,19 @@ void print_result(const Options& options, const Written& written, const fs::path
                  ? " (advisory gate: the exit code does not block)"
                  : "");
   if (const std::string notice = runbook_notice(written.results); !notice.empty())
-    fmt::print("  runbook  {}\n", plain_text(notice));
+    fmt::print("  runbook  {}\n", base::plain_text(notice));
   if (options.quiet) return;
   if (const std::string answer = reports::answer_text(reports::Model(written.results));
       !answer.empty())
     fmt::print("  answer   {}\n", answer);
   fmt::print("  rule     {}\n", verdict.rule);
-  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", plain_text(verdict.weakest));
+  if (!verdict.weakest.empty()) fmt::print("  weakest  {}\n", base::plain_text(verdict.weakest));
   for (const std::string& condition : verdict.conditions)
-    fmt::print("  condition  {}\n", plain_text(condition));
-  fmt::print("  scope    {}\n", plain_text(verdict.scope));
+    fmt::print("  condition  {}\n", base::plain_text(condition));
+  fmt::print("  scope    {}\n", base::plain_text(verdict.scope));
   for (const EvidenceError& problem : written.problems)
-    fmt::print("  evidence {}\n", plain_text(problem.what()));
-  fmt::print("  report   {}\n", plain_text((out / "report.md").string()));
+    fmt::print("  evidence {}\n", base::plain_text(problem.what()));
+  fmt::print("  report   {}\n", base::plain_text((out / "report.md").string()));
   fmt::print("  ledger   {}  (keep it: verify --head proves that nothing changed since)\n",
              written.head);
   fmt::print("  evidence {}  (the same for its raw part, whichever version renders it)\n",
@@ -93,13 +93,13 @@ int run_command(const Options& options) {
   };
   if (const std::string chosen = selection_text(options.only, work.plan);
       !chosen.empty() && !options.quiet && !options.json)
-    fmt::print(stderr, "phases: {}\n", plain_text(chosen));
+    fmt::print(stderr, "phases: {}\n", base::plain_text(chosen));
   const std::unique_ptr<Observer> progress = make_progress(options, time_left(work));
   const RunReport report = run(work.run, work.runbook, work.kinds, work.plan,
                                builtin_phases({}, configs_dir(options.configs)), *progress);
   if (report.signal != 0) {
     fmt::print(stderr, "nsa-validate: interrupted; continue with: nsa-validate --resume {}\n",
-               plain_text(work.run.out.string()));
+               base::plain_text(work.run.out.string()));
     return 128 + report.signal;
   }
   const Written written = write_bundle(

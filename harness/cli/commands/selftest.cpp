@@ -1,11 +1,11 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/plain_text.h"
 #include "harness/evidence/storage/run_folder.h"
 #include "harness/evidence/tables/catch_matrix.h"
 #include "harness/fault_injection/injected_faults.h"
@@ -22,7 +22,7 @@ void print_matrix(const Results& results) {
         std::printf("  %-4s %-20s %-22s %-12s %s\n", row[0].get<std::string>().c_str(),
                     row[2].get<std::string>().c_str(), row[3].get<std::string>().c_str(),
                     row[4].get<std::string>().c_str(),
-                    plain_text(row[1].get<std::string>()).c_str());
+                    base::plain_text(row[1].get<std::string>()).c_str());
 }
 
 }  // namespace

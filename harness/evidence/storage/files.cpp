@@ -1,30 +1,18 @@
 #include "harness/evidence/storage/files.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 
+#include "base/files/whole_file.h"
+#include "base/hash/sha256.h"
 #include "harness/schema/error.h"
 
 namespace harness {
 namespace {
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
-  throw Error(std::string("cannot ") + what + " " + path.string() + ": " + std::strerror(error) +
-              (error == ENOSPC ? "; free disk space and use --resume" : ""));
-}
-
-void write_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail("write", path, errno);
-    bytes.remove_prefix(static_cast<size_t>(n));
-  }
-  if (::fsync(fd) != 0 && errno != EINVAL) fail("sync", path, errno);
+[[noreturn]] void refuse_reading(const std::filesystem::path& path, int error) {
+  throw Error("cannot read " + path.string() + ": " + std::strerror(error ? error : EIO));
 }
 
 }  // namespace
@@ -36,29 +24,26 @@ std::string read_bytes(const std::filesystem::path& path) {
                 (error ? error.message() : "it is not a regular file"));
   errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in) fail("read", path, errno ? errno : EIO);
+  if (!in) refuse_reading(path, errno);
   std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) fail("read", path, errno ? errno : EIO);
+  if (in.bad()) refuse_reading(path, errno);
   return bytes;
 }
 
-void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::path part = path;
-  part += ".part";
-  const int fd = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) fail("create", part, errno);
+std::string sha256_file(const std::filesystem::path& path) {
   try {
-    write_all(fd, bytes, part);
-  } catch (...) {
-    ::close(fd);
-    ::unlink(part.c_str());
-    throw;
+    return base::sha256_file(path);
+  } catch (const std::runtime_error& error) {
+    throw Error(error.what());
   }
-  ::close(fd);
-  if (::rename(part.c_str(), path.c_str()) != 0) {
-    const int reason = errno;
-    ::unlink(part.c_str());
-    fail("replace", path, reason);
+}
+
+void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  try {
+    base::write_whole_file(path, bytes);
+  } catch (const base::FileError& error) {
+    throw Error(error.what() +
+                std::string(error.code() == ENOSPC ? "; free disk space and use --resume" : ""));
   }
 }
 

@@ -26,6 +26,8 @@ TEST(Files, ErrorsNamePathAndReason) {
   TempDir dir;
   EXPECT_THAT(error_of([&] { read_bytes(dir / "none"); }), HasSubstr("none"));
   EXPECT_THAT(error_of([&] { read_bytes(dir.path()); }), HasSubstr("not a regular file"));
+  EXPECT_THAT(error_of([&] { sha256_file(dir / "none"); }),
+              HasSubstr("cannot read " + (dir / "none").string()));
   EXPECT_THAT(error_of([&] { write_bytes(dir / "no/f", "x"); }), HasSubstr("No such file"));
 }
 

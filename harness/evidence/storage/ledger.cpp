@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/schema/write.h"
 
 namespace harness {
@@ -29,7 +29,7 @@ std::string line_of(const LedgerEntry& entry, size_t seq, std::string& prev) {
                      {"path", entry.path},
                      {"seq", seq},
                      {"sha256", entry.sha256}};
-  const std::string hash = sha256_hex(prev + canonical_dump(body));
+  const std::string hash = base::sha256_hex(prev + canonical_dump(body));
   const json line = {{"body", body}, {"hash", hash}, {"prev", prev}};
   prev = hash;
   return canonical_dump(line) + "\n";

@@ -2,16 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/error.h"
-#include "harness/evidence/storage/sha256.h"
 
 namespace harness {
 namespace {
 
 std::vector<LedgerEntry> three_entries() {
-  return {{"artifact", "run.json", sha256_hex("r"), 1},
-          {"sample", "phases/p/g01.jsonl", sha256_hex("s"), 2},
-          {"results", "results.json", sha256_hex("t"), 3}};
+  return {{"artifact", "run.json", base::sha256_hex("r"), 1},
+          {"sample", "phases/p/g01.jsonl", base::sha256_hex("s"), 2},
+          {"results", "results.json", base::sha256_hex("t"), 3}};
 }
 
 std::string problem_of(const std::string& text) {
@@ -34,7 +34,7 @@ TEST(Ledger, HeadIsTheChainedHashOfTheLastBody) {
   const std::string body =
       R"({"bytes":1,"kind":"results","path":"results.json","seq":0,"sha256":"00"})";
   const Ledger ledger = read_ledger(ledger_text({{"results", "results.json", "00", 1}}));
-  EXPECT_EQ(ledger.head, sha256_hex(std::string(64, '0') + body));
+  EXPECT_EQ(ledger.head, base::sha256_hex(std::string(64, '0') + body));
 }
 
 TEST(Ledger, EveryFlippedByteIsSeen) {

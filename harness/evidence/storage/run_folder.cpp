@@ -5,10 +5,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/gzip.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/schema/parse/depth.h"
 #include "harness/schema/write.h"
@@ -162,7 +162,9 @@ nlohmann::json RunFolder::read_json(const std::string& path) const {
   }
 }
 
-std::string RunFolder::sha256(const std::string& path) const { return sha256_hex(read(path)); }
+std::string RunFolder::sha256(const std::string& path) const {
+  return base::sha256_hex(read(path));
+}
 
 std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths, bool compress) {
   const std::string top = archive_folder(run);

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/evidence/storage/testing.h"
@@ -64,7 +64,7 @@ TEST_F(RunFolderTest, FolderAndTarAreReadAlike) {
     EXPECT_EQ(run.read("phases/p/g01.jsonl"), binary) << place;
     EXPECT_EQ(run.read("phases/p/empty"), "");
     EXPECT_EQ(run.bytes("phases/p/g01.jsonl"), 4);
-    EXPECT_EQ(run.sha256("phases/p/g01.jsonl"), sha256_hex(binary));
+    EXPECT_EQ(run.sha256("phases/p/g01.jsonl"), base::sha256_hex(binary));
     EXPECT_EQ(run.read_json("run.json")["id"], "mini-1");
   }
 }

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "base/loader/search_path.h"
-#include "harness/evidence/storage/sha256.h"
+#include "harness/evidence/storage/files.h"
 
 namespace harness {
 namespace {

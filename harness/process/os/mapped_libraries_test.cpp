@@ -6,9 +6,9 @@
 
 #include <filesystem>
 
+#include "base/hash/sha256.h"
 #include "base/loader/search_path.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/evidence/storage/temp_dir.h"
 
 namespace harness {
@@ -25,9 +25,9 @@ TEST(MappedLibraries, AFileThatWasReplacedIsHashedAgain) {
   const TempDir dir;
   const std::string path = (dir / "libnsa.so").string();
   write_bytes(path, "one");
-  EXPECT_EQ(identified({path}).at(0), (LoadedLibrary{"libnsa.so", sha256_hex("one")}));
+  EXPECT_EQ(identified({path}).at(0), (LoadedLibrary{"libnsa.so", base::sha256_hex("one")}));
   write_bytes(path, "two");
-  EXPECT_EQ(identified({path}).at(0).sha256, sha256_hex("two"));
+  EXPECT_EQ(identified({path}).at(0).sha256, base::sha256_hex("two"));
   std::filesystem::remove(path);
   EXPECT_EQ(identified({path}).at(0).sha256, "");
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hash/sha256.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/evidence/storage/sha256.h"
 #include "harness/provenance/build/elf_note.h"
 #include "harness/schema/error.h"
 #include "harness/schema/write.h"
@@ -112,7 +112,7 @@ std::string build_id_of(const FileHashes& files, const std::string& compiler,
                         const std::string& flags) {
   std::string text;
   for (const auto& [path, hash] : files) text += hash + "  " + path + "\n";
-  return sha256_hex(text + "compiler " + compiler + "\nflags " + flags + "\n");
+  return base::sha256_hex(text + "compiler " + compiler + "\nflags " + flags + "\n");
 }
 
 void add_program(BuildId& id, const fs::path& folder, const std::string& path) {

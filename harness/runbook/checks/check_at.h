@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include "base/text/nearest.h"
 #include "harness/runbook/checks/names.h"
 #include "harness/schema/parse/nearest.h"
 #include "harness/schema/parse/source.h"
@@ -19,7 +20,7 @@ inline void require_one_of(const Source& source, const nlohmann::json& place,
                            const std::string& what, const std::string& value,
                            const std::vector<std::string>& list) {
   if (contains(list, value)) return;
-  const std::string nearest = nearest_name(value, list);
+  const std::string nearest = base::nearest_name(value, list);
   source.fail(place, what + " must be one of " + joined(list) + ", got " + in_quotes(value) +
                          (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"));
 }

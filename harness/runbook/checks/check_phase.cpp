@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <set>
 
-#include "harness/evidence/storage/plain_text.h"
+#include "base/text/plain_text.h"
 #include "harness/runbook/checks/args.h"
 #include "harness/runbook/checks/check_at.h"
 #include "harness/runbook/checks/require.h"
@@ -105,7 +105,7 @@ void check_stages(const Source& source, const json& document, const PhaseSpec& p
 bool is_file_inside(const std::string& path) {
   const auto plain = std::filesystem::path(path).lexically_normal();
   return !path.empty() && plain.is_relative() && plain.has_filename() && *plain.begin() != ".." &&
-         plain != "." && path == plain_text(path);
+         plain != "." && path == base::plain_text(path);
 }
 
 void check_lists(const Source& source, const json& document, const PhaseSpec& phase,

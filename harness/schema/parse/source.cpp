@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "base/text/position.h"
 #include "harness/schema/error.h"
 #include "harness/schema/parse/depth.h"
 #include "harness/schema/parse/nearest.h"
@@ -104,13 +105,8 @@ void Source::fail_at(size_t offset, const std::string& message) const {
   const auto behind = std::find_if(texts_.begin(), texts_.end(),
                                    [&](const Text& text) { return text.base > offset; });
   const Text& text = *std::prev(behind);
-  const auto begin = all_.begin() + static_cast<std::ptrdiff_t>(text.base);
-  const auto at = all_.begin() + static_cast<std::ptrdiff_t>(offset);
-  const auto line = static_cast<size_t>(std::count(begin, at, '\n')) + 1;
-  const size_t line_start = all_.rfind('\n', offset == 0 ? 0 : offset - 1);
-  const bool first =
-      offset == text.base || line_start == std::string::npos || line_start < text.base;
-  const size_t column = offset - (first ? text.base : line_start + 1) + 1;
+  const auto [line, column] =
+      base::position_of(std::string_view(all_).substr(text.base), offset - text.base);
   throw ConfigError(text.file, line, column, message);
 }
 

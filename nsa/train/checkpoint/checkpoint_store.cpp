@@ -10,8 +10,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
 namespace fs = std::filesystem;
@@ -25,7 +25,7 @@ constexpr const char* kHashKey = "sha256";
 
 /// Hash over everything a file says, its own hash apart.
 std::string content_hash(const TensorFile& file) {
-  Sha256 hash;
+  base::Sha256 hash;
   for (const auto& [key, value] : file.metadata)
     if (key != kHashKey) hash.update(key + '\0' + value + '\0');
   for (const auto& [name, tensor] : file.tensors) {

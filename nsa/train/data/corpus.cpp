@@ -10,8 +10,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
 namespace {
@@ -59,7 +59,8 @@ Corpus Corpus::open(const std::filesystem::path& dir, const std::string& name,
 
 void Corpus::add_shard(const std::filesystem::path& path, const ShardFile& shard) {
   Mapping mapping{size_, map_file(path, shard.tokens), shard.tokens};
-  const std::string have = sha256_hex({mapping.tokens.get(), static_cast<size_t>(mapping.size)});
+  const std::string have =
+      base::sha256_hex({mapping.tokens.get(), static_cast<size_t>(mapping.size)});
   if (have != shard.sha256)
     throw InputError("shard " + path.string() + " has sha256 " + have + ", its manifest says " +
                      shard.sha256 + kRemedy);

@@ -2,6 +2,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/hash/sha256.h"
 #include "nsa/train/data/corpus_testing.h"
 #include "nsa/train/data/documents/text_reader.h"
 
@@ -62,7 +63,7 @@ TEST_F(CorpusInput, PackedFilesAreRead) {
     const Manifest manifest = write_corpus({file}, corpus(), "c", {.val_every = 0});
     EXPECT_EQ(text(), want) << name;
     EXPECT_EQ(manifest.sources.at(0).bytes, static_cast<int64_t>(bytes.size()));
-    EXPECT_EQ(manifest.sources.at(0).sha256, sha256_file(file));
+    EXPECT_EQ(manifest.sources.at(0).sha256, base::sha256_file(file));
   }
   make({write("two.txt.gz", gzip("one ") + gzip("two"))});  // as `cat a.gz b.gz` makes it
   EXPECT_EQ(text(), "one two\0"s);

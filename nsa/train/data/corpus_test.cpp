@@ -6,9 +6,9 @@
 
 #include <fstream>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/corpus_folder.h"
-#include "nsa/train/data/sha256.h"
 #include "nsa/train/data/shard_writer.h"
 #include "nsa/train/data/token_source.h"
 
@@ -74,9 +74,10 @@ class CorpusTest : public ::testing::Test {
 TEST_F(CorpusTest, Sha256OfPublishedVectors) {
   const std::string abc = "abc";
   const std::string want = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-  EXPECT_EQ(sha256_hex({reinterpret_cast<const uint8_t*>(abc.data()), abc.size()}), want);
-  EXPECT_EQ(sha256_file(write("abc", abc)), want);
-  EXPECT_EQ(sha256_hex({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(base::sha256_hex(abc), want);
+  EXPECT_EQ(base::sha256_file(write("abc", abc)), want);
+  EXPECT_EQ(base::sha256_hex(""),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
 TEST_F(CorpusTest, RoundTripAndDisjointSplits) {

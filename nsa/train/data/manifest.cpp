@@ -1,17 +1,13 @@
 #include "nsa/train/data/manifest.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/files/whole_file.h"
+#include "base/hash/sha256.h"
 #include "nsa/program/strict_json.h"
-#include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
 namespace {
@@ -49,10 +45,6 @@ ShardFile read_shard(const nlohmann::json& json, const std::string& where, std::
   return shard;
 }
 
-void check_system_call(bool ok, const std::filesystem::path& path, const char* what) {
-  if (!ok) throw InputError(std::string(what) + " " + path.string() + ": " + std::strerror(errno));
-}
-
 }  // namespace
 
 int64_t Manifest::num_tokens(const std::string& split) const {
@@ -65,8 +57,7 @@ int64_t Manifest::num_tokens(const std::string& split) const {
 Manifest read_manifest(const std::filesystem::path& dir, std::string* sha256) {
   const std::filesystem::path path = dir / kManifestName;
   const std::string text = read_text(path);
-  if (sha256 != nullptr)
-    *sha256 = sha256_hex({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+  if (sha256 != nullptr) *sha256 = base::sha256_hex(text);
   const nlohmann::json json = parse_strict_json(text, path.string());
   StrictObject object(json, path.string(), text);
   const auto schema = object.required<std::string>("schema");
@@ -102,25 +93,11 @@ void write_manifest(const std::filesystem::path& dir, const Manifest& manifest) 
 }
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes) {
-  std::filesystem::path part = path;
-  part += ".part";
-  const int fd = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  check_system_call(fd >= 0, part, "cannot create");
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int error = errno;
-      close(fd);
-      unlink(part.c_str());
-      errno = error;
-      check_system_call(false, part, "cannot write");
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
+  try {
+    base::write_whole_file(path, bytes);
+  } catch (const base::FileError& error) {
+    throw InputError(error.what());
   }
-  const bool flushed = fsync(fd) == 0;
-  check_system_call((close(fd) == 0) && flushed, part, "cannot flush");
-  check_system_call(rename(part.c_str(), path.c_str()) == 0, path, "cannot rename to");
 }
 
 }  // namespace nsa::train

@@ -42,8 +42,7 @@ Manifest read_manifest(const std::filesystem::path& dir, std::string* sha256 = n
 /// Writes DIR/manifest.json.
 void write_manifest(const std::filesystem::path& dir, const Manifest& manifest);
 
-/// Writes a file under a temporary name, flushes it to disk and renames it: readers see all of it
-/// or nothing.
+/// base::write_whole_file, whose errors are InputErrors here.
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace nsa::train

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/text/plain_text.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/plain_failure.h"
-#include "nsa/program/plain_text.h"
 #include "nsa/program/whole_numbers.h"
 #include "nsa/train/data/shard_writer.h"
 
@@ -32,7 +32,7 @@ void print_counts(const nsa::train::DocumentCounts& counts, const std::string& f
   if (counts.nulls > 0)
     std::printf(
         "%lld of %lld rows skipped: null in column %s\n", static_cast<long long>(counts.nulls),
-        static_cast<long long>(counts.nulls + counts.taken), nsa::plain_text(field).c_str());
+        static_cast<long long>(counts.nulls + counts.taken), base::plain_text(field).c_str());
   if (counts.nul_bytes > 0)
     std::printf("%lld NUL bytes inside the text: each ends a document, as token 0 does\n",
                 static_cast<long long>(counts.nul_bytes));
@@ -84,12 +84,12 @@ int main(int argc, char** argv) {
     const auto manifest = nsa::train::write_corpus(files, folder, name, options, &counts);
     print_counts(counts, options.field);
     std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n",
-                nsa::plain_text(folder.string()).c_str(), nsa::plain_text(name).c_str(),
+                base::plain_text(folder.string()).c_str(), base::plain_text(name).c_str(),
                 static_cast<long long>(manifest.num_tokens("train")),
                 static_cast<long long>(manifest.num_tokens("val")), manifest.shards.size());
     return 0;
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "nsa-data: %s\n", nsa::plain_text(e.what()).c_str());
+    std::fprintf(stderr, "nsa-data: %s\n", base::plain_text(e.what()).c_str());
     return 2;
   }
 }

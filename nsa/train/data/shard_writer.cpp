@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <span>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
-#include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
 namespace {
@@ -67,8 +67,7 @@ void ShardWriter::write_shard(Split& split) {
   std::snprintf(name, sizeof name, "%s_%05lld.tokens", split.name.c_str(),
                 static_cast<long long>(split.num_shards++));
   manifest_.shards.push_back(
-      {name, split.name, static_cast<int64_t>(tokens.size()),
-       sha256_hex({reinterpret_cast<const uint8_t*>(tokens.data()), tokens.size()})});
+      {name, split.name, static_cast<int64_t>(tokens.size()), base::sha256_hex(tokens)});
   target_.write_shard(manifest_.shards.back(), tokens);
 }
 

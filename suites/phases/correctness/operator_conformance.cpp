@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/text/nearest.h"
 #include "suites/conformance/checks/invariant_checks.h"
 #include "suites/conformance/checks/operator_checks.h"
 #include "suites/conformance/convert.h"
@@ -36,7 +37,7 @@ ConformancePlan read_conformance_plan(const PhaseCase& one) {
   for (const std::string& op : plan.ops)
     if (std::find(known.begin(), known.end(), op) == known.end())
       throw ConfigError("args.ops must name op families that have checks, got '" + op +
-                        "'; nearest: " + nearest_name(op, known));
+                        "'; nearest: " + base::closest_name(op, known));
   for (const std::string& name : args.get_list("dtypes", {"fp64", "fp32", "bf16", "fp16"})) {
     try {
       plan.types.push_back(parse_dtype(name));

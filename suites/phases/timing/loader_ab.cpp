@@ -6,10 +6,10 @@
 #include <set>
 #include <thread>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/batch_loader.h"
 #include "nsa/train/data/corpus_folder.h"
-#include "nsa/train/data/sha256.h"
 #include "suites/phases/phase.h"
 
 namespace suites {
@@ -105,7 +105,7 @@ class LoaderAb {
     const bool late = fault_ == "other_order" && arm.name != "off";
     const bool slowed = fault_ == "slow_reads" || fault_ == "overlapping";
     BatchLoader loader(slowed ? slow : as_is, shape_, options, late ? 1 : 0);
-    nsa::train::Sha256 content;
+    base::Sha256 content;
     for (int64_t k = 0; k < batches_; ++k) {
       content.update(loader.next());
       std::this_thread::sleep_for(std::chrono::microseconds(step_us_));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/text/nearest.h"
 #include "nsa/reference/stages/ranges.h"
 #include "suites/compare/compare.h"
 #include "suites/conformance/checks/check.h"
@@ -72,7 +73,7 @@ Bench prepare(const PhaseCase& one) {
     const auto at = std::find(known.begin(), known.end(), name);
     if (at == known.end())
       throw ConfigError("args.arms must name range conversions, got '" + name +
-                        "'; nearest: " + nearest_name(name, known));
+                        "'; nearest: " + base::closest_name(name, known));
     bench.arms.push_back({name, range_versions()[static_cast<size_t>(at - known.begin())]});
   }
   bench.candidate = plain_candidate();

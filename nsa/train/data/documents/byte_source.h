@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "base/hash/sha256.h"
 #include "nsa/train/data/manifest.h"
-#include "nsa/train/data/sha256.h"
 
 namespace nsa::train {
 
@@ -32,7 +32,7 @@ class InputFile : public ByteSource {
  private:
   std::filesystem::path file_;
   std::ifstream in_;
-  Sha256 hash_;
+  base::Sha256 hash_;
   int64_t bytes_ = 0;
 };
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
+#include "base/hash/sha256.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/documents/byte_source.h"
 #include "nsa/train/data/documents/json_documents.h"
@@ -63,6 +65,14 @@ DocumentCounts read_text_file(const std::filesystem::path& file, const Format& f
   return counts;
 }
 
+std::string hash_of(const std::filesystem::path& file) {
+  try {
+    return base::sha256_file(file);
+  } catch (const std::runtime_error& error) {
+    throw InputError(error.what());
+  }
+}
+
 /// Rows are counted in an error, as a column has no lines.
 DocumentCounts read_parquet_file(const std::filesystem::path& file, const std::string& field,
                                  const TakeDocument& take, SourceFile* source) {
@@ -78,7 +88,7 @@ DocumentCounts read_parquet_file(const std::filesystem::path& file, const std::s
   const DocumentCounts counts = for_each_parquet_document(file, field, take_text);
   if (source)
     *source = {file.filename().string(), static_cast<int64_t>(std::filesystem::file_size(file)),
-               sha256_file(file)};
+               hash_of(file)};
   return counts;
 }
 

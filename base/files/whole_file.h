@@ -1,0 +1,24 @@
+#pragma once
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace base {
+
+/// What the system refused: `cannot DOING PATH: REASON`.
+class FileError : public std::runtime_error {
+ public:
+  FileError(const char* doing, const std::filesystem::path& path, int code);
+  int code() const { return code_; }  ///< errno
+
+ private:
+  int code_;
+};
+
+/// Writes `bytes` to `path` through PATH.part beside it, fsync and rename: readers, and whoever
+/// comes after a killed process, see the old file or the new one. Throws FileError; the old file is
+/// then untouched and the part removed. A symbolic link at `path` is replaced, not followed.
+void write_whole_file(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace base
