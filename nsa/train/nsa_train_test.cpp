@@ -82,12 +82,15 @@ TEST_F(ProgramTest, KeptOutRowsAreMeasuredAndTheRecordIsThinned) {
   EXPECT_EQ(m["steps.missing_count"]["value"], 0);
   EXPECT_EQ(m["loss.validation_nat"]["value"], steps_of(lines).back()["extra"]["validation_loss"]);
   EXPECT_LE(m["loss.validation_min_nat"]["value"], m["loss.validation_nat"]["value"]);
+  EXPECT_THAT(slurp("err"), HasSubstr("step 10/25  loss of kept-out rows "));
 }
 
 TEST_F(ProgramTest, ValidationNeedsRowsThatWereKeptOut) {
   ASSERT_EQ(shell("yes text | head -c 40000 > t.txt; " + program("nsa-data") +
-                  " --in t.txt --out .data/whole --val-every 0 > out"),
+                  " --in t.txt --out .data/whole > out 2> err"),
             0);
+  EXPECT_THAT(slurp("err"), HasSubstr("no block is kept out for validation: the text has fewer "
+                                      "than 50 blocks"));
   const auto lines = work(request({{"model", "small.json"},
                                    {"data", "whole"},
                                    {"steps", 2},
@@ -95,7 +98,7 @@ TEST_F(ProgramTest, ValidationNeedsRowsThatWereKeptOut) {
                                    {"validate_every", 1}}));
   const std::string reason = of_type(lines, "case")[0]["reason"];
   EXPECT_THAT(reason, HasSubstr("has no tokens in split val"));
-  EXPECT_THAT(reason, HasSubstr("make the corpus again"));
+  EXPECT_THAT(reason, HasSubstr("make the corpus again and keep more blocks out"));
 }
 
 TEST_F(ProgramTest, ShowsItsStacksWhenAskedAndGoesOn) {
@@ -207,6 +210,7 @@ TEST_F(ProgramTest, TerminationEndsCleanly) {
   const std::string call =
       program("nsa-train") + " --model small.json --data synthetic --steps 1000000 --result r";
   EXPECT_EQ(terminate(call + " 2> err", "r", "hello"), 143);
+  EXPECT_THAT(slurp("err"), HasSubstr("; nothing was saved: no --checkpoints"));
   EXPECT_THAT(slurp("r"), ::testing::AllOf(HasSubstr("stopped by signal 15 after step"),
                                            HasSubstr("\"type\":\"done\"")));
 }

@@ -32,6 +32,7 @@ constexpr int64_t kProgressLines = 20;
 /// A backend's own timeout names the fault better; the watch comes behind it.
 constexpr double kBackendGraceS = 5;
 constexpr int kStalledExit = 3;
+constexpr const char* kStoppedBy = "stopped by ";
 
 /// One run in progress.
 class Run {
@@ -244,7 +245,7 @@ class Run {
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
       if (kept_out_ && record.is_finite() && (step % options_.validate_every == 0 || step == last))
-        record.validation_loss = trainer_->loss_of(*kept_out_, options_.validate_batches);
+        record.validation_loss = validate(step);
       take(record);
       if (record.is_finite())
         checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
@@ -253,6 +254,14 @@ class Run {
     facts_.bucket_bytes = trainer_->bucket_bytes();
     trainer_->finish();
     if (ranks_) ranks_->leave();
+  }
+
+  double validate(int64_t step) {
+    const double loss = trainer_->loss_of(*kept_out_, options_.validate_batches);
+    if (reports())
+      context_.print("step " + std::to_string(step) + "/" + std::to_string(options_.steps) +
+                     "  loss of kept-out rows " + std::to_string(loss));
+    return loss;
   }
 
   void take(const StepRecord& record) {
@@ -280,7 +289,7 @@ class Run {
     if (reports() && (record.step == first_step_ || record.step % interval == 0))
       context_.print(progress_line(record, options_.steps, median_step_ms(trace_)));
     if (trainer_->stop_agreed() && record.step < options_.steps)
-      facts_.stopped = "stopped by " +
+      facts_.stopped = std::string(kStoppedBy) +
                        (signal() != 0 ? "signal " + std::to_string(signal()) : "another rank") +
                        " after step " + std::to_string(record.step);
   }
@@ -302,8 +311,15 @@ class Run {
       report_paths();
       report_judgement();
     }
-    if (!facts_.stopped.empty()) context_.print("failed: " + facts_.stopped);
+    if (!facts_.stopped.empty()) context_.print(stop_text());
     context_.lines->case_end(context_.case_id, facts_.stopped);
+  }
+
+  /// How a run ended before its last step: a wish is no failure, and what was saved goes on.
+  std::string stop_text() const {
+    if (!facts_.stopped.starts_with(kStoppedBy)) return "failed: " + facts_.stopped;
+    return facts_.stopped + (options_.checkpoints.empty() ? "; nothing was saved: no --checkpoints"
+                                                          : "; saved, --resume continues");
   }
 
   /// The parts of the prediction beside what the tensors took.

@@ -106,7 +106,7 @@ std::string revisions_section(const Model& model) {
   if (!model.results.tables.is_array()) return "";
   for (const nlohmann::json& table : model.results.tables)
     if (table.is_object() && table.contains("id") && table["id"] == kRevisions)
-      return "## Editions\n\nThis report supersedes the run whose ledger head is " +
+      return "## Revisions\n\nThis report supersedes the run whose ledger head is " +
              code(model.results.run.supersedes) + ".\n\n" + table_markdown(table);
   return "";
 }

@@ -72,32 +72,32 @@ INSTANTIATE_TEST_SUITE_P(Faults, BrokenMeasurement,
                          [](const auto& one) { return std::string(one.param.phase); });
 
 TEST(Revisions, ALaterOneNamesTheOneBeforeAndComparesCriteria) {
-  const fs::path dir = fresh_dir("edition_2");
+  const fs::path dir = fresh_dir("revision_2");
   const Outcome done = validate({"--runbook", runbook("mini"), "--supersedes", mini_run().string(),
                                  "--skip", "gate_health", "--out", dir.string()});
   EXPECT_EQ(done.exit_code, 8) << done.output;
   const json found = results(dir);
-  EXPECT_EQ(found["run"]["edition"], "2");
+  EXPECT_EQ(found["run"]["revision"], "2");
   EXPECT_EQ(found["run"]["supersedes"].get<std::string>().size(), 64u);
   const std::string report = read_file(dir / "report.md");
-  EXPECT_THAT(report, HasSubstr("## Editions"));
+  EXPECT_THAT(report, HasSubstr("## Revisions"));
   EXPECT_THAT(report, testing::ContainsRegex("C-gate.stuck.*PASS.*NOT_EVALUATED.*worse"));
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
 }
 
 TEST(Revisions, OfSomethingElseAreRefused) {
-  const fs::path damaged = copy_of_mini_run("edition_damaged");
+  const fs::path damaged = copy_of_mini_run("revision_damaged");
   fs::remove(damaged / "phases" / "equivalence" / "g01.jsonl");
   const auto supersede = [](const std::string& before) {
     return validate({"--runbook", runbook("mini"), "--supersedes", before, "--out",
-                     fresh_dir("edition_none").string()});
+                     fresh_dir("revision_none").string()});
   };
   EXPECT_EQ(supersede(damaged.string()).exit_code, 6);
   EXPECT_THAT(supersede(damaged.string()).output, HasSubstr("g01.jsonl: is missing"));
   EXPECT_EQ(supersede("/nonexistent").exit_code, 2);
   const Outcome other =
       validate({"--runbook", runbook("timed"), "--supersedes", mini_run().string(), "--out",
-                fresh_dir("edition_none").string()});
+                fresh_dir("revision_none").string()});
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.output, HasSubstr("it is a run of 'mini', this is 'timed'"));
 }

@@ -53,7 +53,10 @@ Corpus Corpus::open(const std::filesystem::path& dir, const std::string& name,
     if (shard.split == split) corpus.add_shard(dir / shard.file, shard);
   if (corpus.size_ == 0)
     throw InputError("corpus \"" + name + "\" at " + dir.string() + " has no tokens in split " +
-                     split + kRemedy);
+                     split +
+                     (split == "val" ? "; make the corpus again and keep more blocks out (nsa-data "
+                                       "--val-every, smaller than now), or ask for no validation"
+                                     : kRemedy));
   return corpus;
 }
 

@@ -87,6 +87,11 @@ int main(int argc, char** argv) {
                 base::plain_text(folder.string()).c_str(), base::plain_text(name).c_str(),
                 static_cast<long long>(manifest.num_tokens("train")),
                 static_cast<long long>(manifest.num_tokens("val")), manifest.shards.size());
+    if (options.val_every > 0 && manifest.num_tokens("val") == 0)
+      std::fprintf(stderr,
+                   "nsa-data: no block is kept out for validation: the text has fewer than %lld "
+                   "blocks of 16384 tokens; --val-every 5 or less keeps some of a short text\n",
+                   static_cast<long long>(options.val_every));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "nsa-data: %s\n", base::plain_text(e.what()).c_str());
