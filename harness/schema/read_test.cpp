@@ -41,9 +41,8 @@ TEST(Read, TheKeyOfEarlierVersionsIsReadAndNotWritten) {
   const auto both = read_json<Renamed>(R"({"revision": 2, "edition": 3})", "f.json");
   EXPECT_EQ(both.revision, 2);
   EXPECT_EQ(canonical_dump(to_json(both)), R"({"revision":2})");
-  EXPECT_THAT(
-      config_error_of([] { read_json<Renamed>(R"({"edition": "x"})", "f.json"); }),
-      HasSubstr("revision must be an integer"));
+  EXPECT_THAT(config_error_of([] { read_json<Renamed>(R"({"edition": "x"})", "f.json"); }),
+              HasSubstr("revision must be an integer"));
 }
 
 TEST(Read, UnknownKeyNamesPlaceAndNearestName) {

@@ -72,7 +72,7 @@ std::string environment_section(const Model& model) {
   all.add({"seed", std::to_string(run.seed)});
   all.add({"gate", escape(run.gate)});
   all.add({"revision", escape(run.revision) +
-                          (run.supersedes.empty() ? "" : ", supersedes " + code(run.supersedes))});
+                           (run.supersedes.empty() ? "" : ", supersedes " + code(run.supersedes))});
   flatten(model.results.environment, "", all);
   return "## Environment\n\n" +
          folded(std::to_string(all.size()) + " recorded facts", all.markdown());

@@ -143,7 +143,7 @@ TEST(Derive, ResultsOfAnUnknownSchemaAreRefusedWithTheRemedy) {
   write_bytes(dir / "results.json", text);
   EXPECT_THAT(error_of([&] { read_results(RunFolder(dir.path())); }),
               testing::AllOf(HasSubstr("results.json: has the schema 'nsa-results/9'"),
-                    HasSubstr("`report DIR` renders it again")));
+                             HasSubstr("`report DIR` renders it again")));
 }
 
 TEST(Derive, MismatchFailsTheCriterionAndIsAFinding) {
