@@ -51,7 +51,7 @@ std::string css_words(std::string_view cell) {
 
 /// Name and alignment of the columns of the table that `text` begins with, as variables that the
 /// style of the page shows (style.h): --c1 is what column 1 is called, --a1 and --w1 how it is
-/// aligned and wrapped. Said once a table: with every cell it would be a third of the page.
+/// aligned and wrapped. Given once a table: in every cell they would be a third of the page.
 std::string column_style(std::string_view text) {
   std::string style;
   std::string_view head = text.substr(0, std::min(text.find("</tr>"), text.size()));

@@ -1,5 +1,6 @@
 #include "harness/evidence/storage/gzip.h"
 
+#define ZLIB_CONST  // zlib only reads what it is given
 #include <zlib.h>
 
 #include <algorithm>
@@ -16,16 +17,11 @@ constexpr int kGzipWindow = 15 + 16;  // the largest window; 16 asks for gzip's 
 constexpr int kMemory = 8;            // zlib's default
 constexpr size_t kChunk = size_t{1} << 16;
 
-Bytef* bytes_of(std::string_view text) {
-  // zlib's interface has no const; it only reads.
-  return const_cast<Bytef*>(reinterpret_cast<const Bytef*>(text.data()));
-}
-
 /// Gives zlib the next part of `in`; its counts are 32 bits wide.
 void feed(z_stream& stream, std::string_view& in) {
   if (stream.avail_in > 0 || in.empty()) return;
   const size_t part = std::min<size_t>(in.size(), std::numeric_limits<uInt>::max());
-  stream.next_in = bytes_of(in);
+  stream.next_in = reinterpret_cast<const Bytef*>(in.data());
   stream.avail_in = static_cast<uInt>(part);
   in.remove_prefix(part);
 }

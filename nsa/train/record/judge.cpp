@@ -256,19 +256,24 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   return checks;
 }
 
-/// The loss of kept-out rows: the last one and the smallest.
+/// The loss of kept-out rows: the last one and the smallest. One that is not finite voids both.
 std::vector<Figure> validation_figures(const RunFacts& facts, const Trace& trace) {
   Figure last{"loss.validation_nat", "nat", std::nullopt, ""};
   Figure least{"loss.validation_min_nat", "nat", std::nullopt, ""};
+  std::string reason = facts.kept_out.empty()
+                           ? "validate_every is 0: no loss of kept-out rows was asked for"
+                           : "no step with a loss of kept-out rows was done by this process";
   for (const StepRecord& record : trace) {
-    if (!record.validation_loss || !std::isfinite(*record.validation_loss)) continue;
+    if (!record.validation_loss) continue;
+    if (!std::isfinite(*record.validation_loss)) {
+      last.value = least.value = std::nullopt;
+      reason = "the loss of kept-out rows is not finite at step " + std::to_string(record.step);
+      break;
+    }
     last.value = record.validation_loss;
     least.value = std::min(least.value.value_or(*last.value), *last.value);
   }
-  if (!last.value)
-    last.reason = least.reason = facts.kept_out.empty()
-                                     ? "validate_every is 0: no loss of kept-out rows was asked for"
-                                     : "no step with a finite loss of kept-out rows";
+  if (!last.value) last.reason = least.reason = reason;
   return {last, least};
 }
 

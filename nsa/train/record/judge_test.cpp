@@ -253,7 +253,7 @@ TEST(Judge, StepsThatWereNotDoneAreCounted) {
   EXPECT_EQ(figure(judge(o, {}, trace), "steps.missing_count").value, 1);
 }
 
-TEST(Judge, TheLossOfKeptOutRowsIsTheLastAndTheSmallestThatIsFinite) {
+TEST(Judge, TheLossOfKeptOutRowsIsTheLastAndTheSmallest) {
   TrainOptions o;
   o.steps = 30;
   auto trace = healthy_trace(o);
@@ -262,12 +262,16 @@ TEST(Judge, TheLossOfKeptOutRowsIsTheLastAndTheSmallestThatIsFinite) {
               HasSubstr("validate_every is 0"));
   facts.kept_out = "a corpus";
   EXPECT_THAT(figure(judge(o, facts, trace), "loss.validation_min_nat").reason,
-              HasSubstr("no step with a finite loss"));
+              HasSubstr("no step with a loss of kept-out rows"));
   trace[3].validation_loss = 2.5;
   trace[9].validation_loss = 3.5;
-  trace[12].validation_loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(figure(judge(o, facts, trace), "loss.validation_nat").value, 3.5);
   EXPECT_EQ(figure(judge(o, facts, trace), "loss.validation_min_nat").value, 2.5);
+  trace[12].validation_loss = std::numeric_limits<double>::quiet_NaN();
+  for (const char* name : {"loss.validation_nat", "loss.validation_min_nat"}) {
+    EXPECT_FALSE(figure(judge(o, facts, trace), name).value.has_value()) << name;
+    EXPECT_THAT(figure(judge(o, facts, trace), name).reason, HasSubstr("not finite at step 13"));
+  }
 }
 
 /// A step without targets as the trainer records it.
