@@ -1,6 +1,7 @@
 #include "harness/provenance/capture.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -183,7 +184,7 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
     return result;
   }
   ::kill(-pid, SIGKILL);
-  result.problem = argv[0] + " did not end within " + std::to_string(options.timeout_s) + " s";
+  result.problem = fmt::format("{} did not end within {} s", argv[0], options.timeout_s);
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return result;
