@@ -27,4 +27,13 @@ json parse_strict(std::string_view text, int max_depth) {
   }
 }
 
+std::string text_of(const StrictJsonError& error) {
+  using Reason = StrictJsonError::Reason;
+  if (error.reason() == Reason::kTooDeep)
+    return std::string("nests deeper than ") + error.what() + " levels";
+  if (error.reason() == Reason::kDuplicateKey)
+    return "key " + json(error.what()).dump() + " is given twice in one object";
+  return std::string("not valid JSON: ") + error.what();
+}
+
 }  // namespace base

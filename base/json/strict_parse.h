@@ -24,4 +24,7 @@ class StrictJsonError : public std::runtime_error {
 /// refused, so that no later recursion over the value can run out of stack. Throws StrictJsonError.
 nlohmann::json parse_strict(std::string_view text, int max_depth);
 
+/// The same in words: "key \"a\" is given twice in one object".
+std::string text_of(const StrictJsonError& error);
+
 }  // namespace base

@@ -44,8 +44,12 @@ bool is_known(const std::string& build_id) { return !build_id.empty() && build_i
 
 class Pair {
  public:
-  Pair(const BuiltinCall& call, const protocol::CaseArgs& one, protocol::Emitter& emitter)
-      : call_(call), one_(one), args_(protocol::merged_args(call.in, one)), emitter_(emitter) {}
+  Pair(const BuiltinCall& call, const base::protocol::CaseArgs& one,
+       base::protocol::Emitter& emitter)
+      : call_(call),
+        one_(one),
+        args_(base::protocol::merged_args(call.in, one)),
+        emitter_(emitter) {}
 
   /// Rounds of base, aa, head and back, which end first drawn from the seed. Returns why the case
   /// failed; empty when it did not.
@@ -90,9 +94,9 @@ class Pair {
     std::map<std::string, std::vector<double>> values;
     std::map<std::string, std::string> units;
     for (const auto& line : answer.transcript.lines) {
-      if (const auto* hello = std::get_if<protocol::Hello>(&line.message))
+      if (const auto* hello = std::get_if<base::protocol::Hello>(&line.message))
         builds_[arm.name] = hello->build_id;
-      const auto* sample = std::get_if<protocol::Sample>(&line.message);
+      const auto* sample = std::get_if<base::protocol::Sample>(&line.message);
       if (sample == nullptr) continue;
       if (!sample->value)
         return arm.name + " said a null sample of series '" + sample->series +
@@ -115,7 +119,7 @@ class Pair {
   }
 
   /// One line an arm, at its first start and wherever an output differs: speed is withheld then.
-  void emit_outputs(const Arm& arm, const std::vector<protocol::Check>& failed) {
+  void emit_outputs(const Arm& arm, const std::vector<base::protocol::Check>& failed) {
     if (failed.empty() && builds_.contains(arm.name)) return;
     emitter_.check(
         {.case_id = one_.id,
@@ -142,17 +146,17 @@ class Pair {
   }
 
   const BuiltinCall& call_;
-  const protocol::CaseArgs& one_;
+  const base::protocol::CaseArgs& one_;
   const json args_;
-  protocol::Emitter& emitter_;
+  base::protocol::Emitter& emitter_;
   std::map<std::string, std::string> builds_;
 };
 
 }  // namespace
 
 void run_binaries_ab(const std::filesystem::path& bin_dir, const BuiltinCall& call,
-                     protocol::Emitter& emitter) {
-  for (const protocol::CaseArgs& one : call.in.cases) {
+                     base::protocol::Emitter& emitter) {
+  for (const base::protocol::CaseArgs& one : call.in.cases) {
     const std::string problem = Pair(call, one, emitter).run(bin_dir);
     if (problem.empty())
       emitter.end_case(one.id);

@@ -38,7 +38,7 @@ END
 
 class BinariesAb : public testing::Test {
  protected:
-  protocol::Transcript run(nlohmann::json args = nlohmann::json::object()) {
+  base::protocol::Transcript run(nlohmann::json args = nlohmann::json::object()) {
     nlohmann::json all = {{"base_bin", (dir_ / "base").string()},
                           {"worker", "ranges_ab"},
                           {"series", {{"ranges", "v2"}}}};
@@ -47,13 +47,13 @@ class BinariesAb : public testing::Test {
     run_alone(dir_ / "raw.jsonl", all, [&](const BuiltinCall& call, auto& emitter) {
       run_binaries_ab(dir_ / "head", call, emitter);
     });
-    return protocol::read_transcript(read_bytes(dir_ / "raw.jsonl"), {"time", {"all"}});
+    return base::protocol::read_transcript(read_bytes(dir_ / "raw.jsonl"), {"time", {"all"}});
   }
   std::vector<std::string> starts() const {
     std::ifstream in(dir_ / "starts");
     return {std::istream_iterator<std::string>(in), {}};
   }
-  static std::string why(const protocol::Transcript& transcript) {
+  static std::string why(const base::protocol::Transcript& transcript) {
     return transcript.ended.at("all").reason;
   }
   TempDir dir_;
@@ -69,20 +69,21 @@ TEST_F(BinariesAb, BothBuildsAreStartedInPalindromesAndTheirMediansAreReported) 
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(order[i], order[5 - i]);
   std::map<std::string, std::vector<double>> values;
   for (const auto& line : transcript.lines)
-    if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
+    if (const auto* sample = std::get_if<base::protocol::Sample>(&line.message))
       values[sample->series].push_back(*sample->value);
   EXPECT_EQ(values["ranges.base"], std::vector<double>({11, 11}));
   EXPECT_EQ(values["ranges.base.aa"], std::vector<double>({11, 11}));
   EXPECT_EQ(values["ranges.head"], std::vector<double>({21, 21}));
   const auto differ = [](const auto& metric) { return metric.name == "all.differ_bool"; };
-  EXPECT_EQ(find_line<protocol::Metric>(transcript, differ)->value, true);
+  EXPECT_EQ(find_line<base::protocol::Metric>(transcript, differ)->value, true);
 }
 
 TEST_F(BinariesAb, AWrongOutputIsACheckThatFails) {
   write_worker(dir_ / "base", "old", 10);
   write_worker(dir_ / "head", "new", 5, false, "failed");
   const auto transcript = run();
-  const auto* check = find_line<protocol::Check>(transcript, [](const auto& c) { return !c.ok; });
+  const auto* check =
+      find_line<base::protocol::Check>(transcript, [](const auto& c) { return !c.ok; });
   ASSERT_NE(check, nullptr);
   EXPECT_EQ(check->id, "outputs/head");
   EXPECT_EQ(check->code, "SPEEDUP_WITHHELD");
@@ -115,14 +116,14 @@ TEST_F(BinariesAb, TheSameBuildTwiceIsReported) {
   write_worker(dir_ / "base", "same", 10);
   const auto transcript = run({{"head_bin", (dir_ / "base").string()}});
   const auto differ = [](const auto& metric) { return metric.name == "all.differ_bool"; };
-  EXPECT_EQ(find_line<protocol::Metric>(transcript, differ)->value, false);
+  EXPECT_EQ(find_line<base::protocol::Metric>(transcript, differ)->value, false);
 }
 
 TEST_F(BinariesAb, BuildsWithoutAnIdAreNotCalledTheSame) {
   write_worker(dir_ / "base", "unknown", 10);
   write_worker(dir_ / "head", "new", 10);
   const auto transcript = run();
-  const auto* differ = find_line<protocol::Metric>(
+  const auto* differ = find_line<base::protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "all.differ_bool"; });
   EXPECT_EQ(differ->value, nullptr);
   EXPECT_EQ(differ->reason, "a build says no build id");

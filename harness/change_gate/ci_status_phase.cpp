@@ -19,9 +19,9 @@ std::string detail_of(const CiStatus& status, const std::string& file) {
 
 }  // namespace
 
-void run_ci_status(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_ci_status(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const auto args = protocol::merged_args(call.in, call.in.cases.front());
+  const auto args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string file = args.value("file", "");
   if (file.empty()) return emitter.fail_case(id, "no file is given; use --ci-status FILE");
   std::error_code error;

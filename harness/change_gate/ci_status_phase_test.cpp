@@ -18,14 +18,15 @@ constexpr const char* kRedRun = R"(<testsuite><testcase name="a"/><testcase clas
 constexpr const char* kGreen = R"(<testsuite><testcase name="a"/><testcase name="b"/></testsuite>)";
 
 /// Lines of the phase for a file that holds `text`; empty: there is no such file.
-protocol::Transcript transcript(const std::string& text) {
+base::protocol::Transcript transcript(const std::string& text) {
   const TempDir dir;
   if (!text.empty()) write_bytes(dir / "ci.xml", text);
   return run_alone(dir / "raw.jsonl", {{"file", (dir / "ci.xml").string()}}, run_ci_status);
 }
 
-const protocol::Check& only_check(const protocol::Transcript& transcript) {
-  const auto* check = find_line<protocol::Check>(transcript, [](const auto&) { return true; });
+const base::protocol::Check& only_check(const base::protocol::Transcript& transcript) {
+  const auto* check =
+      find_line<base::protocol::Check>(transcript, [](const auto&) { return true; });
   if (check == nullptr) throw std::runtime_error("no check line");
   return *check;
 }
@@ -36,7 +37,7 @@ TEST(CiStatusPhase, ARedFileIsAnAnswerWithTheFirstFailure) {
   EXPECT_EQ(metric_of(red, "tests.run_count"), 4) << "a skipped test did not run";
   EXPECT_EQ(metric_of(red, "tests.failed_count"), 2);
   EXPECT_EQ(metric_of(red, "tests.skipped_count"), 1);
-  const protocol::Check& check = only_check(red);
+  const base::protocol::Check& check = only_check(red);
   EXPECT_EQ(check.id, "ci/tests");
   EXPECT_FALSE(check.ok);
   EXPECT_EQ(check.code, "CI_FAILED");

@@ -8,9 +8,9 @@ namespace harness {
 using nlohmann::json;
 
 void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const BuiltinCall& call,
-                    protocol::Emitter& emitter) {
-  const protocol::CaseArgs& one = call.in.cases.front();
-  const json args = protocol::merged_args(call.in, one);
+                    base::protocol::Emitter& emitter) {
+  const base::protocol::CaseArgs& one = call.in.cases.front();
+  const json args = base::protocol::merged_args(call.in, one);
   const std::string base = args.value("base", "");
   const auto scope = text_list(args, "paths"), guarded = text_list(args, "guarded"),
              allow = text_list(args, "allow");

@@ -14,15 +14,15 @@ namespace {
 
 using testing::HasSubstr;
 
-protocol::Transcript run(const nlohmann::json& args,
-                         const std::optional<std::filesystem::path>& checkout) {
+base::protocol::Transcript run(const nlohmann::json& args,
+                               const std::optional<std::filesystem::path>& checkout) {
   const TempDir dir;
   return run_alone(dir / "raw.jsonl", args, [&](const BuiltinCall& call, auto& emitter) {
     run_diff_scope(checkout, call, emitter);
   });
 }
 
-std::string failure(const protocol::Transcript& transcript) {
+std::string failure(const base::protocol::Transcript& transcript) {
   return transcript.ended.contains("all") ? transcript.ended.at("all").reason : "no case line";
 }
 
@@ -50,7 +50,7 @@ TEST(DiffScope, NothingChangedIsCounted) {
   write_bytes(repo / "a.txt", "1\n");
   commit_first(repo.path());
   const auto transcript = run({{"base", "main"}, {"paths", {"*"}}}, repo.path());
-  const auto* changed = find_line<protocol::Metric>(
+  const auto* changed = find_line<base::protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "files.changed_count"; });
   ASSERT_NE(changed, nullptr);
   EXPECT_EQ(changed->value, 0);

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/schema/parse/depth.h"
+#include "base/json/depth.h"
 
 namespace harness {
 namespace {
@@ -18,7 +18,7 @@ constexpr const char* kBookKeys[] = {"extends", "device", "hardware", "seed"};
 
 /// Discarded when it is no JSON of ours.
 json parsed(std::string_view text) {
-  if (nests_too_deep(text)) return json(json::value_t::discarded);
+  if (base::nests_too_deep(text)) return json(json::value_t::discarded);
   return json::parse(text, nullptr, false, /*ignore_comments=*/true);
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/json/depth.h"
 #include "harness/change_gate/test_edits.h"
 #include "harness/change_gate/threshold_edits.h"
 #include "harness/evidence/storage/files.h"
@@ -7,7 +8,6 @@
 #include "harness/phases/builtin_phases.h"
 #include "harness/provenance/build/git.h"
 #include "harness/schema/error.h"
-#include "harness/schema/parse/depth.h"
 
 namespace harness {
 namespace {
@@ -33,7 +33,7 @@ std::vector<ThresholdEdit> edits_of(const std::filesystem::path& checkout,
 std::vector<std::string> watched_before(const std::filesystem::path& checkout,
                                         const std::string& parted) {
   const auto text = file_in_commit(checkout, parted, "configs/kinds/threshold_edits.json");
-  if (!text || nests_too_deep(*text)) return {};
+  if (!text || base::nests_too_deep(*text)) return {};
   const json kind = json::parse(*text, nullptr, false, /*ignore_comments=*/true);
   if (!kind.is_object() || !kind.contains("args") || !kind["args"].is_array()) return {};
   for (const json& arg : kind["args"])
@@ -61,9 +61,9 @@ std::map<std::string, FileChange> changes_of_tests(const std::filesystem::path& 
 }  // namespace
 
 void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
-                         const BuiltinCall& call, protocol::Emitter& emitter) {
-  const protocol::CaseArgs& one = call.in.cases.front();
-  const json args = protocol::merged_args(call.in, one);
+                         const BuiltinCall& call, base::protocol::Emitter& emitter) {
+  const base::protocol::CaseArgs& one = call.in.cases.front();
+  const json args = base::protocol::merged_args(call.in, one);
   const std::string base = args.value("base", ""), reason = args.value("reason", "");
   if (base.empty())
     return emitter.fail_case(one.id, "args.base must be given: the commit the change starts from");

@@ -34,16 +34,16 @@ class EditedCheckout : public testing::Test {
     std::filesystem::create_directories((dir_ / path).parent_path());
     std::ofstream(dir_ / path) << text;
   }
-  protocol::Transcript run(const nlohmann::json& args) const {
+  base::protocol::Transcript run(const nlohmann::json& args) const {
     const TempDir raw;
     return run_alone(raw / "raw.jsonl", args, [&](const BuiltinCall& call, auto& emitter) {
       run_threshold_edits(dir_.path(), call, emitter);
     });
   }
-  static size_t failed(const protocol::Transcript& transcript) {
+  static size_t failed(const base::protocol::Transcript& transcript) {
     size_t count = 0;
     for (const auto& line : transcript.lines)
-      if (const auto* check = std::get_if<protocol::Check>(&line.message))
+      if (const auto* check = std::get_if<base::protocol::Check>(&line.message))
         count += !check->ok && check->code == "THRESHOLD_EDIT";
     return count;
   }
@@ -70,7 +70,8 @@ TEST_F(EditedCheckout, EditsFailWithoutAReasonAndAreShownEitherWay) {
             (nlohmann::json{
                 {"configs/runbooks/b.json", "phase \"ab\": criterion \"C-a\": value", "5", "50"},
                 {"suites/compare/tolerance.cpp", "line", "eps = 1;", "eps = 100;"}}));
-  const auto* check = find_line<protocol::Check>(transcript, [](const auto&) { return true; });
+  const auto* check =
+      find_line<base::protocol::Check>(transcript, [](const auto&) { return true; });
   ASSERT_NE(check, nullptr);
   EXPECT_EQ(check->id, "edit/configs/runbooks/b.json");
   EXPECT_THAT(check->detail, HasSubstr("was 5, is 50; reason: fp8"));
@@ -112,7 +113,8 @@ TEST_F(EditedCheckout, NothingEditedIsNoCheckAndACountOfZero) {
   put("nsa/x.cpp", "2\n");
   put("suites/compare/tolerances/README.md", "words decide nothing\n");
   const auto transcript = run(args_);
-  EXPECT_EQ(find_line<protocol::Check>(transcript, [](const auto&) { return true; }), nullptr);
+  EXPECT_EQ(find_line<base::protocol::Check>(transcript, [](const auto&) { return true; }),
+            nullptr);
   EXPECT_EQ(metric_of(transcript, "edits.found_count"), 0);
   EXPECT_EQ(end_of(transcript), "ok");
 }

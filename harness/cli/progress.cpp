@@ -42,8 +42,8 @@ class LogProgress : public Observer {
     print(fmt::format("[{}/{}] {}: {}", number, total, phase.id, phase.title));
     begin_ = last_ = Clock::now();
   }
-  void on_beat(const PlannedPhase& phase, const std::string& group, const protocol::Beat& beat,
-               double eta_s) override {
+  void on_beat(const PlannedPhase& phase, const std::string& group,
+               const base::protocol::Beat& beat, double eta_s) override {
     if (seconds_since(last_) < 10) return;
     last_ = Clock::now();
     print(fmt::format("      {} {}: {}{}", phase.id, group, beat_text(beat, eta_s),
@@ -88,7 +88,7 @@ class TerminalProgress : public Observer {
           bar(static_cast<int64_t>(started_) - 1, static_cast<int64_t>(groups_), kBarWidth),
           started_, groups_, left()));
   }
-  void on_beat(const PlannedPhase& phase, const std::string&, const protocol::Beat& beat,
+  void on_beat(const PlannedPhase& phase, const std::string&, const base::protocol::Beat& beat,
                double eta_s) override {
     if (seconds_since(last_) < 0.1) return;
     last_ = Clock::now();

@@ -16,7 +16,7 @@ std::string bar(int64_t step, int64_t of, size_t width) {
   return "[" + std::string(filled, '#') + std::string(width - filled, '.') + "]";
 }
 
-std::string beat_text(const protocol::Beat& beat, double eta_s) {
+std::string beat_text(const base::protocol::Beat& beat, double eta_s) {
   std::string text = fmt::format("step {}", beat.step);
   if (beat.of > 0) text += fmt::format("/{}", beat.of);
   if (!beat.at.empty() && beat.at != "step") text += " " + beat.at;

@@ -4,14 +4,14 @@
 #include <map>
 #include <string>
 
-#include "harness/protocol/case.h"
-#include "harness/protocol/emitter.h"
+#include "base/protocol/case.h"
+#include "base/protocol/emitter.h"
 
 namespace harness {
 
 /// What a builtin gets: the same case line a worker would get, and the run so far.
 struct BuiltinCall {
-  protocol::CaseIn in;
+  base::protocol::CaseIn in;
   std::filesystem::path run_dir;
   std::function<int()> stop_signal;  ///< non-zero: return soon, the run was interrupted
 };
@@ -20,7 +20,7 @@ struct BuiltinCall {
 /// protocol: the engine says `hello` and `done`, the builtin everything between, with one end_case
 /// or fail_case for each case. Whatever it throws makes the phase FAILED with cause BUILTIN_ERROR
 /// and the text as reason.
-using Builtin = std::function<void(const BuiltinCall&, protocol::Emitter&)>;
+using Builtin = std::function<void(const BuiltinCall&, base::protocol::Emitter&)>;
 using Builtins = std::map<std::string, Builtin>;  ///< by NAME
 
 }  // namespace harness

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
+#include "base/protocol/lines.h"
 #include "harness/engine/testing.h"
-#include "harness/protocol/lines.h"
 #include "harness/schema/error.h"
 
 namespace harness {
@@ -66,7 +66,7 @@ TEST(Engine, OneEngineAFolder) {
   auto& phase = run.add("inside", "");
   phase.program = "builtin";
   phase.kind = "again";
-  run.builtins["again"] = [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+  run.builtins["again"] = [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
     FakeRun second("lock_second");
     second.options.out = run.options.out;
     second.options.resume = true;
@@ -100,9 +100,9 @@ TEST(Engine, CostsLittlePerPhase) {
   FakeRun alone("overhead_alone");
   for (int i = 0; i < kPhases; i++) alone.add("p" + std::to_string(i), "none");
   alone.options.resident = [](const std::string& line, const std::filesystem::path& result) {
-    protocol::Emitter emitter(result);
+    base::protocol::Emitter emitter(result);
     emitter.hello({.program = "nsa-worker", .build_id = "b"});
-    for (const auto& one : protocol::parse_case(line).cases) emitter.end_case(one.id);
+    for (const auto& one : base::protocol::parse_case(line).cases) emitter.end_case(one.id);
     emitter.done();
   };
   const auto start = std::chrono::steady_clock::now();

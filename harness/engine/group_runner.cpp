@@ -6,12 +6,12 @@
 #include <system_error>
 
 #include "base/loader/search_path.h"
+#include "base/protocol/ranks.h"
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
-#include "harness/protocol/ranks.h"
 #include "harness/schema/error.h"
 #include "harness/schema/parse/nearest.h"
 
@@ -40,9 +40,9 @@ std::vector<std::string> case_ids(const PlannedPhase& phase) {
   return ids;
 }
 
-protocol::Transcript transcript_of(const fs::path& file, const PlannedPhase& phase) {
-  return protocol::read_transcript(read_bytes(file),
-                                   {.mode = phase.mode, .cases = case_ids(phase)});
+base::protocol::Transcript transcript_of(const fs::path& file, const PlannedPhase& phase) {
+  return base::protocol::read_transcript(read_bytes(file),
+                                         {.mode = phase.mode, .cases = case_ids(phase)});
 }
 
 void fail(GroupOutcome& outcome, const std::string& cause, const std::string& reason) {
@@ -65,7 +65,7 @@ void judge_artifacts(const fs::path& file, const fs::path& out, const PlannedPha
                      GroupOutcome& outcome) {
   if (outcome.status != StepStatus::kCompleted) return;
   for (const auto& line : transcript_of(file, phase).lines) {
-    const auto* artifact = std::get_if<protocol::Artifact>(&line.message);
+    const auto* artifact = std::get_if<base::protocol::Artifact>(&line.message);
     if (artifact == nullptr) continue;
     const fs::path path(artifact->path);
     const bool inside = path.is_relative() && std::ranges::find(path, "..") == path.end();
@@ -80,7 +80,7 @@ void judge_artifacts(const fs::path& file, const fs::path& out, const PlannedPha
 void judge_test_exit(const fs::path& file, const PlannedPhase& phase, GroupOutcome& outcome) {
   if (outcome.status != StepStatus::kCompleted || outcome.exit_code == 0) return;
   for (const auto& line : transcript_of(file, phase).lines)
-    if (const auto* check = std::get_if<protocol::Check>(&line.message); check && !check->ok)
+    if (const auto* check = std::get_if<base::protocol::Check>(&line.message); check && !check->ok)
       return;
   fail(outcome, "EXIT_CODE",
        "exit status " + std::to_string(outcome.exit_code) +
@@ -92,7 +92,7 @@ struct TestProgram {
   std::vector<std::string> list, run;
   std::vector<std::string> (*parse_list)(std::string_view);
   IngestVerdict (*ingest)(std::string_view, const std::vector<std::string>&, const IngestTarget&,
-                          protocol::Emitter&);
+                          base::protocol::Emitter&);
 };
 
 TestProgram test_program(const PlannedPhase& phase, const fs::path& report) {
@@ -179,14 +179,15 @@ GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
   return found;
 }
 
-protocol::CaseIn GroupRunner::case_in(const PlannedPhase& phase, const PlannedGroup& group) const {
-  protocol::CaseIn in{.phase = phase.id,
-                      .kind = phase.kind,
-                      .group = group.id,
-                      .mode = phase.mode,
-                      .device = phase.device,
-                      .seed = group.seed,
-                      .args = phase.args};
+base::protocol::CaseIn GroupRunner::case_in(const PlannedPhase& phase,
+                                            const PlannedGroup& group) const {
+  base::protocol::CaseIn in{.phase = phase.id,
+                            .kind = phase.kind,
+                            .group = group.id,
+                            .mode = phase.mode,
+                            .device = phase.device,
+                            .seed = group.seed,
+                            .args = phase.args};
   for (const auto& one : phase.cases) in.cases.push_back({.id = one.id, .args = one.args});
   in.switches = phase.switches;
   in.out = dir_.phase_dir(phase.id) / "out";
@@ -220,7 +221,7 @@ WatchPolicy GroupRunner::policy(const PlannedPhase& phase) const {
 
 WatchHooks GroupRunner::hooks(const PlannedPhase& phase, const std::string& group) const {
   return {.on_beat = [this, &phase, group](
-                         const protocol::Beat& beat,
+                         const base::protocol::Beat& beat,
                          double eta_s) { observer_.on_beat(phase, group, beat, eta_s); },
           .stop_signal = InterruptGuard::signal,
           .device_facts = options_.device_facts,
@@ -232,18 +233,18 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
   std::vector<WorkerSpec> ranks;
   const auto stems = evidence_stems(phase, group.id);
   const int world = static_cast<int>(stems.size());
-  const int port = world > 1 ? protocol::free_port() : 0;
+  const int port = world > 1 ? base::protocol::free_port() : 0;
   if (world > 1 && port == 0)
     throw Error("no free TCP port on this machine: " + std::generic_category().message(errno));
   for (int rank = 0; rank < world; ++rank) {
     auto& spec = ranks.emplace_back(worker_spec(phase, group.id, stems[static_cast<size_t>(rank)]));
     if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
-    spec.input = protocol::print_case(case_in(phase, group)) + "\n";
+    spec.input = base::protocol::print_case(case_in(phase, group)) + "\n";
     spec.result = dir_.phase_dir(phase.id) / (stems[static_cast<size_t>(rank)] + ".jsonl");
     spec.stages =
         dir_.phase_dir(phase.id) / "out" / ("last_stage.rank" + std::to_string(rank) + ".bin");
     if (world == 1) break;
-    spec.env.merge(protocol::rank_variables(rank, world, port));
+    spec.env.merge(base::protocol::rank_variables(rank, world, port));
     spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours
   }
   const fs::path out = dir_.phase_dir(phase.id) / "out";
@@ -264,7 +265,7 @@ GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGr
     return outcome;
   }
   try {
-    protocol::Emitter emitter(file);
+    base::protocol::Emitter emitter(file);
     emitter.hello({.program = "builtin:" + phase.kind, .build_id = options_.build_id});
     builtin->second({case_in(phase, group), dir_.root(), InterruptGuard::signal}, emitter);
     emitter.done();
@@ -283,7 +284,7 @@ GroupOutcome GroupRunner::run_resident(const PlannedPhase& phase, const PlannedG
   const auto file = dir_.phase_dir(phase.id) / (group.id + ".jsonl");
   GroupOutcome outcome;
   outcome.group = group.id;
-  options_.resident(protocol::print_case(case_in(phase, group)), file);
+  options_.resident(base::protocol::print_case(case_in(phase, group)), file);
   judge_evidence(file, phase, outcome);
   outcome.seconds = seconds_since(start);
   return outcome;
@@ -311,7 +312,7 @@ GroupOutcome GroupRunner::run_test_program(const PlannedPhase& phase,
              ".err");
     return outcome;
   }
-  protocol::Emitter emitter(result);
+  base::protocol::Emitter emitter(result);
   const IngestTarget target{
       .hello = {.program = phase.program, .build_id = options_.build_id, .device = phase.device},
       .cases = case_ids(phase)};

@@ -24,7 +24,7 @@ class GroupRunner {
   /// The ends of a completed group's cases that its worker could not decide (`deferred` or
   /// `partial`), and how many others there were.
   struct Undecided {
-    std::vector<protocol::CaseEnd> ends;
+    std::vector<base::protocol::CaseEnd> ends;
     size_t others = 0;
     std::string no_contrast = {};  ///< "CASE: ..." of one whose two states ran the same
   };
@@ -38,7 +38,7 @@ class GroupRunner {
   GroupOutcome run_resident(const PlannedPhase& phase, const PlannedGroup& group) const;
   GroupOutcome run_test_program(const PlannedPhase& phase, const PlannedGroup& group) const;
 
-  protocol::CaseIn case_in(const PlannedPhase& phase, const PlannedGroup& group) const;
+  base::protocol::CaseIn case_in(const PlannedPhase& phase, const PlannedGroup& group) const;
   WorkerSpec worker_spec(const PlannedPhase& phase, const std::string& group,
                          const std::string& stem) const;
   WatchPolicy policy(const PlannedPhase& phase) const;

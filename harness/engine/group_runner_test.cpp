@@ -6,9 +6,9 @@
 
 #include <csignal>
 
+#include "base/protocol/lines.h"
 #include "harness/engine/testing.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/protocol/lines.h"
 
 namespace harness {
 namespace {
@@ -22,9 +22,10 @@ TEST(GroupRunner, GroupsGetTheirOwnSeeds) {
   run.go();
   const auto seed = [&](const std::string& group) {
     for (const auto& line :
-         protocol::read_transcript(read_bytes(run.file("phases/one/" + group + ".jsonl")), {})
+         base::protocol::read_transcript(read_bytes(run.file("phases/one/" + group + ".jsonl")), {})
              .lines)
-      if (const auto* metric = std::get_if<protocol::Metric>(&line.message)) return metric->value;
+      if (const auto* metric = std::get_if<base::protocol::Metric>(&line.message))
+        return metric->value;
     return nlohmann::json();
   };
   EXPECT_EQ(seed("g01"), 10);
@@ -112,12 +113,12 @@ TEST(GroupRunner, BuiltinsSpeakTheProtocolToo) {
     phase.cases = {{.id = "a"}};
     if (builtin) run.builtins[id] = std::move(builtin);
   };
-  as_builtin("good", [](const BuiltinCall& call, protocol::Emitter& emitter) {
+  as_builtin("good", [](const BuiltinCall& call, base::protocol::Emitter& emitter) {
     emitter.check({.case_id = "a", .id = "env", .ok = fs::exists(call.run_dir / "run.json")});
     emitter.end_case(call.in.cases[0].id);
   });
-  as_builtin("lazy", [](const BuiltinCall&, protocol::Emitter&) {});
-  as_builtin("throws", [](const BuiltinCall&, protocol::Emitter&) {
+  as_builtin("lazy", [](const BuiltinCall&, base::protocol::Emitter&) {});
+  as_builtin("throws", [](const BuiltinCall&, base::protocol::Emitter&) {
     throw std::runtime_error("no git: <script>");
   });
   as_builtin("unknown", nullptr);
@@ -135,9 +136,9 @@ TEST(GroupRunner, AResidentWorkerIsHeldToTheSameProtocol) {
   run.add("p", "unused", 2);
   std::vector<std::string> results;
   run.options.resident = [&](const std::string& line, const std::filesystem::path& result) {
-    const auto in = protocol::parse_case(line);
+    const auto in = base::protocol::parse_case(line);
     results.push_back(result.filename().string());
-    protocol::Emitter emitter(result);
+    base::protocol::Emitter emitter(result);
     emitter.hello({.program = "nsa-worker", .build_id = "b"});
     emitter.end_case(in.cases[0].id);
     if (in.group == "g01") emitter.end_case(in.cases[1].id);  // g02 leaves a case without an end
@@ -168,8 +169,8 @@ TEST(GroupRunner, GoogleTestProgramsAreIngested) {
   run.go();
   EXPECT_EQ(run.end_of("good"), "COMPLETED") << run.record("good").reason;
   EXPECT_EQ(run.end_of("bad"), "COMPLETED") << run.record("bad").reason;
-  const auto evidence =
-      protocol::read_transcript(read_bytes(run.file("phases/bad/g01.jsonl")), {.cases = {"a"}});
+  const auto evidence = base::protocol::read_transcript(
+      read_bytes(run.file("phases/bad/g01.jsonl")), {.cases = {"a"}});
   EXPECT_THAT(evidence.violations, testing::IsEmpty());
   EXPECT_EQ(evidence.ended.at("a").reason, "2 of 4 tests did not pass, first: Bad.Fails");
   EXPECT_THAT(read_bytes(run.file("phases/bad/g01.jsonl")), HasSubstr("ORACLE_MISMATCH"));
@@ -186,17 +187,17 @@ TEST(GroupRunner, TheCaseLineReportsWhatThePlanReports) {
   phase.args["first_step_s"] = 7;
   phase.switches = {{"NSA_SEL_RANGES_V2", "0"}};
   phase.cases[1].args = {{"S", 64}};
-  std::vector<protocol::CaseIn> asked;
+  std::vector<base::protocol::CaseIn> asked;
   run.options.resident = [&](const std::string& line, const fs::path& result) {
-    asked.push_back(protocol::parse_case(line));
-    protocol::Emitter emitter(result);
+    asked.push_back(base::protocol::parse_case(line));
+    base::protocol::Emitter emitter(result);
     emitter.hello({.program = "nsa-worker", .build_id = "b"});
     for (const auto& one : asked.back().cases) emitter.end_case(one.id);
     emitter.done();
   };
   run.go();
   ASSERT_EQ(asked.size(), 2u);
-  const protocol::CaseIn& in = asked[1];
+  const base::protocol::CaseIn& in = asked[1];
   EXPECT_EQ(in.phase + " " + in.kind + " " + in.group + " " + in.mode + " " + in.device,
             "p fake g02 time cpu");
   EXPECT_EQ(in.seed, 20);
@@ -274,7 +275,7 @@ TEST(GroupRunner, AnInterruptedBuiltinIsContinuedAndNoFault) {
   auto& phase = run.add("stops", "");
   phase.program = "builtin";
   phase.kind = "stops";
-  run.builtins["stops"] = [](const BuiltinCall& call, protocol::Emitter&) {
+  run.builtins["stops"] = [](const BuiltinCall& call, base::protocol::Emitter&) {
     ::raise(SIGTERM);
     EXPECT_EQ(call.stop_signal(), SIGTERM);
     throw std::runtime_error("gave up");

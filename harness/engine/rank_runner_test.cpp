@@ -6,8 +6,8 @@
 
 #include <chrono>
 
+#include "base/protocol/lines.h"
 #include "harness/engine/testing.h"
-#include "harness/protocol/lines.h"
 
 namespace harness {
 namespace {

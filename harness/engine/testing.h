@@ -69,7 +69,8 @@ struct FakeRun {
     std::vector<std::string> notes, ended;
     int beats = 0;
     void on_note(const std::string& text) override { notes.push_back(text); }
-    void on_beat(const PlannedPhase&, const std::string&, const protocol::Beat&, double) override {
+    void on_beat(const PlannedPhase&, const std::string&, const base::protocol::Beat&,
+                 double) override {
       beats++;
     }
     void on_phase_end(const PlannedPhase& phase, const PhaseRecord&) override {

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "base/hash/sha256.h"
-#include "harness/protocol/messages.h"
+#include "base/protocol/messages.h"
 #include "harness/runbook/plan/plan.h"
 #include "harness/schema/write.h"
 
@@ -25,22 +25,22 @@ void put(const fs::path& file, const std::string& text) {
 class RawFile {
  public:
   explicit RawFile(const std::string& device = "cpu") {
-    emit(protocol::Hello{.program = "mini",
-                         .build_id = "mini-build",
-                         .pid = 1,
-                         .device = device,
-                         .versions = {{"mini", "1.0"}},
-                         .switches = {{"NSA_SEL_RANGES_V2", "1", "config"}}});
+    emit(base::protocol::Hello{.program = "mini",
+                               .build_id = "mini-build",
+                               .pid = 1,
+                               .device = device,
+                               .versions = {{"mini", "1.0"}},
+                               .switches = {{"NSA_SEL_RANGES_V2", "1", "config"}}});
   }
   template <class Line>
   void emit(const Line& line) {
-    json object = protocol::to_object(line);
+    json object = base::protocol::to_object(line);
     object["type"] = std::string(Line::kType);
     object["t"] = 0.001 * static_cast<double>(lines_++);
-    text_ += protocol::print_line(object) + "\n";
+    text_ += base::protocol::print_line(object) + "\n";
   }
   void write(const fs::path& file) {
-    emit(protocol::Done{.lines = lines_});
+    emit(base::protocol::Done{.lines = lines_});
     put(file, text_);
   }
 
@@ -168,23 +168,24 @@ void write_conform(const fs::path& folder, const MiniRun& injected) {
     for (const char* part : {"cmp", "sel", "win"}) {
       const bool wrong =
           injected.mismatch && std::string(one) == "odd" && std::string(part) == "sel";
-      raw.emit(protocol::Check{.case_id = one,
-                               .id = std::string("oracle.") + part,
-                               .ok = !wrong,
-                               .code = wrong ? "ORACLE_MISMATCH" : "",
-                               .detail = wrong ? "worst element 0.5" : ""});
+      raw.emit(base::protocol::Check{.case_id = one,
+                                     .id = std::string("oracle.") + part,
+                                     .ok = !wrong,
+                                     .code = wrong ? "ORACLE_MISMATCH" : "",
+                                     .detail = wrong ? "worst element 0.5" : ""});
     }
-    raw.emit(protocol::Metric{.case_id = one, .name = "rows_count", .value = 64, .unit = "count"});
+    raw.emit(
+        base::protocol::Metric{.case_id = one, .name = "rows_count", .value = 64, .unit = "count"});
     const bool failed = std::string(one) == "odd" && !injected.case_reason.empty();
-    raw.emit(protocol::CaseEnd{.case_id = one,
-                               .status = failed ? "failed" : "ok",
-                               .reason = failed ? injected.case_reason : ""});
+    raw.emit(base::protocol::CaseEnd{.case_id = one,
+                                     .status = failed ? "failed" : "ok",
+                                     .reason = failed ? injected.case_reason : ""});
   }
-  raw.emit(
-      protocol::Table{.id = "shapes",
-                      .title = "Shapes",
-                      .columns = {"case", "rows"},
-                      .rows = json::array({json::array({"even", 64}), json::array({"odd", 64})})});
+  raw.emit(base::protocol::Table{
+      .id = "shapes",
+      .title = "Shapes",
+      .columns = {"case", "rows"},
+      .rows = json::array({json::array({"even", 64}), json::array({"odd", 64})})});
   raw.write(folder / "g01.jsonl");
   write_phase_end(folder, "COMPLETED", "", "");
 }
@@ -241,7 +242,7 @@ void write_mini_process(const fs::path& dir, const std::string& group, const Min
       const double noise = 1 + 0.001 * ((number * 7 + round * 3 + order) % 5);
       const bool clocked = injected.v2_clock_mhz > 0;
       const double clock = candidate && clocked ? injected.v2_clock_mhz : kBaseClockMhz;
-      raw.emit(protocol::Sample{
+      raw.emit(base::protocol::Sample{
           .case_id = "speed",
           .series = candidate ? "v2" : "v1",
           .value = (candidate ? 4 / injected.speedup : 4) * noise * kBaseClockMhz / clock,
@@ -252,13 +253,13 @@ void write_mini_process(const fs::path& dir, const std::string& group, const Min
     }
   const double again = number % 2 == 0 ? injected.aa_factor : 1 / injected.aa_factor;
   for (int round = 0; round < kRounds; ++round)
-    raw.emit(protocol::Sample{.case_id = "speed",
-                              .series = "v1.aa",
-                              .value = 4 * again * (1 + 0.001 * ((number * 5 + round) % 3)),
-                              .unit = "ms",
-                              .round = round,
-                              .order = 4});
-  raw.emit(protocol::CaseEnd{.case_id = "speed"});
+    raw.emit(base::protocol::Sample{.case_id = "speed",
+                                    .series = "v1.aa",
+                                    .value = 4 * again * (1 + 0.001 * ((number * 5 + round) % 3)),
+                                    .unit = "ms",
+                                    .round = round,
+                                    .order = 4});
+  raw.emit(base::protocol::CaseEnd{.case_id = "speed"});
   raw.write(dir / "phases/speed" / (group + ".jsonl"));
 }
 

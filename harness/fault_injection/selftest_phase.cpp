@@ -20,7 +20,7 @@ Injected tried(const FaultAction& run, const SelftestSetup& setup) {
 class Selftest {
  public:
   Selftest(SelftestSetup setup, bool has_device, const BuiltinCall& call,
-           protocol::Emitter& emitter)
+           base::protocol::Emitter& emitter)
       : setup_(std::move(setup)),
         has_device_(has_device),
         call_(call),
@@ -89,15 +89,15 @@ class Selftest {
   bool has_device_;
   const BuiltinCall& call_;
   std::string case_;
-  protocol::Emitter& emitter_;
+  base::protocol::Emitter& emitter_;
   json rows_ = json::array();
 };
 
 }  // namespace
 
 void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::path& configs,
-                  const BuiltinCall& call, protocol::Emitter& emitter) {
-  const auto ids = protocol::merged_args(call.in, call.in.cases.front())
+                  const BuiltinCall& call, base::protocol::Emitter& emitter) {
+  const auto ids = base::protocol::merged_args(call.in, call.in.cases.front())
                        .at("faults")
                        .get<std::vector<std::string>>();
   const auto faults = chosen_faults(ids);

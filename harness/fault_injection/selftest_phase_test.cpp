@@ -15,16 +15,16 @@ using testing::HasSubstr;
 
 class SelftestTest : public testing::Test {
  protected:
-  protocol::Transcript run(const std::vector<std::string>& faults) {
+  base::protocol::Transcript run(const std::vector<std::string>& faults) {
     return run_alone(dir_ / "raw.jsonl", {{"faults", faults}},
-                     [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                     [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
                        run_selftest(dir_ / "bin", base::source_dir() + "/configs", call, emitter);
                      });
   }
-  static const protocol::Check& check(const protocol::Transcript& transcript,
-                                      const std::string& id) {
-    const auto* found = find_line<protocol::Check>(
-        transcript, [&](const protocol::Check& c) { return c.id == id; });
+  static const base::protocol::Check& check(const base::protocol::Transcript& transcript,
+                                            const std::string& id) {
+    const auto* found = find_line<base::protocol::Check>(
+        transcript, [&](const base::protocol::Check& c) { return c.id == id; });
     if (found == nullptr) throw std::runtime_error("no check " + id);
     return *found;
   }
@@ -40,8 +40,8 @@ TEST_F(SelftestTest, EveryFaultIsCaughtAndEveryControlIsClean) {
     EXPECT_TRUE(check(transcript, "fault/" + id).ok) << check(transcript, "fault/" + id).detail;
     EXPECT_TRUE(check(transcript, "control/" + id).ok) << check(transcript, "control/" + id).detail;
   }
-  const auto* table = find_line<protocol::Table>(
-      transcript, [](const protocol::Table& t) { return t.id == "catch_matrix"; });
+  const auto* table = find_line<base::protocol::Table>(
+      transcript, [](const base::protocol::Table& t) { return t.id == "catch_matrix"; });
   ASSERT_NE(table, nullptr);
   EXPECT_EQ(table->rows.size(), 4U);
   EXPECT_EQ(table->rows[0][3], "caught");

@@ -115,7 +115,7 @@ std::map<std::string, Measured> results_by_name(const std::vector<Measured>& all
 
 /// Checks, then samples. Returns why the group failed.
 std::string emit(const std::vector<Measured>& all, const std::map<std::string, Measured>& results,
-                 const std::string& case_id, protocol::Emitter& emitter) {
+                 const std::string& case_id, base::protocol::Emitter& emitter) {
   std::string failure;
   for (const auto& [name, result] : results) {
     emitter.check({.case_id = case_id,
@@ -150,7 +150,7 @@ std::vector<std::string> parse_benchmark_list(std::string_view listing) {
 }
 
 IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::string>& planned,
-                               const IngestTarget& target, protocol::Emitter& emitter) {
+                               const IngestTarget& target, base::protocol::Emitter& emitter) {
   std::vector<Measured> all;
   try {
     all = read_repetitions(json::parse(text));

@@ -28,7 +28,7 @@ TEST(BenchmarkJson, OneSampleARepetition) {
   EXPECT_THAT(got.transcript.violations, IsEmpty());
   std::vector<std::string> samples;
   for (const auto& line : got.transcript.lines)
-    if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
+    if (const auto* sample = std::get_if<base::protocol::Sample>(&line.message))
       samples.push_back(sample->series + " " + std::to_string(*sample->value) + " " + sample->unit);
   EXPECT_THAT(samples, ElementsAre("v1/256 2.500000 ms", "v2/256 1.500000 us"));
   EXPECT_EQ(got.transcript.ended.at("c").status, "ok");
@@ -68,7 +68,7 @@ std::string with_b(const std::string& fields) {
 std::vector<std::string> failed_checks(const Ingested& got) {
   std::vector<std::string> failed;
   for (const auto& line : got.transcript.lines)
-    if (const auto* check = std::get_if<protocol::Check>(&line.message); check && !check->ok)
+    if (const auto* check = std::get_if<base::protocol::Check>(&line.message); check && !check->ok)
       failed.push_back(check->id + " " + check->code + " " + check->detail);
   return failed;
 }
@@ -76,7 +76,7 @@ std::vector<std::string> failed_checks(const Ingested& got) {
 int64_t samples_of_b(const Ingested& got) {
   int64_t n = 0;
   for (const auto& line : got.transcript.lines)
-    if (const auto* sample = std::get_if<protocol::Sample>(&line.message))
+    if (const auto* sample = std::get_if<base::protocol::Sample>(&line.message))
       n += sample->series == "b";
   return n;
 }

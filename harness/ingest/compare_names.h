@@ -29,7 +29,7 @@ inline IngestVerdict compare_names(std::vector<std::string> planned, std::vector
 
 /// Ends every case of the group alike and closes the evidence.
 inline void end_cases(const IngestTarget& target, const std::string& failure,
-                      protocol::Emitter& emitter) {
+                      base::protocol::Emitter& emitter) {
   for (const auto& id : target.cases) {
     if (failure.empty())
       emitter.end_case(id);

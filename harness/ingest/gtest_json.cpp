@@ -5,8 +5,8 @@
 namespace harness {
 namespace {
 
+using base::protocol::Check;
 using nlohmann::json;
-using protocol::Check;
 
 /// "Suite.Test" of every test in the report.
 std::string test_name(const json& suite, const json& test) {
@@ -80,7 +80,7 @@ std::vector<std::string> parse_gtest_list(std::string_view listing) {
 }
 
 IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>& planned,
-                           const IngestTarget& target, protocol::Emitter& emitter) {
+                           const IngestTarget& target, base::protocol::Emitter& emitter) {
   std::vector<Check> checks;
   try {
     checks = read_checks(text);

@@ -32,12 +32,12 @@ TEST(GtestJson, OnlyWhatRanAndHeldIsOk) {
   EXPECT_THAT(got.transcript.violations, IsEmpty());
   std::vector<std::string> codes;
   for (const auto& line : got.transcript.lines)
-    if (const auto* check = std::get_if<protocol::Check>(&line.message))
+    if (const auto* check = std::get_if<base::protocol::Check>(&line.message))
       codes.push_back(check->ok ? "ok" : check->code);
   EXPECT_THAT(codes, ElementsAre("ok", "CAUSALITY_LEAK", "TEST_SKIPPED", "TEST_DISABLED"));
   EXPECT_EQ(got.transcript.ended.at("c").status, "failed");
   EXPECT_EQ(got.transcript.ended.at("c").reason, "3 of 4 tests did not pass, first: A.Bad");
-  EXPECT_EQ(std::get<protocol::Check>(got.transcript.lines[2].message).detail,
+  EXPECT_EQ(std::get<base::protocol::Check>(got.transcript.lines[2].message).detail,
             "file.cpp:3\n|`<script>");
 }
 

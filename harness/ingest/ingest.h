@@ -3,13 +3,13 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/protocol/emitter.h"
+#include "base/protocol/emitter.h"
 
 namespace harness {
 
 /// What the lines say about where they come from.
 struct IngestTarget {
-  protocol::Hello hello;  ///< program, build id, device, switches
+  base::protocol::Hello hello;  ///< program, build id, device, switches
   std::vector<std::string>
       cases;  ///< planned cases of the group: all end like the program as a whole
 };
@@ -31,13 +31,13 @@ std::vector<std::string> parse_benchmark_list(std::string_view listing);
 /// tests, or when those in the JSON are not those `planned`, nothing is written and the verdict
 /// says why.
 IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>& planned,
-                           const IngestTarget& target, protocol::Emitter& emitter);
+                           const IngestTarget& target, base::protocol::Emitter& emitter);
 
 /// The same for Google Benchmark (`--benchmark_out_format=json`): one sample a repetition (series:
 /// the benchmark's name; unit ms, us or s), one check a benchmark. A skipped benchmark is a failed
 /// check. A time or a number of iterations that is missing or not above 0 is refused by name; NaN
 /// and Infinity, which Google Benchmark may print, are NON_FINITE there.
 IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::string>& planned,
-                               const IngestTarget& target, protocol::Emitter& emitter);
+                               const IngestTarget& target, base::protocol::Emitter& emitter);
 
 }  // namespace harness

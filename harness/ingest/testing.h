@@ -6,15 +6,15 @@
 #include <sstream>
 #include <string>
 
+#include "base/protocol/lines.h"
 #include "harness/ingest/ingest.h"
-#include "harness/protocol/lines.h"
 
 namespace harness {
 
 /// Runs an ingestion into a scratch file and reads the evidence back.
 struct Ingested {
   IngestVerdict verdict;
-  protocol::Transcript transcript;
+  base::protocol::Transcript transcript;
 };
 
 template <class Function>
@@ -25,13 +25,14 @@ Ingested ingest_with(Function function, std::string_view text,
   std::filesystem::remove(path);
   Ingested result;
   {
-    protocol::Emitter emitter(path);
+    base::protocol::Emitter emitter(path);
     result.verdict = function(
         text, planned, {.hello = {.program = "p", .build_id = "b"}, .cases = {"c"}}, emitter);
   }
   std::ostringstream content;
   content << std::ifstream(path).rdbuf();
-  result.transcript = protocol::read_transcript(content.str(), {.mode = "time", .cases = {"c"}});
+  result.transcript =
+      base::protocol::read_transcript(content.str(), {.mode = "time", .cases = {"c"}});
   std::filesystem::remove(path);
   return result;
 }

@@ -7,32 +7,32 @@ namespace harness {
 Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path configs) {
   if (bin_dir.empty()) bin_dir = program_folder();
   return {{"binaries_ab",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_binaries_ab(bin_dir, call, emitter);
            }},
           {"threshold_edits",
-           [](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_threshold_edits(this_checkout(), call, emitter);
            }},
           {"checkout",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_checkout(bin_dir, this_checkout(), call, emitter);
            }},
           {"configuration",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_configuration(bin_dir, call, emitter);
            }},
           {"ci_status", run_ci_status},
           {"counterfactual",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_counterfactual_phase(bin_dir, call, emitter);
            }},
           {"diff_scope",
-           [](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_diff_scope(this_checkout(), call, emitter);
            }},
           {"environment",
-           [bin_dir](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_environment(bin_dir, this_checkout(), call, emitter);
            }},
           {"forecast", run_forecast},
@@ -41,7 +41,7 @@ Builtins builtin_phases(std::filesystem::path bin_dir, std::filesystem::path con
           {"rate_gate", run_rate_gate},
           {"scaling", run_scaling},
           {"selftest",
-           [bin_dir, configs](const BuiltinCall& call, protocol::Emitter& emitter) {
+           [bin_dir, configs](const BuiltinCall& call, base::protocol::Emitter& emitter) {
              run_selftest(bin_dir, configs, call, emitter);
            }},
           {"twins", run_dense_counterpart}};

@@ -23,8 +23,9 @@ TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {
   const auto phases = builtin_phases(dir / "bin");
   const auto transcript =
       run_alone(dir / "raw.jsonl", nlohmann::json::object(), phases.at("environment"));
-  const auto* unknown = find_line<protocol::Metric>(
-      transcript, [](const protocol::Metric& m) { return m.name == "switches.unknown_count"; });
+  const auto* unknown = find_line<base::protocol::Metric>(
+      transcript,
+      [](const base::protocol::Metric& m) { return m.name == "switches.unknown_count"; });
   ASSERT_NE(unknown, nullptr);
   EXPECT_TRUE(unknown->value.is_number()) << unknown->reason;
 }

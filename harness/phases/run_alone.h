@@ -2,17 +2,17 @@
 #include <filesystem>
 #include <string>
 
+#include "base/protocol/lines.h"
 #include "harness/engine/builtin.h"
 #include "harness/evidence/storage/files.h"
-#include "harness/protocol/lines.h"
 
 namespace harness {
 
 /// What a builtin says outside of any run, read by the rules of the protocol: its lines go to
 /// `file`, hello and done are said for it.
 template <class Run>
-protocol::Transcript run_alone(const std::filesystem::path& file, const nlohmann::json& args,
-                               Run run, const std::string& device = "cpu") {
+base::protocol::Transcript run_alone(const std::filesystem::path& file, const nlohmann::json& args,
+                                     Run run, const std::string& device = "cpu") {
   BuiltinCall call;
   call.in.phase = call.in.kind = "builtin";
   call.in.group = "g01";
@@ -21,16 +21,16 @@ protocol::Transcript run_alone(const std::filesystem::path& file, const nlohmann
   call.in.cases = {{.id = "all", .args = nlohmann::json::object()}};
   call.run_dir = file.parent_path();
   {
-    protocol::Emitter emitter(file.string());
+    base::protocol::Emitter emitter(file.string());
     emitter.hello({.program = "engine"});
     run(call, emitter);
     emitter.done();
   }
-  return protocol::read_transcript(read_bytes(file), {"check", {"all"}});
+  return base::protocol::read_transcript(read_bytes(file), {"check", {"all"}});
 }
 
 template <class Line, class Wanted>
-const Line* find_line(const protocol::Transcript& transcript, Wanted wanted) {
+const Line* find_line(const base::protocol::Transcript& transcript, Wanted wanted) {
   for (const auto& line : transcript.lines)
     if (const auto* found = std::get_if<Line>(&line.message); found != nullptr && wanted(*found))
       return found;

@@ -1,8 +1,8 @@
 #include "harness/phases/worker_call.h"
 
+#include "base/protocol/case.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
-#include "harness/protocol/case.h"
 #include "harness/provenance/capture.h"
 
 namespace harness {
@@ -10,7 +10,7 @@ namespace harness {
 WorkerAnswer call_worker(const WorkerCall& call) {
   const TempDir dir;
   const auto result_file = dir / "result.jsonl";
-  protocol::CaseIn in;
+  base::protocol::CaseIn in;
   in.phase = "selftest";
   in.kind = call.kind;
   in.group = "g01";
@@ -21,7 +21,7 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   in.cases = {{.id = "injected", .args = nlohmann::json::object()}};
   in.out = dir.path().string();
   CaptureOptions options;
-  options.input = protocol::print_case(in) + "\n";
+  options.input = base::protocol::print_case(in) + "\n";
   options.timeout_s = call.timeout_s;
   options.with_stderr = true;
   options.whole_tree = true;
@@ -37,7 +37,7 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   answer.problem = said.problem;
   const std::string raw = std::filesystem::exists(result_file) ? read_bytes(result_file) : "";
   answer.reported_anything = !raw.empty();
-  answer.transcript = protocol::read_transcript(raw, {call.mode, {"injected"}});
+  answer.transcript = base::protocol::read_transcript(raw, {call.mode, {"injected"}});
   if (answer.problem.empty() && !answer.transcript.violations.empty()) {
     const auto& first = answer.transcript.violations.front();
     answer.problem =
@@ -46,16 +46,17 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   return answer;
 }
 
-std::vector<protocol::Check> WorkerAnswer::checks() const {
-  std::vector<protocol::Check> found;
+std::vector<base::protocol::Check> WorkerAnswer::checks() const {
+  std::vector<base::protocol::Check> found;
   for (const auto& line : transcript.lines)
-    if (const auto* check = std::get_if<protocol::Check>(&line.message)) found.push_back(*check);
+    if (const auto* check = std::get_if<base::protocol::Check>(&line.message))
+      found.push_back(*check);
   return found;
 }
 
-std::vector<protocol::Check> WorkerAnswer::failed_checks() const {
-  std::vector<protocol::Check> failed = checks();
-  std::erase_if(failed, [](const protocol::Check& check) { return check.ok; });
+std::vector<base::protocol::Check> WorkerAnswer::failed_checks() const {
+  std::vector<base::protocol::Check> failed = checks();
+  std::erase_if(failed, [](const base::protocol::Check& check) { return check.ok; });
   return failed;
 }
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/protocol/lines.h"
+#include "base/protocol/lines.h"
 
 namespace harness {
 
@@ -24,12 +24,12 @@ struct WorkerCall {
 
 struct WorkerAnswer {
   int exit = -1;
-  std::string log;                  ///< standard output and error
-  std::string problem;              ///< why there is no usable answer; empty when there is one
-  protocol::Transcript transcript;  ///< raw evidence, held to every rule of the protocol
-  bool reported_anything = false;   ///< the result channel holds at least one byte
-  std::vector<protocol::Check> failed_checks() const;
-  std::vector<protocol::Check> checks() const;
+  std::string log;      ///< standard output and error
+  std::string problem;  ///< why there is no usable answer; empty when there is one
+  base::protocol::Transcript transcript;  ///< raw evidence, held to every rule of the protocol
+  bool reported_anything = false;         ///< the result channel holds at least one byte
+  std::vector<base::protocol::Check> failed_checks() const;
+  std::vector<base::protocol::Check> checks() const;
 };
 
 /// Runs the worker in a temporary folder, which is removed afterwards.

@@ -69,7 +69,7 @@ TEST_F(WorkerCallTest, OnlyTheGivenSwitchesReachTheWorker) {
 
 TEST_F(WorkerCallTest, TheCaseLineReportsWhatWasAsked) {
   const WorkerAnswer answer = answer_of("cat >&2\n");
-  const protocol::CaseIn in = protocol::parse_case(answer.log);
+  const base::protocol::CaseIn in = base::protocol::parse_case(answer.log);
   EXPECT_EQ(in.kind, "kind");
   ASSERT_EQ(in.cases.size(), 1U);
   EXPECT_EQ(in.cases[0].id, "injected");

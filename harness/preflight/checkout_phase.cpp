@@ -48,7 +48,7 @@ Code find_code(const fs::path& bin_dir, const std::optional<fs::path>& checkout)
 }
 
 void emit_table(const std::string& id, const Code& code, const std::string& named,
-                protocol::Emitter& emitter) {
+                base::protocol::Emitter& emitter) {
   json rows = json::array();
   const auto add = [&](const char* fact, const std::string& value) {
     rows.push_back(json::array({fact, value}));
@@ -72,10 +72,10 @@ void emit_table(const std::string& id, const Code& code, const std::string& name
 }  // namespace
 
 void run_checkout(const fs::path& bin_dir, const std::optional<fs::path>& checkout,
-                  const BuiltinCall& call, protocol::Emitter& emitter) {
+                  const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
   const std::string named =
-      protocol::merged_args(call.in, call.in.cases.front()).value("commit", "");
+      base::protocol::merged_args(call.in, call.in.cases.front()).value("commit", "");
   if (!named.empty() && named.size() < 7)
     return emitter.fail_case(id,
                              "args.commit must have 7 hex digits at least, got '" + named + "'");

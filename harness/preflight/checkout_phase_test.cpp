@@ -38,20 +38,22 @@ class CheckoutPhase : public testing::Test {
     fs::create_directories((dir_ / path).parent_path());
     std::ofstream(dir_ / path) << text;
   }
-  protocol::Transcript run(const json& args = json::object(), bool with_checkout = true) const {
+  base::protocol::Transcript run(const json& args = json::object(),
+                                 bool with_checkout = true) const {
     const TempDir raw;
     return run_alone(raw / "raw.jsonl", args, [&](const BuiltinCall& call, auto& emitter) {
       run_checkout(bin_, with_checkout ? std::optional(dir_.path()) : std::nullopt, call, emitter);
     });
   }
-  static json value(const protocol::Transcript& transcript, const std::string& name) {
-    const auto* found =
-        find_line<protocol::Metric>(transcript, [&](const auto& m) { return m.name == name; });
+  static json value(const base::protocol::Transcript& transcript, const std::string& name) {
+    const auto* found = find_line<base::protocol::Metric>(
+        transcript, [&](const auto& m) { return m.name == name; });
     return found == nullptr ? json("absent") : found->value;
   }
   /// The cell beside `fact` in the table of the code.
-  static std::string fact(const protocol::Transcript& transcript, const std::string& name) {
-    const auto* table = find_line<protocol::Table>(transcript, [](const auto&) { return true; });
+  static std::string fact(const base::protocol::Transcript& transcript, const std::string& name) {
+    const auto* table =
+        find_line<base::protocol::Table>(transcript, [](const auto&) { return true; });
     if (table == nullptr) return "no table";
     for (const json& row : table->rows)
       if (row.at(0) == name) return row.at(1).get<std::string>();
@@ -91,7 +93,7 @@ TEST_F(CheckoutPhase, TheCommitAskedForIsHeldAgainstTheOneThere) {
   EXPECT_EQ(value(right, "commit.as_named_bool"), true);
   const auto wrong = run({{"commit", "0000000"}});
   EXPECT_EQ(value(wrong, "commit.as_named_bool"), false);
-  const auto* check = find_line<protocol::Check>(wrong, [](const auto&) { return true; });
+  const auto* check = find_line<base::protocol::Check>(wrong, [](const auto&) { return true; });
   ASSERT_NE(check, nullptr);
   EXPECT_FALSE(check->ok);
   EXPECT_EQ(check->code, "PROVENANCE_MISMATCH");

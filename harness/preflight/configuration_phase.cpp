@@ -20,10 +20,11 @@ std::string text_of(const json& value) {
 
 class ConfigurationPhase {
  public:
-  ConfigurationPhase(const fs::path& bin_dir, const BuiltinCall& call, protocol::Emitter& emitter)
+  ConfigurationPhase(const fs::path& bin_dir, const BuiltinCall& call,
+                     base::protocol::Emitter& emitter)
       : bin_dir_(bin_dir),
         id_(call.in.cases.front().id),
-        args_(protocol::merged_args(call.in, call.in.cases.front())),
+        args_(base::protocol::merged_args(call.in, call.in.cases.front())),
         run_(run_so_far(call.run_dir)),
         emitter_(emitter) {}
 
@@ -165,7 +166,7 @@ class ConfigurationPhase {
   std::string id_;
   json args_;
   RunSoFar run_;
-  protocol::Emitter& emitter_;
+  base::protocol::Emitter& emitter_;
   std::vector<const PlannedPhase*> phases_;
   SwitchValues first_as_set_;
 };
@@ -173,7 +174,7 @@ class ConfigurationPhase {
 }  // namespace
 
 void run_configuration(const fs::path& bin_dir, const BuiltinCall& call,
-                       protocol::Emitter& emitter) {
+                       base::protocol::Emitter& emitter) {
   ConfigurationPhase(bin_dir, call, emitter).run();
 }
 

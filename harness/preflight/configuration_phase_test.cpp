@@ -15,10 +15,11 @@ using testing::HasSubstr;
 
 class ConfigurationPhase : public testing::Test {
  protected:
-  protocol::Transcript configuration(const json& args) {
-    return look_back(run_.path(), args, [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-      run_configuration(bin_.path(), call, emitter);
-    });
+  base::protocol::Transcript configuration(const json& args) {
+    return look_back(run_.path(), args,
+                     [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
+                       run_configuration(bin_.path(), call, emitter);
+                     });
   }
 
   TempDir run_, bin_;
@@ -45,9 +46,10 @@ TEST_F(ConfigurationPhase, NamesASwitchThatIsNotAsDeclared) {
   write_training_run(run_.path(), {.switches = {{"NSA_SEL_RANGES_V2", "1"}}});
   const auto transcript = configuration({{"of", {"conform"}}, {"reference", json::object()}});
   EXPECT_EQ(metric_of(transcript, "switches.undeclared_count"), 1);
-  const auto* check = find_line<protocol::Check>(transcript, [](const protocol::Check& one) {
-    return one.id == "switch/conform/NSA_SEL_RANGES_V2";
-  });
+  const auto* check =
+      find_line<base::protocol::Check>(transcript, [](const base::protocol::Check& one) {
+        return one.id == "switch/conform/NSA_SEL_RANGES_V2";
+      });
   ASSERT_NE(check, nullptr);
   EXPECT_FALSE(check->ok);
   EXPECT_EQ(check->code, "CONFIG_DRIFT");

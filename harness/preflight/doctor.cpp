@@ -84,7 +84,7 @@ void ceilings(const fs::path& bin_dir, const fs::path& configs, std::vector<Doct
   const auto norm = find_hardware(load_hardware(configs), list.gpus[0].name);
   const auto rate = [&](const char* name) {
     for (const auto& line : answer.transcript.lines)
-      if (const auto* metric = std::get_if<protocol::Metric>(&line.message);
+      if (const auto* metric = std::get_if<base::protocol::Metric>(&line.message);
           metric != nullptr && metric->name == name && metric->value.is_number())
         return metric->value.get<double>();
     return 0.0;

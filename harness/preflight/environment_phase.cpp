@@ -15,7 +15,7 @@ namespace {
 class EnvironmentPhase {
  public:
   EnvironmentPhase(const fs::path& bin_dir, const std::optional<fs::path>& checkout,
-                   const BuiltinCall& call, protocol::Emitter& emitter)
+                   const BuiltinCall& call, base::protocol::Emitter& emitter)
       : bin_dir_(bin_dir),
         device_(call.in.device),
         case_(call.in.cases.front().id),
@@ -108,7 +108,7 @@ class EnvironmentPhase {
 
   fs::path bin_dir_;
   std::string device_, case_;
-  protocol::Emitter& emitter_;
+  base::protocol::Emitter& emitter_;
   fs::path run_;
   std::optional<fs::path> checkout_;
   BuildIdCheck build_;
@@ -117,7 +117,7 @@ class EnvironmentPhase {
 }  // namespace
 
 void run_environment(const fs::path& bin_dir, const std::optional<fs::path>& checkout,
-                     const BuiltinCall& call, protocol::Emitter& emitter) {
+                     const BuiltinCall& call, base::protocol::Emitter& emitter) {
   EnvironmentPhase(bin_dir, checkout, call, emitter).run();
 }
 

@@ -21,25 +21,26 @@ class EnvironmentPhaseTest : public testing::Test {
  protected:
   void SetUp() override { write_fake_worker(bin_); }
 
-  protocol::Transcript run() { return run_in(this_checkout()); }
+  base::protocol::Transcript run() { return run_in(this_checkout()); }
 
-  protocol::Transcript run_in(const std::optional<fs::path>& checkout) {
+  base::protocol::Transcript run_in(const std::optional<fs::path>& checkout) {
     fs::remove(dir_ / "raw.jsonl");
     return run_alone(dir_ / "raw.jsonl", nlohmann::json::object(),
-                     [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                     [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
                        run_environment(bin_, checkout, call, emitter);
                      });
   }
 
-  static nlohmann::json value(const protocol::Transcript& transcript, const std::string& name) {
-    const auto* found = find_line<protocol::Metric>(
-        transcript, [&](const protocol::Metric& m) { return m.name == name; });
+  static nlohmann::json value(const base::protocol::Transcript& transcript,
+                              const std::string& name) {
+    const auto* found = find_line<base::protocol::Metric>(
+        transcript, [&](const base::protocol::Metric& m) { return m.name == name; });
     return found == nullptr ? nlohmann::json("absent") : found->value;
   }
 
-  static std::string failure(const protocol::Transcript& transcript, const std::string& id) {
-    const auto* found = find_line<protocol::Check>(
-        transcript, [&](const protocol::Check& c) { return c.id == id && !c.ok; });
+  static std::string failure(const base::protocol::Transcript& transcript, const std::string& id) {
+    const auto* found = find_line<base::protocol::Check>(
+        transcript, [&](const base::protocol::Check& c) { return c.id == id && !c.ok; });
     return found == nullptr ? "" : found->code + " " + found->detail;
   }
 

@@ -37,7 +37,7 @@ SwitchValues ask_switches(const std::filesystem::path& bin_dir, const SwitchValu
     throw Error("the worker does not say its switches: " + answer.problem);
   SwitchValues values;
   for (const auto& one :
-       std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
+       std::get<base::protocol::Hello>(answer.transcript.lines.front().message).switches)
     values[one.name] = one.value;
   return values;
 }
@@ -56,7 +56,7 @@ SwitchNames ask_switch_names(const std::filesystem::path& bin_dir) {
     return {{}, "the worker does not say its switches: " + answer.problem};
   SwitchNames names;
   for (const auto& value :
-       std::get<protocol::Hello>(answer.transcript.lines.front().message).switches)
+       std::get<base::protocol::Hello>(answer.transcript.lines.front().message).switches)
     names.known.push_back(value.name);
   return names;
 }

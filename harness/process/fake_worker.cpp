@@ -13,10 +13,10 @@
 #include <string>
 #include <thread>
 
-#include "harness/protocol/case.h"
-#include "harness/protocol/emitter.h"
+#include "base/protocol/case.h"
+#include "base/protocol/emitter.h"
 
-using namespace harness::protocol;
+using namespace base::protocol;
 
 namespace {
 

@@ -24,7 +24,7 @@ double median(const std::deque<double>& window) {
 
 }  // namespace
 
-void ProgressClock::beat(double now, const protocol::Beat& beat) {
+void ProgressClock::beat(double now, const base::protocol::Beat& beat) {
   progress(now);
   if (beat.case_id != case_id_) {  // another case has another first step and another pace
     case_id_ = beat.case_id;
@@ -47,7 +47,7 @@ void ProgressClock::beat(double now, const protocol::Beat& beat) {
   judge_rate(beat);
 }
 
-void ProgressClock::judge_rate(const protocol::Beat& beat) {
+void ProgressClock::judge_rate(const base::protocol::Beat& beat) {
   std::string unit = beat.rate_unit;
   if (beat.rate) {
     remember(rates_, *beat.rate);

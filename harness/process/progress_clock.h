@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "harness/protocol/messages.h"
+#include "base/protocol/messages.h"
 
 namespace harness {
 
@@ -51,9 +51,9 @@ class ProgressClock {
  public:
   ProgressClock(const WatchPolicy& policy, double now) : policy_(policy), last_progress_(now) {}
 
-  void progress(double now) { last_progress_ = now; }  ///< any complete line
-  void beat(double now, const protocol::Beat& beat);   ///< also progress
-  double allowance_s() const;                          ///< how long silence is accepted now
+  void progress(double now) { last_progress_ = now; }       ///< any complete line
+  void beat(double now, const base::protocol::Beat& beat);  ///< also progress
+  double allowance_s() const;                               ///< how long silence is accepted now
   double silence_s(double now) const { return now - last_progress_; }
   bool stalled(double now) const { return !(silence_s(now) <= allowance_s()); }
   std::optional<double> median_gap_s() const;
@@ -66,7 +66,7 @@ class ProgressClock {
     double when = 0;
     int64_t step = 0;
   };
-  void judge_rate(const protocol::Beat& beat);
+  void judge_rate(const base::protocol::Beat& beat);
 
   WatchPolicy policy_;
   double last_progress_;

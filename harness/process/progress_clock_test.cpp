@@ -5,7 +5,8 @@
 namespace harness {
 namespace {
 
-protocol::Beat beat(int64_t step, const std::string& at = "step", std::optional<double> rate = {}) {
+base::protocol::Beat beat(int64_t step, const std::string& at = "step",
+                          std::optional<double> rate = {}) {
   return {.case_id = "a", .step = step, .of = 100, .at = at, .rate = rate, .rate_unit = "tok_s"};
 }
 

@@ -88,7 +88,7 @@ class Watch {
   void read_results();
   void look_at_libraries();
   bool input_is_due();
-  void hear(const protocol::Line& line, double now);
+  void hear(const base::protocol::Line& line, double now);
   void escalate(const char* why);
   void wait_for_exit(double wait_s);
   std::string wait_for_device();
@@ -109,7 +109,7 @@ class Watch {
   const WatchHooks& hooks_;
   double start_;
   ProgressClock clock_;
-  protocol::LineReader reader_;
+  base::protocol::LineReader reader_;
   GroupOutcome outcome_;
   GroupKey key_;
   Child child_;
@@ -245,12 +245,12 @@ void Watch::read_results() {
     hear(reader_.lines()[lines_heard_], now);
 }
 
-void Watch::hear(const protocol::Line& line, double now) {
+void Watch::hear(const base::protocol::Line& line, double now) {
   clock_.progress(now);
-  const auto* beat = std::get_if<protocol::Beat>(&line.message);
+  const auto* beat = std::get_if<base::protocol::Beat>(&line.message);
   if (beat == nullptr) return;
   clock_.beat(now, *beat);
-  outcome_.last_beat = protocol::to_object(*beat);
+  outcome_.last_beat = base::protocol::to_object(*beat);
   outcome_.last_beat["t"] = line.t;
   if (hooks_.on_beat) hooks_.on_beat(*beat, clock_.eta_s());
 }
@@ -273,7 +273,7 @@ std::string Watch::last_progress_text() const {
   const std::string stage = last_stage(spec_.stages);
   return (outcome_.last_beat.is_null()
               ? "no heartbeat was seen"
-              : "last heartbeat: " + protocol::print_line(outcome_.last_beat)) +
+              : "last heartbeat: " + base::protocol::print_line(outcome_.last_beat)) +
          (stage.empty() ? "" : "; last stage: " + stage);
 }
 
@@ -294,7 +294,7 @@ void Watch::escalate(const char* why) {
   kill_group(key_, policy_.proof_s);
   if (hooks_.device_facts) autopsy["device_after"] = hooks_.device_facts();
   autopsy["device_held"] = wait_for_device();
-  write_bytes(spec_.autopsy, protocol::print_line(autopsy) + "\n");
+  write_bytes(spec_.autopsy, base::protocol::print_line(autopsy) + "\n");
   outcome_.autopsy = spec_.autopsy.filename();
 }
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/protocol/lines.h"
 #include "harness/process/os/proc_scan.h"
 #include "harness/process/outcome.h"
-#include "harness/protocol/lines.h"
 
 namespace harness {
 
@@ -20,13 +20,13 @@ struct WorkerSpec {
   std::string input;                       ///< standard input, then end of file
   std::filesystem::path result;  ///< raw evidence; empty: the program does not speak the protocol
   std::filesystem::path out, err, autopsy;  ///< logs; the autopsy is written only after a stall
-  protocol::Expectation want;
+  base::protocol::Expectation want;
   std::filesystem::path stages = {};  ///< where it records its stages; empty: it does not
 };
 
 /// What the caller wants to hear and say during a run. Every function may be empty.
 struct WatchHooks {
-  std::function<void(const protocol::Beat&, double eta_s)> on_beat;
+  std::function<void(const base::protocol::Beat&, double eta_s)> on_beat;
   std::function<int()> stop_signal;               ///< non-zero: end the group, we were interrupted
   std::function<nlohmann::json()> device_facts;   ///< device processes and memory, for the autopsy
   std::function<std::string()> device_held = {};  ///< who holds device memory; empty: nobody

@@ -9,11 +9,11 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/protocol/case.h"
 #include "base/testing/paths.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/spawn.h"
-#include "harness/protocol/case.h"
 
 namespace harness {
 namespace {
@@ -43,7 +43,7 @@ struct FakeRun {
                           .argv = {program},
                           .env = env,
                           .marker = folder.string(),
-                          .input = protocol::print_case(in) + "\n",
+                          .input = base::protocol::print_case(in) + "\n",
                           .result = folder / "g01.jsonl",
                           .out = folder / "g01.out",
                           .err = folder / "g01.err",
@@ -61,20 +61,20 @@ struct FakeRun {
 
   fs::path folder, stages;
   std::string program = base::build_dir() + "/bin/fake_worker";
-  protocol::CaseIn in;
+  base::protocol::CaseIn in;
   std::map<std::string, std::string> env;
   WatchPolicy policy;
   WatchHooks hooks;
 };
 
 std::string text(const GroupOutcome& o) {
-  return protocol::print_line(protocol::detail::write_value(o.reason));
+  return base::protocol::print_line(base::protocol::detail::write_value(o.reason));
 }
 
 TEST(Watch, AGoodWorkerCompletes) {
   FakeRun run("normal");
   int beats = 0;
-  run.hooks.on_beat = [&](const protocol::Beat&, double) { beats++; };
+  run.hooks.on_beat = [&](const base::protocol::Beat&, double) { beats++; };
   const auto outcome = run.go();
   EXPECT_EQ(outcome.status, StepStatus::kCompleted) << text(outcome);
   EXPECT_EQ(outcome.cause, "");
@@ -136,7 +136,7 @@ TEST(Watch, SamplesOutsideTimeAreRefused) {
   EXPECT_EQ(timed.go().status, StepStatus::kCompleted);
   FakeRun checked("normal");
   checked.in.mode = "time";  // the worker believes in `time`, the engine planned `check`
-  const auto line = protocol::print_case(checked.in);
+  const auto line = base::protocol::print_case(checked.in);
   const WorkerSpec spec{.group = "g01",
                         .argv = {checked.program},
                         .env = {},
@@ -331,7 +331,7 @@ TEST(Watch, AnInterruptEndsTheGroup) {
   run.policy.stall_floor_s = 60;
   int signal = 0;
   run.hooks.stop_signal = [&] { return signal; };
-  run.hooks.on_beat = [&](const protocol::Beat&, double) { signal = SIGTERM; };
+  run.hooks.on_beat = [&](const base::protocol::Beat&, double) { signal = SIGTERM; };
   const auto outcome = run.go();
   EXPECT_EQ(outcome.cause, "INTERRUPTED");
   EXPECT_EQ(outcome.reason, "interrupted by SIGTERM");

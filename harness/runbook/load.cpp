@@ -1,4 +1,5 @@
 #include "harness/runbook/load.h"
+#include "harness/runbook/metric_families.h"
 
 #include <set>
 
@@ -110,7 +111,7 @@ Kinds load_kinds(const fs::path& configs_dir) {
     const json document = source.parse(read_text(path), path.string());
     const auto kind = Reader(source).read<KindSpec>(document);
     check_kind(source, document, kind, name);
-    kinds[name] = kind;
+    kinds[name] = expand(kind);
   }
   return kinds;
 }

@@ -91,8 +91,9 @@ struct KindSpec {
   std::string mode = "check";  ///< check | time | profile | trace: what its workers are started in
   double minutes = 1;          ///< expected duration for `plan`
   std::vector<ArgSpec> args;
-  std::vector<MetricSpec> metrics;
-  std::vector<KindTable> tables;  ///< figures side by side, as the report shows them
+  std::map<std::string, std::vector<std::string>> lists;  ///< words that {NAME} stands for
+  std::vector<MetricSpec> metrics;  ///< a name with {NAME}: one metric a word (metric_families.h)
+  std::vector<KindTable> tables;    ///< figures side by side, as the report shows them
   template <class V>
   static void describe(V& v) {
     v({.name = "kind",
@@ -108,6 +109,11 @@ struct KindSpec {
     v({.name = "mode", .doc = "check, time, profile or trace"}, &KindSpec::mode);
     v({.name = "minutes", .doc = "expected duration"}, &KindSpec::minutes);
     v({.name = "args", .doc = "declared arguments"}, &KindSpec::args);
+    v({.name = "lists",
+       .doc =
+           "words by the name of their list: a metric or a row of a table with {NAME} stands for "
+           "one a word"},
+      &KindSpec::lists);
     v({.name = "metrics", .doc = "figures it produces"}, &KindSpec::metrics);
     v({.name = "tables", .doc = "figures side by side, as the report shows them"},
       &KindSpec::tables);

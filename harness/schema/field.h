@@ -3,6 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json/field_doc.h"
+
 /// Vocabulary of struct descriptions. A described struct has
 ///
 ///   template <class Visitor> static void describe(Visitor& v) {
@@ -17,14 +19,7 @@
 /// std::vector<T>, std::map<std::string, T> of these.
 namespace harness {
 
-struct FieldDoc {
-  std::string_view name;  ///< key in JSON
-  std::string_view doc;   ///< one sentence, shown in the JSON Schema and on the reference page
-  std::string_view unit =
-      "";                 ///< unit of a number, from the closed list of spec units; empty for none
-  bool required = false;  ///< the reader rejects an object without this key
-  std::string_view before = "";  ///< key in files of earlier versions, which is read as well
-};
+using base::FieldDoc;
 
 /// Specialise with `static constexpr auto names = std::to_array<std::pair<E,
 /// std::string_view>>({...});`

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json/depth.h"
 #include "harness/schema/error.h"
-#include "harness/schema/parse/depth.h"
 #include "harness/trace/gzip.h"
 
 namespace harness::trace {
@@ -77,7 +77,7 @@ class Reader {
 
   void take(std::string_view text, size_t offset) {
     if (ended_) refuse(offset, "nothing may stand behind [\"end\",N]");
-    if (nests_too_deep(text)) refuse(offset, "nests too deep to be a record");
+    if (base::nests_too_deep(text)) refuse(offset, "nests too deep to be a record");
     const json fields = json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (lines_ == 0) {
       read_header(fields, offset);

@@ -51,7 +51,8 @@ MeasuredRate rate_of(const std::vector<double>& tok_s, const std::string& device
 
 class Experiment {
  public:
-  Experiment(const CounterfactualPlan& plan, const std::string& case_id, protocol::Emitter* emitter)
+  Experiment(const CounterfactualPlan& plan, const std::string& case_id,
+             base::protocol::Emitter* emitter)
       : plan_(plan), case_(case_id), emitter_(emitter) {}
 
   double seconds_left() const {
@@ -75,7 +76,7 @@ class Experiment {
     if (end.status != "ok") throw Error(end.reason);
     std::vector<double> rates;
     for (const auto& line : answer.transcript.lines) {
-      const auto* sample = std::get_if<protocol::Sample>(&line.message);
+      const auto* sample = std::get_if<base::protocol::Sample>(&line.message);
       if (sample == nullptr || sample->series != "tok_s") continue;
       if (!sample->value || *sample->value <= 0)
         throw Error("the run gave a rate that is none: " +
@@ -101,7 +102,7 @@ class Experiment {
 
   const CounterfactualPlan& plan_;
   std::string case_;
-  protocol::Emitter* emitter_;
+  base::protocol::Emitter* emitter_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -139,7 +140,7 @@ GapAttribution attribute_gap(const MeasuredRate& base, double target,
 }
 
 CounterfactualResult run_counterfactual(const CounterfactualPlan& plan, const std::string& case_id,
-                                        protocol::Emitter* emitter) {
+                                        base::protocol::Emitter* emitter) {
   CounterfactualResult result;
   const std::vector<Factor> factors = plan_factors(plan.settings, plan.recommended);
   if (factors.empty()) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/protocol/emitter.h"
+#include "base/protocol/emitter.h"
 
 /// Explains a gap in throughput by experiment: every setting that is not the recommended one is
 /// changed alone, and the rate measured again.
@@ -72,7 +72,7 @@ struct CounterfactualResult {
 /// Runs base and factors one after another, each `steps` steps, within the budget; says the samples
 /// of every run as series NAME of `case_id` when `emitter` is given. Changes nothing.
 CounterfactualResult run_counterfactual(const CounterfactualPlan& plan, const std::string& case_id,
-                                        protocol::Emitter* emitter);
+                                        base::protocol::Emitter* emitter);
 
 /// "gap 2.1: batch x1.6 [1.5, 1.7] 62 %, dtype x1.2 [1.1, 1.3] 25 %; single factors explain 87 %".
 std::string gap_text(const CounterfactualResult& result);

@@ -60,7 +60,7 @@ CounterfactualPlan plan_of(const std::filesystem::path& bin_dir, const PlannedPh
 }
 
 void emit_result(const std::string& id, const CounterfactualResult& result,
-                 protocol::Emitter& emitter) {
+                 base::protocol::Emitter& emitter) {
   emitter.metric({.case_id = id,
                   .name = "factors.tried_count",
                   .value = result.gap.factors.size(),
@@ -88,9 +88,9 @@ void emit_result(const std::string& id, const CounterfactualResult& result,
 }  // namespace
 
 void run_counterfactual_phase(const std::filesystem::path& bin_dir, const BuiltinCall& call,
-                              protocol::Emitter& emitter) {
+                              base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string of = args.value("of", "");
   const RunSoFar run = run_so_far(call.run_dir);
   const PlannedPhase* phase = run.phase(of);

@@ -14,11 +14,12 @@ using testing::HasSubstr;
 
 class CounterfactualPhase : public testing::Test {
  protected:
-  protocol::Transcript counterfactual(json args) {
+  base::protocol::Transcript counterfactual(json args) {
     args.update({{"steps", 23}, {"budget_s", 30}});
-    return look_back(run_.path(), args, [&](const BuiltinCall& call, protocol::Emitter& emitter) {
-      run_counterfactual_phase(bin_.path(), call, emitter);
-    });
+    return look_back(run_.path(), args,
+                     [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
+                       run_counterfactual_phase(bin_.path(), call, emitter);
+                     });
   }
 
   TempDir run_, bin_;
@@ -57,9 +58,10 @@ TEST_F(CounterfactualPhase, ExplainsAGateThatFailed) {
   EXPECT_NEAR(metric_of(transcript, "gap.target_ratio"), 4, 1e-9);
   EXPECT_NEAR(metric_of(transcript, "gap.explained_pct"), 100, 1e-6);
   EXPECT_EQ(rows_of(transcript, "factors")[0][0], "batch");
-  EXPECT_NE(find_line<protocol::Finding>(
-                transcript, [](const protocol::Finding& f) { return f.code == "GAP_ATTRIBUTED"; }),
-            nullptr);
+  EXPECT_NE(
+      find_line<base::protocol::Finding>(
+          transcript, [](const base::protocol::Finding& f) { return f.code == "GAP_ATTRIBUTED"; }),
+      nullptr);
 }
 
 TEST_F(CounterfactualPhase, AStepWithoutARateIsNotLeftOut) {
@@ -70,7 +72,7 @@ TEST_F(CounterfactualPhase, AStepWithoutARateIsNotLeftOut) {
   write_fake_trainer_text(bin_.path(), text);
   write_training_run(run_.path(), {.gate_tok_s = 1600});
   const auto transcript = counterfactual({{"of", "conform"}, {"recommended", {{"batch", 8}}}});
-  const auto* figure = find_line<protocol::Metric>(
+  const auto* figure = find_line<base::protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "gap.explained_pct"; });
   EXPECT_THAT(figure->reason, HasSubstr("the run gave a rate that is none: not finite: inf"));
 }
@@ -82,7 +84,8 @@ TEST_F(CounterfactualPhase, TrainsNothingBehindAGateThatPassed) {
   EXPECT_EQ(end_of(transcript), "ok");
   EXPECT_EQ(metric_of(transcript, "factors.tried_count"), 0);
   EXPECT_TRUE(metric_of(transcript, "gap.explained_pct").is_null());
-  EXPECT_EQ(find_line<protocol::Finding>(transcript, [](const auto&) { return true; }), nullptr);
+  EXPECT_EQ(find_line<base::protocol::Finding>(transcript, [](const auto&) { return true; }),
+            nullptr);
 }
 
 TEST_F(CounterfactualPhase, RefusesWhatCannotExplain) {
@@ -91,7 +94,7 @@ TEST_F(CounterfactualPhase, RefusesWhatCannotExplain) {
     const TempDir ungated;
     write_training_run(ungated.path());
     EXPECT_THAT(end_of(look_back(ungated.path(), of_conform,
-                                 [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                                 [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
                                    run_counterfactual_phase(bin_.path(), call, emitter);
                                  })),
                 HasSubstr("has no gate on tok_s"));

@@ -21,9 +21,9 @@ json row_of(const std::string& what, const Metric& time, double per_second) {
 
 }  // namespace
 
-void run_forecast(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_forecast(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string of = args.value("of", "");
   const double price = args.at("price_per_gpu_hour").get<double>();
   if (!(std::isfinite(price) && price >= 0))

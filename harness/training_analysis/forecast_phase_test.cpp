@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 class ForecastPhase : public testing::Test {
  protected:
-  protocol::Transcript forecast(const json& args) {
+  base::protocol::Transcript forecast(const json& args) {
     return look_back(run_.path(), args, run_forecast);
   }
 

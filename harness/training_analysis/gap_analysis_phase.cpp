@@ -43,7 +43,7 @@ std::string rate_text(const RateReference& reference) {
 }
 
 void emit_gaps(const std::string& id, const Metric& rate,
-               const std::vector<RateReference>& references, protocol::Emitter& emitter) {
+               const std::vector<RateReference>& references, base::protocol::Emitter& emitter) {
   json rows = json::array();
   for (const RateReference& reference : references) {
     const RateGap gap = rate_gap(reference, rate);
@@ -60,7 +60,8 @@ void emit_gaps(const std::string& id, const Metric& rate,
 }
 
 /// What this run has found so far that explains a low rate, by rules and by experiment.
-std::string emit_causes(const std::string& id, const Results& results, protocol::Emitter& emitter) {
+std::string emit_causes(const std::string& id, const Results& results,
+                        base::protocol::Emitter& emitter) {
   json rows = json::array();
   std::string codes;
   for (const Finding& finding : results.findings) {
@@ -111,9 +112,9 @@ RateGap rate_gap(const RateReference& reference, const Metric& rate) {
   return gap;
 }
 
-void run_gap_analysis(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_gap_analysis(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string of = args.value("of", "");
   const std::vector<RateReference> references = read_references(args.at("references"));
   const RunSoFar run = run_so_far(call.run_dir);

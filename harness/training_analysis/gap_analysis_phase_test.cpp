@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 class GapAnalysisPhase : public testing::Test {
  protected:
-  protocol::Transcript gap(const json& args) {
+  base::protocol::Transcript gap(const json& args) {
     return look_back(run_.path(), args, run_gap_analysis);
   }
 
@@ -27,8 +27,8 @@ json gap_args(double expected) {
             {{"name", "seen"}, {"lo", 10}, {"hi", 20}, {"source", "t"}}}}};
 }
 
-const protocol::Finding* gap_finding(const protocol::Transcript& transcript) {
-  return find_line<protocol::Finding>(transcript, [](const protocol::Finding& finding) {
+const base::protocol::Finding* gap_finding(const base::protocol::Transcript& transcript) {
+  return find_line<base::protocol::Finding>(transcript, [](const base::protocol::Finding& finding) {
     return finding.code == "THROUGHPUT_GAP";
   });
 }

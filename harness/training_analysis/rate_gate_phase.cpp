@@ -18,8 +18,8 @@ std::string threshold_text(const CriterionResult& criterion) {
   return criterion.threshold ? format_value(*criterion.threshold, criterion.unit) : "none";
 }
 
-void emit_bool(const BuiltinCall& call, protocol::Emitter& emitter, const char* name, json value,
-               const std::string& reason) {
+void emit_bool(const BuiltinCall& call, base::protocol::Emitter& emitter, const char* name,
+               json value, const std::string& reason) {
   emitter.metric({.case_id = call.in.cases.front().id,
                   .name = name,
                   .value = std::move(value),
@@ -41,9 +41,9 @@ std::string_view gate_word(GateDecision decision) {
   return kWords[static_cast<size_t>(decision)];
 }
 
-void run_rate_gate(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_rate_gate(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const RunSoFar run = run_so_far(call.run_dir);
   const CriterionResult* proceed = run.criterion(args.value("proceed", ""));
   const CriterionResult* abort = run.criterion(args.value("abort", ""));

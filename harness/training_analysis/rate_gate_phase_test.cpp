@@ -27,7 +27,7 @@ TEST(RateGate, OnlyTwoPassesProceed) {
 class RateGatePhase : public testing::Test {
  protected:
   /// A rate of about 400 tok/s before criteria of at least `proceed` and of at least `abort`.
-  protocol::Transcript gate(double proceed, double abort, int64_t steps = 40) {
+  base::protocol::Transcript gate(double proceed, double abort, int64_t steps = 40) {
     write_training_run(run_.path(), {.steps = steps, .gate_tok_s = proceed});
     const auto file = run_.path() / "runbook.json";
     json book = json::parse(read_bytes(file));
@@ -38,8 +38,8 @@ class RateGatePhase : public testing::Test {
     write_bytes(file, book.dump(2) + "\n");
     return look_back(run_.path(), {{"proceed", "C-GATE"}, {"abort", "C-ABORT"}}, run_rate_gate);
   }
-  static const protocol::Finding* finding_of(const protocol::Transcript& transcript) {
-    return find_line<protocol::Finding>(transcript, [](const auto&) { return true; });
+  static const base::protocol::Finding* finding_of(const base::protocol::Transcript& transcript) {
+    return find_line<base::protocol::Finding>(transcript, [](const auto&) { return true; });
   }
 
   TempDir run_;

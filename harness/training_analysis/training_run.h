@@ -55,7 +55,7 @@ inline void write_training_run(const std::filesystem::path& dir, const TrainingR
       book["phases"][0]["criteria"].push_back(gate);
     });
   std::filesystem::remove(dir / "phases/conform/g01.jsonl");
-  protocol::Emitter transcript((dir / "phases/conform/g01.jsonl").string());
+  base::protocol::Emitter transcript((dir / "phases/conform/g01.jsonl").string());
   transcript.hello({.program = "nsa-train", .build_id = "mini-build"});
   for (const auto& [name, value] :
        {std::pair("step.tokens_count", 1000), std::pair("eta.steps_count", 7200)})
@@ -73,8 +73,8 @@ inline void write_training_run(const std::filesystem::path& dir, const TrainingR
 
 /// What a builtin that looks back says in the run folder `run`.
 template <class Run>
-protocol::Transcript look_back(const std::filesystem::path& run, const nlohmann::json& args,
-                               Run builtin) {
+base::protocol::Transcript look_back(const std::filesystem::path& run, const nlohmann::json& args,
+                                     Run builtin) {
   std::filesystem::remove(run / "said.jsonl");
   const auto transcript = run_alone(run / "said.jsonl", args, builtin);
   std::filesystem::remove(run / "said.jsonl");
@@ -82,21 +82,22 @@ protocol::Transcript look_back(const std::filesystem::path& run, const nlohmann:
 }
 
 /// How the case ended: "ok", or "failed: REASON".
-inline std::string end_of(const protocol::Transcript& transcript) {
+inline std::string end_of(const base::protocol::Transcript& transcript) {
   const auto end = transcript.ended.find("all");
   if (end == transcript.ended.end()) return "no end";
   return end->second.status == "ok" ? "ok" : end->second.status + ": " + end->second.reason;
 }
 
-inline nlohmann::json metric_of(const protocol::Transcript& transcript, const std::string& name) {
-  const auto* found = find_line<protocol::Metric>(
-      transcript, [&](const protocol::Metric& metric) { return metric.name == name; });
+inline nlohmann::json metric_of(const base::protocol::Transcript& transcript,
+                                const std::string& name) {
+  const auto* found = find_line<base::protocol::Metric>(
+      transcript, [&](const base::protocol::Metric& metric) { return metric.name == name; });
   return found == nullptr ? nlohmann::json("absent") : found->value;
 }
 
-inline nlohmann::json rows_of(const protocol::Transcript& transcript, const std::string& id) {
-  const auto* found = find_line<protocol::Table>(
-      transcript, [&](const protocol::Table& table) { return table.id == id; });
+inline nlohmann::json rows_of(const base::protocol::Transcript& transcript, const std::string& id) {
+  const auto* found = find_line<base::protocol::Table>(
+      transcript, [&](const base::protocol::Table& table) { return table.id == id; });
   return found == nullptr ? nlohmann::json("absent") : found->rows;
 }
 

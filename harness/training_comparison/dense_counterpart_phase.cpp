@@ -65,9 +65,9 @@ struct Beside {
 
 }  // namespace
 
-void run_dense_counterpart(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_dense_counterpart(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const auto of = args.at("of").get<std::vector<std::string>>(),
              against = args.at("against").get<std::vector<std::string>>();
   if (of.empty() || of.size() != against.size())

@@ -21,7 +21,7 @@ using List = std::vector<std::string>;
 
 const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h100";
 
-protocol::Transcript counterparts_of(const List& of, const List& against) {
+base::protocol::Transcript counterparts_of(const List& of, const List& against) {
   const TempDir dir;
   const json args = {{"of", of}, {"against", against}};
   return run_alone(dir / "raw.jsonl", args, [](BuiltinCall call, auto& emitter) {

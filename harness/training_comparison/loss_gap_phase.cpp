@@ -27,7 +27,7 @@ LossCurve curve_of(const RunFolder& run, const RunFiles& files, const std::strin
   const RawPhase raw = read_raw_phase(run, files, *planned, end);
   if (raw.groups.empty() || !raw.groups.front().unusable.empty())
     throw Error("phase " + phase + " left no usable evidence");
-  for (const protocol::Beat& beat : raw.groups.front().steps) {
+  for (const base::protocol::Beat& beat : raw.groups.front().steps) {
     const auto loss = beat.extra.find("loss");
     if (loss != beat.extra.end() && loss->is_number()) curve[beat.step] = loss->get<double>();
   }
@@ -36,7 +36,7 @@ LossCurve curve_of(const RunFolder& run, const RunFiles& files, const std::strin
 
 /// The curve again, thinned, as a line of its own.
 void tell(const LossCurve& curve, const std::string& name, const std::string& case_id,
-          protocol::Emitter& emitter) {
+          base::protocol::Emitter& emitter) {
   const size_t stride = (curve.size() + kToldPoints - 1) / kToldPoints;
   size_t i = 0;
   for (const auto& [step, loss] : curve) {
@@ -51,7 +51,7 @@ void tell(const LossCurve& curve, const std::string& name, const std::string& ca
   }
 }
 
-void emit(const LossGap& gap, const std::string& id, protocol::Emitter& emitter) {
+void emit(const LossGap& gap, const std::string& id, base::protocol::Emitter& emitter) {
   const auto metric = [&](const char* name, const json& value, const char* unit) {
     emitter.metric({.case_id = id,
                     .name = name,
@@ -67,9 +67,9 @@ void emit(const LossGap& gap, const std::string& id, protocol::Emitter& emitter)
 
 }  // namespace
 
-void run_loss_gap(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_loss_gap(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string first = args.value("of", ""), second = args.value("against", "");
   const RunFolder run(call.run_dir);
   const RunFiles files = read_run_files(run);

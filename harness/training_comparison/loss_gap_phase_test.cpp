@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 const std::string kVarlenRun = base::source_dir() + "/reports/samples/pr31_varlen-h100";
 
-protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
+base::protocol::Transcript gap_of(const std::string& of, const std::string& against, int64_t tail) {
   const TempDir dir;
   const json args = {{"of", of}, {"against", against}, {"tail", tail}};
   return run_alone(dir / "raw.jsonl", args, [](BuiltinCall call, auto& emitter) {
@@ -28,19 +28,19 @@ protocol::Transcript gap_of(const std::string& of, const std::string& against, i
   });
 }
 
-json value(const protocol::Transcript& transcript, const std::string& name) {
+json value(const base::protocol::Transcript& transcript, const std::string& name) {
   const auto* found =
-      find_line<protocol::Metric>(transcript, [&](const auto& m) { return m.name == name; });
+      find_line<base::protocol::Metric>(transcript, [&](const auto& m) { return m.name == name; });
   return found == nullptr ? json("absent") : found->value;
 }
 
 /// The losses that the run's raw lines hold for a phase.
 std::map<int64_t, double> recorded(const std::string& phase) {
   std::map<int64_t, double> losses;
-  const auto raw = protocol::read_transcript(
+  const auto raw = base::protocol::read_transcript(
       RunFolder(kVarlenRun).read("phases/" + phase + "/g01.jsonl"), {"time", {"all"}});
   for (const auto& line : raw.lines)
-    if (const auto* beat = std::get_if<protocol::Beat>(&line.message);
+    if (const auto* beat = std::get_if<base::protocol::Beat>(&line.message);
         beat != nullptr && beat->at == "step")
       losses[beat->step] = beat->extra.at("loss").get<double>();
   return losses;
@@ -59,7 +59,7 @@ TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
   EXPECT_LE(value(transcript, "gap.band_lo_nat"), value(transcript, "gap.band_hi_nat"));
   std::map<std::string, size_t> told;
   for (const auto& line : transcript.lines)
-    if (const auto* beat = std::get_if<protocol::Beat>(&line.message))
+    if (const auto* beat = std::get_if<base::protocol::Beat>(&line.message))
       ++told[beat->extra.at("line").get<std::string>()];
   EXPECT_EQ(told,
             (std::map<std::string, size_t>{{"train_random_off", 40}, {"train_random_on", 40}}));

@@ -18,9 +18,9 @@ json cell(const std::optional<double>& value) {
 
 }  // namespace
 
-void run_scaling(const BuiltinCall& call, protocol::Emitter& emitter) {
+void run_scaling(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const std::string id = call.in.cases.front().id;
-  const json args = protocol::merged_args(call.in, call.in.cases.front());
+  const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string base = args.value("base", "");
   const RunSoFar run = run_so_far(call.run_dir);
   const Metric* one = run.figure(base, kRate);

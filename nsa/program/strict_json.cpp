@@ -2,30 +2,18 @@
 
 #include <algorithm>
 
+#include "base/json/depth.h"
 #include "base/json/strict_parse.h"
 #include "base/text/nearest.h"
 #include "base/text/position.h"
 
 namespace nsa {
-namespace {
-
-/// Values are copied, moved and printed by recursion, so text that nests deeper could end the
-/// program.
-constexpr int kMaxDepth = 64;
-
-}  // namespace
 
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where) {
-  using Reason = base::StrictJsonError::Reason;
   try {
-    return base::parse_strict(text, kMaxDepth);
+    return base::parse_strict(text, static_cast<int>(base::kMaxDepth));
   } catch (const base::StrictJsonError& error) {
-    if (error.reason() == Reason::kTooDeep)
-      throw InputError(where + ": nests deeper than " + std::to_string(kMaxDepth) + " levels");
-    if (error.reason() == Reason::kDuplicateKey)
-      throw InputError(where + ": key " + nlohmann::json(error.what()).dump() +
-                       " is given twice in one object");
-    throw InputError(where + ": not valid JSON: " + error.what());
+    throw InputError(where + ": " + base::text_of(error));
   }
 }
 

@@ -20,17 +20,19 @@
 #include "nsa/program/plain_failure.h"
 #include "nsa/program/whole_numbers.h"
 #include "nsa/program/working_directory.h"
+#include "nsa/train/case_options.h"
 #include "nsa/train/run.h"
-#include "nsa/train/worker_request.h"
 
 namespace {
 
+using base::protocol::CaseArgs;
+using base::protocol::CaseIn;
 using nsa::SwitchSet;
+using nsa::train::OptionDoc;
 using nsa::train::RankPlace;
 using nsa::train::ResultLines;
 using nsa::train::RunContext;
 using nsa::train::TrainOptions;
-using nsa::train::WorkerRequest;
 
 constexpr const char* kExamples = R"(
 A corpus is a folder made by nsa-data: .data/NAME, or --data-root DIR/NAME. Missing data is an
@@ -94,9 +96,9 @@ SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::V
 
 void emit_hello(ResultLines& lines, const SwitchSet& switches, const RankPlace& place,
                 const std::string& device) {
-  nlohmann::json list = nlohmann::json::array();
+  std::vector<base::protocol::SwitchValue> list;
   for (const nsa::SwitchValue& s : switches.list())
-    list.push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}});
+    list.push_back({.name = s.name, .value = s.value, .origin = s.origin});
   lines.hello(nsa::build_id(), device, place,
               {{"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}}, list);
 }
@@ -110,19 +112,19 @@ std::unique_ptr<ResultLines> open_lines(std::string result, const std::string& o
   if (error)
     throw nsa::InputError("cannot make the folder --out " + out + ": " + error.message() +
                           "; name a folder that can be written");
-  if (result.empty() && worker) return std::make_unique<ResultLines>(3);
+  if (result.empty() && worker) return std::make_unique<ResultLines>("");
   if (result.empty() && !out.empty()) result = std::filesystem::path(out) / "result.jsonl";
   if (rank > 0 && !result.empty()) result += ".rank" + std::to_string(rank);
-  if (!result.empty()) return std::make_unique<ResultLines>(std::filesystem::path(result));
+  if (!result.empty()) return std::make_unique<ResultLines>(result);
   return std::make_unique<ResultLines>();
 }
 
 /// One case of a worker; args that make no sense fail the case, not the process.
-void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, const RankPlace& place,
+void work_on(const CaseIn& request, const CaseArgs& work, const RankPlace& place,
              ResultLines& lines) {
   RunContext context{work.id, &lines, nullptr, place, request.out, &stop_signal, print};
   try {
-    TrainOptions options = request.options_of(work);
+    TrainOptions options = nsa::train::options_of_case(request, work);
     const SwitchSet switches = make_switches(options, place.world, request.switches, {});
     nsa::train::apply_switches(switches, options);
     context.switches = &switches;
@@ -134,18 +136,17 @@ void work_on(const WorkerRequest& request, const WorkerRequest::Case& work, cons
 }
 
 int run_worker(const std::string& result, const RankPlace& place) {
-  const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  const WorkerRequest request = nsa::train::parse_worker_request(text);
+  const CaseIn request = nsa::train::read_request(std::cin);
   const auto lines = open_lines(result, request.out, true, place.rank);
   TrainOptions phase_options;
   try {
-    phase_options = request.options_of({"(phase)", nlohmann::json::object()});
+    phase_options = nsa::train::options_of_case(request, {.id = "(phase)"});
   } catch (const nsa::InputError&) {
     // Reported by every case below.
   }
   emit_hello(*lines, make_switches(phase_options, place.world, request.switches, {}), place,
              request.device);
-  for (const WorkerRequest::Case& work : request.cases) work_on(request, work, place, *lines);
+  for (const CaseArgs& work : request.cases) work_on(request, work, place, *lines);
   lines->done();
   return stop_signal == 0 ? 0 : 128 + stop_signal;
 }
@@ -170,68 +171,31 @@ struct Arguments {
   bool worker = false;
 };
 
+/// Adds each described option to the command line.
+struct Declarer {
+  CLI::App& app;
+  TrainOptions& options;
+
+  template <class T>
+  void operator()(const OptionDoc& option, T TrainOptions::* member) {
+    if (!option.on_command_line) return;
+    std::string flag = "--" + std::string(option.flag.empty() ? option.name : option.flag);
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    const std::string doc(option.doc);
+    if constexpr (std::is_same_v<T, bool>) {
+      app.add_flag(flag, options.*member, doc);
+    } else if constexpr (std::is_same_v<T, std::optional<double>>) {
+      app.add_option(flag, options.*member, doc);
+    } else {
+      app.add_option(flag, options.*member, doc)->capture_default_str();
+    }
+  }
+};
+
 void declare(CLI::App& app, Arguments& a) {
-  TrainOptions& o = a.options;
-  app.add_option("--model", o.model, "name in configs/models, or a .json file")
-      ->capture_default_str();
-  app.add_option("--data", o.data, "corpus name, or synthetic: fresh random tokens")
-      ->capture_default_str();
-  app.add_option("--data-root", o.data_root, "folder that holds corpora")->capture_default_str();
-  app.add_option("--steps", o.steps, "optimizer steps")->capture_default_str();
-  app.add_option("--schedule-steps", o.schedule_steps,
-                 "steps of the whole run, of which --steps are trained; 0: --steps")
-      ->capture_default_str();
-  app.add_option("--batch", o.batch, "rows of a micro-batch")->capture_default_str();
-  app.add_option("--accum", o.accum, "micro-batches of a step")->capture_default_str();
-  app.add_option("--seq-len", o.seq_len, "tokens of a row; 0: the model's")->capture_default_str();
-  app.add_option("--lr", o.lr, "peak learning rate")->capture_default_str();
-  app.add_option("--min-lr", o.min_lr, "learning rate of the last step")->capture_default_str();
-  app.add_option("--warmup", o.warmup, "optimizer steps of linear warm-up")->capture_default_str();
-  app.add_option("--weight-decay", o.weight_decay, "decoupled, matrices only")
-      ->capture_default_str();
-  app.add_option("--clip-norm", o.clip_norm, "global gradient norm; 0: no clipping")
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "of weights and data")->capture_default_str();
-  app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("--dtype", o.dtype,
-                 "compute type: fp32, bf16, fp64 (default: fp32 on cpu, bf16 on cuda)");
-  app.add_option("--threads", o.threads, "CPU threads; 0: LibTorch's choice")
-      ->capture_default_str();
-  app.add_option("--checkpoints", o.checkpoints, "folder for checkpoints of this run");
-  app.add_option("--checkpoint-every", o.checkpoint_every,
-                 "optimizer steps between two; 0: at the end only")
-      ->capture_default_str();
-  app.add_option("--checkpoint-keep", o.checkpoint_keep, "newest checkpoints that stay")
-      ->capture_default_str();
-  app.add_flag("--resume", o.resume, "go on from the newest checkpoint, if there is one");
-  app.add_option("--slice-steps", o.slice_steps, "steps of this process; 0: all")
-      ->capture_default_str();
-  app.add_option("--validate-every", o.validate_every,
-                 "optimizer steps between two losses of the corpus's kept-out rows; 0: none")
-      ->capture_default_str();
-  app.add_option("--validate-batches", o.validate_batches,
-                 "micro-batches that such a loss is the mean of")
-      ->capture_default_str();
-  app.add_option("--record-every", o.record_every,
-                 "optimizer steps between two lines of the result file")
-      ->capture_default_str();
-  app.add_option("--ranks", o.ranks, "ranks that the run must have; 0: as many as were started");
-  app.add_option("--rank-timeout", o.rank_timeout_s, "seconds that ranks may wait for one another")
-      ->capture_default_str();
-  app.add_flag("--shard-optimizer", o.shard_optimizer,
-               "each rank keeps the moments of a part of the parameters");
-  app.add_flag("--activation-checkpointing", o.activation_checkpointing,
-               "layers keep their input alone and compute the rest twice");
-  app.add_option(
-         "--backend", o.backend,
-         "of attention: auto (own kernels on cuda where no switch decides), fused, switches")
-      ->capture_default_str();
-  app.add_option("--cuda-graph", o.cuda_graph,
-                 "a step is one launch of a graph, same bits: auto (on cuda, no packing, "
-                 "own kernels), on, off")
-      ->capture_default_str();
-  app.add_flag("--packing", o.packing, "attention and loss stay within documents");
-  app.add_option("--memory-limit", o.memory_limit_mib, "MiB of tensors on a cpu; 0: no limit");
+  Declarer declarer{app, a.options};
+  TrainOptions::describe(declarer);
+  app.add_option("--device", a.options.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));

@@ -1,16 +1,31 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "nsa/train/data/batch_loader.h"
 #include "nsa/train/ranks/reducer_options.h"
 
 namespace nsa::train {
 
-/// Everything a training run is told, from the command line or from a case of the worker protocol.
+/// One training option. This description is the only one: command line, help, arguments of a case
+/// and validation follow from it, and a test holds configs/kinds/nsa-train.json to it.
+struct OptionDoc {
+  std::string_view name;       ///< key of an argument; the flag has dashes: seq_len is --seq-len
+  std::string_view doc;        ///< one phrase
+  std::string_view flag = "";  ///< where the flag differs
+  /// A number must be finite and at least this.
+  double least = -std::numeric_limits<double>::infinity();
+  std::string_view choices = "";  ///< the words that a text may be: "auto, on or off"
+  bool on_command_line = true;    ///< false: an argument only
+  bool in_kind = true;            ///< an argument of the phase kind nsa-train
+};
+
+/// Options of a training run, from the command line or from a case of the worker protocol.
 struct TrainOptions {
   std::string model = "tiny_cpu";   ///< name in configs/models, or a file
   std::string data = "local_text";  ///< corpus name, or "synthetic"
@@ -57,6 +72,9 @@ struct TrainOptions {
   double memory_limit_mib = 0;  ///< CPU: tensors beyond it fail, as on a small device; 0: no limit
   std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
 
+  template <class Visitor>
+  static void describe(Visitor& v);
+
   /// Steps of the schedule: a run may be continued to a later `steps` of the same one.
   int64_t whole_run() const { return schedule_steps > 0 ? schedule_steps : steps; }
   bool is_synthetic() const { return data == "synthetic"; }
@@ -66,8 +84,113 @@ struct TrainOptions {
   void validate() const;
 };
 
-/// Overrides `options` with the keys of `args` (names as in the struct; see README.md). Throws
-/// InputError for unknown keys and wrong types. `where` names the args in errors.
+/// Overrides `options` with the keys of `args`. Throws InputError for unknown keys and wrong types.
+/// `where` names the args in errors.
 void apply_args(const nlohmann::json& args, const std::string& where, TrainOptions& options);
+
+template <class Visitor>
+void TrainOptions::describe(Visitor& v) {
+  using O = TrainOptions;
+  v({"model", "name in configs/models, or a .json file"}, &O::model);
+  v({"data", "corpus made by nsa-data, or synthetic: fresh uniform random tokens each step"},
+    &O::data);
+  v({.name = "data_root", .doc = "folder of corpora", .in_kind = false}, &O::data_root);
+  v({.name = "data_dir",
+     .doc = "folder of the corpus; empty: data_root/data",
+     .on_command_line = false,
+     .in_kind = false},
+    &O::data_dir);
+  v({.name = "steps", .doc = "optimizer steps", .least = 1}, &O::steps);
+  v({.name = "schedule_steps",
+     .doc = "steps of the learning-rate schedule, where a later run goes on to them; 0: steps",
+     .least = 0},
+    &O::schedule_steps);
+  v({.name = "batch", .doc = "rows of a micro-batch", .least = 1}, &O::batch);
+  v({.name = "accum", .doc = "micro-batches of an optimizer step", .least = 1}, &O::accum);
+  v({.name = "seq_len", .doc = "tokens of a row; 0: the model's", .least = 0}, &O::seq_len);
+  v({.name = "lr", .doc = "peak learning rate", .least = 0}, &O::lr);
+  v({.name = "min_lr", .doc = "learning rate of the last step", .least = 0}, &O::min_lr);
+  v({.name = "warmup", .doc = "optimizer steps of linear warm-up", .least = 0}, &O::warmup);
+  v({.name = "weight_decay", .doc = "decoupled, on matrices only", .least = 0}, &O::weight_decay);
+  v({.name = "clip_norm", .doc = "largest global gradient norm; 0: no clipping", .least = 0},
+    &O::clip_norm);
+  v({.name = "seed", .doc = "of weights and data", .in_kind = false}, &O::seed);
+  v({.name = "dtype",
+     .doc = "compute type fp32, bf16 or fp64; empty: fp32 on a CPU, bf16 on a GPU",
+     .choices = "fp32, bf16 or fp64"},
+    &O::dtype);
+  v({.name = "threads", .doc = "CPU threads; 0: LibTorch's choice", .least = 0}, &O::threads);
+  v({.name = "untimed_steps",
+     .doc = "first steps that give no samples",
+     .least = 0,
+     .on_command_line = false},
+    &O::untimed_steps);
+  v({.name = "eta_steps",
+     .doc = "steps of the long run that the measured rate is projected to",
+     .least = 1,
+     .on_command_line = false},
+    &O::eta_steps);
+  v({"checkpoints", "folder of the run's checkpoints; empty: none are made"}, &O::checkpoints);
+  v({.name = "checkpoint_every",
+     .doc = "optimizer steps between two checkpoints; 0: only when the process ends",
+     .least = 0},
+    &O::checkpoint_every);
+  v({.name = "checkpoint_keep", .doc = "newest checkpoints that stay", .least = 1},
+    &O::checkpoint_keep);
+  v({"resume", "go on from the newest checkpoint, if there is one"}, &O::resume);
+  v({.name = "slice_steps",
+     .doc = "steps of this process, the rest is left to a resumed one; 0: all",
+     .least = 0},
+    &O::slice_steps);
+  v({.name = "validate_every",
+     .doc = "optimizer steps between two losses of the corpus's kept-out rows; 0: none",
+     .least = 0},
+    &O::validate_every);
+  v({.name = "validate_batches",
+     .doc = "micro-batches that such a loss is the mean of",
+     .least = 1},
+    &O::validate_batches);
+  v({.name = "record_every",
+     .doc = "optimizer steps between two lines of the record and two samples of speed",
+     .least = 1},
+    &O::record_every);
+  v({.name = "ranks",
+     .doc = "processes that train together, one a GPU (on CPUs: over Gloo); 0: as many as were "
+            "started",
+     .least = 0},
+    &O::ranks);
+  v({.name = "rank_timeout_s",
+     .doc = "seconds that ranks wait for one another before they call it lost",
+     .flag = "rank-timeout"},
+    &O::rank_timeout_s);
+  v({"shard_optimizer", "each rank keeps the moments of a part of the parameters"},
+    &O::shard_optimizer);
+  v({"activation_checkpointing",
+     "layers keep their input alone and compute the rest twice; same gradients"},
+    &O::activation_checkpointing);
+  v({.name = "backend",
+     .doc = "of attention: auto (own kernels on a GPU where no switch decides), fused or switches",
+     .choices = "auto, fused or switches"},
+    &O::backend);
+  v({.name = "cuda_graph",
+     .doc = "a step is one launch of a CUDA graph, same bits: auto (where possible), on (else an "
+            "error) or off",
+     .choices = "auto, on or off"},
+    &O::cuda_graph);
+  v({"packing",
+     "attention, positions and loss stay within documents (cu_seqlens); else rows are running "
+     "text"},
+    &O::packing);
+  v({.name = "memory_limit_mib",
+     .doc = "CPU: MiB of tensors beyond which allocation fails; 0: no limit",
+     .flag = "memory-limit",
+     .least = 0},
+    &O::memory_limit_mib);
+  v({.name = "loss_bound_nat",
+     .doc = "the mean of the last 20 losses must be below",
+     .on_command_line = false,
+     .in_kind = false},
+    &O::loss_bound_nat);
+}
 
 }  // namespace nsa::train

@@ -3,22 +3,22 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
 
 #include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/working_directory.h"
+#include "nsa/train/case_options.h"
 #include "nsa/train/run.h"
-#include "nsa/train/worker_request.h"
 #include "suites/faults/training_faults.h"
 
 namespace {
 
+using base::protocol::CaseArgs;
+using base::protocol::CaseIn;
 using nsa::SwitchSet;
 using nsa::train::ResultLines;
 using nsa::train::RunContext;
 using nsa::train::TrainOptions;
-using nsa::train::WorkerRequest;
 
 constexpr const char* kHelp = R"(Usage: nsa-train-faulty [--result FILE] < REQUEST
 The worker form of nsa-train (a request as JSON on standard input, findings as JSON lines on
@@ -31,7 +31,7 @@ void print(const std::string& line) {
 }
 
 /// Takes args.fault out of the request: nsa-train knows no such argument.
-std::string take_fault(WorkerRequest& request) {
+std::string take_fault(CaseIn& request) {
   const auto found = request.args.find("fault");
   if (found == request.args.end()) return "";
   const std::string fault = found->get<std::string>();
@@ -39,9 +39,9 @@ std::string take_fault(WorkerRequest& request) {
   return fault;
 }
 
-void train(const WorkerRequest& request, const WorkerRequest::Case& work, const std::string& fault,
+void train(const CaseIn& request, const CaseArgs& work, const std::string& fault,
            const SwitchSet& switches, const nsa::train::RankPlace& place, ResultLines& lines) {
-  TrainOptions options = request.options_of(work);
+  TrainOptions options = nsa::train::options_of_case(request, work);
   nsa::train::apply_switches(switches, options);
   RunContext context;
   context.case_id = work.id;
@@ -58,19 +58,13 @@ void train(const WorkerRequest& request, const WorkerRequest::Case& work, const 
 }
 
 int work(const std::string& result) {
-  WorkerRequest request =
-      nsa::train::parse_worker_request(std::string{std::istreambuf_iterator<char>(std::cin), {}});
+  CaseIn request = nsa::train::read_request(std::cin);
   const std::string fault = take_fault(request);
   const SwitchSet switches = SwitchSet::from_environment(request.switches, {});
-  ResultLines to_file(result.empty() ? std::filesystem::path("/dev/null")
-                                     : std::filesystem::path(result));
-  ResultLines to_engine(3);
-  ResultLines& lines = result.empty() ? to_engine : to_file;
+  ResultLines lines(result);
   const auto place = nsa::train::read_rank_place(nsa::train::environment_variable);
-  lines.hello(nsa::build_id(), request.device, place, nlohmann::json::object(),
-              nlohmann::json::array());
-  for (const WorkerRequest::Case& one : request.cases)
-    train(request, one, fault, switches, place, lines);
+  lines.hello(nsa::build_id(), request.device, place, {}, {});
+  for (const CaseArgs& one : request.cases) train(request, one, fault, switches, place, lines);
   lines.done();
   return 0;
 }

@@ -140,8 +140,8 @@ std::string ran_text(const std::vector<nsa::RanBackend>& ran, const std::string&
   return text.empty() ? "nothing" : text;
 }
 
-harness::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa::RanBackend>& ran,
-                                    const std::string& want, const std::string& name) {
+base::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa::RanBackend>& ran,
+                                 const std::string& want, const std::string& name) {
   int64_t rows = 0;
   std::string why;
   for (const nsa::RanBackend& row : ran) {

@@ -41,8 +41,8 @@ Checks judge_gradients(const PhaseCase& one, CaseConfig config, const nsa::SelAt
 std::string ran_text(const std::vector<nsa::RanBackend>& ran, const std::string& stage);
 
 /// Check "path/NAME": the selected branch ran the backend `want` and nothing else.
-harness::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa::RanBackend>& ran,
-                                    const std::string& want, const std::string& name);
+base::protocol::Check path_check(const PhaseCase& one, const std::vector<nsa::RanBackend>& ran,
+                                 const std::string& want, const std::string& name);
 
 /// Reports every check; returns the names of the failed ones, joined, empty when none failed.
 std::string emit_checks(const PhaseCase& one, const Checks& checks);

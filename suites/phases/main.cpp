@@ -11,9 +11,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/protocol/case.h"
+#include "base/protocol/emitter.h"
 #include "base/text/plain_text.h"
-#include "harness/protocol/case.h"
-#include "harness/protocol/emitter.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/stack_dump.h"
@@ -29,7 +29,7 @@
 namespace suites {
 namespace {
 
-namespace protocol = harness::protocol;
+namespace protocol = base::protocol;
 
 protocol::Hello make_hello(const nsa::SwitchSet& switches, at::Device device,
                            const nsa::train::RankPlace& place) {
@@ -139,7 +139,7 @@ void run_resident() {
 constexpr const char* kHelp = R"(Usage: nsa-worker [--result FILE] < CASE_LINE
        nsa-worker --resident
        nsa-worker --ignored-by KIND[,KIND...]
-Runs one case line (JSON, as the engine writes it: harness/protocol/case.h) from standard input and
+Runs one case line (JSON, as the engine writes it: base/protocol/case.h) from standard input and
 says what it finds as JSON lines on descriptor 3, or in FILE. --resident takes case after case, each
 behind the path of its result file. --ignored-by lists the NSA_* variables that none of these kinds
 looks at. Exit codes: 0 when everything was said (a failed check is data), 2 a case line, argument,
@@ -183,7 +183,7 @@ int main(int argc, char** argv) {
   } catch (const suites::ConfigError& error) {
     print(error.what());
     return 2;
-  } catch (const harness::protocol::Error& error) {
+  } catch (const base::protocol::Error& error) {
     print(std::string("CONFIG_ERROR: ") + error.what());
     return 2;
   } catch (const std::invalid_argument& error) {

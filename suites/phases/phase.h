@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/protocol/case.h"
-#include "harness/protocol/emitter.h"
+#include "base/protocol/case.h"
+#include "base/protocol/emitter.h"
 #include "nsa/layer/nsa_attention.h"
 
 namespace suites {
@@ -56,11 +56,11 @@ class Args {
 
 /// What a phase kind gets for one case.
 struct PhaseCase {
-  const harness::protocol::CaseIn& in;
+  const base::protocol::CaseIn& in;
   std::string id;
   Args args;
   at::Device device;
-  harness::protocol::Emitter& emitter;
+  base::protocol::Emitter& emitter;
   nsa::NsaOptions options = {};  ///< what the switches of the phase ask for
   uint64_t seed() const { return static_cast<uint64_t>(in.seed); }
 };

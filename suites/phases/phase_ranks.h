@@ -25,7 +25,7 @@ class UnheardCase {
   const PhaseCase& one() const { return one_; }
 
  private:
-  harness::protocol::Emitter nobody_{"/dev/null"};
+  base::protocol::Emitter nobody_{"/dev/null"};
   PhaseCase one_;
 };
 

@@ -11,7 +11,7 @@
 #include <functional>
 #include <thread>
 
-#include "harness/protocol/ranks.h"
+#include "base/protocol/ranks.h"
 #include "nsa/program/input_error.h"
 #include "suites/phases/profiles/profiled_step.h"
 #include "suites/phases/testing.h"
@@ -37,7 +37,7 @@ std::string small_model() {
 
 /// Calls `work` on both ranks at once; what they throw is a failure.
 void two_ranks(const std::function<void(const PhaseRanks&)>& work) {
-  const int port = harness::protocol::free_port();
+  const int port = base::protocol::free_port();
   const auto one = [&](int64_t rank) {
     try {
       PhaseRanks ranks;

@@ -7,15 +7,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/protocol/lines.h"
+#include "base/protocol/ranks.h"
 #include "base/testing/paths.h"
-#include "harness/protocol/lines.h"
-#include "harness/protocol/ranks.h"
 
 namespace suites {
 namespace {
 
 namespace fs = std::filesystem;
-namespace protocol = harness::protocol;
+namespace protocol = base::protocol;
 using nlohmann::json;
 
 class RanksPhase : public ::testing::Test {

@@ -43,8 +43,8 @@ class Said {
  private:
   static inline std::atomic<int> next_ = 0;  // ranks may be threads
   std::string file_;
-  harness::protocol::CaseIn in_;
-  harness::protocol::Emitter emitter_;
+  base::protocol::CaseIn in_;
+  base::protocol::Emitter emitter_;
   PhaseCase one_;
 };
 

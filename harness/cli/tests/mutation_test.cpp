@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/protocol/lines.h"
 #include "base/testing/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/cli/testing.h"
@@ -15,7 +16,6 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/evidence/verify.h"
-#include "harness/protocol/lines.h"
 #include "harness/runbook/mutate.h"
 #include "harness/schema/error.h"
 
@@ -144,7 +144,8 @@ class RunMutations : public testing::Test {
   /// The first rule of the protocol that a worker's lines break; empty when none, or not its lines.
   static std::string broken_rule(const fs::path& file, const std::string& text) {
     if (file.extension() != ".jsonl" || !file.filename().string().starts_with("g")) return "";
-    const auto broken = protocol::read_transcript(text, {.mode = "time", .cases = {}}).violations;
+    const auto broken =
+        base::protocol::read_transcript(text, {.mode = "time", .cases = {}}).violations;
     for (const auto& violation : broken)
       if (violation.name != "FOREIGN_CASE") return violation.name + " " + violation.detail;
     return "";

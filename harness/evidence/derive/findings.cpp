@@ -208,7 +208,7 @@ std::string fact_id(const std::string& fact, const PhaseResult& phase, const Raw
   return phase.id;
 }
 
-Finding reported_finding(const protocol::Finding& line, const std::string& id,
+Finding reported_finding(const base::protocol::Finding& line, const std::string& id,
                          const PhaseResult& phase, const RawPhase& raw) {
   const CodeAdvice advice = advice_for(line.code);
   return {id,
@@ -274,7 +274,7 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
   const std::string stem = "F-" + result.name + ".";
   std::map<std::string, int> said;
   for (const RawGroup& group : raw.groups)
-    for (const protocol::Finding& line : group.findings)
+    for (const base::protocol::Finding& line : group.findings)
       findings.push_back(reported_finding(
           line, stem + line.code + "." + std::to_string(++said[line.code]), result, raw));
   for (const auto& [code, failed] : failed_checks(raw))

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/protocol/lines.h"
+#include "base/protocol/lines.h"
 
 namespace harness {
 namespace {
@@ -35,31 +35,31 @@ struct Sorter {
   GroupEvidence& evidence;
   RawGroup& raw;
 
-  void operator()(const protocol::Hello& line) { raw.hello = line; }
-  void operator()(const protocol::Check& line) {
+  void operator()(const base::protocol::Hello& line) { raw.hello = line; }
+  void operator()(const base::protocol::Check& line) {
     evidence.checks.push_back({line.case_id, line.id, line.ok, line.code, line.detail});
   }
-  void operator()(const protocol::Sample& line) {
+  void operator()(const base::protocol::Sample& line) {
     evidence.samples.push_back({line.case_id, line.series, line.value.value_or(NAN), line.unit,
                                 line.round, line.order, line.clock_mhz, line.throttle, line.ran_pct,
                                 line.value ? "" : line.reason});
   }
-  void operator()(const protocol::Metric& line) {
+  void operator()(const base::protocol::Metric& line) {
     evidence.metrics.push_back(
         {line.case_id, line.name, number_of(line.value), line.unit, line.reason});
   }
-  void operator()(const protocol::CaseEnd& line) {
+  void operator()(const base::protocol::CaseEnd& line) {
     evidence.cases.push_back({line.case_id, line.status == "ok", line.reason});
   }
-  void operator()(const protocol::Finding& line) { raw.findings.push_back(line); }
-  void operator()(const protocol::Table& line) { raw.tables.push_back(line); }
-  void operator()(const protocol::Beat& line) {
+  void operator()(const base::protocol::Finding& line) { raw.findings.push_back(line); }
+  void operator()(const base::protocol::Table& line) { raw.tables.push_back(line); }
+  void operator()(const base::protocol::Beat& line) {
     if (line.at != "step") return;
     raw.last_step = std::max(raw.last_step, line.step);
     raw.steps.push_back(line);
   }
-  void operator()(const protocol::Artifact&) {}
-  void operator()(const protocol::Done&) {}
+  void operator()(const base::protocol::Artifact&) {}
+  void operator()(const base::protocol::Done&) {}
 };
 
 std::vector<std::string> case_ids(const PlannedPhase& planned) {
@@ -85,7 +85,7 @@ void read_group(const RunFolder& run, const PlannedPhase& planned, const std::st
                .tables = {},
                .last_step = 0};
   const auto transcript =
-      protocol::read_transcript(run.read(file), {planned.mode, case_ids(planned)});
+      base::protocol::read_transcript(run.read(file), {planned.mode, case_ids(planned)});
   if (!transcript.violations.empty()) {
     const auto& first = transcript.violations.front();
     raw.unusable = first.name + (first.line > 0 ? " in line " + std::to_string(first.line) : "") +
@@ -94,8 +94,8 @@ void read_group(const RunFolder& run, const PlannedPhase& planned, const std::st
   }
   Sorter sorter{evidence, raw};
   for (const auto& line : transcript.lines)
-    if (raw.unusable.empty() || std::holds_alternative<protocol::Hello>(line.message) ||
-        std::holds_alternative<protocol::Beat>(line.message))
+    if (raw.unusable.empty() || std::holds_alternative<base::protocol::Hello>(line.message) ||
+        std::holds_alternative<base::protocol::Beat>(line.message))
       std::visit(sorter, line.message);
   phase.view.groups.push_back(std::move(evidence));
   phase.groups.push_back(std::move(raw));

@@ -3,22 +3,22 @@
 #include <string>
 #include <vector>
 
+#include "base/protocol/messages.h"
 #include "harness/evidence/storage/run_files.h"
-#include "harness/protocol/messages.h"
 #include "harness/stats/estimators/evidence_view.h"
 
 namespace harness {
 
-/// One raw evidence file, read by the rules of harness/protocol.
+/// One raw evidence file, read by the rules of base/protocol.
 struct RawGroup {
   std::string id;        ///< g01; a rank: g01.r0
   std::string file;      ///< relative to the run folder
   std::string unusable;  ///< the first broken rule; empty when the lines count
-  protocol::Hello hello;
-  std::vector<protocol::Finding> findings;
-  std::vector<protocol::Table> tables;
-  std::vector<protocol::Beat> steps = {};  ///< heartbeats of completed steps
-  int64_t last_step = 0;                   ///< of its heartbeats, also of a process that was ended
+  base::protocol::Hello hello;
+  std::vector<base::protocol::Finding> findings;
+  std::vector<base::protocol::Table> tables;
+  std::vector<base::protocol::Beat> steps = {};  ///< heartbeats of completed steps
+  int64_t last_step = 0;  ///< of its heartbeats, also of a process that was ended
 };
 
 /// What a phase left.

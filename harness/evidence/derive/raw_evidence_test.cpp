@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/protocol/emitter.h"
 #include "harness/evidence/mini_run.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
-#include "harness/protocol/emitter.h"
 
 namespace harness {
 namespace {
@@ -40,12 +40,12 @@ class RawEvidenceTest : public testing::Test {
   template <class Emit>
   void write_conform(const std::string& name, Emit emit) const {
     fs::remove(file(name));
-    protocol::Emitter emitter(file(name));
+    base::protocol::Emitter emitter(file(name));
     emitter.hello({.program = "p", .build_id = "b"});
     emit(emitter);
     emitter.done();
   }
-  static void end_both(protocol::Emitter& emitter) {
+  static void end_both(base::protocol::Emitter& emitter) {
     emitter.end_case("even");
     emitter.end_case("odd");
   }
@@ -69,7 +69,7 @@ TEST_F(RawEvidenceTest, EveryGroupIsReadInTheOrderOfThePlan) {
 }
 
 TEST_F(RawEvidenceTest, LinesGoWhereFiguresTablesAndFindingsLookForThem) {
-  write_conform("g01.jsonl", [](protocol::Emitter& emitter) {
+  write_conform("g01.jsonl", [](base::protocol::Emitter& emitter) {
     emitter.check({.case_id = "even", .id = "a", .ok = false, .code = "X", .detail = "d"});
     emitter.metric({.case_id = "even", .name = "on_bool", .value = true, .unit = "bool"});
     emitter.metric(
@@ -163,7 +163,7 @@ TEST_F(RawEvidenceTest, ACaseOfSeveralRanksIsOkWhenEachOfThemReportsIt) {
   EXPECT_THAT(phase.problems, IsEmpty());
   EXPECT_EQ(phase.groups.at(1).id, "g01.r1");
   EXPECT_EQ(phase.cases_ok, 2) << "a case counts once";
-  write_conform("g01.r1.jsonl", [](protocol::Emitter& emitter) {
+  write_conform("g01.r1.jsonl", [](base::protocol::Emitter& emitter) {
     emitter.end_case("even");
     emitter.fail_case("odd", "lost a rank");
   });

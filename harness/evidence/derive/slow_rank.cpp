@@ -16,7 +16,7 @@ using StepTimes = std::map<int64_t, double>;  ///< step -> ms
 
 StepTimes own_times(const RawGroup& group) {
   StepTimes times;
-  for (const protocol::Beat& beat : group.steps) {
+  for (const base::protocol::Beat& beat : group.steps) {
     const auto load = beat.extra.find("load_ms"), forward = beat.extra.find("forward_ms");
     if (load == beat.extra.end() || forward == beat.extra.end()) continue;
     if (load->is_number() && forward->is_number())

@@ -15,7 +15,7 @@ RawGroup rank(const std::string& id, double ms, int64_t steps = 40) {
   RawGroup group;
   group.id = id;
   for (int64_t step = 1; step <= steps; ++step) {
-    protocol::Beat beat;
+    base::protocol::Beat beat;
     beat.step = step;
     beat.at = "step";
     beat.extra = {{"load_ms", 0.5}, {"forward_ms", ms + 0.1 * static_cast<double>(step % 2)}};
@@ -42,7 +42,7 @@ TEST(SlowRank, IsNoneAmongEquals) {
   EXPECT_FALSE(slow_rank({rank("g01.r0", 10), rank("g02.r0", 20)})) << "alone in their groups";
   EXPECT_FALSE(slow_rank({rank("g01.r0", 10, 19), rank("g01.r1", 20)})) << "too few steps";
   RawGroup silent = rank("g01.r1", 20);
-  for (protocol::Beat& beat : silent.steps) beat.extra.erase("forward_ms");
+  for (base::protocol::Beat& beat : silent.steps) beat.extra.erase("forward_ms");
   EXPECT_FALSE(slow_rank({rank("g01.r0", 10), silent}));
   RawGroup at_times = rank("g01.r1", 10);
   for (size_t i = 0; i < 30; ++i) at_times.steps[i].extra["forward_ms"] = 40;

@@ -6,11 +6,11 @@
 #include <sstream>
 
 #include "base/hash/sha256.h"
+#include "base/json/depth.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/gzip.h"
 #include "harness/evidence/storage/tar.h"
-#include "harness/schema/parse/depth.h"
 #include "harness/schema/write.h"
 
 namespace harness {
@@ -151,8 +151,8 @@ std::string RunFolder::read(const std::string& path) const {
 
 nlohmann::json RunFolder::read_json(const std::string& path) const {
   const std::string text = read(path);
-  if (nests_too_deep(text))
-    throw EvidenceError(path, "nests deeper than " + std::to_string(kMaxDepth) + " levels");
+  if (base::nests_too_deep(text))
+    throw EvidenceError(path, "nests deeper than " + std::to_string(base::kMaxDepth) + " levels");
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& e) {

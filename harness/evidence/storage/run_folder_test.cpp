@@ -6,12 +6,12 @@
 #include <sys/stat.h>
 
 #include "base/hash/sha256.h"
+#include "base/json/depth.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/tar.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/evidence/storage/testing.h"
-#include "harness/schema/parse/depth.h"
 
 namespace harness {
 namespace {
@@ -94,7 +94,7 @@ TEST_F(RunFolderTest, DamagedJsonIsReportedWithItsPlace) {
   put("cut.json", "{\n  \"a\": 1,\n  \"b\"");
   put("word.json", "{\n  \"a\": x}");
   put("empty.json", "");
-  put("deep.json", std::string(kMaxDepth + 1, '[') + std::string(kMaxDepth + 1, ']'));
+  put("deep.json", std::string(base::kMaxDepth + 1, '[') + std::string(base::kMaxDepth + 1, ']'));
   const RunFolder run = open();
   const auto error = [&](const char* path) { return error_of([&] { run.read_json(path); }); };
   EXPECT_EQ(error("cut.json"), "cut.json: line 3, column 6: the file is cut off before its end");
@@ -102,7 +102,7 @@ TEST_F(RunFolderTest, DamagedJsonIsReportedWithItsPlace) {
   EXPECT_EQ(error("empty.json"),
             "empty.json: line 1, column 1: the file is cut off before its end");
   EXPECT_EQ(error("deep.json"),
-            "deep.json: nests deeper than " + std::to_string(kMaxDepth) + " levels");
+            "deep.json: nests deeper than " + std::to_string(base::kMaxDepth) + " levels");
   EXPECT_EQ(error("none.json"), "none.json: is missing");
 }
 

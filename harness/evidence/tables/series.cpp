@@ -17,10 +17,10 @@ struct Quantity {
   const char* title;
   const char* unit;
   const char* metric;  ///< start of the names of figures that sum it up, behind the phase
-  std::optional<double> (*of)(const protocol::Beat&);
+  std::optional<double> (*of)(const base::protocol::Beat&);
 };
 
-std::optional<double> loss_of(const protocol::Beat& beat) {
+std::optional<double> loss_of(const base::protocol::Beat& beat) {
   const auto loss = beat.extra.find("loss");
   if (loss == beat.extra.end() || !loss->is_number()) return std::nullopt;
   return loss->get<double>();
@@ -29,22 +29,22 @@ std::optional<double> loss_of(const protocol::Beat& beat) {
 constexpr Quantity kQuantities[] = {
     {"loss", "Loss over steps", "nat", "loss.", loss_of},
     {"memory", "Memory over steps", "mib", "memory.peak_mib",
-     [](const protocol::Beat& beat) { return beat.mem_mib; }},
+     [](const base::protocol::Beat& beat) { return beat.mem_mib; }},
     {"rate", "Throughput over steps", "tok_s", "speed.rate_tok_s",
-     [](const protocol::Beat& beat) {
+     [](const base::protocol::Beat& beat) {
        return beat.rate_unit == "tok_s" ? beat.rate : std::optional<double>();
      }},
 };
 
 /// The loss of rows that are never trained on, at the steps behind which it was measured.
-std::optional<double> validation_of(const protocol::Beat& beat) {
+std::optional<double> validation_of(const base::protocol::Beat& beat) {
   const auto loss = beat.extra.find("validation_loss");
   if (loss == beat.extra.end() || !loss->is_number()) return std::nullopt;
   return loss->get<double>();
 }
 
 /// A process tells of one line, unless its heartbeats name theirs (`extra.line`).
-std::string line_of(const protocol::Beat& beat, const RawGroup& group) {
+std::string line_of(const base::protocol::Beat& beat, const RawGroup& group) {
   const auto line = beat.extra.find("line");
   return line != beat.extra.end() && line->is_string() ? line->get<std::string>() : group.id;
 }
@@ -120,7 +120,7 @@ std::vector<Series> step_series(const std::string& phase, const std::vector<RawG
                   .unit = quantity.unit};
     for (const RawGroup& group : groups) {
       std::map<std::string, json> lines;
-      for (const protocol::Beat& beat : group.steps) {
+      for (const base::protocol::Beat& beat : group.steps) {
         if (const auto y = quantity.of(beat))
           lines[line_of(beat, group)].push_back({beat.step, *y});
         if (const auto y = validation_of(beat); y && quantity.of == loss_of)

@@ -26,14 +26,14 @@ class Squatter {
       : channel_(create_append(dir_ / "squatter.jsonl")),
         child_(spawn(
             {{(setup.bin_dir / "nsa-worker").string()}, worker_environment({}), channel_.get()})) {
-    protocol::CaseIn in{.phase = "squatter",
-                        .kind = "ranges_equivalence",
-                        .group = "g01",
-                        .device = setup.device,
-                        .args = {{"fault", "P11"}},
-                        .cases = {{.id = "all"}},
-                        .out = dir_.path().string()};
-    const std::string line = protocol::print_case(in) + "\n";
+    base::protocol::CaseIn in{.phase = "squatter",
+                              .kind = "ranges_equivalence",
+                              .group = "g01",
+                              .device = setup.device,
+                              .args = {{"fault", "P11"}},
+                              .cases = {{.id = "all"}},
+                              .out = dir_.path().string()};
+    const std::string line = base::protocol::print_case(in) + "\n";
     if (::write(child_.in.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
       throw Error("the injected process took no case line");
     child_.in.reset();
@@ -65,12 +65,12 @@ std::string device_report(const SelftestSetup& setup) {
   const TempDir dir;
   const auto said = run_alone(
       dir / "raw.jsonl", nlohmann::json::object(),
-      [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+      [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
         run_environment(setup.bin_dir, this_checkout(), call, emitter);
       },
       setup.device);
-  const auto* check =
-      find_line<protocol::Check>(said, [](const protocol::Check& c) { return c.id == "gpu.free"; });
+  const auto* check = find_line<base::protocol::Check>(
+      said, [](const base::protocol::Check& c) { return c.id == "gpu.free"; });
   if (check == nullptr) throw Error("the environment phase said nothing of the device");
   return check->ok ? "" : check->code + " " + check->detail;
 }

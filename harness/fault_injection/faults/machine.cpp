@@ -25,10 +25,10 @@ using nlohmann::json;
 namespace {
 
 /// Failed checks with `code`, joined; empty: none.
-std::string failures(const protocol::Transcript& said, const std::string& code) {
+std::string failures(const base::protocol::Transcript& said, const std::string& code) {
   std::string text;
   for (const auto& line : said.lines)
-    if (const auto* check = std::get_if<protocol::Check>(&line.message);
+    if (const auto* check = std::get_if<base::protocol::Check>(&line.message);
         check != nullptr && !check->ok && check->code == code)
       text += (text.empty() ? "" : "; ") + check->id + ": " + check->detail;
   return text.substr(0, 200);
@@ -88,7 +88,7 @@ std::string provenance_after(const SelftestSetup& setup, const Change& change) {
   change(checkout);
   fs::create_directories(dir / "run");
   return failures(run_alone(dir / "run/raw.jsonl", json::object(),
-                            [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                            [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
                               run_environment(checkout.bin, checkout.sources, call, emitter);
                             }),
                   "PROVENANCE_MISMATCH");
@@ -113,7 +113,7 @@ std::string scope_after(const Change& change) {
                      {"paths", {"nsa/*", "suites/*"}},
                      {"guarded", {"suites/compare/tolerance*"}}};
   return failures(run_alone(dir / "raw.jsonl", args,
-                            [&](const BuiltinCall& call, protocol::Emitter& emitter) {
+                            [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
                               run_diff_scope(checkout.sources, call, emitter);
                             }),
                   "DIFF_OUT_OF_SCOPE");

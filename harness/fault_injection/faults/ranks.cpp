@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/protocol/ranks.h"
 #include "harness/fault_injection/faults/faults.h"
-#include "harness/protocol/ranks.h"
 #include "harness/provenance/capture.h"
 #include "harness/schema/error.h"
 
@@ -27,14 +27,14 @@ Captured train(const SelftestSetup& setup, const std::string& steps, const std::
 Captured rank(const SelftestSetup& setup, int number, int port, const std::string& steps,
               double limit_s) {
   CaptureOptions options;
-  const auto variables = protocol::rank_variables(number, 2, port);
+  const auto variables = base::protocol::rank_variables(number, 2, port);
   options.env.assign(variables.begin(), variables.end());
   return train(setup, steps, "2", options, limit_s);
 }
 
 /// What rank 0 says when rank 1 lives for `limit_s`.
 Captured two_ranks(const SelftestSetup& setup, const std::string& steps, double limit_s) {
-  const int port = protocol::free_port();
+  const int port = base::protocol::free_port();
   if (port == 0) throw Error("no free port for two ranks");
   Captured second;
   std::thread other([&] { second = rank(setup, 1, port, steps, limit_s); });

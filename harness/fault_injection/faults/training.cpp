@@ -44,7 +44,7 @@ Losses train(const SelftestSetup& setup, const json& args) {
   if (!answer.problem.empty()) throw Error("training: " + answer.problem);
   Losses losses;
   for (const auto& line : answer.transcript.lines)
-    if (const auto* beat = std::get_if<protocol::Beat>(&line.message);
+    if (const auto* beat = std::get_if<base::protocol::Beat>(&line.message);
         beat != nullptr && beat->extra.contains("loss"))
       losses[beat->step] = beat->extra["loss"];
   return losses;

@@ -4,6 +4,7 @@
 #include "harness/runbook/checks/args.h"
 #include "harness/runbook/checks/check.h"
 #include "harness/runbook/checks/check_at.h"
+#include "harness/runbook/metric_families.h"
 
 namespace harness {
 namespace {
@@ -42,13 +43,55 @@ void check_metric(const Source& source, const json& document, const MetricSpec& 
               std::to_string(metric.arms.size()));
 }
 
+/// The list that a text refers to, if any, exists.
+void check_list(const Source& source, const json& at, const std::string& what,
+                const std::string& text, const KindSpec& kind) {
+  const std::string list = list_named_in(text);
+  std::vector<std::string> names;
+  for (const auto& [name, words] : kind.lists) names.push_back(name);
+  require(source, at, list.empty() || contains(names, list),
+          what + "no list " + in_quotes(list) + " in this kind" + did_you_mean(list, names));
+}
+
+/// Lists have plain words, each once, and a metric that is named by them.
+void check_lists(const Source& source, const json& document, const KindSpec& kind) {
+  for (const auto& [name, words] : kind.lists) {
+    const std::string what = "list " + in_quotes(name) + ": ";
+    const json& place = at(document.at("lists"), name.c_str());
+    require(source, place, !words.empty(), what + "no words");
+    for (const std::string& word : words)
+      require(source, place, is_plain_name("w" + word),
+              what + in_quotes(word) + " must be lower case letters, digits and _");
+    require(source, place, std::set<std::string>(words.begin(), words.end()).size() == words.size(),
+            what + "a word is given twice");
+    bool used = false;
+    for (const MetricSpec& metric : kind.metrics) used |= list_named_in(metric.name) == name;
+    require(source, place, used, what + "no metric is named by {" + name + "}; remove it");
+  }
+}
+
+/// The metrics, families written out, each with the position of its pattern.
+void check_metrics(const Source& source, const json& document, const KindSpec& kind) {
+  std::set<std::string> seen;
+  for (size_t i = 0; i < kind.metrics.size(); ++i) {
+    const json& item = document.at("metrics")[i];
+    check_list(source, at(item, "name"), "metric " + in_quotes(kind.metrics[i].name) + ": ",
+               kind.metrics[i].name, kind);
+    for (const MetricSpec& metric : expand(kind.metrics[i], kind.lists)) {
+      require(source, at(item, "name"), seen.insert(metric.name).second,
+              "metrics: " + in_quotes(metric.name) + " is declared twice; remove one");
+      check_metric(source, item, metric);
+    }
+  }
+}
+
 /// A table whose rows do not fit its columns, or that names a figure the kind lacks, would only
 /// show in the report.
 void check_table(const Source& source, const json& document, const KindTable& table,
                  const KindSpec& kind) {
   const std::string what = "table " + in_quotes(table.id) + ": ";
   std::vector<std::string> names;
-  for (const MetricSpec& metric : kind.metrics) names.push_back(metric.name);
+  for (const MetricSpec& metric : expand(kind).metrics) names.push_back(metric.name);
   require(source, at(document, "id"), is_plain_name(table.id),
           what + "the id must be lower case letters, digits and _");
   for (size_t i = 0; i < table.rows.size(); ++i) {
@@ -56,26 +99,25 @@ void check_table(const Source& source, const json& document, const KindTable& ta
     require(source, row, table.rows[i].size() == table.columns.size(),
             what + "a row has " + std::to_string(table.rows[i].size()) + " cells, want " +
                 std::to_string(table.columns.size()));
-    for (size_t j = 0; j < table.rows[i].size(); ++j) {
-      const std::string& cell = table.rows[i][j];
-      if (!cell.starts_with("=")) continue;
-      const std::string name = cell.substr(1);
-      require(source, row[j], contains(names, name),
-              what + "no metric " + in_quotes(name) + did_you_mean(name, names));
-    }
+    for (size_t j = 0; j < table.rows[i].size(); ++j)
+      check_list(source, row[j], what, table.rows[i][j], kind);
+    for (const auto& cells : expand(table.rows[i], kind.lists))
+      for (size_t j = 0; j < cells.size(); ++j) {
+        if (!cells[j].starts_with("=")) continue;
+        const std::string name = cells[j].substr(1);
+        require(source, row[j], contains(names, name),
+                what + "no metric " + in_quotes(name) + did_you_mean(name, names));
+      }
   }
 }
 
-/// Checks the items of list `key` with `check` and that no name is given twice.
-template <class T, class F>
-void check_named(const Source& source, const json& document, const char* key,
-                 const std::vector<T>& items, F check) {
+void check_args(const Source& source, const json& document, const KindSpec& kind) {
   std::set<std::string> seen;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const json& item = document.at(key)[i];
-    require(source, at(item, "name"), seen.insert(items[i].name).second,
-            std::string(key) + ": " + in_quotes(items[i].name) + " is declared twice; remove one");
-    check(source, item, items[i]);
+  for (size_t i = 0; i < kind.args.size(); ++i) {
+    const json& item = document.at("args")[i];
+    require(source, at(item, "name"), seen.insert(kind.args[i].name).second,
+            "args: " + in_quotes(kind.args[i].name) + " is declared twice; remove one");
+    check_arg(source, item, kind.args[i]);
   }
 }
 
@@ -89,8 +131,9 @@ void check_kind(const Source& source, const json& document, const KindSpec& kind
   require_one_of(source, at(document, "mode"), "mode", kind.mode, worker_modes());
   require(source, at(document, "minutes"), std::isfinite(kind.minutes) && kind.minutes > 0,
           "minutes must be above 0");
-  check_named(source, document, "args", kind.args, check_arg);
-  check_named(source, document, "metrics", kind.metrics, check_metric);
+  check_args(source, document, kind);
+  check_lists(source, document, kind);
+  check_metrics(source, document, kind);
   for (size_t i = 0; i < kind.tables.size(); ++i)
     check_table(source, document.at("tables")[i], kind.tables[i], kind);
 }

@@ -1,6 +1,7 @@
 #include "harness/runbook/checks/check.h"
 
 #include "harness/runbook/checks/check_testing.h"
+#include "harness/runbook/metric_families.h"
 
 namespace harness {
 namespace {
@@ -42,6 +43,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"unit\": \"ms\"", "\"unit\": \"hours\"", "unit must be one of ms, us, s"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Lists, BadKind,
+    testing::Values(BadInput{"\"v1.call_ms\"", "\"{arm}.call_ms\"", "no list 'arm' in this kind"},
+                    BadInput{"\"metrics\": [", R"("lists": {"arm": ["v1"]}, "metrics": [)",
+                             "list 'arm': no metric is named by {arm}"},
+                    BadInput{"\"metrics\": [",
+                             R"("lists": {"arm": ["v1", "v1"]}, "metrics": [)"
+                             R"({"name": "{arm}.x_ms", "unit": "ms", "estimator": "median"}, )",
+                             "list 'arm': a word is given twice"},
+                    BadInput{"\"metrics\": [",
+                             R"("lists": {"arm": ["v1"]}, "metrics": [)"
+                             R"({"name": "{arm}.call_ms", "unit": "ms", "estimator": "median"}, )",
+                             "metrics: 'v1.call_ms' is declared twice"},
+                    BadInput{"\"metrics\": [", R"("lists": {"arm": []}, "metrics": [)",
+                             "list 'arm': no words"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Tables, BadKind,
     testing::Values(
         BadInput{
@@ -56,6 +73,28 @@ INSTANTIATE_TEST_SUITE_P(
             "\"metrics\": [",
             R"("tables": [{"id": "T", "title": "T", "columns": [], "rows": []}], "metrics": [)",
             "the id must be lower case"}));
+
+TEST(MetricFamilies, OneAWord) {
+  KindSpec kind;
+  kind.lists = {{"mib", {"1", "25"}}};
+  MetricSpec family, single;
+  family.name = "cap{mib}.step_ms";
+  family.source = "step.cap{mib}";
+  family.arms = {"alone", "cap{mib}"};
+  single.name = "alone.step_ms";
+  kind.metrics = {family, single};
+  KindTable table;
+  table.rows = {{"cap{mib}", "=cap{mib}.step_ms"}, {"alone", "=alone.step_ms"}};
+  kind.tables = {table};
+  const KindSpec whole = expand(kind);
+  EXPECT_TRUE(whole.lists.empty());
+  ASSERT_EQ(whole.metrics.size(), 3u);
+  EXPECT_EQ(whole.metrics[1].name, "cap25.step_ms");
+  EXPECT_EQ(whole.metrics[1].source, "step.cap25");
+  EXPECT_THAT(whole.metrics[1].arms, testing::ElementsAre("alone", "cap25"));
+  EXPECT_THAT(whole.tables[0].rows[0], testing::ElementsAre("cap1", "=cap1.step_ms"));
+  EXPECT_EQ(whole.tables[0].rows.size(), 3u);
+}
 
 }  // namespace
 }  // namespace harness

@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "base/json/depth.h"
 #include "base/text/position.h"
 #include "harness/schema/error.h"
-#include "harness/schema/parse/depth.h"
 #include "harness/schema/parse/nearest.h"
 #include "harness/schema/parse/scan.h"
 
@@ -61,9 +61,10 @@ json Source::parse(std::string_view text, const std::string& file) {
   // To the parser it is the end of the text: what stands behind it would be seen by people only.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
     fail_at(base + nul, "holds a NUL byte; want JSON text");
-  const JsonScan scan = scan_json(text, kMaxDepth);
+  const JsonScan scan = scan_json(text, base::kMaxDepth);
   if (scan.too_deep)
-    fail_at(base + *scan.too_deep, "nests deeper than " + std::to_string(kMaxDepth) + " levels");
+    fail_at(base + *scan.too_deep,
+            "nests deeper than " + std::to_string(base::kMaxDepth) + " levels");
   ErrorFinder finder;
   json::sax_parse(text, &finder, json::input_format_t::json, /*strict=*/true,
                   /*ignore_comments=*/true);
@@ -93,7 +94,7 @@ void Source::fail_at_key(const json& object, std::string_view key,
                          const std::string& message) const {
   const size_t start = object.start_pos();
   if (start < all_.size()) {
-    const JsonScan scan = scan_json(std::string_view(all_).substr(start), kMaxDepth);
+    const JsonScan scan = scan_json(std::string_view(all_).substr(start), base::kMaxDepth);
     for (const KeyToken& token : scan.keys)
       if (token.object == 0 && token.name == key) fail_at(start + token.offset, message);
   }

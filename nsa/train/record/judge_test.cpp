@@ -1,5 +1,4 @@
-// Schedule, judgement of traces, options and result lines: everything about a run that needs no
-// tensor.
+// Schedule and judgement of traces: what a run needs no tensor for.
 #include "nsa/train/record/judge.h"
 
 #include <gmock/gmock.h>
@@ -13,10 +12,8 @@
 #include <limits>
 #include <numbers>
 
-#include "nsa/program/input_error.h"
 #include "nsa/train/loop/schedule.h"
 #include "nsa/train/ranks/communication.h"
-#include "nsa/train/record/result_lines.h"
 
 namespace nsa::train {
 namespace {
@@ -370,81 +367,6 @@ TEST(Judge, GatesOfEqualTokensAreNotCompared) {
   EXPECT_FALSE(figure(judge(o, {}, trace), "gate.varies_bool").value.has_value());
   EXPECT_THAT(figure(judge(o, {}, trace), "gate.varies_bool").reason,
               HasSubstr("no step had two different input tokens"));
-}
-
-TEST(Options, ArgsAreStrict) {
-  TrainOptions o;
-  apply_args(
-      {{"model", "m"}, {"steps", 5}, {"lr", 1}, {"loss_bound_nat", 2.5}, {"first_step_s", 60}},
-      "case a", o);
-  EXPECT_EQ(o.model, "m");
-  EXPECT_EQ(o.steps, 5);
-  EXPECT_EQ(o.loss_bound_nat, 2.5);
-  const auto error = [](const nlohmann::json& args) {
-    TrainOptions options;
-    try {
-      apply_args(args, "case a", options);
-      options.validate();
-    } catch (const InputError& e) {
-      return std::string(e.what());
-    }
-    return std::string();
-  };
-  EXPECT_THAT(error({{"stesp", 5}}),
-              HasSubstr("case a: unknown key \"stesp\"; did you mean \"steps\"?"));
-  EXPECT_THAT(error({{"steps", "5"}}), HasSubstr("\"steps\" must be an integer, got \"5\""));
-  EXPECT_THAT(error({{"steps", 0}}), HasSubstr("training option steps must be >= 1, got 0"));
-  EXPECT_THAT(error({{"min_lr", 1.0}}), HasSubstr("training option min_lr must be <= lr"));
-  EXPECT_THAT(error({{"dtype", "fp8"}}), HasSubstr("must be fp32, bf16 or fp64, got \"fp8\""));
-  EXPECT_THAT(error(nlohmann::json::array()), HasSubstr("expected an object, got array"));
-}
-
-TEST(ResultLines, EveryLineIsJsonWithItsFields) {
-  const std::string path = ::testing::TempDir() + "nsa_result_lines_" + std::to_string(getpid());
-  {
-    ResultLines lines{std::filesystem::path(path)};
-    lines.hello("b", "cpu", {}, {{"torch", "2"}}, nlohmann::json::array());
-    lines.mark("c", 1, 2, "forward");
-    StepRecord nan_step;
-    nan_step.loss = std::numeric_limits<double>::quiet_NaN();
-    lines.beat("c", nan_step, 2);
-    lines.sample("c", "step_time", 1.5, "ms", 1);
-    lines.metric("c", {"loss.min_nat", "nat", 1.25, ""});
-    lines.metric("c", {"data.real_bool", "bool", 1, ""});
-    lines.metric("c", {"x.y_nat", "nat", std::numeric_limits<double>::infinity(), ""});
-    lines.check("c", {"lr_trace", "LR_TRACE", "d", true, 0, 1e-9});
-    lines.finding({"NON_FINITE", "bad \xff|`<script>\n\x1b[0m", "f", "c", "a"});
-    lines.case_end("c", "");
-    lines.done();
-    EXPECT_THROW(lines.sample("c", "s", std::nan(""), "ms", 1), std::runtime_error);
-  }
-  std::ifstream in(path);
-  std::vector<nlohmann::json> have;
-  for (std::string line; std::getline(in, line);) have.push_back(nlohmann::json::parse(line));
-  unlink(path.c_str());
-  ASSERT_EQ(have.size(), 11u);
-  const std::vector<std::string> types = {"hello",   "beat",   "beat",   "sample",
-                                          "metric",  "metric", "metric", "check",
-                                          "finding", "case",   "done"};
-  for (size_t i = 0; i < have.size(); ++i) {
-    EXPECT_EQ(have[i]["type"], types[i]);
-    EXPECT_TRUE(have[i]["t"].is_number());
-  }
-  EXPECT_EQ(have[0]["v"], 1);
-  EXPECT_EQ(have[1]["at"], "forward");
-  EXPECT_TRUE(have[2]["extra"]["loss"].is_null());
-  EXPECT_EQ(have[5]["value"], true);
-  EXPECT_TRUE(have[6]["value"].is_null());
-  EXPECT_EQ(have[6]["reason"], "the figure is not finite");
-  EXPECT_EQ(have[9]["status"], "ok");
-  EXPECT_EQ(have[10]["lines"], 10);
-}
-
-TEST(ResultLines, FullDiskAndClosedDescriptorAreErrors) {
-  ResultLines full{std::filesystem::path("/dev/full")};
-  EXPECT_THROW(full.done(), std::runtime_error);
-  EXPECT_THROW(ResultLines(987), InputError);
-  EXPECT_THROW(ResultLines(std::filesystem::path("/no/such/folder/x")), InputError);
 }
 
 TEST(Communication, ByHand) {

@@ -1,36 +1,36 @@
 #pragma once
-#include <chrono>
-#include <filesystem>
-#include <mutex>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "base/protocol/emitter.h"
 #include "nsa/train/loop/step_record.h"
 #include "nsa/train/ranks/rank_place.h"
 #include "nsa/train/record/judge.h"
 
 namespace nsa::train {
 
-/// Emits the JSON lines of the worker protocol (harness/protocol/README.md), each appended with one
-/// write. Text that is not UTF-8 is repaired; a non-finite number never enters a line. Throws
-/// std::runtime_error when a line cannot be written (full disk): then there is no `done`, and the
-/// reader knows.
+/// What a training run writes, as lines of the worker protocol (base/protocol/README.md). A line
+/// that cannot be written (full disk) throws std::runtime_error: then there is no `done`, and the
+/// reader knows. Thread-safe: a watch may write while the loop does.
 class ResultLines {
  public:
-  ResultLines() = default;               ///< writes nothing
-  explicit ResultLines(int descriptor);  ///< writes to an open descriptor, which stays the caller's
-  explicit ResultLines(const std::filesystem::path& path);  ///< appends to a file
-  ~ResultLines();
-  ResultLines(const ResultLines&) = delete;
-  ResultLines& operator=(const ResultLines&) = delete;
+  ResultLines() = default;  ///< writes nothing
+  /// Appends to the file `path`; "": to descriptor 3, inherited from the engine. Throws InputError
+  /// where it cannot be opened.
+  explicit ResultLines(const std::string& path);
 
-  /// First line: who runs. `switches`: [{name, value, origin}].
+  /// First line: the program and its environment.
   void hello(const std::string& build_id, const std::string& device, const RankPlace& place,
-             const nlohmann::json& versions, const nlohmann::json& switches);
+             const std::map<std::string, std::string>& versions,
+             const std::vector<base::protocol::SwitchValue>& switches);
   /// Progress inside a step: `at` (load, forward, backward, optimizer, collective) was completed.
   void mark(const std::string& case_id, int64_t step, int64_t of, const std::string& at);
   /// A completed step with everything it measured.
   void beat(const std::string& case_id, const StepRecord& record, int64_t of);
+  /// Throws std::runtime_error for a value that is not finite.
   void sample(const std::string& case_id, const std::string& series, double value,
               const std::string& unit, int64_t order);
   void metric(const std::string& case_id, const Figure& figure);
@@ -42,15 +42,7 @@ class ResultLines {
   void done();
 
  private:
-  void emit(const std::string& type, nlohmann::json fields);
-  double seconds() const;
-
-  std::mutex mutex_;  ///< a watch may speak while the loop does
-  int descriptor_ = -1;
-  bool owned_ = false;
-  int64_t num_lines_ = 0;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  double last_line_s_ = -1;
+  std::optional<base::protocol::Emitter> emitter_;
 };
 
 }  // namespace nsa::train

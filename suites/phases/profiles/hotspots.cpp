@@ -43,7 +43,7 @@ double cpu_seconds() {
 class Hotspots {
  public:
   /// What is not for others to hear goes to `one`, beats of steps to `watched`.
-  Hotspots(const PhaseCase& one, const PhaseRanks& ranks, harness::protocol::Emitter& watched)
+  Hotspots(const PhaseCase& one, const PhaseRanks& ranks, base::protocol::Emitter& watched)
       : one_(one),
         ranks_(ranks),
         watched_(watched),
@@ -233,7 +233,7 @@ class Hotspots {
 
   const PhaseCase& one_;
   const PhaseRanks& ranks_;
-  harness::protocol::Emitter& watched_;
+  base::protocol::Emitter& watched_;
   ProfileSession session_;
   const int64_t steps_;
   const bool graph_;

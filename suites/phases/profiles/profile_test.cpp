@@ -44,8 +44,16 @@ std::set<std::string> declared(const std::string& kind, const std::string& estim
   std::ifstream in(base::source_dir() + "/configs/kinds/" + kind + ".json");
   const json kind_file = json::parse(in);
   std::set<std::string> names;
-  for (const json& metric : kind_file["metrics"])
-    if (metric["estimator"] == estimator) names.insert(metric["name"]);
+  for (const json& metric : kind_file["metrics"]) {
+    if (metric["estimator"] != estimator) continue;
+    const std::string name = metric["name"];
+    const size_t open = name.find('{'), close = name.find('}');
+    if (open == std::string::npos)
+      names.insert(name);
+    else
+      for (const json& word : kind_file["lists"][name.substr(open + 1, close - open - 1)])
+        names.insert(name.substr(0, open) + word.get<std::string>() + name.substr(close + 1));
+  }
   return names;
 }
 

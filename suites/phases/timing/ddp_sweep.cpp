@@ -169,7 +169,7 @@ class DdpSweep {
     return broken;
   }
 
-  void emit(const harness::protocol::Check& check) {
+  void emit(const base::protocol::Check& check) {
     if (reports()) one_.emitter.check(check);
   }
 

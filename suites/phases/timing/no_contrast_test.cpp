@@ -12,7 +12,7 @@ using testing::StartsWith;
 std::string end_of(const std::string& kind, json args, const std::string& fault) {
   if (!fault.empty()) args["fault"] = fault;
   const Said said(kind, args);
-  harness::protocol::CaseIn in = said.one().in;
+  base::protocol::CaseIn in = said.one().in;
   in.mode = "time";
   const PhaseCase one{in, "main", said.one().args, said.one().device, said.one().emitter};
   return find_phase_kind(kind).run(one);

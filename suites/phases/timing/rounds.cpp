@@ -46,9 +46,9 @@ std::string cold_name(const std::string& name) {
 }
 
 /// One sample of a series, with the state of the machine beside it.
-harness::protocol::Sample take_sample(const PhaseCase& one, const TimedSeries& series,
-                                      EventTimer& timer, CacheFlush* flush) {
-  harness::protocol::Sample sample{.case_id = one.id, .series = series.name, .unit = "ms"};
+base::protocol::Sample take_sample(const PhaseCase& one, const TimedSeries& series,
+                                   EventTimer& timer, CacheFlush* flush) {
+  base::protocol::Sample sample{.case_id = one.id, .series = series.name, .unit = "ms"};
   if (series.before) series.before();
   sample.clock_mhz = sm_clock_mhz(one.device);
   const double ran = thread_ms();

@@ -37,8 +37,8 @@ class Said {
 
  private:
   std::string file_ = testing::TempDir() + "/rounds_" + std::to_string(::getpid());
-  harness::protocol::CaseIn in_{.phase = "p", .kind = "ab_control", .mode = "time", .seed = 3};
-  harness::protocol::Emitter emitter_{file_};
+  base::protocol::CaseIn in_{.phase = "p", .kind = "ab_control", .mode = "time", .seed = 3};
+  base::protocol::Emitter emitter_{file_};
   PhaseCase one_{in_, "main", Args("ab_control", json::object(), {}), at::kCPU, emitter_};
 };
 

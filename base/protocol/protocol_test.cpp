@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -6,10 +7,10 @@
 #include <sstream>
 #include <thread>
 
-#include "harness/protocol/case.h"
-#include "harness/protocol/emitter.h"
+#include "base/protocol/case.h"
+#include "base/protocol/emitter.h"
 
-namespace harness::protocol {
+namespace base::protocol {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -63,9 +64,13 @@ TEST(Case, RefusesWhatIsNotOne) {
   object.erase("seed");
   EXPECT_EQ(text_of(object.dump()), "seed is missing");
   object["seed"] = 0;
+  object["mode"] = "tune";
+  EXPECT_EQ(text_of(object.dump()), "mode must be check, time, profile or trace, got \"tune\"");
+  EXPECT_THAT(text_of(R"({"v":1,"v":1})"), testing::HasSubstr("key \"v\" is given twice"));
   object["v"] = 2;
   EXPECT_EQ(text_of(object.dump()), "v must be 1, got 2; engine and worker differ");
-  EXPECT_NE(text_of("{\"v\":1").find("must be JSON"), std::string::npos);
+  EXPECT_NE(text_of("{\"v\":1").find("case line on standard input: not valid JSON: "),
+            std::string::npos);
 }
 
 TEST(EmitterTest, WritesWholeLinesThatCount) {
@@ -133,9 +138,11 @@ TEST(EmitterTest, RefusesLeftoversAndFullDisks) {
     full.done();
     FAIL() << "a full disk was not noticed";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "result channel: /dev/full cannot be written: No space left on device");
+    EXPECT_STREQ(e.what(),
+                 "result channel: /dev/full cannot be written: No space left on device; make room "
+                 "there, then run again");
   }
 }
 
 }  // namespace
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace harness {
+namespace base {
 
 /// JSON of ours never nests deeper; nlohmann copies and prints by recursion, so text that does
 /// could end the program.
@@ -28,4 +28,4 @@ inline bool nests_too_deep(std::string_view text) {
   return false;
 }
 
-}  // namespace harness
+}  // namespace base

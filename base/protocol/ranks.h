@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-namespace harness::protocol {
+namespace base::protocol {
 
 /// Variables by which rank `rank` of `world` on this machine finds the others, as torchrun sets
 /// them; `port` is free now.
@@ -31,4 +31,4 @@ inline int free_port() {
   return bound ? ntohs(address.sin_port) : 0;
 }
 
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -1,14 +1,19 @@
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "harness/protocol/json.h"
+#include "base/json/depth.h"
+#include "base/json/strict_parse.h"
+#include "base/protocol/json.h"
 
-namespace harness::protocol {
+namespace base::protocol {
 
 /// One unit of work, reported by name.
 struct CaseArgs {
@@ -58,14 +63,17 @@ inline std::string print_case(const CaseIn& in) { return print_line(to_object(in
 inline CaseIn parse_case(const std::string& line) {
   nlohmann::json object;
   try {
-    object = nlohmann::json::parse(line);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(std::string("case line on standard input must be JSON: ") + e.what());
+    object = parse_strict(line, static_cast<int>(kMaxDepth));
+  } catch (const StrictJsonError& error) {
+    throw Error("case line on standard input: " + text_of(error));
   }
+  if (object.is_object() && object.contains("v") && object["v"] != 1)
+    throw Error("v must be 1, got " + detail::shown(object["v"]) + "; engine and worker differ");
   CaseIn in = from_object<CaseIn>(object);
-  if (in.v != 1)
-    throw Error("v must be 1, got " + std::to_string(in.v) + "; engine and worker differ");
   if (in.cases.empty()) throw Error("cases must not be empty");
+  constexpr std::array<std::string_view, 4> kModes = {"check", "time", "profile", "trace"};
+  if (std::find(kModes.begin(), kModes.end(), in.mode) == kModes.end())
+    throw Error("mode must be check, time, profile or trace, got " + detail::shown(in.mode));
   return in;
 }
 
@@ -83,4 +91,4 @@ inline nlohmann::json merged_args(const CaseIn& in, const CaseArgs& one) {
   return args;
 }
 
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -8,12 +8,12 @@
 #include <variant>
 #include <vector>
 
-#include "harness/protocol/json.h"
+#include "base/protocol/json.h"
 
 /// The lines a worker says, one struct a type. The emitter writes and the reader reads by the same
 /// description. `reason` says why a number is null; the emitter fills it when it refuses a number
 /// that is not finite.
-namespace harness::protocol {
+namespace base::protocol {
 
 /// A switch as the worker sees it. origin: default | config | environment | command line
 struct SwitchValue {
@@ -202,4 +202,4 @@ struct Done {
 using Message =
     std::variant<Hello, Beat, Check, Sample, Metric, Table, Finding, Artifact, CaseEnd, Done>;
 
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -8,12 +8,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "harness/schema/field.h"
+#include "base/json/field_doc.h"
 
-/// Described structs (harness/schema/field.h) to and from JSON, with std and nlohmann only, for
-/// programs that link LibTorch. Files that people write go through harness/schema instead: its
-/// reader knows lines, columns and nearest names.
-namespace harness::protocol {
+/// Described structs (base/json/field_doc.h) to and from JSON, with std and nlohmann only, for
+/// programs that link LibTorch. Files that people write are read elsewhere, with line, column and
+/// nearest names in the errors.
+namespace base::protocol {
 
 /// Every error of the protocol: text names the field, its value and the remedy.
 class Error : public std::runtime_error {
@@ -201,4 +201,4 @@ inline std::string refuse_non_finite(nlohmann::json& value, const std::string& p
   return reason;
 }
 
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "harness/protocol/messages.h"
-#include "harness/schema/parse/depth.h"
+#include "base/json/depth.h"
+#include "base/protocol/messages.h"
 
-namespace harness::protocol {
+namespace base::protocol {
 
 /// What the engine planned for a group: the rules of README.md are checked against it.
 struct Expectation {
@@ -85,8 +85,8 @@ class LineReader {
   void take(std::string_view text) {
     number_++;
     if (done_) return violate("AFTER_DONE", "a line after `done`");
-    if (nests_too_deep(text))
-      return violate("GARBAGE", "nests deeper than " + std::to_string(kMaxDepth) + " levels");
+    if (base::nests_too_deep(text))
+      return violate("GARBAGE", "nests deeper than " + std::to_string(base::kMaxDepth) + " levels");
     nlohmann::json object;
     try {
       object = nlohmann::json::parse(text);
@@ -247,4 +247,4 @@ inline Transcript read_transcript(std::string_view bytes, Expectation want) {
   return {reader.lines(), reader.ended(), std::move(violations), reader.half_line_bytes()};
 }
 
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -1,9 +1,9 @@
-#include "harness/protocol/lines.h"
+#include "base/protocol/lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace harness::protocol {
+namespace base::protocol {
 namespace {
 
 using testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST(LineReaderTest, NonFiniteNumbersAreRefused) {
 }
 
 }  // namespace
-}  // namespace harness::protocol
+}  // namespace base::protocol

@@ -10,11 +10,12 @@
 #include <string>
 #include <utility>
 
-#include "harness/protocol/messages.h"
+#include "base/protocol/messages.h"
 
-namespace harness::protocol {
+namespace base::protocol {
 
-/// A worker's voice: every call appends one line to the result channel with one write. Thread-safe.
+/// Writes the lines of a worker: every call appends one to the result channel with one write.
+/// Thread-safe.
 /// A process that is killed leaves whole lines and at most one half line at the end.
 ///
 ///   Emitter emitter(result_path(argc, argv));
@@ -27,9 +28,12 @@ namespace harness::protocol {
 /// channel cannot be opened or written (a full disk), naming it.
 class Emitter {
  public:
-  /// Appends to the file, which must be new or empty; with an empty path to descriptor 3, inherited
-  /// from the engine.
-  explicit Emitter(const std::string& path = "") : name_(path.empty() ? "descriptor 3" : path) {
+  enum class Existing { kRefuse, kAppend };
+
+  /// Appends to the file, which must be new or empty unless `existing` allows more lines (a resumed
+  /// training run); with an empty path to descriptor 3, inherited from the engine.
+  explicit Emitter(const std::string& path = "", Existing existing = Existing::kRefuse)
+      : name_(path.empty() ? "descriptor 3" : path) {
     if (path.empty()) {
       fd_ = 3;
       if (::fcntl(fd_, F_SETFD, FD_CLOEXEC) !=
@@ -38,9 +42,10 @@ class Emitter {
       return;
     }
     fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    if (fd_ < 0) fail("cannot be opened");
+    if (fd_ < 0) fail("cannot be opened", "; name another file with --result");
     struct stat facts{};
-    if (::fstat(fd_, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size > 0) {
+    if (existing == Existing::kRefuse && ::fstat(fd_, &facts) == 0 && S_ISREG(facts.st_mode) &&
+        facts.st_size > 0) {
       ::close(fd_);
       throw Error("result channel: " + name_ +
                   " must be new or empty; remove it or name another file");
@@ -80,10 +85,16 @@ class Emitter {
   /// The last line. The worker then exits 0: a failed case is data, not an exit status.
   void done() { emit(Done{.lines = lines()}, true); }
 
-  /// Lines said so far.
+  /// Lines written so far.
   int64_t lines() const {
     const std::lock_guard lock(mutex_);
     return lines_;
+  }
+
+  /// Seconds since the last line; since the construction where there is none.
+  double silence_s() const {
+    const std::lock_guard lock(mutex_);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - last_).count();
   }
 
  private:
@@ -100,6 +111,7 @@ class Emitter {
     object["t"] = seconds();
     append(print_line(object) + "\n");
     lines_++;
+    last_ = std::chrono::steady_clock::now();
     if (to_disk) ::fdatasync(fd_);  // not every channel is a file, so a refusal is no error
   }
 
@@ -118,19 +130,19 @@ class Emitter {
       if (n > 0)
         at += static_cast<size_t>(n);
       else if (errno != EINTR)
-        fail("cannot be written");
+        fail("cannot be written", "; make room there, then run again");
     }
   }
 
-  [[noreturn]] void fail(const char* what) const {
-    throw Error("result channel: " + name_ + " " + what + ": " + std::strerror(errno));
+  [[noreturn]] void fail(const char* what, const char* remedy) const {
+    throw Error("result channel: " + name_ + " " + what + ": " + std::strerror(errno) + remedy);
   }
 
   std::string name_;
   int fd_ = -1;
   mutable std::mutex mutex_;
   int64_t lines_ = 0;
-  std::chrono::steady_clock::time_point start_;
+  std::chrono::steady_clock::time_point start_, last_ = std::chrono::steady_clock::now();
 };
 
 /// PATH behind `--result` on a command line; empty (descriptor 3) when it is not there.
@@ -140,4 +152,4 @@ inline std::string result_path(int argc, char** argv) {
   return "";
 }
 
-}  // namespace harness::protocol
+}  // namespace base::protocol
