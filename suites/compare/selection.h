@@ -3,7 +3,8 @@
 
 #include <string>
 
-/// When a selection computed in lower precision is accepted (spec/nsa.md section 2, Selection).
+/// When a selection computed in lower precision is accepted (docs/tolerances.md, Ties of
+/// the selection).
 namespace suites {
 
 /// Sizes the rule needs, as in the NSA configuration.
