@@ -3,8 +3,7 @@
 
 #include <string>
 
-/// When a selection computed in lower precision is accepted (docs/tolerances.md, Ties of
-/// the selection).
+/// When a selection computed in lower precision is accepted (docs/tolerances.md).
 namespace suites {
 
 /// Sizes the rule needs, as in the NSA configuration.
