@@ -18,7 +18,7 @@ InjectedFault in_run(const std::string& id, const std::string& what, const std::
   return {id, what, code, inject_forms(forms), control_forms(forms), needs};
 }
 
-/// A fault of spec/failures.md in the operators, judged by conformance.
+/// A fault of docs/faults.md in the operators, judged by conformance.
 FaultForm operators(const std::string& fault, const std::string& code) {
   return {.phase = "operators", .fault = fault, .code = code};
 }

@@ -32,7 +32,7 @@ std::string_view needs_name(Needs needs);  ///< "" | "cuda" | "2 ranks"
 
 using FaultAction = std::function<Injected(const SelftestSetup&)>;
 
-/// A historical failure of spec/failures.md that `selftest` injects for real.
+/// A historical failure of docs/faults.md that `selftest` injects for real.
 struct InjectedFault {
   std::string id;       ///< P03
   std::string what;     ///< what is injected, in words
@@ -42,7 +42,7 @@ struct InjectedFault {
   Needs needs = Needs::kCpu;
 };
 
-/// Every fault, by id: one row for each of spec/failures.md that can be injected.
+/// Every fault, by id: the rows of docs/faults.md.
 const std::vector<InjectedFault>& injected_faults();
 
 /// Those with these ids, in their order; {"all"}: every one. Throws ConfigError with the nearest id

@@ -212,7 +212,7 @@ struct Deviation {
 
 struct Finding {
   std::string id;    ///< F-...
-  std::string code;  ///< e.g. ORACLE_MISMATCH, LOSS_TOO_GOOD (spec/failures.md), or a cause
+  std::string code;  ///< e.g. ORACLE_MISMATCH, LOSS_TOO_GOOD (docs/faults.md), or a cause
   std::string symptom;
   std::string fact;  ///< id of the metric, criterion, phase or artifact that shows it
   std::string cause;
@@ -290,7 +290,7 @@ struct Series {
 struct Verdict {
   std::string
       word;  ///< GO | CONDITIONAL GO | PARTIAL | NO-GO | NO-GO (evidence | fault | undecided)
-  int64_t exit = 3;                     ///< exit code of the process; spec/harness.md section 1
+  int64_t exit = 3;                     ///< exit code of the process; docs/verdicts.md
   std::string rule;                     ///< the rule that fired, in words
   std::string weakest;                  ///< id and sentence of the weakest criterion or phase
   std::string scope;                    ///< what the verdict speaks about, and what it does not

@@ -133,7 +133,7 @@ struct Line {
   int exit;
 };
 
-/// spec/harness.md section 1; the first line that matches wins.
+/// docs/verdicts.md; the first line that matches wins.
 constexpr Line kTable[] = {
     {evidence_broken, "evidence does not verify", "NO-GO (evidence)", 6},
     {faulted, "harness or machine fault", "NO-GO (fault)", 3},

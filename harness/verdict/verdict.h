@@ -58,7 +58,7 @@ struct VerdictInput {
   std::string_view scope;               ///< what the runbook says a verdict speaks about
 };
 
-/// The verdict table of spec/harness.md section 1; the first line that matches wins: 6, 3, 1, 5, 4,
+/// The verdict table of docs/verdicts.md; the first line that matches wins: 6, 3, 1, 5, 4,
 /// 8, 7, 0. A phase that the user left out (cause SKIPPED) and its criteria match no line but 8:
 /// what was selected is judged, and nothing is said of the runbook. Beyond the table: a required
 /// phase that is PARTIAL counts as undecided (5), and without one COMPLETED phase (5) or one

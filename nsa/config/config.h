@@ -20,7 +20,7 @@ Phi parse_phi(const std::string& text);
 GateActivation parse_gate_activation(const std::string& text);
 RopeMode parse_rope_mode(const std::string& text);
 
-/// Sizes and choices of one attention layer; vocabulary of spec/nsa.md section 1. Torch-free.
+/// Sizes and choices of one attention layer; symbols of docs/semantics.md. Torch-free.
 struct NsaConfig {
   int64_t num_heads = 12;       ///< Hq, query heads
   int64_t num_kv_heads = 2;     ///< Hkv; query head h belongs to KV head floor(h / G)
@@ -39,7 +39,7 @@ struct NsaConfig {
   double rope_base = 1e4;
 
   /// Throws std::invalid_argument `NsaConfig: <field> must be <rule>, got <value>` for the first
-  /// rule of spec/nsa.md section 1 that is broken.
+  /// rule of docs/semantics.md, Validity, that is broken.
   void validate() const;
 
   /// G = Hq / Hkv.

@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-/// The formula of spec/nsa.md section 3, to compare counts with.
+/// The formula of docs/semantics.md, Read counts, to compare counts with.
 at::Tensor expected_reads(const NsaConfig& c, int64_t batch, int64_t num_tokens) {
   at::Tensor reads = at::zeros({batch, num_tokens, c.num_kv_heads, 3}, at::kLong);
   for (int64_t t = 0; t < num_tokens; ++t) {

@@ -6,8 +6,8 @@
 
 namespace nsa {
 
-/// The ways to run one attention call; they agree within the tolerance table (spec/nsa.md
-/// section 3).
+/// The ways to run one attention call; they agree within the tolerance table
+/// (docs/semantics.md, Modes).
 enum class Mode {
   kBatched,     ///< whole tensors: training, prefill
   kSequential,  ///< every token alone, no state

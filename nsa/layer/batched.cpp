@@ -29,7 +29,7 @@ namespace {
 /// Queries whose probabilities over all compressed blocks exist at one time.
 constexpr int64_t kSelectionQueries = 4096;
 
-/// One call on batched inputs; the steps read like spec/nsa.md section 2.
+/// One call on batched inputs; the steps read like docs/semantics.md, Stages.
 class BatchedAttention {
  public:
   BatchedAttention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)

@@ -47,7 +47,7 @@ struct NsaOptions {
       block_idx;  ///< when defined: used instead of the selection. int32 or int64, any order;
                   ///< ids outside 0..floor(t/l') are unused places, repeated ones count once
 
-  /// The switches of spec/nsa.md section 6 that concern one attention call.
+  /// The switches that concern one attention call.
   static NsaOptions from(const SwitchSet& switches);
   /// What runs: force_sel_mask wins over force_parity, which wins over the chosen backends.
   NsaOptions effective() const;

@@ -8,7 +8,7 @@ namespace nsa {
 NsaInputs random_inputs(const NsaConfig& config, int64_t batch, int64_t num_tokens,
                         at::TensorOptions options = {}, bool packed = false);
 
-/// The differentiable members that are defined: names as in spec/nsa.md section 7, and tensors.
+/// The differentiable members that are defined: names as in docs/semantics.md, Tensor files.
 std::vector<std::pair<std::string, at::Tensor*>> differentiable(NsaInputs& inputs);
 
 }  // namespace nsa

@@ -10,7 +10,7 @@ enum class Gate { kNone, kSigmoid, kSoftmax };
 /// What compression does with positions. kNone switches RoPE off everywhere.
 enum class Rope { kBeforePool, kBlockStart, kNone };
 
-/// Everything that fixes the meaning of one NSA layer (spec/nsa.md section 1).
+/// Everything that fixes the meaning of one NSA layer (docs/semantics.md).
 struct Config {
   int64_t num_heads = 12;       ///< Hq, query heads; head h belongs to KV head floor(h / G)
   int64_t num_kv_heads = 2;     ///< Hkv; divides Hq, G = Hq / Hkv

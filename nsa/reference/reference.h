@@ -1,5 +1,5 @@
 #pragma once
-// The oracle: spec/nsa.md sections 1 to 4 in fp64 plain loops. Include this from outside this
+// The oracle: docs/semantics.md in fp64 plain loops. Include this from outside this
 // folder.
 #include "nsa/reference/branches/attention.h"
 #include "nsa/reference/branches/cmp_attention.h"

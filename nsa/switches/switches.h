@@ -14,7 +14,7 @@ enum class SwitchOrigin { kDefault, kConfig, kEnvironment, kCommandLine };
 /// "default", "config", "environment", "command line".
 std::string to_string(SwitchOrigin origin);
 
-/// One line of the registry (spec/nsa.md section 6).
+/// One line of the registry.
 struct SwitchInfo {
   std::string name;
   SwitchType type;

@@ -37,8 +37,8 @@ struct CompareContext {
   double terms = 0;
 };
 
-/// Judges `actual` against the fp64 `oracle` under a row of the tolerance table (spec/nsa.md
-/// section 4, Comparison). An element passes iff both are the same infinity, or both are NaN, or |a
+/// Judges `actual` against the fp64 `oracle` under a row of the tolerance table
+/// (docs/tolerances.md). An element passes iff both are the same infinity, or both are NaN, or |a
 /// - o| <= allowed row-relative error * scale of its row, where allowed = max(row_relative,
 /// plain_factor * error of `plain`, ulps of the output type at the scale). Shapes must be equal and
 /// `actual` must have the row's output type. An empty tensor passes when shapes agree. A plain

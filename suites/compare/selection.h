@@ -3,7 +3,7 @@
 
 #include <string>
 
-/// When a selection computed in lower precision is accepted (spec/nsa.md section 2, Selection).
+/// When a selection computed in lower precision is accepted (docs/tolerances.md).
 namespace suites {
 
 /// Sizes the rule needs, as in the NSA configuration.

@@ -54,7 +54,7 @@ at::ScalarType accumulation_type(at::ScalarType input);
 /// Distance between 1 and the next number of a floating type (bf16: 2^-7).
 double unit_ulp(at::ScalarType type);
 
-/// Bounds of the tie rule of spec/nsa.md section 2: how much two scores may differ before their
+/// Bounds of docs/tolerances.md, Ties of the selection: how much two scores may differ before their
 /// order is binding.
 struct TieBound {
   double logit_factor;  ///< 2: a softmax changes by at most 2 * dlogit, numerator and denominator

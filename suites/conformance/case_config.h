@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string>
 
-/// One NSA configuration with its sizes, as tests and workers name it (symbols of spec/nsa.md
-/// section 1).
+/// One NSA configuration with its sizes, as tests and workers name it (symbols of
+/// docs/semantics.md).
 namespace suites {
 
 enum class Phi { kMean, kConv, kMlp };

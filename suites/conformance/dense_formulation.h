@@ -5,8 +5,8 @@
 
 #include "suites/conformance/case_config.h"
 
-/// A second formulation of spec/nsa.md: whole tensors, dense S x S masks, ATen operations with
-/// autograd. It shares no code and no idea with the oracle's loops or with nsa/: no gather, no
+/// A second formulation of docs/semantics.md: whole tensors, dense S x S masks, ATen operations
+/// with autograd. It shares no code and no idea with the oracle's loops or with nsa/: no gather, no
 /// ranges, no chunks. In fp64 it must agree with the oracle; in lower precision it is the "plain
 /// low-precision computation" of the tolerance rule (inputs in the input type, accumulation in
 /// fp32, P rounded to the input type before P*V, every stage's output rounded once).
@@ -72,7 +72,7 @@ at::Tensor dense_select(const CaseConfig& config, const at::Tensor& scores);
 at::Tensor dense_combine(const CaseConfig& config, const at::Tensor& gate, const at::Tensor& o_cmp,
                          const at::Tensor& o_sel, const at::Tensor& o_win);
 
-/// Gate MLP of spec/nsa.md section 2: un-rotated q [B,S,Hq,dk] -> logits [B,S,Hkv,3] in the
+/// Gate MLP of docs/semantics.md, Gates: un-rotated q [B,S,Hq,dk] -> logits [B,S,Hkv,3] in the
 /// accumulation type.
 at::Tensor dense_gate_logits(const CaseConfig& config, const at::Tensor& q, const at::Tensor& w1,
                              const at::Tensor& b1, const at::Tensor& w2, const at::Tensor& b2);

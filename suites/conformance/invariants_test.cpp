@@ -1,4 +1,4 @@
-// Invariants of spec/nsa.md section 5 that need no oracle.
+// Invariants of docs/semantics.md that need no oracle.
 #include <gtest/gtest.h>
 
 #include "suites/conformance/checks/invariant_checks.h"

@@ -7,7 +7,7 @@
 
 namespace suites {
 
-/// Every stage's output of a candidate; shapes as in spec/nsa.md section 1.
+/// Every stage's output of a candidate; shapes as in docs/semantics.md.
 struct StageOutputs {
   at::Tensor q_rot, k_sel_rot, k_win_rot, k_cmp, v_cmp;
   at::Tensor group_probs;  ///< [B,S,Hkv,N_c]; undefined for a candidate judged as a whole

@@ -7,7 +7,7 @@
 
 namespace suites {
 
-/// A historical failure (spec/failures.md) that can be injected around a candidate.
+/// A historical failure (docs/faults.md) that can be injected around a candidate.
 struct Fault {
   std::string_view id;    ///< "P03", or "P03/blocks" for a further form of it
   std::string_view what;  ///< what is injected

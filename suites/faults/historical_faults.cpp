@@ -1,4 +1,4 @@
-// What history got wrong (spec/failures.md).
+// What history got wrong (docs/faults.md).
 #include <ATen/ATen.h>
 
 #include <chrono>

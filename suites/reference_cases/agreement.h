@@ -12,7 +12,7 @@ struct Agreement {
   double scale_of_tensor = 0;  ///< smallest scale of a row as a share of the tensor's largest value
 };
 
-/// What a tensor of this name (spec/nsa.md section 7) is held to.
+/// What a tensor of this name (docs/semantics.md, Tensor files) is held to.
 Agreement agreement_for(const std::string& name);
 
 /// Empty when every element agrees: the same infinity, both NaN, or |actual - expected| <= relative

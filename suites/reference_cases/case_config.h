@@ -7,8 +7,8 @@
 
 namespace suites {
 
-/// Metadata key `config` of a tensor file (spec/nsa.md section 7), as far as it is there: nothing
-/// is filled in, and sizes are not yet checked against each other.
+/// Metadata key `config` of a tensor file (docs/semantics.md, Tensor files), as far as it is there:
+/// nothing is filled in, and sizes are not yet checked against each other.
 struct CaseConfig {
   std::string name, kind;                ///< "" where absent
   std::optional<int64_t> batch, tokens;  ///< B, S

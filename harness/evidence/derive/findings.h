@@ -7,7 +7,7 @@
 
 namespace harness {
 
-/// What a failure code usually means and what to do about it (spec/failures.md).
+/// What a failure code usually means and what to do about it.
 struct CodeAdvice {
   std::string cause, action;
   Priority priority = Priority::kFollowUp;

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-/// The closed lists and the grammar of names in runbooks and kinds (spec/harness.md section 2).
+/// The closed lists and the grammar of names in runbooks and kinds (docs/writing_a_runbook.md).
 namespace harness {
 
 /// ms us s tok_s mib gb_s tflop_s pct ratio count bool nat

@@ -27,10 +27,10 @@ struct DecodeCacheOptions {
                             ///< without rounding each; see KvRows::widen
 };
 
-/// Caches of a batch of sequences, each with its own length, and the decode step (spec/nsa.md
-/// section 3). Memory is taken once, by the constructor. Lengths are known on the host, so a step
-/// does not wait for the device. Under autograd the caches become part of the graph (and every
-/// step's backward has the size of the cache): wrap inference in at::NoGradGuard.
+/// Caches of a batch of sequences, each with its own length, and the decode step
+/// (docs/semantics.md, Decode). Memory is taken once, by the constructor. Lengths are known on the
+/// host, so a step does not wait for the device. Under autograd the caches become part of the graph
+/// (and every step's backward has the size of the cache): wrap inference in at::NoGradGuard.
 class DecodeCache {
  public:
   /// `capacity`: most tokens a sequence may reach. `options`: float type and device of the caches.

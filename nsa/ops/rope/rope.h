@@ -3,7 +3,7 @@
 
 namespace nsa {
 
-/// Rotary position embedding of interleaved pairs (spec/nsa.md section 2, "RoPE"):
+/// Rotary position embedding of interleaved pairs (docs/semantics.md, RoPE):
 ///   (x[2m], x[2m+1]) -> (x[2m] cos a - x[2m+1] sin a, x[2m] sin a + x[2m+1] cos a),
 ///   a = positions * base^(-2m/D), each head on its own.
 /// x [..., S, H, D], any float type, D even; positions int64 [S], or [B, S] when x is [B, S, H, D].

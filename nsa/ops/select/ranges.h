@@ -10,7 +10,7 @@ enum class RangesVersion { kV1, kV1Bulk, kV2 };
 /// "v1", "v1_bulk", "v2".
 std::string to_string(RangesVersion version);
 
-/// Half-open token intervals of selected blocks (spec/nsa.md section 2, "Ranges"). The ids of a row
+/// Half-open token intervals of selected blocks (docs/semantics.md, Ranges). The ids of a row
 /// are walked left to right; j is kept iff j >= 0, j*l' <= t and j > the last id kept; an id equal
 /// to last kept + 1 extends the interval, the end of an interval is clamped to t + 1.
 ///   block_idx [*, Hkv, K] int32, any values, K may be 0; t int64, broadcastable to [*], >= 0,

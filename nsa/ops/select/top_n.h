@@ -5,7 +5,7 @@
 
 namespace nsa {
 
-/// Selected blocks of every row (paper, Eqs. 11 and 12; spec/nsa.md section 2 "Selection").
+/// Selected blocks of every row (paper, Eqs. 11 and 12; docs/semantics.md, Selection).
 /// With c = floor(t / l'): forced are the blocks j < num_initial (j <= c) and c, c-1, ...
 /// (num_local of them); the remaining places go to the other blocks j < c by score descending,
 /// equal scores to the lower index, a NaN below every number. So a row has min(n, c + 1) ids.

@@ -6,7 +6,7 @@
 
 namespace suites {
 
-/// Failure codes that checks report (spec/failures.md).
+/// Failure codes that checks report (docs/faults.md).
 namespace code {
 inline constexpr const char* kOracleMismatch = "ORACLE_MISMATCH";
 inline constexpr const char* kRopeProperty = "ROPE_PROPERTY";

@@ -31,7 +31,8 @@ std::vector<int64_t> prefill_lengths(const CaseConfig& c) {
   return lengths;
 }
 
-/// spec/nsa.md section 3: keys and values that row t of every KV head must load, [B,S,Hkv,3].
+/// docs/semantics.md, Read counts: keys and values that row t of every KV head must load,
+/// [B,S,Hkv,3].
 Tensor expected_reads(const CaseConfig& c) {
   Tensor reads = at::zeros({c.batch, c.tokens, c.num_kv_heads, 3}, at::kLong);
   for (int64_t t = 0; t < c.tokens; ++t) {

@@ -3,8 +3,8 @@
 
 #include "suites/conformance/checks/operator_checks.h"
 
-/// Invariants of spec/nsa.md section 5. Each returns checks "invariant/NAME/DTYPE/WHAT/CASE"; what
-/// throws becomes a failed check.
+/// The numbered invariants of docs/semantics.md. Each returns checks
+/// "invariant/NAME/DTYPE/WHAT/CASE"; what throws becomes a failed check.
 namespace suites {
 
 /// 1. Tokens behind t (random, 1e4, NaN, Inf) change no output at <= t, bit for bit: one check a

@@ -12,7 +12,7 @@ namespace suites {
 Checks confirmed(const std::function<Checks(const OperatorCase&)>& run, const OperatorCase& one);
 
 /// Every stage's forward against the fp64 oracle evaluated on the candidate's own block_idx
-/// (spec/nsa.md section 4): rope, compress, cmp_attn, select (scores, tie rule, exactness given the
+/// (docs/tolerances.md): rope, compress, cmp_attn, select (scores, tie rule, exactness given the
 /// scores), ranges, sel_attn, win_attn, gate. Check ids: oracle/OP/DTYPE/TENSOR/NAME. A stage that
 /// throws is a failed check, not an exception.
 Checks check_forward(const Candidate& candidate, const OperatorCase& one);

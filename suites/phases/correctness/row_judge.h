@@ -34,7 +34,7 @@ CandidateRows joined(const std::vector<CandidateRows>& parts);
 
 /// Judges candidates on the same inputs and positions; the conversion to fp64 is paid once. Rows
 /// are evaluated on the candidate's own block_idx; the selection is accepted by the rule of
-/// spec/nsa.md section 2. For phi = mean.
+/// docs/tolerances.md. For phi = mean.
 class RowJudge {
  public:
   /// inputs: K and V of all S = config.tokens tokens; q and gate of the judged positions alone.
