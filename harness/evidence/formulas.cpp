@@ -31,7 +31,8 @@ constexpr auto kFormulas = std::to_array<Row>({
      "those of the rate, changed places"},
     {"paired_ratio",
      "exp of the Hodges-Lehmann estimate over processes of ln({baseline} / {candidate}), each the "
-     "mean over its rounds; interval: exact signed-rank"},
+     "median over its rounds, or with fewer than five rounds that of the arms' medians; interval: "
+     "exact signed-rank"},
     {"paired_overhead",
      "100 x (1 / speed-up - 1), the speed-up being exp of the Hodges-Lehmann estimate over "
      "processes of ln({baseline} / {candidate}); interval: exact signed-rank"},

@@ -23,13 +23,13 @@ struct LoadedLibrary {
 };
 
 /// Causes of a group that did not complete. From the watch: EXIT_CODE, CONFIG_ERROR
-/// (it refused its case line or a switch), SIGNAL, HANG, TIMEOUT,
+/// (it refused its case line or a switch), SIGNAL, OOM, HANG, TIMEOUT,
 /// NOT_STARTED, DISK_FULL, INTERRUPTED. From the result channel (base/protocol/lines.h):
 /// NO_HELLO, HELLO_TWICE, GARBAGE, NON_FINITE, BAD_TIME, FOREIGN_CASE, DUPLICATE_CASE,
 /// DUPLICATE_CHECK, DUPLICATE_SAMPLE, MISSING_CASE, BAD_MODE, AFTER_DONE, BAD_COUNT, NO_DONE,
 /// NO_BUILD_ID. From ingestion: NO_TESTS, BAD_TEST_COUNT, BAD_TEST_JSON. From the engine:
-/// BUILTIN_ERROR, MISSING_ARTIFACT, OTHER_PROGRAM, and those of a plan (REQUIREMENT, SKIPPED,
-/// UPSTREAM, CRITERIA).
+/// BUILTIN_ERROR, MISSING_ARTIFACT, OTHER_PROGRAM, NO_CONTRAST (arms that do not differ), and those
+/// of a plan (REQUIREMENT, SKIPPED, UPSTREAM, CRITERIA).
 struct GroupOutcome {
   std::string group;  ///< g01, g02, ...
   StepStatus status = StepStatus::kFailed;

@@ -252,6 +252,10 @@ class BatchedAttention {
 
 void check_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
   check_inputs("nsa_attention", in, config);
+  check_block_idx(in, config, options);
+}
+
+void check_block_idx(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
   if (!options.block_idx.defined()) return;
   const ArgumentCheck check("nsa_attention");
   check.sizes("block_idx", options.block_idx, {in.q.size(0), in.q.size(1), config.num_kv_heads, -1},

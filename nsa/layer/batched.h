@@ -7,6 +7,9 @@ namespace nsa {
 /// each other and the configuration, and a given block_idx the inputs.
 void check_call(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options);
 
+/// The part of it that concerns a given block_idx.
+void check_block_idx(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options);
+
 /// nsa_attention for checked batched inputs and effective options; what runs goes to the current
 /// record and not into `ran`.
 NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,

@@ -52,11 +52,6 @@ class RowStatistics {
 
 }  // namespace
 
-KeyMask compressed_mask(const NsaConfig& config) {
-  return {KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
-}
-KeyMask window_mask(const NsaConfig& config) { return {KeyMask::kWindow, 0, config.window, 1, {}}; }
-
 int64_t first_joined(const SavedCall& s, const NsaConfig& config) {
   return sel_attn_first_joined(s.selected(config));
 }

@@ -12,10 +12,6 @@
 /// CUDA code.
 namespace nsa {
 
-/// Keys of the compressed branch and of the window, the first query at position 0.
-KeyMask compressed_mask(const NsaConfig& config);
-KeyMask window_mask(const NsaConfig& config);
-
 /// What a backward pass reads: tensors as the kernels take them, and what the forward pass left.
 struct SavedCall {
   at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;

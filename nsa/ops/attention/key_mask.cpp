@@ -59,4 +59,10 @@ at::Tensor KeyMask::allowed(int64_t query, int64_t count, Span span,
   return chosen.permute({0, 2, 1, 3}).unsqueeze(2).logical_and(causal);
 }
 
+KeyMask compressed_mask(const NsaConfig& config) {
+  return {KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
+}
+
+KeyMask window_mask(const NsaConfig& config) { return {KeyMask::kWindow, 0, config.window, 1, {}}; }
+
 }  // namespace nsa

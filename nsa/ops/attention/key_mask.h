@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include "nsa/config/config.h"
+
 namespace nsa {
 
 /// Which keys a query may attend, in one of three forms. Query i of a call stands at position
@@ -27,5 +29,9 @@ struct KeyMask {
   /// True where allowed; broadcastable to [B, Hkv, 1, count, span.end - span.begin].
   at::Tensor allowed(int64_t query, int64_t count, Span span, const at::Device& device) const;
 };
+
+/// Keys of the compressed branch and of the window, the first query at position 0.
+KeyMask compressed_mask(const NsaConfig& config);
+KeyMask window_mask(const NsaConfig& config);
 
 }  // namespace nsa

@@ -1,0 +1,70 @@
+#include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include "nsa/api/attention_stack.h"
+#include "nsa/api/check_attention.h"
+#include "nsa/nsa.h"
+#include "nsa/ops/attention/fused_interval.h"
+#include "nsa/ops/selected/backends.h"
+
+namespace nsa {
+namespace {
+
+at::Tensor call_operator(const char* name, const AttentionCall& call) {
+  check_attention(call);  // names of config fields, before the operator takes sizes from tensors
+  const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+  torch::jit::Stack stack;
+  OperatorArguments{call, {}, {}}.push(op.schema(), stack);
+  op.callBoxed(stack);
+  return stack[0].toTensor();
+}
+
+AttentionCall make_call(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                        const at::Tensor& gates, const Config& config, const Options& options,
+                        const BranchTensors& own) {
+  AttentionCall call;
+  call.tensors = {q, k, v, gates, own.k_cmp, own.v_cmp, own.k_sel, own.v_sel, own.k_win, own.v_win};
+  call.block_idx = options.block_idx;
+  call.config = config;
+  call.backend = options.backend;
+  call.strict = options.strict;
+  return call;
+}
+
+}  // namespace
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const at::Tensor& gates, const Config& config, const Options& options,
+                     const BranchTensors& branches) {
+  return call_operator("nsa::attention_fwd", make_call(q, k, v, gates, config, options, branches));
+}
+
+at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& gates, const at::Tensor& cu_seqlens,
+                            const Config& config, const Options& options,
+                            const BranchTensors& branches) {
+  AttentionCall call = make_call(q, k, v, gates, config, options, branches);
+  TORCH_CHECK_VALUE(cu_seqlens.defined(), "nsa::attention: cu_seqlens must be defined");
+  call.cu_seqlens = cu_seqlens;
+  return call_operator("nsa::attention_varlen_fwd", call);
+}
+
+std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const at::Tensor& gates, const Config& config) {
+  check_attention(make_call(q, k, v, gates, config, {}, {}));
+  // Sizes are asked for, so slices stand for what a call would compute.
+  const int64_t blocks = config.num_compressed(q.size(1));
+  const std::string compressed = fused_interval_obstacle(
+      q, k.narrow(1, 0, blocks), v.narrow(1, 0, blocks), compressed_mask(config), &config);
+  if (!compressed.empty()) return "compressed branch: " + compressed;
+  const std::string window = fused_interval_obstacle(q, k, v, window_mask(config));
+  if (!window.empty()) return "window: " + window;
+  const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
+  const std::string selected =
+      sel_attn_fused_obstacle({q, k, v, ranges, 0, config.scale(), config.sel_block_size});
+  return selected.empty() ? "" : "selected branch: " + selected;
+}
+
+std::string version() { return NSA_VERSION; }
+
+}  // namespace nsa

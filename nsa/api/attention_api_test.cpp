@@ -1,0 +1,223 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "nsa/api/attention_call.h"
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/nsa.h"
+
+namespace nsa {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using torch::autograd::variable_list;
+
+Config small_config() {
+  Config config;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.qk_head_dim = 8;
+  config.v_head_dim = 6;
+  config.block_size = 4;
+  config.block_stride = 2;
+  config.sel_block_size = 4;
+  config.top_n = 4;
+  config.window = 5;
+  return config;
+}
+
+struct Tensors {
+  at::Tensor q, k, v, gates;
+  variable_list list() const { return {q, k, v, gates}; }
+};
+
+Tensors random_tensors(const Config& config, at::IntArrayRef rows,
+                       at::ScalarType type = at::kDouble) {
+  at::manual_seed(7);
+  const auto make = [&](int64_t heads, int64_t dim) {
+    std::vector<int64_t> sizes = rows.vec();
+    sizes.insert(sizes.end(), {heads, dim});
+    return at::randn(sizes, at::kDouble).to(type).requires_grad_();
+  };
+  return {make(config.num_heads, config.qk_head_dim), make(config.num_kv_heads, config.qk_head_dim),
+          make(config.num_kv_heads, config.v_head_dim), make(config.num_heads, 3)};
+}
+
+/// The layer call on the same tensors.
+NsaInputs layer_inputs(const Tensors& t) {
+  NsaInputs in;
+  in.q = t.q;
+  in.k_cmp_src = in.k_sel = in.k_win = t.k;
+  in.v_cmp_src = in.v_sel = in.v_win = t.v;
+  in.gate_logits = t.gates;
+  return in;
+}
+
+variable_list gradients(const at::Tensor& o, const variable_list& inputs) {
+  at::manual_seed(8);
+  return torch::autograd::grad({o}, inputs, {at::randn_like(o)});
+}
+
+template <class F>
+std::string error_of(F call) {
+  try {
+    call();
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "";
+}
+
+TEST(Attention, HasTheBitsOfTheLayerCall) {
+  const Config config = small_config();
+  for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
+    const Tensors t = random_tensors(config, {2, 19}, type);
+    const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+    const at::Tensor want = nsa_attention(layer_inputs(t), config).o;
+    EXPECT_TRUE(o.equal(want)) << type;
+    const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+    for (size_t i = 0; i < have.size(); ++i)
+      EXPECT_TRUE(have[i].equal(expected[i])) << type << " " << kCallTensors[i];
+  }
+}
+
+TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {23});
+  const at::Tensor offsets = at::tensor({0, 3, 3, 20, 23}, at::kInt);
+  const at::Tensor o = attention_varlen(t.q, t.k, t.v, t.gates, offsets, config);
+  NsaInputs in = layer_inputs(t);
+  in.cu_seqlens = offsets;
+  const at::Tensor want = nsa_attention(in, config).o;
+  EXPECT_TRUE(o.equal(want));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(expected[i]));
+}
+
+TEST(Attention, SharedKeysGetTheSumOfTheBranchesGradients) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {1, 17});
+  BranchTensors own;
+  for (at::Tensor* k : {&own.k_sel, &own.k_win}) *k = t.k.detach().clone().requires_grad_();
+  const at::Tensor shared = attention(t.q, t.k, t.v, t.gates, config);
+  const at::Tensor apart = attention(t.q, t.k, t.v, t.gates, config, {}, own);
+  EXPECT_TRUE(shared.equal(apart));
+  const at::Tensor sum = gradients(shared, {t.k})[0];
+  const variable_list parts = gradients(apart, {t.k, own.k_sel, own.k_win});
+  EXPECT_TRUE(at::allclose(sum, parts[0] + parts[1] + parts[2], 1e-12, 1e-12));
+}
+
+TEST(Attention, GivenResultsOfCompressionReplaceIt) {
+  Config config = small_config();
+  const Tensors t = random_tensors(config, {2, 18});
+  BranchTensors own;
+  std::tie(own.k_cmp, own.v_cmp) = compress(t.k, t.v, {}, {}, config);
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config, {}, own);
+  const at::Tensor want = attention(t.q, t.k, t.v, t.gates, config);
+  EXPECT_TRUE(o.equal(want));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(at::allclose(have[i], expected[i], 1e-12, 1e-12)) << kCallTensors[i];
+}
+
+TEST(Attention, BlockIdsAreASet) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {1, 16});
+  const at::Tensor ids = at::tensor({2, 0, 0, -1, 99}, at::kLong).expand({1, 16, 2, 5});
+  const at::Tensor ascending = at::tensor({0, 2}, at::kInt).expand({1, 16, 2, 2});
+  Options any, sorted;
+  any.block_idx = ids;
+  sorted.block_idx = ascending;
+  EXPECT_TRUE(attention(t.q, t.k, t.v, t.gates, config, any)
+                  .equal(attention(t.q, t.k, t.v, t.gates, config, sorted)));
+}
+
+TEST(Attention, ViewsEmptyBatchesAndShortSequences) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {2, 12});
+  const at::Tensor strided = t.q.detach().transpose(1, 2).contiguous().transpose(1, 2);
+  EXPECT_TRUE(attention(strided, t.k, t.v, t.gates, config)
+                  .equal(attention(t.q, t.k, t.v, t.gates, config)));
+  for (const int64_t tokens : {0, 1, 2, 3}) {
+    const Tensors s = random_tensors(config, {2, tokens});
+    const at::Tensor o = attention(s.q, s.k, s.v, s.gates, config);
+    EXPECT_EQ(o.sizes(), (std::vector<int64_t>{2, tokens, 4, 6}));
+    EXPECT_TRUE(o.isfinite().all().item<bool>());
+    for (const at::Tensor& g : gradients(o, s.list()))
+      EXPECT_TRUE(g.isfinite().all().item<bool>()) << tokens;
+  }
+  const Tensors none = random_tensors(config, {0, 12});
+  EXPECT_EQ(attention(none.q, none.k, none.v, none.gates, config).numel(), 0);
+}
+
+TEST(Attention, SomeGradientsAlone) {
+  const Config config = small_config();
+  Tensors t = random_tensors(config, {1, 14});
+  const at::Tensor all = gradients(attention(t.q, t.k, t.v, t.gates, config), {t.v})[0];
+  for (at::Tensor* x : {&t.q, &t.k, &t.gates}) *x = x->detach();
+  EXPECT_TRUE(gradients(attention(t.q, t.k, t.v, t.gates, config), {t.v})[0].equal(all));
+}
+
+TEST(Attention, RefusesByTheCallersNames) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {2, 12});
+  const auto error = [&](const Config& c, const Tensors& x, const Options& o = {},
+                         const BranchTensors& own = {}) {
+    return error_of([&] { attention(x.q, x.k, x.v, x.gates, c, o, own); });
+  };
+  Config bad = config;
+  bad.top_n = 0;
+  EXPECT_THAT(error(bad, t), HasSubstr("top_n must be"));
+  bad = config;
+  bad.phi = Phi::kMlp;
+  EXPECT_THAT(error(bad, t), HasSubstr("phi must be mean, got mlp; give its results as k_cmp"));
+  bad = config;
+  bad.num_heads = 6;
+  EXPECT_THAT(error(bad, t), HasSubstr("nsa::attention: q must be [B, S, Hq, dk] = [2, 12, 6, 8], "
+                                       "got [2, 12, 4, 8]"));
+  Tensors x = t;
+  x.v = t.v.narrow(1, 0, 11);
+  EXPECT_THAT(error(config, x), HasSubstr("v must be [B, S, Hkv, dv] = [2, 12, 2, 6], got "
+                                          "[2, 11, 2, 6]"));
+  x = t;
+  x.k = t.k.to(at::kFloat);
+  EXPECT_THAT(error(config, x), HasSubstr("k must be"));
+  BranchTensors own;
+  own.k_cmp = t.k;
+  EXPECT_THAT(error(config, t, {}, own), HasSubstr("k_cmp and v_cmp must be given together"));
+  own.v_cmp = t.v;
+  EXPECT_THAT(error(config, t, {}, own),
+              HasSubstr("k_cmp must be [B, N_c, Hkv, dk] = [2, 5, 2, 8]"));
+  Options strict;
+  strict.backend = Backend::kFused;
+  strict.strict = true;
+  EXPECT_THAT(error(config, t, strict), HasSubstr("fused"));
+  EXPECT_THAT(why_not_fused(t.q, t.k, t.v, t.gates, config), HasSubstr("compressed branch: "));
+}
+
+TEST(Attention, RefusesDoubleBackward) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {1, 9});
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+  EXPECT_THAT(error_of([&] {
+                torch::autograd::grad({o.sum()}, {t.q}, {}, /*retain_graph=*/true,
+                                      /*create_graph=*/true);
+              }),
+              HasSubstr("double backward is not supported"));
+}
+
+TEST(LayerOptions, FollowBackendAndDevice) {
+  EXPECT_EQ(layer_options(Backend::kAuto, false, false).sel, SelBackend::kGather);
+  EXPECT_EQ(layer_options(Backend::kAuto, false, true).sel, SelBackend::kFused);
+  EXPECT_EQ(layer_options(Backend::kPlain, false, true).cmp, BranchBackend::kPlain);
+  EXPECT_EQ(layer_options(Backend::kFused, true, false).win, BranchBackend::kFused);
+  EXPECT_TRUE(layer_options(Backend::kFused, true, false).strict_backend);
+  EXPECT_FALSE(layer_options(Backend::kAuto, true, true).strict_backend);
+}
+
+TEST(Version, IsThatOfTheProject) { EXPECT_THAT(version(), testing::MatchesRegex("[0-9.]+")); }
+
+}  // namespace
+}  // namespace nsa

@@ -1,0 +1,69 @@
+#include "nsa/api/attention_call.h"
+
+#include <ATen/ATen.h>
+
+#include "nsa/api/check_attention.h"
+#include "nsa/layer/batched.h"
+
+namespace nsa {
+namespace {
+
+const at::Tensor& first_defined(const at::Tensor& own, const at::Tensor& shared) {
+  return own.defined() ? own : shared;
+}
+
+NsaInputs layer_inputs(const AttentionCall& call) {
+  const auto& [q, k, v, gates, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win] = call.tensors;
+  NsaInputs in;
+  in.q = q;
+  in.k_cmp_src = first_defined(k_cmp, k);
+  in.v_cmp_src = first_defined(v_cmp, v);
+  in.k_sel = first_defined(k_sel, k);
+  in.v_sel = first_defined(v_sel, v);
+  in.k_win = first_defined(k_win, k);
+  in.v_win = first_defined(v_win, v);
+  in.gate_logits = gates;
+  in.cu_seqlens = call.cu_seqlens;
+  return in;
+}
+
+}  // namespace
+
+std::string to_string(Backend backend) {
+  return backend == Backend::kAuto ? "auto" : backend == Backend::kFused ? "fused" : "plain";
+}
+
+Backend parse_backend(const std::string& text) {
+  for (const Backend backend : {Backend::kAuto, Backend::kFused, Backend::kPlain})
+    if (text == to_string(backend)) return backend;
+  TORCH_CHECK_VALUE(false, "nsa::attention: backend must be auto, fused or plain, got '", text,
+                    "'");
+}
+
+NsaOptions layer_options(Backend backend, bool strict, bool on_cuda) {
+  NsaOptions options;
+  options.keep_scores = false;
+  if (backend == Backend::kPlain || (backend == Backend::kAuto && !on_cuda)) return options;
+  options.sel = SelBackend::kFused;
+  options.cmp = BranchBackend::kFused;
+  options.win = BranchBackend::kFused;
+  options.strict_backend = strict && backend == Backend::kFused;
+  return options;
+}
+
+AttentionOutput compute(const AttentionCall& call) {
+  check_attention(call);
+  NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
+  options.block_idx = call.block_idx;
+  const NsaInputs in = layer_inputs(call);
+  NsaOutputs out;
+  if (call.compressed()) {
+    check_block_idx(in, call.config, options);
+    out = compose_attention(in, call.config, options, /*compressed=*/true).out;
+  } else {
+    out = nsa_attention(in, call.config, options);
+  }
+  return {out.o, out.block_idx};
+}
+
+}  // namespace nsa

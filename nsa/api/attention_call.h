@@ -1,0 +1,47 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/nsa.h"
+
+namespace nsa {
+
+/// Names of the differentiable tensors of a call, in the order of the operators' arguments.
+inline constexpr std::array<const char*, 10> kCallTensors = {
+    "q", "k", "v", "gates", "k_cmp", "v_cmp", "k_sel", "v_sel", "k_win", "v_win"};
+
+/// One call of the registered operators.
+struct AttentionCall {
+  std::array<at::Tensor, kCallTensors.size()> tensors;  ///< undefined where absent
+  at::Tensor block_idx;                                 ///< undefined: selected by the call
+  at::Tensor cu_seqlens;                                ///< undefined: batched
+  Config config;
+  Backend backend = Backend::kAuto;
+  bool strict = false;
+
+  const at::Tensor& q() const { return tensors[0]; }
+  const at::Tensor& v() const { return tensors[2]; }
+  bool compressed() const { return tensors[4].defined(); }
+};
+
+/// "auto", "fused", "plain"; parse_backend throws c10::ValueError for another word.
+std::string to_string(Backend backend);
+Backend parse_backend(const std::string& text);
+
+/// What a layer call runs for a backend on a device: a pure function.
+NsaOptions layer_options(Backend backend, bool strict, bool on_cuda);
+
+struct AttentionOutput {
+  at::Tensor o;          ///< as q's heads with dv
+  at::Tensor block_idx;  ///< int32, ascending, -1 at the end
+};
+
+/// Computes a call; under autograd as a composition of operators with nodes of their own. Throws
+/// c10::ValueError for a bad configuration, c10::Error by name for tensors that do not fit.
+AttentionOutput compute(const AttentionCall& call);
+
+}  // namespace nsa

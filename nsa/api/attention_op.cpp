@@ -1,0 +1,301 @@
+// The registered operators nsa::attention_fwd and nsa::attention_bwd, for batches and for packed
+// documents (attention_varlen_*). Functional: no output shares memory with an input. The backward
+// operator reads the arguments and the selected blocks, and computes the branches once more, so
+// that a backward pass does not depend on the backend of its forward pass.
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "nsa/api/attention_stack.h"
+#include "nsa/api/check_attention.h"
+
+namespace nsa {
+namespace {
+
+using c10::DispatchKeySet;
+using c10::OperatorHandle;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+std::pair<at::Tensor, at::Tensor> call_forward(const OperatorHandle& op,
+                                               const OperatorArguments& arguments) {
+  Stack stack;
+  arguments.push(op.schema(), stack);
+  op.callBoxed(stack);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+OperatorHandle backward_of(const OperatorHandle& forward) {
+  std::string name = forward.operator_name().name;
+  name.replace(name.size() - 3, 3, "bwd");
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
+}
+
+// ---- CPU and CUDA
+
+/// The dispatch keys of a fresh thread. A kernel may be entered with more of them excluded, for
+/// example conjugation under a Python dispatch mode, without which gradients of complex products
+/// are wrong.
+c10::impl::LocalDispatchKeySet fresh_keys(bool recording) {
+  c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
+  keys.included_ = c10::default_included_set;
+  keys.excluded_ = c10::default_excluded_set;
+  if (!recording)
+    keys.excluded_ = keys.excluded_ | c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+  return keys;
+}
+
+void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  const at::NoGradGuard no_graph;
+  const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
+  const AttentionOutput out = compute(arguments.call);
+  torch::jit::push(*stack, out.o.contiguous(), out.block_idx.contiguous());
+}
+
+void backward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  variable_list gradients(kCallTensors.size());
+  {
+    const at::AutoGradMode recording(true);
+    const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/true));
+    variable_list leaves;
+    for (size_t i = 0; i < kCallTensors.size(); ++i) {
+      at::Tensor& x = arguments.call.tensors[i];
+      if (!x.defined()) continue;
+      x = x.detach();
+      if (arguments.wanted[i]) leaves.push_back(x.requires_grad_());
+    }
+    const at::Tensor o = compute(arguments.call).o;
+    if (!leaves.empty() && o.requires_grad()) {
+      const variable_list found =
+          torch::autograd::grad({o}, leaves, {arguments.d_o}, /*retain_graph=*/std::nullopt,
+                                /*create_graph=*/false, /*allow_unused=*/true);
+      size_t next = 0;
+      for (size_t i = 0; i < kCallTensors.size(); ++i)
+        if (arguments.call.tensors[i].defined() && arguments.wanted[i])
+          gradients[i] = found[next++];
+    }
+  }
+  for (size_t i = 0; i < kCallTensors.size(); ++i) {
+    const at::Tensor& x = arguments.call.tensors[i];
+    const bool present = x.defined() && arguments.wanted[i];
+    if (!present)
+      gradients[i] = at::empty({0}, arguments.call.q().options());
+    else if (!gradients[i].defined())
+      gradients[i] = at::zeros_like(x, at::MemoryFormat::Contiguous);
+    stack->emplace_back(gradients[i].detach().contiguous());
+  }
+}
+
+// ---- Meta: shapes only, dynamic ones too
+
+void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  const AttentionCall& call = arguments.call;
+  check_attention(call);
+  auto rows = call.q().sym_sizes().vec();
+  rows.resize(rows.size() - 2);
+  auto o = rows, ids = rows;
+  o.insert(o.end(), {call.config.num_heads, call.config.v_head_dim});
+  ids.emplace_back(call.config.num_kv_heads);
+  ids.push_back(call.block_idx.defined() ? call.block_idx.sym_size(-1)
+                                         : c10::SymInt(call.config.top_n));
+  torch::jit::push(*stack, at::empty_symint(o, call.q().options()),
+                   at::empty_symint(ids, call.q().options().dtype(at::kInt)));
+}
+
+void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  for (size_t i = 0; i < kCallTensors.size(); ++i) {
+    const at::Tensor& x = arguments.call.tensors[i];
+    const bool present = x.defined() && arguments.wanted[i];
+    stack->emplace_back(present ? at::empty_symint(x.sym_sizes(), x.options())
+                                : at::empty({0}, arguments.call.q().options()));
+  }
+}
+
+// ---- Autograd
+
+struct CallState : torch::CustomClassHolder {
+  OperatorHandle op;
+  OperatorArguments arguments;  ///< without tensors
+  explicit CallState(OperatorHandle handle) : op(std::move(handle)) {}
+};
+
+struct AttentionNode : torch::autograd::Function<AttentionNode> {
+  using Maybe = std::optional<at::Tensor>;  // an undefined tensor is no variable
+
+  static variable_list forward(AutogradContext* ctx, const Maybe& q, const Maybe& k, const Maybe& v,
+                               const Maybe& gates, const Maybe& k_cmp, const Maybe& v_cmp,
+                               const Maybe& k_sel, const Maybe& v_sel, const Maybe& k_win,
+                               const Maybe& v_win, const Maybe& block_idx, const Maybe& cu_seqlens,
+                               const c10::intrusive_ptr<CallState>& state) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    OperatorArguments arguments = state->arguments;
+    size_t i = 0;
+    for (const Maybe* x : {&q, &k, &v, &gates, &k_cmp, &v_cmp, &k_sel, &v_sel, &k_win, &v_win})
+      arguments.call.tensors[i++] = x->value_or(at::Tensor());
+    arguments.call.block_idx = block_idx.value_or(at::Tensor());
+    arguments.call.cu_seqlens = cu_seqlens.value_or(at::Tensor());
+    const auto [o, ids] = call_forward(state->op, arguments);
+    variable_list saved(arguments.call.tensors.begin(), arguments.call.tensors.end());
+    saved.insert(saved.end(), {ids, arguments.call.cu_seqlens});
+    ctx->save_for_backward(saved);
+    ctx->saved_data["state"] = c10::IValue::make_capsule(state);
+    ctx->mark_non_differentiable({ids});
+    return {o, ids};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto state =
+        c10::static_intrusive_pointer_cast<CallState>(ctx->saved_data["state"].toCapsule());
+    const variable_list saved = ctx->get_saved_variables();
+    OperatorArguments arguments = state->arguments;
+    size_t edge = 0;
+    for (size_t i = 0; i < kCallTensors.size(); ++i) {
+      arguments.call.tensors[i] = saved[i];
+      if (saved[i].defined()) arguments.wanted[i] = ctx->needs_input_grad(edge++);
+    }
+    arguments.call.block_idx = saved[kCallTensors.size()];
+    arguments.call.cu_seqlens = saved[kCallTensors.size() + 1];
+    arguments.d_o = grads[0];
+    const OperatorHandle op = backward_of(state->op);
+    Stack stack;
+    arguments.push(op.schema(), stack);
+    op.callBoxed(stack);
+    variable_list result(kCallTensors.size() + 3);
+    for (size_t i = 0; i < kCallTensors.size(); ++i)
+      if (arguments.wanted[i]) result[i] = stack[i].toTensor();
+    return result;
+  }
+};
+
+bool any_requires_grad(const AttentionCall& call) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const at::Tensor& x : call.tensors)
+    if (x.defined() && x.requires_grad()) return true;
+  return false;
+}
+
+void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  if (!any_requires_grad(arguments.call)) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    const auto [o, ids] = call_forward(op, arguments);
+    return torch::jit::push(*stack, o, ids);
+  }
+  auto state = c10::make_intrusive<CallState>(op);
+  state->arguments = arguments;
+  state->arguments.call.tensors.fill(at::Tensor());
+  state->arguments.call.block_idx = at::Tensor();
+  state->arguments.call.cu_seqlens = at::Tensor();
+  const auto maybe = [](const at::Tensor& x) {
+    return x.defined() ? std::optional(x) : std::nullopt;
+  };
+  const auto t = [&](size_t i) { return maybe(arguments.call.tensors[i]); };
+  const variable_list out = AttentionNode::apply(t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7),
+                                                 t(8), t(9), maybe(arguments.call.block_idx),
+                                                 maybe(arguments.call.cu_seqlens), state);
+  torch::jit::push(*stack, out[0], out[1]);
+}
+
+void backward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !any_requires_grad(arguments.call) &&
+          !(at::GradMode::is_enabled() && arguments.d_o.requires_grad()),
+      "nsa::attention: double backward is not supported; detach the gradient first");
+  const at::AutoDispatchBelowADInplaceOrView below;
+  arguments.push(op.schema(), *stack);
+  op.callBoxed(*stack);
+}
+
+// ---- Autocast: everything but the gates in the lower precision of the device
+
+void forward_autocast(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  const c10::DeviceType device = arguments.call.q().device().type();
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      at::autocast::get_autocast_dispatch_key_from_device_type(device));
+  const at::ScalarType type = at::autocast::get_autocast_dtype(device);
+  for (size_t i = 0; i < kCallTensors.size(); ++i) {
+    at::Tensor& x = arguments.call.tensors[i];
+    if (x.defined() && std::string_view(kCallTensors[i]) != "gates")
+      x = at::autocast::cached_cast(type, x, device);
+  }
+  const auto [o, ids] = call_forward(op, arguments);
+  torch::jit::push(*stack, o, ids);
+}
+
+const std::string kTensors =
+    "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor? k_cmp=None, Tensor? v_cmp=None, "
+    "Tensor? k_sel=None, Tensor? v_sel=None, Tensor? k_win=None, Tensor? v_win=None, ";
+const std::string kPackedTensors =
+    "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor cu_seqlens, "
+    "Tensor? k_sel=None, Tensor? v_sel=None, Tensor? k_win=None, Tensor? v_win=None, ";
+const std::string kSettings =
+    "int block_size=32, int block_stride=16, int sel_block_size=64, int top_n=16, "
+    "int num_initial=1, int num_local=2, int window=512, str gate='softmax', "
+    "str rope='before_pool', float rope_base=10000.0, str backend='auto', bool strict=False";
+const std::string kGradients =
+    "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_gates, Tensor d_k_cmp, Tensor d_v_cmp, "
+    "Tensor d_k_sel, Tensor d_v_sel, Tensor d_k_win, Tensor d_v_win)";
+
+/// The tensors of a backward operator: none has a default behind one that has none.
+std::string required(std::string tensors) {
+  for (size_t at = tensors.find("=None"); at != std::string::npos; at = tensors.find("=None"))
+    tensors.erase(at, 5);
+  return tensors;
+}
+
+void define(torch::Library& m, const std::string& name, const std::string& tensors) {
+  const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
+  m.def((name + "_fwd(" + tensors + "Tensor? block_idx=None, " + kSettings +
+         ") -> (Tensor o, Tensor block_idx_out)")
+            .c_str(),
+        tags);
+  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, bool[10] wanted, " +
+         kSettings + ") -> " + kGradients)
+            .c_str(),
+        tags);
+}
+
+/// Both operators, batched and packed, by one kernel each.
+template <auto* forward, auto* backward>
+void implement(torch::Library& m) {
+  for (const char* name : {"attention", "attention_varlen"}) {
+    m.impl((std::string(name) + "_fwd").c_str(),
+           torch::CppFunction::makeFromBoxedFunction<forward>());
+    if constexpr (backward != nullptr)
+      m.impl((std::string(name) + "_bwd").c_str(),
+             torch::CppFunction::makeFromBoxedFunction<backward>());
+  }
+}
+
+}  // namespace
+}  // namespace nsa
+
+TORCH_LIBRARY_FRAGMENT(nsa, m) {
+  nsa::define(m, "attention", nsa::kTensors);
+  nsa::define(m, "attention_varlen", nsa::kPackedTensors);
+}
+TORCH_LIBRARY_IMPL(nsa, CPU, m) { nsa::implement<nsa::forward_kernel, nsa::backward_kernel>(m); }
+TORCH_LIBRARY_IMPL(nsa, CUDA, m) { nsa::implement<nsa::forward_kernel, nsa::backward_kernel>(m); }
+TORCH_LIBRARY_IMPL(nsa, Meta, m) { nsa::implement<nsa::forward_meta, nsa::backward_meta>(m); }
+TORCH_LIBRARY_IMPL(nsa, Autograd, m) {
+  nsa::implement<nsa::forward_autograd, nsa::backward_autograd>(m);
+}
+TORCH_LIBRARY_IMPL(nsa, AutocastCPU, m) {
+  nsa::implement<nsa::forward_autocast, nsa::backward_autograd>(m);
+}
+TORCH_LIBRARY_IMPL(nsa, AutocastCUDA, m) {
+  nsa::implement<nsa::forward_autocast, nsa::backward_autograd>(m);
+}

@@ -1,0 +1,99 @@
+#include "nsa/api/check_attention.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "nsa/ops/common/check.h"
+
+namespace nsa {
+namespace {
+
+void check_config(const AttentionCall& call) {
+  try {
+    call.config.validate();
+  } catch (const std::invalid_argument& error) {
+    TORCH_CHECK_VALUE(false, "nsa::attention: ", error.what());
+  }
+  TORCH_CHECK_VALUE(call.tensors[4].defined() == call.tensors[5].defined(),
+                    "nsa::attention: k_cmp and v_cmp must be given together");
+  TORCH_CHECK_NOT_IMPLEMENTED(call.compressed() || call.config.phi == Phi::kMean,
+                              "nsa::attention: phi must be mean, got ", to_string(call.config.phi),
+                              "; give its results as k_cmp and v_cmp (operator nsa::compress)");
+  TORCH_CHECK_NOT_IMPLEMENTED(!call.compressed() || !call.cu_seqlens.defined(),
+                              "nsa::attention: k_cmp and v_cmp must be absent for packed "
+                              "documents, got both");
+}
+
+/// The sizes that a tensor must have, and their names.
+struct WantedShape {
+  std::vector<c10::SymInt> sizes;
+  std::string legend;
+};
+
+WantedShape wanted_shape(const AttentionCall& call, std::string_view name, const at::Tensor& x) {
+  const Config& config = call.config;
+  const bool packed = call.cu_seqlens.defined();
+  const bool is_gate = name == "gates", is_value = name[0] == 'v', is_query = name == "q";
+  const bool is_block = name.ends_with("_cmp");
+  const auto rows = call.q().sym_sizes().slice(0, packed ? 1 : 2);
+  WantedShape want{rows.vec(), packed ? "[T, " : is_block ? "[B, N_c, " : "[B, S, "};
+  if (is_block) {
+    const auto tokens = call.q().sym_size(1).maybe_as_int();
+    want.sizes[1] = tokens ? c10::SymInt(config.num_compressed(*tokens)) : x.sym_size(1);
+  }
+  const bool gate_of_query_head =
+      is_gate && x.dim() == call.q().dim() && x.sym_size(-2) == config.num_heads;
+  want.sizes.emplace_back(is_query || gate_of_query_head ? config.num_heads : config.num_kv_heads);
+  want.sizes.emplace_back(is_gate ? 3 : is_value ? config.v_head_dim : config.qk_head_dim);
+  want.legend += is_query   ? "Hq, dk]"
+                 : is_gate  ? "Hq or Hkv, 3]"
+                 : is_value ? "Hkv, dv]"
+                            : "Hkv, dk]";
+  return want;
+}
+
+bool has_sizes(const at::Tensor& x, const std::vector<c10::SymInt>& want) {
+  if (x.dim() != static_cast<int64_t>(want.size())) return false;
+  for (size_t i = 0; i < want.size(); ++i)
+    if (x.sym_sizes()[i] != want[i]) return false;
+  return true;
+}
+
+void check_tensors(const AttentionCall& call) {
+  const ArgumentCheck argument("attention");
+  const bool packed = call.cu_seqlens.defined();
+  for (size_t i = 0; i < 4; ++i) argument.defined(kCallTensors[i], call.tensors[i]);
+  const at::Tensor& q = call.q();
+  argument.rank("q", q, packed ? 3 : 4, packed ? "[T, Hq, dk]" : "[B, S, Hq, dk]");
+  argument.floating("q", q);
+  for (size_t i = 0; i < call.tensors.size(); ++i) {
+    const at::Tensor& x = call.tensors[i];
+    const char* const name = kCallTensors[i];
+    if (!x.defined()) continue;
+    const WantedShape want = wanted_shape(call, name, x);
+    if (!has_sizes(x, want.sizes)) {
+      std::stringstream wanted, have;
+      wanted << want.legend << " = " << c10::SymIntArrayRef(want.sizes);
+      have << x.sym_sizes();
+      argument.fail(name, wanted.str(), have.str());
+    }
+    if (std::string_view(name) == "gates")
+      argument.floating(name, x);
+    else
+      argument.same_dtype(name, x, "q", q);
+    argument.same_device(name, x, "q", q);
+  }
+}
+
+}  // namespace
+
+void check_attention(const AttentionCall& call) {
+  check_config(call);
+  check_tensors(call);
+}
+
+}  // namespace nsa

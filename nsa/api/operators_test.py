@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""The registered operators from Python: opcheck, gradcheck, torch.compile, autocast, export, checkpointing.
+
+Usage: operators_test.py LIBNSA
+"""
+import sys
+import unittest
+
+import torch
+from torch.library import opcheck
+
+LIBRARY = sys.argv.pop(1) if len(sys.argv) > 1 else None
+SMALL = dict(block_size=4, block_stride=2, sel_block_size=4, top_n=4, window=5)
+
+
+def tensors(rows=(2, 19), dtype=torch.float64, heads=4, kv_heads=2, dk=8, dv=6, grad=True):
+    torch.manual_seed(7)
+    shapes = ((heads, dk), (kv_heads, dk), (kv_heads, dv), (heads, 3))
+    return [torch.randn(*rows, *shape, dtype=torch.float64).to(dtype).requires_grad_(grad) for shape in shapes]
+
+
+def attention(q, k, v, gates, **settings):
+    return torch.ops.nsa.attention_fwd(q, k, v, gates, **(SMALL | settings))[0]
+
+
+class Operators(unittest.TestCase):
+    def test_opcheck(self):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            for grad in (False, True):
+                with self.subTest(dtype=dtype, grad=grad):
+                    opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
+        packed = tensors(rows=(23,))
+        offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32)
+        opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
+        q, k, v, gates = tensors(grad=False)
+        o, ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL)
+        wanted = [True, False, True, True] + [False] * 6
+        opcheck(
+            torch.ops.nsa.attention_bwd,
+            (torch.randn_like(o), q, k, v, gates, None, None, None, None, None, None, ids, wanted),
+            SMALL,
+        )
+
+    def test_gradcheck(self):
+        settings = dict(SMALL, gate="sigmoid")
+        q, k, v, gates = tensors(rows=(1, 9), heads=2, kv_heads=1, dk=4, dv=4)
+        ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **settings)[1]
+        self.assertTrue(
+            torch.autograd.gradcheck(
+                lambda *x: torch.ops.nsa.attention_fwd(*x, block_idx=ids, **settings)[0], (q, k, v, gates)
+            )
+        )
+
+    def check_compiled(self, dynamic):
+        compiled = torch.compile(attention, fullgraph=True, dynamic=dynamic)
+        for rows in ((2, 19), (2, 24)):
+            inputs = tensors(rows=rows)
+            eager, fast = attention(*inputs), compiled(*inputs)
+            self.assertTrue(torch.equal(eager, fast))
+            for a, b in zip(torch.autograd.grad(eager.sum(), inputs), torch.autograd.grad(fast.sum(), inputs)):
+                self.assertTrue(torch.equal(a, b))
+
+    def test_compile_static(self):
+        self.check_compiled(dynamic=False)
+
+    def test_compile_dynamic(self):
+        self.check_compiled(dynamic=True)
+
+    def test_export(self):
+        class Call(torch.nn.Module):
+            def forward(self, q, k, v, gates):
+                return attention(q, k, v, gates)
+
+        inputs = tuple(tensors(grad=False))
+        exported = torch.export.export(Call(), inputs)
+        self.assertTrue(torch.equal(exported.module()(*inputs), attention(*inputs)))
+
+    def test_autocast(self):
+        inputs = tensors(dtype=torch.float32)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            o = attention(*inputs)
+        self.assertEqual(o.dtype, torch.bfloat16)
+        want = attention(*[x.bfloat16() for x in inputs[:3]], inputs[3])
+        self.assertTrue(torch.equal(o, want))
+        o.float().sum().backward()
+        self.assertEqual(inputs[0].grad.dtype, torch.float32)
+
+    def test_checkpoint(self):
+        inputs = tensors()
+        plain = torch.autograd.grad(attention(*inputs).sum(), inputs)
+        saved = torch.utils.checkpoint.checkpoint(attention, *inputs, use_reentrant=False)
+        for a, b in zip(plain, torch.autograd.grad(saved.sum(), inputs)):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_inference_mode(self):
+        inputs = tensors(grad=False)
+        with torch.inference_mode():
+            o = attention(*inputs)
+        self.assertTrue(torch.equal(o, attention(*inputs)))
+
+    def test_refusals(self):
+        q, k, v, gates = tensors(grad=False)
+        with self.assertRaisesRegex(ValueError, "top_n must be"):
+            attention(q, k, v, gates, top_n=0)
+        with self.assertRaisesRegex(ValueError, "backend must be auto, fused or plain, got 'fast'"):
+            attention(q, k, v, gates, backend="fast")
+        with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):
+            attention(q, k, v[:, :11], gates)
+        with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):
+            attention(*(x.to("meta") for x in (q, k, v[:, :11], gates)))
+        x = tensors(rows=(1, 9))
+        o = attention(*x)
+        with self.assertRaisesRegex(NotImplementedError, "double backward"):
+            torch.autograd.grad(o.sum(), x, create_graph=True)
+
+
+if __name__ == "__main__":
+    if LIBRARY is None:
+        sys.exit(__doc__)
+    torch.ops.load_library(LIBRARY)
+    unittest.main()
