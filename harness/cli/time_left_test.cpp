@@ -62,7 +62,7 @@ TEST(TimeLeft, IsWithinAFactorOfTwoFromTheThirdPhaseOn) {
   expect_within_two(plan, before, {2.6, 3, 14, 25, 6});
 }
 
-/// Short phases that took ten times what their plan says do not make a run of 110 s one of ten
+/// Short phases that took ten times as long as planned do not make a run of 110 s one of ten
 /// minutes.
 TEST(TimeLeft, AShortPastDoesNotMultiplyTheRest) {
   Plan plan;
