@@ -31,7 +31,7 @@ void link_programs(const fs::path& bin_dir, const fs::path& to) {
 void make_corpus(const fs::path& bin_dir, const fs::path& root) {
   std::string text;
   for (int i = 0; text.size() < (200 << 10); ++i)
-    text += "line " + std::to_string(i * 7919 % 1000) + " says nothing of " +
+    text += "line " + std::to_string(i * 7919 % 1000) + " is unrelated to " +
             std::to_string(i % 97) + ".\n";
   fs::create_directories(root);
   write_bytes(root / "text.txt", text);
