@@ -78,7 +78,7 @@ TEST_F(RunDirTest, WhatWasGivenStays) {
   EXPECT_EQ(info.started, "then");
 }
 
-/// run.json says that the run has begun: without it the folder is begun anew.
+/// run.json marks a run that has begun: without it the folder is begun anew.
 TEST_F(RunDirTest, AFolderThatWasCutOffBeforeItBeganIsBegunAgain) {
   {
     RunDir dir(run_, false);

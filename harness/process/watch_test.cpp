@@ -123,7 +123,7 @@ TEST(Watch, LastWordsAreTheReason) {
   EXPECT_EQ(outcome.reason,
             "exit status 2, want 0; its last words: CONFIG_ERROR: \\x1b[31munknown switch NSA_X; "
             "did you mean NSA_Y?; see g01.err");
-  EXPECT_THAT(FakeRun("exit_3").go().reason, HasSubstr("it said nothing; see g01.err"));
+  EXPECT_THAT(FakeRun("exit_3").go().reason, HasSubstr("it printed nothing; see g01.err"));
 }
 
 TEST(Watch, NonFiniteFromTheEmitterIsDataNotAFault) {

@@ -8,8 +8,8 @@
 
 /// The build id names the sources that programs were built from: sha256 over the sorted lines
 /// "SHA256  PATH" of all CMake files and everything below nsa/, harness/, suites/ and reports/,
-/// then compiler and flags. No dates, no machine names. It is made at the end of a build and lies
-/// as build_id.json beside the programs; README.md says what is in it.
+/// then compiler and flags. No dates, no machine names. It is written at the end of a build to
+/// build_id.json beside the programs; README.md describes the file.
 namespace harness {
 
 using FileHashes = std::map<std::string, std::string>;  ///< path relative to the checkout -> sha256

@@ -13,7 +13,7 @@ struct XidErrors {
   std::string bus;  ///< "0000:3b:00"
   int64_t code = 0;
   int64_t count = 0;
-  std::string last;  ///< what the newest line says behind the code
+  std::string last;  ///< the text behind the code in the newest line
 };
 
 /// In the order of their first lines. Lines that are none are passed over.
