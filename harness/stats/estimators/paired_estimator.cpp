@@ -222,7 +222,7 @@ double cycles_each(const std::string& unit) {
   return unit == "ms" ? 1e3 : 1;
 }
 
-/// How the samples of one arm were taken; null where a sample does not say.
+/// How the samples of one arm were taken; null where a sample does not record it.
 nlohmann::json sample_row(const std::string& arm, const std::vector<Series>& parts) {
   const Series all = joined(parts);
   const size_t n = all.values.size();
@@ -249,7 +249,7 @@ nlohmann::json sample_row(const std::string& arm, const std::vector<Series>& par
   return row;
 }
 
-/// The table of samples, where they say more than their value.
+/// The table of samples, where they record more than their value.
 void describe_samples(const MetricSpec& spec, const Arms& arms, Metric& metric) {
   const Series first = joined(arms.baseline);
   if (first.throttles.empty() && first.ran_pct.empty()) return;
