@@ -43,7 +43,8 @@ std::string room_text(const harness::CriterionResult& criterion);
 /// Margin over threshold; infinite where there is no measured margin.
 double relative_room(const harness::CriterionResult& criterion);
 
-/// The figure of a criterion with its interval and as many digits as tell it from the threshold.
+/// The figure of a criterion with its interval and as many digits as distinguish it from the
+/// threshold.
 std::string measured_text(const Model& model, const harness::CriterionResult& criterion);
 
 }  // namespace reports
