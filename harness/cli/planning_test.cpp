@@ -108,7 +108,7 @@ TEST(Planning, AScopePhaseRunsOnceItsChangeIsNamed) {
   EXPECT_TRUE(planned.plan.deviations.empty()) << "an answer is no deviation";
 }
 
-TEST(Planning, AFileOfCiThatNobodyWouldReadIsRefused) {
+TEST(Planning, RefusesACiFileThatNoPhaseReads) {
   Options options = of("smoke_cpu");
   options.ci_status = "junit.xml";
   EXPECT_THAT(error_of([&] { plan_here(options); }),

@@ -76,7 +76,7 @@ void judge_artifacts(const fs::path& file, const fs::path& out, const PlannedPha
   }
 }
 
-/// A program that ends badly although no test of its report failed: what it saw, nobody knows.
+/// A program that fails although no test of its report failed: the cause is unknown.
 void judge_test_exit(const fs::path& file, const PlannedPhase& phase, GroupOutcome& outcome) {
   if (outcome.status != StepStatus::kCompleted || outcome.exit_code == 0) return;
   for (const auto& line : transcript_of(file, phase).lines)

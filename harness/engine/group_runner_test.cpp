@@ -101,7 +101,7 @@ TEST(GroupRunner, AWorkerThatReportsNoBuildIdIsNotOfThisBuild) {
   run.options.build_id = "";
   run.options.out = run.root / "again";
   run.go();
-  EXPECT_EQ(run.end_of("silent"), "COMPLETED") << "the engine knows no id either";
+  EXPECT_EQ(run.end_of("silent"), "COMPLETED") << "the engine has no id either";
 }
 
 TEST(GroupRunner, BuiltinsSpeakTheProtocolToo) {

@@ -52,7 +52,7 @@ class RunDirTest : public testing::Test {
   Plan plan_;
 };
 
-TEST_F(RunDirTest, ANewRunIsCompletedWithWhatNobodyGave) {
+TEST_F(RunDirTest, FillsInDefaultsOfANewRun) {
   RunDir dir(run_, false);
   options_.attached = {{"superseded/results.json", "{}"}};
   begin(dir);

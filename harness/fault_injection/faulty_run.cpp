@@ -87,8 +87,8 @@ Results run_target(const SelftestSetup& setup, const FaultForm& form, bool fault
     change_phase(form, faulted, dir / "data", phase);
     if (phase.args.contains("data_root")) make_corpus(setup.bin_dir, dir / "data");
   }
-  Observer nobody;
-  const RunReport report = run(options, book.runbook, book.kinds, plan, {}, nobody);
+  Observer observer;
+  const RunReport report = run(options, book.runbook, book.kinds, plan, {}, observer);
   if (report.signal != 0) throw Error("interrupted");
   if (missing != nullptr && form.inspect) *missing = form.inspect(options.out);
   return derive(options.out);

@@ -200,7 +200,8 @@ void Watch::poll_once(double wait_s) {
 }
 
 /// A worker that sleeps waits for its case line: what it is linked with is mapped, and is looked at
-/// before it can end. Whoever does not sleep within `kPatience` gets its input all the same.
+/// before it can end. A process that does not sleep within
+/// `kPatience` gets its input nevertheless.
 bool Watch::input_is_due() {
   constexpr double kPatience = 5;
   if (input_due_) return true;
@@ -312,7 +313,7 @@ std::string Watch::wait_for_device() {
   return held;
 }
 
-/// Interrupted groups get TERM and the grace; then nobody of any group stays.
+/// Interrupted groups get TERM and the grace period; then all processes of any group are killed.
 void Watch::end_group() {
   if (end_ == End::kInterrupted) {
     ::kill(-child_.pid, SIGTERM);

@@ -49,7 +49,7 @@ inline std::string plain_figure(double value, std::string_view unit, bool multip
   return text;
 }
 
-/// The fewest digits, three or more, with which two values that differ are told apart.
+/// The fewest digits, three or more, that distinguish two values that differ.
 inline int digits_apart(double a, double b, std::string_view unit) {
   int digits = 3;
   const double divisor = scale_of(a, unit).divisor;

@@ -60,7 +60,7 @@ struct EnumNames<Priority> {
       {{Priority::kImmediate, "immediate"}, {Priority::kFollowUp, "follow-up"}});
 };
 
-/// One case of a phase, as the raw evidence tells it.
+/// One case of a phase, as in the raw evidence.
 struct CaseResult {
   std::string id;      ///< unique in the phase; "group/case" when the phase runs several processes
   std::string status;  ///< ok | failed | missing

@@ -12,7 +12,7 @@
 /// changed alone, and the rate measured again.
 namespace harness {
 
-/// What a training run is told: arguments of nsa-train and switches.
+/// Settings of a training run: arguments of nsa-train and switches.
 struct TrainSettings {
   nlohmann::json args = nlohmann::json::object();
   std::map<std::string, std::string> switches = {};

@@ -34,7 +34,7 @@ class HistoryCommandsTest : public testing::Test {
 
 TEST_F(HistoryCommandsTest, ARunRenderedAgainIsKnown) {
   EXPECT_THAT(printed(history_import_command, options_).out, HasSubstr("imported"));
-  // Drawings are nobody's evidence: another ledger, the same run.
+  // Drawings are not evidence: another ledger, the same run.
   const auto drawn = [](const Results&) {
     return std::map<std::string, std::string>{{"report.html", "<p>of another version</p>"}};
   };

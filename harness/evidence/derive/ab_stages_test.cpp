@@ -144,7 +144,7 @@ TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
   EXPECT_EQ(run.further().front(), "c01");
 }
 
-TEST(AbStages, LooksThatNobodyAskedForAreEvidenceGoneWrong) {
+TEST(AbStages, RefusesLooksThatWereNotAskedFor) {
   Staged run(2);
   run.add('g', 11, 20, 2);
   EXPECT_THAT(run.problems(), SizeIs(10));

@@ -162,7 +162,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "read its detail in the phase's evidence", kNow},
 });
 
-/// Causes that all mean that the result channel cannot be believed.
+/// Causes that all mean that the result channel cannot be trusted.
 constexpr auto kBrokenProtocol = std::to_array<std::string_view>(
     {"NO_HELLO", "HELLO_TWICE", "GARBAGE", "BAD_TIME", "FOREIGN_CASE", "DUPLICATE_CASE",
      "DUPLICATE_CHECK", "DUPLICATE_SAMPLE", "BAD_MODE", "AFTER_DONE", "BAD_COUNT"});

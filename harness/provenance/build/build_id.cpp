@@ -128,7 +128,7 @@ void keep_known_programs(BuildId& id, const fs::path& folder) try {
         sha256_file(folder / path) == content)
       add_program(id, folder, path);
 } catch (const Error&) {
-  return;  // a damaged one knows nothing
+  return;  // nothing can be taken from a damaged file
 }
 
 void refresh_contents(const fs::path& folder) {

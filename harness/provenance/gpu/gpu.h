@@ -57,7 +57,7 @@ std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
 /// The list, at the time of the call. `library` is for tests.
 GpuList list_gpus(const std::string& library = "libnvidia-ml.so.1");
 
-/// Who holds memory of any GPU ("GPU 0: 812 MiB held, pid 71 python 800 MiB"); empty: nobody.
+/// Processes that hold memory of a GPU ("GPU 0: 812 MiB held, pid 71 python 800 MiB"); empty: none.
 std::string held_text(const GpuList& list);
 
 nlohmann::json to_json(const GpuList& list);

@@ -5,7 +5,7 @@
 #include <vector>
 
 /// Errors of GPUs in the kernel's log: the NVIDIA driver writes "NVRM: Xid (PCI:0000:3b:00): 79,
-/// ..." there. NVML tells of them only while somebody waits.
+/// ..." there. NVML reports them only to a program that waits for them.
 namespace harness {
 
 /// One kind of error of one GPU.

@@ -166,7 +166,7 @@ std::optional<nlohmann::json> noise_of(const std::string& name, const std::vecto
 }
 
 /// What identical arms show: the A/A of this pair's own arms, the larger one where both have one.
-/// None: the pair was measured without, and no difference can be told from noise.
+/// None: the pair was measured without, and no difference can be distinguished from noise.
 std::optional<double> apply_noise_floor(const MetricSpec& spec, const Arms& arms, Metric& metric) {
   metric.details["noise_floor"] = nullptr;
   double floor = 0;

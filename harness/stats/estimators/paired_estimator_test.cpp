@@ -150,7 +150,7 @@ TEST(PairedRatio, WithoutAnAaOfItsOwnArmsThereIsNoVerdict) {
   const Metric none = estimate(spec(), bare_view(10, {{"v1", 4}, {"v2", 2}}));
   EXPECT_EQ(none.verdict, "INCONCLUSIVE");
   EXPECT_TRUE(none.lo && none.details["noise_floor"].is_null());
-  // "aa" beside more than two arms repeats nobody knows which.
+  // "aa" beside more than two arms does not name the arm that it repeats.
   MetricSpec one = spec();
   one.source = "c/step";
   const std::vector<ArmPlan> two = {{"step.v1", 4}, {"step.v2", 2}, {"step.aa", 4}};
