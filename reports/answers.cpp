@@ -48,14 +48,14 @@ const CriterionResult* decisive(const std::vector<const CriterionResult*>& crite
 }
 
 Answered of(std::string id, std::string question, std::vector<const CriterionResult*> criteria,
-            std::string says) {
+            std::string sentence) {
   criteria = deciding(std::move(criteria));
   return {.id = std::move(id),
           .question = std::move(question),
           .answer = answer_of(criteria),
           .criteria = criteria,
           .decisive = decisive(criteria),
-          .says = std::move(says)};
+          .says = std::move(sentence)};
 }
 
 bool passes(const Model& model, const std::string& id) {

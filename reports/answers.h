@@ -15,8 +15,9 @@ struct Answered {
   std::string question;  ///< plain text, not escaped
   Answer answer = Answer::kNotRun;
   std::vector<const harness::CriterionResult*> criteria;  ///< those that decide it
-  const harness::CriterionResult* decisive = nullptr;     ///< what says so; null without criteria
-  std::string says;                                       ///< sentence of the runbook, may be empty
+  const harness::CriterionResult* decisive =
+      nullptr;       ///< the one that decides; null without criteria
+  std::string says;  ///< sentence of the runbook, may be empty
 };
 
 /// In the order of the runbook. A question is a yes where every blocker and major criterion of it
@@ -35,13 +36,15 @@ std::string answer_paragraph(const Model& model);
 /// The same as plain text, for a terminal; empty where the runbook has no sentences.
 std::string answer_text(const Model& model);
 
-/// What room a criterion that PASSed has left: "23 %", "125x"; "–" for what is exact.
+/// The room (distance from the threshold) of a criterion that PASSed: "23 %", "125x"; "–" for what
+/// is exact.
 std::string room_text(const harness::CriterionResult& criterion);
 
 /// Margin over threshold; infinite where there is no measured margin.
 double relative_room(const harness::CriterionResult& criterion);
 
-/// The figure of a criterion with its interval and as many digits as tell it from the threshold.
+/// The figure of a criterion with its interval and as many digits as distinguish it from the
+/// threshold.
 std::string measured_text(const Model& model, const harness::CriterionResult& criterion);
 
 }  // namespace reports

@@ -27,7 +27,7 @@ struct Parsed {
   pugi::xml_node suite(const char* name) const {
     return root().find_child_by_attribute("testsuite", "name", name);
   }
-  /// Name of the element that says how the case ended; empty when it passed.
+  /// Name of the element with the outcome of the case; empty when it passed.
   std::string outcome(const char* suite_name, const std::string& start) const {
     for (const pugi::xml_node test : suite(suite_name).children("testcase"))
       if (std::string(test.attribute("name").value()).starts_with(start))

@@ -36,7 +36,7 @@ std::string status_text(const harness::Verdict& verdict);
 
 /// "25.3 ms [24.9, 25.8]", "withheld", or "none" with its reason beside it elsewhere. Markdown.
 std::string figure_text(const harness::Metric& metric);
-bool is_multiple(const harness::Metric& metric);  ///< a ratio that says how many times as fast
+bool is_multiple(const harness::Metric& metric);  ///< a ratio, shown as a factor
 std::string interval_text(const std::optional<double>& lo, const std::optional<double>& hi);
 
 /// ">= 1.5 ms"; "not resolved" where a baseline gave none.

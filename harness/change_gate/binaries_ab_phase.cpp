@@ -39,7 +39,7 @@ struct Arm {
   std::filesystem::path bin;
 };
 
-/// Programs without build_id.json beside them say "unknown".
+/// Programs without build_id.json beside them report "unknown".
 bool is_known(const std::string& build_id) { return !build_id.empty() && build_id != "unknown"; }
 
 class Pair {
@@ -99,14 +99,14 @@ class Pair {
       const auto* sample = std::get_if<base::protocol::Sample>(&line.message);
       if (sample == nullptr) continue;
       if (!sample->value)
-        return arm.name + " said a null sample of series '" + sample->series +
+        return arm.name + " reported a null sample of series '" + sample->series +
                "': " + sample->reason;
       values[sample->series].push_back(*sample->value);
       units[sample->series] = sample->unit;
     }
     for (const auto& [series, name] : work.names) {
       if (failed.empty() && values[series].empty())
-        return arm.name + " said no samples of series '" + series + "'";
+        return arm.name + " reported no samples of series '" + series + "'";
       if (values[series].empty()) continue;
       emitter_.sample({.case_id = one_.id,
                        .series = name + "." + arm.name,
@@ -135,7 +135,7 @@ class Pair {
                      .name = one_.id + ".differ_bool",
                      .value = known ? json(builds_["base"] != builds_["head"]) : json(),
                      .unit = "bool",
-                     .reason = known ? "" : "a build says no build id"});
+                     .reason = known ? "" : "a build has no build id"});
     if (call_.in.group != "g01") return;
     emitter_.table({.case_id = one_.id,
                     .id = "builds." + one_.id,

@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// A worker that says one check and two samples of series v2, and notes that it was started.
+/// A worker that reports one check and two samples of series v2, and records its start.
 void write_worker(const fs::path& bin, const std::string& build, double ms, bool right = true,
                   const std::string& status = "ok") {
   fs::create_directories(bin);
@@ -29,7 +29,7 @@ cat > "$2" <<END
 {"type":"sample","t":0,"case":"injected","series":"v2","value":)"
                                     << ms + 2 << R"(,"unit":"ms","round":0,"order":1}
 {"type":"case","t":0,"case":"injected","status":")"
-                                    << status << R"(","reason":"said so"}
+                                    << status << R"(","reason":"out of memory"}
 {"type":"done","t":0,"lines":5}
 END
 )";
@@ -99,7 +99,7 @@ TEST_F(BinariesAb, ANullSampleFailsTheCase) {
   text.replace(text.find(last), last.size(), "\"value\":null,\"reason\":\"not finite: inf\",");
   write_bytes(dir_ / "head/nsa-worker", text);
   fs::permissions(dir_ / "head/nsa-worker", fs::perms::owner_all);
-  EXPECT_EQ(why(run()), "head said a null sample of series 'v2': not finite: inf");
+  EXPECT_EQ(why(run()), "head reported a null sample of series 'v2': not finite: inf");
 }
 
 TEST_F(BinariesAb, WithoutBothBuildsNothingIsMeasured) {
@@ -107,7 +107,7 @@ TEST_F(BinariesAb, WithoutBothBuildsNothingIsMeasured) {
   EXPECT_THAT(why(run({{"base_bin", ""}})), HasSubstr("args.base_bin must be given"));
   EXPECT_THAT(why(run()), HasSubstr("base ("));
   write_worker(dir_ / "base", "old", 10, true, "failed");
-  EXPECT_THAT(why(run()), HasSubstr("said so"));
+  EXPECT_THAT(why(run()), HasSubstr("out of memory"));
   write_worker(dir_ / "base", "old", 10);
   EXPECT_THAT(why(run({{"series", {{"ranges", "v3"}}}})), HasSubstr("no samples of series 'v3'"));
 }
@@ -126,7 +126,7 @@ TEST_F(BinariesAb, BuildsWithoutAnIdAreNotCalledTheSame) {
   const auto* differ = find_line<base::protocol::Metric>(
       transcript, [](const auto& metric) { return metric.name == "all.differ_bool"; });
   EXPECT_EQ(differ->value, nullptr);
-  EXPECT_EQ(differ->reason, "a build says no build id");
+  EXPECT_EQ(differ->reason, "a build has no build id");
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ class CaseCounter {
     return Outcome::kRan;
   }
 
-  /// A test that asked to be skipped says SKIP_RETURN_CODE or SKIP_REGULAR_EXPRESSION_MATCHED.
+  /// The message of a test that asked to be skipped is SKIP_RETURN_CODE or
+  /// SKIP_REGULAR_EXPRESSION_MATCHED.
   static bool is_skip_of_ctest(const pugi::xml_node& test) {
     const std::string_view message = test.child("skipped").attribute("message").value();
     return std::string_view(test.attribute("status").value()) != "notrun" ||
@@ -153,24 +154,24 @@ class CaseCounter {
     return sum;
   }
 
-  void contradict(const pugi::xml_node& suite, int64_t said, const char* what, int64_t counted) {
-    note("contradicts itself: <" + std::string(suite.name()) + "> says " + std::to_string(said) +
-         " " + what + ", its cases are " + std::to_string(counted));
+  void contradict(const pugi::xml_node& suite, int64_t number, const char* what, int64_t counted) {
+    note("contradicts itself: <" + std::string(suite.name()) + "> declares " +
+         std::to_string(number) + " " + what + ", its cases are " + std::to_string(counted));
   }
 
   /// A suite that declares other numbers than its cases show was cut off or merged, or failed
   /// outside of any case. `own`: without suites within it, which some writers do not count.
   void compare_counters(const pugi::xml_node& suite, const CaseTally& own, const CaseTally& all) {
-    const auto agrees = [&](int64_t said, auto counted) {
-      return said < 0 || said == counted(all) || (own.tests > 0 && said == counted(own)) ||
-             (all.retries > 0 && said <= counted(all) + all.retries);
+    const auto agrees = [&](int64_t number, auto counted) {
+      return number < 0 || number == counted(all) || (own.tests > 0 && number == counted(own)) ||
+             (all.retries > 0 && number <= counted(all) + all.retries);
     };
     const auto tests = [](const CaseTally& tally) { return tally.tests; };
-    const int64_t said_tests = declared(suite, {"tests"});
-    if (!agrees(said_tests, tests)) contradict(suite, said_tests, "tests", all.tests);
+    const int64_t declared_tests = declared(suite, {"tests"});
+    if (!agrees(declared_tests, tests)) contradict(suite, declared_tests, "tests", all.tests);
     const auto failed = [](const CaseTally& tally) { return tally.failed; };
-    const int64_t said_failed = declared(suite, {"failures", "errors"});
-    if (!agrees(said_failed, failed)) contradict(suite, said_failed, "failed", all.failed);
+    const int64_t declared_failed = declared(suite, {"failures", "errors"});
+    if (!agrees(declared_failed, failed)) contradict(suite, declared_failed, "failed", all.failed);
     compare_not_run(suite, all, agrees);
   }
 
@@ -179,14 +180,14 @@ class CaseCounter {
   template <class Agrees>
   void compare_not_run(const pugi::xml_node& suite, const CaseTally& all, Agrees agrees) {
     const int64_t skipped = declared(suite, {"skipped"}), disabled = declared(suite, {"disabled"}),
-                  said = declared(suite, {"skipped", "disabled"});
+                  not_run = declared(suite, {"skipped", "disabled"});
     const auto both = [](const CaseTally& tally) { return tally.skipped + tally.disabled; };
-    if (agrees(said, both)) return;
+    if (agrees(not_run, both)) return;
     if (disabled < 0 && agrees(skipped, [](const CaseTally& tally) { return tally.skipped; }))
       return;
     if (skipped < 0 && agrees(disabled, [](const CaseTally& tally) { return tally.disabled; }))
       return;
-    contradict(suite, said, "skipped or disabled", both(all));
+    contradict(suite, not_run, "skipped or disabled", both(all));
   }
 
   CiStatus& status_;

@@ -18,7 +18,7 @@ struct CiStatus {
 };
 
 /// Counts the test cases themselves, each once, below every root element: a failure decides
-/// wherever it stands. Counters that a suite declares are compared with its cases, never believed.
+/// wherever it is. Counters that a suite declares are compared with its cases, never used alone.
 /// Without a failure, a second root, an unknown status or result, a counter that contradicts the
 /// cases, and a text in which nothing ran are problems.
 CiStatus read_junit(std::string_view text);

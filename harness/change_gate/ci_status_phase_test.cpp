@@ -1,4 +1,4 @@
-// What the phase says of a JUnit file; reading one is ci_status_test's.
+// What the phase reports for a JUnit file; reading one is tested in ci_status_test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

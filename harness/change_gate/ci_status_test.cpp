@@ -32,13 +32,13 @@ TEST(ReadJunit, CountsTheCasesAndBelievesNoTotals) {
   EXPECT_THAT(read_junit("").problem, HasSubstr("is no"));
 }
 
-// A set-up that failed, or a file that was cut and closed again: no case of it says so.
+// A failed set-up, or a truncated file that was closed again: none of its cases shows it.
 TEST(ReadJunit, ASuiteThatReportsMoreThanItsCasesShowIsNoGreen) {
   for (const char* claim : {"errors='1'", "failures='1'", "tests='9'"}) {
     const std::string inner =
         std::string("<testsuite name='s' ") + claim + "><testcase name='a'/></testsuite>";
     for (const std::string& text : {inner, "<testsuites>" + inner + "</testsuites>"})
-      EXPECT_THAT(read_junit(text).problem, HasSubstr("contradicts itself: <testsuite> says"));
+      EXPECT_THAT(read_junit(text).problem, HasSubstr("contradicts itself: <testsuite> declares"));
   }
   EXPECT_EQ(
       read_junit("<testsuite tests='1' failures='0'><testcase name='a'/></testsuite>").problem, "");
@@ -142,7 +142,7 @@ TEST(ReadJunit, ASecondRootIsNoGreen) {
 
 TEST(ReadJunit, CountersThatContradictTheCasesAreNamed) {
   const std::string idle = "<testcase><skipped/></testcase>";
-  for (const auto& [counters, said] :
+  for (const auto& [counters, problem] :
        {std::pair("tests='1'", "1 tests, its cases are 2"),
         std::pair("tests='3'", "3 tests, its cases are 2"),
         std::pair("failures='1'", "1 failed, its cases are 0"),
@@ -154,7 +154,7 @@ TEST(ReadJunit, CountersThatContradictTheCasesAreNamed) {
     for (const std::string& text :
          {suite(kPassed + idle, counters),
           "<testsuites>" + suite(kPassed + idle, counters) + "</testsuites>"})
-      EXPECT_THAT(read_junit(text).problem, HasSubstr(said)) << counters;
+      EXPECT_THAT(read_junit(text).problem, HasSubstr(problem)) << counters;
   EXPECT_THAT(
       read_junit(suite(kPassed + std::string("<testcase status='disabled'/>"), "disabled='0'"))
           .problem,
@@ -202,7 +202,7 @@ TEST(ReadJunit, CountersOfKnownWritersAgree) {
        })
     EXPECT_EQ(read_junit(text).problem, "") << text;
   EXPECT_THAT(read_junit("<testsuites tests='0'>" + suite(kPassed) + "</testsuites>").problem,
-              HasSubstr("<testsuites> says 0 tests, its cases are 1"));
+              HasSubstr("<testsuites> declares 0 tests, its cases are 1"));
 }
 
 TEST(ReadJunit, AFlakyTestPassedAtLastAndIsNamed) {

@@ -17,7 +17,7 @@ void run_diff_scope(const std::optional<std::filesystem::path>& checkout, const 
   if (base.empty() || scope.empty())
     return emitter.fail_case(one.id,
                              "args.base and args.paths must be given: the commit the change "
-                             "starts from, and what it says it is about");
+                             "starts from, and the paths of its scope");
   const ChangedFiles changed =
       checkout ? changed_since(*checkout, base) : ChangedFiles{.problem = "no checkout"};
   if (!changed.problem.empty()) return emitter.fail_case(one.id, changed.problem);

@@ -42,7 +42,7 @@ std::vector<std::string> watched_before(const std::filesystem::path& checkout,
   return {};
 }
 
-/// Changes of the files that hold tests, or say which there are.
+/// Changes of the files that define tests or list them.
 std::map<std::string, FileChange> changes_of_tests(const std::filesystem::path& checkout,
                                                    const ChangedFiles& changed) {
   static const std::vector<std::string> kFiles = {"*_test.cpp", "CMakeLists.txt",

@@ -41,13 +41,13 @@ int execute(const Options& options) {
   return kCommands.at(options.command)(options);
 }
 
-/// Errors may quote what users and files say.
+/// Errors may quote texts of users and files.
 int failed(const std::exception& error, int exit_code) {
   std::fprintf(stderr, "nsa-validate: %s\n", base::plain_text(error.what()).c_str());
   return exit_code;
 }
 
-/// What nobody can read was not said: a full disk behind standard output is a fault.
+/// Output that could not be written, as on a full disk, is a fault.
 int reported(int exit_code) {
   std::cout.flush();
   const bool written = std::cout.good() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0;

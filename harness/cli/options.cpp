@@ -21,7 +21,7 @@ constexpr const char* kExamples =
     "  nsa-validate explain C-equivalence.v2                  where a figure or verdict comes "
     "from\n";
 
-/// One line an option: which options exclude each other is said when they meet.
+/// One line an option. Options that exclude each other are named in the error, not in the help.
 class ShortFormatter : public CLI::Formatter {
  public:
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -62,7 +62,7 @@ void add_output_options(CLI::App& app, Options& o) {
       app.add_option("--resume", o.resume, "Continue the interrupted run in this folder")
           ->check(not_empty());
   app.add_option("--gate", o.gate,
-                 "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report says so")
+                 "strict, or advisory: exit codes 4, 5 and 7 become 0 and the report states it")
       ->check(CLI::IsMember({"strict", "advisory"}))
       ->capture_default_str();
   app.add_option("--baseline", o.baseline,
@@ -189,7 +189,7 @@ void add_commands(CLI::App& app, Options& o) {
   teach(*witnesses, "  nsa-validate witnesses\n",
         "0 each one was, 1 those that were not are listed, 2 a file is wrong");
   CLI::App* ab_rate = add_command(
-      app, o, "ab-rate", "Count what the A/B procedure says of an A/B phase over many runs");
+      app, o, "ab-rate", "Count the results of the A/B procedure for an A/B phase over many runs");
   ab_rate->add_option("--runbook", o.runbook, "Runbook of one phase: ab_rate_cpu, ab_rate_gpu")
       ->required();
   ab_rate->add_option("--set", o.set, "PHASE.KEY=VALUE, e.g. ab.slowdown_pct=3")
@@ -217,7 +217,7 @@ void add_commands(CLI::App& app, Options& o) {
   teach(*verify,
         "  nsa-validate verify runs/smoke_cpu-TIME\n"
         "  nsa-validate verify run.tar --head 6b350ac5...   nothing changed since it was printed\n",
-        "0 everything is what the evidence says, 6 it is not");
+        "0 everything follows from the evidence, 6 it does not");
   CLI::App* explain =
       add_command(app, o, "explain", "Formula, samples and files behind an id of a report");
   explain
@@ -242,7 +242,7 @@ void add_commands(CLI::App& app, Options& o) {
   compare->add_option("a", o.target, target_help)->required();
   compare->add_option("b", o.against, target_help)->required();
   compare->add_flag("--other-hardware", o.other_hardware,
-                    "Compare runs of different machines, and say so in the first line");
+                    "Compare runs of different machines, and state it in the first line");
   add_json_option(*compare, o);
   teach(*compare, "  nsa-validate compare runs/before runs/after\n",
         "0 compared, 2 different hardware, 6 one of them was changed");

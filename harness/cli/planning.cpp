@@ -24,7 +24,7 @@ void give_ci_status(const std::string& file, LoadedRunbook& book, Facts& facts) 
   facts["ci.status"] = "given";
 }
 
-/// Whether a phase that judges a change was told which.
+/// Whether a phase that judges a change has its arguments.
 void note_change(const LoadedRunbook& book, Facts& facts) {
   for (const PhaseSpec& phase : book.runbook.phases)
     if (phase.run == "builtin:diff_scope" && !phase.args.value("base", "").empty())

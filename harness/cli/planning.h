@@ -20,7 +20,7 @@ Planned plan_here(const Options& options);
 std::string selection_text(const std::vector<std::string>& only, const Plan& plan);
 
 /// Throws ConfigError when no phase that would run looks at a switch of the environment. An unknown
-/// one is an error of the run's phases, which say so in its report.
+/// one is an error of the run's phases, which its report names.
 void check_switches(const Plan& plan);
 
 }  // namespace harness::cli

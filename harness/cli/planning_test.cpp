@@ -95,7 +95,8 @@ TEST(Planning, AFileOfCiIsHandedToThePhaseThatReadsIt) {
   EXPECT_TRUE(planned.plan.deviations.empty()) << "an answer is no deviation";
 }
 
-/// Without a change to judge the phase waits, and says what to give; with one it runs.
+/// Without a change to judge the phase is deferred and names the missing arguments; with one it
+/// runs.
 TEST(Planning, AScopePhaseRunsOnceItsChangeIsNamed) {
   Options options = of("pr36_loader_warmup");
   const PlannedPhase waiting = phase_of(plan_here(options), "scope");
@@ -107,7 +108,7 @@ TEST(Planning, AScopePhaseRunsOnceItsChangeIsNamed) {
   EXPECT_TRUE(planned.plan.deviations.empty()) << "an answer is no deviation";
 }
 
-TEST(Planning, AFileOfCiThatNobodyWouldReadIsRefused) {
+TEST(Planning, RefusesACiFileThatNoPhaseReads) {
   Options options = of("smoke_cpu");
   options.ci_status = "junit.xml";
   EXPECT_THAT(error_of([&] { plan_here(options); }),

@@ -44,7 +44,7 @@ std::vector<fs::path> finished(const fs::path& folder) {
   return paths;
 }
 
-/// A phase that was tried twice or stopped says nothing of how long it takes.
+/// A phase that was retried or stopped is no measure of how long it takes.
 std::map<std::string, double> completed_seconds(const Results& results) {
   std::map<std::string, double> seconds;
   for (const PhaseResult& phase : results.phases)

@@ -9,7 +9,7 @@
 /// How long the rest of a run will take.
 namespace harness::cli {
 
-/// What a finished run of the same runbook on the same hardware tells: how long its phases took.
+/// A finished run of the same runbook on the same hardware: how long its phases took.
 struct EarlierRun {
   Plan plan;
   std::map<std::string, double> seconds;  ///< of phases that were COMPLETED in one go

@@ -62,7 +62,7 @@ TEST(TimeLeft, IsWithinAFactorOfTwoFromTheThirdPhaseOn) {
   expect_within_two(plan, before, {2.6, 3, 14, 25, 6});
 }
 
-/// Short phases that took ten times what their plan says do not make a run of 110 s one of ten
+/// Short phases that took ten times as long as planned do not make a run of 110 s one of ten
 /// minutes.
 TEST(TimeLeft, AShortPastDoesNotMultiplyTheRest) {
   Plan plan;
@@ -72,7 +72,7 @@ TEST(TimeLeft, AShortPastDoesNotMultiplyTheRest) {
   EXPECT_LT(clock.seconds(0), 240);
 }
 
-/// Fifty thousand steps where the runbook plans a hundred: the process knows better.
+/// Fifty thousand steps where the runbook plans a hundred: the estimate of the process counts.
 TEST(TimeLeft, AProcessThatExpectsMoreThanThePlanIsBelieved) {
   Plan plan;
   plan.phases = {phase("a", 1), phase("b", 1)};
@@ -113,7 +113,7 @@ TEST(EarlierRuns, AreThoseOfTheSameRunbookAndHardware) {
   EXPECT_TRUE(earlier_runs(dir / "runs", "other", here).empty());
   EXPECT_TRUE(earlier_runs(dir / "none", "mini", here).empty());
   std::filesystem::resize_file(dir / "runs/one/results.json", 100);
-  EXPECT_TRUE(earlier_runs(dir / "runs", "mini", here).empty()) << "what is damaged tells nothing";
+  EXPECT_TRUE(earlier_runs(dir / "runs", "mini", here).empty()) << "damaged runs are not used";
 }
 
 TEST(AboutLeft, IsAsRoughAsItIs) {

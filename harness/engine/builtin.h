@@ -16,10 +16,10 @@ struct BuiltinCall {
   std::function<int()> stop_signal;  ///< non-zero: return soon, the run was interrupted
 };
 
-/// A phase that needs no worker (`builtin:NAME`). It runs in the engine and speaks the worker
-/// protocol: the engine says `hello` and `done`, the builtin everything between, with one end_case
-/// or fail_case for each case. Whatever it throws makes the phase FAILED with cause BUILTIN_ERROR
-/// and the text as reason.
+/// A phase that needs no worker (`builtin:NAME`). It runs in the engine and writes the lines of the
+/// worker protocol: the engine writes `hello` and `done`, the builtin everything between, with one
+/// end_case or fail_case for each case. An exception makes the phase FAILED with cause
+/// BUILTIN_ERROR and its text as reason.
 using Builtin = std::function<void(const BuiltinCall&, base::protocol::Emitter&)>;
 using Builtins = std::map<std::string, Builtin>;  ///< by NAME
 

@@ -76,7 +76,7 @@ void judge_artifacts(const fs::path& file, const fs::path& out, const PlannedPha
   }
 }
 
-/// A program that ends badly although no test of its report failed: what it saw, nobody knows.
+/// A program that fails although no test of its report failed: the cause is unknown.
 void judge_test_exit(const fs::path& file, const PlannedPhase& phase, GroupOutcome& outcome) {
   if (outcome.status != StepStatus::kCompleted || outcome.exit_code == 0) return;
   for (const auto& line : transcript_of(file, phase).lines)
@@ -166,7 +166,7 @@ GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
                                               const std::string& group) const {
   constexpr std::string_view kNoContrast = "NO_CONTRAST: ";
   Undecided found;
-  const auto stem = evidence_stems(phase, group).front();  // rank 0 speaks for all
+  const auto stem = evidence_stems(phase, group).front();  // rank 0 stands for all
   for (const auto& [id, end] :
        transcript_of(dir_.phase_dir(phase.id) / (stem + ".jsonl"), phase).ended) {
     if (end.status == "failed" && end.reason.starts_with(kNoContrast))
@@ -205,7 +205,7 @@ WorkerSpec GroupRunner::worker_spec(const PlannedPhase& phase, const std::string
   spec.out = folder / (stem + ".out");
   spec.err = folder / (stem + ".err");
   spec.autopsy = folder / (stem + ".autopsy.json");
-  // Of a program that does not say what it was built from, nothing shows that it is of this build.
+  // A program without a build id cannot be shown to be of this build.
   spec.want = {
       .mode = phase.mode, .cases = case_ids(phase), .asks_build_id = !options_.build_id.empty()};
   return spec;

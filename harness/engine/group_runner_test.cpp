@@ -94,14 +94,14 @@ TEST(GroupRunner, AnArtifactThatAWorkerNamesIsAFileOfItsFolder) {
 TEST(GroupRunner, AWorkerThatReportsNoBuildIdIsNotOfThisBuild) {
   FakeRun run("no_id");
   run.add("silent", "normal").args["build_id"] = "";
-  run.add("other", "normal").args["build_id"] = "c";  // a deviation: it is said
+  run.add("other", "normal").args["build_id"] = "c";  // a deviation, which is reported
   run.go();
   EXPECT_EQ(run.end_of("silent"), "FAILED NO_BUILD_ID");
   EXPECT_EQ(run.end_of("other"), "COMPLETED");
   run.options.build_id = "";
   run.options.out = run.root / "again";
   run.go();
-  EXPECT_EQ(run.end_of("silent"), "COMPLETED") << "the engine knows no id either";
+  EXPECT_EQ(run.end_of("silent"), "COMPLETED") << "the engine has no id either";
 }
 
 TEST(GroupRunner, BuiltinsSpeakTheProtocolToo) {
@@ -210,7 +210,7 @@ TEST(GroupRunner, TheCaseLineReportsWhatThePlanReports) {
   EXPECT_EQ(fs::path(in.out), fs::canonical(run.options.out) / "phases/p/out");
 }
 
-/// A program that says what it was asked in its log, and nothing else.
+/// A program that only logs its arguments and its input.
 void put_echo(const FakeRun& run, const std::string& program) {
   const fs::path file = run.root / "bin" / program;
   fs::remove(file);

@@ -25,7 +25,7 @@ TEST(Inputs, WhatWasPlannedIsPutBackAndTheRestIsKept) {
   EXPECT_THAT(inputs.restore(), IsEmpty());
   EXPECT_FALSE(fs::exists(dir / "rewritten"));
   write_bytes(dir / "plan.json", "another");
-  write_bytes(dir / "baseline.json", "planted");
+  write_bytes(dir / "baseline.json", "injected");
   fs::remove(dir / "run.json");
   fs::remove(dir / "kinds.json");
   fs::create_symlink("plan.json", dir / "kinds.json");

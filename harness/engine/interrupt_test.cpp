@@ -56,7 +56,7 @@ TEST(InterruptGuard, TheNextRunBeginsWithoutASignal) {
   EXPECT_EQ(InterruptGuard::signal(), 0);
 }
 
-TEST(InterruptGuard, WhoeverListenedBeforeListensAgain) {
+TEST(InterruptGuard, RestoresTheEarlierHandlers) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) {
     const Handler before = handler_of(signal);
     auto guard = std::make_unique<InterruptGuard>();

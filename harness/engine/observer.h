@@ -7,7 +7,7 @@
 
 namespace harness {
 
-/// What a run tells while it goes on; cli/ draws bars or writes log lines from it. Called from the
+/// Progress of a run; cli/ draws bars or writes log lines from it. Called from the
 /// thread that runs.
 class Observer {
  public:

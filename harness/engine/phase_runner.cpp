@@ -12,7 +12,7 @@ bool is_one_of(const std::string& text, std::initializer_list<const char*> list)
   return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-/// Ends that say nothing about the phase: it is to be continued.
+/// Ends that are no result of the phase: it is to be continued.
 bool unfinished(const std::string& cause) { return is_one_of(cause, {"INTERRUPTED", "DISK_FULL"}); }
 
 /// After these the next process of the same phase would end the same way, at the price of another

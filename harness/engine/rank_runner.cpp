@@ -45,11 +45,11 @@ class FirstFailure {
 };
 
 WatchHooks hooks_of(size_t rank, const WatchHooks& hooks, const FirstFailure& failure,
-                    double mercy_s) {
+                    double grace_s) {
   WatchHooks mine;
-  mine.stop_signal = [&hooks, &failure, mercy_s] {
+  mine.stop_signal = [&hooks, &failure, grace_s] {
     const int outer = hooks.stop_signal ? hooks.stop_signal() : 0;
-    return outer != 0 ? outer : failure.older_than(mercy_s) ? SIGTERM : 0;
+    return outer != 0 ? outer : failure.older_than(grace_s) ? SIGTERM : 0;
   };
   if (rank != 0) return mine;
   mine.on_beat = hooks.on_beat;
@@ -96,7 +96,7 @@ GroupOutcome merge(const std::vector<WorkerSpec>& ranks, std::vector<GroupOutcom
 
 GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& policy,
                        const WatchHooks& hooks, const std::filesystem::path& notes,
-                       double mercy_s) {
+                       double grace_s) {
   std::vector<GroupOutcome> outcomes(ranks.size());
   std::vector<std::exception_ptr> errors(ranks.size());
   FirstFailure failure;
@@ -104,7 +104,7 @@ GroupOutcome run_ranks(const std::vector<WorkerSpec>& ranks, const WatchPolicy& 
   for (size_t rank = 0; rank < ranks.size(); ++rank)
     threads.emplace_back([&, rank] {
       try {
-        outcomes[rank] = run_worker(ranks[rank], policy, hooks_of(rank, hooks, failure, mercy_s));
+        outcomes[rank] = run_worker(ranks[rank], policy, hooks_of(rank, hooks, failure, grace_s));
       } catch (...) {
         errors[rank] = std::current_exception();
       }

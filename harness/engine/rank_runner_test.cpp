@@ -31,10 +31,10 @@ TEST(Ranks, EveryRankHasItsPlaceAndItsFile) {
   for (int rank = 0; rank < 3; ++rank) {
     const std::string stem = "phases/ddp/g01.r" + std::to_string(rank);
     EXPECT_TRUE(run.has(stem + ".jsonl"));
-    const std::string said = read_bytes(run.file(stem + ".out"));
-    EXPECT_THAT(said, HasSubstr("RANK=" + std::to_string(rank) + "\n"));
-    EXPECT_THAT(said, HasSubstr("WORLD_SIZE=3\nMASTER_ADDR=127.0.0.1\n"));
-    const std::string line = said.substr(said.find("MASTER_PORT="));
+    const std::string output = read_bytes(run.file(stem + ".out"));
+    EXPECT_THAT(output, HasSubstr("RANK=" + std::to_string(rank) + "\n"));
+    EXPECT_THAT(output, HasSubstr("WORLD_SIZE=3\nMASTER_ADDR=127.0.0.1\n"));
+    const std::string line = output.substr(output.find("MASTER_PORT="));
     EXPECT_TRUE(rank == 0 || line == port) << line;
     port = line;
   }

@@ -33,8 +33,8 @@ void add_phases(FakeRun& run) {
   run.add("last", "normal", 2).args["step_s"] = 0.01;
 }
 
-/// What the run says, without what differs between two runs of the same plan: times, process ids,
-/// attempts, paths.
+/// The content of a run without what differs between two runs of the same plan: times, process
+/// ids, attempts, paths.
 std::string essence(const FakeRun& run) {
   std::string all;
   for (const auto& phase : run.plan.phases) {

@@ -64,8 +64,8 @@ nlohmann::json plan_essence(nlohmann::json plan) {
   return plan;
 }
 
-/// Where the figures of a run come from: its environment.json speaks for all of them, so a part
-/// measured on another machine, or with other switches, would pass for one of this.
+/// The origin of the figures of a run. environment.json is recorded once for all of them, so a part
+/// measured on another machine, or with other switches, must not be mixed in.
 nlohmann::json origin_of(const nlohmann::json& environment) {
   nlohmann::json origin;
   for (const char* at :
@@ -108,7 +108,7 @@ int attempt_of(const std::string& name, const std::string& group) {
   return error == std::errc() && *end == '.' ? n : 0;
 }
 
-/// None where there is no such file, or it is no such record: what it would speak for runs again.
+/// None where the file is missing or is not such a record: its phase or group then runs again.
 template <class Record>
 std::optional<Record> read_record(const fs::path& path) {
   if (!fs::exists(path)) return {};

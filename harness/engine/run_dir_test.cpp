@@ -52,7 +52,7 @@ class RunDirTest : public testing::Test {
   Plan plan_;
 };
 
-TEST_F(RunDirTest, ANewRunIsCompletedWithWhatNobodyGave) {
+TEST_F(RunDirTest, FillsInDefaultsOfANewRun) {
   RunDir dir(run_, false);
   options_.attached = {{"superseded/results.json", "{}"}};
   begin(dir);
@@ -78,7 +78,7 @@ TEST_F(RunDirTest, WhatWasGivenStays) {
   EXPECT_EQ(info.started, "then");
 }
 
-/// run.json says that the run has begun: without it the folder is begun anew.
+/// run.json marks a run that has begun: without it the folder is begun anew.
 TEST_F(RunDirTest, AFolderThatWasCutOffBeforeItBeganIsBegunAgain) {
   {
     RunDir dir(run_, false);

@@ -38,7 +38,8 @@ TEST(CompareRuns, MeasuredFiguresDifferOnlyWhereIntervalsDoNotTouch) {
   EXPECT_EQ(figure_change(&a, &low), "lower");
   Metric bare = measured(20, 1);
   bare.lo.reset();
-  EXPECT_EQ(figure_change(&a, &bare), "not told apart") << "without an interval nothing is said";
+  EXPECT_EQ(figure_change(&a, &bare), "not told apart")
+      << "without an interval no difference is claimed";
 }
 
 TEST(CompareRuns, ExactFiguresCompareByValue) {

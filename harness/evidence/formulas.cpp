@@ -9,7 +9,7 @@ struct Row {
   const char *estimator, *formula;
 };
 
-// The words say what harness/stats computes; a test holds this table to the names of
+// In words, what harness/stats computes; a test holds this table to the names of
 // harness/stats/estimators/estimators.h.
 constexpr auto kFormulas = std::to_array<Row>({
     {"value", "the value of the only metric line {source}"},

@@ -33,7 +33,7 @@ bool decided(CriterionVerdict verdict) {
   return verdict == CriterionVerdict::kPass || verdict == CriterionVerdict::kFail;
 }
 
-/// Only PASS is better than the rest: of what is not decided nobody knows whether it still fails.
+/// Only PASS is better than the rest: an undecided criterion may still fail.
 std::string change_text(const CriterionResult* before, const CriterionResult* now) {
   if (!before) return "new";
   if (!now) return "gone";

@@ -29,7 +29,7 @@ class Verifier {
   Verification verify(const std::string& head) && {
     check_chain(head);
     check_files();
-    // Derivation says nothing new about evidence that is already known to be changed.
+    // Derivation adds nothing about evidence that is already known to be changed.
     if (found_.problems.empty()) check_derived();
     return std::move(found_);
   }
@@ -79,7 +79,7 @@ class Verifier {
     if (!run_.has(entry.path)) return problem(entry.path, "is missing");
     if (run_.bytes(entry.path) != entry.bytes)
       return problem(entry.path, "has " + std::to_string(run_.bytes(entry.path)) +
-                                     " bytes, the ledger says " + std::to_string(entry.bytes));
+                                     " bytes, the ledger records " + std::to_string(entry.bytes));
     if (run_.sha256(entry.path) != entry.sha256)
       problem(entry.path, "was changed: its sha256 is not that of the ledger");
   }

@@ -13,7 +13,7 @@ struct Verification {
   int64_t files = 0;                   ///< files that the ledger covers
   std::vector<std::string> uncovered;  ///< files that a given evidence head does not stand for
   std::vector<EvidenceError>
-      problems;  ///< every file that is not what the ledger, or the evidence, says
+      problems;  ///< every file that does not match the ledger or the evidence
   bool ok() const { return problems.empty() && files > 0; }
 };
 
@@ -34,7 +34,7 @@ Verification verify_raw(const RunFolder& run);
 Verification verify_files(const RunFolder& run);
 
 /// Whether a run may be continued: one that has its ledger has ended. Reads only. Throws
-/// EvidenceError for the first file that is not what the ledger says, ConfigError when all are.
+/// EvidenceError for the first file that does not match the ledger, ConfigError when all are.
 void require_unfinished(const std::filesystem::path& run);
 
 /// Lines for a terminal: `ok` or one line a problem, and the head.

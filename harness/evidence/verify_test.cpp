@@ -34,7 +34,7 @@ class VerifyTest : public testing::Test {
     std::ofstream(file, std::ios::binary | std::ios::trunc) << bytes;
   }
 
-  /// What a forger does who knows the format: a ledger that fits the changed files.
+  /// Forges a ledger that fits the changed files.
   void forge_ledger() const {
     std::vector<LedgerEntry> entries;
     const RunFolder run(run_);
@@ -218,8 +218,7 @@ TEST_F(VerifyTest, ThrowingRendererIsAProblem) {
 TEST(Verify, WhatIsNoRunIsAProblem) {
   TempDir dir;
   EXPECT_FALSE(verify(dir.path(), render_mini_run).ok());
-  EXPECT_THROW(verify(dir / "none", render_mini_run), ConfigError)
-      << "nobody's evidence is missing";
+  EXPECT_THROW(verify(dir / "none", render_mini_run), ConfigError) << "no evidence is missing";
   write_bytes(dir / "file", "no tar");
   EXPECT_FALSE(verify(dir / "file", render_mini_run).ok());
 }

@@ -31,7 +31,7 @@ void link_programs(const fs::path& bin_dir, const fs::path& to) {
 void make_corpus(const fs::path& bin_dir, const fs::path& root) {
   std::string text;
   for (int i = 0; text.size() < (200 << 10); ++i)
-    text += "line " + std::to_string(i * 7919 % 1000) + " says nothing of " +
+    text += "line " + std::to_string(i * 7919 % 1000) + " is unrelated to " +
             std::to_string(i % 97) + ".\n";
   fs::create_directories(root);
   write_bytes(root / "text.txt", text);
@@ -87,8 +87,8 @@ Results run_target(const SelftestSetup& setup, const FaultForm& form, bool fault
     change_phase(form, faulted, dir / "data", phase);
     if (phase.args.contains("data_root")) make_corpus(setup.bin_dir, dir / "data");
   }
-  Observer nobody;
-  const RunReport report = run(options, book.runbook, book.kinds, plan, {}, nobody);
+  Observer observer;
+  const RunReport report = run(options, book.runbook, book.kinds, plan, {}, observer);
   if (report.signal != 0) throw Error("interrupted");
   if (missing != nullptr && form.inspect) *missing = form.inspect(options.out);
   return derive(options.out);

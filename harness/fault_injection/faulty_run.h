@@ -27,7 +27,7 @@ struct FaultForm {
 };
 
 /// A run of the target's phase `form.phase` and of a bystander, in a temporary folder.
-/// `missing` gets what form.inspect says. Throws Error when the run was interrupted.
+/// `missing` gets the result of form.inspect. Throws Error when the run was interrupted.
 Results run_target(const SelftestSetup& setup, const FaultForm& form, bool faulted,
                    std::string* missing = nullptr);
 

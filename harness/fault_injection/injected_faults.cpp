@@ -171,7 +171,7 @@ std::vector<InjectedFault> faults_of_evidence() {
       {"P25", "criterion without data", "NOT_EVALUATED", inject_missing_data, control_whole_run},
       {"P26", "programs older than the checkout, dirty tree", "PROVENANCE_MISMATCH",
        inject_foreign_programs, control_own_programs},
-      {"P27", "change mixes rooms, edits a tolerance", "DIFF_OUT_OF_SCOPE", inject_mixed_diff,
+      {"P27", "change mixes folders, edits a tolerance", "DIFF_OUT_OF_SCOPE", inject_mixed_diff,
        control_plain_diff},
       in_run("P28", "one of two equal arms slowed by 15 % (GPU: 3 %)", "AB_VERDICT",
              {slower_arm()}),

@@ -39,7 +39,7 @@ BaselineFile make_baseline(const Results& results, const std::string& reason) {
   const auto refuse = [&](const std::string& why) {
     throw ConfigError("run " + results.run.id + " cannot set a baseline: " + why);
   };
-  if (reason.find_first_not_of(" \t\n") == std::string::npos) refuse("--reason says nothing");
+  if (reason.find_first_not_of(" \t\n") == std::string::npos) refuse("--reason is empty");
   if (results.verdict.word.starts_with("NO-GO"))
     refuse("its verdict is " + results.verdict.word + ", " + results.verdict.rule);
   if (!results.deviations.empty())

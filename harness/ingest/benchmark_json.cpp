@@ -55,7 +55,7 @@ void set_time(const json& entry, Measured& measured) {
   measured.unit = "us";
 }
 
-/// A skipped benchmark has times of 0: it is told apart before anything of it is read.
+/// A skipped benchmark has times of 0, so it is recognised before its times are read.
 void set_result(const json& entry, Measured& measured) {
   if (entry.value("skipped", false)) {
     measured.code = "TEST_SKIPPED";

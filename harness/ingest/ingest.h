@@ -7,7 +7,7 @@
 
 namespace harness {
 
-/// What the lines say about where they come from.
+/// The origin that the lines record.
 struct IngestTarget {
   base::protocol::Hello hello;  ///< program, build id, device, switches
   std::vector<std::string>
@@ -29,7 +29,7 @@ std::vector<std::string> parse_benchmark_list(std::string_view listing);
 /// Writes the evidence of a GoogleTest run (`--gtest_output=json:...`): one check a test, then the
 /// case lines and `done`. A skipped or disabled test is a failed check: it did not pass. Without
 /// tests, or when those in the JSON are not those `planned`, nothing is written and the verdict
-/// says why.
+/// has the reason.
 IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>& planned,
                            const IngestTarget& target, base::protocol::Emitter& emitter);
 

@@ -23,10 +23,10 @@ void run_environment(const std::filesystem::path& bin_dir,
 void run_ci_status(const BuiltinCall& call, base::protocol::Emitter& emitter);
 
 /// builtin:binaries_ab. For every case, starts nsa-worker of args.base_bin and of args.head_bin
-/// (empty: bin_dir) in turn, base, base once more and head, then backwards, which end first drawn
-/// from the seed. Samples NAME.base, NAME.base.aa and NAME.head for each entry of args.series, the
-/// median of what one start said; checks outputs/ARM (SPEEDUP_WITHHELD); metric CASE.differ_bool:
-/// the builds differ. A worker that fails fails the case.
+/// (empty: bin_dir) in the order base, base again, head, then backwards; the seed decides which
+/// order is first. Samples NAME.base, NAME.base.aa and NAME.head for each entry of args.series, the
+/// median of the samples of one process; checks outputs/ARM (SPEEDUP_WITHHELD); metric
+/// CASE.differ_bool: the builds differ. A worker that fails fails the case.
 void run_binaries_ab(const std::filesystem::path& bin_dir, const BuiltinCall& call,
                      base::protocol::Emitter& emitter);
 
@@ -43,8 +43,8 @@ void run_checkout(const std::filesystem::path& bin_dir,
 void run_configuration(const std::filesystem::path& bin_dir, const BuiltinCall& call,
                        base::protocol::Emitter& emitter);
 
-/// builtin:counterfactual. When a gate on tok_s of phase args.of is not PASS, or args.always, says
-/// why by experiment (counterfactual.h): series base and one for each factor, metrics
+/// builtin:counterfactual. When a gate on tok_s of phase args.of is not PASS, or args.always, finds
+/// the cause by experiment (counterfactual.h): series base and one for each factor, metrics
 /// factors.tried_count, gap.target_ratio, gap.explained_pct, table factors, finding GAP_ATTRIBUTED.
 /// Otherwise nothing is run. A phase without such a gate, one that was not evaluated, or a
 /// recommended setting that nsa-train lacks fails the case.
@@ -87,7 +87,7 @@ void run_rate_gate(const BuiltinCall& call, base::protocol::Emitter& emitter);
 void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
                          const BuiltinCall& call, base::protocol::Emitter& emitter);
 
-/// builtin:selftest. Injects every fault of `args.faults` ("all": every one) and says a check
+/// builtin:selftest. Injects every fault of `args.faults` ("all": every one) and writes a check
 /// `fault/PNN`, ok when its code was reported, and a check `control/PNN`, ok when the same run
 /// without the fault is clean; and the table `catch_matrix`. A fault that this machine cannot show
 /// is DEFERRED by name: it has a row and a check `deferred/PNN`, and counts as neither. Throws
@@ -96,9 +96,10 @@ void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::p
                   const BuiltinCall& call, base::protocol::Emitter& emitter);
 
 /// builtin:twins. Rates and peak memory of the phases args.of of nsa-train beside those of
-/// args.against, in table twins; metrics pairs.compared_count and memory.per_token_growth_ratio
-/// (dense_counterpart.h). A phase that did not run has empty cells. Throws Error for lists of
-/// different lengths, phases that are not of nsa-train, and pairs whose steps differ in shape.
+/// args.against, in the table `twins`; metrics pairs.compared_count and
+/// memory.per_token_growth_ratio (dense_counterpart.h). A phase that did not run has empty cells.
+/// Throws Error for lists of different lengths, phases that are not of nsa-train, and pairs whose
+/// steps differ in shape.
 void run_dense_counterpart(const BuiltinCall& call, base::protocol::Emitter& emitter);
 
 }  // namespace harness

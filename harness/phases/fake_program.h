@@ -7,9 +7,9 @@
 
 namespace harness {
 
-/// A shell script in the place of nsa-worker for the tests of this folder: says switches and knows
-/// one misspelt switch, and an nsa-train that refuses a switch; `blind`, it accepts that one;
-/// `alarmed`, it refuses every one. Of its kinds, `looks` alone looks at the switch.
+/// A shell script in the place of nsa-worker for tests, which reports its switches and refuses one
+/// misspelt switch, and an nsa-train that refuses a switch. `blind`: the worker accepts the
+/// misspelt one. `alarmed`: it refuses a known one. Of its kinds only `looks` reads the switch.
 inline void write_fake_worker(const std::filesystem::path& bin_dir, bool blind = false,
                               bool alarmed = false) {
   std::filesystem::create_directories(bin_dir);

@@ -8,8 +8,8 @@
 
 namespace harness {
 
-/// What a builtin says outside of any run, read by the rules of the protocol: its lines go to
-/// `file`, hello and done are said for it.
+/// Runs a builtin outside of any run and reads its lines by the rules of the protocol. They are
+/// written to `file`, between a hello and a done of this function.
 template <class Run>
 base::protocol::Transcript run_alone(const std::filesystem::path& file, const nlohmann::json& args,
                                      Run run, const std::string& device = "cpu") {

@@ -30,18 +30,18 @@ WorkerAnswer call_worker(const WorkerCall& call) {
   std::vector<std::string> argv = {call.program.string()};
   argv.insert(argv.end(), call.flags.begin(), call.flags.end());
   argv.insert(argv.end(), {"--result", result_file.string()});
-  const Captured said = capture(argv, options);
+  const Captured captured = capture(argv, options);
   WorkerAnswer answer;
-  answer.exit = said.exit;
-  answer.log = said.out;
-  answer.problem = said.problem;
+  answer.exit = captured.exit;
+  answer.log = captured.out;
+  answer.problem = captured.problem;
   const std::string raw = std::filesystem::exists(result_file) ? read_bytes(result_file) : "";
   answer.reported_anything = !raw.empty();
   answer.transcript = base::protocol::read_transcript(raw, {call.mode, {"injected"}});
   if (answer.problem.empty() && !answer.transcript.violations.empty()) {
     const auto& first = answer.transcript.violations.front();
     answer.problem =
-        "exit status " + std::to_string(said.exit) + ", " + first.name + ": " + first.detail;
+        "exit status " + std::to_string(captured.exit) + ", " + first.name + ": " + first.detail;
   }
   return answer;
 }

@@ -151,7 +151,7 @@ class ConfigurationPhase {
                       .code = explained ? "" : "CONFIG_DRIFT",
                       .detail = explained ? ""
                                           : field("name") + " is " + here + ", it was " +
-                                                field("then") + ", and nothing says why"});
+                                                field("then") + ", and no reason is given"});
     }
     count("exported.listed_count", static_cast<int64_t>(rows.size()));
     count("exported.unexplained_count", unexplained);

@@ -42,7 +42,7 @@ TEST_F(ConfigurationPhase, CountsWhatDiffersFromTheReference) {
 }
 
 TEST_F(ConfigurationPhase, NamesASwitchThatIsNotAsDeclared) {
-  write_fake_worker(bin_.path());  // whose switch is 0 whatever it is told
+  write_fake_worker(bin_.path());  // whose switch is 0 whatever the environment holds
   write_training_run(run_.path(), {.switches = {{"NSA_SEL_RANGES_V2", "1"}}});
   const auto transcript = configuration({{"of", {"conform"}}, {"reference", json::object()}});
   EXPECT_EQ(metric_of(transcript, "switches.undeclared_count"), 1);

@@ -32,9 +32,9 @@ DoctorRow row(bool ok, State otherwise, const std::string& what, const std::stri
 }
 
 DoctorRow compiler() {
-  const Captured said = capture({"g++", "--version"});
-  return row(said.ok(), State::kWarning, "compiler",
-             said.ok() ? said.out.substr(0, said.out.find('\n')) : "no g++",
+  const Captured version = capture({"g++", "--version"});
+  return row(version.ok(), State::kWarning, "compiler",
+             version.ok() ? version.out.substr(0, version.out.find('\n')) : "no g++",
              "tools/setup installs it; needed to build, not to run");
 }
 
@@ -80,7 +80,7 @@ void ceilings(const fs::path& bin_dir, const fs::path& configs, std::vector<Doct
   const WorkerAnswer answer = call_worker(call);
   if (!answer.problem.empty())
     return rows.push_back({State::kProblem, "ceilings", "not measured: " + answer.problem,
-                           "run nsa-worker on the device by hand and read what it says"});
+                           "run nsa-worker on the device by hand and read its errors"});
   const auto norm = find_hardware(load_hardware(configs), list.gpus[0].name);
   const auto rate = [&](const char* name) {
     for (const auto& line : answer.transcript.lines)
@@ -159,11 +159,11 @@ std::vector<DoctorRow> gpu_rows(const GpuFacts& gpu) {
                      "x" + text_of(gpu.pcie_width) + " of x" + text_of(gpu.max_pcie_width) +
                          ", generation " + text_of(gpu.pcie_gen) + " of " +
                          text_of(gpu.max_pcie_gen),
-                     "the slot or riser gives fewer lanes: copies to the host will be slow"));
+                     "the slot or riser gives fewer PCIe lanes: copies to the host will be slow"));
   rows.push_back(row(gpu.ecc_uncorrected.value_or(0) == 0, State::kProblem, name + " ECC",
                      gpu.ecc ? std::string(*gpu.ecc ? "on, " : "off, ") +
                                    text_of(gpu.ecc_uncorrected) + " uncorrected errors"
-                             : "not said",
+                             : "not reported",
                      "reset or replace the card: results cannot be trusted"));
   rows.push_back(row(gpu.throttle_bits.value_or(0) == 0, State::kWarning, name + " clocks",
                      text_of(gpu.sm_clock_mhz) + " of " + text_of(gpu.max_sm_clock_mhz) +

@@ -90,7 +90,7 @@ class EnvironmentPhase {
     check("machine.leftovers", found.empty(), "STALE_LEFTOVERS", found);
   }
 
-  /// By NVML. Where the driver hides other processes, the memory in use speaks for them: this
+  /// By NVML. Where the driver hides other processes, the memory in use stands for them: this
   /// process holds none.
   void gpus() {
     const GpuList list = list_gpus();

@@ -19,7 +19,7 @@ namespace {
 /// Seconds. The first start reads LibTorch from disk: over 30 s were seen on a slow one.
 constexpr double kPatience = 300;
 
-/// A case that takes no time: what counts is what the worker says before it.
+/// A case that takes no time; only the line that the worker writes before it is read.
 WorkerCall question(const std::filesystem::path& bin_dir) {
   WorkerCall call{.program = bin_dir / "nsa-worker", .kind = "gate_health"};
   call.args = {{"layers", 1}, {"dk", 16}, {"tokens", 16}};
@@ -34,7 +34,7 @@ SwitchValues ask_switches(const std::filesystem::path& bin_dir, const SwitchValu
   call.env.assign(environment.begin(), environment.end());
   const WorkerAnswer answer = call_worker(call);
   if (!answer.problem.empty())
-    throw Error("the worker does not say its switches: " + answer.problem);
+    throw Error("the worker does not report its switches: " + answer.problem);
   SwitchValues values;
   for (const auto& one :
        std::get<base::protocol::Hello>(answer.transcript.lines.front().message).switches)
@@ -53,7 +53,7 @@ SwitchValues switches_here(const SwitchValues& declared) {
 SwitchNames ask_switch_names(const std::filesystem::path& bin_dir) {
   const WorkerAnswer answer = call_worker(question(bin_dir));
   if (!answer.problem.empty())
-    return {{}, "the worker does not say its switches: " + answer.problem};
+    return {{}, "the worker does not report its switches: " + answer.problem};
   SwitchNames names;
   for (const auto& value :
        std::get<base::protocol::Hello>(answer.transcript.lines.front().message).switches)
@@ -84,11 +84,11 @@ std::string ignored_by_all(const std::filesystem::path& bin_dir,
   CaptureOptions patient;
   patient.timeout_s = kPatience;
   patient.whole_tree = true;
-  const Captured said = capture(
+  const Captured answer = capture(
       {(bin_dir / "nsa-worker").string(), "--ignored-by", fmt::format("{}", fmt::join(kinds, ","))},
       patient);
-  if (!said.ok()) return "";  // what keeps it from its answer, its phases say
-  std::istringstream lines(said.out);
+  if (!answer.ok()) return "";  // its phases report why it does not answer
+  std::istringstream lines(answer.out);
   std::string ignored;
   for (std::string line; std::getline(lines, line);)
     ignored += (ignored.empty() ? "" : ", ") + printable(line, 200) + " (environment)";

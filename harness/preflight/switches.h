@@ -7,18 +7,18 @@
 
 namespace harness {
 
-/// The switches of the programs under test. Their registry is inside them: nsa-worker says it in
+/// The switches of the programs under test. Their registry is inside them: nsa-worker reports it in
 /// its first line.
 struct SwitchNames {
   std::vector<std::string> known;
-  std::string problem;  ///< why the worker does not say them; empty when it does
+  std::string problem;  ///< why the worker does not report them; empty when it does
 };
 SwitchNames ask_switch_names(const std::filesystem::path& bin_dir);
 
 using SwitchValues = std::map<std::string, std::string>;  ///< name -> value
 
 /// Every switch as nsa-worker sees it in an environment that holds `environment` and no other NSA_*
-/// variable. Throws Error when the worker does not say.
+/// variable. Throws Error when the worker does not report them.
 SwitchValues ask_switches(const std::filesystem::path& bin_dir, const SwitchValues& environment);
 
 /// What a worker of a phase with these `declared` switches gets: the NSA_* variables of this

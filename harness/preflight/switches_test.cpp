@@ -47,7 +47,7 @@ TEST(Switches, VariablesOfThisProcessDoNotDisturbTheQuestion) {
 TEST(Switches, AMissingWorkerIsAProblemNotAnEmptyList) {
   const TempDir dir;
   EXPECT_THAT(ask_switch_names(dir / "bin").problem,
-              HasSubstr("the worker does not say its switches: "));
+              HasSubstr("the worker does not report its switches: "));
 }
 
 TEST(Switches, AWorkerThatLeavesAProcessBehindIsNotWaitedFor) {
@@ -71,7 +71,7 @@ TEST(Switches, AWorkerThatLeavesAProcessBehindIsNotWaitedFor) {
 TEST(Switches, TheWorkersRefusalIsReportedInItsOwnWords) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
-  EXPECT_EQ(environment_refusal(dir / "none"), "") << "without variables nobody is asked";
+  EXPECT_EQ(environment_refusal(dir / "none"), "") << "without variables no worker is asked";
   const Variable known("NSA_SEL_RANGES_V2", "1");
   EXPECT_EQ(environment_refusal(dir / "bin"), "");
   EXPECT_THAT(environment_refusal(dir / "none"), HasSubstr("the worker was not asked: "));
@@ -83,10 +83,11 @@ TEST(Switches, TheWorkersRefusalIsReportedInItsOwnWords) {
 TEST(Switches, WhatNoPhaseLooksAtIsNamed) {
   const TempDir dir;
   write_fake_worker(dir / "bin");
-  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "without variables nobody is asked";
+  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "")
+      << "without variables no worker is asked";
   const Variable known("NSA_SEL_RANGES_V2", "1");
   EXPECT_EQ(ignored_by_all(dir / "none", {}), "") << "nor where nothing runs";
-  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "no worker: its phases say so";
+  EXPECT_EQ(ignored_by_all(dir / "none", {"ranges_ab"}), "") << "no worker: its phases report it";
   EXPECT_EQ(ignored_by_all(dir / "bin", {"looks"}), "");
   EXPECT_EQ(ignored_by_all(dir / "bin", {"blind", "looks_away"}),
             "NSA_SEL_RANGES_V2=1 (environment) is ignored by every phase of this run "

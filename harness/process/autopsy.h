@@ -8,9 +8,9 @@
 
 namespace harness {
 
-/// What is known of a group that does not advance, taken before it is ended: facts of every process
-/// and thread. Asks every process that handles SIGUSR1 to print its stacks on standard error; says
-/// for the others that it did not.
+/// Facts of every process and thread of a group that does not advance, taken before it is ended.
+/// Sends SIGUSR1 to every process that handles it, which then prints its stacks on standard error;
+/// the others are recorded as not asked.
 nlohmann::json take_autopsy(const GroupKey& key, const std::string& why);
 
 }  // namespace harness

@@ -72,7 +72,7 @@ TEST(Autopsy, AsksHandlersForStacksAndSparesTheRest) {
   EXPECT_EQ(without["threads"][0]["name"], "sleep");
 }
 
-TEST(Autopsy, OfNobodyIsEmptyAndNoError) {
+TEST(Autopsy, OfNoProcessIsEmptyAndNoError) {
   const auto autopsy = take_autopsy({.marker = "autopsy/nobody"}, "TIMEOUT");
   EXPECT_EQ(autopsy["why"], "TIMEOUT");
   EXPECT_TRUE(autopsy["processes"].is_array());

@@ -42,7 +42,7 @@ struct SlowRecord {
   }
 };
 
-/// Decides from what a worker says whether it advances. Pure: times are given, nothing is read.
+/// Decides from a worker's lines whether it advances. Pure: times are given, nothing is read.
 ///
 /// A gap is the time between two beats with the same mark (`at`) of the same case, that is, about
 /// one step: marks inside a step are progress too, but gaps between them would make the median

@@ -75,15 +75,15 @@ std::string ResidentWorker::answer(double timeout_s) {
     pollfd streams[] = {{child_.out.get(), POLLIN, 0}, {child_.err.get(), POLLIN, 0}};
     ::poll(streams, 2, kPollMs);
     drain_errors();
-    const bool open = read_available(child_.out.get(), said_);
-    if (const size_t line = said_.find('\n'); line != std::string::npos) {
-      std::string words = said_.substr(0, line);
-      said_.erase(0, line + 1);
+    const bool open = read_available(child_.out.get(), received_);
+    if (const size_t line = received_.find('\n'); line != std::string::npos) {
+      std::string words = received_.substr(0, line);
+      received_.erase(0, line + 1);
       return words;
     }
-    if (!open) return "ended: " + (errors_.empty() ? std::string("without a word") : errors_);
+    if (!open) return "ended: " + (errors_.empty() ? std::string("without a message") : errors_);
   }
-  return "said nothing for " + std::to_string(static_cast<int64_t>(timeout_s)) + " s";
+  return "no answer for " + std::to_string(static_cast<int64_t>(timeout_s)) + " s";
 }
 
 void ResidentWorker::drain_errors() {

@@ -61,7 +61,7 @@ TEST(ResidentWorker, SilenceIsAnErrorAfterItsTime) {
   const Script script("exec sleep 60\n");
   ResidentWorker worker(script.path(), {});
   EXPECT_THAT([&] { worker.measure("one", "/dev/null", 0.3); },
-              ThrowsMessage<Error>(HasSubstr("said nothing for")));
+              ThrowsMessage<Error>(HasSubstr("no answer for")));
   EXPECT_THROW(ResidentWorker(testing::TempDir() + "/no_such_program", {}), NotStarted);
 }
 

@@ -36,7 +36,7 @@ std::string seconds_text(double s) {
 
 constexpr int kUsageExit = 2;  ///< of a worker that refuses its case line or a switch
 
-/// The last line that says something of a log, fit to stand in a sentence; empty when none does.
+/// The last line of a log that is not blank, printable and cut; empty when there is none.
 std::string last_words(const std::filesystem::path& log) {
   constexpr size_t kMostWords = 300;
   std::error_code error;
@@ -182,7 +182,7 @@ void Watch::follow() {
   }
 }
 
-/// Waits for something to happen and takes whatever the worker said.
+/// Waits for an event and reads what the worker wrote.
 void Watch::poll_once(double wait_s) {
   pollfd fds[4] = {
       {out_.fd(), POLLIN, 0},
@@ -192,14 +192,16 @@ void Watch::poll_once(double wait_s) {
   const double longest = child_.pidfd && input_due_ ? wait_s : std::min(wait_s, 0.005);
   ::poll(fds, 4, static_cast<int>(longest * 1000));
   if (input_is_due()) feed_input();
-  const auto said = out_.drain() + err_.drain();
-  if (said > 0 && spec_.result.empty()) clock_.progress(now_s());  // all we hear of such a program
+  const auto written = out_.drain() + err_.drain();
+  // Without the protocol, output is the only sign of progress.
+  if (written > 0 && spec_.result.empty()) clock_.progress(now_s());
   read_results();
   look_at_libraries();
 }
 
 /// A worker that sleeps waits for its case line: what it is linked with is mapped, and is looked at
-/// before it can end. Whoever does not sleep within `kPatience` gets its input all the same.
+/// before it can end. A process that does not sleep within
+/// `kPatience` gets its input nevertheless.
 bool Watch::input_is_due() {
   constexpr double kPatience = 5;
   if (input_due_) return true;
@@ -210,7 +212,7 @@ bool Watch::input_is_due() {
   return input_due_;
 }
 
-/// Until it has said something: what it is linked with is mapped before that.
+/// Until its first line: the libraries it is linked with are mapped before that.
 void Watch::look_at_libraries() {
   if (libraries_known_) return;
   libraries_known_ = lines_heard_ > 0 || (spec_.result.empty() && out_.bytes() > 0);
@@ -311,7 +313,7 @@ std::string Watch::wait_for_device() {
   return held;
 }
 
-/// Interrupted groups get TERM and the grace; then nobody of any group stays.
+/// Interrupted groups get TERM and the grace period; then all processes of any group are killed.
 void Watch::end_group() {
   if (end_ == End::kInterrupted) {
     ::kill(-child_.pid, SIGTERM);
@@ -370,7 +372,7 @@ void Watch::judge_exit() {
         outcome_.exit_code == kUsageExit && words.find("CONFIG_ERROR") != std::string::npos;
     fail(refused ? "CONFIG_ERROR" : "EXIT_CODE",
          "exit status " + std::to_string(outcome_.exit_code) + ", want 0; " +
-             (words.empty() ? "it said nothing" : "its last words: " + words) + "; see " +
+             (words.empty() ? "it printed nothing" : "its last words: " + words) + "; see " +
              spec_.err.filename().string());
   }
 }
@@ -379,7 +381,7 @@ void Watch::judge_exit() {
 bool Watch::floods() {
   if (bytes_heard_ <= policy_.result_cap) return false;
   fail("GARBAGE",
-       "said more than " + std::to_string(policy_.result_cap) + " bytes on the result channel");
+       "wrote more than " + std::to_string(policy_.result_cap) + " bytes on the result channel");
   return true;
 }
 

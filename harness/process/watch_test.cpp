@@ -123,7 +123,7 @@ TEST(Watch, LastWordsAreTheReason) {
   EXPECT_EQ(outcome.reason,
             "exit status 2, want 0; its last words: CONFIG_ERROR: \\x1b[31munknown switch NSA_X; "
             "did you mean NSA_Y?; see g01.err");
-  EXPECT_THAT(FakeRun("exit_3").go().reason, HasSubstr("it said nothing; see g01.err"));
+  EXPECT_THAT(FakeRun("exit_3").go().reason, HasSubstr("it printed nothing; see g01.err"));
 }
 
 TEST(Watch, NonFiniteFromTheEmitterIsDataNotAFault) {
@@ -135,7 +135,7 @@ TEST(Watch, SamplesOutsideTimeAreRefused) {
   timed.in.mode = "time";
   EXPECT_EQ(timed.go().status, StepStatus::kCompleted);
   FakeRun checked("normal");
-  checked.in.mode = "time";  // the worker believes in `time`, the engine planned `check`
+  checked.in.mode = "time";  // the worker runs in mode `time`, the engine planned `check`
   const auto line = base::protocol::print_case(checked.in);
   const WorkerSpec spec{.group = "g01",
                         .argv = {checked.program},
@@ -246,7 +246,7 @@ TEST(Watch, FloodedLogsAreCut) {
   EXPECT_THAT(outcome.notes[0], HasSubstr("100000000 bytes"));
 }
 
-// Left alone it would fill the disk, and with it the memory of whoever reads the evidence.
+// Without a limit it would fill the disk, and the memory of a reader of the evidence.
 TEST(Watch, AFloodOfResultsEndsTheProcess) {
   FakeRun run("flood_results");
   run.policy.result_cap = 1 << 20;

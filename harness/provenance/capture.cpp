@@ -119,7 +119,7 @@ int exit_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/// The input is small (a line of JSON); a file of no name holds it, so that nobody can block on it.
+/// The input is small (a line of JSON) and is put into an unnamed file, so that no write can block.
 int input_file(const std::string& text) {
   std::FILE* file = std::tmpfile();
   if (file == nullptr) return ::open("/dev/null", O_RDONLY | O_CLOEXEC);

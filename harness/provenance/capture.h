@@ -5,8 +5,8 @@
 
 namespace harness {
 
-/// What a short-lived program said. `exit` is its exit status, 128 + N when signal N ended it, -1
-/// when it could not be started or ran past its time; `problem` says which.
+/// The output of a short-lived program. `exit` is its exit status, 128 + N when signal N ended it,
+/// -1 when it could not be started or exceeded its time; `problem` is the reason.
 struct Captured {
   int exit = -1;
   std::string out;      ///< standard output, at most `max_out` bytes

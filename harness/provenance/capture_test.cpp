@@ -66,10 +66,10 @@ TEST(Capture, WhatAProgramLeavesBehindIsNotWaitedForAndEnded) {
   options.whole_tree = true;
   for (const char* script : {"sleep 60 & echo $!", "setsid sleep 60 & echo $!"}) {
     const auto start = std::chrono::steady_clock::now();
-    const Captured said = capture({"sh", "-c", script}, options);
+    const Captured shell = capture({"sh", "-c", script}, options);
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10)) << script;
-    EXPECT_EQ(said.exit, 0) << said.problem;
-    const pid_t left = std::stoi(said.out);
+    EXPECT_EQ(shell.exit, 0) << shell.problem;
+    const pid_t left = std::stoi(shell.out);
     bool gone = false;
     for (int i = 0; i < 100 && !gone; ++i) {
       const auto stat = read_stat(left);

@@ -46,8 +46,8 @@ json configs_json(const fs::path& folder) {
 
 /// First line of `PROGRAM --version`; null when there is no such program.
 json version_of(const std::string& program) {
-  const Captured said = capture({program, "--version"});
-  return said.ok() ? json(said.out.substr(0, said.out.find('\n'))) : json();
+  const Captured version = capture({program, "--version"});
+  return version.ok() ? json(version.out.substr(0, version.out.find('\n'))) : json();
 }
 
 void add_gpu_facts(const GpuList& list, bool cupti, Facts& facts) {

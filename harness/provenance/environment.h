@@ -16,8 +16,8 @@ struct EnvironmentRequest {
 };
 
 /// environment.json: {machine, disk, gpu, git, build, configs, tools, switches, foreign_variables,
-/// seed, command_line}. What could not be found out is null or says why; variables come from an
-/// allow-list only. Takes about 0.2 s.
+/// seed, command_line}. What could not be determined is null or has its reason; variables come from
+/// an allow-list only. Takes about 0.2 s.
 nlohmann::json environment(const EnvironmentRequest& request = {});
 
 /// What a plan may require. A fact that is absent is unknown, which meets no requirement.

@@ -13,14 +13,14 @@ namespace harness {
 struct Sentence {
   std::string text;               ///< {METRIC} is the figure of this name, with its interval
   std::vector<std::string> when;  ///< ids of criteria that must PASS; "C-x.*" for all that begin so
-  std::string otherwise;          ///< said where one does not PASS; empty: nothing is said
+  std::string otherwise;          ///< the sentence where one does not PASS; empty: none
   template <class V>
   static void describe(V& v) {
     v({.name = "text", .doc = "{METRIC} stands for the figure of this name", .required = true},
       &Sentence::text);
     v({.name = "when", .doc = "criteria that must PASS; C-x.* for all that begin so"},
       &Sentence::when);
-    v({.name = "otherwise", .doc = "said where one does not PASS; empty: nothing"},
+    v({.name = "otherwise", .doc = "the sentence where one does not PASS; empty: none"},
       &Sentence::otherwise);
   }
 };
@@ -41,7 +41,7 @@ struct Question {
        .required = true},
       &Question::decided_by);
     v({.name = "says",
-       .doc = "what says so, with {METRIC}; empty: the criterion with the least room"},
+       .doc = "the reason for the answer, with {METRIC}; empty: the criterion with the least room"},
       &Question::says);
   }
 };

@@ -127,8 +127,8 @@ inline std::string format_value(double value, std::string_view unit, int digits 
   return text;
 }
 
-/// Two numbers of one unit, with as many digits as it takes to tell them apart when they differ, so
-/// that a rounded figure never contradicts the comparison it stands in.
+/// Two numbers of one unit, with as many digits as it takes to distinguish them when they differ,
+/// so that a rounded figure never contradicts the comparison it stands in.
 inline std::pair<std::string, std::string> format_apart(double a, double b, std::string_view unit) {
   for (int digits = 4;; ++digits) {
     std::pair<std::string, std::string> texts{format_value(a, unit, digits),

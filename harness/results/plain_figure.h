@@ -6,8 +6,8 @@
 
 #include "harness/results/number.h"
 
-/// Figures as a person would say them: three significant digits, a unit of the right size, factors
-/// for what is a multiple. Exact counts stay exact. "25.3 ms", "1.2 s", "283k tok/s", "199x".
+/// Figures for people: three significant digits, a unit of the right size, factors for multiples.
+/// Exact counts stay exact. "25.3 ms", "1.2 s", "283k tok/s", "199x".
 namespace harness {
 
 /// What a figure is divided by, and what stands behind the number.
@@ -16,7 +16,7 @@ struct Scale {
   std::string suffix;
 };
 
-/// The unit in which `value` is said. `multiple`: a ratio that says how many times as much.
+/// The unit in which `value` is printed. `multiple`: a ratio that is shown as a factor.
 inline Scale scale_of(double value, std::string_view unit, bool multiple = false) {
   const double size = std::abs(value);
   if (unit == "ratio") return {1, multiple ? "x" : ""};
@@ -41,15 +41,15 @@ inline std::string plain_figure(double value, std::string_view unit, bool multip
   if (unit == "bool" && (value == 0 || value == 1)) return value == 1 ? "yes" : "no";
   if (unit == "count") return format_number(value);
   const Scale scale = scale_of(value, unit, multiple);
-  const auto said = [&](double x) {
+  const auto rounded = [&](double x) {
     return format_number(round_significant(x / scale.divisor, digits), digits);
   };
-  std::string text = said(value) + scale.suffix;
-  if (lo && hi) text += " [" + said(*lo) + ", " + said(*hi) + "]";
+  std::string text = rounded(value) + scale.suffix;
+  if (lo && hi) text += " [" + rounded(*lo) + ", " + rounded(*hi) + "]";
   return text;
 }
 
-/// The fewest digits, three or more, with which two values that differ are told apart.
+/// The fewest digits, three or more, that distinguish two values that differ.
 inline int digits_apart(double a, double b, std::string_view unit) {
   int digits = 3;
   const double divisor = scale_of(a, unit).divisor;

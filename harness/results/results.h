@@ -60,7 +60,7 @@ struct EnumNames<Priority> {
       {{Priority::kImmediate, "immediate"}, {Priority::kFollowUp, "follow-up"}});
 };
 
-/// One case of a phase, as the raw evidence tells it.
+/// One case of a phase, as in the raw evidence.
 struct CaseResult {
   std::string id;      ///< unique in the phase; "group/case" when the phase runs several processes
   std::string status;  ///< ok | failed | missing
@@ -293,7 +293,7 @@ struct Verdict {
   int64_t exit = 3;                     ///< exit code of the process; docs/verdicts.md
   std::string rule;                     ///< the rule that fired, in words
   std::string weakest;                  ///< id and sentence of the weakest criterion or phase
-  std::string scope;                    ///< what the verdict speaks about, and what it does not
+  std::string scope;                    ///< what the verdict makes a statement about, and what not
   std::vector<std::string> conditions;  ///< of a CONDITIONAL GO, or of what a PARTIAL run judged
   std::string gate = "strict";          ///< strict | advisory
   template <class V>
@@ -302,7 +302,7 @@ struct Verdict {
     v({.name = "exit", .doc = "exit code", .required = true}, &Verdict::exit);
     v({.name = "rule", .doc = "the rule that fired", .required = true}, &Verdict::rule);
     v({.name = "weakest", .doc = "weakest criterion or phase"}, &Verdict::weakest);
-    v({.name = "scope", .doc = "what the verdict speaks about"}, &Verdict::scope);
+    v({.name = "scope", .doc = "what the verdict makes a statement about"}, &Verdict::scope);
     v({.name = "conditions",
        .doc = "conditions of a CONDITIONAL GO, or of what a PARTIAL run judged"},
       &Verdict::conditions);
@@ -339,7 +339,7 @@ struct RunInfo {
   }
 };
 
-/// Of results.json. 1: RunInfo had the key `edition`.
+/// Of results.json. 1: RunInfo had the key "edition".
 inline constexpr std::string_view kResultsSchema = "nsa-results/2";
 
 struct Results {

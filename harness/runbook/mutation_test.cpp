@@ -44,7 +44,7 @@ int mutations_each() {
   return text == nullptr ? 1500 : std::atoi(text) / 2;
 }
 
-/// What is said to a text, without the file's name.
+/// The error of a runbook text without the file's name, or "good".
 std::string answer(const TempConfigs& configs, const std::string& text) {
   try {
     make_plan(configs.load_with(shipped_kinds(), text), {{"gpu.count", 1}});
@@ -56,11 +56,11 @@ std::string answer(const TempConfigs& configs, const std::string& text) {
 
 const std::string kCorpus = base::source_dir() + "/harness/runbook/testdata/mutated.jsonl";
 
-/// An answer without what it quotes and counts.
-std::string without_values(const std::string& says) {
+/// An error without its quoted texts and numbers.
+std::string without_values(const std::string& error) {
   std::string kind;
   bool quoted = false;
-  for (const char c : says) {
+  for (const char c : error) {
     if (c == '\'') quoted = !quoted;
     if (!quoted && c != '\'' && (c < '0' || c > '9')) kind += c;
   }
@@ -75,9 +75,9 @@ class Mutations : public testing::Test {
     static std::set<std::string> kinds;
     const char* file = std::getenv("TEST_CORPUS");
     if (file == nullptr) return;
-    const std::string says = answer(configs_, text);
-    const std::string kind = without_values(says);
-    const nlohmann::json line = {{"text", text}, {"says", says}};
+    const std::string error = answer(configs_, text);
+    const std::string kind = without_values(error);
+    const nlohmann::json line = {{"text", text}, {"says", error}};
     if (kinds.insert(kind.substr(0, 60)).second && text.size() < 4000)
       std::ofstream(file, std::ios::app)
           << line.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) << "\n";

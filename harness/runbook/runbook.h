@@ -40,7 +40,7 @@ struct MetricSpec {
        .doc = "series, metric line or check prefix that is read; default: the name"},
       &MetricSpec::source);
     v({.name = "arms", .doc = "paired estimators: baseline arm, candidate arm"}, &MetricSpec::arms);
-    v({.name = "doc", .doc = "what the figure says"}, &MetricSpec::doc);
+    v({.name = "doc", .doc = "what the figure means"}, &MetricSpec::doc);
     v({.name = "device", .doc = "cpu or cuda when the figure exists only there; empty: on both"},
       &MetricSpec::device);
   }
@@ -228,7 +228,7 @@ struct PhaseSpec {
       &PhaseSpec::max_processes);
     v({.name = "confirm",
        .doc = "an A/B criterion that fails is measured once more with fresh processes and seeds; "
-              "it fails only when both say so"},
+              "it fails only when both do"},
       &PhaseSpec::confirm);
     v({.name = "device", .doc = "cpu or cuda; empty: the runbook's"}, &PhaseSpec::device);
     v({.name = "minutes", .doc = "expected duration of one process; 0: the kind's"},
@@ -270,12 +270,12 @@ struct Runbook {
   std::string title;
   RunbookUse use = RunbookUse::kOther;
   std::string extends;   ///< runbook this one changes; merged by phase id and criterion id
-  std::string scope;     ///< what a verdict of this runbook speaks about, and what it does not
+  std::string scope;     ///< what a verdict of this runbook makes a statement about, and what not
   std::string hardware;  ///< expected SKU glob, e.g. "*A100*"; empty: any
   std::string device = "cpu";  ///< cpu | cuda: where workers run
   int64_t seed = 20250216;
   std::vector<std::string> goals;    ///< of runs before there were questions; refused when loaded
-  std::vector<Sentence> answer;      ///< what the report says first
+  std::vector<Sentence> answer;      ///< sentences at the top of the report
   std::vector<Question> questions;   ///< what the run is to decide, in the order of the report
   std::vector<NextStep> next_steps;  ///< what to do after the run, whatever it found
   std::vector<nlohmann::json>
@@ -297,7 +297,7 @@ struct Runbook {
        .doc = "where `list` shows it: cpu, gpu, two_gpus, pull_request, instrument or other"},
       &Runbook::use);
     v({.name = "extends", .doc = "runbook this one changes"}, &Runbook::extends);
-    v({.name = "scope", .doc = "what the verdict speaks about"}, &Runbook::scope);
+    v({.name = "scope", .doc = "what the verdict makes a statement about"}, &Runbook::scope);
     v({.name = "hardware", .doc = "expected SKU glob; empty: any"}, &Runbook::hardware);
     v({.name = "device", .doc = "cpu or cuda"}, &Runbook::device);
     v({.name = "seed", .doc = "seed of every schedule and input"}, &Runbook::seed);

@@ -34,7 +34,7 @@ void check_witness(const Source& source, const json& document, const Witness& wi
     source.fail(document, "a witness has exactly one of args, test and recorded, got " +
                               std::to_string(places));
   if (witness.metrics.empty()) source.fail(document, "metrics is empty: it fails nothing");
-  if (witness.cause.empty()) source.fail(document, "cause must say what is injected");
+  if (witness.cause.empty()) source.fail(document, "cause must name what is injected");
 }
 
 /// The metric's name inside its phase.

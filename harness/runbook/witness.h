@@ -11,7 +11,7 @@
 namespace harness {
 
 /// A cause that moves figures of a kind to the wrong side of their criteria. Exactly one of `args`,
-/// `test` and `recorded` says where it was seen.
+/// `test` and `recorded` is where it was seen.
 struct Witness {
   std::vector<std::string> metrics;             ///< figures of the kind that it moves
   std::string family;                           ///< glob of further figures that are computed alike

@@ -3,7 +3,8 @@
 
 #include "harness/schema/traits.h"
 
-/// Writer of described structs. Every field is written, so that a file says all that holds.
+/// Writer of described structs. Every field is written, so that a file needs no knowledge of
+/// defaults.
 namespace harness {
 
 template <class T>

@@ -95,7 +95,7 @@ TEST(AbSimulation, TwoLooksTogetherKeepTheLevelOnlyWhenTheyShareIt) {
   std::cout << "two looks: " << shared / 200.0 << " % false alarms at the shared level, "
             << peeking / 200.0 << " % when each takes 99 %\n";
   EXPECT_LE(shared, 200);
-  EXPECT_GT(peeking, 228) << "the test could not tell";
+  EXPECT_GT(peeking, 228) << "the test could not show a difference";
 }
 
 TEST(AbSimulation, FindsInjectedSlowdown) {
@@ -184,7 +184,7 @@ TEST(AbSimulation, FindsInjectedSlowdownOnABusyMachine) {
             << found_by_three << "; false alarms " << alarms << " of 200\n";
   EXPECT_GE(found, 190);
   EXPECT_EQ(alarms, 0);
-  EXPECT_LT(found_by_three, 100) << "the test could not tell";
+  EXPECT_LT(found_by_three, 100) << "the test could not show a difference";
 }
 
 TEST(AbSimulation, NeverCallsASlowdownFaster) {

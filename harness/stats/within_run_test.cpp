@@ -54,7 +54,7 @@ TEST(WithinRun, DriftThatNoBlockRemovesInflates) {
   EXPECT_GT(run.inflation, 1.5);
 }
 
-// The 95 % interval without guard band holds the true mean about as often as it says, also when
+// The 95 % interval without guard band holds the true mean in about 95 % of cases, also when
 // neighbouring steps are correlated (where plain s / sqrt(n) covers about half of that).
 TEST(WithinRun, CoverageOfCorrelatedSteps) {
   for (const double rho : {0.0, .8}) {

@@ -12,7 +12,7 @@
 /// changed alone, and the rate measured again.
 namespace harness {
 
-/// What a training run is told: arguments of nsa-train and switches.
+/// Settings of a training run: arguments of nsa-train and switches.
 struct TrainSettings {
   nlohmann::json args = nlohmann::json::object();
   std::map<std::string, std::string> switches = {};
@@ -48,8 +48,8 @@ struct GapAttribution {
                              ///< to the gap; like every share 0 when there is no gap
 };
 
-/// Pure. Rates and target must be positive. Factors whose interval holds 1 have a share all the
-/// same: their interval says what it is worth. "together" is in no sum.
+/// Pure. Rates and target must be positive. Factors whose interval holds 1 have a share
+/// nevertheless, with their interval beside it. "together" is in no sum.
 GapAttribution attribute_gap(const MeasuredRate& base, double target,
                              const std::vector<std::pair<std::string, MeasuredRate>>& factors);
 
@@ -69,8 +69,8 @@ struct CounterfactualResult {
   std::string problem;                 ///< why there is no attribution; empty when there is one
 };
 
-/// Runs base and factors one after another, each `steps` steps, within the budget; says the samples
-/// of every run as series NAME of `case_id` when `emitter` is given. Changes nothing.
+/// Runs base and factors one after another, each `steps` steps, within the budget; writes the
+/// samples of every run as series NAME of `case_id` when `emitter` is given. Changes nothing.
 CounterfactualResult run_counterfactual(const CounterfactualPlan& plan, const std::string& case_id,
                                         base::protocol::Emitter* emitter);
 

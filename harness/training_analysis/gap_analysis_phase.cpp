@@ -69,8 +69,7 @@ std::string emit_causes(const std::string& id, const Results& results,
     rows.push_back({finding.code, finding.symptom, finding.fact, finding.action});
     codes += (codes.empty() ? "" : ", ") + finding.code;
   }
-  if (rows.empty())
-    rows.push_back({"none", "no rule of this run speaks of a cause", nullptr, nullptr});
+  if (rows.empty()) rows.push_back({"none", "no rule of this run names a cause", nullptr, nullptr});
   emitter.table({.case_id = id,
                  .id = "causes",
                  .title = "Causes of a low rate that this run found",

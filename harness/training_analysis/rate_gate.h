@@ -10,11 +10,11 @@ enum class GateDecision {
   kProceed,    ///< fast enough for a long run
   kStop,       ///< not fast enough, and not hopeless: no long run
   kAbort,      ///< hopeless: no long run, look for the cause
-  kUndecided,  ///< the rate does not tell
+  kUndecided,  ///< the rate does not decide
 };
 
 /// `proceed`, `abort`: verdicts of the criteria "at least fast enough" and "not hopeless". Pure. A
-/// rate that is hopeless aborts whatever the other criterion says, and only PASS proceeds.
+/// rate that is hopeless aborts whatever the other criterion is, and only PASS proceeds.
 GateDecision decide_gate(CriterionVerdict proceed, CriterionVerdict abort);
 
 /// PROCEED, STOP, ABORT or UNDECIDED.

@@ -6,8 +6,8 @@
 
 namespace harness {
 
-/// What a run has said when one of its later phases looks back: the plan, and the results derived
-/// from the evidence there is.
+/// A run under way, as one of its later phases reads it: the plan, and the results derived from the
+/// evidence so far.
 struct RunSoFar {
   RunFiles files;
   Results results;
@@ -23,7 +23,7 @@ struct RunSoFar {
 
 RunSoFar run_so_far(const std::filesystem::path& run_dir);
 
-/// "412 tok/s [398, 430]"; without bounds it says so.
+/// "412 tok/s [398, 430]"; without bounds it states that.
 std::string measured_text(const Metric& metric);
 
 }  // namespace harness

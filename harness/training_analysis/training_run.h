@@ -71,13 +71,13 @@ inline void write_training_run(const std::filesystem::path& dir, const TrainingR
   transcript.done();
 }
 
-/// What a builtin that looks back says in the run folder `run`.
+/// The lines of a builtin that reads earlier phases of the run folder `run`.
 template <class Run>
 base::protocol::Transcript look_back(const std::filesystem::path& run, const nlohmann::json& args,
                                      Run builtin) {
-  std::filesystem::remove(run / "said.jsonl");
-  const auto transcript = run_alone(run / "said.jsonl", args, builtin);
-  std::filesystem::remove(run / "said.jsonl");
+  std::filesystem::remove(run / "look_back.jsonl");
+  const auto transcript = run_alone(run / "look_back.jsonl", args, builtin);
+  std::filesystem::remove(run / "look_back.jsonl");
   return transcript;
 }
 

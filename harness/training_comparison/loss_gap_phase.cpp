@@ -12,10 +12,10 @@ namespace {
 
 using nlohmann::json;
 
-/// Heartbeats that a curve is told again with, so that both stand in one plot.
-constexpr size_t kToldPoints = 400;
+/// Heartbeats with which a curve is repeated, so that both are in one plot.
+constexpr size_t kRepeatedPoints = 400;
 
-/// The losses that a phase of this run told. Throws Error when it did not complete.
+/// The losses that a phase of this run reported. Throws Error when it did not complete.
 LossCurve curve_of(const RunFolder& run, const RunFiles& files, const std::string& phase) {
   const auto planned = std::ranges::find(files.plan.phases, phase, &PlannedPhase::id);
   if (planned == files.plan.phases.end() || planned->program != "nsa-train")
@@ -35,14 +35,14 @@ LossCurve curve_of(const RunFolder& run, const RunFiles& files, const std::strin
 }
 
 /// The curve again, thinned, as a line of its own.
-void tell(const LossCurve& curve, const std::string& name, const std::string& case_id,
-          base::protocol::Emitter& emitter) {
-  const size_t stride = (curve.size() + kToldPoints - 1) / kToldPoints;
+void repeat(const LossCurve& curve, const std::string& name, const std::string& case_id,
+            base::protocol::Emitter& emitter) {
+  const size_t stride = (curve.size() + kRepeatedPoints - 1) / kRepeatedPoints;
   size_t i = 0;
   for (const auto& [step, loss] : curve) {
-    const bool told = i % stride == 0 || i + 1 == curve.size();
+    const bool kept = i % stride == 0 || i + 1 == curve.size();
     ++i;
-    if (told)
+    if (kept)
       emitter.beat({.case_id = case_id,
                     .step = step,
                     .of = curve.rbegin()->first,
@@ -74,8 +74,8 @@ void run_loss_gap(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const RunFolder run(call.run_dir);
   const RunFiles files = read_run_files(run);
   const LossCurve a = curve_of(run, files, first), b = curve_of(run, files, second);
-  tell(a, first, id, emitter);
-  tell(b, second, id, emitter);
+  repeat(a, first, id, emitter);
+  repeat(b, second, id, emitter);
   const LossGap gap = loss_gap(a, b, args.at("tail").get<int64_t>());
   emit(gap, id, emitter);
   if (!gap.problem.empty()) return emitter.fail_case(id, gap.problem);

@@ -57,11 +57,11 @@ TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
   EXPECT_EQ(value(transcript, "gap.steps_count"), 20);
   EXPECT_NEAR(value(transcript, "gap.mean_nat").get<double>(), sum / 20, 1e-12);
   EXPECT_LE(value(transcript, "gap.band_lo_nat"), value(transcript, "gap.band_hi_nat"));
-  std::map<std::string, size_t> told;
+  std::map<std::string, size_t> beats;
   for (const auto& line : transcript.lines)
     if (const auto* beat = std::get_if<base::protocol::Beat>(&line.message))
-      ++told[beat->extra.at("line").get<std::string>()];
-  EXPECT_EQ(told,
+      ++beats[beat->extra.at("line").get<std::string>()];
+  EXPECT_EQ(beats,
             (std::map<std::string, size_t>{{"train_random_off", 40}, {"train_random_on", 40}}));
 }
 

@@ -134,7 +134,7 @@ void judge_measured(const CriterionSpec& spec, const Metric& metric, double thre
   }
 }
 
-/// A bound at one level says nothing against a figure whose bounds are at another.
+/// A bound cannot be compared with a figure whose bounds are at another level.
 void require_level(const CriterionSpec& spec, const Metric& metric, const Baselines& baselines) {
   if (!spec.value.is_object()) return;
   const auto level = baselines.levels.find(spec.value.value("baseline", std::string()));

@@ -39,7 +39,7 @@ CriterionResult judge(const CriterionSpec& spec, std::string_view phase,
                       std::span<const Metric> metrics, const Baselines& baselines);
 
 /// A criterion that failed, beside the same criterion on a second, independent measurement: it
-/// stays FAIL only when both say so, else it is INCONCLUSIVE; other verdicts stay as they are.
+/// stays FAIL only when both FAIL, else it is INCONCLUSIVE; other verdicts stay as they are.
 /// `again` is null when the second measurement is missing.
 CriterionResult confirmed(CriterionResult first, const CriterionResult* again);
 
@@ -55,21 +55,21 @@ struct VerdictInput {
   std::span<const std::string> faults;  ///< faults of harness or machine, one sentence each
   bool evidence_ok = false;             ///< the ledger and every hash verified
   std::string_view gate = "strict";     ///< strict | advisory
-  std::string_view scope;               ///< what the runbook says a verdict speaks about
+  std::string_view scope;  ///< from the runbook: what a verdict makes a statement about
 };
 
 /// The verdict table of docs/verdicts.md; the first line that matches wins: 6, 3, 1, 5, 4,
 /// 8, 7, 0. A phase that the user left out (cause SKIPPED) and its criteria match no line but 8:
-/// what was selected is judged, and nothing is said of the runbook. Beyond the table: a required
+/// what was selected is judged, without a statement about the runbook. Beyond the table: a required
 /// phase that is PARTIAL counts as undecided (5), and without one COMPLETED phase (5) or one
 /// blocker or major criterion (4) a run is undecided, never GO. An `if_hardware` phase DEFERRED for
 /// missing hardware caps the verdict at CONDITIONAL GO, and its criteria, which could not be
 /// evaluated, are conditions instead of line 4.
-/// `--gate advisory` turns exit codes 4, 5 and 7 into 0; word and rule stay, and the rule says so.
-/// 8 stays: a gate that asks for less than the runbook must not look green.
+/// `--gate advisory` turns exit codes 4, 5 and 7 into 0; word and rule stay, and the rule states
+/// it. 8 stays: a gate that asks for less than the runbook must not look green.
 Verdict decide(const VerdictInput& input);
 
-/// Whether a DEFERRED phase's cause says that this machine lacks the hardware it needs
+/// Whether the cause of a DEFERRED phase is that this machine lacks the hardware it needs
 /// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY); not that the hardware is
 /// busy.
 bool is_missing_hardware(std::string_view cause);

@@ -156,7 +156,7 @@ class Rewriter {
          event = cmark_iter_next(iter.get())) {
       cmark_node* node = cmark_iter_get_node(iter.get());
       const bool leaf = cmark_node_first_child(node) == nullptr;
-      // Headings when entered, since they say which section follows; else when left.
+      // Headings when entered, since they name the section that follows; others when left.
       const bool heading = cmark_node_get_type(node) == CMARK_NODE_HEADING;
       const bool due = heading ? event == CMARK_EVENT_ENTER : (leaf || event == CMARK_EVENT_EXIT);
       if (due && (nodes.empty() || nodes.back() != node)) nodes.push_back(node);

@@ -45,7 +45,7 @@ bool is_won(const Metric& m) {
 }  // namespace
 
 std::string answers_section(const Model& model, size_t max_rows) {
-  Table table({"question", "answer", "what says so", "id"});
+  Table table({"question", "answer", "reason", "id"});
   for (const Answered& one : answered(model))
     table.add({escape(one.question), status_text(one.answer), says_text(model, one), code(one.id)});
   if (table.empty())

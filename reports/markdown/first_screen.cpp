@@ -45,8 +45,7 @@ std::string verdict_row(const Model& model) {
   const std::string deciding = counts_of(model, false), information = counts_of(model, true);
   std::string text = "**" + escape(v.word) + "** (exit " + std::to_string(v.exit) +
                      "): " + (deciding.empty() ? "no criterion decides" : "criteria " + deciding);
-  if (!information.empty())
-    text += "; for information, without a say in the verdict: " + information;
+  if (!information.empty()) text += "; for information only: " + information;
   return text;
 }
 

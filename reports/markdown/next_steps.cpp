@@ -66,10 +66,10 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
 }
 
 void add_findings(const Model& model, std::vector<Step>& steps) {
-  std::set<std::string> said;  // one cause shows in many places
+  std::set<std::string> listed;  // one cause shows in many places
   for (const harness::Finding& finding : model.results.findings)
     if (finding.priority == harness::Priority::kImmediate && !finding.action.empty() &&
-        said.insert(finding.code + finding.action).second)
+        listed.insert(finding.code + finding.action).second)
       steps.push_back({"**" + escape(finding.code) + "**: " + escape(finding.action, 300), ""});
 }
 

@@ -3,9 +3,9 @@
 
 #include "reports/model.h"
 
-/// Sections of the Markdown reports, in the order in which a reader asks: each returns its heading
-/// and body, ending with a blank line. A section without content says so in a sentence where its
-/// absence would mislead, and is the empty string where it would not.
+/// Sections of the Markdown reports, in the order of the report: each returns its heading and body,
+/// ending with a blank line. A section without content is the empty string, or one sentence where
+/// its absence would mislead.
 namespace reports {
 
 // first_screen.cpp
@@ -41,7 +41,7 @@ std::string history_table(const Model& model, const std::string& phase);
 // record_sections.cpp
 std::string environment_section(const Model& model);
 std::string figures_section(const Model& model);
-/// How the samples behind the comparisons were taken; empty where none of them says.
+/// How the samples behind the comparisons were taken; empty where none of them records it.
 std::string samples_section(const Model& model);
 std::string settings_section(const Model& model);
 std::string artifacts_section(const Model& model);

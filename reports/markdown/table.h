@@ -13,7 +13,7 @@ class Table {
   void add(std::vector<std::string> cells);  ///< missing cells are empty, surplus ones are dropped
   bool empty() const { return rows_.empty(); }
   /// Ends with a blank line; the empty string without rows. Rows beyond `most` are counted in a
-  /// sentence, which says that report.md has them.
+  /// sentence that refers to report.md.
   std::string markdown(size_t most = SIZE_MAX) const;
   size_t size() const { return rows_.size(); }
 

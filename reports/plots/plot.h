@@ -4,8 +4,9 @@
 
 #include "reports/model.h"
 
-/// Plots as text: what gnuplot is to draw, and the table that says the same. A script holds only
-/// words of this folder and numbers; every other text is in the data file, where it is only text.
+/// Plots as text: a gnuplot script with its data, and a table of the same figures. A script holds
+/// only words of this folder and numbers; every other text is in the data file, which gnuplot does
+/// not execute.
 namespace reports {
 
 struct Plot {

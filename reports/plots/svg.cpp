@@ -68,7 +68,7 @@ std::string packed(std::string_view value) {
   return out;
 }
 
-/// What holds without being said: SVG's own defaults, and the font of the whole picture.
+/// Attributes that can be left out: SVG's own defaults, and the font of the whole picture.
 bool is_default(std::string_view attribute, std::string_view value) {
   return (attribute == "stroke-linecap" && value == "butt") ||
          (attribute == "stroke-linejoin" && value == "miter") || attribute == "font-family";

@@ -10,7 +10,7 @@
 
 namespace harness::cli {
 
-/// What one run said.
+/// The result of one run.
 struct AbRow {
   int64_t seed = 0;
   std::string verdict;    ///< of the paired figure: FASTER, SLOWER, EQUIVALENT or INCONCLUSIVE

@@ -23,8 +23,8 @@ class DoctorCommand : public testing::Test {
 
 TEST_F(DoctorCommand, ReportsEveryRowAndARemedyForWhatIsNotOk) {
   options_.json = true;
-  const Printed said = printed(doctor_command, options_);
-  const auto rows = nlohmann::json::parse(said.out);
+  const Printed report = printed(doctor_command, options_);
+  const auto rows = nlohmann::json::parse(report.out);
   ASSERT_GE(rows.size(), 5u);
   bool problem = false;
   std::set<std::string> names;
@@ -38,7 +38,7 @@ TEST_F(DoctorCommand, ReportsEveryRowAndARemedyForWhatIsNotOk) {
   }
   EXPECT_FALSE(names.contains(""));
   EXPECT_TRUE(names.contains("disk space"));
-  EXPECT_EQ(said.exit_code, problem ? 3 : 0);
+  EXPECT_EQ(report.exit_code, problem ? 3 : 0);
 }
 
 TEST_F(DoctorCommand, TheTextHasTheSameRows) {

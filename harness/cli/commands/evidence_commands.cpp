@@ -37,8 +37,8 @@ void refuse_damaged(const fs::path& run) {
                                         " in all: see verify); --damaged packs the run as it is");
 }
 
-/// Derives, renders and seals a run folder again. What happened must be what the ledger says; what
-/// was made of it may be of another version, or damaged.
+/// Derives, renders and seals a run folder again. The raw evidence must match the ledger;
+/// what was derived from it may be of another version, or damaged.
 int render_again(const fs::path& folder) {
   const Verification raw = verify_raw(RunFolder(folder));
   if (!raw.problems.empty()) throw EvidenceError(raw.problems.front());

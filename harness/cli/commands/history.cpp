@@ -61,7 +61,7 @@ int baseline_promote_command(const Options& options) {
   return 0;
 }
 
-/// Takes in what verifies; one damaged run does not keep the others out, but the exit code says so.
+/// Imports the runs that verify; a damaged one does not prevent the others, but sets the exit code.
 int history_import_command(const Options& options) {
   for (const std::string& target : options.targets) require_path(target);
   History history = open_history(options);

@@ -34,7 +34,7 @@ class HistoryCommandsTest : public testing::Test {
 
 TEST_F(HistoryCommandsTest, ARunRenderedAgainIsKnown) {
   EXPECT_THAT(printed(history_import_command, options_).out, HasSubstr("imported"));
-  // Drawings are nobody's evidence: another ledger, the same run.
+  // Drawings are not evidence: another ledger, the same run.
   const auto drawn = [](const Results&) {
     return std::map<std::string, std::string>{{"report.html", "<p>of another version</p>"}};
   };
@@ -97,7 +97,8 @@ TEST_F(HistoryCommandsTest, APathThatDoesNotExistIsAWrongCall) {
   options_.targets = {run_.string(), (dir_ / "none").string()};
   EXPECT_THAT(error_of([&] { printed(history_import_command, options_); }),
               HasSubstr("none: no such file or folder"));
-  EXPECT_EQ(printed(history_list_command, options_).out, "") << "said before anything is taken in";
+  EXPECT_EQ(printed(history_list_command, options_).out, "")
+      << "refused before anything is imported";
 }
 
 /// A run may verify and come from anybody: its runbook's name is no path.

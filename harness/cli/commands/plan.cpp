@@ -68,12 +68,11 @@ int plan_command(const Options& options) {
   } else {
     print(plan, options.only);
   }
-  // Every process of a run would refuse these; said before it is paid for.
+  // Every process of a run would refuse these; checked before it costs time.
   if (const std::string refusal = environment_refusal(program_dir()); !refusal.empty())
     throw ConfigError("switches of the environment: " + refusal);
   check_switches(plan);
-  // A run that cannot decide everything it must would end with this code; say so before it is paid
-  // for.
+  // The exit code with which a run that cannot decide every criterion would end.
   bool in_part = false;
   for (const PlannedPhase& phase : plan.phases) {
     if (not_selected(phase)) {

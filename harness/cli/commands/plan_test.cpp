@@ -49,7 +49,7 @@ TEST(PlanCommand, SwitchesThatWouldBeRefusedAreAnError) {
   ::setenv("NSA_SEL_RANGES_V3", "1", 1);
   const std::string error = error_of([] { printed(plan_command, smoke()); });
   ::unsetenv("NSA_SEL_RANGES_V3");
-  // Where no worker was built the plan says that nobody was asked.
+  // Where no worker was built, the error is that it was not asked.
   EXPECT_THAT(error, HasSubstr("switches of the environment: "));
   EXPECT_THAT(error, testing::AnyOf(HasSubstr("NSA_SEL_RANGES_V2"), HasSubstr("was not asked")));
 }

@@ -28,7 +28,7 @@ namespace harness::cli {
 namespace fs = std::filesystem;
 namespace {
 
-/// Earlier runs beside this one know best how long its phases take here.
+/// Earlier runs in the same folder give the best estimate of how long its phases take here.
 TimeLeft time_left(const Work& work) {
   const std::string hardware = hardware_key(work.run.environment);
   const auto earlier =

@@ -96,8 +96,8 @@ TEST_F(RunCommandTest, ARunWithoutItsLedgerResumesToTheSameEvidence) {
   fs::remove(dir_ / "run/ledger.jsonl");  // cut off while the run was being closed
   options_.resume = std::exchange(options_.out, "");
   options_.json = true;
-  const auto said = nlohmann::json::parse(printed(run_command, options_).out);
-  EXPECT_TRUE(said.contains("ledger_head"));
+  const auto output = nlohmann::json::parse(printed(run_command, options_).out);
+  EXPECT_TRUE(output.contains("ledger_head"));
   EXPECT_EQ(read_bytes(dir_ / "run/phases/selftest/g01.jsonl"), raw);
 }
 
@@ -166,9 +166,9 @@ class CiRunTest : public RunCommandTest {
     options_.out = (dir_ / ("run" + std::to_string(++runs_))).string();
     options_.ci_status = (dir_ / "junit.xml").string();
     options_.json = true;
-    const Printed said = printed(run_command, options_);
-    const auto verdict = nlohmann::json::parse(said.out)["verdict"];
-    EXPECT_EQ(said.exit_code == 0, verdict["word"] == "GO") << said.out;
+    const Printed run = printed(run_command, options_);
+    const auto verdict = nlohmann::json::parse(run.out)["verdict"];
+    EXPECT_EQ(run.exit_code == 0, verdict["word"] == "GO") << run.out;
     return verdict["word"];
   }
 

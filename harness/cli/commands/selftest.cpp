@@ -41,7 +41,7 @@ int selftest_command(const Options& options) {
   if (!fs::exists(results_file)) return exit_code;
   const Results results = read_results(RunFolder(run.out));
   if (!options.quiet && !options.json) print_matrix(results);
-  // A part of the faults says nothing of the others: only a whole test is kept.
+  // The matrix is kept only after a test of all faults.
   const std::string matrix = catch_matrix_file(results);
   if (!options.faults.empty() || matrix.empty()) return exit_code;
   fs::create_directories(matrices_dir());

@@ -37,14 +37,14 @@ class SelftestTest : public testing::Test {
 
 TEST_F(SelftestTest, InjectsTheFaultsThatAreNamedAndPrintsTheirRows) {
   const auto before = kept();
-  const Printed said = printed(selftest_command, options_);
-  EXPECT_EQ(said.exit_code, 0) << said.out;
-  EXPECT_THAT(said.out, testing::ContainsRegex("  P24 .* caught +clean "));
-  EXPECT_THAT(said.out, Not(HasSubstr("  P23 ")));
+  const Printed run = printed(selftest_command, options_);
+  EXPECT_EQ(run.exit_code, 0) << run.out;
+  EXPECT_THAT(run.out, testing::ContainsRegex("  P24 .* caught +clean "));
+  EXPECT_THAT(run.out, Not(HasSubstr("  P23 ")));
   const auto results = nlohmann::json::parse(read_bytes(dir_ / "run/results.json"));
   EXPECT_EQ(results["run"]["runbook"], "selftest");
   EXPECT_TRUE(results["deviations"].empty()) << "which faults are injected is free";
-  EXPECT_EQ(kept(), before) << "a part of the faults says nothing of the others";
+  EXPECT_EQ(kept(), before) << "only a test of all faults is kept";
 }
 
 TEST_F(SelftestTest, QuietAndJsonPrintNoMatrix) {
@@ -53,8 +53,8 @@ TEST_F(SelftestTest, QuietAndJsonPrintNoMatrix) {
   options_.quiet = false;
   options_.json = true;
   options_.out = (dir_ / "json").string();
-  const auto said = nlohmann::json::parse(printed(selftest_command, options_).out);
-  EXPECT_EQ(said["verdict"]["word"], "GO");
+  const auto output = nlohmann::json::parse(printed(selftest_command, options_).out);
+  EXPECT_EQ(output["verdict"]["word"], "GO");
 }
 
 /// A name that is no fault decides nothing, whatever characters it is made of.
@@ -65,7 +65,7 @@ TEST_F(SelftestTest, AnUnknownFaultIsNamedWithTheNearest) {
   EXPECT_THAT(error, HasSubstr("did you mean 'P24'?"));
   options_.faults = {"P24\", \"P25"};
   EXPECT_THAT(error_of([&] { printed(selftest_command, options_); }), HasSubstr("P24"));
-  EXPECT_FALSE(fs::exists(dir_ / "run")) << "said before anything runs";
+  EXPECT_FALSE(fs::exists(dir_ / "run")) << "refused before anything runs";
 }
 
 }  // namespace

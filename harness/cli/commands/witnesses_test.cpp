@@ -23,11 +23,11 @@ class WitnessesCommand : public testing::Test {
     fs::copy(base::source_dir() + "/configs", configs_, fs::copy_options::recursive);
   }
 
-  struct Said {
+  struct Report {
     int exit_code = -1;
     std::string text;
   };
-  Said say() const {
+  Report report() const {
     Options options;
     options.configs = configs_.string();
     testing::internal::CaptureStdout();
@@ -48,25 +48,26 @@ class WitnessesCommand : public testing::Test {
 };
 
 TEST_F(WitnessesCommand, EveryShippedCriterionHasOne) {
-  const Said said = say();
-  EXPECT_EQ(said.exit_code, 0) << said.text;
-  EXPECT_THAT(said.text, HasSubstr("never seen to fail 0"));
+  const Report result = report();
+  EXPECT_EQ(result.exit_code, 0) << result.text;
+  EXPECT_THAT(result.text, HasSubstr("never seen to fail 0"));
 }
 
 TEST_F(WitnessesCommand, ACriterionWithoutOneIsNamed) {
   fs::remove(configs_ / "witnesses/gate_health.json");
-  const Said said = say();
-  EXPECT_EQ(said.exit_code, 1);
-  EXPECT_THAT(said.text, HasSubstr("smoke_cpu C-gate.stuck: gate_health.gates.stuck_count == 0: no "
-                                   "witness in configs/witnesses/gate_health.json"));
+  const Report result = report();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text,
+              HasSubstr("smoke_cpu C-gate.stuck: gate_health.gates.stuck_count == 0: no "
+                        "witness in configs/witnesses/gate_health.json"));
 }
 
 TEST_F(WitnessesCommand, ATestThatIsNotThereShowsNothing) {
   change("witnesses/ci_status.json", "CiStatusPhase.ARedFile", "CiStatusPhase.ABlueFile");
-  const Said said = say();
-  EXPECT_EQ(said.exit_code, 1);
-  EXPECT_THAT(said.text, HasSubstr("pr19_throughput C-ci: ci.tests.failed_count == 0: no test is "
-                                   "called CiStatusPhase.ABlueFile"));
+  const Report result = report();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, HasSubstr("pr19_throughput C-ci: ci.tests.failed_count == 0: no test is "
+                                     "called CiStatusPhase.ABlueFile"));
 }
 
 // A recorded failure is one of the criterion as it is now.
@@ -75,11 +76,11 @@ TEST_F(WitnessesCommand, ARecordedRunIsHeldAgainstTheThresholdInForce) {
          "\"op\": \"<=\", \"value\": 0.5");
   change("witnesses/scaling.json", "C-scaling.x2", "C-smoke_cpu.steps");
   change("runbooks/train_speed.json", "\"value\": 10490", "\"value\": 20000");
-  const Said said = say();
-  EXPECT_EQ(said.exit_code, 1);
-  EXPECT_THAT(said.text, HasSubstr("C-curves.band of dense_twin-h200 has the threshold 0.05"));
-  EXPECT_THAT(said.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h200x2 is about "));
-  EXPECT_THAT(said.text, HasSubstr("C-nsa_s2k_b16.memory"));
+  const Report result = report();
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.text, HasSubstr("C-curves.band of dense_twin-h200 has the threshold 0.05"));
+  EXPECT_THAT(result.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h200x2 is about "));
+  EXPECT_THAT(result.text, HasSubstr("C-nsa_s2k_b16.memory"));
 }
 
 }  // namespace

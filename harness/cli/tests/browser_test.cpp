@@ -12,8 +12,8 @@
 #include "harness/provenance/capture.h"
 #include "reports/testing.h"
 
-/// Pages in a real browser without a window: what they load, run and complain about. Skipped, and
-/// said to be, where no Chromium is installed.
+/// Pages in a headless browser: what they load, run and report on the console. Reported as skipped
+/// where no Chromium is installed.
 namespace harness::cli {
 namespace {
 
@@ -146,7 +146,7 @@ TEST_F(BrowserTest, ThePolicyOfThePageStopsWhatWouldGetIn) {
               "<img src=\"http://127.0.0.1:9/x.png\"><script>document.title='changed'</script>");
   const Visit injected = visit(page(text));
   EXPECT_THAT(injected.requests, IsEmpty());
-  EXPECT_EQ(injected.console.size(), 2U) << "both are refused, and said to be";
+  EXPECT_EQ(injected.console.size(), 2U) << "both are refused, with a message each";
   EXPECT_THAT(injected.document, Not(HasSubstr("<title>changed</title>")));
 }
 

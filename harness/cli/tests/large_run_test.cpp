@@ -30,7 +30,7 @@ double cpu_seconds() {
   return sum;
 }
 
-/// No sample may be said twice: each copy is a round of its own.
+/// No sample may be repeated: each copy is a round of its own.
 std::string in_round(std::string lines, int round) {
   const std::string before = "\"round\":0", now = "\"round\":" + std::to_string(round);
   for (size_t at = lines.find(before); at != std::string::npos; at = lines.find(before, at + 1))
@@ -38,7 +38,7 @@ std::string in_round(std::string lines, int round) {
   return lines;
 }
 
-/// A sample with the lines of one training run said again until the run holds `samples` samples.
+/// A copy of a sample run with the lines of its training repeated until it holds `samples` samples.
 size_t write_large_run(const fs::path& folder, size_t samples) {
   fs::copy(base::source_dir() + "/reports/samples/smoke_cpu", folder, fs::copy_options::recursive);
   if (is_packed(folder)) unpack_run(folder);
@@ -51,7 +51,7 @@ size_t write_large_run(const fs::path& folder, size_t samples) {
     begin = end + 1;
   }
   std::string repeated, out = lines.front();
-  size_t in_one = 0, said = lines.size() - 1, written = 0;
+  size_t in_one = 0, line_count = lines.size() - 1, written = 0;
   for (const std::string& line : lines) {
     const bool sample = line.find("\"type\":\"sample\"") != std::string::npos;
     if (!sample && line.find("\"at\":\"step\"") == std::string::npos) continue;
@@ -59,10 +59,10 @@ size_t write_large_run(const fs::path& folder, size_t samples) {
     in_one += sample ? 1 : 0;
   }
   const auto repeated_lines = static_cast<size_t>(std::ranges::count(repeated, '\n'));
-  for (int round = 1; written < samples; ++round, written += in_one, said += repeated_lines)
+  for (int round = 1; written < samples; ++round, written += in_one, line_count += repeated_lines)
     out += in_round(repeated, round);
   for (size_t i = 1; i + 1 < lines.size(); ++i) out += lines[i];
-  out += "{\"lines\":" + std::to_string(said) + ",\"t\":99,\"type\":\"done\"}\n";
+  out += "{\"lines\":" + std::to_string(line_count) + ",\"t\":99,\"type\":\"done\"}\n";
   write_bytes(raw, out);
   return written;
 }

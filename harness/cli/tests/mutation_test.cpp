@@ -64,15 +64,15 @@ void expect_readable(const std::exception& error, const std::string& trace) {
   EXPECT_LT(text.size(), 4000u) << trace;
 }
 
-/// What reads a run: 1 when it answers, 0 when it refuses with an error of ours, left in `says`.
+/// 1 when `read` returns, 0 when it refuses with an error of this project, which `error` gets.
 template <class Read>
-int answers(Read read, const std::string& trace, std::string* says = nullptr) {
+int answers(Read read, const std::string& trace, std::string* error = nullptr) {
   try {
     read();
     return 1;
   } catch (const Error& e) {
     expect_readable(e, trace);
-    if (says != nullptr) *says = e.what();
+    if (error != nullptr) *error = e.what();
   }
   return 0;
 }
@@ -86,13 +86,13 @@ class RunMutations : public testing::Test {
     std::sort(files_.begin(), files_.end());
     for (const fs::path& file : files_)
       if (name_of(file).starts_with("phases/") || file.filename() == "results.json")
-        said_.push_back(file);
+        worker_files_.push_back(file);
   }
 
-  /// Changes one file and reads the run. Every other time it is what a worker said, or
+  /// Changes one file and reads the run. Every other time the file is evidence of a worker or
   /// results.json.
   void try_one(int number) {
-    const std::vector<fs::path>& pool = number % 2 == 0 ? said_ : files_;
+    const std::vector<fs::path>& pool = number % 2 == 0 ? worker_files_ : files_;
     const fs::path file = pool[random_() % pool.size()];
     const std::string before = read_bytes(file);
     std::string text = before;
@@ -105,8 +105,8 @@ class RunMutations : public testing::Test {
     try_text(file, text, "mutation " + std::to_string(number) + " of " + name_of(file));
   }
 
-  /// Reads the run in every way with `text` in `file`, and puts the file back. Returns what
-  /// deriving it anew says, "" when it gives results.
+  /// Reads the run in every way with `text` in `file`, and puts the file back. Returns the
+  /// error of deriving it anew, "" when it gives results.
   std::string try_text(const fs::path& file, const std::string& text, const std::string& trace) {
     const std::string before = read_bytes(file);
     write(file, text);
@@ -117,26 +117,26 @@ class RunMutations : public testing::Test {
           if (text != before && found.ok()) ADD_FAILURE() << trace << ": verifies";
         },
         trace);
-    std::string says;
-    const int derived = answers([&] { render_reports(derive(dir_.path())); }, trace, &says);
+    std::string error;
+    const int derived = answers([&] { render_reports(derive(dir_.path())); }, trace, &error);
     answers([&] { render_reports(read_results(RunFolder(dir_.path()))); }, trace);
     answers([&] { explain(RunFolder(dir_.path()), "C-SPEED"); }, trace);
     (derived != 0 ? read_ : refused_)++;
     write(file, before);
-    keep(file, text, says);
-    return says;
+    keep(file, text, error);
+    return error;
   }
 
-  /// With TEST_CORPUS=FILE the first text of each kind of answer is written there.
-  void keep(const fs::path& file, const std::string& text, const std::string& says) {
+  /// With TEST_CORPUS=FILE the first text of each kind of error is written there.
+  void keep(const fs::path& file, const std::string& text, const std::string& error) {
     const char* corpus = std::getenv("TEST_CORPUS");
     if (corpus == nullptr || text.size() > kLongestKept) return;
-    const std::string what = says + broken_rule(file, text);
+    const std::string what = error + broken_rule(file, text);
     std::string kind = file.extension().string();
     for (const char c : what)
       if (!std::isdigit(static_cast<unsigned char>(c))) kind += c;
     if (!kept_.insert(kind.substr(0, kLongestKind)).second) return;
-    const json line = {{"file", name_of(file)}, {"text", text}, {"says", says}};
+    const json line = {{"file", name_of(file)}, {"text", text}, {"says", error}};
     std::ofstream(corpus, std::ios::app)
         << line.dump(-1, ' ', true, json::error_handler_t::replace) << "\n";
   }
@@ -160,7 +160,7 @@ class RunMutations : public testing::Test {
   }
 
   TempDir dir_;
-  std::vector<fs::path> files_, said_;
+  std::vector<fs::path> files_, worker_files_;
   std::set<std::string> kept_;
   Random random_{20250216};
   int read_ = 0, refused_ = 0;
@@ -172,9 +172,9 @@ TEST_F(RunMutations, OfTheCorpus) {
   int lines = 0;
   for (std::string line; std::getline(corpus, line); ++lines) {
     const json one = json::parse(line);
-    const std::string says =
+    const std::string error =
         try_text(dir_.path() / one["file"], one["text"], "line " + std::to_string(lines + 1));
-    EXPECT_EQ(says.empty(), one["says"] == "") << one["file"] << ": " << says;
+    EXPECT_EQ(error.empty(), one["says"] == "") << one["file"] << ": " << error;
   }
   EXPECT_GT(lines, 20);
 }

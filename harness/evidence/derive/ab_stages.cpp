@@ -109,7 +109,7 @@ class Rule {
            figure->verdict == stats::ab_verdict_name(stats::AbVerdict::kInconclusive);
   }
 
-  /// What ran without being asked for would be a look that no error budget knows of.
+  /// A process that was not asked for would be a look outside of the error budget.
   void refuse_others() {
     for (const PlannedStage& stage : planned_.further)
       for (const PlannedGroup& group : stage.groups) {

@@ -83,7 +83,7 @@ TEST(AbStages, AFailureIsMeasuredOnceMoreAndCountsWhenBothAgree) {
   EXPECT_THAT(run.further(), SizeIs(10));
   EXPECT_THAT(run.further(), Each(StartsWith("c")));
   EXPECT_EQ(run.judged().verdict, CriterionVerdict::kInconclusive) << run.judged().reason;
-  EXPECT_THAT(run.problems(), SizeIs(10)) << "ten asked for, none there, COMPLETED said";
+  EXPECT_THAT(run.problems(), SizeIs(10)) << "ten required, none found, recorded as COMPLETED";
   run.add('c', 1, 10, 1.25);
   EXPECT_THAT(run.further(), SizeIs(10));
   EXPECT_EQ(run.judged().verdict, CriterionVerdict::kFail);
@@ -144,7 +144,7 @@ TEST(AbStages, AFailureWithinTheNoiseOfIdenticalArmsIsLookedAtAgain) {
   EXPECT_EQ(run.further().front(), "c01");
 }
 
-TEST(AbStages, LooksThatNobodyAskedForAreEvidenceGoneWrong) {
+TEST(AbStages, RefusesLooksThatWereNotAskedFor) {
   Staged run(2);
   run.add('g', 11, 20, 2);
   EXPECT_THAT(run.problems(), SizeIs(10));

@@ -289,11 +289,11 @@ class Deriver {
         problems_.emplace_back(file, "the phase ran, but it " + unmet);
       if (phase.cause == kCauseCriteria && unmet.empty())
         problems_.emplace_back(file,
-                               "says " + phase.cause + ", but every criterion it needs PASSes");
+                               "records " + phase.cause + ", but every criterion it needs PASSes");
     }
   }
 
-  /// A later revision names the one before and says what became of each of its criteria.
+  /// A later revision names the one before and compares each of its criteria.
   void add_revision() {
     if (files_.run.supersedes.empty()) return;
     try {

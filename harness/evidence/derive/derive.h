@@ -14,10 +14,10 @@ struct Derived {
   std::vector<EvidenceError> problems;  ///< not empty: the verdict is NO-GO (evidence)
 };
 
-/// Everything a report says, from the files of a run alone: a pure function, no clock, no machine,
-/// no environment. The same files give the same results, and `results_text` the same bytes. A
-/// damaged phase becomes a problem and a finding, and the rest is derived all the same; a damaged
-/// run.json, runbook.json, kinds.json, plan.json or environment.json throws EvidenceError.
+/// The content of every report, from the files of a run alone: a pure function, no clock, no
+/// machine, no environment. The same files give the same results, and `results_text` the same
+/// bytes. A damaged phase becomes a problem and a finding, and the rest is derived all the same; a
+/// damaged run.json, runbook.json, kinds.json, plan.json or environment.json throws EvidenceError.
 Derived derive_all(const RunFolder& run);
 
 /// As above, results only.

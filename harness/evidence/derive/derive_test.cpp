@@ -188,7 +188,7 @@ TEST(Derive, CutRawFileIsAnEvidenceProblem) {
     });
     ASSERT_EQ(d.problems.size(), 1U) << cut;
     EXPECT_EQ(d.problems[0].file(), "phases/conform/g01.jsonl");
-    EXPECT_THAT(d.problems[0].message(), HasSubstr("phase.json says COMPLETED"));
+    EXPECT_THAT(d.problems[0].message(), HasSubstr("phase.json records COMPLETED"));
     EXPECT_EQ(by_id(d.results.criteria, "C-CONFORM").verdict, CriterionVerdict::kNotEvaluated);
     EXPECT_EQ(d.results.verdict.exit, 6);
   }
@@ -290,7 +290,7 @@ TEST(Derive, HistoryIsTheRunbooks) {
   EXPECT_EQ(r.history[0]["value"], 1.8);
 }
 
-/// A mini run whose phase `conform` ended as `record` says, its processes as `groups` say.
+/// A mini run whose phase `conform` ended as in `record`, its processes as in `groups`.
 Results with_groups(nlohmann::json record, const nlohmann::json& groups) {
   return derived_after({},
                        [&](const fs::path& run) {

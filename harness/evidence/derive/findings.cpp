@@ -30,7 +30,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "check that the rotation works on heads, not on the flattened vector", kNow},
     {"MODE_DISAGREEMENT", "prefill and decode, or two paths of one operator, differ",
      "compare their selections and what the caches hold", kNow},
-    {"SPEEDUP_WITHHELD", "outputs did not match, so a speed says nothing",
+    {"SPEEDUP_WITHHELD", "outputs did not match, so a speed means nothing",
      "repair the outputs, then measure again", kNow},
     {"PATH_PROOF", "another path ran than the one asked for",
      "look for a silent fallback of the requested backend", kNow},
@@ -41,7 +41,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
     {"NON_FINITE", "a value is NaN or infinite",
      "look at the first non-finite tensor the worker names", kNow},
     {"DATA_SUBSTITUTED", "the named corpus was not there and other data were used",
-     "bring the corpus; criteria on real data say nothing until then", kNow},
+     "bring the corpus; criteria on real data mean nothing until then", kNow},
     {"PROVENANCE_MISMATCH", "the programs were not built from the named checkout",
      "build the default target and run again", kNow},
     {"GRAPH_BROKEN", "a parameter gets no gradient",
@@ -79,11 +79,11 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      kNow},
     {"MISSING_ARTIFACT", "the phase ended without a file it promised",
      "read the phase's GROUP.err; correct `artifacts` if the file has another name", kNow},
-    {"NO_DONE", "the program ended before it had said everything", "read the phase's GROUP.err",
-     kNow},
+    {"NO_DONE", "the program ended before it had written all its lines",
+     "read the phase's GROUP.err", kNow},
     {"MISSING_CASE", "a planned case was never ended: its figures would be of fewer cases",
      "read the phase's GROUP.err; make the program end every case it was given", kNow},
-    {"NO_BUILD_ID", "the program does not say what it was built from",
+    {"NO_BUILD_ID", "the program reports no build id",
      "build the default target and run again; a program of another build shows itself by its id",
      kNow},
     {"NO_TESTS", "the filter matches no test: nothing was tried",
@@ -108,12 +108,12 @@ constexpr auto kCodes = std::to_array<CodeRow>({
     {"LR_TRACE", "the learning rate is not that of the schedule",
      "check warm-up, length and accumulation factor of the schedule", kNow},
     {"DATA_MISSING", "the corpus is not there",
-     "bring it with tools/setup or nsa-data; criteria on real data say nothing until then", kNow},
-    {"DIFF_OUT_OF_SCOPE", "a change touches files that it does not speak of",
+     "bring it with tools/setup or nsa-data; criteria on real data mean nothing until then", kNow},
+    {"DIFF_OUT_OF_SCOPE", "a change touches files outside its declared scope",
      "split the change, or name the file where a reviewer sees it", kNow},
     {"THRESHOLD_EDIT", "a change edits what decides whether it passes",
      "look at the table of edits; state the reason with the change, or split it off", kNow},
-    {"AB_VERDICT", "an A/B says SLOWER beyond margin and noise, and a gate rests on it",
+    {"AB_VERDICT", "an A/B reports SLOWER beyond margin and noise, and a gate rests on it",
      "look at what changed between the arms; the pairs stand in the evidence", kNow},
     {"THROTTLED", "the clocks of the arms differ, so their times are not comparable",
      "let the device cool down or lock its clocks, and measure again", kLater},
@@ -162,7 +162,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "read its detail in the phase's evidence", kNow},
 });
 
-/// Causes that all mean that the result channel cannot be believed.
+/// Causes that all mean that the result channel cannot be trusted.
 constexpr auto kBrokenProtocol = std::to_array<std::string_view>(
     {"NO_HELLO", "HELLO_TWICE", "GARBAGE", "BAD_TIME", "FOREIGN_CASE", "DUPLICATE_CASE",
      "DUPLICATE_CHECK", "DUPLICATE_SAMPLE", "BAD_MODE", "AFTER_DONE", "BAD_COUNT"});
@@ -196,8 +196,8 @@ Finding finding(std::string id, const std::string& code, std::string symptom, st
           advice.cause,  advice.action, advice.priority};
 }
 
-/// The id behind what a worker names as fact: an id of the results, a figure it said itself, or
-/// else the phase.
+/// The id of the fact that a worker names: an id of the results, a figure of its own, or else the
+/// phase.
 std::string fact_id(const std::string& fact, const PhaseResult& phase, const RawPhase& raw) {
   const bool is_id =
       fact.size() > 2 && fact[1] == '-' && std::string("PCMA").find(fact[0]) != std::string::npos;
@@ -272,11 +272,11 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
                                     const std::vector<SlowProcess>& slow) {
   std::vector<Finding> findings;
   const std::string stem = "F-" + result.name + ".";
-  std::map<std::string, int> said;
+  std::map<std::string, int> numbered;
   for (const RawGroup& group : raw.groups)
     for (const base::protocol::Finding& line : group.findings)
       findings.push_back(reported_finding(
-          line, stem + line.code + "." + std::to_string(++said[line.code]), result, raw));
+          line, stem + line.code + "." + std::to_string(++numbered[line.code]), result, raw));
   for (const auto& [code, failed] : failed_checks(raw))
     findings.push_back(finding(stem + code, code,
                                std::to_string(failed.count) + " check" +

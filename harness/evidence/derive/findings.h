@@ -14,7 +14,7 @@ struct CodeAdvice {
 };
 CodeAdvice advice_for(const std::string& code);
 
-/// Findings of one phase: the lines its workers said, one for each code of its failed checks, one
+/// Findings of one phase: those its workers reported, one for each code of its failed checks, one
 /// SLOW for its processes under their floor, SLOW_RANK for a rank that the others wait for, and its
 /// own failure.
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,

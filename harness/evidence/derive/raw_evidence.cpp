@@ -146,7 +146,7 @@ void add_absent_group(const PlannedPhase& planned, const std::string& id, const 
                          .metrics = {}};
   if (end.status == StepStatus::kCompleted)
     phase.problems.emplace_back("phases/" + planned.id + "/" + id + ".jsonl",
-                                "is missing, and phase.json says COMPLETED");
+                                "is missing, and phase.json records COMPLETED");
   phase.view.groups.push_back(evidence);
   phase.groups.push_back({.id = id,
                           .file = "",
@@ -184,7 +184,7 @@ RawPhase read_raw_phase(const RunFolder& run, const RunFiles& files, const Plann
   for (const GroupEvidence& group : phase.view.groups) {
     add_cases(planned, group, phase);
     if (end.status == StepStatus::kCompleted && !group.unusable.empty() && !group.file.empty())
-      phase.problems.emplace_back(group.file, group.unusable + "; phase.json says COMPLETED");
+      phase.problems.emplace_back(group.file, group.unusable + "; phase.json records COMPLETED");
   }
   phase.cases_ok = count_ok(planned, phase.view.groups);
   std::sort(phase.cases.begin(), phase.cases.end(),

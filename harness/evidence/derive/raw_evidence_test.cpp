@@ -36,7 +36,7 @@ class RawEvidenceTest : public testing::Test {
 
   fs::path file(const std::string& name) const { return dir_ / "phases/conform" / name; }
 
-  /// The one file of phase `conform` by what `say` says between hello and done.
+  /// The one file of phase `conform`; `emit` writes the lines between hello and done.
   template <class Emit>
   void write_conform(const std::string& name, Emit emit) const {
     fs::remove(file(name));
@@ -137,7 +137,7 @@ TEST_F(RawEvidenceTest, AMissingFileIsAProblemWhereThePhaseCompleted) {
   fs::remove(file("g01.jsonl"));
   const RawPhase phase = read("conform", completed_);
   ASSERT_THAT(phase.problems, SizeIs(1));
-  EXPECT_THAT(phase.problems[0].what(), HasSubstr("is missing, and phase.json says COMPLETED"));
+  EXPECT_THAT(phase.problems[0].what(), HasSubstr("is missing, and phase.json records COMPLETED"));
   ASSERT_THAT(phase.groups, SizeIs(1));
   EXPECT_EQ(phase.groups[0].unusable, "no raw evidence");
   EXPECT_THAT(phase.cases, SizeIs(2));

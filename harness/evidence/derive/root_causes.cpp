@@ -26,7 +26,7 @@ std::string bound_text(const RuleCondition& condition, const Metric& metric, dou
          " " + format_number(condition.bound, 4) + ")";
 }
 
-/// What the rule says of a phase; an empty code when it does not speak.
+/// The finding of the rule in a phase; an empty code when the rule does not apply.
 Finding applied(const RootCauseRule& rule, const Results& results, const PhaseResult& phase) {
   std::string figures;
   const Metric* first = nullptr;
@@ -41,7 +41,7 @@ Finding applied(const RootCauseRule& rule, const Results& results, const PhaseRe
   const CodeAdvice advice = advice_for(rule.code);
   return {"F-" + phase.name + "." + rule.code,
           rule.code,
-          rule.says + ": " + figures,
+          rule.symptom + ": " + figures,
           first->id,
           advice.cause,
           advice.action,
@@ -52,7 +52,7 @@ Finding applied(const RootCauseRule& rule, const Results& results, const PhaseRe
 
 const std::vector<RootCauseRule>& root_cause_rules() {
   static const std::vector<RootCauseRule> kRules = {
-      // Launches and waits are both said, whichever of them decides.
+      // Launches and waits are both reported, whichever of them decides.
       {"HOST_BOUND",
        "the host waits for the device again and again",
        {{"step.syncs_per_step_count", '>', 20},

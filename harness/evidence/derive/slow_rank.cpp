@@ -35,13 +35,13 @@ std::map<std::string, std::map<std::string, StepTimes>> by_group(
   return result;
 }
 
-/// Times in the steps that all ranks told: a row a rank, all of one length.
+/// Times in the steps that all ranks reported: a row a rank, all of one length.
 std::vector<std::vector<double>> common_steps(const std::map<std::string, StepTimes>& ranks) {
   std::vector<std::vector<double>> rows(ranks.size());
   for (const auto& [step, ignored] : ranks.begin()->second) {
-    const bool told = std::ranges::all_of(
+    const bool complete = std::ranges::all_of(
         ranks, [step = step](const auto& rank) { return rank.second.contains(step); });
-    if (!told) continue;
+    if (!complete) continue;
     size_t row = 0;
     for (const auto& [id, times] : ranks) rows[row++].push_back(times.at(step));
   }

@@ -15,7 +15,7 @@ std::string read_bytes(const std::filesystem::path& path);
 std::string sha256_file(const std::filesystem::path& path);
 
 /// Writes `bytes` to `path` by a temporary file beside it, fsync and rename. Throws Error naming
-/// path and reason (a full disk is said as such); the old file is then untouched.
+/// path and reason (a full disk is named as such); the old file is then untouched.
 void write_bytes(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace harness

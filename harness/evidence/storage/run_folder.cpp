@@ -37,7 +37,7 @@ std::string position(const std::string& text, size_t byte) {
          std::to_string(std::max<size_t>(column, 1));
 }
 
-/// The archive would be a file of the run that its ledger does not know.
+/// The archive would be a file of the run that is not in its ledger.
 void refuse_inside(const fs::path& run, const fs::path& out) {
   std::error_code error;
   const fs::path inside =

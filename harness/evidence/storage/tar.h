@@ -7,7 +7,7 @@
 #include <vector>
 
 /// Deterministic tar archives (POSIX.1-2001: ustar headers, a pax header where a path is too long):
-/// the same files give the same bytes, whoever writes them and when. Any tar program reads them.
+/// the same files give the same bytes, independent of user and time. Any tar program reads them.
 namespace harness {
 
 struct TarMember {

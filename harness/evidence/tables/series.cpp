@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// What a heartbeat tells at a completed step.
+/// A figure of the heartbeats of completed steps.
 struct Quantity {
   const char* name;
   const char* title;
@@ -43,7 +43,7 @@ std::optional<double> validation_of(const base::protocol::Beat& beat) {
   return loss->get<double>();
 }
 
-/// A process tells of one line, unless its heartbeats name theirs (`extra.line`).
+/// A process has one line, unless its heartbeats name theirs (`extra.line`).
 std::string line_of(const base::protocol::Beat& beat, const RawGroup& group) {
   const auto line = beat.extra.find("line");
   return line != beat.extra.end() && line->is_string() ? line->get<std::string>() : group.id;

@@ -39,7 +39,7 @@ Metric figure(const std::string& name, const std::string& unit, double value) {
 
 TEST(Series, HeartbeatsGiveLossAndRateALineAProcess) {
   const auto all = step_series("t", {group_of("g01.r0", 4), group_of("g01.r1", 4)});
-  ASSERT_EQ(all.size(), 2U) << "no memory was told";
+  ASSERT_EQ(all.size(), 2U) << "no memory was reported";
   EXPECT_EQ(all[0].id, "S-t.loss");
   EXPECT_EQ(all[0].lines.size(), 2U);
   EXPECT_EQ(all[0].lines[1]["name"], "g01.r1");

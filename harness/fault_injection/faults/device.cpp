@@ -63,15 +63,15 @@ class Squatter {
 
 std::string device_report(const SelftestSetup& setup) {
   const TempDir dir;
-  const auto said = run_alone(
+  const auto transcript = run_alone(
       dir / "raw.jsonl", nlohmann::json::object(),
       [&](const BuiltinCall& call, base::protocol::Emitter& emitter) {
         run_environment(setup.bin_dir, this_checkout(), call, emitter);
       },
       setup.device);
   const auto* check = find_line<base::protocol::Check>(
-      said, [](const base::protocol::Check& c) { return c.id == "gpu.free"; });
-  if (check == nullptr) throw Error("the environment phase said nothing of the device");
+      transcript, [](const base::protocol::Check& c) { return c.id == "gpu.free"; });
+  if (check == nullptr) throw Error("the environment phase has no check of the device");
   return check->ok ? "" : check->code + " " + check->detail;
 }
 

@@ -12,7 +12,7 @@ TEST(DeviceFaults, HeldMemoryIsNotSeenWhereNothingHoldsIt) {
   const TempDir empty;
   EXPECT_THROW(inject_held_memory({.bin_dir = empty.path(), .device = "cuda"}), std::exception);
   EXPECT_THROW(control_free_device({.bin_dir = empty.path(), .device = "cpu"}), Error)
-      << "on a CPU nobody speaks of a device";
+      << "on a CPU there is no check of a device";
 }
 
 }  // namespace

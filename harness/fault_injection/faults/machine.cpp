@@ -25,9 +25,9 @@ using nlohmann::json;
 namespace {
 
 /// Failed checks with `code`, joined; empty: none.
-std::string failures(const base::protocol::Transcript& said, const std::string& code) {
+std::string failures(const base::protocol::Transcript& transcript, const std::string& code) {
   std::string text;
-  for (const auto& line : said.lines)
+  for (const auto& line : transcript.lines)
     if (const auto* check = std::get_if<base::protocol::Check>(&line.message);
         check != nullptr && !check->ok && check->code == code)
       text += (text.empty() ? "" : "; ") + check->id + ": " + check->detail;
@@ -40,8 +40,8 @@ void git(const fs::path& folder, std::vector<std::string> arguments) {
                     "user.email=selftest@localhost", "-c", "commit.gpgsign=false"});
   CaptureOptions options;
   options.with_stderr = true;
-  if (const Captured said = capture(arguments, options); !said.ok())
-    throw Error("git " + arguments[9] + " failed: " + said.problem + said.out);
+  if (const Captured result = capture(arguments, options); !result.ok())
+    throw Error("git " + arguments[9] + " failed: " + result.problem + result.out);
 }
 
 void put(const fs::path& file, const std::string& text) {
@@ -81,7 +81,7 @@ struct SmallCheckout {
 
 using Change = std::function<void(const SmallCheckout&)>;
 
-/// What the environment phase says of a small checkout after `change`.
+/// Failed provenance checks of the environment phase on a small checkout after `change`.
 std::string provenance_after(const SelftestSetup& setup, const Change& change) {
   const TempDir dir;
   const SmallCheckout checkout(dir.path(), setup.bin_dir / "nsa-worker");

@@ -14,7 +14,7 @@ static std::string runbook_text(const std::string& key) {
          key + R"(": 5}]})";
 }
 
-/// What the worker says to a switch before anything runs; empty when it did not refuse it.
+/// The error with which the worker refuses a switch before anything runs; empty when it does not.
 static std::string refusal(WorkerCall call, const std::string& name) {
   call.env = {{name, "7"}};
   const WorkerAnswer answer = call_worker(call);

@@ -6,7 +6,7 @@
 namespace harness::injection {
 namespace {
 
-// P08: the fault is caught where both programs refuse what they do not know, and missed where one
+// P08: the fault is caught where both programs refuse unknown names, and missed where one
 // accepts it; the control is clean unless a good name is refused.
 TEST(NameFaults, UnknownNamesAreSeenWhereTheyAreRefused) {
   const auto with = [](bool blind, bool alarmed, Action action) {

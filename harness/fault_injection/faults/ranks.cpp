@@ -32,7 +32,7 @@ Captured rank(const SelftestSetup& setup, int number, int port, const std::strin
   return train(setup, steps, "2", options, limit_s);
 }
 
-/// What rank 0 says when rank 1 lives for `limit_s`.
+/// The output of rank 0 when rank 1 is ended after `limit_s`.
 Captured two_ranks(const SelftestSetup& setup, const std::string& steps, double limit_s) {
   const int port = base::protocol::free_port();
   if (port == 0) throw Error("no free port for two ranks");
@@ -66,7 +66,7 @@ Injected control_lone_rank(const SelftestSetup& setup) {
           "a run of one rank: exit " + std::to_string(lone.exit) + " " + lone.problem};
 }
 
-/// A rank killed while both train: the other one says so and ends.
+/// A rank killed while both train: the other one reports it and ends.
 Injected inject_killed_rank(const SelftestSetup& setup) {
   const Captured first = two_ranks(setup, "1000000", 6);
   const std::string seen = fault_line(first.out);

@@ -8,7 +8,8 @@
 namespace harness::injection {
 namespace {
 
-/// nsa-train that ends as `lone` says when it is to be one of two and alone, else well.
+/// An nsa-train that runs the shell words `lone` when it is one of two ranks and alone, else exits
+/// with 0.
 void write_lone_trainer(const std::filesystem::path& bin, const std::string& lone) {
   const auto path = bin / "nsa-train";
   write_bytes(path,
@@ -26,9 +27,9 @@ TEST(RankFaults, ALoneRankIsSeenWhereItIsNamed) {
   EXPECT_TRUE(control_lone_rank(setup).as_wanted) << control_lone_rank(setup).seen;
   EXPECT_TRUE(control_both_ranks(setup).as_wanted) << control_both_ranks(setup).seen;
   for (const char* lone : {"exit 0",                                   // trains alone
-                           "exit 1",                                   // says nothing
+                           "exit 1",                                   // no message
                            "echo 'RANK_FAULT: 2 ranks'; exit 0",       // and goes on
-                           "echo 'RANK_FAULT: no reason'; exit 1",     // does not say how many
+                           "echo 'RANK_FAULT: no reason'; exit 1",     // no number of ranks
                            "echo 'RANK_FAULT: 2 ranks'; kill -9 $$"})  // dies of something else
   {
     write_lone_trainer(bin.path(), lone);

@@ -11,7 +11,7 @@ namespace harness::injection {
 
 using Action = Injected (*)(const SelftestSetup&);
 
-/// The fault is seen, its control is clean, and the fault says what was seen.
+/// The fault is seen, its control is clean, and the fault names what was seen.
 inline void expect_seen_and_control_clean(Action inject, Action control,
                                           const SelftestSetup& setup = {}) {
   const Injected injected = inject(setup), clean = control(setup);
@@ -27,7 +27,7 @@ inline void expect_never_as_wanted_without_programs(Action action) {
   try {
     EXPECT_FALSE(action(setup).as_wanted);
   } catch (const std::exception&) {
-    SUCCEED();  // the phase says FAULT_MISSED with the text
+    SUCCEED();  // the phase reports FAULT_MISSED with the text
   }
 }
 

@@ -31,7 +31,7 @@ CounterfactualResult explain_gap(const SelftestSetup& setup, const json& setting
 
 using Losses = std::map<int64_t, json>;  ///< by step
 
-/// Losses of one training process, exactly as it said them.
+/// Losses of one training process, exactly as it reported them.
 Losses train(const SelftestSetup& setup, const json& args) {
   WorkerCall call{.program = setup.bin_dir / "nsa-train-faulty", .kind = "nsa-train"};
   call.flags = {"--worker"};

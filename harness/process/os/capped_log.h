@@ -5,11 +5,11 @@
 
 namespace harness {
 
-/// Copies a worker's standard stream into a file, byte by byte as it is, up to a cap; then says so
-/// once and only counts.
+/// Copies a worker's standard stream into a file, unchanged, up to a cap; beyond that it writes one
+/// note and only counts.
 class CappedLog {
  public:
-  CappedLog() = default;  ///< of a stream that has ended and said nothing
+  CappedLog() = default;  ///< of a stream that has ended without output
   /// Throws Error when the file exists or cannot be made.
   CappedLog(Fd from, const std::filesystem::path& to, uint64_t cap);
 
@@ -18,7 +18,7 @@ class CappedLog {
 
   /// Descriptor to wait on; -1 once the other side closed.
   int fd() const { return from_.get(); }
-  uint64_t bytes() const { return bytes_; }  ///< said by the worker
+  uint64_t bytes() const { return bytes_; }  ///< written by the worker
   bool truncated() const { return bytes_ > cap_; }
 
  private:

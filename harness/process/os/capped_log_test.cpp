@@ -42,7 +42,7 @@ class CappedLogTest : public testing::Test {
 
 TEST_F(CappedLogTest, BytesArriveAsTheyAre) {
   CappedLog log = this->log(100);
-  EXPECT_EQ(log.drain(), 0u) << "nothing said yet, and no waiting";
+  EXPECT_EQ(log.drain(), 0u) << "nothing written yet, and no waiting";
   const std::string odd("no newline\0\r\x1b[1m\xff", 16);
   write_line(odd);
   EXPECT_EQ(log.drain(), odd.size());

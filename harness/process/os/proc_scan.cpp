@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Content of a file in /proc, which says it has no size; empty when unreadable.
+/// Content of a file in /proc, whose reported size is 0; empty when unreadable.
 std::string slurp(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-/// What /proc tells about processes. Nothing here needs rights beyond those of the user who started
+/// Facts of processes from /proc. Nothing here needs rights beyond those of the user who started
 /// the processes.
 namespace harness {
 

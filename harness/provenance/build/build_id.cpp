@@ -48,8 +48,8 @@ std::vector<std::string> differing(const FileHashes& a, const FileHashes& b) {
 /// What a run of nsa-validate starts in every build.
 constexpr std::array<const char*, 2> kRequired = {"nsa-validate", "nsa-worker"};
 
-/// Programs beside build_id.json that are not those it speaks of: by note, by content, or because
-/// it does not name them. One that is not there is no other program.
+/// Programs beside build_id.json that are not those it names: by note, by content, or because it
+/// does not list them. A missing program is not one of them.
 std::vector<std::string> other_programs(const fs::path& folder, const BuildId& built) {
   std::vector<std::string> names;
   for (const auto& [path, id] : built.programs) {
@@ -128,7 +128,7 @@ void keep_known_programs(BuildId& id, const fs::path& folder) try {
         sha256_file(folder / path) == content)
       add_program(id, folder, path);
 } catch (const Error&) {
-  return;  // a damaged one knows nothing
+  return;  // nothing can be taken from a damaged file
 }
 
 void refresh_contents(const fs::path& folder) {

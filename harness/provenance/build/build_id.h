@@ -8,8 +8,8 @@
 
 /// The build id names the sources that programs were built from: sha256 over the sorted lines
 /// "SHA256  PATH" of all CMake files and everything below nsa/, harness/, suites/ and reports/,
-/// then compiler and flags. No dates, no machine names. It is made at the end of a build and lies
-/// as build_id.json beside the programs; README.md says what is in it.
+/// then compiler and flags. No dates, no machine names. It is written at the end of a build to
+/// build_id.json beside the programs; README.md describes the file.
 namespace harness {
 
 using FileHashes = std::map<std::string, std::string>;  ///< path relative to the checkout -> sha256
@@ -21,7 +21,7 @@ struct BuildId {
   std::map<std::string, std::string>
       programs;  ///< path relative to build_id.json -> GNU build id of the ELF file
   std::map<std::string, std::string> contents;  ///< the same paths -> sha256 of the whole file
-  std::string commit;                           ///< at build time; empty when git did not know it
+  std::string commit;                           ///< at build time; empty when git had none
   std::vector<std::string> dirty;               ///< changed files at build time
 };
 
@@ -38,8 +38,8 @@ std::string build_id_of(const FileHashes& files, const std::string& compiler,
 /// Records the program at `path` below `folder` as it is now.
 void add_program(BuildId& id, const std::filesystem::path& folder, const std::string& path);
 
-/// Takes over what build_id.json in `folder` knows of further programs, where they still are those
-/// and their sources were the same: a target may build fewer than the one before it.
+/// Takes over the entries of further programs in build_id.json of `folder`, where they still are
+/// those and their sources were the same: a target may build fewer than the one before it.
 void keep_known_programs(BuildId& id, const std::filesystem::path& folder);
 
 /// Records the contents of programs again after an installation, which changes their search paths

@@ -32,7 +32,8 @@ std::string hex(const std::string& bytes) {
   return text;
 }
 
-/// Walks the notes of one segment; `bytes`: of the file, which no note may exceed whatever it says.
+/// Walks the notes of one segment; `bytes`: size of the file, which no
+/// note may exceed whatever size it declares.
 std::string build_id_in(std::ifstream& in, const Elf64_Phdr& segment, uint64_t bytes) {
   const auto aligned = [](uint64_t size) { return (size + 3) / 4 * 4; };
   if (segment.p_offset > bytes || segment.p_filesz > bytes - segment.p_offset) return "";

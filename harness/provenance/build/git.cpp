@@ -77,12 +77,12 @@ std::vector<std::string> items_of(const std::string& list, char end) {
 
 /// Root of the checkout that holds `folder`; none where a setting (core.worktree) leads elsewhere.
 std::optional<fs::path> root_of(const fs::path& folder) {
-  const Captured said = ask_git(folder, {"rev-parse", "--show-toplevel"});
+  const Captured answer = ask_git(folder, {"rev-parse", "--show-toplevel"});
   std::error_code error;
   const fs::path here = fs::canonical(folder, error);
-  fs::path root = fs::canonical(first_line(said.out), error);
+  fs::path root = fs::canonical(first_line(answer.out), error);
   const auto end = std::mismatch(root.begin(), root.end(), here.begin(), here.end()).first;
-  if (!said.ok() || error || end != root.end()) return std::nullopt;
+  if (!answer.ok() || error || end != root.end()) return std::nullopt;
   return root;
 }
 
@@ -113,9 +113,9 @@ std::optional<std::vector<std::string>> other_contents(const fs::path& root) {
     (hashable ? there : differ).push_back(path);
     if (hashable) names += path + "\n";
   }
-  const Captured said = ask_git(root, {"hash-object", "--no-filters", "--stdin-paths"}, names);
-  const auto hashes = items_of(said.out, '\n');
-  if (in_head.empty() || !said.ok() || hashes.size() != there.size()) return std::nullopt;
+  const Captured answer = ask_git(root, {"hash-object", "--no-filters", "--stdin-paths"}, names);
+  const auto hashes = items_of(answer.out, '\n');
+  if (in_head.empty() || !answer.ok() || hashes.size() != there.size()) return std::nullopt;
   for (size_t i = 0; i < there.size(); ++i)
     if (hashes[i] != in_head.at(there[i])) differ.push_back(there[i]);
   return differ;

@@ -9,7 +9,7 @@ namespace harness {
 
 /// Facts of a git checkout. git is asked for objects and names only: what differs is found by
 /// content, so that no variable, setting, index flag or private list of ignored files can hide it.
-/// When `known` is false, `problem` says why.
+/// When `known` is false, `problem` is the reason.
 struct GitFacts {
   bool known = false;
   std::string problem;
@@ -23,8 +23,8 @@ struct GitFacts {
 GitFacts git_facts(const std::filesystem::path& folder);
 
 /// Files that differ between `base` (a commit or branch) and the working tree below `folder`: since
-/// the commit where both parted, uncommitted and untracked ones included; sorted. `problem` says
-/// why there is no list.
+/// the commit where both parted, uncommitted and untracked ones included; sorted. `problem`
+/// is the reason when there is no list.
 struct ChangedFiles {
   std::string problem = {};
   std::string parted = {};  ///< the commit where both parted

@@ -12,8 +12,8 @@ namespace harness {
 std::optional<std::filesystem::path> find_library(const std::string& file,
                                                   const std::string& folder);
 
-/// "2.11": major and minor version of the LibTorch that programs would load; "unknown" when it does
-/// not say.
+/// "2.11": major and minor version of the LibTorch that programs would load; "unknown" when it
+/// declares none.
 std::string libtorch_version();
 
 }  // namespace harness

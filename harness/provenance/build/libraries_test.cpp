@@ -68,7 +68,7 @@ TEST_F(LibrariesTest, AWheelFindsItsNeighbours) {
   EXPECT_EQ(find_library("libcupti.so.13", "nvidia/other/lib"), std::nullopt);
 }
 
-/// An empty part means the working directory to the loader; a library there is nobody's.
+/// An empty part means the working directory to the loader; a library there belongs to no build.
 TEST_F(LibrariesTest, EmptyPartsAreNotTheWorkingDirectory) {
   const fs::path before = fs::current_path();
   put("libhere.so");

@@ -66,7 +66,7 @@ std::vector<GpuFacts>::const_iterator named_gpu(const std::vector<GpuFacts>& all
 
 std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
                                    const std::optional<std::string>& value) {
-  // A slice of a GPU (MIG) has no row in this list: nobody is left out, so that its GPU is not.
+  // A slice of a GPU (MIG) has no row in this list: no GPU is left out, so that its own is not.
   if (!value || value->find("MIG-") != std::string::npos) return all;
   std::vector<GpuFacts> seen;
   std::istringstream entries(*value);

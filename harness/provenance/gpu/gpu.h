@@ -11,7 +11,7 @@ namespace harness {
 
 struct GpuProcess {
   int64_t pid = 0;
-  std::optional<int64_t> mib;  ///< none: the driver does not say (containers, MIG)
+  std::optional<int64_t> mib;  ///< none: the driver does not report it (containers, MIG)
   std::string name;            ///< /proc/PID/comm; empty when the process is not visible here
 };
 
@@ -50,14 +50,14 @@ struct GpuList {
 
 /// Of `all`, in NVML's order, those that CUDA shows under CUDA_VISIBLE_DEVICES=`value`: numbers or
 /// beginnings of uuids, up to the first that names none; nothing named: none; slices (MIG): all. A
-/// run on one GPU of a shared machine is not disturbed by, and does not speak of, its neighbours.
+/// run on one GPU of a shared machine neither checks nor records the other GPUs.
 std::vector<GpuFacts> visible_gpus(std::vector<GpuFacts> all,
                                    const std::optional<std::string>& value);
 
 /// The list, at the time of the call. `library` is for tests.
 GpuList list_gpus(const std::string& library = "libnvidia-ml.so.1");
 
-/// Who holds memory of any GPU ("GPU 0: 812 MiB held, pid 71 python 800 MiB"); empty: nobody.
+/// Processes that hold memory of a GPU ("GPU 0: 812 MiB held, pid 71 python 800 MiB"); empty: none.
 std::string held_text(const GpuList& list);
 
 nlohmann::json to_json(const GpuList& list);

@@ -137,7 +137,7 @@ void read_rates(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
       when_ok(NSA_NVML(nvml, nvmlDeviceGetMaxClockInfo, device, NVML_CLOCK_SM, &value), value);
   gpu.power_limit_w =
       when_ok(NSA_NVML(nvml, nvmlDeviceGetPowerManagementLimit, device, &value), value);
-  if (gpu.power_limit_w) *gpu.power_limit_w /= 1000;  // NVML says milliwatts
+  if (gpu.power_limit_w) *gpu.power_limit_w /= 1000;  // NVML reports milliwatts
   gpu.pcie_gen =
       when_ok(NSA_NVML(nvml, nvmlDeviceGetCurrPcieLinkGeneration, device, &value), value);
   gpu.pcie_width = when_ok(NSA_NVML(nvml, nvmlDeviceGetCurrPcieLinkWidth, device, &value), value);

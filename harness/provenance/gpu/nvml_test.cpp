@@ -73,7 +73,7 @@ TEST_F(NvmlTest, EveryFactIsReadFromItsOwnCall) {
   EXPECT_EQ(gpu.sm_clock_mhz, 1500);
   EXPECT_EQ(gpu.max_sm_clock_mhz, 1980);
   EXPECT_EQ(gpu.memory_clock_mhz, 2600);
-  EXPECT_EQ(gpu.power_limit_w, 700) << "NVML says milliwatts";
+  EXPECT_EQ(gpu.power_limit_w, 700) << "NVML reports milliwatts";
   EXPECT_EQ(gpu.temperature_c, 41);
   EXPECT_EQ(gpu.pcie_gen, 4);
   EXPECT_EQ(gpu.pcie_width, 8);

@@ -5,7 +5,7 @@
 #include <vector>
 
 /// Errors of GPUs in the kernel's log: the NVIDIA driver writes "NVRM: Xid (PCI:0000:3b:00): 79,
-/// ..." there. NVML tells of them only while somebody waits.
+/// ..." there. NVML reports them only to a program that waits for them.
 namespace harness {
 
 /// One kind of error of one GPU.
@@ -13,7 +13,7 @@ struct XidErrors {
   std::string bus;  ///< "0000:3b:00"
   int64_t code = 0;
   int64_t count = 0;
-  std::string last;  ///< what the newest line says behind the code
+  std::string last;  ///< the text behind the code in the newest line
 };
 
 /// In the order of their first lines. Lines that are none are passed over.

@@ -69,7 +69,7 @@ json typed_value(const Override& set, const ArgSpec& spec) {
     try {
       value = Source().parse(set.value, "--set");
     } catch (const ConfigError&) {
-      value = set.value;  // no JSON: it is text, and the type check says what it must be
+      value = set.value;  // no JSON: it is text, and the type check names the right type
     }
   }
   if (const std::string problem = arg_type_problem(spec.type, value); !problem.empty())

@@ -55,7 +55,7 @@ class AnswerChecker {
     check_figures(at(place, "otherwise"), "answer", sentence.otherwise);
     check_ids(at(place, "when"), "answer: when", sentence.when);
     require(source_, place, sentence.otherwise.empty() || !sentence.when.empty(),
-            "answer: otherwise is never said where when is empty");
+            "answer: otherwise is never used where when is empty");
   }
 
   void check_ids(const json& place, const std::string& what,

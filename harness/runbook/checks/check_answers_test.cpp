@@ -42,7 +42,7 @@ TEST(Answers, ABadWordIsNamedWithItsPlaceAndRemedy) {
   EXPECT_THAT(refused("/questions/0/says", "{x}"), HasSubstr("question 'G-right': says: no phase"));
   EXPECT_THAT(refused("/answer/0/otherwise", "{x}"), HasSubstr("no phase declares"));
   EXPECT_THAT(refused("/answer/0/when", {"C-furst.*"}), HasSubstr("no criterion is called so"));
-  EXPECT_THAT(refused("/answer/0/when", nlohmann::json::array()), HasSubstr("never said"));
+  EXPECT_THAT(refused("/answer/0/when", nlohmann::json::array()), HasSubstr("never used"));
   EXPECT_THAT(refused("/questions/0/decided_by", nlohmann::json::array()),
               HasSubstr("a question without a criterion has no answer"));
   EXPECT_THAT(refused("/questions/0/decided_by", {"C-second.*"}),

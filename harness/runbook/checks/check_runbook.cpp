@@ -100,7 +100,7 @@ class CriterionChecker {
                 criterion.unit + "; a criterion must be able to fail");
   }
 
-  /// A number on a measured scale says why it is that number.
+  /// A threshold on a measured scale needs a source.
   void check_source(const json& document, const CriterionSpec& criterion) {
     static const std::vector<std::string> kSources = {"physical: ", "historical: ", "oracle: "};
     const bool measured = document.at("value").is_number() && criterion.unit != "count";
@@ -113,7 +113,7 @@ class CriterionChecker {
       return criterion.source.starts_with(prefix) && criterion.source.size() > prefix.size();
     });
     require(source_, at(document, "source"), named,
-            what_ + "source must say where " + criterion.op + " " + document.at("value").dump() +
+            what_ + "source must state where " + criterion.op + " " + document.at("value").dump() +
                 " " + criterion.unit +
                 " comes from: 'physical: ...', 'historical: ...' or 'oracle: ...', got " +
                 in_quotes(criterion.source) +
@@ -173,7 +173,7 @@ void check_head(const Source& source, const json& document, const Runbook& runbo
           "name " + in_quotes(runbook.name) + " must be lower case letters, digits and _");
   require_one_of(source, at(document, "device"), "device", runbook.device, device_names());
   require(source, document, !runbook.scope.empty(),
-          "scope must say what a verdict of this runbook speaks about");
+          "scope must state what a verdict of this runbook is about");
   require(source, at(document, "seed"), runbook.seed >= 0, "seed must not be negative");
   require(source, at(document, "phases"), !runbook.phases.empty(),
           "phases is empty: a run of nothing decides nothing");

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "\"value\": {\"baseline\": \"second.v2_vs_v1.speedup_ratio\", \"factor\": 0}",
                  "factor must be above 0"},
         BadInput{", \"source\": \"historical: 855\"", "",
-                 "source must say where >= 1.5 ratio comes from: 'physical: ...', 'historical: "
+                 "source must state where >= 1.5 ratio comes from: 'physical: ...', 'historical: "
                  "...' or 'oracle: ...', got ''"},
         BadInput{"historical: 855", "hearsay: 855", "got 'hearsay: 855'"},
         BadInput{"historical: 855", "historical: ", "got 'historical: '"},
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(BadInput{"\"minimal\"", "\"maximal\"",
                              "name 'maximal' must be that of the file, 'minimal'"},
                     BadInput{"nsa-runbook/1", "nsa-runbook/2", "schema must be 'nsa-runbook/1'"},
-                    BadInput{"nothing but the tests of the loader", "", "scope must say"},
+                    BadInput{"nothing but the tests of the loader", "", "scope must state"},
                     BadInput{"\"title\"", "\"device\": \"gpu\", \"title\"",
                              "device must be one of cpu, cuda"},
                     BadInput{"\"title\"", "\"seed\": -1, \"title\"", "seed must not be negative"},

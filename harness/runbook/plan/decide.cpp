@@ -32,7 +32,7 @@ const PlannedPhase* missing_need(const std::vector<std::string>& before, const P
   return nullptr;
 }
 
-/// What the phase asks of the machine. Said or not, its program must not be known to be missing,
+/// What the phase requires of the machine. Always required: its program is not known to be missing,
 /// and on cuda every program needs a GPU.
 std::map<std::string, nlohmann::json> requirements(const PhaseSpec& spec, const PlannedPhase& phase,
                                                    const Facts& facts) {

@@ -8,7 +8,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// What decide_phase says of one phase of a worker on cuda, in front of which `need` was planned.
+/// The result of decide_phase for one phase of a worker on cuda, with `need` planned before it.
 struct Decided {
   PhaseSpec spec;
   PlannedPhase phase, need;

@@ -44,7 +44,7 @@ std::vector<PlannedStage> further_stages(const PhaseSpec& spec, const Runbook& r
   return stages;
 }
 
-/// What the runbook says about a phase; decisions come later.
+/// A phase as the runbook describes it; decisions come later.
 PlannedPhase describe_phase(const PhaseSpec& spec, const Runbook& runbook, const Kinds& kinds) {
   const RunTarget target = parse_run(spec.run);
   PlannedPhase phase;

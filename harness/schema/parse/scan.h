@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-/// What a JSON parser does not tell: where keys stand, which are given twice, how deep it nests.
+/// What a JSON parser does not report: positions of keys, duplicate keys, depth of nesting.
 namespace harness {
 
 struct KeyToken {

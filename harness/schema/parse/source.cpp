@@ -41,7 +41,7 @@ struct ErrorFinder : nlohmann::json_sax<json> {
 };
 
 /// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without
-/// what our own position says already.
+/// the position, which the error has already.
 std::string reason_of(const std::string& text) {
   if (const size_t at = text.find("syntax error"); at != std::string::npos) return text.substr(at);
   if (const size_t at = text.find("] "); at != std::string::npos) return text.substr(at + 2);

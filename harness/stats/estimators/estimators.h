@@ -34,7 +34,7 @@
 /// "SOURCE.X.aa" is the same arm measured once more in each round. The noise floor is that of the
 /// pair's own arms, the larger where both have a repeat; a pair without any is INCONCLUSIVE.
 ///
-/// Nothing becomes a number without data: value is null and null_reason says why. A failed case
+/// Without data value is null, and null_reason is set. A failed case
 /// voids its samples and its metric lines. A speed (see `is_performance`) is `withheld` when a
 /// check failed in a process it comes from: value is null and `withheld` names the mismatch.
 namespace harness {
@@ -49,7 +49,7 @@ const std::map<std::string_view, Estimator>& estimators();
 /// Throws std::invalid_argument when the table lacks spec.estimator.
 Metric estimate(const MetricSpec& spec, const EvidenceView& view);
 
-/// Whether the figure speaks about speed, so that a failed check withholds it: sample estimators,
+/// Whether the figure is a speed, so that a failed check withholds it: sample estimators,
 /// units of time and rate, names ending in speedup_ratio.
 bool is_performance(const MetricSpec& spec);
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 /// The raw evidence of one phase as the estimators see it: parsed lines, grouped by process. Filled
-/// by harness/evidence from GROUP.jsonl files; knows nothing of the protocol they were written in.
+/// by harness/evidence from GROUP.jsonl files; independent of the protocol they were written in.
 namespace harness {
 
 struct CheckLine {

@@ -114,10 +114,10 @@ void estimate_max(const MetricSpec& spec, const EvidenceView& view, Metric& metr
 }
 
 void estimate_all(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
-  // One line that says no decides, whatever became of the other cases; yes needs all of them.
+  // One line with 0 decides, whatever the other cases are; 1 needs all of them.
   for (const FoundLine& found : find_lines(spec, view)) {
-    const std::optional<double>& said = found.line->value;
-    if (!said || *said != 0) continue;
+    const std::optional<double>& value = found.line->value;
+    if (!value || *value != 0) continue;
     metric.value = 0;
     metric.n = 1;
     metric.details["first_false"] = where(found);

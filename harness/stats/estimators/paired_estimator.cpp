@@ -166,7 +166,7 @@ std::optional<nlohmann::json> noise_of(const std::string& name, const std::vecto
 }
 
 /// What identical arms show: the A/A of this pair's own arms, the larger one where both have one.
-/// None: the pair was measured without, and no difference can be told from noise.
+/// None: the pair was measured without, and no difference can be distinguished from noise.
 std::optional<double> apply_noise_floor(const MetricSpec& spec, const Arms& arms, Metric& metric) {
   metric.details["noise_floor"] = nullptr;
   double floor = 0;
@@ -222,7 +222,7 @@ double cycles_each(const std::string& unit) {
   return unit == "ms" ? 1e3 : 1;
 }
 
-/// How the samples of one arm were taken; null where a sample does not say.
+/// How the samples of one arm were taken; null where a sample does not record it.
 nlohmann::json sample_row(const std::string& arm, const std::vector<Series>& parts) {
   const Series all = joined(parts);
   const size_t n = all.values.size();
@@ -249,7 +249,7 @@ nlohmann::json sample_row(const std::string& arm, const std::vector<Series>& par
   return row;
 }
 
-/// The table of samples, where they say more than their value.
+/// The table of samples, where they record more than their value.
 void describe_samples(const MetricSpec& spec, const Arms& arms, Metric& metric) {
   const Series first = joined(arms.baseline);
   if (first.throttles.empty() && first.ran_pct.empty()) return;

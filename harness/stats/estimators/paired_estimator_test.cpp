@@ -71,7 +71,7 @@ TEST(PairedOverhead, IsThePercentOfTimeMoreThanTheBaseline) {
   EXPECT_LE(*m.value, *m.hi95);
   EXPECT_LE(*m.hi95, *m.hi);
   EXPECT_EQ(m.method, "paired_overhead");
-  EXPECT_EQ(m.verdict, "") << "FASTER or SLOWER is said once, by the ratio";
+  EXPECT_EQ(m.verdict, "") << "only the ratio has the verdict FASTER or SLOWER";
 }
 
 TEST(PairedOverhead, IsWithheldWhenAnOutputMismatches) {
@@ -123,7 +123,8 @@ TEST(PairedRatio, AaSeriesGivesTheFloor) {
   EXPECT_EQ(m.verdict, "INCONCLUSIVE");
 }
 
-// What layer_scaling said of 0.571 [0.552, 0.616]: the A/A of another arm was ten times as noisy.
+// As in layer_scaling with 0.571 [0.552, 0.616], where the A/A of another arm was ten times as
+// noisy.
 TEST(PairedRatio, TheFloorIsThatOfThePairsOwnArms) {
   MetricSpec one = spec();
   one.source = "layers1";
@@ -149,7 +150,7 @@ TEST(PairedRatio, WithoutAnAaOfItsOwnArmsThereIsNoVerdict) {
   const Metric none = estimate(spec(), bare_view(10, {{"v1", 4}, {"v2", 2}}));
   EXPECT_EQ(none.verdict, "INCONCLUSIVE");
   EXPECT_TRUE(none.lo && none.details["noise_floor"].is_null());
-  // "aa" beside more than two arms repeats nobody knows which.
+  // "aa" beside more than two arms does not name the arm that it repeats.
   MetricSpec one = spec();
   one.source = "c/step";
   const std::vector<ArmPlan> two = {{"step.v1", 4}, {"step.v2", 2}, {"step.aa", 4}};
@@ -272,7 +273,7 @@ TEST(PairedRatio, ReportsHowSamplesWereTaken) {
   EXPECT_EQ(rows[2]["throttled"], 1);
   EXPECT_EQ(rows[2]["throttle_reasons"], nlohmann::json({"sw_power_cap"}));
   EXPECT_EQ(metric.details["cache"], "hot");
-  view.groups[3].samples.back().throttle = "";  // one sample does not say
+  view.groups[3].samples.back().throttle = "";  // one sample does not record it
   EXPECT_TRUE(estimate(one, view).details["samples"][2]["throttled"].is_null());
 }
 

@@ -104,7 +104,7 @@ void require_case(const EvidenceView& view, const std::string& case_id) {
 /// The planned process of a file: ranks of one share it.
 std::string_view process_of(std::string_view id) { return id.substr(0, id.find(".r")); }
 
-/// A process that ended well and measured nothing is left out by nobody's decision.
+/// A process that completed without measuring anything was not left out on purpose.
 void require_every_process(const EvidenceView& view, const std::vector<Series>& found,
                            const std::string& series) {
   for (const GroupEvidence& group : view.groups)

@@ -28,7 +28,7 @@ class Captures {
   CapturedRanges take() && { return std::move(out_); }
 
  private:
-  /// A node may be told of as made, too, when it is cloned: what it was cloned from decides.
+  /// A cloned node may be reported as made, too: the node it was cloned from decides.
   void place(uint64_t node) {
     uint64_t first = node;
     for (size_t steps = 0; original_.contains(first); first = original_.at(first))

@@ -8,7 +8,7 @@
 #include "harness/trace/trace.h"
 
 /// Which ranges were open when the nodes of CUDA graphs were captured: a replay asks for their
-/// kernels with one call, which says nothing of stages.
+/// kernels with one call, which does not identify stages.
 namespace harness::trace {
 
 /// A node of a CUDA graph as it came to be. Ids are the driver's, unique in a process.
@@ -17,8 +17,8 @@ struct NodeMade {
   uint64_t original = 0;  ///< the node it was cloned from, as by instantiation; 0: captured
 };
 
-/// Calls of this name in the trace of a capture say when and on which thread a node was made; their
-/// correlation is 1 + its index among the nodes made.
+/// Calls of this name in the trace of a capture record when and on which thread a node was made;
+/// their correlation is 1 + its index among the nodes made.
 inline constexpr std::string_view kNodeMade = "graph node made";
 
 /// Ranges within a step, by node. Holds names of its own: traces of replays have other tables.
@@ -33,7 +33,7 @@ struct CapturedRanges {
   /// Names the nodes of a trace of replays. `numbers`: DeviceWork::graph_node of every driver's id.
   void name_nodes(Trace& trace, const std::unordered_map<uint64_t, int64_t>& numbers) const;
 
-  /// Adds what another trace of captures says.
+  /// Adds the nodes of another trace of captures.
   void add(const CapturedRanges& other);
 };
 

@@ -67,7 +67,7 @@ TEST(GraphCapture, ANodeBelongsToTheRangesOpenWhenItWasMade) {
 
 TEST(GraphCapture, AClonesOriginalDecides) {
   Capture c = step_of_two_layers();
-  // Instantiation: every clone is told of as made as well, in another range.
+  // Instantiation: every clone is reported as made as well, in another range.
   c.node(23, 1, 900).node(23, 1, 900, 13).node(33, 1, 910, 23).node(99, 1, 920, 98);
   const auto found = paths(c.ranges());
   EXPECT_EQ(found.at(23), "forward/attention");

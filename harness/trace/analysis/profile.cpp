@@ -116,7 +116,7 @@ class Profiler {
     return work.kind == WorkKind::kKernel && is_communication(trace_.name_of(work.name));
   }
 
-  /// Work that nobody in a step asked for but that ran in the time of one.
+  /// Work that no range of a step asked for but that ran in the time of one.
   void take_unattributed(size_t index) {
     const DeviceWork& work = trace_.work[index];
     const std::vector<Interval> inside = intersect({work.time}, windows_);

@@ -159,7 +159,7 @@ TEST(Profile, CommunicationThatNothingHidesIsExposed) {
 }
 
 /// Ranges of their own would claim the same time twice.
-TEST(Profile, HiddenCommunicationIsNobodysShare) {
+TEST(Profile, HiddenCommunicationIsInNoShare) {
   TraceBuilder t;
   t.range("step", 1, 0, 300).range("send", 1, 10, 20).range("compute", 1, 30, 40);
   t.launch(1, 12, 1).launch(1, 31, 2).launch(1, 32, 3);

@@ -6,7 +6,7 @@
 
 namespace harness::trace {
 
-/// What this machine was measured to reach, not what its data sheet says.
+/// Rates that were measured on this machine, not those of its data sheet.
 struct Ceilings {
   double tflop_s = 0;  ///< matrix products of the type in use
   double gb_s = 0;     ///< copies in device memory, bytes read and written
