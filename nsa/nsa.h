@@ -10,8 +10,12 @@
 ///
 ///   at::Tensor o = nsa::attention(q, k, v, gate_logits);
 ///   o.sum().backward();
+///
+/// A program needs find_package(nsa) and target nsa::nsa (examples/cpp_consumer).
 namespace nsa {
 
+/// Block sizes, window, selection, gates and rotation. Head counts and dims of a call are those of
+/// its tensors; these fields are not read.
 using Config = NsaConfig;
 
 /// Which code computes a call.

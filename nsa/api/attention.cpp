@@ -11,7 +11,9 @@ namespace nsa {
 namespace {
 
 at::Tensor call_operator(const char* name, const AttentionCall& call) {
-  check_attention(call);  // names of config fields, before the operator takes sizes from tensors
+  for (size_t i = 0; i < 4; ++i)
+    TORCH_CHECK_VALUE(call.tensors[i].defined(), "nsa::attention: ", kCallTensors[i],
+                      " must be defined");
   const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   torch::jit::Stack stack;
   OperatorArguments{call, {}, {}}.push(op.schema(), stack);
@@ -50,8 +52,11 @@ at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                          const at::Tensor& gates, const Config& config) {
-  check_attention(make_call(q, k, v, gates, config, {}, {}));
+                          const at::Tensor& gates, const Config& settings) {
+  AttentionCall call = make_call(q, k, v, gates, settings, {}, {});
+  call.take_tensor_sizes();
+  check_attention(call);
+  const Config& config = call.config;
   // Sizes are asked for, so slices stand for what a call would compute.
   const int64_t blocks = config.num_compressed(q.size(1));
   const std::string compressed = fused_interval_obstacle(

@@ -173,11 +173,13 @@ TEST(Attention, RefusesByTheCallersNames) {
   bad = config;
   bad.phi = Phi::kMlp;
   EXPECT_THAT(error(bad, t), HasSubstr("phi must be mean, got mlp; give its results as k_cmp"));
-  bad = config;
-  bad.num_heads = 6;
-  EXPECT_THAT(error(bad, t), HasSubstr("nsa::attention: q must be [B, S, Hq, dk] = [2, 12, 6, 8], "
-                                       "got [2, 12, 4, 8]"));
   Tensors x = t;
+  x.q = t.q.narrow(2, 0, 3);
+  EXPECT_THAT(error(config, x), HasSubstr("nsa::attention: NsaConfig: num_heads must be"));
+  x = t;
+  x.q = t.q.select(0, 0);
+  EXPECT_THAT(error(config, x), HasSubstr("nsa::attention: q must be of rank 4 [B, S, Hq, dk]"));
+  x = t;
   x.v = t.v.narrow(1, 0, 11);
   EXPECT_THAT(error(config, x), HasSubstr("v must be [B, S, Hkv, dv] = [2, 12, 2, 6], got "
                                           "[2, 11, 2, 6]"));

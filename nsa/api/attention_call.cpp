@@ -29,6 +29,18 @@ NsaInputs layer_inputs(const AttentionCall& call) {
 
 }  // namespace
 
+void AttentionCall::take_tensor_sizes() {
+  for (const at::Tensor* x : {&tensors[0], &tensors[1], &tensors[2]})
+    if (!x->defined() || x->dim() < 2) return;
+  const auto size = [](const at::Tensor& x, int64_t axis) {
+    return x.sym_size(axis).guard_int(__FILE__, __LINE__);
+  };
+  config.num_heads = size(tensors[0], -2);
+  config.qk_head_dim = size(tensors[0], -1);
+  config.num_kv_heads = size(tensors[1], -2);
+  config.v_head_dim = size(tensors[2], -1);
+}
+
 std::string to_string(Backend backend) {
   return backend == Backend::kAuto ? "auto" : backend == Backend::kFused ? "fused" : "plain";
 }

@@ -26,6 +26,9 @@ struct AttentionCall {
   const at::Tensor& q() const { return tensors[0]; }
   const at::Tensor& v() const { return tensors[2]; }
   bool compressed() const { return tensors[4].defined(); }
+  /// Makes head counts and dims of the configuration those of q, k and v; tensors of too few axes
+  /// are left to check_attention.
+  void take_tensor_sizes();
 };
 
 /// "auto", "fused", "plain"; parse_backend throws c10::ValueError for another word.

@@ -29,18 +29,6 @@ auto as_value(const std::string& text, const char* name, Words parse) {
   }
 }
 
-void take_tensor_sizes(AttentionCall& call) {
-  const auto& [q, k, v, gates, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win] = call.tensors;
-  if (q.dim() < 2 || k.dim() < 2 || v.dim() < 2) return;  // refused later, by name
-  const auto size = [](const at::Tensor& x, int64_t axis) {
-    return x.sym_size(axis).guard_int(__FILE__, __LINE__);
-  };
-  call.config.num_heads = size(q, -2);
-  call.config.qk_head_dim = size(q, -1);
-  call.config.num_kv_heads = size(k, -2);
-  call.config.v_head_dim = size(v, -1);
-}
-
 void take(const std::string& name, const c10::IValue& value, OperatorArguments& out) {
   AttentionCall& call = out.call;
   const auto tensor = [&] { return value.isNone() ? at::Tensor() : value.toTensor(); };
@@ -93,7 +81,7 @@ OperatorArguments OperatorArguments::pop(const c10::FunctionSchema& schema,
   const auto values = torch::jit::last(stack, arguments.size());
   for (size_t i = 0; i < arguments.size(); ++i) take(arguments[i].name(), values[i], out);
   torch::jit::drop(stack, arguments.size());
-  take_tensor_sizes(out.call);
+  out.call.take_tensor_sizes();
   return out;
 }
 
