@@ -85,7 +85,7 @@ TEST(LineReaderTest, ACheckHoldsOnce) {
               ElementsAre("DUPLICATE_CHECK"));
   EXPECT_THAT(names(kHello + check("x", true) + check("y", true) + kEndA + done(4)), IsEmpty());
   EXPECT_THAT(names(kHello + check("x", false) + check("x", false) + kEndA + done(4)), IsEmpty())
-      << "what fails again may be said again";
+      << "a failed check may be repeated";
 }
 
 TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
