@@ -1,4 +1,4 @@
-// What a run of the target cases says as text, and two runs beside each other; torch-free.
+// Text of a report of the target cases, and comparison of two reports; torch-free.
 #include "suites/bench/bench_report.h"
 
 #include <cmath>

@@ -83,7 +83,7 @@ TEST(BenchReport, AnotherCodeIsNamedBesideItsTimes) {
   json before = run_of(9, 10, 11), after = run_of(4, 5, 6);
   after["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused (sm_80)"}};
   EXPECT_EQ(compare_text(before, after).find(" ran "), std::string::npos)
-      << "an older report does not say";
+      << "an older report has no field `ran`";
   before["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused"}};
   const std::string text = compare_text(before, after);
   EXPECT_NE(text.find("paper_8k  win_attn ran fused -> fused (sm_80)\n"), std::string::npos)

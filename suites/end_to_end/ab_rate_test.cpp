@@ -1,4 +1,4 @@
-// Counting what the A/B procedure says, with the real worker. What it says decides nothing here.
+// ab-rate counts the results of the A/B procedure with the real worker; the counts decide nothing.
 #include <gmock/gmock.h>
 
 #include <algorithm>

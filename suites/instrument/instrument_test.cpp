@@ -109,7 +109,7 @@ TEST(StageRecord, HoldsWhatIsOpenAndWhatWasLeftLast) {
     EXPECT_THAT(stages_in(file), ElementsAre("train.step > train.backward", "nsa.select"));
   }
   EXPECT_FALSE(std::filesystem::exists(file)) << "a process that ends well needs none";
-  const nsa::NvtxRange none("nobody.listens");
+  const nsa::NvtxRange none("not.recorded");
 }
 
 TEST(StageRecord, TakesMoreThreadsAndDeeperStagesThanItHolds) {

@@ -163,7 +163,7 @@ void layer_checks(const Candidate& candidate, const OperatorCase& one, Checks& c
   }
 }
 
-/// Runs checks; what throws becomes a failed check that says so.
+/// Runs checks; an exception becomes a failed check with its text.
 Checks guarded(const OperatorCase& one, const char* what,
                void (*run)(const Candidate&, const OperatorCase&, Checks&),
                const Candidate& candidate) {

@@ -1,4 +1,4 @@
-// What nsa-eval refuses and what it says, and how it reads files: options, keys, types.
+// What nsa-eval refuses and with which message, and how it reads files: options, keys, types.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
@@ -241,7 +241,7 @@ TEST_F(Eval, EveryTypeComesBackInItsOwn) {
 }
 
 TEST_F(Eval, ScoresKeepTheAccumulationType) {
-  // Two scores that bf16 cannot tell apart: the higher one must win all the same.
+  // Two scores that round to the same bf16: the higher one must still be selected.
   random.S = 80;
   random.cfg["n"] = 4;
   file = random.make();

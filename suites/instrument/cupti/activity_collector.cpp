@@ -70,7 +70,7 @@ struct ActivityCollector::Impl {
   int64_t lost_of_captures = 0;  ///< records lost while captures were watched
   bool recording = false, logging = false;
 
-  /// Calls that neither launch, copy, set nor wait: they are frequent and say nothing.
+  /// Calls that neither launch, copy, set nor wait: they are frequent and of no use here.
   std::vector<CUpti_CallbackId> idle_calls(CUpti_CallbackDomain domain, int end) const {
     std::vector<CUpti_CallbackId> idle;
     for (int id = 1; id < end; ++id) {

@@ -11,7 +11,7 @@ namespace {
 std::atomic<uint64_t> the_time{0};
 uint64_t now() { return the_time += 10; }
 
-/// One call from its begin to its end, as CUPTI tells of it.
+/// One call from its begin to its end, as CUPTI reports it.
 void call(CallLog& log, CUpti_CallbackId id, uint32_t correlation) {
   uint64_t shared = 0;
   CUpti_CallbackData data{};

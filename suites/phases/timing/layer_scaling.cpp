@@ -145,7 +145,8 @@ class Scaling {
     return time_training(model, tokens, prefix);
   }
 
-  /// Forward without gradient: arms in turn; the one that both others are compared with twice.
+  /// Forward without gradient, arms alternating; the arm that the others are compared with runs
+  /// twice.
   void time_packing(nsa::Decoder model, const Tensor& tokens, const std::string& prefix) {
     const at::NoGradGuard no_grad;
     EventTimer timer(one_.device);
