@@ -1,4 +1,4 @@
-// What a call is asked for and what it says it did: switches, backends, records, strict mode.
+// Requested and recorded backends of a call: switches, backends, records, strict mode.
 #include <ATen/ATen.h>
 
 #include <limits>

@@ -39,7 +39,7 @@ TEST_F(ProgramTest, OfTwoWritersOfOneFolderOneIsRefused) {
   EXPECT_EQ(slurp("c/train_00000.tokens"), std::string("ours\n\0", 6));
 }
 
-/// Where the library is not, the program still starts, reads text, and says what Parquet lacks.
+/// Without the library the program still starts, reads text, and names what Parquet needs.
 TEST_F(ProgramTest, ParquetWithoutItsLibrary) {
   fs::create_directories(dir_ / "bin");
   fs::copy_file(program("nsa-data"), dir_ / "bin" / "nsa-data");

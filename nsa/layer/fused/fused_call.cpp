@@ -182,7 +182,8 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     return result;
   }
 
-  /// Gradients of the eight inputs; that of the logits is left out. `own`: terms are nobody else's.
+  /// Gradients of the eight inputs; that of the logits is left out. `own`: the terms are not shared
+  /// and may be overwritten.
   static variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
                               const at::Tensor& room, bool own) {
     const NsaConfig& config = plan.config;

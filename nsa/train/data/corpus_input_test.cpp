@@ -120,9 +120,9 @@ TEST_F(CorpusInput, JsonFilesHoldAnArrayOrOneObject) {
 }
 
 TEST_F(CorpusInput, ABadLineIsNamedAsALineOfTheFile) {
-  const std::string said = refusal({write("d.jsonl", "{\"text\":\"ok\"}\n\n{\"text\": bad}\n")});
-  EXPECT_THAT(said, HasSubstr("d.jsonl:3: not valid JSON at column 10"));
-  EXPECT_THAT(said, ::testing::Not(HasSubstr("line 1")));
+  const std::string error = refusal({write("d.jsonl", "{\"text\":\"ok\"}\n\n{\"text\": bad}\n")});
+  EXPECT_THAT(error, HasSubstr("d.jsonl:3: not valid JSON at column 10"));
+  EXPECT_THAT(error, ::testing::Not(HasSubstr("line 1")));
 }
 
 TEST_F(CorpusInput, NullsAreCountedAsThoseOfParquetAre) {

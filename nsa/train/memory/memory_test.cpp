@@ -1,4 +1,4 @@
-// What a step is predicted to need, what it takes, and what is said when it cannot have it.
+// Predicted and measured memory of a step, and the finding when an allocation fails.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -114,7 +114,7 @@ double measured_mib(const ModelConfig& config, const TrainOptions& options, int6
   return tensor_peak_mib(at::kCPU);
 }
 
-/// The formula against the truth on a CPU, whose operators keep some other things than a GPU's.
+/// The formula against measured memory on a CPU, whose operators keep other tensors than a GPU's.
 TEST(PlanMemory, IsNearWhatAStepTakes) {
   watch_tensor_memory(at::kCPU, 0);
   for (const std::string name : {"tiny_cpu", "tiny_cpu_dense"}) {

@@ -1,4 +1,4 @@
-// What is said of ranks that were not started alike.
+// Messages about ranks that were not started alike.
 #include "nsa/train/ranks/rank_agreement.h"
 
 #include <gmock/gmock.h>
