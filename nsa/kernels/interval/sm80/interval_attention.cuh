@@ -227,10 +227,11 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
     a.overlap = p.rule.extent / p.rule.stride - 1;
   }
   a.tiles = (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
-  const int64_t lanes = int64_t{p.batch} * p.num_kv_heads * tiling.parts, units = lanes * a.tiles;
+  const int64_t head_parts = int64_t{p.batch} * p.num_kv_heads * tiling.parts,
+                units = head_parts * a.tiles;
   if (units == 0) return cudaSuccess;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
-  a.by_row_group = Divisor(a.row_group), a.by_lanes = Divisor(static_cast<int>(lanes));
+  a.by_row_group = Divisor(a.row_group), a.by_head_parts = Divisor(static_cast<int>(head_parts));
   a.by_parts = Divisor(tiling.parts), a.by_kv_heads = Divisor(p.num_kv_heads);
   a.by_stride = Divisor(p.rule.stride), a.rule = p.rule, a.scale_log2 = p.scale * kLog2e;
   return launch(interval_attention_kernel<Kernel>, dim3(static_cast<unsigned>(units)),

@@ -130,9 +130,9 @@ struct IntervalShape {
   };
   CUTE_DEVICE static Tile tile_of(const IntervalArguments& a, int unit) {
     Tile tile;
-    const int index = a.by_lanes.quotient(unit), lane = a.by_lanes.remainder(unit);
-    tile.batch = a.by_kv_heads.quotient(lane);
-    tile.kv_head = lane - tile.batch * static_cast<int>(a.by_kv_heads.value);
+    const int index = a.by_all_heads.quotient(unit), head_index = a.by_all_heads.remainder(unit);
+    tile.batch = a.by_kv_heads.quotient(head_index);
+    tile.kv_head = head_index - tile.batch * static_cast<int>(a.by_kv_heads.value);
     // The last tokens attend the most keys: they come first, those of all KV heads.
     tile.first = (a.tiles - 1 - index) * a.tokens_per_tile;
     tile.count = min(a.tokens_per_tile, a.num_queries - tile.first);

@@ -212,9 +212,10 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
     asm volatile("" : "+r"(unit));  // found once more: in registers it would stand in the way
     const Work work = work_of(a, unit);
     if (work.steps == 0) return;  // nobody reads it
-    const int64_t lanes = int64_t(a.forward.batch) * a.forward.num_kv_heads,
-                  lane = work.chunk * lanes + work.batch * a.forward.num_kv_heads + work.kv_head,
-                  slot = lane * a.words.key_tiles + work.first_key / 64 + half;
+    const int64_t heads = int64_t(a.forward.batch) * a.forward.num_kv_heads,
+                  head_of_chunk =
+                      work.chunk * heads + work.batch * a.forward.num_kv_heads + work.kv_head,
+                  slot = head_of_chunk * a.words.key_tiles + work.first_key / 64 + half;
     float* const to = a.words.slots + slot * (64 * (DK + DV)) + threadIdx.x % 128;
     bool finite = true;
     CUTE_UNROLL
