@@ -64,7 +64,7 @@ struct IntervalKernel {
       for (int step = 0; step < steps; ++step) {
         const int first = tile.keys.begin + step * kTileKeys, stage = step % kStages;
         wait_copies<0>();
-        __syncthreads();  // this tile is there, and everybody is done with the one before it
+        __syncthreads();  // this tile is there, and all threads are done with the one before it
         fetch(step + 1);
         if (again) clear_bad_values(shared + kStages * kKeyBytes + stage * kValueBytes);
         if (!mask.meets(first)) continue;
@@ -81,7 +81,7 @@ struct IntervalKernel {
         break;
       }
       bad = store(a, softmax, out, lse);
-      if (!__syncthreads_or(bad != 0)) break;  // everybody is done with the tiles
+      if (!__syncthreads_or(bad != 0)) break;  // all threads are done with the tiles
       fetch(0);
     }
     if (a.selection.block_idx == nullptr) return;
@@ -152,7 +152,8 @@ struct IntervalKernel {
     __syncthreads();
   }
 
-  /// Rows that were bad: from `out`, or from their own keys alone where these are to blame.
+  /// Rows that were bad: from `out`, or computed from their own keys alone where these are not
+  /// finite.
   __device__ static void repair(const IntervalArguments& a, const float (&lse)[2], unsigned bad,
                                 const OnlineSoftmax& softmax, const Out& out) {
     const IntervalTile tile = IntervalTile::again(a);

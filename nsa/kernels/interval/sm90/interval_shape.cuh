@@ -37,7 +37,7 @@ struct WarpgroupScheduler {
     const int next = warpgroup + 1 == kWarpgroups ? 0 : warpgroup + 1;
     cutlass::arch::NamedBarrier::arrive(256, kScheduler + next);
   }
-  /// Takes the last permission, which is passed to nobody in the end.
+  /// Takes the last permission, which no warpgroup waits for at the end.
   CUTE_DEVICE void end() const {
     if (warpgroup == 0) await();
   }

@@ -161,8 +161,8 @@ Barrier& reach(int id, int count, int value) {
   return b;
 }
 
-/// Opens a barrier that everybody has reached; the running thread may be the last to come or one
-/// that ends.
+/// Opens a barrier that all threads have reached; the running thread may be the last to arrive or
+/// one that ends.
 void open_if_complete(int id) {
   Barrier& b = machine.barriers[id];
   const int wanted = b.count > 0 ? b.count : machine.threads_of_block - machine.ended;

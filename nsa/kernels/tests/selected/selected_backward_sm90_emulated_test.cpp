@@ -18,7 +18,7 @@ SelectedCase blocks(SelectedCase c, int dense = 0) {
   c.blocks = true, c.dense = dense;
   return c;
 }
-/// All queries by keys and, where they attend blocks, all and some in whole tiles.
+/// All queries in the order of keys and, where they attend blocks, all and some in whole tiles.
 void expect_ways(SelectedCase c, std::vector<uint64_t> others = {1, 2}) {
   if (kSanitized) others.clear();  // other builds compare bits
   c.code = Code::kSm90;
@@ -131,7 +131,8 @@ TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
       for (int i = 0; i < c.dk; ++i) {
         const size_t at = spoiled.row_of(b, t, head) * c.dk + i;
         const bool finite = std::isfinite(value_of(have.q[at], c.half));
-        // By keys all of such a row is lost, in whole tiles what the formula says.
+        // In the order of keys the whole row is not finite, in whole tiles the elements that the
+        // formula gives.
         EXPECT_EQ(finite, dense > 0 ? std::isfinite(want.q[at]) : !attends) << t << ", " << i;
         EXPECT_TRUE(attends || std::isfinite(want.q[at]));
       }

@@ -200,8 +200,8 @@ inline double milliseconds(const std::function<void()>& call) {
   return times[times.size() / 2];
 }
 
-/// By rows, then by keys with several numbers of dense queries, the chosen one marked; checked
-/// against the order of rows.
+/// Times the order of rows, then the order of keys with several numbers of dense queries, the
+/// chosen one marked; results are compared with the order of rows.
 inline bool time_forward(const Problem<__nv_bfloat16>& x) {
   const RowAttention f = x.forward();
   const int tiles = std::min(x.c.num_ranges, (x.c.n() + 63) / 64);

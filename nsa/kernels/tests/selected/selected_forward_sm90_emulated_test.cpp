@@ -65,8 +65,8 @@ void expect_right(const SelectedProblem& x, const Output& have) {
   }
 }
 
-/// Right in the order 0, and with the same bits in others; all queries by keys and, where they
-/// attend blocks, all and some in whole tiles.
+/// Correct in order 0, and with the same bits in others; all queries in the order of keys and,
+/// where they attend blocks, all and some in whole tiles.
 void expect_ways(const SelectedCase& c, std::vector<uint64_t> others = {1, 2}) {
   if (kSanitized) others.clear();  // other builds compare bits
   const SelectedProblem x(c);

@@ -107,7 +107,8 @@ TEST(SelectedPlan, ShortProblemsGoBackInWholeTilesOnly) {
   EXPECT_EQ(dense_queries({1, 512, 512, 2, 6, 64, 64, 8}, 0, 64), 512) << "no index is built";
   EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2460, 64), 100);
   EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2461, 64), 0);
-  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4) << "the others go by keys";
+  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4)
+      << "the others are in the order of keys";
   EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 16}, 0, 64), 0) << "half of the SMs idle";
   EXPECT_EQ(dense_queries({1, 100, 0, 1, 4, 64, 64, 1}, 0, 64), 0) << "no keys";
   EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 0), 0) << "any ranges";

@@ -29,7 +29,7 @@ Bits read(uint32_t address) {
   return bits;
 }
 
-/// The phase ends when everybody and all bytes have come. Returns a thread that goes on then, or
+/// The phase ends when all threads and bytes have arrived. Returns a thread that continues then, or
 /// -1.
 int write(uint32_t address, Bits bits) {
   const bool over = bits.missing == 0 && bits.bytes == 0;
