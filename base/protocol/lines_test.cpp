@@ -107,7 +107,7 @@ TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
   EXPECT_THAT(names_of(kHello, true), IsEmpty());
 }
 
-TEST(LineReaderTest, WhatIsNoLineOfTheProtocolIsGarbage) {
+TEST(LineReaderTest, ReportsMalformedLinesAsGarbage) {
   for (const std::string line :
        {"hello there", "", "[1]", "{}", R"({"type":"beat"})", R"({"type":"wave","t":0})",
         R"({"type":"beat","t":0,"step":"x","of":2})",

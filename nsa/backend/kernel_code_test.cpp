@@ -21,7 +21,7 @@ TEST(KernelCode, AnUnknownWordIsRefusedAndNamed) {
 }
 
 /// Set and passed over, it would make a run on a CPU look like one of that code.
-TEST(KernelCode, WhereNoKernelCanRunItIsRefusedWithTheRemedy) {
+TEST(KernelCode, RefusesDeviceWithoutKernelsAndNamesTheRemedy) {
   try {
     want_kernels("sm80", at::kCPU);
     FAIL() << "accepted";

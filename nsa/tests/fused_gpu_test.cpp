@@ -342,7 +342,7 @@ TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
   }
 }
 
-TEST(FusedOnCuda, WhatNoKernelCoversIsRefusedOrRecorded) {
+TEST(FusedOnCuda, RefusesOrRecordsUnsupportedSizes) {
   const Inputs in = draw(at::kFloat, 40, 2, 64, 64);
   const auto call = [&](bool strict) {
     return win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,

@@ -141,7 +141,7 @@ TEST_F(UnlikeRanksTest, ThatGoOnFromAnotherStepAreRefused) {
   expect_refused(2, unlike);
 }
 
-TEST_F(UnlikeRanksTest, WhatMayDifferTrains) {
+TEST_F(UnlikeRanksTest, RanksTrainWithAllowedDifferences) {
   const std::vector<Unlike> all = {
       {"--data letters", "--data letters --data-root copy", "", ""},
       {"--threads 1", "--threads 2", "", ""},

@@ -42,7 +42,7 @@ TEST(AbRate, CountsRunsAndGoesOnWhereItWasCutOff) {
   EXPECT_THAT(text, HasSubstr("\"processes\":[{"));
 }
 
-TEST(AbRate, RefusesWhatItCannotCount) {
+TEST(AbRate, RefusesUnsupportedRunbooksAndArguments) {
   const fs::path file = fresh_dir("ab_rate_refused.jsonl");
   const Outcome book = validate({"ab-rate", "--runbook", "smoke_cpu", "--out", file.string()});
   EXPECT_EQ(book.exit_code, 2);

@@ -22,7 +22,7 @@ Outcome run_with_full_stdout(const std::vector<std::string>& argv) {
   return run(all);
 }
 
-TEST(Output, AnAnswerThatIsLostIsAFault) {
+TEST(Output, LostOutputEndsWithFault) {
   const std::string mini = mini_run().string();
   const std::vector<std::vector<std::string>> commands = {
       {"--help"},
@@ -49,7 +49,7 @@ TEST(Output, AnAnswerThatIsLostIsAFault) {
 }
 
 /// The exit code still reports what is wrong with a run.
-TEST(Output, ALostAnswerHidesNoVerdict) {
+TEST(Output, LostOutputKeepsTheExitCode) {
   const fs::path dir = copy_of_mini_run("full_disk_damage");
   write_file(dir / "plan.json", "{}");
   EXPECT_EQ(run_with_full_stdout({program(), "verify", dir.string()}).exit_code, 6);

@@ -317,7 +317,7 @@ class CheckComment : public testing::Test {
   const std::string marker_ = "<!-- nsa-validate:pr_gate -->\n";
 };
 
-TEST_F(CheckComment, WhatIsNoCommentIsRefused) {
+TEST_F(CheckComment, RefusesInvalidComment) {
   for (const std::string& bad :
        std::vector<std::string>{"", "hello\n", "<!-- nsa-validate:../x -->\n", marker_ + "\x1b[31m",
                                 marker_ + "\xff", marker_ + std::string(70'000, 'a'),
@@ -330,7 +330,7 @@ TEST_F(CheckComment, WhatIsNoCommentIsRefused) {
   EXPECT_EQ(check(marker_ + std::string(65'000, 'a')).exit_code, 0);
 }
 
-TEST_F(CheckComment, WhatIsPostedIsInert) {
+TEST_F(CheckComment, PostedTextIsInert) {
   const Outcome done =
       check(marker_ +
             "### GO\n<details><summary>x</summary>\n<img src=x onerror=y> <script>z</script> "

@@ -58,7 +58,7 @@ TEST(OnACpu, ThereIsNoClockAndNoSynchronisation) {
   EXPECT_TRUE(ran);
 }
 
-TEST(OnACpu, NothingReportsWhatHoldsTheClockDownAndNoCallIsCold) {
+TEST(OnACpu, HasNoClockEventsAndNoColdCalls) {
   EXPECT_EQ(clock_events(kCpu), "");
   CacheFlush flush(kCpu);
   EXPECT_FALSE(flush.available());
@@ -142,7 +142,7 @@ TEST(StageRecord, OutlivesKillNine) {
   std::filesystem::remove(file);
 }
 
-TEST(StageRecord, WhereNoFileCanBeMadeReportsIt) {
+TEST(StageRecord, ReportsAnUnwritableFile) {
   try {
     const nsa::StageRecord record("/nonexistent/stages");
     FAIL() << "accepted";

@@ -123,7 +123,7 @@ TEST(BackwardDetails, EmptyRowsAndUnattendedKeysHaveZeroGradients) {
   for (const double value : d.q.values()) EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(BackwardDetails, APoisonedTokenReachesOnlyWhoAttendsIt) {
+TEST(BackwardDetails, PoisonedTokenReachesOnlyRowsThatAttendIt) {
   // Token 2 leaves the window of t >= 7 (w = 5): gradients of later queries stay finite.
   const Config c = small_config();
   Inputs x = random_inputs(c, 1, 12, 39);

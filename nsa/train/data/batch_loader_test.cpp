@@ -61,7 +61,7 @@ TEST(BatchLoader, SameOrderWhateverTheThreads) {
               << threads << " threads, queue " << queue << ", warm-up " << warmup;
 }
 
-TEST(BatchLoader, GoesOnWhereItIsTold) {
+TEST(BatchLoader, ContinuesAtTheGivenBatch) {
   const auto all = batches({}, 20), rest = batches({}, 13, 7);
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + 7));
 }

@@ -142,7 +142,7 @@ TEST(PlanMemory, IsNearWhatAStepTakes) {
   }
 }
 
-TEST(TensorMemory, FailsBeyondItsLimitAndTellsWhatItHeld) {
+TEST(TensorMemory, FailsBeyondTheLimitAndReportsHeldMemory) {
   watch_tensor_memory(at::kCPU, 0);
   reset_tensor_peak(at::kCPU);
   const double before = tensor_peak_mib(at::kCPU);

@@ -51,7 +51,7 @@ TEST(ReadyQueueTest, ACallDoesNotWaitForTheFutureOfTheOneBefore) {
   EXPECT_EQ(first->value().toTensor().item<double>(), 1);
 }
 
-TEST(ReadyQueueTest, WhatACallThrowsAndWhatItsFutureHoldsAreTheErrorsOfTheResult) {
+TEST(ReadyQueueTest, ErrorsOfCallAndFutureReachTheResult) {
   ReadyQueue queue(at::kCPU);
   const FuturePtr thrown =
       queue.push([]() -> FuturePtr { throw std::runtime_error("no such rank"); });

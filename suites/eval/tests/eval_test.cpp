@@ -290,7 +290,7 @@ TEST_F(Eval, GivenIdsAreASet) {
   }
 }
 
-TEST_F(Eval, OpRangesCountsWhatItIgnores) {
+TEST_F(Eval, OpRangesCountsIgnoredIds) {
   EvalOptions options;
   options.op = "ranges";
   file = {};

@@ -124,7 +124,7 @@ TEST(ProfileLines, SharesThatDoNotSumFail) {
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
 }
 
-TEST(ProfileLines, RoofStandsBesideRangesAndKernelsAndIsNeverExceededInSilence) {
+TEST(ProfileLines, ReportsRooflineAndFindsExceededCeilings) {
   RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);

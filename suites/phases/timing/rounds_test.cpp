@@ -64,7 +64,7 @@ TEST(Rounds, EverySeriesRunsTwiceARoundThereAndBack) {
   EXPECT_EQ(recorded.lines("beat").size(), 3u);
 }
 
-TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
+TEST(Rounds, TimesOnlyTheWorkAndJoinsRanks) {
   RecordedCase recorded;
   int64_t met = 0, step = 0;
   const std::vector<TimedSeries> series = {{.name = "slow",

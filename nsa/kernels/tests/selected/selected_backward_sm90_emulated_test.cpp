@@ -101,7 +101,7 @@ void expect_spoiled(SelectedCase c, uint64_t order) {
   }
 }
 
-TEST(SelectedBackwardSm90, WhatIsNotFiniteReachesWhoAttendsIt) {
+TEST(SelectedBackwardSm90, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   for (const auto& d : kDims) {
     expect_spoiled({1, 100, 2, 2, d[0], d[1], half_at(d[0]), 5}, 3);
     for (const int dense : {0, 150, 213})
@@ -191,7 +191,7 @@ void expect_broken(const SelectedProblem& x, const Results& have, const IsBroken
   EXPECT_LE(distance(have.q, want, x.c.half), 1.5e-2);
 }
 
-TEST(SelectedBackwardSm90, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedBackwardSm90, RowsBeyondMaxTilesAreNaN) {
   for (const auto& d : kDims) {
     SelectedCase c{1, 200, 2, 1, d[0], d[1]};
     c.code = Code::kSm90;

@@ -178,7 +178,7 @@ void expect_spoiled(SelectedCase c, int dense) {
   }
 }
 
-TEST(SelectedForwardSm90, WhatIsNotFiniteReachesWhoAttendsIt) {
+TEST(SelectedForwardSm90, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   for (const auto& d : kDims) {
     expect_spoiled({1, 100, 2, 2, d[0], d[1], false, 4}, 0);
     const SelectedCase c = blocks({1, 299, 4, 1, d[0], d[1], half_at(d[0]), 3});
@@ -205,7 +205,7 @@ void expect_broken(
   EXPECT_LE(distance(have.out, want.values(), want.half), 1.5e-2);
 }
 
-TEST(SelectedForwardSm90, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedForwardSm90, RowsBeyondMaxTilesAreNaN) {
   for (const auto& d : kDims)
     for (const bool with_blocks : {false, true}) {
       SelectedCase c{1, 420, 2, 1, d[0], d[1], false, 7};

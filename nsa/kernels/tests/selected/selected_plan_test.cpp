@@ -114,7 +114,7 @@ TEST(SelectedPlan, ShortProblemsGoBackInWholeTilesOnly) {
   EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 0), 0) << "any ranges";
 }
 
-TEST(SelectedPlan, WhatIsNotMadeOfWholeTilesOrTooSmallIsNotDense) {
+TEST(SelectedPlan, DenseNeedsWholeTiles) {
   for (const int block : {0, 1, 32, 63, 96})
     EXPECT_EQ(most_dense_queries(kPaper64k, 0, block), 0) << block;
   EXPECT_EQ(most_dense_queries(kPaper64k, 0, 128), kDenseBackwardPositions);
