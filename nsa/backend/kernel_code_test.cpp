@@ -50,7 +50,7 @@ TEST(KernelCode, ACardWithoutTheSharedMemoryOfTheCodeOfSm80IsNamed) {
 
 #ifdef NSA_WITH_CUDA
 /// The switch chooses among the card's codes; it is no way around a missing card.
-TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {
+TEST(KernelCode, CpuTensorsHaveNoKernel) {
   const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
   for (const char* code : {"sm80", "auto"}) {
     want_kernels(code, at::kCUDA);

@@ -317,7 +317,7 @@ TEST(FusedOnCuda, ABadGradientReachesItsOwnRowAndKeysOnly) {
   EXPECT_TRUE(at::equal(have[4].isnan(), keys.expand_as(have[4])));
 }
 
-TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
+TEST(FusedOnCuda, BadValuesReachOnlyRowsThatAttendThem) {
   at::manual_seed(13);
   for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);

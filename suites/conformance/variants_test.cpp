@@ -73,7 +73,7 @@ class ModeInvariants : public VariantTest {};
 
 TEST_P(Backends, ForwardOnNormalData) { expect(check_forward); }
 TEST_P(Backends, ForwardOnSpecialData) { expect(check_forward, special_kind()); }
-TEST_P(Backends, LayerRunsWhatWasAsked) { expect(check_layer); }
+TEST_P(Backends, LayerRunsTheRequestedBackend) { expect(check_layer); }
 TEST_P(Backends, HostileRanges) { expect(check_hostile_ranges); }
 TEST_P(Backends, GradientsAgreeWithTheOracle) {
   if (candidate_.differentiable) expect(check_gradients);

@@ -229,7 +229,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
   }
 }
 
-TEST(BadInput, AWorkerNamesAnArgumentThatItDoesNotKnow) {
+TEST(BadInput, WorkerNamesAnUnknownArgument) {
   const std::string worker = base::build_dir() + "/bin/nsa-worker";
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {worker, "--frob"}, {worker, "--result"}, {worker, "--resident", "x"}}) {

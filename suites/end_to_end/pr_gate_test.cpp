@@ -410,7 +410,7 @@ TEST_F(PostComment, PostsOnceAndThenUpdates) {
   EXPECT_THAT(asked(), HasSubstr("-X PATCH repos/o/r/issues/comments/99"));
 }
 
-TEST_F(PostComment, NothingIsPostedOfWhatIsTooLargeForeignOrStale) {
+TEST_F(PostComment, PostsNoCommentThatIsTooLargeForeignOrStale) {
   write_line("artifacts", "7 99999999");
   EXPECT_EQ(post().exit_code, 1);
   write_line("artifacts", "7 900");

@@ -89,7 +89,7 @@ std::vector<std::string> stages_in(const std::filesystem::path& file) {
   return found;
 }
 
-TEST(StageRecord, HoldsWhatIsOpenAndWhatWasLeftLast) {
+TEST(StageRecord, HoldsOpenStagesAndTheLastOneLeft) {
   using testing::ElementsAre;
   const auto file = stage_file();
   {

@@ -85,7 +85,7 @@ TEST_F(CorpusInput, DamagedPackedFilesAreNamed) {
   }
 }
 
-TEST_F(CorpusInput, OtherNamesAreRefusedWithWhatIsRead) {
+TEST_F(CorpusInput, RefusesOtherNamesAndListsKnownOnes) {
   for (const char* name : {"d.csv", "d.jsonl.bz2", "d.tar.gz", "d.gz", "d", "d.parquet.gz", "d.xz",
                            "d.docx", "d.txt.zip", "jsonl"})
     EXPECT_THAT(refusal({write(name, "{\"text\":\"a\"}\n")}), HasSubstr(name)) << name;

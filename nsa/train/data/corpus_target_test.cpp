@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class CorpusTargetTest : public CorpusFolderTest {};
 
-TEST_F(CorpusTargetTest, TheOldCorpusStandsWhateverIsWrongWithTheNewOne) {
+TEST_F(CorpusTargetTest, OldCorpusIsKeptWhenTheNewOneFails) {
   make({write("old.txt", "the old corpus, of several shards")});
   const auto before = files();
   const fs::path good = write("good.txt", "another text of more than one shard");

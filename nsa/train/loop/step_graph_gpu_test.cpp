@@ -193,7 +193,7 @@ std::string refusal_of(const Variant& variant) {
   return "";
 }
 
-TEST(StepGraphOnCuda, AutoIsAGraphWhereNothingStandsAgainstIt) {
+TEST(StepGraphOnCuda, AutoIsAGraphWithoutObstacles) {
   const Trained automatic = train("auto", {});
   expect_launches(automatic);
   EXPECT_TRUE(automatic.how.captured);

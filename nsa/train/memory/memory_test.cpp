@@ -115,7 +115,7 @@ double measured_mib(const ModelConfig& config, const TrainOptions& options, int6
 }
 
 /// The formula against measured memory on a CPU, whose operators keep other tensors than a GPU's.
-TEST(PlanMemory, IsNearWhatAStepTakes) {
+TEST(PlanMemory, IsNearTheMeasuredMemoryOfAStep) {
   watch_tensor_memory(at::kCPU, 0);
   for (const std::string name : {"tiny_cpu", "tiny_cpu_dense"}) {
     ModelConfig config = shipped(name);

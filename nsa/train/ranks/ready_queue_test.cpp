@@ -67,7 +67,7 @@ TEST(ReadyQueueTest, ErrorsOfCallAndFutureReachTheResult) {
   EXPECT_EQ(held->tryRetrieveErrorMessage(), "the sum was aborted");
 }
 
-TEST(ReadyQueueTest, ItsEndDropsWhatHasNotBegun) {
+TEST(ReadyQueueTest, DestructorDropsCallsThatHaveNotBegun) {
   FuturePtr first, second;
   bool ran = false;
   std::promise<void> begun, go_on;

@@ -223,7 +223,7 @@ TEST_F(Eval, ValuesAreRoundedToTheTypeOnce) {
   EXPECT_EQ(to_doubles(q)[0], 1 + std::ldexp(1.0, -10));
 }
 
-TEST_F(Eval, EveryTypeComesBackInItsOwn) {
+TEST_F(Eval, OutputsHaveTheRequestedType) {
   for (const auto& [name, dtype, accumulated] : {std::tuple{"fp64", Dtype::kF64, Dtype::kF64},
                                                  {"fp32", Dtype::kF32, Dtype::kF32},
                                                  {"bf16", Dtype::kBF16, Dtype::kF32},

@@ -68,7 +68,7 @@ const trace::RangeRow* row(const trace::Profile& profile, const std::string& nam
 
 /// Must be seen: each replay has the additions in `stage.add`, the product in `stage.product`, both
 /// below `stages`, nothing in `replay` alone, and no node of an unseen capture.
-TEST(GraphProfileOnCuda, KernelsOfAReplayStandInTheStageOfTheirCapture) {
+TEST(GraphProfileOnCuda, KernelsOfAReplayBelongToTheStageOfTheirCapture) {
   Stages stages;
   stages.run();  // libraries make their workspaces
   ActivityCollector collector;
@@ -101,7 +101,7 @@ TEST(GraphProfileOnCuda, KernelsOfAReplayStandInTheStageOfTheirCapture) {
 
 /// Must be seen: without the watch every kernel of the graph belongs to the launch's range, all are
 /// counted as unseen, and a path that is right is not called proven.
-TEST(GraphProfileOnCuda, AGraphCapturedUnseenProvesNothing) {
+TEST(GraphProfileOnCuda, GraphCapturedUnwatchedProvesNoPath) {
   Stages stages;
   stages.run();
   ActivityCollector collector;

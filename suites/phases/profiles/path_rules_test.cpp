@@ -47,7 +47,7 @@ json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
   return recorded.lines("check").at(0);
 }
 
-TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
+TEST(PathRules, KernelNamesProveOrDisproveTheRequest) {
   const auto sel = [](const std::string& kernel, const std::string& requested,
                       const std::string& backend) {
     return prove(row("sel_attn", requested, backend), {kernel});

@@ -172,7 +172,7 @@ TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
   EXPECT_THROW(count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.gate"), ConfigError);
 }
 
-TEST(StepWork, CountsWhatTheDefinitionReads) {
+TEST(StepWork, CountsKeysOfTheDefinition) {
   nsa::NsaConfig c = nsa::m7c_125m();
   c.block_size = 4;
   c.block_stride = 2;

@@ -75,7 +75,7 @@ TEST(SelectedBackwardEmulated, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   }
 }
 
-TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
+TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachOnlyRowsThatAttendThem) {
   const SelectedCase c{1, 130, 2, 1, 128, 128};
   SelectedProblem clean(c), spoiled(c);
   const int key = 70, value = 90;
@@ -124,7 +124,7 @@ TEST(SelectedBackwardEmulated, StatisticsMayBeGiven) {
   }
 }
 
-TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
+TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
   for (const auto& d : kDims)
     for (const bool half : {false, true})
       for (const bool turned : {false, true}) {

@@ -110,7 +110,7 @@ TEST(SelectedBackwardSm90, NonFiniteValuesReachOnlyRowsThatAttendThem) {
 }
 
 /// A key's -inf that gives logits of -inf, and a value's.
-TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
+TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachOnlyRowsThatAttendThem) {
   for (const int dense : {0, 213}) {
     SelectedCase c = blocks({1, 213, 2, 1, 128, 128}, dense);
     c.code = Code::kSm90;
@@ -142,7 +142,7 @@ TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
   }
 }
 
-TEST(SelectedBackwardSm90, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
+TEST(SelectedBackwardSm90, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
   for (const auto& d : kDims)
     for (const int dense : {0, 100}) {
       SelectedCase c = blocks({2, 170, 3, 2, d[0], d[1], half_at(d[0]), 4}, dense);

@@ -127,7 +127,7 @@ TEST(SelectedPlan, DenseNeedsWholeTiles) {
       << "the rest goes by rows";
 }
 
-TEST(SelectedPlan, IndexRefusesWhatItCannotHold) {
+TEST(SelectedPlan, IndexRefusesSizesBeyondItsTypes) {
   SelectedSizes s = kPaper64k;
   EXPECT_EQ(unsupported_index(s), nullptr);
   s.max_tiles_of_row = 0;

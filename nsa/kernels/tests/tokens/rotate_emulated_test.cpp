@@ -67,7 +67,7 @@ void expect_right(const RotateProblem& x) {
   expect_numbers(in_every_order([&] { return x.run(); }), x.wanted(), x.c.half, "rotated");
 }
 
-TEST(RotateEmulated, PairsAreTurnedByTheirPosition) {
+TEST(RotateEmulated, PairsAreRotatedByTheirPosition) {
   for (const bool half : {false, true})
     for (const bool inverse : {false, true}) {
       expect_right(RotateProblem({2, 7, 3, 64, half, false, inverse}));

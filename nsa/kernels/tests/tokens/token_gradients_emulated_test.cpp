@@ -117,7 +117,7 @@ void expect_right(const GradientsProblem& x) {
   }
 }
 
-TEST(TokenGradientsEmulated, TermsAndSharesOfMeansAreTurnedBack) {
+TEST(TokenGradientsEmulated, TermsAndSharesOfMeansAreRotatedBack) {
   for (const bool half : {false, true})
     expect_right(GradientsProblem({2,
                                    37,
