@@ -9,7 +9,7 @@
 namespace nsa {
 
 enum class SwitchType { kBool, kInt, kChoice, kText };
-/// Who set a value; a later one wins.
+/// Source of a value; a later one has precedence.
 enum class SwitchOrigin { kDefault, kConfig, kEnvironment, kCommandLine };
 /// "default", "config", "environment", "command line".
 std::string to_string(SwitchOrigin origin);

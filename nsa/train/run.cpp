@@ -118,7 +118,7 @@ class Run {
                        .stop_wanted = [this] { return signal() != 0; }};
     if (context_.exchange) {
       context_.exchange(parts);
-      // What stands in for a part may do other work in every step.
+      // A replaced part may do other work in every step.
       if (options_.cuda_graph == "auto") options_.cuda_graph = "off";
     }
     require_named_data(*parts.tokens);
@@ -136,7 +136,7 @@ class Run {
     first_step_ = trainer_->steps_done() + 1;
   }
 
-  /// What is about to be trained on is what was named: nothing stands in for a corpus.
+  /// Requires the named corpus: it is never replaced.
   void require_named_data(const TokenSource& tokens) {
     facts_.real_data = tokens.is_real();
     facts_.substitute = options_.is_synthetic() || facts_.real_data ? "" : tokens.describe();

@@ -1,5 +1,5 @@
 // Output that goes nowhere: a full disk behind standard output or behind the file that was asked
-// for. Nothing of that is green, and what stood there stays.
+// for. Nothing of that is green, and an old file stays.
 #include <gmock/gmock.h>
 
 #include "suites/end_to_end/command.h"
@@ -102,7 +102,7 @@ TEST_F(SmallDisk, EveryProgramNamesTheFileThatItCannotWriteAndLeavesNoHalfOfIt) 
     EXPECT_THAT(done.exit_code, AnyOf(2, 3)) << call[1] << "\n" << done.output;
     EXPECT_THAT(done.output, AnyOf(HasSubstr(disk_.string()), HasSubstr("where the results go")))
         << call[1];
-    EXPECT_THAT(done.output, HasSubstr("before\n")) << call[1] << ": what stood there is gone";
+    EXPECT_THAT(done.output, HasSubstr("before\n")) << call[1] << ": the old file is gone";
     EXPECT_THAT(done.output, testing::Not(HasSubstr("half: "))) << done.output;
   }
 }

@@ -1,5 +1,5 @@
-// The part of a profile of several ranks that needs no GPU: who meets, what is decided together,
-// and the steps that are profiled. The ranks are threads over Gloo.
+// The part of a profile of several ranks that needs no GPU: the group, common decisions and the
+// steps that are profiled. The ranks are threads over Gloo.
 #include "suites/phases/phase_ranks.h"
 
 #include <gmock/gmock.h>

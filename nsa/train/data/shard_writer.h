@@ -31,7 +31,7 @@ class ShardWriter {
   /// Records a source file in the manifest.
   void add_source(SourceFile source);
 
-  /// Writes what is buffered; the corpus takes the place of the one that stood there.
+  /// Writes what is buffered; the corpus replaces an old one.
   Manifest finish();
 
  private:

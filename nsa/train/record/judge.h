@@ -41,7 +41,7 @@ struct PathRow {
 struct RunFacts {
   int64_t vocab = 256;
   bool real_data = false;       ///< a named corpus was read and its hashes matched
-  std::string substitute = {};  ///< what stood in for the named corpus; empty: nothing did
+  std::string substitute = {};  ///< used instead of the named corpus; empty: none
   double peak_mib = 0;
   std::vector<Figure> memory = {};  ///< predicted and measured (memory_report.h)
   std::vector<PathRow> paths;       ///< which backend every stage asked for and ran

@@ -3,7 +3,7 @@
 
 #include "suites/conformance/dense_formulation.h"
 
-/// Dense causal attention by the library on the same tensors, timed beside ours.
+/// Dense causal attention by the library on the same tensors, for comparison.
 namespace suites {
 
 enum class DenseLibrary { kCudnn, kFlash };

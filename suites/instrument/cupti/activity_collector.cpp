@@ -130,7 +130,7 @@ struct ActivityCollector::Impl {
     std::erase_if(idle, [&](CUpti_CallbackId id) { return enable(id, 0) != CUPTI_SUCCESS; });
   }
 
-  /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.
+  /// Hands all records over and adds up the lost ones. No lock is held, as CUPTI calls back.
   void flush() {
     cupti.must(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flushing records");
     size_t lost = 0;

@@ -173,7 +173,7 @@ struct KeyGradients {
     }
   }
 
-  /// Finds the work once more: in registers it would stand in the way of the loop.
+  /// Computes the work again: kept across the loop it would cost registers.
   __device__ static void store(const BackwardArguments& a, int unit, float (&d_k)[DK / 8][4],
                                float (&d_v)[DV / 8][4]) {
     const Work work = work_of(a, unit);

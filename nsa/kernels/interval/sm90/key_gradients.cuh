@@ -209,7 +209,7 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
   CUTE_DEVICE static void store_slot(const BackwardArguments& a, int half, const DKey& d_k,
                                      const DValue& d_v) {
     int unit = blockIdx.x;
-    asm volatile("" : "+r"(unit));  // found once more: in registers it would stand in the way
+    asm volatile("" : "+r"(unit));  // computed again: kept across the loop it would cost registers
     const Work work = work_of(a, unit);
     if (work.steps == 0) return;  // the slot is not read
     const int64_t heads = int64_t(a.forward.batch) * a.forward.num_kv_heads,

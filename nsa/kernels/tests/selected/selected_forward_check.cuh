@@ -56,7 +56,7 @@ int64_t other_rows(const Forward<T>& a, const Forward<T>& b, const Buffer<T>& ju
   return count;
 }
 
-/// The pass, its first `dense` queries in whole tiles, against what stands in x.out and x.lse, and
+/// The pass, its first `dense` queries in whole tiles, against the values of x.out and x.lse, and
 /// whether two runs give the same bits.
 template <typename T>
 bool forward_correct(const Problem<T>& x, int dense, double bound, int tiles_of_row = 0) {
