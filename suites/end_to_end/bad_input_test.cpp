@@ -163,7 +163,7 @@ TEST(BadInput, ResultsCutInHalfAreEvidenceThatDoesNotHold) {
   const fs::path dir = copy_of_mini_run("half");
   const std::string whole = read_file(dir / "results.json");
   write_file(dir / "results.json", whole.substr(0, whole.size() / 2));
-  expect_refused({"verify", dir.string()}, "results.json: has [0-9]+ bytes, the ledger", 6);
+  expect_refused({"verify", dir.string()}, "results.json: has [0-9]+ bytes, the ledger records", 6);
   expect_refused({"explain", dir.string(), "C-gate.stuck"}, "results.json: line [0-9]+, column", 6);
   expect_refused({"compare", dir.string(), dir.string()}, "results.json: has [0-9]+ bytes", 6);
   for (const char* command : {"verify", "report", "bundle"})
@@ -180,7 +180,7 @@ TEST(BadInput, ReportMakesDamagedResultsAgainFromTheirRawEvidence) {
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
   const fs::path lines = dir / "phases" / "gate_health" / "g01.jsonl";
   write_file(lines, read_file(lines) + "{}\n");
-  expect_refused({"report", dir.string()}, "g01.jsonl: has [0-9]+ bytes, the ledger", 6);
+  expect_refused({"report", dir.string()}, "g01.jsonl: has [0-9]+ bytes, the ledger records", 6);
 }
 
 const std::string kHostile = R"(\u001b[31m|`<script>alert(1)</script>\n# GO|&]]>)";
