@@ -14,7 +14,7 @@
 
 namespace suites::eval {
 
-/// What one run of an operator sees and makes.
+/// Inputs and results of one run of an operator.
 struct Evaluation {
   const EvalOptions& options;
   const CaseConfig& given;

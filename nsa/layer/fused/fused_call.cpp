@@ -32,7 +32,7 @@ Owners owners_of(const at::Tensor& cmp, const at::Tensor& sel, const at::Tensor&
   return {0, sel.is_same(cmp) ? 0 : 1, win.is_same(cmp) ? 0 : win.is_same(sel) ? 1 : 2};
 }
 
-/// What a backward pass knows besides tensors.
+/// State of a backward pass besides tensors.
 struct CallPlan : torch::CustomClassHolder {
   NsaConfig config;
   NsaOptions options;

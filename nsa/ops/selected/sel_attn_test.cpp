@@ -1,4 +1,4 @@
-// Every backend of the selected branch against the oracle, and what it owes to its callers.
+// Every backend of the selected branch against the oracle, and errors and records of a call.
 #include "nsa/ops/selected/sel_attn.h"
 
 #include <ATen/Parallel.h>

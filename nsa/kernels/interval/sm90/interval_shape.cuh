@@ -65,7 +65,7 @@ struct IntervalShape {
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kRows>, Int<DK>>{}));
   using LayoutK =
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<BN>, Int<DK>>{}));
-  // V is stored as it lies in memory, keys x columns; the product wants columns x keys.
+  // V is stored as it lies in memory, keys x columns; the product needs columns x keys.
   using LayoutV = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<DV>, Int<BN>>{},
                                          Step<_2, _1>{}));
   using MmaScores =

@@ -358,7 +358,7 @@ int wake_waiting(uint32_t mbarrier) {
   }
   return woken;
 }
-bool hurries() { return machine.seed == 1 || (machine.seed > 1 && random_below(2) == 0); }
+bool yields_on_wake() { return machine.seed == 1 || (machine.seed > 1 && random_below(2) == 0); }
 void run_now(int thread) { run_thread(thread); }
 
 void copy_async(uint32_t to, const void* from, int bytes, int size) {

@@ -18,7 +18,7 @@ void sleep_at(uint32_t mbarrier);
 /// One of those that no longer wait, or -1.
 int wake_waiting(uint32_t mbarrier);
 /// Whether a thread that others waited for yields to a waiting one: always in order 1.
-bool hurries();
+bool yields_on_wake();
 void run_now(int thread);
 /// Another thread may go on.
 void may_give_way();
