@@ -9,8 +9,8 @@ function(nsa_add_cuda_sources target)
 endfunction()
 
 # nsa_define_cuda(FOLDER): every source of its targets that asks for NSA_WITH_CUDA gets it. Of a library these sources become
-# an object library of their own, of any other target each is compiled by itself. Headers do not ask: whoever includes them
-# would differ as well (ci/check_layers).
+# an object library of their own, of any other target each is compiled by itself. Headers must not test NSA_WITH_CUDA, as
+# every file that includes them would then depend on it (ci/check_layers).
 function(nsa_define_cuda folder)
   get_property(targets DIRECTORY "${folder}" PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})

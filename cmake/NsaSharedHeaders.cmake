@@ -1,7 +1,7 @@
 # nsa_share_headers(DIR...): the targets of these torch-free folders read the heavy headers of third parties (JSON,
 # GoogleTest) from one precompiled file. A file of a folder spends half its time on them. LibTorch's are nsa_pch's.
 # Targets without harness_base have another -O, with which GCC 12 crashes on these files; they do without.
-# Who forgets an #include is told so by tools/lint, which reads the files of a change without these.
+# A missing #include is reported by tools/lint, which reads the files of a change without these.
 # GCC 12 takes string + "text" for an overrun (its bug 105651), and a precompiled header for no system header. The
 # sanitizers look for overruns better.
 set(NSA_NO_STRING_WARNINGS -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread)

@@ -17,7 +17,7 @@ void write_and_sync(int fd, std::string_view bytes, const std::filesystem::path&
     if (n < 0) throw FileError("write", path, errno);
     bytes.remove_prefix(static_cast<size_t>(n));
   }
-  // EINVAL: what stands there is no file that could be flushed.
+  // EINVAL: `path` is no file that can be flushed.
   if (::fsync(fd) != 0 && errno != EINVAL) throw FileError("sync", path, errno);
 }
 

@@ -16,9 +16,9 @@ class FileError : public std::runtime_error {
   int code_;
 };
 
-/// Writes `bytes` to `path` through PATH.part beside it, fsync and rename: readers, and whoever
-/// comes after a killed process, see the old file or the new one. Throws FileError; the old file is
-/// then untouched and the part removed. A symbolic link at `path` is replaced, not followed.
+/// Writes `bytes` to `path` through PATH.part beside it, fsync and rename: readers see the old file
+/// or the new one, even after the process was killed. Throws FileError; the old file is then
+/// untouched and the part removed. A symbolic link at `path` is replaced, not followed.
 void write_whole_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace base

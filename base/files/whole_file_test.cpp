@@ -49,7 +49,7 @@ TEST_F(WholeFile, ReplacesTheOldOneAndLeavesNoPart) {
   EXPECT_FALSE(fs::exists(dir_ / "f.part"));
 }
 
-TEST_F(WholeFile, ReplacesALinkAndNotWhatItLeadsTo) {
+TEST_F(WholeFile, ReplacesALinkAndKeepsItsTarget) {
   write_whole_file(dir_ / "other", "old");
   fs::create_symlink(dir_ / "other", dir_ / "f");
   write_whole_file(dir_ / "f", "new");

@@ -63,7 +63,7 @@ TEST_F(Sha256File, HasTheHashOfItsBytes) {
   }
 }
 
-TEST_F(Sha256File, NamesWhatCannotBeRead) {
+TEST_F(Sha256File, NamesAnUnreadableFile) {
   EXPECT_THAT(refusal_of(dir_ / "none"), HasSubstr("cannot read " + (dir_ / "none").string()));
   EXPECT_THAT(refusal_of(dir_), HasSubstr("cannot read " + dir_.string()));
 }

@@ -4,7 +4,7 @@
 
 namespace base {
 
-/// JSON of ours never nests deeper; nlohmann copies and prints by recursion, so text that does
+/// JSON of this project never nests deeper; nlohmann copies and prints by recursion, so deeper text
 /// could end the program.
 inline constexpr size_t kMaxDepth = 64;
 

@@ -15,7 +15,7 @@ inline bool is_non_finite(std::string_view word) {
 }
 
 /// `text` with every bare NaN and infinity as a string: strict JSON has no such numbers, and a
-/// reader can then name the field that holds one. What stands in a string remains as it is.
+/// reader can then name the field that holds one. Strings remain unchanged.
 inline std::string quote_non_finite(std::string_view text) {
   const auto is_part = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '+' || c == '.';
@@ -29,8 +29,8 @@ inline std::string quote_non_finite(std::string_view text) {
       while (end < text.size() && is_part(text[end])) ++end;
     const std::string_view word = text.substr(at, end - at);
     if (word == "\"") in_string = !in_string;
-    const bool mend = !in_string && is_non_finite(word);
-    quoted += mend ? '"' + std::string(word) + '"' : std::string(word);
+    const bool quote = !in_string && is_non_finite(word);
+    quoted += quote ? '"' + std::string(word) + '"' : std::string(word);
     at = end;
   }
   return quoted;

@@ -27,7 +27,7 @@ TEST(StrictParse, ReadsOneValueWithPositions) {
   EXPECT_EQ(value["a"].start_pos(), 6U);
 }
 
-TEST(StrictParse, RefusesWhatIsNotOneValue) {
+TEST(StrictParse, RefusesAnythingButOneValue) {
   std::string what;
   for (const char* text : {"", "{", "{} {}", "{} // why", "{\"a\": 01}", "\xff"})
     EXPECT_EQ(reason_of(text, &what), Reason::kSyntax) << text;

@@ -17,7 +17,7 @@ namespace base::protocol {
 struct Expectation {
   std::string mode = "check";
   std::vector<std::string> cases;
-  bool asks_build_id = false;  ///< `hello` must say one, since the engine knows its own
+  bool asks_build_id = false;  ///< `hello` must have one, as the engine knows its own
 };
 
 struct Line {
@@ -160,7 +160,7 @@ class LineReader {
     if (hello.v != 1)
       violate("GARBAGE", "protocol version " + std::to_string(hello.v) + ", want 1");
     if (want_.asks_build_id && hello.build_id.empty())
-      violate("NO_BUILD_ID", "`hello` of " + hello.program + " says no build id");
+      violate("NO_BUILD_ID", "`hello` of " + hello.program + " has no build id");
   }
   void check(const Beat& beat) { check_optional_case(beat.case_id); }
   void check(const Check& line) {
@@ -168,7 +168,7 @@ class LineReader {
     // Counts of checks are criteria: one that holds counts once.
     if (line.ok && !held_.emplace(line.case_id, line.id).second)
       violate("DUPLICATE_CHECK",
-              "check '" + line.id + "' of case '" + line.case_id + "' was said to hold before");
+              "check '" + line.id + "' of case '" + line.case_id + "' was reported to hold before");
   }
   void check(const Sample& sample) {
     check_case(sample.case_id);
@@ -180,7 +180,7 @@ class LineReader {
     if (!samples_.emplace(sample.case_id, sample.series, sample.round, sample.order).second)
       violate("DUPLICATE_SAMPLE", "sample '" + sample.series + "' of round " +
                                       std::to_string(sample.round) + ", order " +
-                                      std::to_string(sample.order) + " was said before");
+                                      std::to_string(sample.order) + " was reported before");
     if (want_.mode != "time")
       violate("BAD_MODE",
               "sample '" + sample.series + "' in mode " + want_.mode + "; only `time` may");

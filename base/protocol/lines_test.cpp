@@ -85,7 +85,7 @@ TEST(LineReaderTest, ACheckHoldsOnce) {
               ElementsAre("DUPLICATE_CHECK"));
   EXPECT_THAT(names(kHello + check("x", true) + check("y", true) + kEndA + done(4)), IsEmpty());
   EXPECT_THAT(names(kHello + check("x", false) + check("x", false) + kEndA + done(4)), IsEmpty())
-      << "what fails again may be said again";
+      << "a failed check may be repeated";
 }
 
 TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
@@ -107,7 +107,7 @@ TEST(LineReaderTest, ABuildIdIsAskedForWhereTheEngineHasOne) {
   EXPECT_THAT(names_of(kHello, true), IsEmpty());
 }
 
-TEST(LineReaderTest, WhatIsNoLineOfTheProtocolIsGarbage) {
+TEST(LineReaderTest, ReportsMalformedLinesAsGarbage) {
   for (const std::string line :
        {"hello there", "", "[1]", "{}", R"({"type":"beat"})", R"({"type":"wave","t":0})",
         R"({"type":"beat","t":0,"step":"x","of":2})",

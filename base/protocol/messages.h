@@ -10,9 +10,9 @@
 
 #include "base/protocol/json.h"
 
-/// The lines a worker says, one struct a type. The emitter writes and the reader reads by the same
-/// description. `reason` says why a number is null; the emitter fills it when it refuses a number
-/// that is not finite.
+/// The lines a worker writes, one struct for each type. Emitter and reader use the same
+/// description. `reason` explains why a number is null; the emitter fills it when it refuses a
+/// number that is not finite.
 namespace base::protocol {
 
 /// A switch as the worker sees it. origin: default | config | environment | command line
@@ -38,7 +38,7 @@ struct Hello {
   template <class V>
   static void describe(V& visit) {
     visit({.name = "v", .doc = "protocol version, 1", .required = true}, &Hello::v);
-    visit({.name = "program", .doc = "who speaks", .required = true}, &Hello::program);
+    visit({.name = "program", .doc = "name of the worker", .required = true}, &Hello::program);
     visit({.name = "build_id", .doc = "of the program", .required = true}, &Hello::build_id);
     visit({.name = "pid", .doc = "process id", .required = true}, &Hello::pid);
     visit({.name = "rank", .doc = "rank of this process", .required = true}, &Hello::rank);
@@ -68,7 +68,7 @@ struct Beat {
     v({.name = "rate", .doc = "measured rate"}, &Beat::rate);
     v({.name = "rate_unit", .doc = "unit of the rate"}, &Beat::rate_unit);
     v({.name = "mem_mib", .doc = "memory in use", .unit = "mib"}, &Beat::mem_mib);
-    v({.name = "extra", .doc = "what else the worker tells"}, &Beat::extra);
+    v({.name = "extra", .doc = "further fields of the worker"}, &Beat::extra);
     v({.name = "reason", .doc = "why a number is null"}, &Beat::reason);
   }
 };
@@ -96,7 +96,7 @@ struct Check {
 struct Sample {
   static constexpr std::string_view kType = "sample";
   std::string case_id = "", series = "";
-  std::optional<double> value = {};  ///< null only when it was not finite; `reason` says so
+  std::optional<double> value = {};  ///< null only when it was not finite, with a `reason`
   std::string unit = "";
   int64_t round = 0, order = 0;
   std::optional<double> clock_mhz = {};

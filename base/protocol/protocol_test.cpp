@@ -42,7 +42,7 @@ TEST(Case, PrintedAndParsedIsTheSame) {
   EXPECT_EQ(merged_args(back, back.cases[0]), (nlohmann::json{{"s", 512}, {"b", 2}}));
 }
 
-TEST(Case, RefusesWhatIsNotOne) {
+TEST(Case, RefusesInvalidCases) {
   const auto text_of = [](const std::string& line) {
     try {
       parse_case(line);

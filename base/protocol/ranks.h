@@ -18,7 +18,7 @@ inline std::map<std::string, std::string> rank_variables(int rank, int world, in
           {"MASTER_PORT", std::to_string(port)}};
 }
 
-/// A TCP port of this machine that nobody listens at now; 0 when there is none (errno says why).
+/// A TCP port of this machine that no process listens on; 0 when there is none (see errno).
 inline int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

@@ -3,9 +3,9 @@
 
 namespace base {
 
-/// Foreign text (names and values of users, files and runs) that must not steer a terminal: control
-/// characters of ASCII and those above it (U+0080 to U+009F), which terminals obey as well, become
-/// spaces.
+/// Foreign text (names and values of users, files and runs) that must not control a terminal:
+/// control characters of ASCII and those above it (U+0080 to U+009F), which terminals obey as well,
+/// become spaces.
 inline std::string plain_text(std::string text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   for (size_t i = 0; i < text.size(); ++i) {

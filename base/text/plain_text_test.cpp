@@ -5,7 +5,7 @@
 namespace base {
 namespace {
 
-TEST(PlainText, KeepsWhatIsNoControlCharacter) {
+TEST(PlainText, KeepsTextWithoutControlCharacters) {
   const std::string text = "run 1: \u00e4\u4e2d \\ \xff";
   EXPECT_EQ(plain_text(text), text);
 }

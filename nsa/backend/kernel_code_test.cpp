@@ -21,7 +21,7 @@ TEST(KernelCode, AnUnknownWordIsRefusedAndNamed) {
 }
 
 /// Set and passed over, it would make a run on a CPU look like one of that code.
-TEST(KernelCode, WhereNoKernelCanRunItIsRefusedWithTheRemedy) {
+TEST(KernelCode, RefusesDeviceWithoutKernelsAndNamesTheRemedy) {
   try {
     want_kernels("sm80", at::kCPU);
     FAIL() << "accepted";
@@ -50,7 +50,7 @@ TEST(KernelCode, ACardWithoutTheSharedMemoryOfTheCodeOfSm80IsNamed) {
 
 #ifdef NSA_WITH_CUDA
 /// The switch chooses among the card's codes; it is no way around a missing card.
-TEST(KernelCode, TensorsOfTheCpuHaveNoKernelWhateverIsWanted) {
+TEST(KernelCode, CpuTensorsHaveNoKernel) {
   const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
   for (const char* code : {"sm80", "auto"}) {
     want_kernels(code, at::kCUDA);

@@ -161,7 +161,7 @@ std::string ran_text(const NsaOutputs& out, const std::string& stage) {
   return text;
 }
 
-TEST(Decode, WhatRanAndWhatWasAskedForAreRecorded) {
+TEST(Decode, RecordsRequestedAndActualBackend) {
   const NsaConfig c = small();
   at::manual_seed(8);
   const NsaInputs in = random_inputs(c, 1, 20, at::kDouble);
@@ -219,7 +219,7 @@ TEST(Decode, SequentialPrefillBySwitch) {
   EXPECT_EQ(ran_text(out, "win_attn"), "plain>plain 25 ;plain>cache 19 ;");
 }
 
-TEST(Decode, DroppedIdsAreThoseOfTheTokensThatCount) {
+TEST(Decode, CountsDroppedIdsOfCountedTokens) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 20);
   NsaOptions given;

@@ -8,7 +8,7 @@
 namespace nsa {
 
 /// Names a stretch of host code for profilers and for the record of stages while it lives. Costs a
-/// few nanoseconds when no profiler listens; needs no CUDA. Ranges of one thread nest; a backward
+/// few nanoseconds without a profiler; needs no CUDA. Ranges of one thread nest; a backward
 /// pass opens its own, because autograd runs it on another thread than its forward pass.
 class NvtxRange {
  public:

@@ -66,11 +66,11 @@ class RunRecordScope {
   RunRecordPtr previous_;
 };
 
-/// The current record of this thread; where there is none, a new one that nobody reads.
+/// The current record of this thread; where there is none, a new one that is then dropped.
 RunRecordPtr current_record();
 
-/// Writes to the current record which backend an operator runs. A non-empty `reason` says why it is
-/// not what was asked for; with `strict` that is an error instead:
+/// Writes to the current record which backend an operator runs. A non-empty `reason` explains why
+/// it is not the requested one; with `strict` that is an error instead:
 /// `nsa::<op>: backend must be <requested>, got <backend>: <reason>`.
 void record_backend(const char* op, const std::string& requested, const std::string& backend,
                     const std::string& detail, const std::string& reason, bool strict);

@@ -19,7 +19,7 @@ constexpr size_t kFileBytes = size_t{StageRecord::kThreads} * StageRecord::kSlot
 constexpr int kDeepest = 16;  // stages inside of one another
 constexpr std::array<char, 3> kInside = {' ', '>', ' '};
 
-/// Slots of the record in force; none: nobody listens.
+/// Slots of the record in force; null: none.
 std::atomic<char*> slots{nullptr};
 std::atomic<int> threads{0};
 std::atomic<int> generation{0};  // of the record in force: slots of an earlier one are not used

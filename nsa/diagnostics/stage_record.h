@@ -4,7 +4,7 @@
 namespace nsa {
 
 /// Which stages (NvtxRange) every thread of this process is in, and which it left last, in a file
-/// that is mapped into memory: whoever finds the process hanging or killed (also by kill -9) reads
+/// that is mapped into memory: if the process hangs or was killed (also by kill -9), the file shows
 /// what was launched last. Of a GPU that is what the host has queued; the device may be behind.
 /// The file has kThreads slots of kSlotBytes each: "TID: train.step > train.forward > nsa.gate", a
 /// ';' in place of the last '>' where that stage has ended, filled up with zero bytes.

@@ -104,8 +104,8 @@ class BatchedAttention {
     record_stage("compress", compress_backend(in_.k_cmp_src, config_));
   }
 
-  /// Why branch, choice and ranges are not computed by one kernel; empty where they are, and where
-  /// nobody asked for that or nothing is to be chosen.
+  /// Why branch, choice and ranges are not computed by one kernel; empty where they are, where that
+  /// was not requested and where nothing is to be chosen.
   std::string fused_selection_obstacle() const {
     if (options_.cmp != BranchBackend::kFused || options_.block_idx.defined()) return "";
     if (options_.keep_scores) return "the kernel leaves no scores (keep_scores)";

@@ -1,4 +1,4 @@
-// What a call is asked for and what it says it did: switches, backends, records, strict mode.
+// Requested and recorded backends of a call: switches, backends, records, strict mode.
 #include <ATen/ATen.h>
 
 #include <limits>
@@ -40,7 +40,7 @@ NsaOutputs call(const NsaOptions& options, int64_t s = 45) {
   return nsa_attention(random_inputs(small(), 2, s), small(), options);
 }
 
-TEST(Options, TheDefaultIsWhatTheSpecificationReports) {
+TEST(Options, DefaultIsThatOfTheSpecification) {
   const NsaOutputs out = call(switched({}));
   EXPECT_EQ(row_of(out, "sel_attn"), "gather/gather//");
   EXPECT_EQ(row_of(out, "win_attn"), "plain/plain//");
@@ -67,7 +67,7 @@ TEST(Options, EachSelectionSwitchRunsItsBackendWithTheSameResult) {
   EXPECT_EQ(row_of(workspace, "sel_attn"), "packed/packed/workspace/");
 }
 
-TEST(Options, AForcedBackendWinsAndTheRequestIsRecorded) {
+TEST(Options, ForcedBackendHasPrecedenceAndTheRequestIsRecorded) {
   const NsaOutputs masked =
       call(switched({{"NSA_USE_SEL_PACK", "1"}, {"NSA_FORCE_SEL_MASK", "1"}}));
   EXPECT_EQ(row_of(masked, "sel_attn"), "masked/masked//");

@@ -49,7 +49,7 @@ BranchResult rerouted_if_not_finite(const char* stage, const BranchResult& resul
   }
   BranchResult again;
   {
-    const RunRecordScope unrecorded(c10::make_intrusive<RunRecord>());  // the row below says it
+    const RunRecordScope unrecorded(c10::make_intrusive<RunRecord>());  // the row below records it
     again = recompute();
   }
   const std::string outcome = is_finite(again.first) ? "" : "; still not finite";

@@ -158,7 +158,7 @@ TEST(DecoderOnCuda, GradientsAreThoseOfTheFormulas) {
         continue;
       }
       // Twice the error of the plain operators in the same type. Roundings fall differently on the
-      // two devices, and of a gradient of few values one of them alone says little.
+      // two devices, and for a gradient of few values a bound from one of them alone is too tight.
       const double bound = std::max({5e-3, 2 * error_of(plain.gradients[i], want.gradients[i]),
                                      2 * error_of(plain_on_cuda.gradients[i], want.gradients[i])});
       EXPECT_LE(error_of(have.gradients[i], want.gradients[i]), bound) << have.names[i];

@@ -105,7 +105,7 @@ TEST(DecoderParts, RmsNormAndSwigluAreTheirFormulas) {
               HasSubstr("nsa::silu_product: last size of gate_up must be even, got shape [2, 7]"));
 }
 
-TEST(Decoder, ParametersOfM7cStandInTheTargetRange) {
+TEST(Decoder, ParametersOfM7cAreInTheTargetRange) {
   ModelConfig config = shipped("m7c_125m");
   EXPECT_EQ(config.num_layers, 12);
   config.num_layers = 1;

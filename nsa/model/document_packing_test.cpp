@@ -1,4 +1,4 @@
-// Packed documents are trained on as if each stood alone.
+// Training on packed documents equals training on each alone.
 #include "nsa/model/document_packing.h"
 
 #include <ATen/ATen.h>

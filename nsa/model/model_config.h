@@ -27,7 +27,7 @@ struct ModelConfig {
   int64_t dim = 768;    ///< width of the residual stream
   int64_t num_layers = 12;
   int64_t mlp_hidden = 1920;  ///< width inside SwiGLU
-  int64_t seq_len = 2048;     ///< tokens of a training row unless told otherwise
+  int64_t seq_len = 2048;     ///< tokens of a training row by default
   double norm_eps = 1e-6;     ///< of every RMSNorm
   AttentionKind attention_kind = AttentionKind::kNsa;
   bool activation_checkpointing = false;  ///< layers compute their activations twice

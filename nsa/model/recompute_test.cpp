@@ -36,7 +36,7 @@ TEST(Recompute, GradientsRandomNumbersAndCallsAreThoseOfThePlainCall) {
   EXPECT_EQ(calls, 3);
   EXPECT_TRUE(at::equal(w.grad(), d_w));
   EXPECT_TRUE(at::equal(in.grad(), plain_in.grad()));
-  EXPECT_TRUE(at::equal(at::rand({2}), next)) << "the generator stands where it stood";
+  EXPECT_TRUE(at::equal(at::rand({2}), next)) << "the generator's state is unchanged";
   ASSERT_EQ(again.record->rows().size(), 1u);
   EXPECT_EQ(again.record->rows()[0].count, 2);
 }

@@ -7,9 +7,8 @@
 
 #include "nsa/program/input_error.h"
 
-/// Strict reading of small JSON files: a key that nobody asked for, a key given twice, a missing
-/// key or a value of the wrong type is an error that names the file, line, column and the nearest
-/// known key.
+/// Strict reading of small JSON files: an unknown key, a key given twice, a missing key or a value
+/// of the wrong type is an error that names the file, line, column and the nearest known key.
 namespace nsa {
 
 /// Parses `text`; duplicate keys, comments, more than 64 levels and anything behind the value are

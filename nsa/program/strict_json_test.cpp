@@ -39,7 +39,7 @@ TEST(StrictJson, TextThatIsNotOneValueIsRefused) {
             "m.json: key \"a\" is given twice in one object");
 }
 
-/// What nests deep enough would exhaust the stack of whoever moves or prints it.
+/// Deep nesting would exhaust the stack when the value is moved or printed.
 TEST(StrictJson, DepthHasABound) {
   const auto nested = [](size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');

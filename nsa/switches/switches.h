@@ -9,7 +9,7 @@
 namespace nsa {
 
 enum class SwitchType { kBool, kInt, kChoice, kText };
-/// Who set a value; a later one wins.
+/// Source of a value; a later one has precedence.
 enum class SwitchOrigin { kDefault, kConfig, kEnvironment, kCommandLine };
 /// "default", "config", "environment", "command line".
 std::string to_string(SwitchOrigin origin);
@@ -54,7 +54,7 @@ class SwitchSet {
 
   /// Typed readers; asking with the wrong type or an unknown name is std::logic_error.
   bool get_bool(std::string_view name) const;
-  /// A switch whose default is taken from the configuration answers `fallback` when nobody set it.
+  /// A switch whose default is taken from the configuration returns `fallback` when it was not set.
   int64_t get_int(std::string_view name, int64_t fallback = 0) const;
   std::string get_text(std::string_view name) const;
   bool is_default(std::string_view name) const;

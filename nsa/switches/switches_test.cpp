@@ -38,7 +38,7 @@ TEST(Switches, RegistryHasUniqueNamesAndValidDefaults) {
   EXPECT_GE(names.size(), 24u);
 }
 
-TEST(Switches, LaterOriginWins) {
+TEST(Switches, LaterOriginHasPrecedence) {
   const Values low{{"NSA_ACCUM", "2"}}, middle{{"NSA_ACCUM", "3"}}, high{{"NSA_ACCUM", "4"}};
   EXPECT_EQ(SwitchSet().get_int("NSA_ACCUM", 7), 7);
   EXPECT_EQ(SwitchSet::from(low, {}, {}).get_int("NSA_ACCUM", 7), 2);

@@ -8,7 +8,7 @@
 
 namespace nsa::tensor_file {
 
-/// Where one tensor lies, as the JSON header says it.
+/// The place of one tensor, from the JSON header.
 struct HeaderEntry {
   Dtype dtype = Dtype::kF64;
   std::vector<int64_t> shape;

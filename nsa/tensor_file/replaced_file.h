@@ -5,7 +5,7 @@
 namespace nsa::tensor_file {
 
 /// A file that appears under its name only when it is whole: bytes go to a temporary name beside
-/// it, `commit` renames. Until then, and after any failure (a full disk), what stood under the name
+/// it, `commit` renames. Until then, and after any failure (a full disk), the file of that name
 /// is untouched and the temporary file is removed. A name that is a device or a pipe is written
 /// directly. Errors are std::system_error naming what could not be done.
 class ReplacedFile {

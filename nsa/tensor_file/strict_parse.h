@@ -4,7 +4,7 @@
 
 namespace nsa::tensor_file {
 
-/// base::parse_strict for JSON that comes from a stranger. Throws std::invalid_argument that names
+/// base::parse_strict for untrusted JSON. Throws std::invalid_argument that names
 /// `what` and is cut to fit a line.
 nlohmann::json parse_strict(const std::string& text, const std::string& what, int max_depth);
 

@@ -35,7 +35,7 @@ TensorFile sample() {
   return file;
 }
 
-TEST(TensorFilePython, PythonReadsWhatWeWrite) {
+TEST(TensorFilePython, PythonReadsWrittenFiles) {
   const std::string path = temp("ours.safetensors");
   write_tensor_file(path, sample());
   const char* script = R"(
@@ -59,7 +59,7 @@ assert bytes(raw["bf16"]["data"]) == bytes.fromhex("cd3d627f80bf"), bytes(raw["b
   EXPECT_EQ(run_python(script, path, path), 0);
 }
 
-TEST(TensorFilePython, WeReadWhatPythonWrites) {
+TEST(TensorFilePython, ReadsFilesOfPython) {
   const std::string ours = temp("ours2.safetensors"), theirs = temp("theirs.safetensors");
   write_tensor_file(ours, sample());
   const char* script = R"(

@@ -154,7 +154,7 @@ TEST(TensorFile, BadOffsets) {
   EXPECT_EQ(error_of("{" + one("a", 1, 0, 1) + "," + one("b", 2, 1, 3) + "}", 3), "");
 }
 
-TEST(TensorFile, WriterRefusesWhatItCannotStore) {
+TEST(TensorFile, WriterRefusesUnsupportedTensors) {
   TensorFile file;
   file.tensors["x"] = {Dtype::kF64, {2}, std::vector<std::byte>(8)};
   try {

@@ -118,7 +118,7 @@ TEST(WinAttnOnCuda, FlashAtAFirstPositionSeesTheKeysBefore) {
   EXPECT_LE(distance(have.second.to(at::kCPU, at::kDouble), want.second), 1e-4);
 }
 
-TEST(WinAttnOnCuda, AGradientOfLseGoesThePlainWay) {
+TEST(WinAttnOnCuda, GradientOfLseUsesThePlainBackend) {
   at::manual_seed(6);
   const auto record = c10::make_intrusive<RunRecord>();
   const RunRecordScope scope(record);

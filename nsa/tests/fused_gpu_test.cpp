@@ -53,8 +53,8 @@ struct CodeOfSm80 {
   ~CodeOfSm80() { want_kernels("auto", at::kCUDA); }
 };
 
-/// What nsa-tests-cuda-sm80 rests on: the code that is asked for runs, and says so.
-TEST(FusedOnCuda, TheCodeOfSm80RunsWhereItIsAskedFor) {
+/// nsa-tests-cuda-sm80 depends on this: the requested code runs, and the record names it.
+TEST(FusedOnCuda, TheCodeOfSm80RunsWhereItIsRequested) {
   const CodeOfSm80 wanted;
   at::manual_seed(15);
   const Inputs in = draw(at::kBFloat16, 170, 4, 128, 128);
@@ -114,9 +114,10 @@ void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t block
 
 TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndReportsIt) {
   expect_order(300, 1, 4, 2, "by rows");
-  expect_order(4100, 1, 4, 6, "by keys");
+  const std::string order_of_keys = "by keys";
+  expect_order(4100, 1, 4, 6, order_of_keys);
   expect_order(600, 16, 1, 4, "whole tiles");
-  expect_order(4100, 4, 4, 6, "whole tiles below 1152, then by keys");
+  expect_order(4100, 4, 4, 6, "whole tiles below 1152, then " + order_of_keys);
 }
 
 // A bound on the tiles of a row is what the backward kernel works in; too many go another way.
@@ -316,7 +317,7 @@ TEST(FusedOnCuda, ABadGradientReachesItsOwnRowAndKeysOnly) {
   EXPECT_TRUE(at::equal(have[4].isnan(), keys.expand_as(have[4])));
 }
 
-TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
+TEST(FusedOnCuda, BadValuesReachOnlyRowsThatAttendThem) {
   at::manual_seed(13);
   for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
     const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
@@ -341,7 +342,7 @@ TEST(FusedOnCuda, BadValuesReachWhoAttendsThemOnly) {
   }
 }
 
-TEST(FusedOnCuda, WhatNoKernelCoversIsRefusedOrRecorded) {
+TEST(FusedOnCuda, RefusesOrRecordsUnsupportedSizes) {
   const Inputs in = draw(at::kFloat, 40, 2, 64, 64);
   const auto call = [&](bool strict) {
     return win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,

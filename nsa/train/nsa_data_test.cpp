@@ -5,7 +5,7 @@
 namespace nsa::train {
 namespace {
 
-TEST_F(ProgramTest, ParquetBecomesACorpusAndItsNullsAreTold) {
+TEST_F(ProgramTest, MakesCorpusFromParquetAndReportsNulls) {
   const std::string file =
       base::source_dir() + "/nsa/train/data/documents/testdata/pyarrow.parquet";
   ASSERT_EQ(shell(program("nsa-data") + " --in " + file + " --out .data/rows > out"), 0);
@@ -15,7 +15,7 @@ TEST_F(ProgramTest, ParquetBecomesACorpusAndItsNullsAreTold) {
   EXPECT_FALSE(fs::exists(dir_ / "x" / "manifest.json"));
 }
 
-TEST_F(ProgramTest, APipeIsReadWhereItsFormatIsTold) {
+TEST_F(ProgramTest, ReadsAPipeWithFormatOption) {
   const std::string call = program("nsa-data") + " --in /dev/stdin --out piped ";
   EXPECT_EQ(shell("printf '{\"text\":\"a\"}\\n{\"text\":null}\\n' | " + call +
                   "--format jsonl > out 2> err"),
@@ -39,7 +39,7 @@ TEST_F(ProgramTest, OfTwoWritersOfOneFolderOneIsRefused) {
   EXPECT_EQ(slurp("c/train_00000.tokens"), std::string("ours\n\0", 6));
 }
 
-/// Where the library is not, the program still starts, reads text, and says what Parquet lacks.
+/// Without the library the program still starts, reads text, and names what Parquet needs.
 TEST_F(ProgramTest, ParquetWithoutItsLibrary) {
   fs::create_directories(dir_ / "bin");
   fs::copy_file(program("nsa-data"), dir_ / "bin" / "nsa-data");

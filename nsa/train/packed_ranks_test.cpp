@@ -8,7 +8,7 @@
 namespace nsa::train {
 namespace {
 
-/// What a step tells of its loss.
+/// Loss of a step as reported.
 struct PackedStep {
   double targets = 0, loss = 0, grad_norm = 0;  ///< loss -1: none
 };

@@ -112,7 +112,7 @@ class ProgramTest : public ::testing::Test {
   void make_documents() {
     std::ofstream text(dir_ / "t.jsonl");
     for (int i = 0; i < 3000; ++i)
-      text << json{{"text", "said " + std::to_string(i * i % 997)}}.dump() << "\n";
+      text << json{{"text", "line " + std::to_string(i * i % 997)}}.dump() << "\n";
     text.close();
     ASSERT_EQ(shell(program("nsa-data") + " --in t.jsonl --out .data/short > out"), 0);
   }

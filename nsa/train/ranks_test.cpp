@@ -65,7 +65,7 @@ TEST_F(RanksTest, CompressionIsCloseAndNotTheSame) {
   EXPECT_EQ(curve("bf16"), curve("bf16.rank1"));
 }
 
-/// One rank is killed; the other one says so and ends; both are resumed and end with the same bits.
+/// One rank is killed; the other one reports it and ends; both resume and end with the same bits.
 TEST_F(RanksTest, AKilledRankIsNamedAndTheRunGoesOn) {
   const std::string args =
       "--model small.json --batch 2 --steps 12 --checkpoint-every 1 --resume --checkpoints ";

@@ -11,7 +11,7 @@ namespace nsa::train {
 /// Loss and gradient norm of each step.
 using Curve = std::vector<std::pair<double, double>>;
 
-/// A port that nobody listens at; `held` keeps it taken.
+/// A port that no process listens on; `held` keeps it taken.
 class Port {
  public:
   explicit Port(bool held = false) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {

@@ -1,4 +1,4 @@
-// Killed at any moment and continued, a run ends with the bits of the run that nobody disturbed.
+// Killed at any moment and continued, a run ends with the bits of an uninterrupted run.
 #include <cstdlib>
 
 #include "nsa/train/checkpoint/checkpoint_store.h"
@@ -29,7 +29,7 @@ class ResumeTest : public ProgramTest {
     expect_same_state(last_checkpoint(a), last_checkpoint(b));
     EXPECT_EQ(losses(a), losses(b));
   }
-  /// Losses and gradient norms of the whole run, as the last checkpoint tells them.
+  /// Losses and gradient norms of the whole run, from the last checkpoint.
   std::vector<std::pair<double, double>> losses(const std::string& folder) {
     const FileTensor trace = read_tensor_file(last_checkpoint(folder)).tensors.at("trace");
     const std::vector<double> values = tensor_file::to_doubles(trace);

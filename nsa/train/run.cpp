@@ -118,7 +118,7 @@ class Run {
                        .stop_wanted = [this] { return signal() != 0; }};
     if (context_.exchange) {
       context_.exchange(parts);
-      // What stands in for a part may do other work in every step.
+      // A replaced part may do other work in every step.
       if (options_.cuda_graph == "auto") options_.cuda_graph = "off";
     }
     require_named_data(*parts.tokens);
@@ -136,7 +136,7 @@ class Run {
     first_step_ = trainer_->steps_done() + 1;
   }
 
-  /// What is about to be trained on is what was named: nothing stands in for a corpus.
+  /// Requires the named corpus: it is never replaced.
   void require_named_data(const TokenSource& tokens) {
     facts_.real_data = tokens.is_real();
     facts_.substitute = options_.is_synthetic() || facts_.real_data ? "" : tokens.describe();
@@ -145,7 +145,7 @@ class Run {
                        "; nothing was trained");
   }
 
-  /// The stage of every thread, for whoever finds this rank hanging.
+  /// Records the stage of every thread, to be read when this rank hangs.
   void record_stages() {
     if (context_.out.empty()) return;
     stages_ = std::make_unique<StageRecord>(
@@ -174,7 +174,7 @@ class Run {
         *context_.switches);
   }
 
-  /// Ends the run on all ranks alike where one was started otherwise than the others.
+  /// Ends the run on all ranks if one was started with other options than the rest.
   void require_agreement(const RankSettings& settings) {
     if (!ranks_) return;
     collectives_->begin("comparison of options");
@@ -188,7 +188,7 @@ class Run {
     throw InputError(difference);
   }
 
-  /// The main thread is stuck in a call that never returns: say so and leave.
+  /// The main thread is stuck in a call that never returns: reports that and exits.
   [[noreturn]] void end_stalled(double silence_s) {
     const Finding finding = stall_finding(context_.place, silence_s, collectives_->last());
     context_.print(finding.code + ": " + finding.symptom);
@@ -196,7 +196,7 @@ class Run {
     std::_Exit(kStalledExit);
   }
 
-  /// Reports who speaks and what the ranks did last, in front of an error between them.
+  /// The rank and its last collective, in front of an error between ranks.
   std::string rank_text() const {
     return ranks_ ? kRankFault + std::string("rank ") + std::to_string(context_.place.rank) + ", " +
                         collectives_->last() + ": "

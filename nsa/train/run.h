@@ -12,12 +12,12 @@ namespace nsa::train {
 
 struct TrainerParts;
 
-/// The outside of a run: who listens, and who may stop it.
+/// Surroundings of a run: where its lines go, and how it is stopped.
 struct RunContext {
   std::string case_id = "train";
   ResultLines* lines = nullptr;
   const SwitchSet* switches = nullptr;
-  RankPlace place = {};            ///< rank 0 reports; the others say how their case ended
+  RankPlace place = {};            ///< rank 0 reports; the others report only how their case ended
   std::filesystem::path out = {};  ///< for files of the run; empty: none
   const std::atomic<int>* stop_signal =
       nullptr;  ///< non-zero: end after this step; the signal's number
@@ -36,8 +36,8 @@ struct RunEnd {
 /// theirs. Throws only when a result line cannot be written.
 RunEnd run_case(const TrainOptions& options, const RunContext& context);
 
-/// What the switches say of batches, gradients that travel and the loader. An option that was given
-/// stays where a switch is at its default.
+/// Sets options of batches, gradient exchange and loader from the switches. An option that was
+/// given stays where a switch is at its default.
 void apply_switches(const SwitchSet& switches, TrainOptions& options);
 
 }  // namespace nsa::train

@@ -53,7 +53,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   // The switches of the training shape; options of their own, as they are in force.
   for (const char* shape : {"NSA_BATCH_SIZE", "NSA_ACCUM", "NSA_SEQ_LEN"}) identity.erase(shape);
   const auto yes = [](bool on) { return on ? "true" : "false"; };
-  identity["schedule_steps"] = identity["steps"];  // they are told by the steps of the schedule
+  identity["schedule_steps"] = identity["steps"];  // a run is identified by the schedule's steps
   identity["steps"] = std::to_string(o.steps);
   identity["slice_steps"] = std::to_string(o.slice_steps);
   identity["checkpoints"] = o.checkpoints.empty() ? "none" : "a folder";

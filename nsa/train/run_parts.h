@@ -38,7 +38,7 @@ at::Device open_rank_device(const std::string& name, const RankPlace& place);
 RankSettings rank_settings(const TrainOptions& options, const ModelConfig& config,
                            RankSettings identity);
 
-/// What the prediction of memory is told.
+/// Input of the prediction of memory.
 StepShape step_shape(const TrainOptions& options, const ModelConfig& config, int64_t seq_len,
                      int64_t ranks, at::Device device);
 

@@ -14,7 +14,7 @@ void require(bool ok, std::string_view name, const std::string& want, const std:
     throw InputError("training option " + std::string(name) + " must be " + want + ", got " + have);
 }
 
-/// Whether `word` stands in a list such as "auto, on or off".
+/// Whether `word` is in a list such as "auto, on or off".
 bool is_choice(std::string_view word, std::string_view choices) {
   for (size_t at = choices.find(word); at != std::string_view::npos;
        at = choices.find(word, at + 1)) {

@@ -63,10 +63,10 @@ struct TrainOptions {
   double rank_timeout_s = 300;   ///< ranks that wait for one another this long have lost it
   bool shard_optimizer = false;  ///< each rank keeps the moments of a part of the parameters
   ReducerOptions reducer;        ///< from the switches NSA_DDP_*
-  bool activation_checkpointing = false;  ///< also where the model's configuration says so
+  bool activation_checkpointing = false;  ///< or by the model's configuration
   std::string backend = "auto";  ///< of attention: auto, fused or switches (training_attention.h)
-  /// A step is one launch of a CUDA graph (step_graph.h): auto (where nothing stands against it),
-  /// on (an error says what does) or off.
+  /// A step is one launch of a CUDA graph (step_graph.h): auto (where no obstacle exists), on (an
+  /// obstacle is an error that names it) or off.
   std::string cuda_graph = "auto";
   bool packing = false;         ///< attention and loss stay within documents
   double memory_limit_mib = 0;  ///< CPU: tensors beyond it fail, as on a small device; 0: no limit

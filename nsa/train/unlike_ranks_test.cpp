@@ -7,10 +7,10 @@ namespace {
 
 using ::testing::AllOf;
 
-/// What differs between rank 0 and the last rank: switches or options, and how it is told.
+/// Switches or options that differ between rank 0 and the last rank, and parts of the message.
 struct Unlike {
   std::string of_first, of_last;
-  std::string told_first, told_last;
+  std::string text_first, text_last;
   std::string both = "";  ///< of every rank
 };
 
@@ -61,7 +61,7 @@ class UnlikeRanksTest : public RanksTest {
   fs::path result_of(int64_t rank) {
     return dir_ / ("r" + std::to_string(rank) + (rank > 0 ? ".rank" + std::to_string(rank) : ""));
   }
-  /// Every rank says the same of the two, and none has begun a step.
+  /// Every rank reports the same difference, and none has begun a step.
   void expect_refused(int64_t world, const Unlike& unlike) {
     for (int64_t rank = 0; rank < world; ++rank) {
       const auto lines = lines_of(result_of(rank).filename());
@@ -72,7 +72,7 @@ class UnlikeRanksTest : public RanksTest {
       const std::string last = " on rank " + std::to_string(world - 1);
       EXPECT_THAT(of_type(lines, "case").at(0)["reason"].get<std::string>(),
                   AllOf(HasSubstr("RANK_FAULT: the ranks were not started alike: "),
-                        HasSubstr(unlike.told_first), HasSubstr(unlike.told_last), HasSubstr(last),
+                        HasSubstr(unlike.text_first), HasSubstr(unlike.text_last), HasSubstr(last),
                         HasSubstr("start every rank with the same options")));
       EXPECT_EQ(lines.back()["type"], "done");
     }
@@ -141,7 +141,7 @@ TEST_F(UnlikeRanksTest, ThatGoOnFromAnotherStepAreRefused) {
   expect_refused(2, unlike);
 }
 
-TEST_F(UnlikeRanksTest, WhatMayDifferTrains) {
+TEST_F(UnlikeRanksTest, RanksTrainWithAllowedDifferences) {
   const std::vector<Unlike> all = {
       {"--data letters", "--data letters --data-root copy", "", ""},
       {"--threads 1", "--threads 2", "", ""},

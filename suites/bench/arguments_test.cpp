@@ -42,14 +42,14 @@ TEST(Arguments, ASeedIsDigits) {
   EXPECT_EQ(read_seed("18446744073709551615"), UINT64_MAX);
 }
 
-TEST(Arguments, WhatIsNoSeedIsRefusedWithArgumentValueAndRemedy) {
+TEST(Arguments, RefusesInvalidSeedWithValueAndRemedy) {
   for (const char* odd : {"", "-1", "+1", " 1", "1 ", "word", "7x", "0x10", "1.5", "1e3",
                           "18446744073709551616", "-18446744073709551615"})
     EXPECT_EQ(refusal({"--seed", odd}), "--seed must be a whole number from 0 to 2^64 - 1, got '" +
                                             std::string(odd) + "'; leave it out for 20250216");
 }
 
-TEST(Arguments, OursAreTakenOutAndTheLibrarysStayInOrder) {
+TEST(Arguments, RemovesOwnArgumentsAndKeepsTheOrderOfOthers) {
   Line line({"--benchmark_filter=x", "--seed", "7", "--benchmark_list_tests", "--device=cuda:1",
              "--v=2"});
   const MicroArguments taken = line.take();

@@ -1,4 +1,4 @@
-// What a run of the target cases says as text, and two runs beside each other; torch-free.
+// Text of a report of the target cases, and comparison of two reports; torch-free.
 #include "suites/bench/bench_report.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ std::string format(const char* pattern, Args... args) {
   return text;
 }
 
-/// A report comes from a file: nothing in it may steer the terminal.
+/// A report comes from a file: its control characters must not reach the terminal.
 std::string plain(const json& text) { return base::plain_text(text.get<std::string>()); }
 
 double median_of(const json& time) { return time.at("median_ms").get<double>(); }

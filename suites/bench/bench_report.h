@@ -7,7 +7,7 @@
 
 namespace suites {
 
-/// A line a pass: ours, target, peer, dense attention beside it; then what was wrong.
+/// A line for each pass with its time, target, peer and dense attention; then the problems.
 std::string target_bench_text(const nlohmann::json& report);
 
 /// Two reports that cannot be compared; `rows` is what compare_text would have returned of them.

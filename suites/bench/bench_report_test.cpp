@@ -47,7 +47,7 @@ TEST(BenchReport, CallsAloneAndCallsInARowAreNotCompared) {
   EXPECT_THROW(compare_text(alone, alone), std::invalid_argument);
 }
 
-TEST(BenchReport, AFileDoesNotSteerTheTerminal) {
+TEST(BenchReport, ControlCharactersOfAFileAreNotPrinted) {
   const std::string hostile = "a\x1b[31m\r\n\x7f";
   json before = run_of(9, 10, 11, hostile.c_str()), after = run_of(4, 5, 6, hostile.c_str());
   before["device"] = hostile;
@@ -60,13 +60,13 @@ TEST(BenchReport, AFileDoesNotSteerTheTerminal) {
   }
 }
 
-TEST(BenchReport, ProblemsStandInTheText) {
+TEST(BenchReport, TextHasProblems) {
   json run = run_of(1, 2, 3);
   run["cases"][0]["problems"].push_back("rows differ");
   EXPECT_NE(target_bench_text(run).find("PROBLEM rows differ"), std::string::npos);
 }
 
-TEST(BenchReport, LaunchesAndTheCertificateOfTheSelectionStandInTheText) {
+TEST(BenchReport, TextHasLaunchesAndTheCertificateOfTheSelection) {
   json run = run_of(1, 2, 3);
   EXPECT_EQ(target_bench_text(run).find("launches"), std::string::npos);
   json& row = run["cases"][0];
@@ -83,7 +83,7 @@ TEST(BenchReport, AnotherCodeIsNamedBesideItsTimes) {
   json before = run_of(9, 10, 11), after = run_of(4, 5, 6);
   after["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused (sm_80)"}};
   EXPECT_EQ(compare_text(before, after).find(" ran "), std::string::npos)
-      << "an older report does not say";
+      << "an older report has no field `ran`";
   before["cases"][0]["ran"] = {{"sel_attn", "fused (by rows)"}, {"win_attn", "fused"}};
   const std::string text = compare_text(before, after);
   EXPECT_NE(text.find("paper_8k  win_attn ran fused -> fused (sm_80)\n"), std::string::npos)

@@ -101,7 +101,8 @@ void add_passes(CLI::App& app, CaseOptions& o) {
 /// Status of a command that times cases: 0, or 1 where a case has problems.
 int run_cases(CaseOptions& o,
               const std::function<nlohmann::json(const suites::TargetBenchOptions&)>& run) {
-  // Said before minutes of work, not after; what stands there stays until there is something new.
+  // Fails before minutes of work rather than after. Appending keeps the old report until a new one
+  // is written.
   if (!o.out.empty() && !std::ofstream(o.out, std::ios::app))
     throw std::invalid_argument("--out " + o.out + ": cannot be written");
   if (!o.out.empty())

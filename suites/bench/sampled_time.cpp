@@ -17,7 +17,7 @@ constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500, kCallsIn
 constexpr double kLevel = 0.99;
 
 /// How many of n sorted samples may be left out at either end: the largest k with
-/// 2 P(Binomial(n, 1/2) <= k - 1) <= 1 - level; -1 where even the extremes say too little.
+/// 2 P(Binomial(n, 1/2) <= k - 1) <= 1 - level; -1 where n is too small for any interval.
 int64_t left_out(int64_t n, double level) {
   double term = std::pow(0.5, n), below = term;
   int64_t k = 0;

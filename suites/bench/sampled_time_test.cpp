@@ -29,7 +29,7 @@ TEST(SampledTime, IntervalOfTheMedianByTheBinomialTable) {
   EXPECT_TRUE(time_json(one_to(7))["lo_ms"].is_null());
 }
 
-TEST(SampledTime, OnlyWhatIsAskedForIsSampled) {
+TEST(SampledTime, SamplesOnlyRequestedSeries) {
   int calls = 0;
   const auto work = [&] { ++calls; };
   const SampledTime hot = sample_time(at::kCPU, work, 0, {});
@@ -52,7 +52,7 @@ TEST(SampledTime, ARowHasACallBeforeItThatIsNotTimed) {
   EXPECT_THROW(time_row_ms(at::kCPU, [] {}, 0), c10::Error);
 }
 
-TEST(SampledTime, WhatNoClockGivesIsAnError) {
+TEST(SampledTime, RefusesImpossibleTimes) {
   EXPECT_THROW(time_json({}), std::invalid_argument);
   EXPECT_THROW(time_json({1, 0}), std::invalid_argument);
   EXPECT_THROW(time_json({1, std::nan("")}), std::invalid_argument);

@@ -34,11 +34,11 @@ inline constexpr double kCancelledShare = 1e-3;
 /// that of its logits.
 inline constexpr double kTableLogit = 16;
 
-/// Below fp64 both sides of the rule are samples: the largest error of ours and of the plain
-/// computation, each often set by one unlucky row. An excess of at most this factor counts when a
-/// second draw of the same configuration exceeds too, a larger one at once. Of about 23 000
+/// Below fp64 both sides of the rule are samples: the largest error of the candidate and of the
+/// plain computation, each often set by a single row. An excess of at most this factor counts when
+/// a second draw of the same configuration exceeds too, a larger one at once. Of about 23 000
 /// comparisons (CPU, seeds 1 to 8) 14 exceeded on the first draw, by 1.8 at most, all with fp32
-/// inputs, where the plain computation is as fine as ours.
+/// inputs, where the plain computation is as accurate as the candidate.
 inline constexpr double kDoubtfulExcess = 2;
 
 /// The row for (op, tensor, dtype of the inputs).

@@ -101,7 +101,7 @@ CaseConfig sample_config(uint64_t seed, int64_t index) {
                                                      lsel + 1, w - 1, w, w + 1, 37,       2 * w};
   c.tokens = index < kCornerCases ? corners[static_cast<size_t>(index)] : draw.between(1, 61);
   if (c.tokens < 1) c.tokens = 1;
-  // Rows enough that the largest error of the plain computation is no matter of luck.
+  // Enough rows that the largest error of the plain computation does not depend on chance.
   c.batch = (kTokens + c.tokens - 1) / c.tokens;
   return c;
 }

@@ -38,8 +38,8 @@ std::string to_string(const CaseConfig& config);
 /// kind, S below, at and above l, l' and w, prime S, G from 1 to 4, dk != dv, shared and separate
 /// gates. The first configurations are fixed corner cases (S = 1, l-1, l, l+1, l'-1, l', l'+1, w-1,
 /// w, w+1, prime, 2w), the rest are random. B * S is at least 384 and dv at least 7: the tolerance
-/// rule takes the largest row-relative error of the plain computation, which is luck where rows are
-/// few, or where so few values make a row that one of them is nearly 0 by chance.
+/// rule takes the largest row-relative error of the plain computation, which is chance where rows
+/// are few, or where so few values make a row that one of them is nearly 0 by chance.
 CaseConfig sample_config(uint64_t seed, int64_t index);
 
 /// Number of fixed corner cases at the start of every sample.

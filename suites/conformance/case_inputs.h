@@ -26,10 +26,10 @@ struct OperatorCase {
   std::string name;                     ///< stands at the end of every check id
 };
 
-/// The layouts take turns over a sample; two of five cases are contiguous.
+/// The layouts alternate over a sample; two of five cases are contiguous.
 Layout layout_of(int64_t index);
 
-/// The inputs of a case, laid out as it says.
+/// The inputs of a case, in its memory layout.
 DenseInputs inputs_of(const OperatorCase& one);
 
 /// q, K and V of every branch and the gates: what has a token axis.

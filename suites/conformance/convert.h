@@ -9,7 +9,7 @@
 #include "suites/conformance/case_config.h"
 #include "suites/conformance/dense_formulation.h"
 
-/// Between the three worlds a case is told in: the oracle's plain arrays, the second formulation,
+/// Conversion of a case between its three forms: the oracle's plain arrays, the second formulation
 /// and nsa/.
 namespace suites {
 

@@ -48,7 +48,7 @@ struct DenseOutputs {
 /// Rotates the last dimension of x [B,S,H,D] to `positions` [S] (fp64).
 at::Tensor dense_rope(const at::Tensor& x, const at::Tensor& positions, double base);
 
-/// Source [B,S,Hkv,D] -> [B,N_c,Hkv,D]; rotates keys as `config.rope` says when `is_key`.
+/// Source [B,S,Hkv,D] -> [B,N_c,Hkv,D]; rotates keys by `config.rope` when `is_key`.
 at::Tensor dense_compress(const CaseConfig& config, const at::Tensor& source,
                           const DensePhi& weights, bool is_key);
 

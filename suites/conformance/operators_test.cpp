@@ -31,7 +31,7 @@ TEST_P(Gradients, AgreeWithTheOracle) {
   expect_all(check_gradients(plain_candidate(), one), one);
 }
 
-TEST_P(Layer, ComposesTheOperatorsAndRunsWhatWasAsked) {
+TEST_P(Layer, ComposesTheOperatorsAndRunsTheRequestedBackends) {
   const OperatorCase one = case_of(GetParam());
   expect_all(check_layer(plain_candidate(), one), one);
 }

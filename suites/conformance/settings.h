@@ -18,7 +18,7 @@ struct TestSettings {
 };
 TestSettings& test_settings();
 
-/// One point of a sampled test: configuration index and type. Only indices stand in test names, so
+/// One point of a sampled test: configuration index and type. Test names have only indices, so
 /// the list of tests depends on neither seed nor device.
 struct Point {
   int64_t index = 0;

@@ -12,7 +12,7 @@ namespace {
 
 using at::Tensor;
 
-/// Tokens of the sequence a call knows, and the position of its first query.
+/// Tokens of the sequence that a call gets, and the position of its first query.
 struct Span {
   int64_t tokens, first;
 };

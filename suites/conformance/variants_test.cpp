@@ -73,7 +73,7 @@ class ModeInvariants : public VariantTest {};
 
 TEST_P(Backends, ForwardOnNormalData) { expect(check_forward); }
 TEST_P(Backends, ForwardOnSpecialData) { expect(check_forward, special_kind()); }
-TEST_P(Backends, LayerRunsWhatWasAsked) { expect(check_layer); }
+TEST_P(Backends, LayerRunsTheRequestedBackend) { expect(check_layer); }
 TEST_P(Backends, HostileRanges) { expect(check_hostile_ranges); }
 TEST_P(Backends, GradientsAgreeWithTheOracle) {
   if (candidate_.differentiable) expect(check_gradients);
@@ -82,7 +82,7 @@ TEST_P(Backends, GradientsAgreeWithTheOracle) {
 TEST_P(BackendInvariants, FutureTokensChangeNothing) { expect(check_future_perturbation); }
 TEST_P(BackendInvariants, FullCoverageIsDenseAttention) { expect(check_full_coverage); }
 TEST_P(BackendInvariants, UniformAttentionOverIntegersIsExact) { expect(check_exact_data); }
-TEST_P(BackendInvariants, NonFiniteTokensReachWhoAttendsThem) { expect(check_non_finite); }
+TEST_P(BackendInvariants, NonFiniteTokensReachOnlyRowsThatAttendThem) { expect(check_non_finite); }
 TEST_P(BackendInvariants, PoisonedMemoryChangesNothing) { expect(check_poisoned_memory); }
 TEST_P(BackendInvariants, PropertiesOfFp64) {
   if (!fp64()) return;
@@ -101,7 +101,7 @@ TEST_P(Modes, AgreeWithBatched) {
 TEST_P(ModeInvariants, FutureTokensChangeNothing) { expect(check_future_perturbation); }
 TEST_P(ModeInvariants, FullCoverageIsDenseAttention) { expect(check_full_coverage); }
 TEST_P(ModeInvariants, UniformAttentionOverIntegersIsExact) { expect(check_exact_data); }
-TEST_P(ModeInvariants, NonFiniteTokensReachWhoAttendsThem) { expect(check_non_finite); }
+TEST_P(ModeInvariants, NonFiniteTokensReachOnlyRowsThatAttendThem) { expect(check_non_finite); }
 TEST_P(ModeInvariants, PoisonedMemoryChangesNothing) { expect(check_poisoned_memory); }
 TEST_P(ModeInvariants, PropertiesOfFp64) {
   if (!fp64()) return;

@@ -1,4 +1,4 @@
-// Counting what the A/B procedure says, with the real worker. What it says decides nothing here.
+// ab-rate counts the results of the A/B procedure with the real worker; the counts decide nothing.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST(AbRate, CountsRunsAndGoesOnWhereItWasCutOff) {
   EXPECT_THAT(text, HasSubstr("\"processes\":[{"));
 }
 
-TEST(AbRate, RefusesWhatItCannotCount) {
+TEST(AbRate, RefusesUnsupportedRunbooksAndArguments) {
   const fs::path file = fresh_dir("ab_rate_refused.jsonl");
   const Outcome book = validate({"ab-rate", "--runbook", "smoke_cpu", "--out", file.string()});
   EXPECT_EQ(book.exit_code, 2);

@@ -98,7 +98,7 @@ TEST(BadInput, ASwitchThatNoPhaseThatRunsLooksAtIsRefused) {
                      pack)
                 .exit_code,
             2);
-  EXPECT_FALSE(fs::exists(dir)) << "said before anything runs";
+  EXPECT_FALSE(fs::exists(dir)) << "refused before anything runs";
 }
 
 /// nsa-worker with one case of `kind` on a CPU, in a run that asks for the code of sm_80.
@@ -144,7 +144,7 @@ TEST(BadInput, KernelsThatCannotRunAreRefusedByEveryProgram) {
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_THAT(refused.output, HasSubstr("CONFIG_ERROR: NSA_KERNELS=sm80 asks for kernels, "));
   const Outcome blind = work_by_kernels("gate_health");
-  EXPECT_EQ(blind.exit_code, 0) << "has no kernels; it says what it does not honour\n"
+  EXPECT_EQ(blind.exit_code, 0) << "has no kernels; it lists the switch as not honoured\n"
                                 << blind.output;
 }
 
@@ -229,7 +229,7 @@ TEST(BadInput, NumbersThatDoNotFitAreNoOthers) {
   }
 }
 
-TEST(BadInput, AWorkerNamesAnArgumentThatItDoesNotKnow) {
+TEST(BadInput, WorkerNamesAnUnknownArgument) {
   const std::string worker = base::build_dir() + "/bin/nsa-worker";
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {worker, "--frob"}, {worker, "--result"}, {worker, "--resident", "x"}}) {

@@ -1,4 +1,4 @@
-// What the program says about itself and about this machine.
+// What the program prints about itself and about this machine.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -85,7 +85,7 @@ TEST(FrontDoor, MachineReadableOutputIsJson) {
 TEST(FrontDoor, ShippedRunbooksPlan) {
   for (const json& book : json::parse(validate({"list", "--json"}).output)) {
     const Outcome done = validate({"plan", "--runbook", book["name"]});
-    // 5: this machine lacks what the runbook requires, which is said before it is paid for.
+    // 5: this machine lacks what the runbook requires, which is reported before anything runs.
     EXPECT_THAT(done.exit_code, testing::AnyOf(0, 5)) << done.output;
     EXPECT_THAT(done.output, HasSubstr("criteria can be decided on this machine"));
   }

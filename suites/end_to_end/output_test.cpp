@@ -1,5 +1,5 @@
 // Output that goes nowhere: a full disk behind standard output or behind the file that was asked
-// for. Nothing of that is green, and what stood there stays.
+// for. Nothing of that is green, and an old file stays.
 #include <gmock/gmock.h>
 
 #include "suites/end_to_end/command.h"
@@ -15,14 +15,14 @@ using testing::HasSubstr;
 
 std::string tool(const std::string& name) { return base::build_dir() + "/bin/" + name; }
 
-/// A program whose standard output is a disk without room.
-Outcome unheard(const std::vector<std::string>& argv) {
+/// Runs a program whose standard output is a full disk.
+Outcome run_with_full_stdout(const std::vector<std::string>& argv) {
   std::vector<std::string> all = {"/bin/sh", "-c", "exec \"$0\" \"$@\" > /dev/full"};
   all.insert(all.end(), argv.begin(), argv.end());
   return run(all);
 }
 
-TEST(Output, AnAnswerThatIsLostIsAFault) {
+TEST(Output, LostOutputEndsWithFault) {
   const std::string mini = mini_run().string();
   const std::vector<std::vector<std::string>> commands = {
       {"--help"},
@@ -35,12 +35,12 @@ TEST(Output, AnAnswerThatIsLostIsAFault) {
       {"verify", mini},
       {"explain", mini, "C-gate.stuck"},
       {"compare", mini, mini},
-      {"bundle", mini, "--out", fresh_dir("unheard.tar").string()},
-      {"history", "--db", fresh_dir("unheard.sqlite").string(), "import", mini}};
+      {"bundle", mini, "--out", fresh_dir("full_disk.tar").string()},
+      {"history", "--db", fresh_dir("full_disk.sqlite").string(), "import", mini}};
   for (std::vector<std::string> words : commands) {
     const std::string name = words.front();
     words.insert(words.begin(), program());
-    const Outcome done = unheard(words);
+    const Outcome done = run_with_full_stdout(words);
     EXPECT_EQ(done.exit_code, 3) << name << "\n" << done.output;
     EXPECT_THAT(done.output, AnyOf(HasSubstr("cannot write standard output: No space left"),
                                    HasSubstr("cannot write to file: No space left")))
@@ -48,11 +48,11 @@ TEST(Output, AnAnswerThatIsLostIsAFault) {
   }
 }
 
-/// What is wrong with a run is said by the exit code all the same.
-TEST(Output, ALostAnswerHidesNoVerdict) {
-  const fs::path dir = copy_of_mini_run("unheard_damage");
+/// The exit code still reports what is wrong with a run.
+TEST(Output, LostOutputKeepsTheExitCode) {
+  const fs::path dir = copy_of_mini_run("full_disk_damage");
   write_file(dir / "plan.json", "{}");
-  EXPECT_EQ(unheard({program(), "verify", dir.string()}).exit_code, 6);
+  EXPECT_EQ(run_with_full_stdout({program(), "verify", dir.string()}).exit_code, 6);
 }
 
 /// A disk of 64 KiB in a mount namespace of its own; "$1" is where it lies.
@@ -102,7 +102,7 @@ TEST_F(SmallDisk, EveryProgramNamesTheFileThatItCannotWriteAndLeavesNoHalfOfIt) 
     EXPECT_THAT(done.exit_code, AnyOf(2, 3)) << call[1] << "\n" << done.output;
     EXPECT_THAT(done.output, AnyOf(HasSubstr(disk_.string()), HasSubstr("where the results go")))
         << call[1];
-    EXPECT_THAT(done.output, HasSubstr("before\n")) << call[1] << ": what stood there is gone";
+    EXPECT_THAT(done.output, HasSubstr("before\n")) << call[1] << ": the old file is gone";
     EXPECT_THAT(done.output, testing::Not(HasSubstr("half: "))) << done.output;
   }
 }

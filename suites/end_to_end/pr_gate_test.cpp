@@ -30,7 +30,7 @@ std::string small_runbook() {
   for (json phase : book["phases"]) {
     const std::string id = phase["id"];
     if (id == "environment" || id == "equivalence") continue;
-    if (id == "operators")  // the stand-in says one check of each
+    if (id == "operators")  // the stand-in reports one check of each
       for (json& c : phase["criteria"])
         if (c["op"] == ">=") c["value"] = 1;
     if (id == "speed") {
@@ -188,8 +188,8 @@ TEST_F(PrGate, AnInjectedThresholdEditNeedsAReasonAndIsShown) {
   put("configs/runbooks/pr_gate.json", book.dump(2));
   commit("Looser\n\nScope: suites/compare/*, configs/runbooks/*");
   const std::vector<std::string> quick = {"--", "--skip", "speed"};
-  const Outcome silent = gate(quick);
-  EXPECT_EQ(silent.exit_code, 1) << silent.output;
+  const Outcome without_reason = gate(quick);
+  EXPECT_EQ(without_reason.exit_code, 1) << without_reason.output;
   EXPECT_EQ(verdict_of("C-edits.unexplained"), "FAIL");
   EXPECT_THAT(codes(out_), Contains("THRESHOLD_EDIT"));
   const std::string report = read_file(out_ / "report.md");
@@ -197,8 +197,8 @@ TEST_F(PrGate, AnInjectedThresholdEditNeedsAReasonAndIsShown) {
   EXPECT_THAT(report, HasSubstr("0.975"));
   std::vector<std::string> explained = {"--reason", "fp8 \"inputs\" \\ new kernel"};
   explained.insert(explained.end(), quick.begin(), quick.end());
-  const Outcome told = gate(explained);
-  EXPECT_EQ(told.exit_code, 8) << told.output;  // speed was left out: in part
+  const Outcome with_reason = gate(explained);
+  EXPECT_EQ(with_reason.exit_code, 8) << with_reason.output;  // speed was left out: in part
   EXPECT_EQ(verdict_of("C-edits.unexplained"), "PASS");
   EXPECT_EQ(verdict_of("C-edits.none"), "FAIL");
 }
@@ -317,7 +317,7 @@ class CheckComment : public testing::Test {
   const std::string marker_ = "<!-- nsa-validate:pr_gate -->\n";
 };
 
-TEST_F(CheckComment, WhatIsNoCommentIsRefused) {
+TEST_F(CheckComment, RefusesInvalidComment) {
   for (const std::string& bad :
        std::vector<std::string>{"", "hello\n", "<!-- nsa-validate:../x -->\n", marker_ + "\x1b[31m",
                                 marker_ + "\xff", marker_ + std::string(70'000, 'a'),
@@ -330,7 +330,7 @@ TEST_F(CheckComment, WhatIsNoCommentIsRefused) {
   EXPECT_EQ(check(marker_ + std::string(65'000, 'a')).exit_code, 0);
 }
 
-TEST_F(CheckComment, WhatIsPostedIsInert) {
+TEST_F(CheckComment, PostedTextIsInert) {
   const Outcome done =
       check(marker_ +
             "### GO\n<details><summary>x</summary>\n<img src=x onerror=y> <script>z</script> "
@@ -410,7 +410,7 @@ TEST_F(PostComment, PostsOnceAndThenUpdates) {
   EXPECT_THAT(asked(), HasSubstr("-X PATCH repos/o/r/issues/comments/99"));
 }
 
-TEST_F(PostComment, NothingIsPostedOfWhatIsTooLargeForeignOrStale) {
+TEST_F(PostComment, PostsNoCommentThatIsTooLargeForeignOrStale) {
   write_line("artifacts", "7 99999999");
   EXPECT_EQ(post().exit_code, 1);
   write_line("artifacts", "7 900");

@@ -104,7 +104,7 @@ TEST(Readiness, AClosedGateKeepsProductionBackAndExplainsTheGap) {
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 6);
 }
 
-TEST(Readiness, ASwitchThatNobodyDeclaredAndAnotherCommitAreNamed) {
+TEST(Readiness, NamesUndeclaredSwitchAndOtherCommit) {
   const fs::path dir = fresh_dir("readiness_named");
   const Outcome done = validate(
       {"--runbook", runbook("readiness_small"), "--only", "environment,checkout,configuration",

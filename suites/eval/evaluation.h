@@ -14,7 +14,7 @@
 
 namespace suites::eval {
 
-/// What one run of an operator sees and makes.
+/// Inputs and results of one run of an operator.
 struct Evaluation {
   const EvalOptions& options;
   const CaseConfig& given;
@@ -35,8 +35,8 @@ struct Evaluation {
   static constexpr int64_t kLargePCmp = 2'000'000;
   bool wants_p_cmp() const;
   int64_t width_of_scores() const { return config.num_sel_blocks(layout.longest()); }
-  /// Throws std::invalid_argument for the first of these that cfg does not have. Every stage says
-  /// what it depends on; `config` has made-up values for the rest.
+  /// Throws std::invalid_argument for the first of these that cfg does not have. Every stage names
+  /// the sizes it depends on; `config` has arbitrary values for the rest.
   void need(std::initializer_list<const char*> keys) const;
   /// The size that cfg gives, or any.
   int64_t size_or_any(const std::string& key) const;

@@ -35,7 +35,7 @@ std::string list(const std::vector<T>& values) {
   return "[" + text + "]";
 }
 
-/// A typing error of a name this short cannot be told from another name.
+/// A shorter name that is misspelt cannot be distinguished from another name.
 bool likely_typo(const std::string& name, const std::string& nearest) {
   return !nearest.empty() && name.size() >= 5;
 }

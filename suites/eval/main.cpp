@@ -38,7 +38,7 @@ std::string config_text(const std::string& path) {
   return text;
 }
 
-/// Said before the computation, not after it.
+/// Refuses a bad output path before the computation, not after it.
 void check_out(const fs::path& path, const fs::path& in) {
   const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (!fs::is_directory(folder))
@@ -56,7 +56,7 @@ suites::eval::Evaluated run(const EvalOptions& options) {
   return evaluate(suites::read_tensor_file(options.in), options, overriding);
 }
 
-/// Operators say `nsa::<op>: <argument> must be ...` for what the caller gave.
+/// Operators report a bad argument as `nsa::<op>: <argument> must be ...`.
 int report(const c10::Error& error) {
   const std::string text = error.what_without_backtrace();
   return print(text.starts_with("nsa::") ? kBadInput : kFailed, text);

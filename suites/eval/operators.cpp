@@ -98,7 +98,7 @@ std::string operator_of_kind(const std::string& kind) {
   if (found == kinds.end())
     throw nsa::InputError(
         "config: kind must be forward, varlen, decode, topn, ranges or gates, got '" + kind +
-        "'; correct it or say --op");
+        "'; correct it or give --op");
   return found->second;
 }
 

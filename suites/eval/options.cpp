@@ -13,7 +13,7 @@ The input is a safetensors file with the metadata key `config`, JSON: {name, kin
 cfg: {Hq, Hkv, dk, dv, l, d, lsel, n, n_initial, n_local, w, phi, rope, rope_base, gate}}. Tensors
 are [B, S, heads, D], or [T, heads, D] when `cu_seqlens` (int32) is there. What each --op reads:
   layer     q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win, gates (cfg.gate none) or
-            gate_logits (softmax, sigmoid); conv_k, conv_v or phi_k.*, phi_v.* as cfg.phi says
+            gate_logits (softmax, sigmoid); conv_k, conv_v or phi_k.*, phi_v.*, by cfg.phi
   compress  k_cmp_src, v_cmp_src and the weights of phi
   scores    p_cmp; else q_rot or q, and k_cmp (v_cmp too gives o_cmp) or what compress reads
   select    scores, else what scores reads
@@ -26,20 +26,20 @@ q, k_sel, k_win and k_cmp_src are not rotated. A stage value in the file (scores
 ranges) replaces the computed one, in --op layer too; block_idx (int32 or int64) is taken as a
 set. Names `expected.*` are not read. The output holds q_rot, k_cmp, v_cmp, p_cmp, scores,
 block_idx, ranges, o_cmp, o_sel, o_win, o, lse_*, reads and d_NAME, as far as the op makes them;
-its metadata says which backends `ran`, and how often.
+its metadata `ran` lists which backends ran, and how often.
 
 Examples:
   nsa-eval --in case.safetensors --out out.safetensors
   nsa-eval --in case.safetensors --out grads.safetensors --dtype bf16 --device cuda --grad
   nsa-eval --in case.safetensors --out steps.safetensors --mode decode --prefill 20
 
-Exit status: 0 written; 2 an option or the input is wrong, the text says what; 3 anything else.)";
+Exit status: 0 written; 2 an option or the input is wrong, named by the message; 3 anything else.)";
 
 void declare(CLI::App& app, EvalOptions& o) {
   app.add_option("--in", o.in, "safetensors file with inputs")->required();
   app.add_option("--out", o.out, "safetensors file to write; appears when it is whole")->required();
   app.add_option("--config", o.config, "JSON file; its keys override the file's `config`");
-  app.add_option("--op", o.op, "what to evaluate (default: layer, or what the file's kind says)")
+  app.add_option("--op", o.op, "what to evaluate (default: by the file's kind, else layer)")
       ->check(CLI::IsMember(
           {"layer", "compress", "scores", "select", "ranges", "sel_attn", "win_attn", "gate"}));
   app.add_option("--backend", o.backend,

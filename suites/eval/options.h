@@ -11,7 +11,7 @@ struct EvalOptions {
   std::string in, out;
   std::string config;   ///< file whose keys override the metadata's, "" for none
   std::string op;       ///< "": by the kind of the file
-  std::string backend;  ///< "": the default, or what the switches say
+  std::string backend;  ///< "": by the switches, else the default
   std::string device = "cpu";
   std::string dtype = "fp64";
   std::string mode;              ///< "": by the kind of the file

@@ -36,7 +36,7 @@ Tensor pack(const Tensor& x, const std::vector<int64_t>& offsets) {
   return at::cat(parts);
 }
 
-/// Rows of the sequences of a packed output, stacked; `places[b]` says where sequence b begins.
+/// Rows of the sequences of a packed output, stacked; sequence b begins at `places[b]`.
 Tensor unpack(const Tensor& y, const std::vector<int64_t>& places, int64_t rows) {
   std::vector<Tensor> parts;
   for (const int64_t begin : places) parts.push_back(y.narrow(0, begin, rows));

@@ -151,7 +151,7 @@ void unknown_switch_dropped(Candidate& c) {
   };
 }
 
-/// P08: what a path does not honour is forgotten before anybody asks.
+/// P08: switches that a path does not honour are dropped before they are checked.
 void dead_switch_accepted(Candidate& c) {
   c.switches = [base = c.switches](const nsa::SwitchSet::Values& values) {
     nsa::SwitchSet::Values left = values;

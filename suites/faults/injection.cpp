@@ -115,7 +115,7 @@ void strides_ignored(Candidate& c) {
 
 void input_overwritten(Candidate& c) {
   edit_window(c, [](const Tensor& out, const Tensor& v) {
-    v.variable_data().add_(1);  // no version counter tells autograd
+    v.variable_data().add_(1);  // autograd does not notice: the version counter stays
     return out;
   });
 }

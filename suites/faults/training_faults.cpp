@@ -106,7 +106,7 @@ void schedule_counts_micro_batches(TrainerParts& parts, const TrainOptions& opti
   };
 }
 
-/// Rows counted from the first one that is asked for, as when nobody knew where a run had stopped.
+/// Rows counted from the first one that is asked for, as when a run forgets where it stopped.
 class RestartedTokens : public TokenSource {
  public:
   explicit RestartedTokens(const TokenSource* base) : base_(base) {}

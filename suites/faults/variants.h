@@ -10,7 +10,7 @@ namespace suites {
 /// One way in which nsa/ offers to run the operator: a backend of a branch, a mode, packed
 /// documents. All must give the same result within the tolerance table.
 struct Variant {
-  std::string_view name;  ///< stands in test names; letters, digits and '_'
+  std::string_view name;  ///< part of test names; letters, digits and '_'
   Candidate (*make)();
   bool needs_cuda = false;  ///< elsewhere something else would run
   bool kernels = false;     ///< strict: sizes of kKernelCase in bf16 and fp16 only

@@ -4,8 +4,8 @@
 namespace suites {
 
 /// Empties the cache of a GPU before a call that is to find it cold: writes 512 MiB on the current
-/// stream, more than any L2 holds. There is none for a CPU, whose last cache is shared with whoever
-/// else runs and may hold hundreds of MiB.
+/// stream, more than any L2 holds. There is none for a CPU, whose last cache is shared with other
+/// processes and may hold hundreds of MiB.
 class CacheFlush {
  public:
   explicit CacheFlush(at::Device device);

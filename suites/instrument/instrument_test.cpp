@@ -58,7 +58,7 @@ TEST(OnACpu, ThereIsNoClockAndNoSynchronisation) {
   EXPECT_TRUE(ran);
 }
 
-TEST(OnACpu, NothingReportsWhatHoldsTheClockDownAndNoCallIsCold) {
+TEST(OnACpu, HasNoClockEventsAndNoColdCalls) {
   EXPECT_EQ(clock_events(kCpu), "");
   CacheFlush flush(kCpu);
   EXPECT_FALSE(flush.available());
@@ -89,7 +89,7 @@ std::vector<std::string> stages_in(const std::filesystem::path& file) {
   return found;
 }
 
-TEST(StageRecord, HoldsWhatIsOpenAndWhatWasLeftLast) {
+TEST(StageRecord, HoldsOpenStagesAndTheLastOneLeft) {
   using testing::ElementsAre;
   const auto file = stage_file();
   {
@@ -109,7 +109,7 @@ TEST(StageRecord, HoldsWhatIsOpenAndWhatWasLeftLast) {
     EXPECT_THAT(stages_in(file), ElementsAre("train.step > train.backward", "nsa.select"));
   }
   EXPECT_FALSE(std::filesystem::exists(file)) << "a process that ends well needs none";
-  const nsa::NvtxRange none("nobody.listens");
+  const nsa::NvtxRange none("not.recorded");
 }
 
 TEST(StageRecord, TakesMoreThreadsAndDeeperStagesThanItHolds) {
@@ -142,7 +142,7 @@ TEST(StageRecord, OutlivesKillNine) {
   std::filesystem::remove(file);
 }
 
-TEST(StageRecord, WhereNoFileCanBeMadeReportsIt) {
+TEST(StageRecord, ReportsAnUnwritableFile) {
   try {
     const nsa::StageRecord record("/nonexistent/stages");
     FAIL() << "accepted";

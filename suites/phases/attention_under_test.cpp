@@ -30,7 +30,7 @@ nsa::NsaOutputs without_reroute(const nsa::NsaInputs& inputs, const nsa::NsaConf
   return nsa::nsa_attention(inputs, config, other);
 }
 
-/// Gather runs, and the record says that what was asked for did: only kernel names disprove it.
+/// Gather runs, but the record names the requested backend: only kernel names disprove it.
 nsa::NsaOutputs with_false_record(const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                                   const nsa::NsaOptions& options) {
   nsa::NsaOptions other = options;

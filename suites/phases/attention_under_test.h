@@ -32,7 +32,7 @@ SelAttnFunction sel_attn_under_test(const Args& args);
 /// The operators of nsa/ with the backends that the switches ask for.
 Candidate candidate_under(const nsa::NsaOptions& options);
 
-/// Gradients of every input against the oracle, the selected branch computed as `options` say, at a
+/// Gradients of every input against the oracle, the selected branch computed with `options`, at a
 /// length at which whole tensors can be judged.
 Checks judge_gradients(const PhaseCase& one, CaseConfig config, const nsa::SelAttnOptions& options,
                        at::ScalarType type, const std::string& name);

@@ -1,7 +1,7 @@
-// nsa-worker: reads one case line from standard input, runs its phase kind, says what it found on
-// the result channel. Exit codes: 0 when `done` was said (failures are data), 2 when the case line
-// or a switch is wrong, 3 otherwise. With --resident it takes case after case, each behind the path
-// of its result file, and answers "done" on standard output.
+// nsa-worker: reads one case line from standard input, runs its phase kind, writes what it found to
+// the result channel. Exit codes: 0 when `done` was written (failures are data), 2 when the case
+// line or a switch is wrong, 3 otherwise. With --resident it takes case after case, each behind the
+// path of its result file, and answers "done" on standard output.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -64,8 +64,8 @@ void run_case(const PhaseKind& kind, const PhaseCase& one) {
     one.emitter.fail_case(one.id, reason);
 }
 
-/// Where the engine keeps files of the phase: the stages of this process, for whoever finds it
-/// hanging or killed.
+/// The stages of this process, in the folder where the engine keeps files of the phase; read when
+/// the process hangs or was killed.
 std::optional<nsa::StageRecord> record_stages(const std::filesystem::path& out, int64_t rank) {
   if (out.empty() || !std::filesystem::is_directory(out)) return {};
   return std::optional<nsa::StageRecord>(std::in_place,
@@ -90,7 +90,7 @@ void emit_ignored_switches(const PhaseKind& kind, const nsa::SwitchSet& switches
 }
 
 /// `--ignored-by KIND[,KIND...]`: the switches of the environment that none of these kinds looks
-/// at, a line each, for who plans a run.
+/// at, a line each; `nsa-validate plan` asks for them.
 void list_ignored_switches(const std::string& kinds) {
   const nsa::SwitchSet switches = nsa::SwitchSet::from_environment({});
   std::vector<const PhaseKind*> asked;
@@ -140,10 +140,10 @@ constexpr const char* kHelp = R"(Usage: nsa-worker [--result FILE] < CASE_LINE
        nsa-worker --resident
        nsa-worker --ignored-by KIND[,KIND...]
 Runs one case line (JSON, as the engine writes it: base/protocol/case.h) from standard input and
-says what it finds as JSON lines on descriptor 3, or in FILE. --resident takes case after case, each
-behind the path of its result file. --ignored-by lists the NSA_* variables that none of these kinds
-looks at. Exit codes: 0 when everything was said (a failed check is data), 2 a case line, argument,
-device or switch is wrong, 3 fault.
+writes what it finds as JSON lines to descriptor 3, or to FILE. --resident takes case after case,
+each behind the path of its result file. --ignored-by lists the NSA_* variables that none of these
+kinds looks at. Exit codes: 0 when all lines were written (a failed check is data), 2 a case line,
+argument, device or switch is wrong, 3 fault.
 Kinds:)";
 
 void print_help() {

@@ -150,7 +150,7 @@ bool honours(const PhaseKind& kind, std::string_view name) {
       "NSA_FORCE_SEL_MASK",  "NSA_FORCE_PARITY",    "NSA_USE_FA2",        "NSA_USE_FA2_WIN",
       "NSA_USE_FA2_CMP",     "NSA_TRAIN_SAFE_PACK", "NSA_STRICT_ASSERTS", "NSA_SDPA_AUDIT",
       "NSA_PREFILL_BATCHED", "NSA_KERNELS"};
-  // The one says where cases of tests lie; it changes nothing that could be passed over.
+  // NSA_CASES_DIR names the folder of test cases; NSA_NVTX changes no result.
   if (name == "NSA_NVTX" || name == "NSA_CASES_DIR") return true;
   if (kind.switches == PhaseKind::Switches::kKernels) return name == "NSA_KERNELS";
   if (kind.switches == PhaseKind::Switches::kRanges) return name == "NSA_SEL_RANGES_V2";

@@ -1,5 +1,5 @@
-// The part of a profile of several ranks that needs no GPU: who meets, what is decided together,
-// and the steps that are profiled. The ranks are threads over Gloo.
+// The part of a profile of several ranks that needs no GPU: the group, common decisions and the
+// steps that are profiled. The ranks are threads over Gloo.
 #include "suites/phases/phase_ranks.h"
 
 #include <gmock/gmock.h>
@@ -63,28 +63,28 @@ TEST(PhaseRanks, DecideAlikeFromTheirMean) {
   EXPECT_TRUE(PhaseRanks().reports());
 }
 
-/// As many steps on every rank as on the other, each of which sends its gradients.
+/// Both ranks take the same number of steps, and each step sends its gradients.
 TEST(PhaseRanks, TakeTheStepsOfAProfileTogether) {
   const json args = {{"model", small_model()}, {"B", 3}, {"accum", 2}, {"ranks", 2}};
   two_ranks([&](const PhaseRanks& ranks) {
-    const Said said("hotspots", args);
-    const ProfiledStep step = make_profiled_step(said.one(), ranks.group.get());
+    const RecordedCase recorded("hotspots", args);
+    const ProfiledStep step = make_profiled_step(recorded.one(), ranks.group.get());
     EXPECT_EQ(step.range, "train.step");
     EXPECT_EQ(step.tokens, 2 * 3 * 2 * kLength) << "what all ranks do in a step";
     for (int i = 0; i < 3; ++i) EXPECT_GT(step.run_ms(), 0);
     EXPECT_FALSE(step.ran().empty());
-    const ProfiledStep half = make_profiled_step(said.one(), ranks.group.get(), kLength / 2);
+    const ProfiledStep half = make_profiled_step(recorded.one(), ranks.group.get(), kLength / 2);
     EXPECT_EQ(half.tokens, step.tokens / 2);
     EXPECT_GT(half.run_ms(), 0);
   });
 }
 
-TEST(PhaseRanks, OneCallOfAttentionIsNothingToTakeTogether) {
+TEST(PhaseRanks, RefuseSubjectAttention) {
   const json args = {{"model", small_model()}, {"subject", "attention"}, {"ranks", 2}};
   two_ranks([&](const PhaseRanks& ranks) {
-    const Said said("hotspots", args);
+    const RecordedCase recorded("hotspots", args);
     try {
-      make_profiled_step(said.one(), ranks.group.get());
+      make_profiled_step(recorded.one(), ranks.group.get());
       ADD_FAILURE() << "was made";
     } catch (const ConfigError& error) {
       EXPECT_THAT(error.what(), HasSubstr("args.ranks must be 1 with subject attention, got 2"));
@@ -92,23 +92,23 @@ TEST(PhaseRanks, OneCallOfAttentionIsNothingToTakeTogether) {
   });
 }
 
-TEST(PhaseRanks, OneProcessMeetsNobodyAndSeveralMustBeThere) {
-  const Said alone("hotspots");
+TEST(PhaseRanks, OneProcessHasNoGroupAndSeveralMustBeStarted) {
+  const RecordedCase alone("hotspots");
   EXPECT_EQ(open_ranks(alone.one(), 1).group, nullptr);
-  const Said two("hotspots", {{"ranks", 2}});
+  const RecordedCase two("hotspots", {{"ranks", 2}});
   EXPECT_THROW(open_ranks(two.one(), 1), nsa::InputError) << "this process is one of one";
-  EXPECT_THROW(open_ranks(alone.one(), 2), nsa::InputError) << "a sweep wants two at least";
-  const Said none("hotspots", {{"ranks", 0}});
+  EXPECT_THROW(open_ranks(alone.one(), 2), nsa::InputError) << "a sweep needs two at least";
+  const RecordedCase none("hotspots", {{"ranks", 0}});
   EXPECT_THROW(open_ranks(none.one(), 1), ConfigError);
 }
 
-TEST(PhaseRanks, AnUnheardCaseIsTheSameCase) {
-  const Said said("hotspots", {{"steps", 9}});
-  const UnheardCase unheard(said.one());
-  EXPECT_EQ(unheard.one().id, said.one().id);
-  EXPECT_EQ(unheard.one().args.get_int("steps", 0, 0), 9);
-  unheard.one().emitter.check({.case_id = "main", .id = "x", .ok = true});
-  EXPECT_TRUE(said.lines("check").empty());
+TEST(PhaseRanks, UnreportedCaseKeepsIdAndArgumentsAndDiscardsLines) {
+  const RecordedCase recorded("hotspots", {{"steps", 9}});
+  const UnreportedCase unreported(recorded.one());
+  EXPECT_EQ(unreported.one().id, recorded.one().id);
+  EXPECT_EQ(unreported.one().args.get_int("steps", 0, 0), 9);
+  unreported.one().emitter.check({.case_id = "main", .id = "x", .ok = true});
+  EXPECT_TRUE(recorded.lines("check").empty());
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
     ASSERT_EQ(rank.ended.size(), 1u);
     EXPECT_EQ(rank.ended.begin()->second.status, "ok") << rank.ended.begin()->second.reason;
   }
-  EXPECT_TRUE(lines_of<protocol::Sample>(ranks[1]).empty()) << "rank 0 speaks for all";
+  EXPECT_TRUE(lines_of<protocol::Sample>(ranks[1]).empty()) << "rank 0 reports for all";
   EXPECT_EQ(lines_of<protocol::Hello>(ranks[1]).at(0).rank, 1);
   std::map<std::string, double> smallest;
   for (const auto& sample : lines_of<protocol::Sample>(ranks[0])) {
@@ -117,7 +117,7 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
   EXPECT_GE(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 10u);
 }
 
-/// Without a GPU nothing is profiled, and no rank waits for another one to say so.
+/// Without a GPU nothing is profiled, and each rank defers without waiting for the other.
 TEST_F(RanksPhase, AProfileOfTwoRanksIsDeferredOnBothOfThem) {
   const auto ranks =
       two_ranks("hotspots", {{"model", (dir_ / "wide.json").string()}, {"ranks", 2}}, "profile");

@@ -13,16 +13,17 @@
 namespace suites {
 
 /// A case whose lines can be read back.
-class Said {
+class RecordedCase {
  public:
-  explicit Said(const std::string& kind, const nlohmann::json& args = nlohmann::json::object(),
-                at::Device device = at::kCPU)
+  explicit RecordedCase(const std::string& kind,
+                        const nlohmann::json& args = nlohmann::json::object(),
+                        at::Device device = at::kCPU)
       : file_(testing::TempDir() + "/" + std::to_string(::getpid()) + "_" +
               std::to_string(next_++)),
         in_{.phase = "p", .kind = kind, .mode = "profile", .args = args, .out = testing::TempDir()},
         emitter_(file_),
         one_{in_, "main", Args(kind, args, find_phase_kind(kind).args), device, emitter_} {}
-  ~Said() { ::unlink(file_.c_str()); }
+  ~RecordedCase() { ::unlink(file_.c_str()); }
 
   const PhaseCase& one() const { return one_; }
   std::vector<nlohmann::json> lines(const std::string& type) const {

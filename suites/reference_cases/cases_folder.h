@@ -13,8 +13,8 @@
 namespace suites {
 
 /// One test a *.safetensors file of the cases folder, NSA_CASES_DIR or ../shared/cases beside the
-/// source tree; returns the program's exit status. Without the folder nothing ran: the program says
-/// so and the status is 77; a folder without cases is a failure.
+/// source tree; returns the program's exit status. Without the folder nothing runs: the program
+/// prints that, and the status is 77. A folder without cases is a failure.
 inline int run_case_tests(
     const char* suite, const std::function<::testing::Test*(const std::filesystem::path&)>& make) {
   namespace fs = std::filesystem;

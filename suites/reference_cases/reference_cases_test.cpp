@@ -1,5 +1,5 @@
 // One test for each *.safetensors file in the folder NSA_CASES_DIR, or ../shared/cases beside the
-// source tree. Without the folder nothing ran, and the program says so and exits with status 77.
+// source tree. Without the folder nothing runs: the program prints that and exits with status 77.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -5,7 +5,7 @@
 
 namespace nsa {
 
-/// Rows of growing sequences in pages taken from a pool: row `position` of a sequence stands in its
+/// Rows of growing sequences in pages taken from a pool: row `position` of a sequence is in its
 /// page position / page_size. With one page a sequence this is a contiguous cache.
 class PagedRows {
  public:

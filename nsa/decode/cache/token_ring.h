@@ -5,7 +5,7 @@
 
 namespace nsa {
 
-/// The last `num_slots` tokens of every sequence: position p stands in slot p mod num_slots.
+/// The last `num_slots` tokens of every sequence: position p is in slot p mod num_slots.
 class TokenRing {
  public:
   TokenRing(const NsaConfig& config, int64_t num_sequences, int64_t num_slots,

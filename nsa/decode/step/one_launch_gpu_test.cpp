@@ -196,7 +196,7 @@ TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
   EXPECT_TRUE(at::equal(replayed.blocks(0).first, eager.blocks(0).first));
 }
 
-TEST(OneLaunch, WhatItDoesNotCoverIsRecordedOrRefused) {
+TEST(OneLaunch, RecordsOrRefusesUnsupportedCalls) {
   const at::NoGradGuard no_grad;
   const NsaConfig c = config_of(4, 2, 64, 32);
   const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 1, 9, at::kDouble));

@@ -200,7 +200,7 @@ struct DecodeKernel {
     __syncthreads();
   }
 
-  /// Tells the other KV heads of the sequence that this one has its length.
+  /// Signals to the other KV heads of the sequence that this one has read its length.
   __device__ __forceinline__ int arrive() const {
     if (!p.appends || row.rank != 0 || threadIdx.x != 0) return -1;
     return atomicAdd(&p.append.arrivals[row.sequence], 1);
@@ -305,8 +305,8 @@ struct DecodeKernel {
   }
 };
 
-/// Has all arguments in the SM's caches of constants, where they come one line after the other
-/// else: their sum, which nobody needs.
+/// Loads all arguments into the SM's constant caches, where they would else come one line after the
+/// other. Returns their sum, which has no meaning.
 __device__ __forceinline__ int ask_arguments(const DecodeArguments& a) {
   constexpr int kLine = 64;
   int sum = 0;

@@ -1,5 +1,5 @@
-// What the ranks of a decode step tell each other: maxima and sums, the scores at their borders,
-// and parts of the outputs, which each of them adds up for some columns.
+// Data that the ranks of a decode step exchange: maxima and sums, the scores at their borders, and
+// parts of the outputs, which each rank adds up for some columns.
 #pragma once
 #include "nsa/kernels/decode/decode_block.cuh"
 

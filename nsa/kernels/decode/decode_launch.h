@@ -29,7 +29,7 @@ cudaError_t decode_128_128_fp16(const DecodeAttention&, const DecodePlan&, cudaS
 cudaError_t decode_192_128_bf16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
 cudaError_t decode_192_128_fp16(const DecodeAttention&, const DecodePlan&, cudaStream_t);
 
-/// Tiles that a warp has room for, and the bytes of that room.
+/// Tiles in the ring of a warp, and the bytes of that ring.
 constexpr int decode_stages(int qk_head_dim) { return qk_head_dim <= 64 ? 4 : 2; }
 constexpr int decode_ring_bytes(int qk_head_dim, int v_head_dim) {
   return decode_stages(qk_head_dim) * 16 * (qk_head_dim + v_head_dim) * 2;

@@ -1,4 +1,4 @@
-// What a decode step is launched with, and where a block of threads stands in it.
+// Arguments of a decode step, and the work of a block of threads.
 #pragma once
 #include "nsa/kernels/common/mma.cuh"
 #include "nsa/kernels/decode/decode_launch.h"

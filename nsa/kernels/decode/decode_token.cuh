@@ -91,8 +91,8 @@ struct TokenStage {
     return p.appends && p.append.half_turns != nullptr;
   }
 
-  /// Whether this rank writes the new row of the source, and whether a block ends with it. Whoever
-  /// reads a new row writes it, so that no rank waits for another.
+  /// Whether this rank writes the new row of the source, and whether a block ends with it. The rank
+  /// that reads a new row writes it, so that no rank waits for another.
   __device__ __forceinline__ bool owns_source() const {
     return row.rank == (row.emits(b.a)
                             ? row.owner(b.a, quotient(b.a.units_of_blocks, row.num_blocks - 1))

@@ -1,5 +1,5 @@
-// A problem of the backward pass of interval attention for its test on the CPU, and what loops in
-// fp64 say of it.
+// A problem of the backward pass of interval attention for its test on the CPU, and its results by
+// loops in fp64.
 #pragma once
 #include <cmath>
 #include <string>

@@ -56,7 +56,8 @@ struct SelectedBackward {
 /// nullptr when a kernel exists for these sizes; else why not, for a message.
 const char* unsupported_reason(const SelectedBackward& problem);
 
-/// How many of the first queries are best computed in whole tiles; the others go by keys.
+/// How many of the first queries are best computed in whole tiles; the others are computed in the
+/// order of keys.
 int dense_queries(const SelectedBackward& problem);
 
 /// Bytes of device memory that a launch of `problem` works in; any content.

@@ -12,7 +12,8 @@ namespace nsa::kernels {
 /// `max_tiles_of_row` as in SelectedBackward.
 const char* unsupported_by_keys(const RowAttention& problem, int max_tiles_of_row);
 
-/// How many of the first queries are best computed in whole tiles; the others go by keys.
+/// How many of the first queries are best computed in whole tiles; the others are computed in the
+/// order of keys.
 int dense_queries(const RowAttention& problem, int max_tiles_of_row);
 
 /// Whether selected_attention_forward is faster than row_attention_forward, where it has a kernel.

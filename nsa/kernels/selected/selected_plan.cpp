@@ -46,7 +46,7 @@ void cut_sets(SelectedPlan& p, const SelectedSizes& s) {
 }
 
 /// Forward: tokens whose rows of Q stay in the L2 cache while all their tiles are computed. The
-/// backward pass wants the items of a tile together.
+/// backward pass needs the items of a tile together.
 void cut_stripes(SelectedPlan& p, const SelectedSizes& s) {
   const int64_t bytes_of_token = int64_t{s.group_size} * s.qk_head_dim * 2;
   const int64_t chunks = kStripeBytes / (bytes_of_token * p.chunk_tokens);

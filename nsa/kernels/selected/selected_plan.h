@@ -73,7 +73,7 @@ struct SelectedPlan {
   int tokens_of_set() const { return chunks_of_set * chunk_tokens; }
 };
 
-/// A key tile and a piece of its list. Items stand in the order in which they are computed; slots
+/// A key tile and a piece of its list. Items are in the order in which they are computed; slots
 /// in that of tiles and lists.
 struct alignas(16) SelectedItem {
   int32_t tile, begin, count, slot;  // begin: in the entries of the head

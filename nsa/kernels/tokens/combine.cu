@@ -283,7 +283,7 @@ __device__ __forceinline__ void make_statistics(const Combine& p, const Cut& cut
   }
 }
 
-/// By itself: the backward passes take more registers, and memory wants many threads.
+/// A kernel by itself: the backward passes take more registers, and bandwidth needs many threads.
 __global__ void __launch_bounds__(kThreads, kForwardCtas)
     combine_kernel(const __grid_constant__ Combine p, const __grid_constant__ Cut cut) {
   by_type(p.element, [&](auto type) { add_branches<decltype(type)>(p, cut); });

@@ -205,7 +205,7 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
   p.out[column] = sum;
 }
 
-/// By itself: the backward pass takes more registers, and memory wants many threads.
+/// A kernel by itself: the backward pass takes more registers, and bandwidth needs many threads.
 __global__ void __launch_bounds__(kThreads, kForwardCtas)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());

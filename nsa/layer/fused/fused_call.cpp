@@ -32,7 +32,7 @@ Owners owners_of(const at::Tensor& cmp, const at::Tensor& sel, const at::Tensor&
   return {0, sel.is_same(cmp) ? 0 : 1, win.is_same(cmp) ? 0 : win.is_same(sel) ? 1 : 2};
 }
 
-/// What a backward pass knows besides tensors.
+/// State of a backward pass besides tensors.
 struct CallPlan : torch::CustomClassHolder {
   NsaConfig config;
   NsaOptions options;
@@ -182,7 +182,8 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     return result;
   }
 
-  /// Gradients of the eight inputs; that of the logits is left out. `own`: terms are nobody else's.
+  /// Gradients of the eight inputs; that of the logits is left out. `own`: the terms are not shared
+  /// and may be overwritten.
   static variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
                               const at::Tensor& room, bool own) {
     const NsaConfig& config = plan.config;

@@ -37,8 +37,8 @@ variable_list views_of(const at::Tensor& columns, const NsaConfig& config) {
 /// [..., H, D] as rows [N, H, D], without a copy.
 at::Tensor rows_of(const at::Tensor& x) { return x.flatten(0, -3); }
 
-/// Gradients of the parts as one tensor that nobody else has: they themselves where they are its
-/// views already, else a copy; zeros where there is none.
+/// Gradients of the parts as one tensor that is not shared: the tensor itself where the parts are
+/// its views, else a copy; zeros where a part has no gradient.
 at::Tensor joined(const variable_list& grads, const at::Tensor& like, const NsaConfig& config) {
   const auto end = grads.begin() + kParts;
   if (std::all_of(grads.begin(), end, [](const at::Tensor& g) { return g.defined(); })) {

@@ -79,7 +79,7 @@ void store_group_probs(const Problem& problem, const MaskedSoftmax& softmax,
                        const QueryChunk& chunk, const at::Tensor& forbidden,
                        at::Tensor& group_probs) {
   const at::Tensor probs = probabilities(softmax, forbidden);
-  at::Tensor sum = probs.select(2, 0);  // [B, Hkv, count, n]; a view that is ours to overwrite
+  at::Tensor sum = probs.select(2, 0);  // [B, Hkv, count, n]; a view that may be overwritten
   for (int64_t head = 1; head < problem.heads.group_size; ++head) sum.add_(probs.select(2, head));
   group_probs.narrow(1, chunk.begin, chunk.count)
       .narrow(3, chunk.keys.begin, chunk.keys.end - chunk.keys.begin)

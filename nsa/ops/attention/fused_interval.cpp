@@ -142,7 +142,7 @@ std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, co
     }
   }
   kernels::IntervalAttention p = problem_of(q, k, v, mask, 1.0);
-  // Layout is mended by a copy; what is asked here are sizes.
+  // Sizes only: another layout is copied first.
   p.q = p.k = p.v = {};
   int32_t asked = 0;
   if (choice != nullptr) p.selection = selection_of(*choice, &asked, nullptr);

@@ -35,7 +35,7 @@ struct CmpSelectResult {
 
 /// Backend `fused` of Eqs. 8 to 12: the compressed branch and the choice of blocks in one kernel;
 /// neither probabilities nor scores exist in memory. Arguments as cmp_attn; first_position + S
-/// tokens exist. Throws where cmp_attn_select_obstacle (empty: it applies) says why it cannot.
+/// tokens exist. Throws the text of cmp_attn_select_obstacle unless that is empty.
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
                                 const at::Tensor& v_cmp, const NsaConfig& config,
                                 int64_t first_position = 0);

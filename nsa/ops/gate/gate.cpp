@@ -95,7 +95,7 @@ at::Tensor gate_mlp_op(const at::Tensor& q, const at::Tensor& w1, const at::Tens
     check.floating(name, *weight);
     check.same_device(name, *weight, "q", q);
   }
-  // In fp64 on CUDA: logits of a row may cancel, and the order of cuBLAS's fp32 sums is not ours.
+  // In fp64 on CUDA: logits of a row may cancel, and the order of cuBLAS's fp32 sums is not known.
   const at::ScalarType sums = q.is_cuda() ? at::kDouble : sum_type(q);
   const at::Tensor mean = q.unflatten(-2, {num_kv_heads, q.size(-2) / num_kv_heads})
                               .mean({-2}, /*keepdim=*/false, sums);

@@ -30,7 +30,7 @@ at::Tensor running_last_kept(const at::Tensor& block_idx, const at::Tensor& curr
 // maximum rises by more than 1, and there the maximum before it is the last id of the run before;
 // the end of the row acts as one more start. So with runs counted from 1, the place where run r
 // starts writes its id to firsts[r] and the id before it to lasts[r] (the last id of run r-1).
-// Every other place writes to slot 0, which nobody reads.
+// Every other place writes to slot 0, which is not read.
 at::Tensor vectorised_ranges(const at::Tensor& block_idx, const at::Tensor& t,
                              int64_t sel_block_size) {
   const int64_t width = block_idx.size(-1);

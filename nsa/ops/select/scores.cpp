@@ -46,7 +46,7 @@ at::Tensor block_scores_op(const at::Tensor& group_probs, int64_t num_sel_blocks
   at::Tensor scores = at::zeros(shape, group_probs.options());
   if (num_sel_blocks == 0) return scores;
   // Compressed block i = j*r - (m-1) + offset, ascending, for all j at once. The product is rounded
-  // before the sum (no fused multiply-add), so equal patterns give equal bits in every lane.
+  // before the sum (no fused multiply-add), so equal patterns give equal bits at every j.
   for (int64_t offset = 0; offset < m + r - 1; ++offset) {
     const int64_t weight = std::min(offset + 1, r) - std::max<int64_t>(offset - m + 1, 0);
     const at::Tensor probs = padded.slice(-1, offset, offset + (num_sel_blocks - 1) * r + 1, r);

@@ -43,7 +43,7 @@ class RowMethod {
                              const RowWorkspace& workspace) const = 0;
   virtual RowGradients backward(const RowProblem& problem, const RowBatch& batch,
                                 const RowUpstream& upstream) const = 0;
-  /// True: backward wants out and lse of the forward pass.
+  /// True: backward needs out and lse of the forward pass.
   virtual bool keeps_output() const { return false; }
 };
 

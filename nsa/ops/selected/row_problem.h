@@ -59,8 +59,8 @@ struct BatchSize {
   int64_t rows, shortest, longest, total;  ///< tokens, but for the first
 };
 
-/// Cuts `order` into batches; `fits` says whether a batch may have that size. A batch has one row
-/// at least.
+/// Cuts `order` into batches; `fits` returns whether a batch may have that size. A batch has one
+/// row at least.
 std::vector<RowBatch> cut_batches(const RowProblem& problem, const std::vector<int64_t>& order,
                                   const std::function<bool(const BatchSize&)>& fits);
 

@@ -1,4 +1,4 @@
-// Every backend of the selected branch against the oracle, and what it owes to its callers.
+// Every backend of the selected branch against the oracle, and errors and records of a call.
 #include "nsa/ops/selected/sel_attn.h"
 
 #include <ATen/Parallel.h>
@@ -291,7 +291,7 @@ TEST(Varlen, ReportsWhyItIsNotTheLibrary) {
   EXPECT_EQ(row.detail, "plain: it needs CUDA tensors");
 }
 
-TEST(SelAttn, LongSequencesNeedWhatIsSelected) {
+TEST(SelAttn, LongSequencesAttendOnlySelectedKeys) {
   at::manual_seed(4);
   const int64_t s = 60000;
   const at::Tensor q = draw({1, 3, 2, 4}), k = draw({1, s, 1, 4}), v = draw({1, s, 1, 4});

@@ -53,8 +53,8 @@ struct Attention {
   Tensor<int64_t> reads;  ///< [B,S,Hkv] pairs loaded
 };
 
-/// q [B,S,Hq,dk], k [B,N,Hkv,dk], v [B,N,Hkv,dv]; rows attend what `attended` says and nothing
-/// else is read. `op` names the caller in errors.
+/// q [B,S,Hq,dk], k [B,N,Hkv,dk], v [B,N,Hkv,dv]; rows attend the keys of `attended`, and no other
+/// key is read. `op` names the caller in errors.
 Attention attention(const std::string& op, const Tensor<double>& q, const Tensor<double>& k,
                     const Tensor<double>& v, const AttendedKeys& attended, bool keep_p = false);
 

@@ -39,7 +39,7 @@ void expect_gradient(const std::string& name, Tensor<double>& x, const Tensor<do
     EXPECT_NEAR(gradient.values()[i], (up - down) / (2 * kStep), 2e-8) << name << " " << i;
     largest = std::max(largest, std::abs(gradient.values()[i]));
   }
-  EXPECT_GT(largest, 1e-3) << name << " has no gradient to speak of";
+  EXPECT_GT(largest, 1e-3) << name << " has gradients near 0 only";
 }
 
 struct GradientMode {
@@ -123,7 +123,7 @@ TEST(BackwardDetails, EmptyRowsAndUnattendedKeysHaveZeroGradients) {
   for (const double value : d.q.values()) EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(BackwardDetails, APoisonedTokenReachesOnlyWhoAttendsIt) {
+TEST(BackwardDetails, PoisonedTokenReachesOnlyRowsThatAttendIt) {
   // Token 2 leaves the window of t >= 7 (w = 5): gradients of later queries stay finite.
   const Config c = small_config();
   Inputs x = random_inputs(c, 1, 12, 39);

@@ -151,7 +151,7 @@ TEST(Forward, TheFutureHasNoInfluence) {
   }
 }
 
-TEST(Forward, ATokenNobodyAttendsHasNoInfluence) {
+TEST(Forward, UnattendedTokenHasNoInfluence) {
   // A NaN token 6 in k_win / v_win reaches the rows 6..10 (w = 5) of the window branch, no others.
   const Config c = small_config();
   const Inputs x = random_inputs(c, 1, 20, 7);

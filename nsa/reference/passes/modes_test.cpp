@@ -132,7 +132,7 @@ TEST(Modes, DecodeErrors) {
             "nsa::reference::decode: prefill must be 1 lengths, got 2");
 }
 
-TEST(TokenRing, KnowsWhatItHolds) {
+TEST(TokenRing, RefusesOverwrittenPositions) {
   TokenRing ring(2, 1, 1, 1);
   const std::vector<double> one = {1}, two = {2}, three = {3};
   ring.put(0, one, one);

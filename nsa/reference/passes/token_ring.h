@@ -7,7 +7,7 @@
 
 namespace nsa::reference {
 
-/// The last `slots` tokens' keys and values of all KV heads; position p lives in slot p mod slots.
+/// The last `slots` tokens' keys and values of all KV heads; position p is in slot p mod slots.
 class TokenRing {
  public:
   TokenRing(int64_t slots, int64_t num_kv_heads, int64_t qk_head_dim, int64_t v_head_dim);

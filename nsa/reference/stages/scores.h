@@ -7,8 +7,8 @@
 
 namespace nsa::reference {
 
-/// Size of [i, i + l/d) intersected with [j*l'/d, (j+1)*l'/d): how much compressed block i says
-/// about selection block j, in strides.
+/// Size of [i, i + l/d) intersected with [j*l'/d, (j+1)*l'/d): the weight of compressed block i in
+/// the score of selection block j, in strides.
 int64_t overlap_weight(const Config& config, int64_t i, int64_t j);
 
 /// Paper Eqs. 9 and 10 for one (b, t, KV head). p [G,N]: probabilities of the blocks 0 .. N-1 that

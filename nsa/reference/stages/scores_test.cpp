@@ -70,7 +70,7 @@ TEST(Scores, ByHand) {
 }
 
 TEST(Scores, WholeTensorIgnoresBlocksThatAreNotVisible) {
-  // S = 3: N_c = 2. At t = 1 only block 0 is visible, whatever p says of block 1.
+  // S = 3: N_c = 2. At t = 1 only block 0 is visible, whatever p holds for block 1.
   const Config c = blocks(2, 1, 2);
   Tensor<double> p({1, 3, 2, 2}, 1.0);
   const Tensor<double> scores = group_scores(c, p);

@@ -23,7 +23,7 @@ constexpr const char* kFormat = "nsa checkpoint 1";
 constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
 constexpr const char* kHashKey = "sha256";
 
-/// Hash over everything a file says, its own hash apart.
+/// Hash over the content of a file without the hash itself.
 std::string content_hash(const TensorFile& file) {
   base::Sha256 hash;
   for (const auto& [key, value] : file.metadata)

@@ -145,15 +145,15 @@ TEST_F(CheckpointStoreTest, AFullDiskLeavesTheLastGoodOne) {
   const rlimit small{2000, before.rlim_max};
   std::signal(SIGXFSZ, SIG_IGN);  // as on a full disk, the write fails
   setrlimit(RLIMIT_FSIZE, &small);
-  std::string said;
+  std::string error_text;
   try {
     store.save(checkpoint(2));
   } catch (const InputError& error) {
-    said = error.what();
+    error_text = error.what();
   }
   setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_THAT(said, AllOf(HasSubstr("step-00000002.safetensors: cannot be written"),
-                          HasSubstr("the one of step 1 is intact: make room")));
+  EXPECT_THAT(error_text, AllOf(HasSubstr("step-00000002.safetensors: cannot be written"),
+                                HasSubstr("the one of step 1 is intact: make room")));
   EXPECT_THAT(checkpoint_steps(dir_), ElementsAre(1));
   EXPECT_EQ(error_of_reading(), "none");
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_), fs::directory_iterator{}), 1);

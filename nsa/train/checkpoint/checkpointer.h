@@ -25,7 +25,7 @@ RunIdentity run_identity(const TrainOptions& options, const ModelConfig& model,
 /// When a run is saved, and how it goes on. Without a folder in the options it does nothing.
 class Checkpointer {
  public:
-  /// Throws InputError if the folder holds checkpoints and nobody said --resume.
+  /// Throws InputError if the folder holds checkpoints and --resume was not given.
   /// Rank 0 alone writes; all read, so the folder must be one that all of them see.
   Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank);
 

@@ -7,7 +7,7 @@
 
 namespace nsa::train {
 
-/// Two checkpoints hold the same bits, but for the trace, which tells times.
+/// Two checkpoints hold the same bits, apart from the trace, which holds times.
 inline void expect_same_state(const std::filesystem::path& a, const std::filesystem::path& b) {
   const auto left = tensor_file::read_tensor_file(a).tensors;
   const auto right = tensor_file::read_tensor_file(b).tensors;

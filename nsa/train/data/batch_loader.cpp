@@ -52,7 +52,8 @@ void BatchLoader::warm_up(bool keep) {
   telemetry_.warmup_s = seconds(Clock::now() - start);
 }
 
-/// A reader's life: the next batch nobody has taken, while there is room.
+/// Loop of a reader thread: reads the next batch that no other reader has taken, while there is
+/// room.
 void BatchLoader::read_ahead() {
   std::unique_lock lock(mutex_);
   while (true) {
@@ -94,7 +95,7 @@ BatchLoader::Slot BatchLoader::read(int64_t batch, Reader reader) {
   return slot;
 }
 
-/// A batch from the queue, waiting for its reader, or read here where nobody reads ahead.
+/// A batch from the queue, waiting for its reader, or read here without reader threads.
 BatchLoader::Slot BatchLoader::take(int64_t batch) {
   std::unique_lock lock(mutex_);
   const bool read_here = options_.threads == 0 && !slots_.contains(batch);

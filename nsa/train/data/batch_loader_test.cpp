@@ -61,7 +61,7 @@ TEST(BatchLoader, SameOrderWhateverTheThreads) {
               << threads << " threads, queue " << queue << ", warm-up " << warmup;
 }
 
-TEST(BatchLoader, GoesOnWhereItIsTold) {
+TEST(BatchLoader, ContinuesAtTheGivenBatch) {
   const auto all = batches({}, 20), rest = batches({}, 13, 7);
   EXPECT_TRUE(std::equal(rest.begin(), rest.end(), all.begin() + 7));
 }
@@ -128,7 +128,7 @@ TEST(BatchLoader, PrefetchStaysWithinItsQueue) {
   EXPECT_EQ(source.reads.load(), 2 * (1 + 4));
 }
 
-TEST(BatchLoader, AFaultComesWithItsBatch) {
+TEST(BatchLoader, FaultIsThrownWithItsBatch) {
   for (const int64_t warmup : {0, 8}) {
     const CountingSource source(milliseconds(0), 6);
     BatchLoader loader(source, kShape, {.threads = 2, .warmup_batches = warmup}, 0);

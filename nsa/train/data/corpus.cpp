@@ -27,7 +27,7 @@ std::shared_ptr<const uint8_t[]> map_file(const std::filesystem::path& path, int
   if (!known || facts.st_size != want_size) {
     close(fd);
     throw InputError("shard " + path.string() + " has " +
-                     std::to_string(known ? facts.st_size : -1) + " tokens, its manifest says " +
+                     std::to_string(known ? facts.st_size : -1) + " tokens, its manifest lists " +
                      std::to_string(want_size) + kRemedy);
   }
   void* memory = mmap(nullptr, static_cast<size_t>(want_size), PROT_READ, MAP_PRIVATE, fd, 0);
@@ -65,7 +65,7 @@ void Corpus::add_shard(const std::filesystem::path& path, const ShardFile& shard
   const std::string have =
       base::sha256_hex({mapping.tokens.get(), static_cast<size_t>(mapping.size)});
   if (have != shard.sha256)
-    throw InputError("shard " + path.string() + " has sha256 " + have + ", its manifest says " +
+    throw InputError("shard " + path.string() + " has sha256 " + have + ", its manifest lists " +
                      shard.sha256 + kRemedy);
   shards_.push_back(std::move(mapping));
   size_ += shard.tokens;

@@ -35,7 +35,7 @@ std::string zstd(const std::string& text) {
 
 class CorpusInput : public CorpusFolderTest {};
 
-TEST_F(CorpusInput, FormatsAreToldByTheEndOfTheName) {
+TEST_F(CorpusInput, FormatsFollowTheEndOfTheName) {
   const std::string lines = "{\"text\":\"ab\"}\n{\"text\":\"c\"}\n";
   const std::string want = "ab\0c\0"s;
   for (const char* name : {"d.jsonl", "d.JSONL", "d.ndjson", "d.NdJson", "d.json", "d.JSON"}) {
@@ -85,7 +85,7 @@ TEST_F(CorpusInput, DamagedPackedFilesAreNamed) {
   }
 }
 
-TEST_F(CorpusInput, OtherNamesAreRefusedWithWhatIsRead) {
+TEST_F(CorpusInput, RefusesOtherNamesAndListsKnownOnes) {
   for (const char* name : {"d.csv", "d.jsonl.bz2", "d.tar.gz", "d.gz", "d", "d.parquet.gz", "d.xz",
                            "d.docx", "d.txt.zip", "jsonl"})
     EXPECT_THAT(refusal({write(name, "{\"text\":\"a\"}\n")}), HasSubstr(name)) << name;
@@ -120,9 +120,9 @@ TEST_F(CorpusInput, JsonFilesHoldAnArrayOrOneObject) {
 }
 
 TEST_F(CorpusInput, ABadLineIsNamedAsALineOfTheFile) {
-  const std::string said = refusal({write("d.jsonl", "{\"text\":\"ok\"}\n\n{\"text\": bad}\n")});
-  EXPECT_THAT(said, HasSubstr("d.jsonl:3: not valid JSON at column 10"));
-  EXPECT_THAT(said, ::testing::Not(HasSubstr("line 1")));
+  const std::string error = refusal({write("d.jsonl", "{\"text\":\"ok\"}\n\n{\"text\": bad}\n")});
+  EXPECT_THAT(error, HasSubstr("d.jsonl:3: not valid JSON at column 10"));
+  EXPECT_THAT(error, ::testing::Not(HasSubstr("line 1")));
 }
 
 TEST_F(CorpusInput, NullsAreCountedAsThoseOfParquetAre) {
@@ -134,7 +134,7 @@ TEST_F(CorpusInput, NullsAreCountedAsThoseOfParquetAre) {
   EXPECT_THAT(refusal({write("d.jsonl", "{\"text\": null}\n")}), HasSubstr("(1 null values)"));
 }
 
-TEST_F(CorpusInput, AByteOrderMarkIsNoText) {
+TEST_F(CorpusInput, ByteOrderMarkIsDropped) {
   make({write("d.txt",
               "\xef\xbb\xbf"
               "ab")});
@@ -146,7 +146,7 @@ TEST_F(CorpusInput, AByteOrderMarkIsNoText) {
   EXPECT_EQ(text(), "ab\0"s);
 }
 
-TEST_F(CorpusInput, WhatIsNotUtf8IsRefusedWithItsPlace) {
+TEST_F(CorpusInput, RefusesInvalidUtf8WithItsPlace) {
   const std::pair<std::string, std::string> cases[] = {
       {"one\ntw\xe9\n", "d.txt:2: byte 6 of the text (0xe9) is not UTF-8"},
       {"\x80", "d.txt:1: byte 0 of the text (0x80)"},

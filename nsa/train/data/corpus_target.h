@@ -8,7 +8,7 @@
 
 namespace nsa::train {
 
-/// A folder that a corpus is written into. The corpus that stands there stays whole until commit():
+/// A folder that a corpus is written into. An old corpus stays whole until commit():
 /// new shards have names of their own until then. One writer at a time.
 class CorpusTarget {
  public:

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 class CorpusTargetTest : public CorpusFolderTest {};
 
-TEST_F(CorpusTargetTest, TheOldCorpusStandsWhateverIsWrongWithTheNewOne) {
+TEST_F(CorpusTargetTest, OldCorpusIsKeptWhenTheNewOneFails) {
   make({write("old.txt", "the old corpus, of several shards")});
   const auto before = files();
   const fs::path good = write("good.txt", "another text of more than one shard");
@@ -35,7 +35,7 @@ TEST_F(CorpusTargetTest, TheOldCorpusStandsWhateverIsWrongWithTheNewOne) {
   EXPECT_EQ(text(), "another text of more than one shard\0"s);
 }
 
-TEST_F(CorpusTargetTest, AFolderThatWasMadeForNothingGoes) {
+TEST_F(CorpusTargetTest, RemovesItsFolderOnFailure) {
   EXPECT_NE(refusal({write("bad.jsonl", "{")}), "");
   EXPECT_FALSE(fs::exists(corpus()));
 }
@@ -91,7 +91,7 @@ TEST_F(CorpusTargetTest, SourcesMayLieInTheFolder) {
 }
 
 /// A process killed anywhere leaves the old corpus or the new one, and the next call goes on.
-TEST_F(CorpusTargetTest, WhatAKilledCallLeftIsTidied) {
+TEST_F(CorpusTargetTest, RemovesFilesOfAKilledCall) {
   make({write("a.txt", "a")});
   std::ofstream(corpus() / "train_00000.0123456789ab.tokens") << "half";
   std::ofstream(corpus() / "train_00001.0123456789ab.tokens.part") << "half";

@@ -189,9 +189,9 @@ TEST_F(CorpusTest, EveryCorruptionIsNamed) {
   flipped[500] ^= 1;
   std::ofstream(shard, std::ios::binary) << flipped;
   EXPECT_THAT(open(), ::testing::AllOf(HasSubstr("train_00003.tokens has sha256"),
-                                       HasSubstr("its manifest says")));
+                                       HasSubstr("its manifest lists")));
   std::ofstream(shard, std::ios::binary) << good.substr(0, 999);
-  EXPECT_THAT(open(), HasSubstr("has 999 tokens, its manifest says 1000"));
+  EXPECT_THAT(open(), HasSubstr("has 999 tokens, its manifest lists 1000"));
   fs::remove(shard);
   EXPECT_THAT(open(), HasSubstr("cannot read shard " + shard.string()));
   std::ofstream(shard, std::ios::binary) << good;

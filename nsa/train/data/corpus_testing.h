@@ -44,7 +44,7 @@ class CorpusFolderTest : public ::testing::Test {
                  &counts);
     return counts;
   }
-  /// What make() says against it; "" for nothing.
+  /// The text of the error of make(); "" for none.
   std::string refusal(const std::vector<std::filesystem::path>& files,
                       const std::string& format = "") const {
     try {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Tokens are bytes of UTF-8 text (vocabulary 256); token 0 follows every document. The end of a name
-tells what a file holds: .txt is one document; .jsonl and .ndjson hold one object a line, whose
+gives the format of a file: .txt is one document; .jsonl and .ndjson hold one object a line, whose
 document is the string --field; .json an array of such objects, or one a line; .parquet one document
 a row, in its column of text --field. Text and JSON may be packed (.gz, .zst). Nulls are skipped and
 counted. Anything else is refused; --format names what other names hold.
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--format", options.format,
                  "what the files hold: txt, jsonl or json "
-                 "(default: what their names tell)")
+                 "(default: by their names)")
       ->check(CLI::IsMember({"txt", "jsonl", "json"}));
   app.add_option("--shard-mib", shard_mib, "size of a full shard in MiB")
       ->capture_default_str()

@@ -15,7 +15,7 @@ struct ShardOptions {
   int64_t block_tokens = 16384;              ///< the split is decided a block at a time
   int64_t val_every = 50;                    ///< every n-th block is validation data; 0: none
   std::string field = "text";                ///< of a JSON object, column of a .parquet file
-  std::string format = {};  ///< of all inputs: txt, jsonl or json; empty: what their names tell
+  std::string format = {};  ///< of all inputs: txt, jsonl or json; empty: by their names
 };
 
 /// Turns documents into token shards in one pass. Blocks of `block_tokens` go to `train` or `val`,
@@ -31,7 +31,7 @@ class ShardWriter {
   /// Records a source file in the manifest.
   void add_source(SourceFile source);
 
-  /// Writes what is buffered; the corpus takes the place of the one that stood there.
+  /// Writes what is buffered; the corpus replaces an old one.
   Manifest finish();
 
  private:

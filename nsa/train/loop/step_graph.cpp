@@ -103,7 +103,7 @@ void StepGraph::capture(const std::function<StepTensors()>& compute,
   } catch (const c10::Error& error) {
     try {
       graphs_.back()->capture_end();
-    } catch (const c10::Error&) {  // says that the capture is void
+    } catch (const c10::Error&) {  // expected: the capture is void
     }
     throw InputError("no CUDA graph of the step: " + std::string(error.what_without_backtrace()) +
                      advice);

@@ -19,7 +19,7 @@ struct StepTensors {
   at::Tensor targets;             ///< fp64 [1], of all ranks; undefined: every position is one
   at::Tensor norm;                ///< of all gradients before clipping
   std::vector<at::Tensor> gates;  ///< of the last micro-batch
-  at::Tensor told;                ///< fp64, what the host reads (Trainer::tell)
+  at::Tensor host_values;         ///< fp64, read by the host (Trainer::pack_host_values)
   std::vector<RanBackend> ran;
 };
 
@@ -30,14 +30,14 @@ struct GraphUse {
 };
 
 /// Why steps cannot all be the same work: on a CPU, with packed documents or activation
-/// checkpointing. Empty if nothing stands against a graph so far.
+/// checkpointing. Empty if no obstacle is known so far.
 std::string run_obstacle(const TrainOptions& options, bool activation_checkpointing,
                          c10::Device device);
 /// Throws InputError with such an obstacle unless it is empty.
 void require_graph(const std::string& obstacle);
 
 /// Why a step in which this ran cannot be captured: a backend that reads values on the host. Empty
-/// if nothing known stands against it.
+/// if no obstacle is known.
 std::string graph_obstacle(const std::vector<RanBackend>& ran);
 
 /// Forward, backward and update of an optimizer step as one CUDA graph, or as several that are
@@ -63,9 +63,9 @@ class StepGraph {
 
   const at::Tensor& tokens() const { return tokens_; }
   /// Records what `compute` launches on the graph's stream; nothing runs. `before`: what ran in the
-  /// steps so far. Throws InputError saying what stands against it.
+  /// steps so far. Throws InputError with the obstacle.
   void capture(const std::function<StepTensors()>& compute, const std::vector<RanBackend>& before);
-  /// Called by `compute`, from whichever thread: ends a graph here and begins the next. At every
+  /// Called by `compute`, from any thread: ends a graph here and begins the next. At every
   /// launch `between` runs between the two.
   void cut(std::function<void()> between);
   /// Launches it; the result is in the same tensors every time.

@@ -158,7 +158,7 @@ TEST(StepGraphOnCuda, StepsOfAGroupAreAGraphForEachBucketWithTheSameBits) {
   EXPECT_GT(graph.sums.busy_ms, 0);
 }
 
-TEST(StepGraphOnCuda, WhatStandsBetweenTwoGraphsRunsAtEveryLaunchThere) {
+TEST(StepGraphOnCuda, WorkBetweenTwoGraphsRunsAtEveryLaunch) {
   const at::Device device("cuda:0");
   StepGraph graph(device, {1, 1, 1});
   const at::Tensor number = at::ones({1}, at::TensorOptions(device).dtype(at::kDouble));
@@ -193,7 +193,7 @@ std::string refusal_of(const Variant& variant) {
   return "";
 }
 
-TEST(StepGraphOnCuda, AutoIsAGraphWhereNothingStandsAgainstIt) {
+TEST(StepGraphOnCuda, AutoIsAGraphWithoutObstacles) {
   const Trained automatic = train("auto", {});
   expect_launches(automatic);
   EXPECT_TRUE(automatic.how.captured);
@@ -238,7 +238,7 @@ at::Tensor read_on_host(const at::Tensor& logits, const at::Tensor& tokens) {
 }
 
 /// The last test: a capture that broke off is the end of a run, and of this program.
-TEST(StepGraphOnCuda, ZAReadOnTheHostDuringTheCaptureIsAClearError) {
+TEST(StepGraphOnCuda, ZHostReadDuringCaptureIsAnError) {
   EXPECT_THAT(refusal_of({.loss = read_on_host}),
               ::testing::AllOf(HasSubstr("no CUDA graph of the step: "),
                                HasSubstr("train with cuda_graph off")));

@@ -20,7 +20,7 @@ std::string refusal(const TrainOptions& options, bool checkpointing, c10::Device
   return "";
 }
 
-TEST(StepGraph, WhatCannotBeTheSameWorkEveryStepIsRefused) {
+TEST(StepGraph, RefusesStepsThatDiffer) {
   const TrainOptions plain;
   TrainOptions packed;
   packed.packing = true;

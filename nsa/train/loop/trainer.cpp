@@ -19,7 +19,7 @@ namespace nsa::train {
 
 namespace {
 
-constexpr const char* kTelling = "allreduce of loss and stop";
+constexpr const char* kSumOfLossAndStop = "allreduce of loss and stop";
 
 /// Whether inputs (all tokens of a row but the last) are two different ones.
 bool have_unlike_inputs(std::span<const uint8_t> rows, int64_t row_tokens) {
@@ -206,7 +206,7 @@ StepTensors Trainer::compute(const std::function<Batch(int64_t)>& batch, const O
   const NvtxRange range("train.optimizer");
   out.norm = optimizer_.update(targets.defined() ? targets.eq(0).squeeze() : at::Tensor());
   end_stage(Stage::kOptimizer);
-  out.told = tell(out);
+  out.host_values = pack_host_values(out);
   return out;
 }
 
@@ -254,35 +254,36 @@ StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
   const auto in_place = [&](int64_t micro) {
     return Batch{graph_->tokens().select(0, micro - 1), {}};
   };
-  const auto unheard = [](Stage) {};
+  const auto ignore_stage = [](Stage) {};
   if (!graph_->captured()) {
     if (reducer_)
       reducer_->become_captured(
           [this](std::function<void()> between) { graph_->cut(std::move(between)); });
-    graph_->capture([&] { return compute(in_place, unheard); }, /*before=*/ran_);
+    graph_->capture([&] { return compute(in_place, ignore_stage); }, /*before=*/ran_);
   }
   const NvtxRange range("train.graph");
   StepTensors out = graph_->replay();
-  if (parts_.collectives) parts_.collectives->begin(kTelling);  // the last one that it launched
+  if (parts_.collectives)
+    parts_.collectives->begin(kSumOfLossAndStop);  // the last one that it launched
   end_stage(Stage::kGraph);
   return out;
 }
 
 /// What the host reads of a step, fp64 [3 + kNumGateStats]: mean loss of all ranks, how many of
 /// them want to stop, norm of the gradients, gates; with packing the number of targets behind them.
-at::Tensor Trainer::tell(const StepTensors& computed) {
+at::Tensor Trainer::pack_host_values(const StepTensors& computed) {
   const at::NoGradGuard no_grad;
   const at::Tensor loss = computed.loss.to(at::kDouble).view({1}) / static_cast<double>(world());
   const at::Tensor of_ranks = at::cat({loss, stop_});
   if (parts_.ranks) {
-    parts_.collectives->begin(kTelling);
+    parts_.collectives->begin(kSumOfLossAndStop);
     parts_.ranks->sum(of_ranks);
   }
   const at::Tensor gates = computed.gates.empty() ? at::zeros({kNumGateStats}, loss.options())
                                                   : reduce_gates(computed.gates);
-  std::vector<at::Tensor> told = {of_ranks, computed.norm.to(at::kDouble).view({1}), gates};
-  if (computed.targets.defined()) told.push_back(computed.targets);
-  return at::cat(told);
+  std::vector<at::Tensor> values = {of_ranks, computed.norm.to(at::kDouble).view({1}), gates};
+  if (computed.targets.defined()) values.push_back(computed.targets);
+  return at::cat(values);
 }
 
 /// Before a step: whether this rank wants to stop behind it, where the ranks add it up.
@@ -309,7 +310,7 @@ int64_t Trainer::positions() const { return options_.batch * options_.accum * wo
 
 StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
-  const at::Tensor values = computed.told.cpu();
+  const at::Tensor values = computed.host_values.cpu();
   if (parts_.collectives) parts_.collectives->end();
   const double* v = values.data_ptr<double>();
   StepRecord record;

@@ -26,7 +26,7 @@ struct TrainerParts {
   std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
   RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
   CollectiveLog* collectives = nullptr;    ///< with ranks
-  std::function<bool()> stop_wanted = {};  ///< asked once a step; one rank that says yes stops all
+  std::function<bool()> stop_wanted = {};  ///< called once a step; true on one rank stops all
   std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
   std::function<LoaderOptions(const LoaderOptions&)> load = {};      ///< the same of the loader's
 };
@@ -119,7 +119,7 @@ class Trainer {
   void prepare_reducer();
   void check_graph();
   StepTensors compute_by_graph(const OnStage& end_stage);
-  at::Tensor tell(const StepTensors& computed);
+  at::Tensor pack_host_values(const StepTensors& computed);
   void ask_stop();
   void share_parameters();
   StepRecord read_back(const StepTensors& computed);

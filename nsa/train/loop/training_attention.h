@@ -7,7 +7,7 @@
 
 namespace nsa::train {
 
-/// What the attention of a training run is asked for.
+/// Options of the attention of a training run.
 struct TrainingAttention {
   NsaOptions options;
   /// Branches that no switch decided and that were left to "auto": whatever applies may run.
@@ -18,9 +18,9 @@ struct TrainingAttention {
 };
 
 /// `backend`: "auto": on CUDA the project's own kernels in every branch that no switch decides,
-/// elsewhere what the switches say; "fused": the kernels in all branches; "switches": what they
-/// say. A switch of the range conversion or of parity decides all branches that would leave it out.
-/// Throws InputError for another word, and for "fused" beside a switch that asks for something
+/// elsewhere by the switches; "fused": the kernels in all branches; "switches": by the switches
+/// alone. A switch of the range conversion or of parity decides all branches that would leave it
+/// out. Throws InputError for another word, and for "fused" beside a switch that asks for something
 /// else.
 TrainingAttention training_attention(const SwitchSet& switches, const std::string& backend,
                                      c10::Device device);

@@ -34,7 +34,7 @@ TEST(TrainingAttention, RefusesWordsAndContradictions) {
   EXPECT_THROW(asked({{"NSA_SEL_RANGES_V2", "0"}}, "fused"), InputError);
 }
 
-TEST(TrainingAttention, OnlyWhatWasLeftToItIsAuto) {
+TEST(TrainingAttention, OnlyUnsetBranchesAreAuto) {
   const RanBackend selected{"sel_attn", "gather", 1, "fused", "", "needs CUDA"};
   const RanBackend window{"win_attn", "plain", 1, "flash", "", "needs CUDA"};
   EXPECT_EQ(asked({}).requested(selected), "auto");

@@ -37,7 +37,7 @@ MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape);
 /// Parameters of a model, by formula.
 int64_t count_parameters(const ModelConfig& model);
 
-/// A change of settings that keeps the rows of a step, or else says that it does not.
+/// A change of settings that keeps the rows of a step; `text` states it if it does not.
 struct FittingChange {
   std::string text;  ///< "activation_checkpointing=true batch=2 accum=8"; empty: nothing fits
   double predicted_mib = 0;
@@ -45,7 +45,7 @@ struct FittingChange {
 
 /// The first change that is predicted to fit `capacity_mib`: the largest micro-batch, without and
 /// with activation checkpointing, that keeps the rows of a step; else shorter rows. Predictions are
-/// multiplied by `factor`, how far the formula was seen to be short of the truth.
+/// multiplied by `factor`, the measured memory over the predicted one.
 FittingChange fitting_change(const ModelConfig& model, const StepShape& shape, double capacity_mib,
                              double factor);
 

@@ -36,7 +36,7 @@ std::string remedy(const ModelConfig& model, const StepShape& shape, double pred
   if (!failure || failure->capacity_mib <= 0)
     return "use activation_checkpointing=true, a smaller batch with more accum, or a smaller "
            "seq_len";
-  // Seen already, before the step had all it wants: the formula is short by this much at least.
+  // Measured before the step was complete: the formula is short by this factor at least.
   const double factor =
       std::max(1.0, (failure->in_use_mib + failure->asked_mib) / std::max(1e-9, predicted_mib));
   const FittingChange change = fitting_change(model, shape, failure->capacity_mib, factor);

@@ -1,4 +1,4 @@
-// What a step is predicted to need, what it takes, and what is said when it cannot have it.
+// Predicted and measured memory of a step, and the finding when an allocation fails.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
@@ -114,8 +114,8 @@ double measured_mib(const ModelConfig& config, const TrainOptions& options, int6
   return tensor_peak_mib(at::kCPU);
 }
 
-/// The formula against the truth on a CPU, whose operators keep some other things than a GPU's.
-TEST(PlanMemory, IsNearWhatAStepTakes) {
+/// The formula against measured memory on a CPU, whose operators keep other tensors than a GPU's.
+TEST(PlanMemory, IsNearTheMeasuredMemoryOfAStep) {
   watch_tensor_memory(at::kCPU, 0);
   for (const std::string name : {"tiny_cpu", "tiny_cpu_dense"}) {
     ModelConfig config = shipped(name);
@@ -142,7 +142,7 @@ TEST(PlanMemory, IsNearWhatAStepTakes) {
   }
 }
 
-TEST(TensorMemory, FailsBeyondItsLimitAndTellsWhatItHeld) {
+TEST(TensorMemory, FailsBeyondTheLimitAndReportsHeldMemory) {
   watch_tensor_memory(at::kCPU, 0);
   reset_tensor_peak(at::kCPU);
   const double before = tensor_peak_mib(at::kCPU);

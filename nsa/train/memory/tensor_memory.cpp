@@ -49,7 +49,7 @@ class CountingAllocator : public c10::Allocator {
       end(bytes);
       fail(bytes);
     }
-    // Who asks for raw memory needs the address as the context.
+    // Callers of raw_allocate need the address as the context.
     void* const address = data.get();
     if (address == nullptr) return {nullptr, nullptr, &release, c10::Device(c10::kCPU)};
     const std::lock_guard lock(mutex_);

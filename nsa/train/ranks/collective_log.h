@@ -6,8 +6,8 @@
 
 namespace nsa::train {
 
-/// What this rank did last with the others, kept in a small file that is rewritten in place: when a
-/// rank hangs or dies, somebody else reads it. Thread-safe.
+/// The last collective of this rank, kept in a small file that is rewritten in place, so that it
+/// can be read after the rank hangs or dies. Thread-safe.
 class CollectiveLog {
  public:
   CollectiveLog() = default;  ///< without a file
@@ -18,7 +18,7 @@ class CollectiveLog {
   CollectiveLog& operator=(const CollectiveLog&) = delete;
 
   void at_step(int64_t step);
-  /// `what` was begun; nobody knows yet whether it ends.
+  /// `what` was begun and has not ended yet.
   void begin(const std::string& what);
   /// The step's collectives have ended.
   void end();

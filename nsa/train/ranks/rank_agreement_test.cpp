@@ -1,4 +1,4 @@
-// What is said of ranks that were not started alike.
+// Messages about ranks that were not started alike.
 #include "nsa/train/ranks/rank_agreement.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST(RankAgreement, NamesEveryRankThatDiffersAndNoOther) {
             HasSubstr("option lr is 0.003 on rank 0 and 1 on rank 3"), Not(HasSubstr("rank 1"))));
 }
 
-TEST(RankAgreement, ASettingThatOneRankLacksDiffers) {
+TEST(RankAgreement, MissingSettingCountsAsDifference) {
   RankSettings less = kSettings;
   less.erase("seed");
   EXPECT_THAT(describe_disagreement({kSettings, less}),

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBroadcastBytes = size_t{64} << 20;  ///< that travel at a time
 
-/// torchrun keeps a store of its own at MASTER_PORT and says so; its ranks are clients there.
+/// torchrun keeps a store of its own at MASTER_PORT and announces it; its ranks are clients there.
 bool store_is_there() {
   const auto agent = environment_variable("TORCHELASTIC_USE_AGENT_STORE");
   return agent && *agent == "True";

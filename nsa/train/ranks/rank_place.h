@@ -11,8 +11,8 @@ struct RankPlace {
   int64_t rank = 0, world = 1;
   int64_t local_rank = 0;              ///< among the ranks of this machine: the index of its GPU
   std::string host;                    ///< of rank 0
-  int64_t port = 0;                    ///< there; 0: nobody has to meet
-  std::string source = "one process";  ///< who said so
+  int64_t port = 0;                    ///< there; 0: no rendezvous
+  std::string source = "one process";  ///< of these values: torchrun, Slurm, ...
 };
 
 /// A variable of the environment, or nothing.

@@ -1,4 +1,4 @@
-// Where a process stands, from the variables of torchrun and Slurm; and what ranks say last.
+// The rank of a process from the variables of torchrun and Slurm; the log of its collectives.
 #include "nsa/train/ranks/rank_place.h"
 
 #include <gmock/gmock.h>
@@ -55,7 +55,7 @@ TEST(RankPlace, OneProcessWithoutVariables) {
   const RankPlace place = place_of({});
   EXPECT_EQ(place.rank, 0);
   EXPECT_EQ(place.world, 1);
-  // A batch script of Slurm is not a step: nobody else was started.
+  // A batch script of Slurm is not a step: no other process was started.
   EXPECT_EQ(place_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}).world, 1);
 }
 
@@ -125,7 +125,7 @@ TEST(CollectiveLog, TheFileHoldsTheLastLine) {
   EXPECT_THROW(CollectiveLog("/nowhere/at/all"), InputError);
 }
 
-TEST(StepWatch, SpeaksOnceAfterSilence) {
+TEST(StepWatch, CallsOnceAfterAStall) {
   using std::chrono::milliseconds;
   std::atomic<int> calls = 0;
   {

@@ -12,10 +12,10 @@
 
 namespace nsa::train {
 
-/// Begins device work when its inputs are there, not when the host has said what it needs. The host
-/// is tens of milliseconds ahead of the device; streams that wait for events all that time make
-/// every launch on other streams slower (two H200s: pauses between the kernels of a training step
-/// grow from 1.2 us to 2.8 when the first sum waits and shrink as the last ones begin).
+/// Enqueues device work when its inputs are complete, not when the host reaches it. The host is
+/// tens of milliseconds ahead of the device; streams that wait for events all that time make every
+/// launch on other streams slower (two H200s: pauses between the kernels of a training step grow
+/// from 1.2 us to 2.8 when the first sum waits and shrink as the last ones begin).
 class ReadyQueue {
  public:
   using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;

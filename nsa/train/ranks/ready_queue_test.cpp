@@ -51,7 +51,7 @@ TEST(ReadyQueueTest, ACallDoesNotWaitForTheFutureOfTheOneBefore) {
   EXPECT_EQ(first->value().toTensor().item<double>(), 1);
 }
 
-TEST(ReadyQueueTest, WhatACallThrowsAndWhatItsFutureHoldsAreTheErrorsOfTheResult) {
+TEST(ReadyQueueTest, ErrorsOfCallAndFutureReachTheResult) {
   ReadyQueue queue(at::kCPU);
   const FuturePtr thrown =
       queue.push([]() -> FuturePtr { throw std::runtime_error("no such rank"); });
@@ -67,7 +67,7 @@ TEST(ReadyQueueTest, WhatACallThrowsAndWhatItsFutureHoldsAreTheErrorsOfTheResult
   EXPECT_EQ(held->tryRetrieveErrorMessage(), "the sum was aborted");
 }
 
-TEST(ReadyQueueTest, ItsEndDropsWhatHasNotBegun) {
+TEST(ReadyQueueTest, DestructorDropsCallsThatHaveNotBegun) {
   FuturePtr first, second;
   bool ran = false;
   std::promise<void> begun, go_on;

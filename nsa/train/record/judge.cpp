@@ -203,7 +203,7 @@ class Figures {
   std::string reason_;
 };
 
-/// Steps in which all tokens were the same one say nothing about gates.
+/// False if all tokens of every step were the same one, as gates need not differ then.
 bool have_comparable_gates(const Trace& trace) {
   return std::ranges::any_of(trace, [](const StepRecord& r) {
     return r.gate.layer_spread_min != std::numeric_limits<double>::infinity();

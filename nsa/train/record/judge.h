@@ -10,7 +10,7 @@
 /// What a finished (or stopped) run shows: pure functions of its trace.
 namespace nsa::train {
 
-/// A figure; `value` is empty where there is none, then `reason` says why.
+/// A figure; `value` is empty where there is none, with a `reason`.
 struct Figure {
   std::string name, unit;
   std::optional<double> value;
@@ -28,7 +28,7 @@ struct Finding {
   std::string code, symptom, fact, cause, action;
 };
 
-/// Asked for where whatever applies may run: the record says what did, and why.
+/// The request that lets any backend run; the record names the one that did, and why.
 inline constexpr const char* kAutoBackend = "auto";
 
 /// A backend of a stage, summed over layers and steps.
@@ -41,7 +41,7 @@ struct PathRow {
 struct RunFacts {
   int64_t vocab = 256;
   bool real_data = false;       ///< a named corpus was read and its hashes matched
-  std::string substitute = {};  ///< what stood in for the named corpus; empty: nothing did
+  std::string substitute = {};  ///< used instead of the named corpus; empty: none
   double peak_mib = 0;
   std::vector<Figure> memory = {};  ///< predicted and measured (memory_report.h)
   std::vector<PathRow> paths;       ///< which backend every stage asked for and ran

@@ -8,7 +8,7 @@ namespace {
 constexpr double kStallBound = 0.25;    ///< share of a step that its batch may keep it waiting
 constexpr double kFirstBatchMs = 1000;  ///< that the first batch may let wait after the warm-up
 constexpr double kStallMs = 10;         ///< below it, on average, the scheduler is all there is
-constexpr size_t kStallSteps = 5;       ///< fewer say nothing about a share
+constexpr size_t kStallSteps = 5;       ///< too few steps for a share below it
 
 /// Share of the steps' time spent on their batches; the first step apart.
 double stall_ratio(const std::vector<StepRecord>& trace) {

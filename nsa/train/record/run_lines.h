@@ -10,7 +10,7 @@
 #include "nsa/train/record/judge.h"
 #include "nsa/train/record/result_lines.h"
 
-/// What a run says of itself beside its judgement.
+/// Findings and tables of a run, beside the checks of judge.h.
 namespace nsa::train {
 
 /// Begins the reason of a case whose ranks were not all there.

@@ -7,8 +7,8 @@
 
 namespace nsa::train {
 
-/// Calls `on_stall` once, from a thread of its own, when nobody said `progress` for `allowance_s`
-/// seconds: a rank that waits for another one for ever must say so itself.
+/// Calls `on_stall` once, from a thread of its own, when `progress` was not called for
+/// `allowance_s` seconds: a rank that waits for another one for ever must report that itself.
 class StepWatch {
  public:
   StepWatch(double allowance_s, std::function<void(double silence_s)> on_stall);

@@ -22,8 +22,8 @@ void require_cases(const nlohmann::json& report, const std::string& filter);
 /// A case of which nothing is known yet.
 nlohmann::json case_row(const std::string& id, const CaseConfig& config);
 
-/// The row of a case, filled in by `run`. What `run` throws (out of memory, say) is a problem of
-/// that case alone: its memory goes back to the device before the next one begins.
+/// The row of a case, filled in by `run`. An exception of `run` (such as out of memory) is a
+/// problem of that case alone: its memory is returned to the device before the next one begins.
 nlohmann::json run_case(const std::string& id, const CaseConfig& config, at::Device device,
                         const std::function<void(nlohmann::json& row)>& run);
 

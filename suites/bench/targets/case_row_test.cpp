@@ -30,7 +30,7 @@ TEST(RunCase, AnErrorIsAProblemOfThatCaseAlone) {
   EXPECT_EQ(row_of([](json&) { throw std::bad_alloc(); }).at("problems").size(), 1u);
 }
 
-TEST(RunCase, KeepsWhatWasKnownBeforeAnError) {
+TEST(RunCase, KeepsFieldsSetBeforeAnError) {
   const json row = row_of([](json& found) {
     found["checks_run"] = 7;
     throw std::runtime_error("lost the device");

@@ -27,7 +27,7 @@ TEST(RepeatedBits, EveryBitOfEveryTensorCounts) {
   EXPECT_EQ(bits.calls(), 7);
 }
 
-TEST(RepeatedBits, WhatWasThereFirstIsKept) {
+TEST(RepeatedBits, KeepsACopyOfTheFirstTensors) {
   at::Tensor x = at::zeros({4});
   RepeatedBits bits;
   bits.add({x});

@@ -25,7 +25,7 @@ struct TargetBenchOptions {
 /// Every one of `cases` on `device` in bf16: first whether it is right (gradients and rows
 /// of the whole length against the fp64 oracle), then whether two runs give the same bits, then
 /// forward and backward, hot and cold, beside dense attention. A case that is wrong, does not fit
-/// or did not run the kernels says so in `problems` and has no times where they would mislead.
+/// or did not run the kernels lists that in `problems` and has no times where they would mislead.
 nlohmann::json run_target_bench(at::Device device, const std::vector<TargetCase>& cases,
                                 const TargetBenchOptions& options);
 

@@ -8,7 +8,7 @@
 /// The operator cases that targets and peers are known for. Torch-free.
 namespace suites {
 
-/// Milliseconds of one pass; nothing where nobody measured or promised any.
+/// Milliseconds of one pass; empty where no figure is known.
 struct TargetFigures {
   std::optional<double> floor, target, stretch;
   std::optional<double> peer;  ///< best open NSA implementation that ran on an H200

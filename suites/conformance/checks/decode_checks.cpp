@@ -17,8 +17,8 @@ using at::Tensor;
 /// Sequences of a case at least, so that several prefill lengths meet.
 constexpr int64_t kLeastSequences = 5;
 
-/// A prefill length for every sequence of a batch: around every boundary in turn, beginning with
-/// one behind the window where S allows it.
+/// A prefill length for every sequence of a batch, near one boundary after the other, beginning
+/// beyond the window where S allows it.
 std::vector<int64_t> prefill_lengths(const CaseConfig& c) {
   const int64_t l = c.block_size, lsel = c.sel_block_size, w = c.window;
   std::vector<int64_t> edges{std::min(w + 1, std::max<int64_t>(0, c.tokens - 1))};

@@ -58,8 +58,8 @@ Checks check_hostile_ranges(const Candidate& candidate, const OperatorCase& one)
 /// an error that names the path (CONFIG_ERROR).
 Checks check_switches(const Candidate& candidate, const OperatorCase& one);
 
-/// All of the above that apply to the type of the case. `done` hears each by its name: they take
-/// long, and whoever watches wants to see progress.
+/// All of the above that apply to the type of the case. Calls `done` with the name of each after it
+/// has run, so that a caller can report progress.
 Checks check_invariants(const Candidate& candidate, const OperatorCase& one,
                         const std::function<void(const char*)>& done = {});
 

@@ -28,7 +28,7 @@ Tensor heads_summed(const CaseConfig& config, const Tensor& p) {
   return p.unflatten(2, {config.num_kv_heads, config.group_size()}).sum(3);
 }
 
-/// One line of the comparison: where a tensor stands in the tolerance table, and its three values.
+/// One line of the comparison: the key of a tensor in the tolerance table, and its three values.
 struct Line {
   const char *family, *op, *tensor;
   Tensor actual, oracle, plain;
@@ -163,7 +163,7 @@ void layer_checks(const Candidate& candidate, const OperatorCase& one, Checks& c
   }
 }
 
-/// Runs checks; what throws becomes a failed check that says so.
+/// Runs checks; an exception becomes a failed check with its text.
 Checks guarded(const OperatorCase& one, const char* what,
                void (*run)(const Candidate&, const OperatorCase&, Checks&),
                const Candidate& candidate) {

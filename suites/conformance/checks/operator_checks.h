@@ -8,7 +8,8 @@
 namespace suites {
 
 /// The checks of `run`. One below fp64 that misses its tolerance by no more than kDoubtfulExcess is
-/// replaced by its namesake of a second draw (same configuration, other data), and says so.
+/// replaced by the same check of a second draw (same configuration, other data); its text states
+/// that.
 Checks confirmed(const std::function<Checks(const OperatorCase&)>& run, const OperatorCase& one);
 
 /// Every stage's forward against the fp64 oracle evaluated on the candidate's own block_idx

@@ -23,7 +23,7 @@ Checks check_switches(const Candidate& candidate, const OperatorCase& one) {
     return make_check(
         std::string("invariant/switches/") + dtype_name(one.type) + "/" + what + "/" + one.name,
         got.find(wanted) != std::string::npos, code::kConfigError,
-        "must say '" + wanted + "', said '" + got + "'");
+        "must contain '" + wanted + "', got '" + got + "'");
   };
   const std::string unknown = refusal([&] { candidate.switches({{"NSA_SEL_RANGE_V2", "0"}}); });
   const std::string ignored = refusal([&] {

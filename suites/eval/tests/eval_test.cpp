@@ -1,4 +1,4 @@
-// What nsa-eval refuses and what it says, and how it reads files: options, keys, types.
+// What nsa-eval refuses and with which message, and how it reads files: options, keys, types.
 #include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
@@ -223,7 +223,7 @@ TEST_F(Eval, ValuesAreRoundedToTheTypeOnce) {
   EXPECT_EQ(to_doubles(q)[0], 1 + std::ldexp(1.0, -10));
 }
 
-TEST_F(Eval, EveryTypeComesBackInItsOwn) {
+TEST_F(Eval, OutputsHaveTheRequestedType) {
   for (const auto& [name, dtype, accumulated] : {std::tuple{"fp64", Dtype::kF64, Dtype::kF64},
                                                  {"fp32", Dtype::kF32, Dtype::kF32},
                                                  {"bf16", Dtype::kBF16, Dtype::kF32},
@@ -241,7 +241,7 @@ TEST_F(Eval, EveryTypeComesBackInItsOwn) {
 }
 
 TEST_F(Eval, ScoresKeepTheAccumulationType) {
-  // Two scores that bf16 cannot tell apart: the higher one must win all the same.
+  // Two scores that round to the same bf16: the higher one must still be selected.
   random.S = 80;
   random.cfg["n"] = 4;
   file = random.make();
@@ -290,7 +290,7 @@ TEST_F(Eval, GivenIdsAreASet) {
   }
 }
 
-TEST_F(Eval, OpRangesCountsWhatItIgnores) {
+TEST_F(Eval, OpRangesCountsIgnoredIds) {
   EvalOptions options;
   options.op = "ranges";
   file = {};

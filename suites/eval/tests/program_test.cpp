@@ -42,7 +42,7 @@ class NsaEvalProgram : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(NsaEvalProgram, WritesWhatWasAsked) {
+TEST_F(NsaEvalProgram, WritesTheRequestedOutputs) {
   const Outcome outcome = eval({"--in", in(), "--out", out()});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(outcome.output,

@@ -15,8 +15,8 @@ namespace suites::eval {
 nlohmann::json small_cfg();
 
 /// A file of a kind with standard-normal inputs that fit cfg: [B, S, ...], or packed when
-/// `cu_seqlens` is given (B must be 1). Gate logits or gates as cfg.gate says, one row a query head
-/// or, with `shared_gates`, a KV head; weights as cfg.phi says; d_o.
+/// `cu_seqlens` is given (B must be 1). Gate logits or gates by cfg.gate, one row for each query
+/// head or, with `shared_gates`, for each KV head; weights by cfg.phi; d_o.
 struct RandomFile {
   nlohmann::json cfg = small_cfg();
   std::string kind = "forward";

@@ -70,7 +70,7 @@ struct ActivityCollector::Impl {
   int64_t lost_of_captures = 0;  ///< records lost while captures were watched
   bool recording = false, logging = false;
 
-  /// Calls that neither launch, copy, set nor wait: they are frequent and say nothing.
+  /// Calls that neither launch, copy, set nor wait: they are frequent and of no use here.
   std::vector<CUpti_CallbackId> idle_calls(CUpti_CallbackDomain domain, int end) const {
     std::vector<CUpti_CallbackId> idle;
     for (int id = 1; id < end; ++id) {
@@ -130,7 +130,7 @@ struct ActivityCollector::Impl {
     std::erase_if(idle, [&](CUpti_CallbackId id) { return enable(id, 0) != CUPTI_SUCCESS; });
   }
 
-  /// Hands all records over and adds up the lost ones. No lock of ours is held: CUPTI calls back.
+  /// Hands all records over and adds up the lost ones. No lock is held, as CUPTI calls back.
   void flush() {
     cupti.must(cupti.flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "flushing records");
     size_t lost = 0;

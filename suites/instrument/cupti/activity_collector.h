@@ -63,8 +63,8 @@ class ActivityCollector {
   void clear();
 
   /// Runs `work` and notes the ranges in which it captures CUDA graphs, within those named
-  /// `step_range`; traces taken later say of each of their nodes where it was captured. Recording
-  /// must be off, and what was recorded before is thrown away. Only ranges are recorded meanwhile.
+  /// `step_range`; traces taken later have the range of each captured node. Recording must be off,
+  /// and what was recorded before is thrown away. Only ranges are recorded meanwhile.
   void watch_captures(const std::function<void()>& work, std::string_view step_range);
 
   /// What was recorded since the last clear(), decoded. Recording must be off.

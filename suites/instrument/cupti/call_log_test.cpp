@@ -11,7 +11,7 @@ namespace {
 std::atomic<uint64_t> the_time{0};
 uint64_t now() { return the_time += 10; }
 
-/// One call from its begin to its end, as CUPTI tells of it.
+/// One call from its begin to its end, as CUPTI reports it.
 void call(CallLog& log, CUpti_CallbackId id, uint32_t correlation) {
   uint64_t shared = 0;
   CUpti_CallbackData data{};
@@ -29,7 +29,7 @@ std::vector<uint32_t> correlations(CallLog& log) {
   return all;
 }
 
-TEST(CallLog, HoldsWhatACallIs) {
+TEST(CallLog, HoldsTheFieldsOfACall) {
   the_time = 100;
   CallLog log(now, 8, 2);
   call(log, 211, 5);
@@ -58,7 +58,7 @@ TEST(CallLog, EveryThreadHasItsOwnPageAndKeepsIt) {
   EXPECT_EQ(log.lost(), 0);
 }
 
-TEST(CallLog, CountsWhatFindsNoRoom) {
+TEST(CallLog, CountsCallsWithoutRoom) {
   CallLog log(now, 2, 1);
   for (uint32_t i = 1; i <= 5; ++i) call(log, 1, i);
   EXPECT_EQ(log.lost(), 3);
@@ -85,7 +85,7 @@ TEST(CallLog, ALogDoesNotWriteThePagesOfAnother) {
   EXPECT_THAT(correlations(second), testing::ElementsAre(2));
 }
 
-TEST(CallLog, ACallWhoseBeginWasNotSeenHasNone) {
+TEST(CallLog, CallWithoutBeginHasBeginZero) {
   CallLog log(now, 8, 1);
   uint64_t shared = 0;
   CUpti_CallbackData data{};

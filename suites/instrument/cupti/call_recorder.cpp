@@ -43,7 +43,7 @@ void CUPTIAPI on_callback(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
     return node_log().on_node(id,
                               *static_cast<const CUpti_GraphData*>(resource->resourceDescriptor));
   }
-  // CUPTI tells of its own state by the same way; other data stand behind it then.
+  // CUPTI reports its own state by the same callback, with other data.
   if (domain != CUPTI_CB_DOMAIN_RUNTIME_API && domain != CUPTI_CB_DOMAIN_DRIVER_API) return;
   log().on_call(domain, id, *static_cast<const CUpti_CallbackData*>(data));
 }
@@ -84,7 +84,7 @@ void CallRecorder::attach() {
   node_log().use(cupti_.graph_node_id);
 }
 
-/// A call that has no callback is left out; work without its call is counted by whoever reads.
+/// A call that has no callback is left out; readers of the trace count work without a call.
 void CallRecorder::start() {
   std::erase_if(calls_, [&](const Call& call) {
     return cupti_.enable_callback(1, subscriber_, call.domain, call.id) != CUPTI_SUCCESS;

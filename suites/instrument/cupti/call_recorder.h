@@ -9,8 +9,8 @@ namespace suites {
 
 /// Calls of the CUDA runtime and driver that launch, copy, set, wait or allocate, through callbacks
 /// of those calls alone. CUPTI's own records of calls cost more: with them it looks at every call,
-/// of which a training step on an H200 made 17 for each that says something. Takes the one place
-/// that CUPTI gives to profilers and keeps it. One a process, which is never destroyed.
+/// and a training step on an H200 made 17 calls for each one of interest here. Takes the one place
+/// that CUPTI has for profilers and keeps it. One object a process, which is never destroyed.
 class CallRecorder {
  public:
   explicit CallRecorder(const CuptiLibrary& cupti) : cupti_(cupti) {}
@@ -25,7 +25,8 @@ class CallRecorder {
   void clear();
   int64_t lost() const;
 
-  /// Nodes of CUDA graphs that are captured or cloned between the two, told in the same place.
+  /// Nodes of CUDA graphs that are captured or cloned between the two calls, from the same
+  /// callback.
   void start_nodes();
   std::vector<LoggedNode> stop_nodes();
 

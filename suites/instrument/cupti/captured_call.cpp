@@ -45,7 +45,7 @@ void abandon(at::cuda::CUDAGraph& graph, at::cuda::MempoolId_t pool) {
   namespace allocator = c10::cuda::CUDACachingAllocator;
   try {
     graph.capture_end();
-  } catch (const c10::Error&) {  // says that the capture is void
+  } catch (const c10::Error&) {  // expected: the capture is void
     try {
       const c10::DeviceIndex device = c10::cuda::current_device();
       allocator::endAllocateToPool(device, pool);

@@ -53,7 +53,7 @@ TEST(Dilation, MedianWithItsInterval) {
   EXPECT_THROW(measure_dilation(std::vector<OffOnPair>(6)), c10::Error);
 }
 
-TEST(Dilation, ArmsAreInTurnAndStandForTheirMedian) {
+TEST(Dilation, ArmsAlternateAndReportTheirMedian) {
   std::string order;
   std::vector<double> ms = {90, 1, 5, 2, 80, 4, 4, 9,   // off, then on
                             70, 3, 1, 2, 60, 7, 6, 5};  // on, then off

@@ -16,7 +16,7 @@ struct LoggedNode {
   uint32_t thread = 0;  ///< the kernel's number of it
 };
 
-/// Nodes of CUDA graphs as CUPTI's callbacks tell of them. Graphs are made seldom, so a lock is
+/// Nodes of CUDA graphs as CUPTI's callbacks report them. Graphs are made seldom, so a lock is
 /// cheap. Any thread may write.
 class GraphNodeLog {
  public:

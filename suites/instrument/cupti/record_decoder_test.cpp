@@ -161,7 +161,7 @@ TEST(RecordDecoder, CopiesSetsWaitsAndRecordsWithoutTimes) {
   EXPECT_EQ(trace.waits[0].stream, 9);
 }
 
-TEST(RecordDecoder, NodesOfGraphsStandWhereTheyWereCaptured) {
+TEST(RecordDecoder, NodesOfGraphsHaveTheRangeOfTheirCapture) {
   CuptiLibrary fake{};
   fake.next_record = next_record;
   Block capture;
@@ -197,7 +197,7 @@ CUptiResult CUPTIAPI node_id(CUgraphNode node, uint64_t* id) {
   return CUPTI_SUCCESS;
 }
 
-TEST(GraphNodeLog, KeepsWhatWasMadeAndOfWhatItIsAClone) {
+TEST(GraphNodeLog, KeepsNodesAndTheOriginalOfClones) {
   GraphNodeLog log([]() -> uint64_t { return 7; });
   log.use(node_id);
   CUpti_GraphData data{};

@@ -17,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-/// Inputs of one call; the tokens of `poisoned` are attended by nobody.
+/// Inputs of one call.
 struct Rows {
   Tensor q, k, v;   ///< [1,S,4,8], [1,S,2,8], [1,S,2,8]
   Tensor ranges;    ///< [1,S,2,2,2] int32
@@ -26,7 +26,7 @@ struct Rows {
 };
 
 /// Every third row is empty; the others attend two intervals, [0, 4) and their own last tokens,
-/// except the tokens 4..7, which nobody attends: they hold NaN and Inf.
+/// except the tokens 4..7, which no row attends: they hold NaN and Inf.
 Rows make_rows(int64_t tokens, at::ScalarType type, at::Device device, uint64_t seed) {
   at::Generator g = make_generator(seed);
   const auto draw = [&](int64_t heads) {
@@ -117,7 +117,8 @@ class EmptyRows {
     emit("oracle/out", report.ok, code::kOracleMismatch, report.text);
   }
 
-  /// What nobody attends, replaced by 0: the oracle never loads it, the dense formulation masks it.
+  /// NaN and Inf replaced by 0. The oracle never loads these tokens; the dense formulation masks
+  /// them.
   static Tensor clean(const Tensor& x) { return at::nan_to_num(x, 0, 0, 0); }
 
   void judge_backward(const std::vector<Tensor>& gradients) {

@@ -114,8 +114,8 @@ class WorstAgreement {
   std::map<std::string, Check> worst_;  ///< by id without the configuration
 };
 
-/// One case: says every check and a beat as soon as its part of a configuration is done, so that a
-/// machine with little time to give still shows progress.
+/// One case: reports every check and a beat as soon as its part of a configuration is done, so that
+/// a slow machine still shows progress.
 class ConformanceRun {
  public:
   ConformanceRun(const PhaseCase& one, const ConformancePlan& plan)

@@ -17,7 +17,7 @@ struct RangeCase {
   at::Tensor expected;   ///< [B,S,Hkv,K,2] int32
 };
 
-/// Reads a case file (configs/ranges/README.md says its format). `path` may be absolute, relative
+/// Reads a case file (format: configs/ranges/README.md). `path` may be absolute, relative
 /// to the working folder, or relative to a folder above the executable. Throws std::runtime_error
 /// naming file, case and what is wrong; a file without cases is an error.
 std::vector<RangeCase> read_range_cases(const std::string& path);

@@ -7,15 +7,15 @@ namespace suites {
 namespace {
 
 /// Runs the phase with NSA_SEL_RANGES_V2 at `value`.
-void run_with_switch(const Said& said, const std::string& value) {
-  PhaseCase one = said.one();
+void run_with_switch(const RecordedCase& recorded, const std::string& value) {
+  PhaseCase one = recorded.one();
   one.options = nsa::NsaOptions::from(nsa::SwitchSet::from({}, {{"NSA_SEL_RANGES_V2", value}}, {}));
   EXPECT_EQ(run_ranges_equivalence(one), "");
 }
 
-int failed_checks(const Said& said, const std::string& arm) {
+int failed_checks(const RecordedCase& recorded, const std::string& arm) {
   int failed = 0, all = 0;
-  for (const nlohmann::json& check : said.lines("check")) {
+  for (const nlohmann::json& check : recorded.lines("check")) {
     if (!check["id"].get<std::string>().starts_with(arm + "/")) continue;
     ++all;
     failed += !check["ok"].get<bool>();
@@ -26,21 +26,21 @@ int failed_checks(const Said& said, const std::string& arm) {
 
 TEST(RangesEquivalence, TheSwitchChoosesTheConversionInForce) {
   for (const auto& [value, v2] : {std::pair{"0", false}, {"1", true}}) {
-    const Said said("ranges_equivalence");
-    run_with_switch(said, value);
-    EXPECT_EQ(said.metric("in_force.v2_bool")["value"], v2) << value;
-    EXPECT_EQ(failed_checks(said, "in_force"), 0) << value;
+    const RecordedCase recorded("ranges_equivalence");
+    run_with_switch(recorded, value);
+    EXPECT_EQ(recorded.metric("in_force.v2_bool")["value"], v2) << value;
+    EXPECT_EQ(failed_checks(recorded, "in_force"), 0) << value;
   }
   EXPECT_TRUE(honours(find_phase_kind("ranges_equivalence"), "NSA_SEL_RANGES_V2"));
   EXPECT_FALSE(honours(find_phase_kind("ranges_equivalence"), "NSA_USE_SEL_VARLEN"));
 }
 
 TEST(RangesEquivalence, AConversionThatTheSwitchDoesNotReachIsSeen) {
-  const Said replaced("ranges_equivalence", {{"fault", "P07"}});
+  const RecordedCase replaced("ranges_equivalence", {{"fault", "P07"}});
   run_with_switch(replaced, "0");  // v2 runs, whatever is asked for
   EXPECT_EQ(replaced.metric("in_force.v2_bool")["value"], true);
   for (const auto& [value, fails] : {std::pair{"0", false}, {"1", true}}) {
-    const Said placeholder("ranges_equivalence", {{"fault", "P06"}});  // v2 gives zeros
+    const RecordedCase placeholder("ranges_equivalence", {{"fault", "P06"}});  // v2 gives zeros
     run_with_switch(placeholder, value);
     EXPECT_EQ(failed_checks(placeholder, "in_force") > 0, fails) << value;
   }

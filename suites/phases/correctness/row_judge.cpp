@@ -219,12 +219,12 @@ Checks RowJudge::judge(const CandidateRows& got, const std::string& name) {
   const double logit = std::max({logit_of(own.q_rot, own.k_sel), logit_of(own.q_rot, own.k_win),
                                  logit_of(own.q_rot, own.k_cmp)});
   const auto compared = [&](const char* op, const char* tensor, const Tensor& actual,
-                            const ref::Tensor<double>& truth, const Tensor& low) {
+                            const ref::Tensor<double>& expected, const Tensor& low) {
     CompareContext context;
     context.plain = low;
     context.max_logit = logit;
     checks.push_back(make_check(own.id(op, tensor, name),
-                                compare(actual, from_reference(truth),
+                                compare(actual, from_reference(expected),
                                         tolerance(op, tensor, actual.scalar_type()), context)));
   };
   compared("cmp_attn", "o_cmp", got.o_cmp, oracle.o_cmp, plain.o_cmp);

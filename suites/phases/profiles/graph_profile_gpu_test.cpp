@@ -68,7 +68,7 @@ const trace::RangeRow* row(const trace::Profile& profile, const std::string& nam
 
 /// Must be seen: each replay has the additions in `stage.add`, the product in `stage.product`, both
 /// below `stages`, nothing in `replay` alone, and no node of an unseen capture.
-TEST(GraphProfileOnCuda, KernelsOfAReplayStandInTheStageOfTheirCapture) {
+TEST(GraphProfileOnCuda, KernelsOfAReplayBelongToTheStageOfTheirCapture) {
   Stages stages;
   stages.run();  // libraries make their workspaces
   ActivityCollector collector;
@@ -101,7 +101,7 @@ TEST(GraphProfileOnCuda, KernelsOfAReplayStandInTheStageOfTheirCapture) {
 
 /// Must be seen: without the watch every kernel of the graph belongs to the launch's range, all are
 /// counted as unseen, and a path that is right is not called proven.
-TEST(GraphProfileOnCuda, AGraphCapturedUnseenProvesNothing) {
+TEST(GraphProfileOnCuda, GraphCapturedUnwatchedProvesNoPath) {
   Stages stages;
   stages.run();
   ActivityCollector collector;
@@ -118,9 +118,9 @@ TEST(GraphProfileOnCuda, AGraphCapturedUnseenProvesNothing) {
 }
 
 /// Stage -> names of the kernels that ran for it, from the table of paths of a phase.
-std::map<std::string, std::set<std::string>> kernels_by_stage(const Said& said) {
+std::map<std::string, std::set<std::string>> kernels_by_stage(const RecordedCase& recorded) {
   std::map<std::string, std::set<std::string>> stages;
-  for (const json& table : said.lines("table")) {
+  for (const json& table : recorded.lines("table")) {
     if (table["id"] != "paths") continue;
     for (const json& one : table["rows"]) {
       std::istringstream names(one[4].get<std::string>());
@@ -136,9 +136,9 @@ json hotspots_args(bool graph) {
           {"warmup", 6},         {"pairs", 6}, {"cuda_graph", graph}};
 }
 
-void expect_paths_proven(const Said& said, int64_t stages) {
+void expect_paths_proven(const RecordedCase& recorded, int64_t stages) {
   int64_t checked = 0;
-  for (const json& check : said.lines("check")) {
+  for (const json& check : recorded.lines("check")) {
     const std::string id = check["id"];
     if (!id.starts_with("path/")) continue;
     ++checked;
@@ -150,9 +150,9 @@ void expect_paths_proven(const Said& said, int64_t stages) {
 /// Must be seen: a training step as one graph launch has its kernels in the stages of the model,
 /// the paths of all branches are proven, and they ran the kernels that single launches run.
 TEST(GraphProfileOnCuda, ATrainingStepAsAGraphProvesThePathsThatItsLaunchesProve) {
-  const Said graph("hotspots", hotspots_args(true), at::Device("cuda:0"));
+  const RecordedCase graph("hotspots", hotspots_args(true), at::Device("cuda:0"));
   find_phase_kind("hotspots").run(graph.one());
-  const Said launches("hotspots", hotspots_args(false), at::Device("cuda:0"));
+  const RecordedCase launches("hotspots", hotspots_args(false), at::Device("cuda:0"));
   find_phase_kind("hotspots").run(launches.one());
   EXPECT_GT(graph.metric("profile.graph_kernels_count")["value"], 0);
   EXPECT_EQ(graph.metric("profile.unseen_captures_count")["value"], 0);
@@ -162,15 +162,16 @@ TEST(GraphProfileOnCuda, ATrainingStepAsAGraphProvesThePathsThatItsLaunchesProve
   EXPECT_EQ(kernels_by_stage(graph), kernels_by_stage(launches));
 }
 
-/// Must be seen: kernels of the same names are told apart by their code, which the record names.
+/// Kernels of the same names must be distinguished by their code, which the record names.
 TEST(GraphProfileOnCuda, TheCodeOfSm80IsProvenByItsOwnKernels) {
   nsa::want_kernels("sm80", at::kCUDA);
-  const Said said("path_audit", {{"S", 2048}, {"calls", 1}, {"arms", json::array({"fused"})}},
-                  at::Device("cuda:0"));
-  find_phase_kind("path_audit").run(said.one());
+  const RecordedCase recorded("path_audit",
+                              {{"S", 2048}, {"calls", 1}, {"arms", json::array({"fused"})}},
+                              at::Device("cuda:0"));
+  find_phase_kind("path_audit").run(recorded.one());
   nsa::want_kernels("auto", at::kCUDA);
-  expect_paths_proven(said, 3);
-  const auto kernels = kernels_by_stage(said);
+  expect_paths_proven(recorded, 3);
+  const auto kernels = kernels_by_stage(recorded);
   for (const char* stage : {"cmp_attn", "win_attn"})
     EXPECT_TRUE(kernels.at(stage).contains("nsa::kernels::sm80::interval_attention_kernel"))
         << stage;

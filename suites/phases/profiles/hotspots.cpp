@@ -42,7 +42,7 @@ double cpu_seconds() {
 
 class Hotspots {
  public:
-  /// What is not for others to hear goes to `one`, beats of steps to `watched`.
+  /// Results go to `one`, which only rank 0 reports; beats of steps go to `watched` on every rank.
   Hotspots(const PhaseCase& one, const PhaseRanks& ranks, base::protocol::Emitter& watched)
       : one_(one),
         ranks_(ranks),
@@ -249,8 +249,8 @@ class Hotspots {
 
 std::string run_hotspots(const PhaseCase& one) {
   const PhaseRanks ranks = open_ranks(one, 1);
-  const UnheardCase unheard(one);
-  return Hotspots(ranks.reports() ? one : unheard.one(), ranks, one.emitter).run();
+  const UnreportedCase unreported(one);
+  return Hotspots(ranks.reports() ? one : unreported.one(), ranks, one.emitter).run();
 }
 
 }  // namespace suites

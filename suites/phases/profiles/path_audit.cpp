@@ -1,5 +1,5 @@
 // Which kernels run when a backend is asked for: every arm is profiled alone, and kernel names are
-// held against what was requested and against what the record says ran.
+// compared with the requested backend and with the one that the record names.
 #include <ATen/ATen.h>
 
 #include "nsa/diagnostics/nvtx_range.h"

@@ -10,10 +10,10 @@ namespace {
 using harness::trace::PathRule;
 
 // Parts of kernel names.
-constexpr const char* kOwnRows = "row_attention_kernel|selected_";  // by rows, by keys
+constexpr const char* kOwnRows = "row_attention_kernel|selected_";  // in order of rows, of keys
 constexpr const char* kOwnIntervals = "interval_attention_kernel";
-// Both codes call their kernels alike: the namespace tells them apart. What either of them launches
-// (index, sums, statistics of rows) lies in `portable` and proves nothing.
+// Both codes use the same kernel names; the namespace distinguishes them. Kernels that both launch
+// (index, sums, statistics of rows) are in `portable` and prove nothing.
 constexpr const char* kRows = "portable::row_attention_kernel";
 constexpr const char* kKeys = "sm90::selected_forward";
 // Few tiles have a kernel of their own, many go through that of the interval branches.

@@ -10,10 +10,9 @@
 namespace suites {
 
 /// What a stage's range must and must not launch when `backend` was asked for; nothing where its
-/// kernels cannot be told by their names (rope, gate, backward passes of library operators, ...).
-/// `stage` and `backend` as in records of what ran; `detail`: the variant that ran, which says by
-/// which code: that of sm_80 and that of sm_90 have kernels of the same names in namespaces of
-/// their own.
+/// kernels cannot be recognised by name (rope, gate, backward passes of library operators, ...).
+/// `stage` and `backend` as in records of what ran. `detail` is the variant that ran and names its
+/// code: the kernels for sm_80 and sm_90 have the same names in different namespaces.
 std::optional<harness::trace::PathRule> path_rule(const std::string& stage,
                                                   const std::string& backend,
                                                   const std::string& detail = "");

@@ -1,4 +1,4 @@
-// Kernel names against what was asked for and what the record says ran.
+// Kernel names against the requested backend and the recorded one.
 #include "suites/phases/profiles/path_rules.h"
 
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ nsa::RanBackend row(const std::string& stage, const std::string& requested,
 /// The one check on a step that launched these kernels in `range`.
 json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
            const std::string& range = "nsa.sel_attn") {
-  Said said("path_audit");
+  RecordedCase recorded("path_audit");
   trace::TraceBuilder t;
   t.range(kTrainStep, 1, 0, 1'000'000).range(range, 1, 100, 200);
   int64_t launch = 0;
@@ -40,14 +40,14 @@ json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
         .kernel(kernel, 7, 10'000 * launch, 10'000 * launch + 9'000, launch);
   }
   json table = json::array();
-  prove_paths(said.one(), "arm", t.trace(), trace::attribute(t.trace(), kTrainStep),
+  prove_paths(recorded.one(), "arm", t.trace(), trace::attribute(t.trace(), kTrainStep),
               {ran, row("gate", "plain", "plain")}, table);
-  EXPECT_EQ(said.lines("check").size(), 1u);
+  EXPECT_EQ(recorded.lines("check").size(), 1u);
   EXPECT_EQ(table.size(), 1u);
-  return said.lines("check").at(0);
+  return recorded.lines("check").at(0);
 }
 
-TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
+TEST(PathRules, KernelNamesProveOrDisproveTheRequest) {
   const auto sel = [](const std::string& kernel, const std::string& requested,
                       const std::string& backend) {
     return prove(row("sel_attn", requested, backend), {kernel});
@@ -68,7 +68,7 @@ TEST(PathRules, KernelsProveOrDisproveWhatWasAskedFor) {
   EXPECT_FALSE(sel("sm90_xmma_gemm", "fused", "fused")["ok"]);
   EXPECT_FALSE(sel("row_attention_kernel", "gather", "gather")["ok"]);
   EXPECT_FALSE(sel("pytorch_flash::flash_fwd_kernel", "masked", "masked")["ok"]);
-  // The kernels are right, and the record says that they are not what was asked for.
+  // The kernels are those of the requested backend, but the record names another one.
   EXPECT_FALSE(sel("row_attention_kernel", "fused", "gather")["ok"]);
   EXPECT_TRUE(sel("nvjet_tst_64x8", "gather", "gather")["ok"]);
 }
@@ -85,7 +85,8 @@ bool selected(const std::string& detail, const std::vector<std::string>& kernels
   return proven("sel_attn", detail, kernels, "nsa.sel_attn");
 }
 
-/// Many rows in whole tiles go through the kernel of the interval branches; rows by keys do not.
+/// Many rows in whole tiles use the kernel of the interval branches; rows in the order of keys do
+/// not.
 TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   const std::string rows = kPortable + "row_attention_kernel<64>",
                     index = kPortable + "scatter_rows",
@@ -99,10 +100,11 @@ TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   EXPECT_TRUE(selected("whole tiles", {dense}));
   EXPECT_FALSE(selected("whole tiles", {keys}));
   EXPECT_FALSE(selected("whole tiles", {kSm80 + "interval_attention_kernel<64>"}));
-  EXPECT_TRUE(selected("by keys", {index, keys, dense}));
-  EXPECT_FALSE(selected("by keys", {index, tiles}));
-  EXPECT_FALSE(selected("by keys", {keys, rows}));
-  const std::string both = "whole tiles below 2048, then by keys";
+  const std::string order_of_keys = "by keys";
+  EXPECT_TRUE(selected(order_of_keys, {index, keys, dense}));
+  EXPECT_FALSE(selected(order_of_keys, {index, tiles}));
+  EXPECT_FALSE(selected(order_of_keys, {keys, rows}));
+  const std::string both = "whole tiles below 2048, then " + order_of_keys;
   EXPECT_TRUE(selected(both, {tiles, index, keys}));
   EXPECT_FALSE(selected(both, {tiles}));
   EXPECT_FALSE(selected(both, {index, keys}));
@@ -133,29 +135,29 @@ TEST(PathRules, TheCodeOfTheRecordIsTheOneThatRan) {
       << "whole tiles alone";
 }
 
-/// Operators of the library have no names that tell their backward passes.
+/// The kernel names of library operators do not identify their backward passes.
 TEST(PathRules, BackwardPassesAreProvenOfOwnKernelsOnly) {
   EXPECT_FALSE(path_rule("win_attn.backward", "flash").has_value());
   EXPECT_FALSE(path_rule("sel_attn.backward", "gather").has_value());
   EXPECT_TRUE(path_rule("sel_attn.backward", "fused").has_value());
   EXPECT_FALSE(prove(row("sel_attn.backward", "fused", "gather"),
                      {kSm90 + "selected_backward_kernel<64>"}, "nsa.sel_attn.backward")["ok"])
-      << "the record says that something else ran";
+      << "the record names another backend";
 }
 
 /// Recorded on an H200: fused was asked for and recorded as run, gather's kernels ran.
-TEST(PathRules, ARecordedTraceDisprovesARecordThatLies) {
-  Said said("path_audit");
-  const trace::Trace recorded = trace::read_trace_file(
+TEST(PathRules, RecordedTraceDisprovesAFalseRecord) {
+  RecordedCase recorded("path_audit");
+  const trace::Trace h200_trace = trace::read_trace_file(
       std::filesystem::path(base::source_dir()) /
       "suites/phases/profiles/testdata/h200_replaced_backend.trace.jsonl.gz");
   json table = json::array();
-  prove_paths(said.one(), "", recorded, trace::attribute(recorded, "audit.call"),
+  prove_paths(recorded.one(), "", h200_trace, trace::attribute(h200_trace, "audit.call"),
               {{"cmp_attn", "fused", 1, "fused", "", ""},
                {"sel_attn", "fused", 1, "fused", "", ""},
                {"win_attn", "fused", 1, "fused", "sm_80", ""}},
               table);
-  const std::vector<json> checks = said.lines("check");
+  const std::vector<json> checks = recorded.lines("check");
   ASSERT_EQ(checks.size(), 3u);
   EXPECT_TRUE(checks[0]["ok"]) << checks[0];
   EXPECT_FALSE(checks[1]["ok"]);

@@ -113,8 +113,7 @@ const RangeRow* find_range(const Profile& p, const std::string& name) {
   return found == p.ranges.end() ? nullptr : &*found;
 }
 
-/// The record says that the selection kernel left the ranges, every time: no conversion was asked
-/// for.
+/// Whether the selection kernel wrote the ranges in every call, so that no conversion ran.
 bool selection_leaves_ranges(const std::vector<nsa::RanBackend>& ran) {
   bool left = false;
   for (const nsa::RanBackend& row : ran) {

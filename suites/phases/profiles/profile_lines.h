@@ -6,7 +6,7 @@
 #include "nsa/diagnostics/run_record.h"
 #include "suites/phases/phase.h"
 
-/// What a profile says on the result channel.
+/// The lines that a profile writes to the result channel.
 namespace suites {
 
 /// Reports metric NAME; `reason` instead of a value that is not there.
@@ -24,10 +24,10 @@ struct Roof {
   harness::trace::Ceilings ceilings = {};
 };
 
-/// Counts, times and shares as metrics, per step where the name says so; the tables `ranges`,
-/// `kernels` (both with the percentage of the roof where there is a formula), `copies` and `idle`;
-/// checks "records/launches" and "shares/sum". `ran` is the record of what ran: where it says that
-/// the selection kernel leaves the ranges, the share of the range nsa.ranges is 0, else it has none
+/// Counts, times and shares as metrics, per step where their name has `per_step`; the tables
+/// `ranges`, `kernels` (both with the percentage of the roof where there is a formula), `copies`
+/// and `idle`; checks "records/launches" and "shares/sum". `ran` is the record of what ran: if the
+/// selection kernel writes the ranges, the share of the range nsa.ranges is 0; else it has none
 /// unless it was entered.
 void emit_profile(const PhaseCase& one, const harness::trace::Profile& profile,
                   double shares_tolerance_pct, const Roof& roof = {},

@@ -58,34 +58,34 @@ std::set<std::string> declared(const std::string& kind, const std::string& estim
 }
 
 TEST(ProfileLines, ReportFiguresThatTheKindDeclares) {
-  Said said("hotspots");
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
   nsa::ModelConfig model;
   const Roof roof{.work = step_work(model, {.seq_len = 64}),
                   .ceilings = {.tflop_s = 100, .gb_s = 1000}};
-  emit_profile(said.one(), profile, 2, roof);
-  emit_roofline(said.one(), profile, roof);
+  emit_profile(recorded.one(), profile, 2, roof);
+  emit_roofline(recorded.one(), profile, roof);
   const std::set<std::string> known = declared("hotspots", "value");
-  for (const json& line : said.lines("metric"))
+  for (const json& line : recorded.lines("metric"))
     EXPECT_TRUE(known.contains(line["name"])) << line["name"];
-  EXPECT_EQ(said.metric("share.nsa_sel_attn_pct")["value"], 75);
-  EXPECT_EQ(said.metric("share.nsa_win_attn_pct")["value"], 25);
-  EXPECT_TRUE(said.metric("share.nsa_gate_pct")["value"].is_null());
-  EXPECT_EQ(said.metric("share.nsa_gate_pct")["reason"], "the range was not entered");
-  EXPECT_EQ(said.metric("device.busy_pct")["value"], 40);
-  EXPECT_EQ(said.metric("step.launches_per_step_count")["value"], 2);
-  EXPECT_EQ(said.metric("comm.busy_ms")["reason"], "no communication kernels");
-  EXPECT_GT(said.metric("roofline.nsa_sel_attn_pct")["value"].get<double>(), 0);
-  EXPECT_TRUE(said.metric("roofline.model_mlp_pct")["value"].is_null());
-  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  EXPECT_EQ(recorded.metric("share.nsa_sel_attn_pct")["value"], 75);
+  EXPECT_EQ(recorded.metric("share.nsa_win_attn_pct")["value"], 25);
+  EXPECT_TRUE(recorded.metric("share.nsa_gate_pct")["value"].is_null());
+  EXPECT_EQ(recorded.metric("share.nsa_gate_pct")["reason"], "the range was not entered");
+  EXPECT_EQ(recorded.metric("device.busy_pct")["value"], 40);
+  EXPECT_EQ(recorded.metric("step.launches_per_step_count")["value"], 2);
+  EXPECT_EQ(recorded.metric("comm.busy_ms")["reason"], "no communication kernels");
+  EXPECT_GT(recorded.metric("roofline.nsa_sel_attn_pct")["value"].get<double>(), 0);
+  EXPECT_TRUE(recorded.metric("roofline.model_mlp_pct")["value"].is_null());
+  const json launches = recorded.lines("check").at(0), check = recorded.lines("check").at(1);
   EXPECT_TRUE(launches["ok"]);
   std::vector<std::string> tables;
-  for (const json& table : said.lines("table")) tables.push_back(table["id"]);
+  for (const json& table : recorded.lines("table")) tables.push_back(table["id"]);
   EXPECT_THAT(tables, ElementsAre("ranges", "kernels", "copies", "idle", "roofline"));
   // Idle 200 us in front of the first kernel and 400 us behind the last one.
-  EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(1), 0.6);
-  EXPECT_EQ(said.lines("table").at(3)["rows"].at(1).at(2), 60);
+  EXPECT_EQ(recorded.lines("table").at(3)["rows"].at(1).at(1), 0.6);
+  EXPECT_EQ(recorded.lines("table").at(3)["rows"].at(1).at(2), 60);
   EXPECT_EQ(
       launches["detail"],
       "2 launches, 2 kernels; 0 launches without work, 0 works without a call, 0 launches with "
@@ -94,14 +94,15 @@ TEST(ProfileLines, ReportFiguresThatTheKindDeclares) {
   EXPECT_EQ(check["id"], "shares/sum");
 }
 
-/// A range that was not entered has a share, 0, only where the record says who did its work.
+/// A range that was not entered has the share 0 only where the record names the kernel that did its
+/// work.
 TEST(ProfileLines, RangesThatTheSelectionKernelLeavesHaveNoShareOfTheirOwn) {
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
   const auto share = [&](const std::vector<nsa::RanBackend>& ran) {
-    Said said("hotspots");
-    emit_profile(said.one(), profile, 2, {}, ran);
-    return said.metric("share.nsa_ranges_pct")["value"];
+    RecordedCase recorded("hotspots");
+    emit_profile(recorded.one(), profile, 2, {}, ran);
+    return recorded.metric("share.nsa_ranges_pct")["value"];
   };
   EXPECT_EQ(share({{"ranges", "fused", 12, "fused", "", ""}}), 0);
   EXPECT_TRUE(share({}).is_null());
@@ -113,18 +114,18 @@ TEST(ProfileLines, RangesThatTheSelectionKernelLeavesHaveNoShareOfTheirOwn) {
 }
 
 TEST(ProfileLines, SharesThatDoNotSumFail) {
-  Said said("hotspots");
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   t.kernel("stray", 9, 700'000, 800'000, 55);
-  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
-  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  emit_profile(recorded.one(), trace::profile(t.trace(), kStepRange), 2);
+  const json launches = recorded.lines("check").at(0), check = recorded.lines("check").at(1);
   EXPECT_EQ(launches["code"], "PROFILE_INCOMPLETE");
   EXPECT_FALSE(check["ok"]);
   EXPECT_EQ(check["code"], "SHARES_DO_NOT_SUM");
 }
 
-TEST(ProfileLines, RoofStandsBesideRangesAndKernelsAndIsNeverExceededInSilence) {
-  Said said("hotspots");
+TEST(ProfileLines, ReportsRooflineAndFindsExceededCeilings) {
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   const trace::Profile profile = trace::profile(t.trace(), kStepRange);
   // 300 us in nsa.sel_attn: 15 MFLOP at 0.1 TFLOP/s take 150 us, 50 %. 100 us in nsa.win_attn:
@@ -132,36 +133,37 @@ TEST(ProfileLines, RoofStandsBesideRangesAndKernelsAndIsNeverExceededInSilence) 
   const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}},
                            {"nsa.win_attn", {.flops = 0, .bytes = 200e3}}},
                   .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
-  emit_profile(said.one(), profile, 2, roof);
-  emit_roofline(said.one(), profile, roof);
-  const json ranges = said.lines("table").at(0), kernels = said.lines("table").at(1);
+  emit_profile(recorded.one(), profile, 2, roof);
+  emit_roofline(recorded.one(), profile, roof);
+  const json ranges = recorded.lines("table").at(0), kernels = recorded.lines("table").at(1);
   EXPECT_EQ(ranges["columns"].back(), "of roof, %");
   EXPECT_EQ(ranges["rows"][0].back(), 50) << ranges["rows"][0];
   EXPECT_EQ(ranges["rows"][1].back(), 200);
   EXPECT_TRUE(ranges["rows"].back().back().is_null()) << "no range, no formula";
   EXPECT_EQ(kernels["rows"][0].back(), 50) << "the only kernel of its range did its work";
-  ASSERT_EQ(said.lines("finding").size(), 1u);
-  EXPECT_EQ(said.lines("finding")[0]["code"], "ROOFLINE_EXCEEDED");
-  EXPECT_THAT(said.lines("finding")[0]["symptom"].get<std::string>(), HasSubstr("nsa.win_attn"));
+  ASSERT_EQ(recorded.lines("finding").size(), 1u);
+  EXPECT_EQ(recorded.lines("finding")[0]["code"], "ROOFLINE_EXCEEDED");
+  EXPECT_THAT(recorded.lines("finding")[0]["symptom"].get<std::string>(),
+              HasSubstr("nsa.win_attn"));
 }
 
 TEST(ProfileLines, AKernelThatSharesItsRangeHasNoRoof) {
-  Said said("hotspots");
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   t.launch(1, 120, 3).kernel("cast", 7, 700'000, 800'000, 3);
   const Roof roof{.work = {{"nsa.sel_attn", {.flops = 15e6, .bytes = 0}}},
                   .ceilings = {.tflop_s = 0.1, .gb_s = 1}};
-  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2, roof);
-  for (const json& row : said.lines("table").at(1)["rows"])
+  emit_profile(recorded.one(), trace::profile(t.trace(), kStepRange), 2, roof);
+  for (const json& row : recorded.lines("table").at(1)["rows"])
     EXPECT_TRUE(row.back().is_null()) << row;
 }
 
 TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
-  Said said("hotspots");
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
   count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.win_attn");
-  emit_profile(said.one(), trace::profile(t.trace(), kStepRange), 2);
-  const json launches = said.lines("check").at(0), check = said.lines("check").at(1);
+  emit_profile(recorded.one(), trace::profile(t.trace(), kStepRange), 2);
+  const json launches = recorded.lines("check").at(0), check = recorded.lines("check").at(1);
   EXPECT_FALSE(launches["ok"]) << "a launch with two kernels";
   EXPECT_THAT(launches["detail"].get<std::string>(), HasSubstr("1 launches with several kernels"));
   EXPECT_FALSE(check["ok"]);
@@ -170,7 +172,7 @@ TEST(ProfileLines, WorkThatIsCountedTwiceIsFound) {
   EXPECT_THROW(count_twice(t.trace(), kStepRange, "nsa.sel_attn", "nsa.gate"), ConfigError);
 }
 
-TEST(StepWork, CountsWhatTheDefinitionReads) {
+TEST(StepWork, CountsKeysOfTheDefinition) {
   nsa::NsaConfig c = nsa::m7c_125m();
   c.block_size = 4;
   c.block_stride = 2;
@@ -218,9 +220,9 @@ TEST(StepWork, CountsWhatTheDefinitionReads) {
 
 TEST(ProfilePhases, DeferByNameWithoutAGpu) {
   for (const char* kind : {"hotspots", "path_audit"}) {
-    Said said(kind);
+    RecordedCase recorded(kind);
     try {
-      find_phase_kind(kind).run(said.one());
+      find_phase_kind(kind).run(recorded.one());
       FAIL() << kind;
     } catch (const NotDecided& why) {
       EXPECT_EQ(why.status(), "deferred");
@@ -230,7 +232,8 @@ TEST(ProfilePhases, DeferByNameWithoutAGpu) {
 }
 
 TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
-  Said train("hotspots", {{"model", "tiny_cpu"}, {"S", 32}, {"accum", 2}, {"fault", "P09"}});
+  RecordedCase train("hotspots",
+                     {{"model", "tiny_cpu"}, {"S", 32}, {"accum", 2}, {"fault", "P09"}});
   const ProfiledStep step = make_profiled_step(train.one());
   EXPECT_EQ(step.range, "train.step");
   EXPECT_EQ(step.tokens, 64);
@@ -238,8 +241,8 @@ TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
   EXPECT_FALSE(step.ran().empty());
   EXPECT_EQ(make_profiled_step(train.one(), nullptr, 16).tokens, 32);
 
-  Said call("hotspots",
-            {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}, {"fault", "P09"}});
+  RecordedCase call("hotspots",
+                    {{"subject", "attention"}, {"S", 64}, {"dk", 16}, {"dv", 8}, {"fault", "P09"}});
   const ProfiledStep attention = make_profiled_step(call.one());
   EXPECT_GT(attention.run_ms(), 0);
   EXPECT_FALSE(attention.ran().empty());
@@ -247,16 +250,16 @@ TEST(ProfilePhases, StepsOfBothSubjectsRunOnACpu) {
 }
 
 TEST(ProfilePhases, LostRecordsMakeTheCasePartial) {
-  Said said("hotspots");
-  EXPECT_NO_THROW(refuse_losses(said.one(), 0));
+  RecordedCase recorded("hotspots");
+  EXPECT_NO_THROW(refuse_losses(recorded.one(), 0));
   try {
-    refuse_losses(said.one(), 12);
+    refuse_losses(recorded.one(), 12);
     FAIL();
   } catch (const NotDecided& why) {
     EXPECT_EQ(why.status(), "partial");
     EXPECT_STREQ(why.what(), "PROFILE_DROPPED: 12 records were lost");
   }
-  EXPECT_EQ(said.metric("profile.dropped_count")["value"], 0);
+  EXPECT_EQ(recorded.metric("profile.dropped_count")["value"], 0);
 }
 
 TEST(ProfilePhases, RefuseUnknownSubjectsAndBackends) {
@@ -265,14 +268,14 @@ TEST(ProfilePhases, RefuseUnknownSubjectsAndBackends) {
                         {{"fault", "P01"}, {"model", "tiny_cpu"}},
                         {{"model", "no_such"}}};
   for (const json& args : wrong) {
-    Said said("hotspots", args);
-    EXPECT_THROW(make_profiled_step(said.one()), ConfigError) << args;
+    RecordedCase recorded("hotspots", args);
+    EXPECT_THROW(make_profiled_step(recorded.one()), ConfigError) << args;
   }
 }
 
 TEST(ProfilePhases, RefuseAnotherModeAndUnknownArms) {
-  Said said("path_audit", {{"arms", {"gatter"}}});
-  EXPECT_THROW(find_phase_kind("path_audit").run(said.one()), ConfigError);
+  RecordedCase recorded("path_audit", {{"arms", {"gatter"}}});
+  EXPECT_THROW(find_phase_kind("path_audit").run(recorded.one()), ConfigError);
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ ProfiledStep training_step(const PhaseCase& one, const nsa::ModelConfig& config,
   nsa::train::TrainOptions options;
   options.batch = one.args.get_int("B", 1, 1);
   options.accum = one.args.get_int("accum", 4, 1);
-  // A launch of a graph does not say which range asked for a kernel; its capture does, if watched.
+  // The launch of a graph has no range for each kernel; only a watched capture has.
   options.cuda_graph = one.args.get_bool("cuda_graph", false) ? "on" : "off";
   const auto asked = attention_asked(one);
   const auto made = std::make_shared<Training>();

@@ -30,7 +30,7 @@ struct ProfiledStep {
 /// (m7c_125m), S (0: the model's), B (1), accum (4, training only), cuda_graph (false,
 /// training only), dtype (bf16 on CUDA), backend
 /// (auto, switches: as nsa-train's; gather, ..., fused: of all branches). `seq_len` > 0 replaces S.
-/// `ranks`: who trains together, null for one process; it outlives the step.
+/// `ranks`: the group that trains, null for one process; it outlives the step.
 /// Fault P09: results are read one element at a time. Throws ConfigError.
 ProfiledStep make_profiled_step(const PhaseCase& one, nsa::train::RankGroup* ranks = nullptr,
                                 int64_t seq_len = 0);

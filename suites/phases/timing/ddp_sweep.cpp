@@ -1,5 +1,5 @@
-// Bucket caps and compression of data-parallel training, in pairs: one trainer an arm, all on the
-// same ranks, data and first weights, one step of each in turn. Rank 0 reports.
+// Bucket caps and compression of data-parallel training, in pairs: one trainer for each arm, all on
+// the same ranks, data and first weights; the arms alternate, a step each. Rank 0 reports.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -122,7 +122,7 @@ class DdpSweep {
     arms_.push_back(std::move(arm));
   }
 
-  /// The first steps build the buckets anew; their losses tell whether all arms train alike.
+  /// The first steps build the buckets anew; equal losses show that all arms train alike.
   void warm_up(SweepArm& arm) {
     for (int64_t i = 0; i < warmup_; ++i) {
       const double loss = arm.trainer->step(/*wait_each=*/false).loss;
@@ -189,8 +189,8 @@ class DdpSweep {
                         .rows = rows});
   }
 
-  /// Every rank takes the same steps in the same order, and all begin a sample together: steps of
-  /// unequal GPUs that wait for nobody would leave what they lag behind to the next sample.
+  /// Every rank takes the same steps in the same order, and all begin a sample together: without
+  /// that, the lag of a slower GPU would count for the next sample.
   void time_arms() {
     std::vector<TimedSeries> series;
     const auto add = [&](const std::string& name, SweepArm& arm) {
@@ -204,9 +204,9 @@ class DdpSweep {
       add(arm.name, arm);
       if (is_compared_with(arm)) add(arm.name + ".aa", arm);
     }
-    const UnheardCase unheard(one_);
+    const UnreportedCase unreported(one_);
     int64_t step = 0;
-    time_rounds(reports() ? one_ : unheard.one(), series, rounds_, step, rounds_);
+    time_rounds(reports() ? one_ : unreported.one(), series, rounds_, step, rounds_);
   }
 
   /// The first arm of a pair (configs/kinds/ddp_sweep.json), which is measured twice.

@@ -48,7 +48,7 @@ nsa::NsaOptions layer_options(const ScalingArm& arm) {
 
 /// Faults of the phase itself; any other is one of the attention under test.
 struct ScalingFault {
-  bool slow_safe = false;  ///< 40 ms more in every call of the arm that the others are held against
+  bool slow_safe = false;  ///< 40 ms more in every call of the arm `safe`
   bool graph_cut = false;  ///< no gradient reaches the weights of the output
 
   static ScalingFault of(const Args& args) {
@@ -113,7 +113,7 @@ class Scaling {
   }
 
   /// "NO_CONTRAST: ..." when the record of what ran is the same for the arm that the others are
-  /// held against and one of them.
+  /// compared with and one of them.
   std::string equal_arms() const {
     for (const auto& [name, ran] : ran_)
       if (name != "safe" && ran == ran_.at("safe"))
@@ -145,7 +145,8 @@ class Scaling {
     return time_training(model, tokens, prefix);
   }
 
-  /// Forward without gradient: arms in turn; the one that both others are compared with twice.
+  /// Forward without gradient, arms alternating; the arm that the others are compared with runs
+  /// twice.
   void time_packing(nsa::Decoder model, const Tensor& tokens, const std::string& prefix) {
     const at::NoGradGuard no_grad;
     EventTimer timer(one_.device);

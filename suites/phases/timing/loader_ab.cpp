@@ -1,5 +1,6 @@
-// Starts of the training loader, arms in turn: without warm-up, with 8 and 16 batches, and with a
-// warm-up beside the prefetch as history had it. All arms must hand out the same batches.
+// Starts of the training loader, arms alternating: without warm-up, with 8 and 16 batches, and with
+// a warm-up beside the prefetch, as an earlier project had it. All arms must produce the same
+// batches.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -127,7 +128,7 @@ class LoaderAb {
     if (first_hash_.empty()) first_hash_ = hash;
     const bool same = hash == first_hash_;
     if (!same && failed_.empty()) failed_ = "arm " + arm.name + " hands out other batches";
-    if (same && !said_.insert(arm.name).second) return;
+    if (same && !reported_.insert(arm.name).second) return;
     one_.emitter.check({.case_id = one_.id,
                         .id = "order/" + arm.name,
                         .ok = same,
@@ -172,7 +173,7 @@ class LoaderAb {
   std::string fault_;
   std::unique_ptr<nsa::train::TokenSource> source_;
   std::string first_hash_, failed_;
-  std::set<std::string> said_;
+  std::set<std::string> reported_;
   std::map<std::string, int64_t> overlaps_, runs_, read_ahead_;
   std::map<std::string, double> stalled_ms_;
 };

@@ -11,14 +11,15 @@ using testing::StartsWith;
 /// How the case of a timed phase ended, with the fault and without.
 std::string end_of(const std::string& kind, json args, const std::string& fault) {
   if (!fault.empty()) args["fault"] = fault;
-  const Said said(kind, args);
-  base::protocol::CaseIn in = said.one().in;
+  const RecordedCase recorded(kind, args);
+  base::protocol::CaseIn in = recorded.one().in;
   in.mode = "time";
-  const PhaseCase one{in, "main", said.one().args, said.one().device, said.one().emitter};
+  const PhaseCase one{in, "main", recorded.one().args, recorded.one().device,
+                      recorded.one().emitter};
   return find_phase_kind(kind).run(one);
 }
 
-// Two arms that run the same say nothing about what is between them, however fast they are.
+// Two arms that run the same code show no difference between backends, however fast they are.
 TEST(NoContrast, EqualArmsFailTheCase) {
   struct Row {
     std::string kind, fault;

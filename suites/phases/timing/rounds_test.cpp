@@ -21,9 +21,9 @@ void compute(double ms) {
 }
 
 /// A case on a CPU whose lines can be read back.
-class Said {
+class RecordedCase {
  public:
-  ~Said() { ::unlink(file_.c_str()); }
+  ~RecordedCase() { ::unlink(file_.c_str()); }
   const PhaseCase& one() const { return one_; }
   std::vector<json> lines(const std::string& type) const {
     std::vector<json> found;
@@ -43,29 +43,29 @@ class Said {
 };
 
 TEST(Rounds, EverySeriesRunsTwiceARoundThereAndBack) {
-  Said said;
+  RecordedCase recorded;
   std::string order;
   const std::vector<TimedSeries> series = {
       {"a", [&] { order += 'a'; }}, {"b", [&] { order += 'b'; }}, {"c", [&] { order += 'c'; }, 2}};
   int64_t step = 4;
-  time_rounds(said.one(), series, 3, step, 20);
+  time_rounds(recorded.one(), series, 3, step, 20);
   EXPECT_EQ(step, 7);
   ASSERT_EQ(order.size(), 3u * 8);
   for (size_t round = 0; round < 3; ++round) {
     const std::string one = order.substr(8 * round, 8);
     EXPECT_TRUE(one == "abccccba" || one == "ccbaabcc") << one;
   }
-  const auto samples = said.lines("sample");
+  const auto samples = recorded.lines("sample");
   ASSERT_EQ(samples.size(), 18u);
   for (size_t i = 0; i < samples.size(); ++i) {
     EXPECT_EQ(samples[i]["round"], i / 6);
     EXPECT_EQ(samples[i]["order"], i % 6);
   }
-  EXPECT_EQ(said.lines("beat").size(), 3u);
+  EXPECT_EQ(recorded.lines("beat").size(), 3u);
 }
 
-TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
-  Said said;
+TEST(Rounds, TimesOnlyTheWorkAndJoinsRanks) {
+  RecordedCase recorded;
   int64_t met = 0, step = 0;
   const std::vector<TimedSeries> series = {{.name = "slow",
                                             .work = [] { compute(1); },
@@ -76,9 +76,9 @@ TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
                                                 },
                                             .joined = [](double ms) { return 100 + ms; }},
                                            {.name = "plain", .work = [] { compute(1); }}};
-  time_rounds(said.one(), series, 2, step, 2);
+  time_rounds(recorded.one(), series, 2, step, 2);
   EXPECT_EQ(met, 4) << "twice a round";
-  for (const json& sample : said.lines("sample")) {
+  for (const json& sample : recorded.lines("sample")) {
     const bool joined = sample["series"] == "slow";
     EXPECT_GE(sample["value"].get<double>(), joined ? 101 : 1);
     EXPECT_LT(sample["value"].get<double>(), joined ? 120 : 20);
@@ -87,13 +87,13 @@ TEST(Rounds, WhatComesBeforeIsNotTimedAndWhatCountsIsJoined) {
 
 TEST(Rounds, SamplesOnACpuReportHowMuchTheThreadRan) {
   using std::chrono::milliseconds;
-  Said said;
+  RecordedCase recorded;
   int64_t step = 0;
-  time_rounds(said.one(),
+  time_rounds(recorded.one(),
               {{"busy", [] { compute(5); }},
                {"asleep", [] { std::this_thread::sleep_for(milliseconds(20)); }}},
               1, step, 1);
-  const auto samples = said.lines("sample");
+  const auto samples = recorded.lines("sample");
   ASSERT_EQ(samples.size(), 4u);
   for (const json& sample : samples) {
     EXPECT_FALSE(sample.contains("throttle")) << "nothing is known of a CPU";
@@ -107,16 +107,16 @@ TEST(Rounds, SamplesOnACpuReportHowMuchTheThreadRan) {
 }
 
 TEST(Rounds, NothingIsMeasuredColdOnACpu) {
-  Said said;
-  EXPECT_TRUE(cold_series(said.one(), {{"a", [] {}, 100}}, 10).empty());
+  RecordedCase recorded;
+  EXPECT_TRUE(cold_series(recorded.one(), {{"a", [] {}, 100}}, 10).empty());
   int64_t step = 0;
-  EXPECT_THROW(time_rounds(said.one(), {{"a", [] {}, 1, true}}, 1, step, 1), c10::Error);
-  EXPECT_TRUE(said.lines("sample").empty());
+  EXPECT_THROW(time_rounds(recorded.one(), {{"a", [] {}, 1, true}}, 1, step, 1), c10::Error);
+  EXPECT_TRUE(recorded.lines("sample").empty());
 }
 
 TEST(Rounds, ColdSeriesAreNamedAndShort) {
-  Said said;
-  PhaseCase cuda = said.one();
+  RecordedCase recorded;
+  PhaseCase cuda = recorded.one();
   cuda.device = at::Device(at::kCUDA, 0);
   const auto cold = cold_series(cuda, {{"v1", [] {}, 100}, {"v1.aa", [] {}, 3}}, 10);
   ASSERT_EQ(cold.size(), 2u);

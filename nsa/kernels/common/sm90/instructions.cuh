@@ -18,7 +18,7 @@ __device__ __forceinline__ void store_matrices(uint32_t address, uint32_t a, uin
                "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
 }
-/// Whether one of a warpgroup's 128 threads says so; `barrier` is its own.
+/// Whether `one` is true in any of a warpgroup's 128 threads; `barrier` is its own.
 __device__ __forceinline__ bool any_of_warpgroup(bool one, int barrier) {
   int any;
   asm volatile(

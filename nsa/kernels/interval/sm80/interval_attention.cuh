@@ -64,7 +64,7 @@ struct IntervalKernel {
       for (int step = 0; step < steps; ++step) {
         const int first = tile.keys.begin + step * kTileKeys, stage = step % kStages;
         wait_copies<0>();
-        __syncthreads();  // this tile is there, and everybody is done with the one before it
+        __syncthreads();  // this tile is there, and all threads are done with the one before it
         fetch(step + 1);
         if (again) clear_bad_values(shared + kStages * kKeyBytes + stage * kValueBytes);
         if (!mask.meets(first)) continue;
@@ -81,7 +81,7 @@ struct IntervalKernel {
         break;
       }
       bad = store(a, softmax, out, lse);
-      if (!__syncthreads_or(bad != 0)) break;  // everybody is done with the tiles
+      if (!__syncthreads_or(bad != 0)) break;  // all threads are done with the tiles
       fetch(0);
     }
     if (a.selection.block_idx == nullptr) return;
@@ -152,7 +152,8 @@ struct IntervalKernel {
     __syncthreads();
   }
 
-  /// Rows that were bad: from `out`, or from their own keys alone where these are to blame.
+  /// Rows that were bad: from `out`, or computed from their own keys alone where these are not
+  /// finite.
   __device__ static void repair(const IntervalArguments& a, const float (&lse)[2], unsigned bad,
                                 const OnlineSoftmax& softmax, const Out& out) {
     const IntervalTile tile = IntervalTile::again(a);
@@ -227,10 +228,11 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
     a.overlap = p.rule.extent / p.rule.stride - 1;
   }
   a.tiles = (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
-  const int64_t lanes = int64_t{p.batch} * p.num_kv_heads * tiling.parts, units = lanes * a.tiles;
+  const int64_t head_parts = int64_t{p.batch} * p.num_kv_heads * tiling.parts,
+                units = head_parts * a.tiles;
   if (units == 0) return cudaSuccess;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
-  a.by_row_group = Divisor(a.row_group), a.by_lanes = Divisor(static_cast<int>(lanes));
+  a.by_row_group = Divisor(a.row_group), a.by_head_parts = Divisor(static_cast<int>(head_parts));
   a.by_parts = Divisor(tiling.parts), a.by_kv_heads = Divisor(p.num_kv_heads);
   a.by_stride = Divisor(p.rule.stride), a.rule = p.rule, a.scale_log2 = p.scale * kLog2e;
   return launch(interval_attention_kernel<Kernel>, dim3(static_cast<unsigned>(units)),

@@ -22,7 +22,7 @@ struct IntervalArguments {
   int heads;            // of them that are heads
   int tokens_per_tile;  // rows of a tile / row_group
   int tiles;            // of tokens
-  Divisor by_row_group, by_lanes, by_parts, by_kv_heads, by_stride;
+  Divisor by_row_group, by_head_parts, by_parts, by_kv_heads, by_stride;
   IntervalRule rule;
   float scale_log2;
   BlockSelection selection;
@@ -46,11 +46,11 @@ struct IntervalTile {
 
   __device__ static IntervalTile of(const IntervalArguments& a, int unit) {
     IntervalTile t;
-    const int index = a.by_lanes.quotient(unit), lane = a.by_lanes.remainder(unit);
-    const int head_of_batch = a.by_parts.quotient(lane);
+    const int index = a.by_head_parts.quotient(unit), head_part = a.by_head_parts.remainder(unit);
+    const int head_of_batch = a.by_parts.quotient(head_part);
     t.batch = a.by_kv_heads.quotient(head_of_batch);
     t.kv_head = a.by_kv_heads.remainder(head_of_batch);
-    t.first_head = t.kv_head * a.group_size + a.by_parts.remainder(lane) * a.heads;
+    t.first_head = t.kv_head * a.group_size + a.by_parts.remainder(head_part) * a.heads;
     // The last tokens attend the most keys: they come first, those of all KV heads.
     t.first = (a.tiles - 1 - index) * a.tokens_per_tile;
     t.count = min(a.tokens_per_tile, a.num_queries - t.first);

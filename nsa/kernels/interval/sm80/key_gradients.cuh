@@ -19,7 +19,7 @@ struct KeyGradients {
   /// What a CTA does: rows [begin, end) for its keys; none: end = begin.
   struct Work {
     int batch, kv_head, chunk, first_key, begin, end;
-    bool wanted;  // somebody reads the sums
+    bool wanted;  // the sums are read
   };
   /// Chunk slowest, key tile fastest: tiles that read the same rows run together. Chunks are those
   /// of the plan's key tiles, which are longer than a CTA's.
@@ -112,7 +112,7 @@ struct KeyGradients {
     int stage = 0;
     for (int row = work.end - kRows; exists(row); row -= kRows) {
       wait_copies<kStages - 2>();
-      __syncthreads();  // the tile is there, and everybody is done with the one before
+      __syncthreads();  // the tile is there, and all threads are done with the one before
       const int ahead = row - (kStages - 1) * kRows, free = stage == 0 ? kStages - 1 : stage - 1;
       if (exists(ahead)) fetch_rows(ahead, free);
       commit_copies();
@@ -173,7 +173,7 @@ struct KeyGradients {
     }
   }
 
-  /// Finds the work once more: in registers it would stand in the way of the loop.
+  /// Computes the work again: kept across the loop it would cost registers.
   __device__ static void store(const BackwardArguments& a, int unit, float (&d_k)[DK / 8][4],
                                float (&d_v)[DV / 8][4]) {
     const Work work = work_of(a, unit);

@@ -84,7 +84,7 @@ struct QueryGradients {
     float d_q[DK / 8][4] = {};
     for (int step = 0; step < steps; ++step) {
       wait_copies<kStages - 2>();
-      __syncthreads();  // the step's keys are there, and everybody is done with those before
+      __syncthreads();  // the step's keys are there, and all threads are done with those before
       const int ahead = step + kStages - 1, stage = step % kStages, key = work.begin + step * kKeys;
       if (ahead < steps) fetch_keys(ahead);
       commit_copies();

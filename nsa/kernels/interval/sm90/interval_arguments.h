@@ -18,7 +18,7 @@ struct IntervalArguments {
   int tokens_per_tile;  // rows of a tile / row_group
   int tiles, units;     // tiles of a KV head of a sequence, of all of them
   bool apart;           // lists and sums of the selection pass have room of their own
-  Divisor by_row_group, by_stride, by_lanes, by_kv_heads;
+  Divisor by_row_group, by_stride, by_all_heads, by_kv_heads;
   IntervalRule rule;
   float scale_log2;
   const int2* ranges;  // of tiles, or null

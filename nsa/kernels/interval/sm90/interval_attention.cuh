@@ -271,7 +271,7 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRang
   const int64_t units = int64_t{tiles} * p.num_kv_heads * p.batch;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
   a.tiles = tiles, a.units = static_cast<int>(units);
-  a.by_lanes = Divisor(p.num_kv_heads * p.batch), a.by_kv_heads = Divisor(p.num_kv_heads);
+  a.by_all_heads = Divisor(p.num_kv_heads * p.batch), a.by_kv_heads = Divisor(p.num_kv_heads);
   a.apart = Kernel::shared_bytes(a.tokens_per_tile, true) <= Kernel::kMostSharedBytes;
   const int bytes = Kernel::shared_bytes(a.tokens_per_tile, a.apart);
   a.ranges = reinterpret_cast<const int2*>(ranges.ranges), a.num_ranges = ranges.num_ranges;

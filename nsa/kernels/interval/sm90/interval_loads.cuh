@@ -88,7 +88,7 @@ struct IntervalLoads : IntervalShape<DK, DV, BN, T, kSelect> {
   CUTE_DEVICE static uint32_t stage_of(uint32_t load) { return load % kStages; }
   CUTE_DEVICE static uint32_t phase_of(uint32_t load) { return load / kStages & 1; }
 
-  /// A computing warp has read Q. Where Q was read by plain loads, every thread says so.
+  /// A computing warp has read Q. Where Q was read by plain loads, every thread arrives.
   CUTE_DEVICE static void release_q(Shared& s) {
     if (kSelect || threadIdx.x % 32 == 0) arrive(s.q_empty);
   }
@@ -150,7 +150,7 @@ struct IntervalLoads : IntervalShape<DK, DV, BN, T, kSelect> {
     wait(s.q_empty, (loads.q() & 1) ^ 1);
     loads.add_q();
     Full::arrive_and_expect_tx(&s.q_full, a.tokens_per_tile * a.row_group * DK * sizeof(T));
-    // Rows of a token behind its group are those of the next heads, which nobody looks at.
+    // Rows of a token behind its group are those of the next heads and are not used.
     for (int c = 0; c < DK; c += 64)
       SM90_TMA_LOAD_4D::copy(&a.q_map, &s.q_full, once, s.q + c * kRows, c,
                              tile.kv_head * a.group_size, tile.first, tile.batch);

@@ -37,7 +37,7 @@ struct WarpgroupScheduler {
     const int next = warpgroup + 1 == kWarpgroups ? 0 : warpgroup + 1;
     cutlass::arch::NamedBarrier::arrive(256, kScheduler + next);
   }
-  /// Takes the last permission, which is passed to nobody in the end.
+  /// Takes the last permission, which no warpgroup waits for at the end.
   CUTE_DEVICE void end() const {
     if (warpgroup == 0) await();
   }
@@ -65,7 +65,7 @@ struct IntervalShape {
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kRows>, Int<DK>>{}));
   using LayoutK =
       decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<BN>, Int<DK>>{}));
-  // V is stored as it lies in memory, keys x columns; the product wants columns x keys.
+  // V is stored as it lies in memory, keys x columns; the product needs columns x keys.
   using LayoutV = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<DV>, Int<BN>>{},
                                          Step<_2, _1>{}));
   using MmaScores =
@@ -130,9 +130,9 @@ struct IntervalShape {
   };
   CUTE_DEVICE static Tile tile_of(const IntervalArguments& a, int unit) {
     Tile tile;
-    const int index = a.by_lanes.quotient(unit), lane = a.by_lanes.remainder(unit);
-    tile.batch = a.by_kv_heads.quotient(lane);
-    tile.kv_head = lane - tile.batch * static_cast<int>(a.by_kv_heads.value);
+    const int index = a.by_all_heads.quotient(unit), head_index = a.by_all_heads.remainder(unit);
+    tile.batch = a.by_kv_heads.quotient(head_index);
+    tile.kv_head = head_index - tile.batch * static_cast<int>(a.by_kv_heads.value);
     // The last tokens attend the most keys: they come first, those of all KV heads.
     tile.first = (a.tiles - 1 - index) * a.tokens_per_tile;
     tile.count = min(a.tokens_per_tile, a.num_queries - tile.first);

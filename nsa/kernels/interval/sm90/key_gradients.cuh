@@ -139,7 +139,7 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       }
     };
 
-    // Tiles [begin, end) are this warpgroup's; of the others it says only that they may go.
+    // Tiles [begin, end) are this warpgroup's; it only releases the others.
     const int total = work.steps * a.tiling.parts;
     const auto skip = [&](int count) {
       wait(s.full[count % kStages], (count / kStages) & 1);
@@ -209,12 +209,13 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
   CUTE_DEVICE static void store_slot(const BackwardArguments& a, int half, const DKey& d_k,
                                      const DValue& d_v) {
     int unit = blockIdx.x;
-    asm volatile("" : "+r"(unit));  // found once more: in registers it would stand in the way
+    asm volatile("" : "+r"(unit));  // computed again: kept across the loop it would cost registers
     const Work work = work_of(a, unit);
-    if (work.steps == 0) return;  // nobody reads it
-    const int64_t lanes = int64_t(a.forward.batch) * a.forward.num_kv_heads,
-                  lane = work.chunk * lanes + work.batch * a.forward.num_kv_heads + work.kv_head,
-                  slot = lane * a.words.key_tiles + work.first_key / 64 + half;
+    if (work.steps == 0) return;  // the slot is not read
+    const int64_t heads = int64_t(a.forward.batch) * a.forward.num_kv_heads,
+                  head_of_chunk =
+                      work.chunk * heads + work.batch * a.forward.num_kv_heads + work.kv_head,
+                  slot = head_of_chunk * a.words.key_tiles + work.first_key / 64 + half;
     float* const to = a.words.slots + slot * (64 * (DK + DV)) + threadIdx.x % 128;
     bool finite = true;
     CUTE_UNROLL
@@ -246,7 +247,7 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
         const int key = work.first_key + base + lane / 4 + 8 * r;
-        if (key >= f.num_keys || work.steps == 0) continue;  // nobody reads a unit without rows
+        if (key >= f.num_keys || work.steps == 0) continue;  // a unit without rows is not read
         float* const to = a.plan.partials + (head * f.num_keys + key) * (DK + DV) + (lane % 4) * 2;
         CUTE_UNROLL
         for (int i = 2 * r; i < DK / 2; i += 4)
@@ -258,7 +259,7 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       }
       return;
     }
-    cutlass::arch::NamedBarrier::sync(128, 1 + half);  // nobody of the warpgroup reads keys now
+    cutlass::arch::NamedBarrier::sync(128, 1 + half);  // the warpgroup has read its keys
     const auto target = [&](void* to, int dim) {
       return [=, &a](int row) -> T* {
         const int key = work.first_key + base + row;

@@ -8,7 +8,7 @@
 
 namespace nsa::kernels::sm90 {
 
-/// A row of 16-bit elements of either type, which a flag tells, as one kernel mends both.
+/// A row of 16-bit elements; the flag is their type, as one kernel repairs both types.
 struct Row {
   uint16_t* data;
   bool half;

@@ -324,7 +324,7 @@ struct QueryGradients {
     return tile.steps;
   }
 
-  /// Finds the tile once more: in registers it would stand in the way of the loop.
+  /// Computes the tile again: kept across the loop it would cost registers.
   template <class Acc>
   CUTE_DEVICE static void store(const BackwardArguments& a, Shared& s, const Work& work, int i,
                                 int half, const Acc& d_q) {

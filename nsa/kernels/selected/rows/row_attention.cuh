@@ -150,7 +150,7 @@ struct RowKernel {
     float peak[2] = {-INFINITY, -INFINITY}, sum[2] = {0.f, 0.f};
     for (int i = 0; i < list.count; ++i) {
       wait_copies<2 * kValueStages - 3>();
-      __syncthreads();  // tile i is there, and everybody is done with tile i - 1
+      __syncthreads();  // tile i is there, and all threads are done with tile i - 1
       tiles[kKeyStages - 1] = list.tile(i + kKeyStages - 1);
       fetch_values(i + kValueStages - 1, tiles[kValueStages - 1]);
       fetch_keys(i + kKeyStages - 1, tiles[kKeyStages - 1]);

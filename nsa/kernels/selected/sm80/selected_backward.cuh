@@ -183,7 +183,7 @@ struct SelectedBackwardKernel {
     bad_values = own_bits(s.bad_v);
   }
 
-  /// Zeros in the place of rows whose statistics say so.
+  /// Writes zeros in the place of rows whose statistics are NaN.
   __device__ __forceinline__ void clear_bad_rows(Rows& rows) const {
     const int row = threadIdx.x / 4;
     const auto clear = [&](T* tile, int columns) {
@@ -326,7 +326,7 @@ struct SelectedBackwardKernel {
     uint32_t entry = fetch_entry(kStages - 1);
     for (int step = 0; step < steps; ++step) {
       wait_copies<kStages - 2>();
-      __syncthreads();  // the step's rows are there, and everybody is done with the last step
+      __syncthreads();  // the step's rows are there, and all threads are done with the last step
       if (step + kStages - 1 < steps) gather_rows(step + kStages - 1, entry);
       commit_copies();
       entry = fetch_entry(step + kStages);

@@ -1,6 +1,6 @@
-// What both kernels for whole tiles under masks (selected_dense.cuh, selected_dense_wide.cuh) say
-// of the tokens of a tile of rows, of its tiles of keys, of Q, K and V in shared memory and of
-// values that are not finite. `Arguments` are either's.
+// Code that both kernels for whole tiles under masks (selected_dense.cuh, selected_dense_wide.cuh)
+// share: tokens of a tile of rows, its tiles of keys, Q, K and V in shared memory, values that are
+// not finite. `Arguments` are those of either kernel.
 #pragma once
 #include <cute/arch/copy_sm90_tma.hpp>
 
@@ -175,7 +175,7 @@ struct MaskedTiles {
   }
 };
 
-/// What a launch of either is told of the problem, and its tensor maps.
+/// Fills the arguments that launches of both kernels share, and their tensor maps.
 template <class Kernel, class Arguments>
 cudaError_t describe_masked_tiles(Arguments& a, const RowAttention& p,
                                   const DenseQueries& queries) {

@@ -370,7 +370,7 @@ struct SelectedBackwardKernel {
              thread;
     };
     constexpr int kOfKeys = DK / 2, kOfValues = DV / 2;            // values of a thread
-    cutlass::arch::NamedBarrier::sync(kConsumers, kAllConsumers);  // nobody reads the places
+    cutlass::arch::NamedBarrier::sync(kConsumers, kAllConsumers);  // the places have been read
     if (warpgroup != 1) {
       CUTE_UNROLL
       for (int i = 0; i < kOfValues; ++i) *at(s.d_out[0], DV, warpgroup / 2, i) = d_v(i);

@@ -126,7 +126,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
     if (threadIdx.x == 0) Full::arrive_and_expect_tx(&full, bytes);
     __syncwarp();
   }
-  /// Bytes that nobody reads again, a multiple of 16.
+  /// Copies bytes that are not read again (evict first), a multiple of 16.
   CUTE_DEVICE static void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t& full) {
     sm90::copy_bulk(portable::shared_address(to), from, bytes, portable::shared_address(&full),
                     static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST));

@@ -101,7 +101,7 @@ struct SlotRow {
   }
 };
 
-/// `row` counts rows of [B, Hkv, keys]. What is recomputed stands in the first chunk's slot.
+/// `row` counts rows of [B, Hkv, keys]. The recomputed sums are in the first chunk's slot.
 __device__ void mend_key(const SelectedEarly& e, int64_t row) {
   const EarlyRows rows{e};
   const IntervalAttention& f = rows.f;

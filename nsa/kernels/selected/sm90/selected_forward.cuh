@@ -1,7 +1,7 @@
 // Selected attention, forward, in the order of keys, on wgmma: parts of the rows' outputs, one a
 // key tile, with the maximum and sum of their softmax; selected_dense or selected_join joins them.
 //
-// Warpgroup 0 gathers rows of Q by cp.async, three more take a row tile each in turn:
+// Warpgroup 0 gathers rows of Q by cp.async, three more take row tiles alternately:
 //   S = Q K^T, P = exp2(S - max), O = P V.
 // A CTA takes items from a counter until none is left; keys and values of the next one are loaded
 // while the last row tiles of this one are computed. Which CTA has an item changes no bit.

@@ -204,10 +204,10 @@ CUTE_DEVICE void describe_row(const SelectedArguments& a, const SelectedWork& w,
 /// The loop of the 128 threads that gather rows, kTensors of which a row has; `done`: row tiles
 /// that went through the ring before, `steps`: those of the item, all that hold its rows. Lanes 0
 /// to 15 of a warp have a row of a step each, and lanes 16 to 31 the same rows: offset(of_second,
-/// token, in_group) says where the row begins in the tensor of the lane's half, copy(stage, i,
+/// token, in_group) returns where the row begins in the tensor of the lane's half, copy(stage, i,
 /// tensor, offset) copies this thread's pieces of its i-th row (zeros when offset < 0), and
-/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. What every lane
-/// computes for itself was the bound of these kernels when each row's eight lanes did it.
+/// describe(stage, row, entry, in_group, valid) is called by lanes 0 to 15. Offsets computed by
+/// each of a row's eight lanes were the bound of these kernels.
 template <int kStages, int kTensors, class Offset, class Copy, class Describe>
 CUTE_DEVICE void gather_rows(const SelectedArguments& a, const SelectedWork& w, int done, int steps,
                              uint64_t* full, uint64_t* empty, Offset&& offset, Copy&& copy,

@@ -27,7 +27,7 @@ CUTE_DEVICE void pack_pairs(const Values& values, Bits& bits, int first) {
     bits(first + i) = portable::pack<Cuda>(values(2 * i), values(2 * i + 1));
 }
 
-/// Zeros in the place of gathered rows whose statistics say so; one warpgroup.
+/// Writes zeros in the place of gathered rows whose statistics are NaN; one warpgroup.
 template <int DK, int DV, typename T>
 CUTE_DEVICE void clear_bad_rows(T* q, T* d_out, const float2 (&stats)[64], int barrier) {
   const int row = threadIdx.x % 128 / 2;

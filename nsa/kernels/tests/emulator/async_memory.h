@@ -1,6 +1,6 @@
 // Shared memory as the async proxy sees it: wgmma and bulk copies read what they wrote themselves
 // and what was there when a fence (fence.proxy.async) last let plain accesses through. A fence of
-// any thread lets all of it through, so only a fence that nobody executes is missed.
+// any thread lets all of it through, so only a fence that no thread executes is found missing.
 //
 // The other way round: what ldmatrix has read may still be on the way when a bulk copy overwrites
 // it, barriers or not, until such a fence, or until the warp's next product takes its operand A

@@ -12,7 +12,7 @@ struct Fiber {
 
 /// Makes fiber i begin with `main`, which never returns.
 void begin_fiber(Fiber& fiber, int i, void (*main)());
-/// Goes on in `to`; returns when somebody goes on in `from`.
+/// Continues in `to`; returns when another fiber switches to `from`.
 void switch_to(Fiber& from, Fiber& to);
 
 }  // namespace nsa::kernels::emulator

@@ -161,8 +161,8 @@ Barrier& reach(int id, int count, int value) {
   return b;
 }
 
-/// Opens a barrier that everybody has reached; the running thread may be the last to come or one
-/// that ends.
+/// Opens a barrier that all threads have reached; the running thread may be the last to arrive or
+/// one that ends.
 void open_if_complete(int id) {
   Barrier& b = machine.barriers[id];
   const int wanted = b.count > 0 ? b.count : machine.threads_of_block - machine.ended;
@@ -358,7 +358,7 @@ int wake_waiting(uint32_t mbarrier) {
   }
   return woken;
 }
-bool hurries() { return machine.seed == 1 || (machine.seed > 1 && random_below(2) == 0); }
+bool yields_on_wake() { return machine.seed == 1 || (machine.seed > 1 && random_below(2) == 0); }
 void run_now(int thread) { run_thread(thread); }
 
 void copy_async(uint32_t to, const void* from, int bytes, int size) {

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kPage = 4096, kRoom = (kMostSharedBytes + kPage - 1) / kPage * kPage + kPage;
 constexpr int kNan = 0xff;  // every byte of it
 
-/// Memory between two pages that nobody may touch.
+/// Memory between two inaccessible pages.
 char* map_guarded(size_t bytes) {
   void* p = mmap(nullptr, bytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                  -1, 0);

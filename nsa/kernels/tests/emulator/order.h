@@ -7,8 +7,8 @@ namespace nsa::kernels::emulator {
 /// products of warpgroups are computed.
 /// 0: ascending; copies land when their group is waited for or, where an mbarrier waits for them,
 /// when no thread can go on; products are computed when they are issued.
-/// 1: descending; copies land at once, products are computed when they are waited for, and who was
-/// waited for at an mbarrier lets go on who waited.
+/// 1: descending; copies land at once, products are computed when they are waited for, and a thread
+/// whose arrival completes an mbarrier phase yields to the waiting thread.
 /// Others: random orders; copies of groups late if even, early if odd; all else is drawn.
 void set_order(uint64_t seed);
 

@@ -17,8 +17,8 @@ bool now_and_then();
 void sleep_at(uint32_t mbarrier);
 /// One of those that no longer wait, or -1.
 int wake_waiting(uint32_t mbarrier);
-/// Whether who was waited for stops and lets go on who waited: always in order 1.
-bool hurries();
+/// Whether a thread that others waited for yields to a waiting one: always in order 1.
+bool yields_on_wake();
 void run_now(int thread);
 /// Another thread may go on.
 void may_give_way();

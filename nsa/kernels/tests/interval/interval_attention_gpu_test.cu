@@ -8,8 +8,8 @@ namespace {
 
 using namespace testing;
 
-/// Everything against fp64; the same bits twice; a bad query and bad keys reach only who attends
-/// them.
+/// Everything against fp64; the same bits twice; a bad query and bad keys reach only rows that
+/// attend them.
 void run_code(const Sizes& z, Code code) {
   title(z);
   if (code == Code::kSm80) std::puts("  in sm_80 code");

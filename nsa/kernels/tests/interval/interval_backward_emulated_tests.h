@@ -54,8 +54,8 @@ cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
   return (half ? code::backward_192_128_fp16 : code::backward_192_128_bf16)(g, plan, nullptr);
 }
 
-/// What the launcher does, with chunks of as many tokens as the problem says. Returns whether
-/// gradients were mended.
+/// The launcher's work with chunks of the problem's number of tokens. Returns whether gradients
+/// were repaired.
 bool run_in_chunks(const Problem& p, const IntervalBackward& g) {
   const Sizes& z = p.z;
   GivenRows rows(p);

@@ -1,6 +1,6 @@
 // The backward pass of interval attention against fp64 loops, without LibTorch. With an argument
 // "time" the sizes of the targets are timed as well; "once NAME" does one pass of those whose name
-// begins so, for a profiler. Every code that the card can run has its turn, or with "sm80" as last
+// begins so, for a profiler. Every code that the card can run is tested, or with "sm80" as last
 // argument that one alone.
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-Code code = Code::kSm90;  // that has its turn
+Code code = Code::kSm90;  // under test
 
 struct Sizes {
   const char* name;

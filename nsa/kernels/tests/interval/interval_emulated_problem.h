@@ -143,7 +143,7 @@ inline void compare_bits(const Problem& p, const Results& r, const Results& s, c
   report(wrong == 0, what, double(wrong), "of " + std::to_string(compared));
 }
 
-/// Against fp64; the same bits in every order; a bad query and bad keys reach only who attends
+/// Against fp64; the same bits in every order; a bad query and bad keys reach only rows that attend
 /// them.
 inline void run(const Sizes& z, const Launch& launch, int orders = 2, bool poisons = true) {
   title(z);

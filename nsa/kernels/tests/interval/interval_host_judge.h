@@ -34,7 +34,7 @@ struct Sizes {
   Data data = Data::kRandom;
 };
 
-/// Half-open span of keys of a position, as the rule says.
+/// Half-open span of keys of a position, by the rule.
 inline __host__ __device__ void keys_of(const IntervalRule& rule, int position, int num_keys,
                                         int& begin, int& end) {
   begin = position - rule.window + 1 > 0 ? position - rule.window + 1 : 0;
@@ -93,8 +93,8 @@ inline std::vector<int> best_blocks(const double* scores, const Choice& choice, 
   return ids;
 }
 
-/// Whether `ids` are as good as the best ones: the same, or apart only in blocks whose scores fp32
-/// cannot tell from each other. Counts the former.
+/// Whether `ids` are as good as the best ones: equal, or different only in blocks whose scores fp32
+/// cannot distinguish. Counts the equal ones in `same`.
 inline bool good_choice(const int32_t* ids, const double* scores, const Choice& choice, int current,
                         int64_t& same) {
   std::vector<int> want = best_blocks(scores, choice, current), have;

@@ -129,7 +129,7 @@ void check_kernel() {
       EXPECT_TRUE(problem.forward(forward) == first) << "order " << seed;
     }
     if (z.keys < 100) continue;
-    for (int key = 60; key < 63; ++key)  // who attends them is not finite, nobody else
+    for (int key = 60; key < 63; ++key)  // rows that attend them are not finite, no others
       for (int c = 0; c < DV; ++c) problem.v.set(0, key, 0, c, key % 2 ? NAN : INFINITY);
     problem.judge(problem.forward(forward));
   }

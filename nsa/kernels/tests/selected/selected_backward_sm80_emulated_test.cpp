@@ -50,7 +50,7 @@ TEST(SelectedBackwardEmulated, LaterPositionsBatchesStridesAndGradientOfLse) {
     }
 }
 
-TEST(SelectedBackwardEmulated, WhatIsNotFiniteReachesWhoAttendsIt) {
+TEST(SelectedBackwardEmulated, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   bool half = false;
   for (const auto& d : kDims) {
     half = !half;
@@ -75,7 +75,7 @@ TEST(SelectedBackwardEmulated, WhatIsNotFiniteReachesWhoAttendsIt) {
   }
 }
 
-TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
+TEST(SelectedBackwardEmulated, InfiniteKeysAndValuesReachOnlyRowsThatAttendThem) {
   const SelectedCase c{1, 130, 2, 1, 128, 128};
   SelectedProblem clean(c), spoiled(c);
   const int key = 70, value = 90;
@@ -124,7 +124,7 @@ TEST(SelectedBackwardEmulated, StatisticsMayBeGiven) {
   }
 }
 
-TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
+TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
   for (const auto& d : kDims)
     for (const bool half : {false, true})
       for (const bool turned : {false, true}) {
@@ -148,7 +148,7 @@ TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
       }
 }
 
-TEST(SelectedBackwardEmulated, WhatJoinsMayLieInThePlaceOfATerm) {
+TEST(SelectedBackwardEmulated, JoinedGradientMayOverwriteATerm) {
   const SelectedCase c{1, 100, 4, 1, 64, 64};
   const SelectedProblem x(c);
   Joined joined(c);
@@ -163,7 +163,7 @@ TEST(SelectedBackwardEmulated, WhatJoinsMayLieInThePlaceOfATerm) {
   EXPECT_NE(unsupported_reason(p), nullptr) << "rows that are not aligned";
 }
 
-TEST(SelectedBackwardEmulated, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedBackwardEmulated, RowsBeyondMaxTilesAreNaN) {
   const SelectedProblem x({1, 200, 2, 1, 64, 64});
   Results have;
   SelectedBackward p = problem_into(x, have);

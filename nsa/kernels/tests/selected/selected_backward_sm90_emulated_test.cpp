@@ -18,7 +18,7 @@ SelectedCase blocks(SelectedCase c, int dense = 0) {
   c.blocks = true, c.dense = dense;
   return c;
 }
-/// All queries by keys and, where they attend blocks, all and some in whole tiles.
+/// All queries in the order of keys and, where they attend blocks, all and some in whole tiles.
 void expect_ways(SelectedCase c, std::vector<uint64_t> others = {1, 2}) {
   if (kSanitized) others.clear();  // other builds compare bits
   c.code = Code::kSm90;
@@ -101,7 +101,7 @@ void expect_spoiled(SelectedCase c, uint64_t order) {
   }
 }
 
-TEST(SelectedBackwardSm90, WhatIsNotFiniteReachesWhoAttendsIt) {
+TEST(SelectedBackwardSm90, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   for (const auto& d : kDims) {
     expect_spoiled({1, 100, 2, 2, d[0], d[1], half_at(d[0]), 5}, 3);
     for (const int dense : {0, 150, 213})
@@ -110,7 +110,7 @@ TEST(SelectedBackwardSm90, WhatIsNotFiniteReachesWhoAttendsIt) {
 }
 
 /// A key's -inf that gives logits of -inf, and a value's.
-TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
+TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachOnlyRowsThatAttendThem) {
   for (const int dense : {0, 213}) {
     SelectedCase c = blocks({1, 213, 2, 1, 128, 128}, dense);
     c.code = Code::kSm90;
@@ -131,7 +131,8 @@ TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
       for (int i = 0; i < c.dk; ++i) {
         const size_t at = spoiled.row_of(b, t, head) * c.dk + i;
         const bool finite = std::isfinite(value_of(have.q[at], c.half));
-        // By keys all of such a row is lost, in whole tiles what the formula says.
+        // In the order of keys the whole row is not finite, in whole tiles the elements that the
+        // formula gives.
         EXPECT_EQ(finite, dense > 0 ? std::isfinite(want.q[at]) : !attends) << t << ", " << i;
         EXPECT_TRUE(attends || std::isfinite(want.q[at]));
       }
@@ -141,7 +142,7 @@ TEST(SelectedBackwardSm90, InfiniteKeysAndValuesReachWhoAttendsThemOnly) {
   }
 }
 
-TEST(SelectedBackwardSm90, GradientsOfOtherBranchesJoinAndAreTurnedBack) {
+TEST(SelectedBackwardSm90, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
   for (const auto& d : kDims)
     for (const int dense : {0, 100}) {
       SelectedCase c = blocks({2, 170, 3, 2, d[0], d[1], half_at(d[0]), 4}, dense);
@@ -190,7 +191,7 @@ void expect_broken(const SelectedProblem& x, const Results& have, const IsBroken
   EXPECT_LE(distance(have.q, want, x.c.half), 1.5e-2);
 }
 
-TEST(SelectedBackwardSm90, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedBackwardSm90, RowsBeyondMaxTilesAreNaN) {
   for (const auto& d : kDims) {
     SelectedCase c{1, 200, 2, 1, d[0], d[1]};
     c.code = Code::kSm90;

@@ -56,7 +56,7 @@ int64_t other_rows(const Forward<T>& a, const Forward<T>& b, const Buffer<T>& ju
   return count;
 }
 
-/// The pass, its first `dense` queries in whole tiles, against what stands in x.out and x.lse, and
+/// The pass, its first `dense` queries in whole tiles, against the values of x.out and x.lse, and
 /// whether two runs give the same bits.
 template <typename T>
 bool forward_correct(const Problem<T>& x, int dense, double bound, int tiles_of_row = 0) {
@@ -200,8 +200,8 @@ inline double milliseconds(const std::function<void()>& call) {
   return times[times.size() / 2];
 }
 
-/// By rows, then by keys with several numbers of dense queries, the chosen one marked; checked
-/// against the order of rows.
+/// Times the order of rows, then the order of keys with several numbers of dense queries, the
+/// chosen one marked; results are compared with the order of rows.
 inline bool time_forward(const Problem<__nv_bfloat16>& x) {
   const RowAttention f = x.forward();
   const int tiles = std::min(x.c.num_ranges, (x.c.n() + 63) / 64);

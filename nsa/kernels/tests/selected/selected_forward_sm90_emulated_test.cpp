@@ -65,8 +65,8 @@ void expect_right(const SelectedProblem& x, const Output& have) {
   }
 }
 
-/// Right in the order 0, and with the same bits in others; all queries by keys and, where they
-/// attend blocks, all and some in whole tiles.
+/// Correct in order 0, and with the same bits in others; all queries in the order of keys and,
+/// where they attend blocks, all and some in whole tiles.
 void expect_ways(const SelectedCase& c, std::vector<uint64_t> others = {1, 2}) {
   if (kSanitized) others.clear();  // other builds compare bits
   const SelectedProblem x(c);
@@ -178,7 +178,7 @@ void expect_spoiled(SelectedCase c, int dense) {
   }
 }
 
-TEST(SelectedForwardSm90, WhatIsNotFiniteReachesWhoAttendsIt) {
+TEST(SelectedForwardSm90, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   for (const auto& d : kDims) {
     expect_spoiled({1, 100, 2, 2, d[0], d[1], false, 4}, 0);
     const SelectedCase c = blocks({1, 299, 4, 1, d[0], d[1], half_at(d[0]), 3});
@@ -205,7 +205,7 @@ void expect_broken(
   EXPECT_LE(distance(have.out, want.values(), want.half), 1.5e-2);
 }
 
-TEST(SelectedForwardSm90, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedForwardSm90, RowsBeyondMaxTilesAreNaN) {
   for (const auto& d : kDims)
     for (const bool with_blocks : {false, true}) {
       SelectedCase c{1, 420, 2, 1, d[0], d[1], false, 7};

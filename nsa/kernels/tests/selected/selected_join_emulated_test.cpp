@@ -177,7 +177,7 @@ TEST(SelectedJoinEmulated, IndexListsEveryAttendedTileOnce) {
   }
 }
 
-TEST(SelectedJoinEmulated, RowsWithMoreTilesThanPromisedAreNaN) {
+TEST(SelectedJoinEmulated, RowsBeyondMaxTilesAreNaN) {
   const SelectedProblem x({1, 200, 2, 1, 64, 64});
   set_order(1);
   Forward f(x, 2);

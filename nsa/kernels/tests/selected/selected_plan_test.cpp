@@ -107,13 +107,14 @@ TEST(SelectedPlan, ShortProblemsGoBackInWholeTilesOnly) {
   EXPECT_EQ(dense_queries({1, 512, 512, 2, 6, 64, 64, 8}, 0, 64), 512) << "no index is built";
   EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2460, 64), 100);
   EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2461, 64), 0);
-  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4) << "the others go by keys";
+  EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4)
+      << "the others are in the order of keys";
   EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 16}, 0, 64), 0) << "half of the SMs idle";
   EXPECT_EQ(dense_queries({1, 100, 0, 1, 4, 64, 64, 1}, 0, 64), 0) << "no keys";
   EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 0), 0) << "any ranges";
 }
 
-TEST(SelectedPlan, WhatIsNotMadeOfWholeTilesOrTooSmallIsNotDense) {
+TEST(SelectedPlan, DenseNeedsWholeTiles) {
   for (const int block : {0, 1, 32, 63, 96})
     EXPECT_EQ(most_dense_queries(kPaper64k, 0, block), 0) << block;
   EXPECT_EQ(most_dense_queries(kPaper64k, 0, 128), kDenseBackwardPositions);
@@ -126,7 +127,7 @@ TEST(SelectedPlan, WhatIsNotMadeOfWholeTilesOrTooSmallIsNotDense) {
       << "the rest goes by rows";
 }
 
-TEST(SelectedPlan, IndexRefusesWhatItCannotHold) {
+TEST(SelectedPlan, IndexRefusesSizesBeyondItsTypes) {
   SelectedSizes s = kPaper64k;
   EXPECT_EQ(unsupported_index(s), nullptr);
   s.max_tiles_of_row = 0;

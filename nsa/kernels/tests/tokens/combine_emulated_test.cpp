@@ -275,7 +275,7 @@ TEST(CombineStatisticsEmulated, AllGroupsAndWidths) {
             CombineProblem({1, 3, 2, group, dim, Activation::kSoftmax, false, shared}));
 }
 
-TEST(CombineStatisticsEmulated, RowsWithoutKeysAndWhatIsNotFinite) {
+TEST(CombineStatisticsEmulated, RowsWithoutKeysAndNonFiniteValues) {
   for (const bool shared : {false, true}) {
     CombineProblem x({2, 7, 2, 4, 64, Activation::kSigmoid, false, shared});
     for (auto& lse : x.lse) lse[9] = lse[40] = -INFINITY, lse[50] = NAN;
@@ -312,7 +312,7 @@ TEST(CombineEmulated, ANaNLogitReachesAllGatesOfASoftmax) {
       }
 }
 
-TEST(CombineEmulated, WhatIsNotFiniteStaysInItsRow) {
+TEST(CombineEmulated, NonFiniteValuesStayInTheirRow) {
   for (const float bad : {float(NAN), float(INFINITY)}) {
     CombineProblem x({1, 5, 2, 2, 32, Activation::kSigmoid, true, true});
     x.branch[1].set(0, 6, 0, 9, bad);
@@ -321,7 +321,7 @@ TEST(CombineEmulated, WhatIsNotFiniteStaysInItsRow) {
   }
 }
 
-TEST(CombineEmulated, NoRowsAndWhatHasNoKernel) {
+TEST(CombineEmulated, NoRowsAndSizesWithoutKernel) {
   EXPECT_TRUE(forward(CombineProblem({2, 0, 2, 2, 16})).out.empty());
   backward(CombineProblem({0, 3, 2, 2, 16}));
   const CombineProblem x({1, 3, 2, 2, 16});

@@ -181,14 +181,14 @@ TEST(GateMlpEmulated, BlocksOfThreadsTakeSeveralTiles) {
   x.expect_weights(have);
 }
 
-TEST(GateMlpEmulated, WhatIsNotFiniteStaysInItsRow) {
+TEST(GateMlpEmulated, NonFiniteValuesStayInTheirRow) {
   MlpProblem x({9, 2, 2, 16});
   x.q.set(0, 4, 0, 5, NAN);
   x.d_q.set(0, 6, 0, 1, INFINITY);
   expect_right(x);
 }
 
-TEST(GateMlpEmulated, NoRowsAndWhatHasNoKernel) {
+TEST(GateMlpEmulated, NoRowsAndSizesWithoutKernel) {
   EXPECT_TRUE(MlpProblem({0, 2, 2, 16}).forward().empty());
   EXPECT_TRUE(MlpProblem({0, 2, 2, 16}).backward().d_q.empty());
   EXPECT_EQ(gate_mlp_parts(0, 4), 0);

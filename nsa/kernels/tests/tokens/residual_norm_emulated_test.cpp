@@ -155,7 +155,7 @@ TEST(ResidualNormEmulated, WarpsTakeSeveralRows) {
   longer.expect_forward(longer.forward());
 }
 
-TEST(ResidualNormEmulated, WhatIsNotFiniteStaysInItsRow) {
+TEST(ResidualNormEmulated, NonFiniteValuesStayInTheirRow) {
   for (const float bad : {float(NAN), float(INFINITY)})
     for (const bool half : {false, true}) {
       NormProblem x({11, 72, half});
@@ -183,7 +183,7 @@ TEST(ResidualNormEmulated, WithoutARequestForItTheNormIsNotStored) {
   x.expect_backward(f, to);
 }
 
-TEST(ResidualNormEmulated, NoRowsAndWhatHasNoKernel) {
+TEST(ResidualNormEmulated, NoRowsAndSizesWithoutKernel) {
   const NormProblem none({0, 16});
   EXPECT_TRUE(none.backward(none.forward()).d_x.empty());
   EXPECT_EQ(residual_norm_parts(0), 0);
@@ -221,7 +221,7 @@ TEST(ColumnSumsEmulated, RowsAreAddedInOneOrder) {
     }
 }
 
-TEST(ColumnSumsEmulated, WhatIsNotFiniteStaysInItsColumn) {
+TEST(ColumnSumsEmulated, NonFiniteValuesStayInTheirColumn) {
   std::vector<float> parts(40 * 20, 1.f), out(20);
   parts[33 * 20 + 7] = NAN, parts[12 * 20 + 17] = INFINITY;
   ASSERT_EQ(column_sums({parts.data(), out.data(), 40, 20}, nullptr), cudaSuccess);

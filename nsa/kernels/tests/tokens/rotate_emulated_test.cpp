@@ -67,7 +67,7 @@ void expect_right(const RotateProblem& x) {
   expect_numbers(in_every_order([&] { return x.run(); }), x.wanted(), x.c.half, "rotated");
 }
 
-TEST(RotateEmulated, PairsAreTurnedByTheirPosition) {
+TEST(RotateEmulated, PairsAreRotatedByTheirPosition) {
   for (const bool half : {false, true})
     for (const bool inverse : {false, true}) {
       expect_right(RotateProblem({2, 7, 3, 64, half, false, inverse}));
@@ -91,7 +91,7 @@ TEST(RotateEmulated, BackwardUndoesForward) {
     EXPECT_NEAR(value_of(back[i], true), value_of(before.bits[i], true), 4e-3);
 }
 
-TEST(RotateEmulated, WhatIsNotFiniteStaysInItsPair) {
+TEST(RotateEmulated, NonFiniteValuesStayInTheirPair) {
   for (const float bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
     RotateProblem x({1, 5, 2, 16});
     x.x.set(0, 2, 1, 5, bad);
@@ -99,7 +99,7 @@ TEST(RotateEmulated, WhatIsNotFiniteStaysInItsPair) {
   }
 }
 
-TEST(RotateEmulated, NothingIsAskedForNothingIsDone) {
+TEST(RotateEmulated, DoesNothingWithoutWork) {
   for (const RotateCase& c : {RotateCase{0, 3, 2, 16}, {2, 0, 2, 16}, {2, 3, 0, 16}})
     EXPECT_TRUE(RotateProblem(c).run().empty());
 }

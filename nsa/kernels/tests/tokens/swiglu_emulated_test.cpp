@@ -89,7 +89,7 @@ TEST(SwigluEmulated, LargeGatesSaturate) {
   expect_right(x);
 }
 
-TEST(SwigluEmulated, WhatIsNotFiniteStaysInItsColumn) {
+TEST(SwigluEmulated, NonFiniteValuesStayInTheirColumn) {
   for (const float bad : {float(NAN), float(INFINITY)}) {
     SwigluProblem x(3, 16, true);
     x.pair.set(0, 0, 0, 5, NAN);
@@ -99,7 +99,7 @@ TEST(SwigluEmulated, WhatIsNotFiniteStaysInItsColumn) {
   }
 }
 
-TEST(SwigluEmulated, NoRowsAndWhatHasNoKernel) {
+TEST(SwigluEmulated, NoRowsAndSizesWithoutKernel) {
   EXPECT_TRUE(SwigluProblem(0, 16, false).forward().empty());
   EXPECT_TRUE(SwigluProblem(0, 16, false).backward(true).empty());
   const SwigluProblem x(1, 16, false);

@@ -117,7 +117,7 @@ void expect_right(const GradientsProblem& x) {
   }
 }
 
-TEST(TokenGradientsEmulated, TermsAndSharesOfMeansAreTurnedBack) {
+TEST(TokenGradientsEmulated, TermsAndSharesOfMeansAreRotatedBack) {
   for (const bool half : {false, true})
     expect_right(GradientsProblem({2,
                                    37,
@@ -167,7 +167,7 @@ TEST(TokenGradientsEmulated, RowsWiderThanABlockOfThreads) {
   expect_right(GradientsProblem({1, 3, 2, 1, 192, {{32, 192, 2, false, true}, {3, 192, 0, true}}}));
 }
 
-TEST(TokenGradientsEmulated, WhatIsNotFiniteReachesItsPairAndTheTokensOfItsBlock) {
+TEST(TokenGradientsEmulated, NonFiniteValuesReachTheirPairAndTheTokensOfTheirBlock) {
   for (const float bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
     GradientsProblem x({1, 30, 8, 4, 16, {{2, 16, 2, true, true}, {1, 16, 1, true}}});
     x.terms[0][1].set(0, 5, 1, 3, bad);
@@ -177,13 +177,13 @@ TEST(TokenGradientsEmulated, WhatIsNotFiniteReachesItsPairAndTheTokensOfItsBlock
   }
 }
 
-TEST(TokenGradientsEmulated, NothingIsAskedForNothingIsDone) {
+TEST(TokenGradientsEmulated, DoesNothingWithoutWork) {
   GradientsProblem({0, 5, 4, 2, 16, {{2, 16, 1, true}}}).run();
   GradientsProblem({2, 0, 4, 2, 16, {{2, 16, 1, true}}}).run();
   GradientsProblem({2, 5, 4, 2, 16, {}}).run();
 }
 
-TEST(TokenGradientsEmulated, WhatHasNoKernelIsRefused) {
+TEST(TokenGradientsEmulated, RefusesSizesWithoutKernel) {
   const GradientsProblem x({1, 9, 4, 2, 16, {{1, 16, 1, true, true}}});
   const auto status = [&](auto change) {
     auto to = x.before();

@@ -139,7 +139,7 @@ TEST(TokenSourcesEmulated, CopiesOrMeansAlone) {
   expect_right(SourcesProblem({2, 20, 4, 2, 16, {}, {}}));
 }
 
-TEST(TokenSourcesEmulated, WhatIsNotFiniteReachesItsPairAndItsBlocks) {
+TEST(TokenSourcesEmulated, NonFiniteValuesReachTheirPairAndBlocks) {
   for (const float bad : {float(NAN), float(INFINITY), -float(INFINITY)}) {
     SourcesProblem x({1, 40, 8, 4, 16, {2}, {{2, 16, true}, {1, 16, false}}});
     x.copied[0].set(0, 9, 1, 4, bad);
@@ -160,7 +160,7 @@ TEST(TokenSourcesEmulated, EmptySequencesHaveNothing) {
   }
 }
 
-TEST(TokenSourcesEmulated, WhatHasNoKernelIsRefused) {
+TEST(TokenSourcesEmulated, RefusesSizesWithoutKernel) {
   const SourcesProblem x({1, 9, 4, 2, 16, {1}, {{1, 16, false}, {1, 16, true}}});
   const auto status = [&](auto change) {
     Left to;

@@ -28,7 +28,7 @@ Ends ends_of(const std::filesystem::path& file) {
   return {{first.begin(), first.end()}, {last.begin(), last.end()}};
 }
 
-/// Faults that need no library, said in words of their own.
+/// Faults that are found without the library, each with its own message.
 void require_whole(const std::filesystem::path& file) {
   const std::string name = file.string();
   std::error_code error;

@@ -29,7 +29,7 @@ Bits read(uint32_t address) {
   return bits;
 }
 
-/// The phase ends when everybody and all bytes have come. Returns a thread that goes on then, or
+/// The phase ends when all threads and bytes have arrived. Returns a thread that continues then, or
 /// -1.
 int write(uint32_t address, Bits bits) {
   const bool over = bits.missing == 0 && bits.bytes == 0;
@@ -59,7 +59,7 @@ void begin_mbarrier(const void* barrier, uint32_t arrivals) {
 
 void arrive_at_mbarrier(const void* barrier, uint32_t bytes) {
   const int woken = arrive(shared_address(barrier), bytes);
-  if (woken >= 0 && hurries()) run_now(woken);
+  if (woken >= 0 && yields_on_wake()) run_now(woken);
 }
 void arrive_at_address(uint32_t address) { arrive(address, 0); }
 void arrive_with_copies(const void* barrier) {
