@@ -1,6 +1,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <utility>
+
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
 #include "nsa/nsa.h"
@@ -10,13 +12,12 @@
 namespace nsa {
 namespace {
 
-at::Tensor call_operator(const char* name, const AttentionCall& call) {
-  for (size_t i = 0; i < 4; ++i)
-    TORCH_CHECK_VALUE(call.tensors[i].defined(), "nsa::attention: ", kCallTensors[i],
-                      " must be defined");
+at::Tensor call_operator(const char* name, AttentionCall call) {
+  call.take_tensor_sizes();
+  check_attention(call);  // config.phi is no argument of the operators
   const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   torch::jit::Stack stack;
-  OperatorArguments{call, {}, {}}.push(op.schema(), stack);
+  OperatorArguments{std::move(call), {}, {}}.push(op.schema(), stack);
   op.callBoxed(stack);
   return stack[0].toTensor();
 }

@@ -175,7 +175,8 @@ TEST(Attention, RefusesByTheCallersNames) {
   EXPECT_THAT(error(bad, t), HasSubstr("phi must be mean, got mlp; give its results as k_cmp"));
   Tensors x = t;
   x.q = t.q.narrow(2, 0, 3);
-  EXPECT_THAT(error(config, x), HasSubstr("nsa::attention: NsaConfig: num_heads must be"));
+  EXPECT_THAT(error(config, x),
+              HasSubstr("NsaConfig: num_kv_heads must be a divisor of num_heads = 3, got 2"));
   x = t;
   x.q = t.q.select(0, 0);
   EXPECT_THAT(error(config, x), HasSubstr("nsa::attention: q must be of rank 4 [B, S, Hq, dk]"));
