@@ -252,8 +252,8 @@ void add_commands(CLI::App& app, Options& o) {
                                  "Tar to write (default TARGET.tar); NAME.tar.gz is compressed");
   bundle
       ->add_flag("--in-place", o.in_place,
-                 "Leave report.md, report.html, results.json and plots/, and pack every other file "
-                 "into TARGET/evidence.tar.gz, which all commands read: for a repository")
+                 "Leave what is rendered and the ledger, and pack every other file into "
+                 "TARGET/evidence.tar.gz, which all commands read: for a repository")
       ->excludes(out);
   bundle->add_flag("--damaged", o.damaged, "Pack a run that does not verify, as it is");
   teach(*bundle,

@@ -1,5 +1,9 @@
 #include "harness/evidence/storage/packed_run.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/run_folder.h"
@@ -8,10 +12,13 @@ namespace harness {
 namespace fs = std::filesystem;
 namespace {
 
-/// What readers open on a forge.
+/// What is rendered from the evidence, and the ledger that covers both. It stays outside of the
+/// archive, so that rendering a run again leaves the bytes of the archive alone.
 bool stays(const std::string& path) {
-  return path == "report.md" || path == "report.html" || path == "results.json" ||
-         path.starts_with("plots/");
+  constexpr std::array<std::string_view, 7> kRendered = {
+      "report.md", "report.html",  "summary.md",  "comment.md",
+      "junit.xml", "results.json", "ledger.jsonl"};
+  return std::ranges::find(kRendered, path) != kRendered.end() || path.starts_with("plots/");
 }
 
 /// Folders that are left without a file.

@@ -6,10 +6,10 @@ namespace harness {
 /// Whether the evidence of the run folder is packed.
 bool is_packed(const std::filesystem::path& run);
 
-/// Packs a run folder for a repository: report.md, report.html, results.json and plots/ stay, every
-/// other file goes into kEvidenceArchive. RunFolder reads both alike, so that each command works on
-/// the packed folder, and the ledger stays valid. Throws Error when the archive
-/// cannot be written; the folder is then as it was.
+/// Packs a run folder for a repository: what is rendered (reports, results.json, plots/) and the
+/// ledger stay, every other file goes into kEvidenceArchive. RunFolder reads both alike, so that
+/// each command works on the packed folder, and the ledger stays valid. Throws Error when the
+/// archive cannot be written; the folder is then as it was.
 void pack_run(const std::filesystem::path& run);
 
 /// The other way round.

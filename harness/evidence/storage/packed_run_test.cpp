@@ -15,8 +15,10 @@ namespace harness {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Contains;
 using testing::HasSubstr;
-using testing::UnorderedElementsAre;
+using testing::IsSupersetOf;
+using testing::Not;
 
 class PackedRun : public testing::Test {
  protected:
@@ -43,7 +45,9 @@ TEST_F(PackedRun, IsVerifiedAsItWasAndUnpackedToTheSameFiles) {
     before[path] = whole.read(path);
   pack_run(run_);
   EXPECT_TRUE(is_packed(run_));
-  EXPECT_THAT(on_disk(), UnorderedElementsAre("report.md", "results.json", "evidence.tar.gz"));
+  EXPECT_THAT(on_disk(),
+              IsSupersetOf({"report.md", "results.json", "ledger.jsonl", "evidence.tar.gz"}));
+  EXPECT_THAT(on_disk(), Not(Contains("run.json")));
   const Verification packed = verify(run_, render_mini_run, head_);
   EXPECT_TRUE(packed.ok()) << verification_text(packed);
   EXPECT_EQ(packed.head, head_);
@@ -52,6 +56,15 @@ TEST_F(PackedRun, IsVerifiedAsItWasAndUnpackedToTheSameFiles) {
   const RunFolder after(run_);
   EXPECT_EQ(after.paths().size(), before.size());
   for (const auto& [path, bytes] : before) EXPECT_EQ(read_bytes(run_ / path), bytes) << path;
+}
+
+TEST_F(PackedRun, RenderingAgainLeavesTheArchiveAlone) {
+  pack_run(run_);
+  const std::string archive = read_bytes(run_ / kEvidenceArchive);
+  unpack_run(run_);
+  write_bytes(run_ / "report.md", "rendered by another version");
+  pack_run(run_);
+  EXPECT_EQ(read_bytes(run_ / kEvidenceArchive), archive);
 }
 
 TEST_F(PackedRun, DamageOfTheArchiveAndOfTheReportIsNamed) {
