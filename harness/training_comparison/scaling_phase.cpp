@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kRate = "speed.rate_tok_s";
+constexpr const char* kRateMetric = "speed.rate_tok_s";
 
 json cell(const std::optional<double>& value) {
   return value ? json(round_significant(*value, 4)) : json();
@@ -23,8 +23,8 @@ void run_scaling(const BuiltinCall& call, base::protocol::Emitter& emitter) {
   const json args = base::protocol::merged_args(call.in, call.in.cases.front());
   const std::string base = args.value("base", "");
   const RunSoFar run = run_so_far(call.run_dir);
-  const Metric* one = run.figure(base, kRate);
-  if (one == nullptr) return emitter.fail_case(id, run.why_no_figure(base, kRate));
+  const Metric* one = run.figure(base, kRateMetric);
+  if (one == nullptr) return emitter.fail_case(id, run.why_no_figure(base, kRateMetric));
   json rows = json::array({json::array({1, cell(one->value), cell(one->lo), cell(one->hi), 100})});
   int64_t measured = 0;
   for (const json& name : args.at("of")) {
@@ -39,9 +39,9 @@ void run_scaling(const BuiltinCall& call, base::protocol::Emitter& emitter) {
                       .name = prefix + end,
                       .value = value ? json(*value) : json(),
                       .unit = "pct",
-                      .reason = value ? "" : run.why_no_figure(of, kRate)});
+                      .reason = value ? "" : run.why_no_figure(of, kRateMetric)});
     };
-    const Metric* several = run.figure(of, kRate);
+    const Metric* several = run.figure(of, kRateMetric);
     if (several == nullptr) {
       emit("_pct", std::nullopt);
       emit("_lo_pct", std::nullopt);

@@ -11,7 +11,7 @@ namespace reports {
 namespace {
 
 constexpr size_t kQuestions = 10;
-constexpr size_t kOpenRows = 4;
+constexpr size_t kOpenPoints = 4;
 constexpr size_t kCommentBudget =
     60'000;  // bytes; a comment of more than 65,536 characters is refused
 
@@ -32,7 +32,7 @@ std::string render_comment_md(const Model& complete) {
                           answer_paragraph(model) + "\n\n**Do now:** " + do_now(model) + "\n\n";
   const std::string out =
       top + folded("Answers, and what is open",
-                   answers_section(model, kQuestions) + open_section(model, kOpenRows));
+                   answers_section(model, kQuestions) + open_section(model, kOpenPoints));
   return out.size() < kCommentBudget ? out : top + "The rest did not fit; report.md has it.\n";
 }
 

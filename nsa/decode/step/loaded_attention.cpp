@@ -11,7 +11,7 @@
 namespace nsa {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kMaskedLogit = -std::numeric_limits<double>::infinity();
 
 /// a [R, x, y] times b [R, y, z] in the type of sums. A product of half types with wider sums
 /// has no derivative, so under autograd the operands are widened instead.
@@ -27,7 +27,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
 LoadedAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {
   const auto options = q.options().dtype(accumulation_type(q.scalar_type()));
   return {at::zeros({q.size(0), 1, q.size(2), kv.v.size(3)}, q.options()),
-          at::full({q.size(0), 1, q.size(2)}, kMinusInfinity, options),
+          at::full({q.size(0), 1, q.size(2)}, kMaskedLogit, options),
           at::zeros({q.size(0), 1, kv.k.size(1), 0}, options)};
 }
 
@@ -43,7 +43,7 @@ LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv) {
   const at::Tensor empty = hidden.all(-1, /*keepdim=*/true);
   const at::Tensor logits = product(rows, kv.k.flatten(0, 1).transpose(1, 2), low, sums)
                                 .mul(1.0 / std::sqrt(static_cast<double>(q.size(3))))
-                                .masked_fill(hidden, kMinusInfinity);
+                                .masked_fill(hidden, kMaskedLogit);
   // The derivative of softmax, unlike that of its parts, is exactly 0 where one pair decides.
   const at::Tensor rows_with_pairs = logits.masked_fill(empty, 0.0);
   const at::Tensor probs = at::softmax(rows_with_pairs, -1).masked_fill(hidden, 0.0);
@@ -55,7 +55,7 @@ LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv) {
                              .sum(-1, /*keepdim=*/true)
                              .log()
                              .add(peak)
-                             .masked_fill(empty, kMinusInfinity);
+                             .masked_fill(empty, kMaskedLogit);
   const at::ScalarType type = accumulation_type(low);
   return {out.to(low).view({batch, 1, heads, kv.v.size(3)}), lse.to(type).view({batch, 1, heads}),
           group_sum(probs.detach().to(type).view({batch, 1, heads, rows_loaded}), kv_heads)};
