@@ -12,18 +12,18 @@
 
 namespace suites {
 
-/// One test a *.safetensors file of the cases folder, NSA_CASES_DIR or ../shared/cases beside the
-/// source tree; returns the program's exit status. Without the folder nothing runs: the program
-/// prints that, and the status is 77. A folder without cases is a failure.
+/// One test a *.safetensors file of the cases folder, NSA_CASES_DIR or that of this folder; returns
+/// the program's exit status. A folder that is absent or has no cases is a failure.
 inline int run_case_tests(
     const char* suite, const std::function<::testing::Test*(const std::filesystem::path&)>& make) {
   namespace fs = std::filesystem;
   const char* given = std::getenv("NSA_CASES_DIR");
   const fs::path folder =
-      given ? fs::path(given) : fs::path(base::source_dir()) / "../shared/cases";
+      given ? fs::path(given) : fs::path(base::source_dir()) / "suites/reference_cases/cases";
   if (!fs::is_directory(folder)) {
-    std::printf("%s: cases folder absent: not run\n", folder.c_str());
-    return 77;
+    std::printf("%s: the folder of cases is absent; set NSA_CASES_DIR to it, or unset it\n",
+                folder.c_str());
+    return 1;
   }
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder))
