@@ -1,5 +1,4 @@
-// One test for each *.safetensors file in the folder NSA_CASES_DIR, or ../shared/cases beside the
-// source tree. Without the folder nothing runs: the program prints that and exits with status 77.
+// The oracle against every case of the folder (cases_folder.h).
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,6 +1,5 @@
 // Every file of the cases folder through the operators, in every mode that applies: the layer end
-// to end, and each operator on the expected values of the stage before. The folder is NSA_CASES_DIR
-// or ../shared/cases beside the source tree; without it nothing ran, and the exit status is 77.
+// to end, and each operator on the expected values of the stage before (cases_folder.h).
 #include <ATen/Parallel.h>
 
 #include <algorithm>
