@@ -113,6 +113,9 @@ CLI::App* add_command(CLI::App& app, Options& o, const char* name, const char* h
 void add_history_commands(CLI::App& app, Options& o) {
   CLI::App* baseline = app.add_subcommand("baseline", "Reviewed figures that criteria refer to");
   baseline->require_subcommand(1);
+  teach(*baseline,
+        "  nsa-validate baseline promote runs/single_gpu-TIME --reason \"first release\"\n",
+        "those of the subcommand (baseline promote --help)");
   CLI::App* promote = baseline->add_subcommand(
       "promote", "Show the baseline that a run would set for its hardware; --write writes it");
   promote->callback([&o] { o.command = "baseline promote"; });
@@ -130,6 +133,10 @@ void add_history_commands(CLI::App& app, Options& o) {
   CLI::App* history =
       app.add_subcommand("history", "Figures of earlier runs: a cache over run folders and tars");
   history->require_subcommand(1);
+  teach(*history,
+        "  nsa-validate history import runs/*\n"
+        "  nsa-validate history trend train_text.speed.rate_tok_s\n",
+        "those of the subcommand (history trend --help)");
   history->add_option("--db", o.history, "File of the history (default .history.sqlite)");
   CLI::App* import = history->add_subcommand("import", "Take in runs that verify");
   import->callback([&o] { o.command = "history import"; });

@@ -35,8 +35,8 @@ std::string decision_text(const PlannedPhase& phase) {
 /// machine: they are counted by themselves.
 void print(const Plan& plan, const std::vector<std::string>& only) {
   size_t decided = 0, undecided = 0, left_out = 0;
-  fmt::print("{} on {}: {} phases, about {:.1f} minutes\n", plan.runbook, plan.device,
-             plan.phases.size(), plan.minutes);
+  fmt::print("{} on {}: {} phase{}, about {:.1f} minutes\n", plan.runbook, plan.device,
+             plan.phases.size(), plan.phases.size() == 1 ? "" : "s", plan.minutes);
   if (!only.empty()) fmt::print("phases: {}\n", base::plain_text(selection_text(only, plan)));
   for (const PlannedPhase& phase : plan.phases) {
     decided += phase.decides.size();
