@@ -268,16 +268,11 @@ void define(torch::Library& m, const std::string& name, const std::string& tenso
         tags);
 }
 
-/// Both operators, batched and packed, by one kernel each.
-template <auto* forward, auto* backward>
-void implement(torch::Library& m) {
-  for (const char* name : {"attention", "attention_varlen"}) {
-    m.impl((std::string(name) + "_fwd").c_str(),
-           torch::CppFunction::makeFromBoxedFunction<forward>());
-    if constexpr (backward != nullptr)
-      m.impl((std::string(name) + "_bwd").c_str(),
-             torch::CppFunction::makeFromBoxedFunction<backward>());
-  }
+/// One kernel for the batched and for the packed operator of a direction, "_fwd" or "_bwd".
+template <auto* kernel>
+void implement(torch::Library& m, const std::string& direction) {
+  for (const char* name : {"attention", "attention_varlen"})
+    m.impl((name + direction).c_str(), torch::CppFunction::makeFromBoxedFunction<kernel>());
 }
 
 }  // namespace
@@ -287,15 +282,22 @@ TORCH_LIBRARY_FRAGMENT(nsa, m) {
   nsa::define(m, "attention", nsa::kTensors);
   nsa::define(m, "attention_varlen", nsa::kPackedTensors);
 }
-TORCH_LIBRARY_IMPL(nsa, CPU, m) { nsa::implement<nsa::forward_kernel, nsa::backward_kernel>(m); }
-TORCH_LIBRARY_IMPL(nsa, CUDA, m) { nsa::implement<nsa::forward_kernel, nsa::backward_kernel>(m); }
-TORCH_LIBRARY_IMPL(nsa, Meta, m) { nsa::implement<nsa::forward_meta, nsa::backward_meta>(m); }
+TORCH_LIBRARY_IMPL(nsa, CPU, m) {
+  nsa::implement<nsa::forward_kernel>(m, "_fwd");
+  nsa::implement<nsa::backward_kernel>(m, "_bwd");
+}
+TORCH_LIBRARY_IMPL(nsa, CUDA, m) {
+  nsa::implement<nsa::forward_kernel>(m, "_fwd");
+  nsa::implement<nsa::backward_kernel>(m, "_bwd");
+}
+TORCH_LIBRARY_IMPL(nsa, Meta, m) {
+  nsa::implement<nsa::forward_meta>(m, "_fwd");
+  nsa::implement<nsa::backward_meta>(m, "_bwd");
+}
 TORCH_LIBRARY_IMPL(nsa, Autograd, m) {
-  nsa::implement<nsa::forward_autograd, nsa::backward_autograd>(m);
+  nsa::implement<nsa::forward_autograd>(m, "_fwd");
+  nsa::implement<nsa::backward_autograd>(m, "_bwd");
 }
-TORCH_LIBRARY_IMPL(nsa, AutocastCPU, m) {
-  nsa::implement<nsa::forward_autocast, nsa::backward_autograd>(m);
-}
-TORCH_LIBRARY_IMPL(nsa, AutocastCUDA, m) {
-  nsa::implement<nsa::forward_autocast, nsa::backward_autograd>(m);
-}
+// A backward pass has the types of its forward pass: autocast leaves it alone.
+TORCH_LIBRARY_IMPL(nsa, AutocastCPU, m) { nsa::implement<nsa::forward_autocast>(m, "_fwd"); }
+TORCH_LIBRARY_IMPL(nsa, AutocastCUDA, m) { nsa::implement<nsa::forward_autocast>(m, "_fwd"); }

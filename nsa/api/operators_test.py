@@ -84,6 +84,13 @@ class Operators(unittest.TestCase):
         self.assertTrue(torch.equal(o, want))
         o.float().sum().backward()
         self.assertEqual(inputs[0].grad.dtype, torch.float32)
+        outside = [x.grad.clone() for x in inputs]
+        for x in inputs:
+            x.grad = None
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            attention(*inputs).float().sum().backward()
+        for x, grad in zip(inputs, outside):
+            self.assertTrue(torch.equal(x.grad, grad))
 
     def test_checkpoint(self):
         inputs = tensors()
