@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The registered operators from Python: opcheck, gradcheck, torch.compile, autocast, export, checkpointing.
+"""The registered operators from Python: opcheck, gradcheck, torch.compile, autocast, export, AOTInductor, checkpointing,
+DistributedDataParallel.
 
 Usage: operators_test.py LIBNSA
 """
+import pathlib
 import sys
+import tempfile
 import unittest
 
 import torch
@@ -21,6 +24,36 @@ def tensors(rows=(2, 19), dtype=torch.float64, heads=4, kv_heads=2, dk=8, dv=6, 
 
 def attention(q, k, v, gates, **settings):
     return torch.ops.nsa.attention_fwd(q, k, v, gates, **(SMALL | settings))[0]
+
+
+class Layer(torch.nn.Module):
+    """A user's own layer around the operator."""
+
+    def __init__(self, dim=12, heads=4, kv_heads=2, dk=8, dv=6):
+        super().__init__()
+        torch.manual_seed(3)
+        widths = {"q": (heads, dk), "k": (kv_heads, dk), "v": (kv_heads, dv), "gates": (heads, 3)}
+        self.shapes = list(widths.values())
+        self.projections = torch.nn.ModuleList(torch.nn.Linear(dim, h * d, dtype=torch.float64) for h, d in self.shapes)
+
+    def forward(self, x):
+        parts = [p(x).unflatten(-1, shape) for p, shape in zip(self.projections, self.shapes)]
+        return attention(*parts)
+
+
+def rows_of_layer():
+    return torch.randn(4, 17, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+
+def train_rank(rank, library, folder):
+    """One of two ranks: the gradient of the mean over its half of the rows."""
+    torch.ops.load_library(library)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    layer = torch.nn.parallel.DistributedDataParallel(Layer())
+    layer(rows_of_layer()[2 * rank : 2 * rank + 2]).square().mean().backward()
+    if rank == 0:
+        torch.save([p.grad for p in layer.module.parameters()], f"{folder}/gradients")
+    torch.distributed.destroy_process_group()
 
 
 class Operators(unittest.TestCase):
@@ -74,6 +107,27 @@ class Operators(unittest.TestCase):
         inputs = tuple(tensors(grad=False))
         exported = torch.export.export(Call(), inputs)
         self.assertTrue(torch.equal(exported.module()(*inputs), attention(*inputs)))
+
+    def test_aot_inductor(self):
+        class Call(torch.nn.Module):
+            def forward(self, q, k, v, gates):
+                return attention(q, k, v, gates)
+
+        inputs = tuple(tensors(grad=False))
+        with tempfile.TemporaryDirectory() as folder:
+            path = torch._inductor.aoti_compile_and_package(
+                torch.export.export(Call(), inputs), package_path=str(pathlib.Path(folder) / "call.pt2")
+            )
+            loaded = torch._inductor.aoti_load_package(path)
+            self.assertTrue(torch.equal(loaded(*inputs), attention(*inputs)))
+
+    def test_data_parallel(self):
+        layer = Layer()
+        layer(rows_of_layer()).square().mean().backward()
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.spawn(train_rank, args=(LIBRARY, folder), nprocs=2)
+            for p, grad in zip(layer.parameters(), torch.load(f"{folder}/gradients")):
+                self.assertTrue(torch.allclose(p.grad, grad, rtol=1e-12, atol=1e-12))
 
     def test_autocast(self):
         inputs = tensors(dtype=torch.float32)
