@@ -57,7 +57,7 @@ void check_list(const Source& source, const json& at, const std::string& what,
 void check_lists(const Source& source, const json& document, const KindSpec& kind) {
   for (const auto& [name, words] : kind.lists) {
     const std::string what = "list " + in_quotes(name) + ": ";
-    const json& place = at(document.at("lists"), name.c_str());
+    const json& place = at(document.at("lists"), name);
     require(source, place, !words.empty(), what + "no words");
     for (const std::string& word : words)
       require(source, place, is_plain_name("w" + word),
