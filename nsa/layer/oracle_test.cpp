@@ -1,9 +1,11 @@
-// The whole layer in fp64, forward and backward, against the oracle (nsa/reference).
+// The whole layer, and the operator that other programs call, in fp64, forward and backward,
+// against the oracle (nsa/reference).
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
+#include "nsa/nsa.h"
 #include "nsa/ops/common/oracle_util.h"
 #include "nsa/reference/reference.h"
 
@@ -89,19 +91,7 @@ void compare_phi(const std::string& prefix, const PhiWeights& have, const ref::P
   one("b2", have.b2, want.b2);
 }
 
-/// Forward and backward of one configuration. B = 2 so that a mixed-up batch shows.
-void compare(const NsaConfig& config, int64_t num_tokens) {
-  SCOPED_TRACE("S " + std::to_string(num_tokens) + " phi " + to_string(config.phi) + " rope " +
-               to_string(config.rope) + " gate " + to_string(config.gate));
-  NsaInputs in = random_inputs(config, 2, num_tokens, at::kDouble);
-  const ref::Inputs ref_in = to_ref(in);
-  const ref::Config ref_config = to_ref(config);
-  for (auto& [name, tensor] : differentiable(in)) tensor->requires_grad_(true);
-  const NsaOutputs out = nsa_attention(in, config);
-  compare_forward(out, ref::forward(ref_config, ref_in));
-  const at::Tensor d_o = at::randn(out.o.sizes(), at::kDouble);
-  out.o.backward(d_o);
-  const ref::Inputs grads = ref::backward(ref_config, ref_in, ref_of<double>(d_o));
+void compare_backward(const NsaInputs& in, const ref::Inputs& grads) {
   const auto close = [](const char* name, const at::Tensor& a, const ref::Tensor<double>& b) {
     expect_close(name, a.grad(), to_aten(b, at::kDouble));
   };
@@ -115,6 +105,37 @@ void compare(const NsaConfig& config, int64_t num_tokens) {
   close("d_gate_logits", in.gate_logits, grads.gates);
   compare_phi("d_phi_k.", in.phi_k, grads.phi_k);
   compare_phi("d_phi_v.", in.phi_v, grads.phi_v);
+}
+
+/// nsa::attention on the inputs of a layer call; other compressions than the mean are given.
+at::Tensor by_operator(const NsaInputs& in, const NsaConfig& config) {
+  BranchTensors own{.k_sel = in.k_sel, .v_sel = in.v_sel, .k_win = in.k_win, .v_win = in.v_win};
+  if (config.phi != Phi::kMean)
+    std::tie(own.k_cmp, own.v_cmp) =
+        compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
+  return attention(in.q, in.k_cmp_src, in.v_cmp_src, in.gate_logits, config, {}, own);
+}
+
+/// Forward and backward of one configuration. B = 2 so that a mixed-up batch shows.
+void compare(const NsaConfig& config, int64_t num_tokens) {
+  SCOPED_TRACE("S " + std::to_string(num_tokens) + " phi " + to_string(config.phi) + " rope " +
+               to_string(config.rope) + " gate " + to_string(config.gate));
+  NsaInputs in = random_inputs(config, 2, num_tokens, at::kDouble);
+  const ref::Inputs ref_in = to_ref(in);
+  const ref::Config ref_config = to_ref(config);
+  for (auto& [name, tensor] : differentiable(in)) tensor->requires_grad_(true);
+  const NsaOutputs out = nsa_attention(in, config);
+  const ref::Outputs want = ref::forward(ref_config, ref_in);
+  compare_forward(out, want);
+  const at::Tensor d_o = at::randn(out.o.sizes(), at::kDouble);
+  const ref::Inputs grads = ref::backward(ref_config, ref_in, ref_of<double>(d_o));
+  out.o.backward(d_o);
+  compare_backward(in, grads);
+  for (auto& [name, tensor] : differentiable(in)) tensor->mutable_grad() = at::Tensor();
+  const at::Tensor o = by_operator(in, config);
+  expect_close("operator o", o.detach(), to_aten(want.o, at::kDouble));
+  o.backward(d_o);
+  compare_backward(in, grads);
 }
 
 NsaConfig small() {
