@@ -1,7 +1,6 @@
 #include "harness/runbook/checks/check.h"
 
 #include "harness/runbook/checks/check_testing.h"
-#include "harness/runbook/metric_families.h"
 
 namespace harness {
 namespace {
@@ -73,28 +72,6 @@ INSTANTIATE_TEST_SUITE_P(
             "\"metrics\": [",
             R"("tables": [{"id": "T", "title": "T", "columns": [], "rows": []}], "metrics": [)",
             "the id must be lower case"}));
-
-TEST(MetricFamilies, OneAWord) {
-  KindSpec kind;
-  kind.lists = {{"mib", {"1", "25"}}};
-  MetricSpec family, single;
-  family.name = "cap{mib}.step_ms";
-  family.source = "step.cap{mib}";
-  family.arms = {"alone", "cap{mib}"};
-  single.name = "alone.step_ms";
-  kind.metrics = {family, single};
-  KindTable table;
-  table.rows = {{"cap{mib}", "=cap{mib}.step_ms"}, {"alone", "=alone.step_ms"}};
-  kind.tables = {table};
-  const KindSpec whole = expand(kind);
-  EXPECT_TRUE(whole.lists.empty());
-  ASSERT_EQ(whole.metrics.size(), 3u);
-  EXPECT_EQ(whole.metrics[1].name, "cap25.step_ms");
-  EXPECT_EQ(whole.metrics[1].source, "step.cap25");
-  EXPECT_THAT(whole.metrics[1].arms, testing::ElementsAre("alone", "cap25"));
-  EXPECT_THAT(whole.tables[0].rows[0], testing::ElementsAre("cap1", "=cap1.step_ms"));
-  EXPECT_EQ(whole.tables[0].rows.size(), 3u);
-}
 
 }  // namespace
 }  // namespace harness
