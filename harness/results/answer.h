@@ -29,7 +29,7 @@ struct Question {
   std::string id;                       ///< G-...
   std::string question;                 ///< ends with a question mark; yes is the wanted answer
   std::vector<std::string> decided_by;  ///< ids of criteria; "C-x.*" for all that begin so
-  std::string says;  ///< what says so, with {METRIC}; empty: the criterion with the least room
+  std::string says;  ///< reason, with {METRIC}; empty: the criterion with the least room
   template <class V>
   static void describe(V& v) {
     v({.name = "id", .doc = "G- and a name, unique in the runbook", .required = true},

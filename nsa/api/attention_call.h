@@ -2,7 +2,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
-#include <optional>
 #include <string>
 
 #include "nsa/layer/nsa_attention.h"
@@ -24,7 +23,6 @@ struct AttentionCall {
   bool strict = false;
 
   const at::Tensor& q() const { return tensors[0]; }
-  const at::Tensor& v() const { return tensors[2]; }
   bool compressed() const { return tensors[4].defined(); }
   /// Makes head counts and dims of the configuration those of q, k and v; tensors of too few axes
   /// are left to check_attention.

@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <tuple>
 #include <utility>
 #include <vector>
 

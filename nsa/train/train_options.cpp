@@ -39,7 +39,8 @@ struct Validator {
                 "\"" + value + "\"");
     } else if constexpr (std::is_same_v<T, double>) {
       if (std::isfinite(option.least))
-        require(value >= option.least && value < 1e30, option.name, "finite and >= 0",
+        require(value >= option.least && value < 1e30, option.name,
+                "finite and >= " + std::to_string(static_cast<int64_t>(option.least)),
                 std::to_string(value));
     } else if constexpr (std::is_same_v<T, int64_t>) {
       const auto least = static_cast<int64_t>(option.least);
