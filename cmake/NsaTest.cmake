@@ -38,6 +38,7 @@ function(nsa_add_torch_test)
   nsa_add_test(NAME ${T_NAME} ${T_UNPARSED_ARGUMENTS})
   if(NSA_BUILD_TESTS)
     target_precompile_headers(${T_NAME} REUSE_FROM nsa_pch)
+    target_compile_options(${T_NAME} PRIVATE ${NSA_BRIEF_COMPILE})
     if(NSA_SANITIZER)
       # The precompiled header has the sanitizer's flags. LibTorch is not instrumented: leaks and containers that it shares
       # are not judged.

@@ -2,7 +2,8 @@
 """The registered operators from Python: opcheck, gradcheck, torch.compile, autocast, export, AOTInductor, checkpointing,
 DistributedDataParallel.
 
-Usage: operators_test.py LIBNSA
+Usage: operators_test.py LIBNSA [cpu|cuda]
+On cuda the calls have the sizes and the type that the kernels cover, and a training step is captured as a graph.
 """
 import pathlib
 import sys
@@ -13,13 +14,22 @@ import torch
 from torch.library import opcheck
 
 LIBRARY = sys.argv.pop(1) if len(sys.argv) > 1 else None
+DEVICE = sys.argv.pop(1) if len(sys.argv) > 1 and sys.argv[1] in ("cpu", "cuda") else "cpu"
 SMALL = dict(block_size=4, block_stride=2, sel_block_size=4, top_n=4, window=5)
+DTYPE, DK, DV = torch.float64, 8, 6
+if DEVICE == "cuda":
+    SMALL = dict(top_n=4, window=100)
+    DTYPE, DK, DV = torch.bfloat16, 64, 64
+# Tokens of a call for every one above: enough for several blocks on either device.
+STRETCH = 16 if DEVICE == "cuda" else 1
 
 
-def tensors(rows=(2, 19), dtype=torch.float64, heads=4, kv_heads=2, dk=8, dv=6, grad=True):
+def tensors(rows=(2, 19), dtype=DTYPE, heads=4, kv_heads=2, dk=DK, dv=DV, grad=True):
     torch.manual_seed(7)
+    rows = (*rows[:-1], rows[-1] * STRETCH)
     shapes = ((heads, dk), (kv_heads, dk), (kv_heads, dv), (heads, 3))
-    return [torch.randn(*rows, *shape, dtype=torch.float64).to(dtype).requires_grad_(grad) for shape in shapes]
+    made = [torch.randn(*rows, *shape, dtype=torch.float64).to(DEVICE, dtype) for shape in shapes]
+    return [x.requires_grad_(grad) for x in made]
 
 
 def attention(q, k, v, gates, **settings):
@@ -63,7 +73,7 @@ class Operators(unittest.TestCase):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
         packed = tensors(rows=(23,))
-        offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32)
+        offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
         opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
         q, k, v, gates = tensors(grad=False)
         o, ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL)
@@ -76,11 +86,15 @@ class Operators(unittest.TestCase):
 
     def test_gradcheck(self):
         settings = dict(SMALL, gate="sigmoid")
-        q, k, v, gates = tensors(rows=(1, 9), heads=2, kv_heads=1, dk=4, dv=4)
+        if DEVICE == "cuda":
+            settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
+        q, k, v, gates = tensors(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)
         ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **settings)[1]
         self.assertTrue(
             torch.autograd.gradcheck(
-                lambda *x: torch.ops.nsa.attention_fwd(*x, block_idx=ids, **settings)[0], (q, k, v, gates)
+                lambda *x: torch.ops.nsa.attention_fwd(*x, block_idx=ids, **settings)[0],
+                (q, k, v, gates),
+                fast_mode=DEVICE == "cuda",
             )
         )
 
@@ -121,17 +135,42 @@ class Operators(unittest.TestCase):
             loaded = torch._inductor.aoti_load_package(path)
             self.assertTrue(torch.equal(loaded(*inputs), attention(*inputs)))
 
-    def test_data_parallel(self):
-        layer = Layer()
-        layer(rows_of_layer()).square().mean().backward()
-        with tempfile.TemporaryDirectory() as folder:
-            torch.multiprocessing.spawn(train_rank, args=(LIBRARY, folder), nprocs=2)
-            for p, grad in zip(layer.parameters(), torch.load(f"{folder}/gradients")):
-                self.assertTrue(torch.allclose(p.grad, grad, rtol=1e-12, atol=1e-12))
+    if DEVICE == "cpu":
+
+        def test_data_parallel(self):
+            layer = Layer()
+            layer(rows_of_layer()).square().mean().backward()
+            with tempfile.TemporaryDirectory() as folder:
+                torch.multiprocessing.spawn(train_rank, args=(LIBRARY, folder), nprocs=2)
+                for p, grad in zip(layer.parameters(), torch.load(f"{folder}/gradients")):
+                    self.assertTrue(torch.allclose(p.grad, grad, rtol=1e-12, atol=1e-12))
+    else:
+
+        def test_graph(self):
+            inputs = tensors()
+
+            def step():
+                o = attention(*inputs)
+                return (o, *torch.autograd.grad(o.sum(), inputs))
+
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream):
+                step()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                replayed = step()
+            with torch.no_grad():
+                for x in inputs:
+                    x.copy_(torch.randn_like(x))
+            eager = step()
+            graph.replay()
+            for a, b in zip(replayed, eager):
+                self.assertTrue(torch.equal(a, b))
 
     def test_autocast(self):
         inputs = tensors(dtype=torch.float32)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
             o = attention(*inputs)
         self.assertEqual(o.dtype, torch.bfloat16)
         want = attention(*[x.bfloat16() for x in inputs[:3]], inputs[3])
@@ -141,7 +180,7 @@ class Operators(unittest.TestCase):
         outside = [x.grad.clone() for x in inputs]
         for x in inputs:
             x.grad = None
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
             attention(*inputs).float().sum().backward()
         for x, grad in zip(inputs, outside):
             self.assertTrue(torch.equal(x.grad, grad))
