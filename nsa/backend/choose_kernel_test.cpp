@@ -22,7 +22,7 @@ constexpr int kDims[][2] = {{64, 64}, {128, 128}, {192, 128}};
 constexpr const char* kWanted[] = {"auto", "sm80"};
 
 CardFacts card(int major, int minor, size_t shared_bytes) {
-  return {true, true, major, minor, shared_bytes, machine_code_of("80-real;90a-real")};
+  return {true, true, major, minor, shared_bytes, machine_code_of("80-real 90a-real")};
 }
 const CardFacts kA100 = card(8, 0, 166912), kRtx30 = card(8, 6, 101376),
                 kRtx40 = card(8, 9, 101376), kH100 = card(9, 0, 232448),
@@ -134,9 +134,9 @@ TEST(ChooseKernel, ListsOfArchitecturesAreRead) {
     const MachineCode code = machine_code_of(list);
     return std::pair(code.sm80, code.sm90a);
   };
-  EXPECT_EQ(read("80-real;90a-real"), std::pair(true, true));
-  EXPECT_EQ(read("90a;80"), std::pair(true, true));
-  EXPECT_EQ(read("80-virtual;90-real"), std::pair(false, false));
+  EXPECT_EQ(read("80-real 90a-real"), std::pair(true, true));
+  EXPECT_EQ(read("90a 80"), std::pair(true, true));
+  EXPECT_EQ(read("80-virtual 90-real"), std::pair(false, false));
   EXPECT_EQ(read("86-real"), std::pair(false, false));
   EXPECT_EQ(read(""), std::pair(false, false));
 }

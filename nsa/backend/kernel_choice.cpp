@@ -36,10 +36,10 @@ std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCod
 }  // namespace
 
 MachineCode machine_code_of(const std::string& architectures) {
-  const std::string list = ";" + architectures + ";";
+  const std::string list = " " + architectures + " ";
   const auto has = [&](const std::string& name) {  // virtual code would be compiled at load
-    return list.find(";" + name + ";") != std::string::npos ||
-           list.find(";" + name + "-real;") != std::string::npos;
+    return list.find(" " + name + " ") != std::string::npos ||
+           list.find(" " + name + "-real ") != std::string::npos;
   };
   return {has("80"), has("90a")};
 }

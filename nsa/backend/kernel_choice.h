@@ -11,7 +11,7 @@ namespace nsa {
 struct MachineCode {
   bool sm80 = false, sm90a = false;
 };
-/// From a list of architectures as CMake has it, such as "80-real;90a-real".
+/// From architectures as CMake names them, such as "80-real 90a-real".
 MachineCode machine_code_of(const std::string& architectures);
 
 /// What the choice depends on of a device and of the build.
