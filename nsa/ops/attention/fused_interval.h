@@ -14,11 +14,11 @@ KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, co
                                     const KeyMask& mask, const NsaConfig* selection = nullptr);
 
 struct FusedSelection {
-  at::Tensor out;  ///< [B, S, Hq, dv], type of q
-  at::Tensor lse;  ///< [B, S, Hq] fp32
-  at::Tensor
-      block_idx;      ///< [B, S, Hkv, n] int32, as select_blocks gives; undefined without selection
-  at::Tensor ranges;  ///< [B, S, Hkv, n, 2] int32, as block_ranges gives; undefined likewise
+  at::Tensor out;        ///< [B, S, Hq, dv], type of q
+  at::Tensor lse;        ///< [B, S, Hq] fp32
+  at::Tensor block_idx;  ///< [B, S, Hkv, n] int32, as select_blocks gives; undefined where no
+                         ///< blocks are selected
+  at::Tensor ranges;     ///< [B, S, Hkv, n, 2] int32, as block_ranges gives; undefined likewise
 };
 
 /// One launch of `kernel`, which runs; no host synchronisation, no tensor of scores or
