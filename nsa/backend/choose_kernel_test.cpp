@@ -1,9 +1,9 @@
 // Which kernel runs on which card, by the facts of the cards; no card is asked.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <ostream>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "nsa/backend/kernel_choice.h"
 

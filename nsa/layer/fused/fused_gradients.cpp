@@ -2,6 +2,7 @@
 
 #ifdef NSA_WITH_CUDA
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
