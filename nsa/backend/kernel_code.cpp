@@ -5,11 +5,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "nsa/ops/common/kernel_problem.h"
-
-#ifdef NSA_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
-#endif
+#include "nsa/backend/card_facts.h"
 
 namespace nsa {
 namespace {
@@ -21,12 +17,8 @@ std::atomic<bool>& sm80_wanted() {
 
 /// Why no kernel can run, and what to do about it; empty where one can.
 std::string missing_kernels(at::Device device) {
-#ifdef NSA_WITH_CUDA
+  if (!card_facts(at::kCPU).build_has_kernels) return "this build has none; use one with CUDA code";
   return device.is_cuda() ? "" : "device " + device.str() + " runs none; use device cuda";
-#else
-  static_cast<void>(device);
-  return "this build has none; use one with CUDA code";
-#endif
 }
 
 }  // namespace
@@ -41,34 +33,18 @@ void want_kernels(const std::string& code, at::Device device) {
   sm80_wanted() = code == "sm80";
 }
 
-std::string sm80_obstacle(size_t shared_bytes_of_block) {
-  constexpr size_t kMost = 160 * 1024;  // of the largest kernel, the selected backward pass
-  if (shared_bytes_of_block >= kMost) return "";
-  return "the kernels take up to 160 KB of shared memory a block, this card has " +
-         std::to_string(shared_bytes_of_block / 1024);
+KernelChoice choose_kernel(const at::Tensor& q, KernelCall call) {
+  call.sixteen_bits = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  return choose_kernel(call, card_facts(q.device()), sm80_wanted() ? "sm80" : "auto");
 }
 
-#ifdef NSA_WITH_CUDA
-kernels::Code tile_kernel_code(const at::Tensor& q) {
-  const int major = at::cuda::getDeviceProperties(q.get_device())->major;
-  return sm80_wanted() || major == 8 ? kernels::Code::kSm80 : kernels::Code::kSm90;
+bool token_kernels_run(const at::Tensor& x) {
+  return choose_kernel(x, {.family = KernelFamily::kTokens}).runs();
 }
 
-std::string tile_kernel_obstacle(const at::Tensor& q) {
-  const std::string any = kernel_obstacle(q, /*least_major=*/8, /*only=*/false);
-  if (!any.empty()) return any;
-  if (tile_kernel_code(q) == kernels::Code::kSm90)
-    return kernel_obstacle(q, /*least_major=*/9, /*only=*/true);
-  return sm80_obstacle(at::cuda::getDeviceProperties(q.get_device())->sharedMemPerBlockOptin);
+kernels::Code launched_code(KernelCode code) {
+  TORCH_INTERNAL_ASSERT(code != KernelCode::kNone);
+  return code == KernelCode::kSm90 ? kernels::Code::kSm90 : kernels::Code::kSm80;
 }
-
-std::string tile_kernel_detail(const at::Tensor& q) {
-  const bool runs = kernel_obstacle(q, /*least_major=*/8, /*only=*/false).empty();
-  return runs && tile_kernel_code(q) == kernels::Code::kSm80 ? "sm_80" : "";
-}
-#else
-std::string tile_kernel_obstacle(const at::Tensor& q) { return kernel_obstacle(q, 0, false); }
-std::string tile_kernel_detail(const at::Tensor&) { return ""; }
-#endif
 
 }  // namespace nsa

@@ -3,27 +3,26 @@
 
 #include <string>
 
+#include "nsa/backend/kernel_choice.h"
 #include "nsa/kernels/interval/interval_attention.h"
 
 namespace nsa {
 
 /// Which code of backend `fused` the process runs (switch NSA_KERNELS): "auto", the best that the
-/// card has; "sm80", mma.sync and cp.async on any card from compute capability 8.0 on. Set before
-/// operators are called: a forward pass and its backward pass must run the same code.
+/// card has; "sm80", mma.sync and cp.async on any card that the build has machine code for. Calls
+/// made from now on run it; the backward pass of an earlier call runs what that call ran.
 /// Throws std::invalid_argument on another word, and on "sm80" where no kernel can run: on a
 /// `device` that is no GPU and in a build without CUDA code.
 void want_kernels(const std::string& code, at::Device device);
 
-/// Empty where a card of compute capability 8 lets a block of threads have the shared memory that
-/// the code of sm_80 takes; else why not.
-std::string sm80_obstacle(size_t shared_bytes_of_block);
-/// Empty where kernels of intervals and tiles of keys run on the card of q; else why not.
-std::string tile_kernel_obstacle(const at::Tensor& q);
-/// The detail that a record has of a call without an obstacle: "sm_80" where that code runs, on any
-/// card, "" for the code of sm_90.
-std::string tile_kernel_detail(const at::Tensor& q);
+/// choose_kernel for tensors like q on its device, with the code that the process wants; the type
+/// of `call` is that of q.
+KernelChoice choose_kernel(const at::Tensor& q, KernelCall call);
 
-/// The code that tile_kernel_obstacle allowed. Builds with CUDA code only.
-kernels::Code tile_kernel_code(const at::Tensor& q);
+/// Whether the kernels of the tokens' family run for tensors like x.
+bool token_kernels_run(const at::Tensor& x);
+
+/// The code that a launcher is to enqueue; only of a choice that runs.
+kernels::Code launched_code(KernelCode code);
 
 }  // namespace nsa

@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 
-#include "nsa/ops/common/kernel_problem.h"
+#include <vector>
+
+#include "nsa/backend/card_facts.h"
 
 namespace nsa {
 namespace {
@@ -41,24 +43,40 @@ TEST(KernelCode, RefusesDeviceWithoutKernelsAndNamesTheRemedy) {
 
 /// A100 and A30 have 163 KB a block, A10, RTX 30 and RTX 40 have 99.
 TEST(KernelCode, ACardWithoutTheSharedMemoryOfTheCodeOfSm80IsNamed) {
-  EXPECT_EQ(sm80_obstacle(166912), "");
-  EXPECT_EQ(sm80_obstacle(163840), "");
-  EXPECT_EQ(sm80_obstacle(163839),
+  constexpr size_t kLargest = 160 * 1024;
+  EXPECT_EQ(shared_memory_obstacle(kLargest, 166912), "");
+  EXPECT_EQ(shared_memory_obstacle(kLargest, 163840), "");
+  EXPECT_EQ(shared_memory_obstacle(kLargest, 163839),
             "the kernels take up to 160 KB of shared memory a block, this card has 159");
-  EXPECT_THAT(sm80_obstacle(101376), HasSubstr("this card has 99"));
+  EXPECT_THAT(shared_memory_obstacle(kLargest, 101376), HasSubstr("this card has 99"));
 }
 
-#ifdef NSA_WITH_CUDA
 /// The switch chooses among the card's codes; it is no way around a missing card.
 TEST(KernelCode, CpuTensorsHaveNoKernel) {
+#ifdef NSA_WITH_CUDA
+  constexpr const char* kObstacle = "the kernel runs on CUDA only";
+  const std::vector<const char*> codes{"sm80", "auto"};
+#else
+  constexpr const char* kObstacle = "this build has no CUDA code";
+  const std::vector<const char*> codes{"auto"};
+#endif
   const at::Tensor q = at::zeros({1, 4, 2, 64}, at::kBFloat16);
-  for (const char* code : {"sm80", "auto"}) {
+  for (const char* code : codes) {
     want_kernels(code, at::kCUDA);
-    EXPECT_EQ(tile_kernel_obstacle(q), kernel_obstacle(q, 8, /*only=*/false)) << code;
-    EXPECT_NE(tile_kernel_obstacle(q), "") << code;
+    for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kTokens}) {
+      const KernelChoice kernel = choose_kernel(q, {.family = family});
+      EXPECT_EQ(kernel.code, KernelCode::kNone) << code;
+      EXPECT_EQ(kernel.obstacle, kObstacle) << code;
+      EXPECT_EQ(kernel.detail, "") << code;
+    }
+    EXPECT_FALSE(token_kernels_run(q)) << code;
   }
 }
-#endif
+
+TEST(KernelCode, TheBuildHasMachineCodeForBothArchitectures) {
+  EXPECT_TRUE(built_machine_code().sm80);
+  EXPECT_TRUE(built_machine_code().sm90a);
+}
 
 }  // namespace
 }  // namespace nsa

@@ -104,16 +104,17 @@ class BatchedAttention {
     record_stage("compress", compress_backend(in_.k_cmp_src, config_));
   }
 
-  /// Why branch, choice and ranges are not computed by one kernel; empty where they are, where that
-  /// was not requested and where nothing is to be chosen.
-  std::string fused_selection_obstacle() const {
-    if (options_.cmp != BranchBackend::kFused || options_.block_idx.defined()) return "";
-    if (options_.keep_scores) return "the kernel leaves no scores (keep_scores)";
-    return cmp_attn_select_obstacle(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
+  /// The kernel of branch, choice and ranges together, or why there is none; no obstacle either
+  /// where that was not requested and where nothing is to be chosen.
+  KernelChoice fused_selection_kernel() const {
+    if (options_.cmp != BranchBackend::kFused || options_.block_idx.defined()) return {};
+    if (options_.keep_scores)
+      return {KernelCode::kNone, "the kernel leaves no scores (keep_scores)", ""};
+    return choose_select_kernel(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
   }
 
-  void fused_compressed_branch_and_selection() {
-    const CmpSelectResult r = cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
+  void fused_compressed_branch_and_selection(const KernelChoice& kernel) {
+    const CmpSelectResult r = cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, kernel);
     out_.o_cmp = r.out;
     out_.lse_cmp = r.lse;
     out_.block_idx = r.block_idx;
@@ -123,11 +124,8 @@ class BatchedAttention {
 
   void compressed_branch_and_selection() {
     const NvtxRange range = stage("nsa.cmp_attn+select");
-    const std::string fused_obstacle = fused_selection_obstacle();
-    if (options_.cmp == BranchBackend::kFused && !options_.block_idx.defined() &&
-        fused_obstacle.empty()) {
-      return fused_compressed_branch_and_selection();
-    }
+    const KernelChoice fused = fused_selection_kernel();
+    if (fused.runs()) return fused_compressed_branch_and_selection(fused);
     const int64_t num_tokens = in_.q.size(1);
     const bool given = options_.block_idx.defined();
     std::vector<at::Tensor> out, lse, scores, block_idx;
@@ -163,10 +161,10 @@ class BatchedAttention {
     } else {
       out_.block_idx = join(block_idx);
     }
-    if (fused_obstacle.empty()) {
+    if (fused.obstacle.empty()) {
       record_stage("select", given ? "given" : "plain");
     } else {
-      record_backend("select", "fused", "plain", "", fused_obstacle, options_.strict_backend);
+      record_backend("select", "fused", "plain", "", fused.obstacle, options_.strict_backend);
     }
   }
 
@@ -266,7 +264,8 @@ void check_block_idx(const NsaInputs& in, const NsaConfig& config, const NsaOpti
 
 NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
                              const NsaOptions& options) {
-  if (goes_as_one_call(inputs, config, options)) return fused_call(inputs, config, options);
+  if (const auto kernels = choose_one_call(inputs, config, options))
+    return fused_call(inputs, config, options, *kernels);
   return compose_attention(inputs, config, options).out;
 }
 

@@ -98,7 +98,9 @@ class DecodeCache {
   struct StepLoads;
 
   Active activate(const std::optional<std::vector<int64_t>>& sequences) const;
-  DecodeOutputs plain_step(const NsaInputs& tokens, Active& active, const NsaOptions& options);
+  /// `obstacle`: why the step is not one launch, for the record.
+  DecodeOutputs plain_step(const NsaInputs& tokens, Active& active, const NsaOptions& options,
+                           const std::string& obstacle);
   /// Why a step is not one launch of the project's kernel; empty where it is.
   std::string one_launch_obstacle(const NsaInputs& tokens, const Active& active,
                                   const NsaOptions& options) const;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/decode/step/active_sequences.h"
 #include "nsa/decode/step/step_inputs.h"
 #include "nsa/diagnostics/record_stage.h"
@@ -144,8 +145,8 @@ std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Acti
       wanted.win != BranchBackend::kFused) {
     return "a step is one launch only where all three branches are to be fused";
   }
-  const std::string obstacle = kernel_obstacle(tokens.q, /*least_major=*/8, /*only=*/false);
-  if (!obstacle.empty()) return obstacle;
+  const KernelChoice kernel = choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep});
+  if (!kernel.runs()) return kernel.obstacle;
   if (needs_gradient(tokens)) return "the one launch of a decode step has no backward pass";
   if (window_.kv.k.scalar_type() != window_.kv.type) return "the cache keeps wider rows";
   if (options.block_idx.defined()) return "the one launch of a decode step selects by itself";
@@ -232,7 +233,7 @@ DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& a
 #else
 std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
                                              const NsaOptions&) const {
-  return kernel_obstacle(tokens.q, /*least_major=*/8, /*only=*/false);
+  return choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep}).obstacle;
 }
 
 int64_t DecodeCache::longest_room(const Active& active) const { return active.last + 1; }

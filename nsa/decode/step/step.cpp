@@ -103,17 +103,17 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
     check.same_device("block_idx", options.block_idx, "q", tokens.q);
   }
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
-  const bool one_launch = one_launch_obstacle(tokens, active, options).empty();
-  DecodeOutputs out = one_launch ? step_in_one_launch(tokens, active, options)
-                                 : plain_step(tokens, active, options);
+  const std::string obstacle = one_launch_obstacle(tokens, active, options);
+  DecodeOutputs out = obstacle.empty() ? step_in_one_launch(tokens, active, options)
+                                       : plain_step(tokens, active, options, obstacle);
   out.record = record;
   out.ran = record->rows();
   return out;
 }
 
 DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
-                                      const NsaOptions& options) {
-  record_requests(options, one_launch_obstacle(tokens, active, options));
+                                      const NsaOptions& options, const std::string& obstacle) {
+  record_requests(options, obstacle);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
   append(tokens, rotated, active);

@@ -36,6 +36,7 @@ Owners owners_of(const at::Tensor& cmp, const at::Tensor& sel, const at::Tensor&
 struct CallPlan : torch::CustomClassHolder {
   NsaConfig config;
   NsaOptions options;
+  BranchKernels kernels;
   bool pooled = false;  ///< the sources of compression are inputs, else its results
   Owners keys{}, values{};
   ColumnPlaces places;  ///< of q and the keys and values of the branches; their gradients lie alike
@@ -167,12 +168,12 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     for (size_t i = 0; i < 7; ++i) branches = branches || ctx->needs_input_grad(i);
     at::Tensor room, q_out;  // not before they are needed
     const bool by_kernels = only_o && grads[kO].defined();
-    if (by_kernels && branches && first_joined(s, config) < s.q.size(1))
+    if (by_kernels && branches && first_joined(s, config, plan->kernels) < s.q.size(1))
       room = room_side_by_side(*plan, s.q);
     if (room.defined()) q_out = columns_of(*plan, room, 0, config.num_heads, config.qk_head_dim);
-    BranchGradients g =
-        by_kernels ? gradients_by_kernels(s, config, grads[kO].contiguous(), branches, q_out)
-                   : gradients_by_operators(s, config, grads);
+    BranchGradients g = by_kernels ? gradients_by_kernels(s, config, plan->kernels,
+                                                          grads[kO].contiguous(), branches, q_out)
+                                   : gradients_by_operators(s, config, grads);
     if (grads[kQRot].defined()) g.q.push_back(grads[kQRot]);
     add_to(g.k_cmp, grads[kKCmp]);
     add_to(g.v_cmp, grads[kVCmp]);
@@ -228,29 +229,37 @@ bool asks_for_kernels(const NsaOptions& options) {
 
 }  // namespace
 
-bool goes_as_one_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
+std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfig& config,
+                                             const NsaOptions& options) {
   if (!asks_for_kernels(options) || !tokens_by_kernel(in, config) ||
       !needs_gradient({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel, in.v_sel, in.k_win, in.v_win,
                        in.gate_logits}) ||
       !combines_by_kernel(in.v_sel, in.gate_logits)) {
-    return false;
+    return std::nullopt;
   }
   // Sizes are asked for, so slices stand for what is not computed yet.
   const int64_t blocks = config.num_compressed(in.q.size(1));
   const at::Tensor k_cmp = in.k_cmp_src.narrow(1, 0, blocks),
                    v_cmp = in.v_cmp_src.narrow(1, 0, blocks);
   const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
-  return fused_interval_obstacle(in.q, k_cmp, v_cmp, compressed_mask(config), &config).empty() &&
-         fused_interval_obstacle(in.q, in.k_win, in.v_win, window_mask(config)).empty() &&
-         sel_attn_fused_obstacle(
-             {in.q, in.k_sel, in.v_sel, ranges, 0, config.scale(), config.sel_block_size})
-             .empty();
+  BranchKernels chosen;
+  chosen.cmp = choose_interval_kernel(in.q, k_cmp, v_cmp, compressed_mask(config), &config);
+  if (!chosen.cmp.runs()) return std::nullopt;
+  chosen.win = choose_interval_kernel(in.q, in.k_win, in.v_win, window_mask(config));
+  if (!chosen.win.runs()) return std::nullopt;
+  chosen.sel = choose_selected_kernels(
+                   {in.q, in.k_sel, in.v_sel, ranges, 0, config.scale(), config.sel_block_size})
+                   .backward;  // runs only where the forward kernel does
+  if (!chosen.sel.runs()) return std::nullopt;
+  return chosen;
 }
 
-NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options) {
+NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options,
+                      const BranchKernels& kernels) {
   auto plan = c10::make_intrusive<CallPlan>();
   plan->config = config;
   plan->options = options;
+  plan->kernels = kernels;
   plan->pooled = sources_are_pooled(config);
   plan->keys = owners_of(in.k_cmp_src, in.k_sel, in.k_win, plan->pooled);
   plan->values = owners_of(in.v_cmp_src, in.v_sel, in.v_win, plan->pooled);
@@ -274,9 +283,12 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
   return out;
 }
 #else
-bool goes_as_one_call(const NsaInputs&, const NsaConfig&, const NsaOptions&) { return false; }
+std::optional<BranchKernels> choose_one_call(const NsaInputs&, const NsaConfig&,
+                                             const NsaOptions&) {
+  return std::nullopt;
+}
 
-NsaOutputs fused_call(const NsaInputs&, const NsaConfig&, const NsaOptions&) {
+NsaOutputs fused_call(const NsaInputs&, const NsaConfig&, const NsaOptions&, const BranchKernels&) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }
 #endif

@@ -295,7 +295,8 @@ TEST_F(OneCall, EveryPassOfABranchNamesItsCode) {
     out.o.sum().backward();
     std::map<std::string, std::string> details;
     for (const RanBackend& row : out.record->rows()) details[row.stage] = row.detail;
-    const bool sm80 = std::string(code) == "sm80" || !tile_kernel_detail(out.o).empty();
+    const bool sm80 = std::string(code) == "sm80" ||
+                      choose_kernel(out.o, {.family = KernelFamily::kInterval}).detail == "sm_80";
     for (const char* stage :
          {"cmp_attn", "win_attn", "cmp_attn.backward", "sel_attn.backward", "win_attn.backward"}) {
       ASSERT_TRUE(details.contains(stage)) << stage;

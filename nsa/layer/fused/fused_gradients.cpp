@@ -2,12 +2,12 @@
 
 #ifdef NSA_WITH_CUDA
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
 #include <tuple>
 
-#include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/layer/fused/fused_tokens.h"
@@ -52,13 +52,13 @@ class RowStatistics {
 
 }  // namespace
 
-int64_t first_joined(const SavedCall& s, const NsaConfig& config) {
-  return sel_attn_first_joined(s.selected(config));
+int64_t first_joined(const SavedCall& s, const NsaConfig& config, const BranchKernels& chosen) {
+  return sel_attn_first_joined(s.selected(config), chosen.sel.code);
 }
 
 BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config,
-                                     const at::Tensor& d_o, bool branches,
-                                     const at::Tensor& q_out) {
+                                     const BranchKernels& chosen, const at::Tensor& d_o,
+                                     bool branches, const at::Tensor& q_out) {
   const GatedSum sum{s.out, s.logits, config.gate};
   BranchGradients g;
   std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
@@ -75,28 +75,29 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
     }();
   }
   if (!branches) return g;
-  const auto interval = [&](const char* stage, size_t branch, int64_t which, const at::Tensor& k,
-                            const at::Tensor& v, const KeyMask& mask) {
+  const auto interval = [&](const char* stage, const KernelChoice& kernel, size_t branch,
+                            int64_t which, const at::Tensor& k, const at::Tensor& v,
+                            const KeyMask& mask) {
     const NvtxRange range((std::string("nsa.") + stage).c_str());
     const kernels::IntervalRows rows = statistics.interval(which);
-    record_stage(stage, "fused", tile_kernel_detail(s.q));
+    record_stage(stage, "fused", kernel.detail);
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
-                                   config.scale(), folded ? &rows : nullptr);
+                                   config.scale(), kernel.code, folded ? &rows : nullptr);
   };
   const AttentionGradients cmp =
-      interval("cmp_attn.backward", 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
+      interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
   const AttentionGradients win =
-      interval("win_attn.backward", 2, 1, s.k_win, s.v_win, window_mask(config));
-  g.q_joined = first_joined(s, config);
+      interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win, window_mask(config));
+  g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.
   if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
   const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
-    record_stage("sel_attn.backward", "fused", tile_kernel_detail(s.q));
-    return sel_attn_fused_backward(s.selected(config), d_out[1], s.out[1], s.lse[1],
-                                   folded ? statistics.selected() : nullptr,
+    record_stage("sel_attn.backward", "fused", chosen.sel.detail);
+    return sel_attn_fused_backward(s.selected(config), chosen.sel.code, d_out[1], s.out[1],
+                                   s.lse[1], folded ? statistics.selected() : nullptr,
                                    joins ? &joined : nullptr);
   }();
   g.q = {cmp.q, sel[0], win.q};

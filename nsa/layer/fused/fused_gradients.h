@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "nsa/backend/kernel_choice.h"
 #include "nsa/config/config.h"
 #include "nsa/ops/attention/key_mask.h"
 #include "nsa/ops/selected/row_method.h"
@@ -39,6 +40,11 @@ struct SavedCall {
   }
 };
 
+/// The kernels of the branches of a call; all run.
+struct BranchKernels {
+  KernelChoice cmp, sel, win;
+};
+
 /// Gradients of what the branches read; undefined: none.
 struct BranchGradients {
   std::vector<at::Tensor> q;  ///< terms, to be added up
@@ -48,13 +54,14 @@ struct BranchGradients {
 };
 
 /// The first token whose gradients of q are joined by the selected branch; S: none.
-int64_t first_joined(const SavedCall& saved, const NsaConfig& config);
+int64_t first_joined(const SavedCall& saved, const NsaConfig& config, const BranchKernels& kernels);
 
 /// Gradients of a loss through o alone, from d_o [B, S, Hq, dv]. `branches` false: of the logits
 /// only. Where tokens are joined, their gradient of q goes to q_out [B, S, Hq, dk], heads side by
 /// side, or to a term where that is undefined.
 BranchGradients gradients_by_kernels(const SavedCall& saved, const NsaConfig& config,
-                                     const at::Tensor& d_o, bool branches, const at::Tensor& q_out);
+                                     const BranchKernels& kernels, const at::Tensor& d_o,
+                                     bool branches, const at::Tensor& q_out);
 
 /// Gradients of a loss through any outputs of the branches, these computed once more as operators.
 /// `grads`: of o, o_cmp, o_sel, o_win, lse_cmp, lse_sel, lse_win, gates, undefined where there is

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
@@ -38,7 +39,7 @@ bool norms_by_kernel(const at::Tensor& x, const at::Tensor& added) {
   return x.numel() > 0 && x.size(-1) % kVector == 0 && x.size(-1) <= kernels::kMostNormed &&
          aligned(x) && aligned(added) &&
          (!added.defined() || (added.sizes() == x.sizes() && added.dtype() == x.dtype())) &&
-         kernel_obstacle(x, kPortableMajor, /*only=*/false).empty();
+         token_kernels_run(x);
 }
 
 FusedNorm norm_by_kernel(const at::Tensor& x, const at::Tensor& added, const at::Tensor& weight,

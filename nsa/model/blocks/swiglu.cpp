@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 #include "nsa/ops/linear/rounded_linear.h"
 
@@ -95,8 +96,7 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
 };
 
 bool has_kernel(const at::Tensor& gate_up) {
-  return gate_up.size(-1) > 0 && gate_up.size(-1) % 16 == 0 &&
-         kernel_obstacle(gate_up, kPortableMajor, /*only=*/false).empty();
+  return gate_up.size(-1) > 0 && gate_up.size(-1) % 16 == 0 && token_kernels_run(gate_up);
 }
 #endif
 

@@ -35,7 +35,7 @@ kernels::IntervalRule rule_of(const KeyMask& mask) {
 }
 
 kernels::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                      const KeyMask& mask, double scale) {
+                                      const KeyMask& mask, double scale, KernelCode code) {
   kernels::IntervalAttention p;
   p.q = strided(q);
   p.k = strided(k);
@@ -51,7 +51,7 @@ kernels::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, 
   p.rule = rule_of(mask);
   p.scale = static_cast<float>(scale);
   p.element = element_of(q);
-  p.code = tile_kernel_code(q);
+  p.code = launched_code(code);
   return p;
 }
 
@@ -65,20 +65,21 @@ kernels::BlockSelection selection_of(const NsaConfig& config, int32_t* block_idx
 }
 
 FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
-                      const KeyMask& mask, double scale, const NsaConfig* choice) {
+                      const KeyMask& mask, double scale, KernelCode code,
+                      const NsaConfig* selection) {
   const c10::cuda::CUDAGuard guard(q_in.device());
   const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
   FusedSelection result;
   result.out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
   result.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
-  kernels::IntervalAttention p = problem_of(q, k, v, mask, scale);
+  kernels::IntervalAttention p = problem_of(q, k, v, mask, scale, code);
   p.out = result.out.mutable_data_ptr();
   p.lse = result.lse.mutable_data_ptr<float>();
-  if (choice != nullptr) {
+  if (selection != nullptr) {
     const auto options = q.options().dtype(at::kInt);
-    result.block_idx = at::empty({q.size(0), q.size(1), k.size(2), choice->top_n}, options);
-    result.ranges = at::empty({q.size(0), q.size(1), k.size(2), choice->top_n, 2}, options);
-    p.selection = selection_of(*choice, result.block_idx.mutable_data_ptr<int32_t>(),
+    result.block_idx = at::empty({q.size(0), q.size(1), k.size(2), selection->top_n}, options);
+    result.ranges = at::empty({q.size(0), q.size(1), k.size(2), selection->top_n, 2}, options);
+    p.selection = selection_of(*selection, result.block_idx.mutable_data_ptr<int32_t>(),
                                result.ranges.mutable_data_ptr<int32_t>());
   }
   if (q.numel() == 0) return result;
@@ -91,18 +92,21 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
 struct FusedInterval : torch::autograd::Function<FusedInterval> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const KeyMask& mask, double scale,
-                               const char* stage, const NsaConfig* choice) {
-    const FusedSelection result = launch(q, k, v, mask, scale, choice);
+                               const KernelChoice& kernel, const char* stage,
+                               const NsaConfig* selection) {
+    const FusedSelection result = launch(q, k, v, mask, scale, kernel.code, selection);
     ctx->save_for_backward({q, k, v, result.out, result.lse});
     ctx->saved_data["kind"] = static_cast<int64_t>(mask.kind);
     ctx->saved_data["first_position"] = mask.first_position;
     ctx->saved_data["extent"] = mask.extent;
     ctx->saved_data["stride"] = mask.stride;
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["code"] = static_cast<int64_t>(kernel.code);
+    ctx->saved_data["detail"] = kernel.detail;
     ctx->saved_data["stage"] = std::string(stage);
     ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
     ctx->set_materialize_grads(false);
-    if (choice == nullptr) return {result.out, result.lse};
+    if (selection == nullptr) return {result.out, result.lse};
     ctx->mark_non_differentiable({result.block_idx, result.ranges});
     return {result.out, result.lse, result.block_idx, result.ranges};
   }
@@ -121,40 +125,53 @@ struct FusedInterval : torch::autograd::Function<FusedInterval> {
                        {}};
     const RunRecordScope scope(
         c10::static_intrusive_pointer_cast<RunRecord>(ctx->saved_data["record"].toCapsule()));
-    record_stage(stage.c_str(), "fused", tile_kernel_detail(saved[0]));
+    record_stage(stage.c_str(), "fused", ctx->saved_data["detail"].toStringRef());
     const AttentionGradients g =
         fused_interval_backward(saved[0], saved[1], saved[2], saved[3], saved[4], grads[0],
-                                grads[1], mask, ctx->saved_data["scale"].toDouble());
-    return {g.q, g.k, g.v, {}, {}, {}, {}};
+                                grads[1], mask, ctx->saved_data["scale"].toDouble(),
+                                static_cast<KernelCode>(ctx->saved_data["code"].toInt()));
+    return {g.q, g.k, g.v, {}, {}, {}, {}, {}};
   }
 };
 
-}  // namespace
-
-std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                    const KeyMask& mask, const NsaConfig* choice) {
-  const std::string obstacle = tile_kernel_obstacle(q);
-  if (!obstacle.empty()) return obstacle;
+/// Why no kernel takes these sizes; empty where one does.
+std::string unsupported_sizes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const KeyMask& mask, KernelCode code, const NsaConfig* selection) {
   if (mask.kind == KeyMask::kRanges) return "the kernel takes one interval a row";
   for (const at::Tensor& x : {q, k, v}) {
     if (x.size(0) > INT32_MAX || x.size(1) > INT32_MAX || x.size(2) > INT32_MAX) {
       return "a size does not fit 32 bits";
     }
   }
-  kernels::IntervalAttention p = problem_of(q, k, v, mask, 1.0);
+  kernels::IntervalAttention p = problem_of(q, k, v, mask, 1.0, code);
   // Sizes only: another layout is copied first.
   p.q = p.k = p.v = {};
   int32_t asked = 0;
-  if (choice != nullptr) p.selection = selection_of(*choice, &asked, nullptr);
+  if (selection != nullptr) p.selection = selection_of(*selection, &asked, nullptr);
   const char* reason = kernels::unsupported_reason(p);
   return reason == nullptr ? "" : reason;
+}
+
+}  // namespace
+
+KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                    const KeyMask& mask, const NsaConfig* selection) {
+  const int64_t kv_heads = std::max<int64_t>(k.size(2), 1);
+  const KernelChoice kernel = choose_kernel(q, {.family = KernelFamily::kInterval,
+                                                .qk_head_dim = q.size(3),
+                                                .v_head_dim = v.size(3),
+                                                .group_size = q.size(2) / kv_heads,
+                                                .selects = selection != nullptr});
+  if (!kernel.runs()) return kernel;
+  return kernel.unless(unsupported_sizes(q, k, v, mask, kernel.code, selection));
 }
 
 AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Tensor& k_in,
                                            const at::Tensor& v_in, const at::Tensor& out,
                                            const at::Tensor& lse, const at::Tensor& d_out_in,
                                            const at::Tensor& d_lse_in, const KeyMask& mask,
-                                           double scale, const kernels::IntervalRows* rows) {
+                                           double scale, KernelCode code,
+                                           const kernels::IntervalRows* rows) {
   const c10::cuda::CUDAGuard guard(q_in.device());
   const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
   const at::Tensor d_out =
@@ -163,7 +180,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradients g{like(q), like(k), like(v)};
   kernels::IntervalBackward p;
-  p.forward = problem_of(q, k, v, mask, scale);
+  p.forward = problem_of(q, k, v, mask, scale, code);
   p.forward.out = out.data_ptr();  // read only
   p.forward.lse = lse.data_ptr<float>();
   p.d_out = strided(d_out);
@@ -183,20 +200,22 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
 
 FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,
                                         const at::Tensor& v, const KeyMask& mask, double scale,
-                                        const char* stage, const NsaConfig* choice) {
-  const variable_list r = FusedInterval::apply(q, k, v, mask, scale, stage, choice);
-  if (choice == nullptr) return {r[0], r[1], {}, {}};
+                                        const KernelChoice& kernel, const char* stage,
+                                        const NsaConfig* selection) {
+  const variable_list r = FusedInterval::apply(q, k, v, mask, scale, kernel, stage, selection);
+  if (selection == nullptr) return {r[0], r[1], {}, {}};
   return {r[0], r[1], r[2], r[3]};
 }
 #else
-std::string fused_interval_obstacle(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
+KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
                                     const KeyMask&, const NsaConfig*) {
-  return kernel_obstacle(q, 0, false);
+  return choose_kernel(q, {.family = KernelFamily::kInterval});
 }
 
-FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
-                                        const KeyMask&, double, const char*, const NsaConfig*) {
-  TORCH_CHECK(false, "nsa::fused_interval_attention: ", kernel_obstacle(q, 0, false));
+FusedSelection fused_interval_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                        const KeyMask&, double, const KernelChoice& kernel,
+                                        const char*, const NsaConfig*) {
+  TORCH_CHECK(false, "nsa::fused_interval_attention: ", kernel.obstacle);
 }
 #endif
 

@@ -3,31 +3,13 @@
 #include <ATen/ATen.h>
 
 #ifdef NSA_WITH_CUDA
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "nsa/kernels/tokens/token_kernels.h"
 #endif
 
 namespace nsa {
-
-std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only) {
-#ifdef NSA_WITH_CUDA
-  if (!q.is_cuda()) return "the kernel runs on CUDA only";
-  if (q.scalar_type() != at::kBFloat16 && q.scalar_type() != at::kHalf) {
-    return "the kernel takes bfloat16 and half only";
-  }
-  const int major = at::cuda::getDeviceProperties(q.get_device())->major;
-  if (major < least_major || (only && major != least_major)) {
-    return "the kernel is built for compute capability " + std::to_string(least_major) +
-           (only ? ".0" : ".0 and above") + ", this card has " + std::to_string(major) + ".x";
-  }
-  return "";
-#else
-  (void)q, (void)least_major, (void)only;
-  return "this build has no CUDA code";
-#endif
-}
 
 #ifdef NSA_WITH_CUDA
 at::Tensor addressable(const at::Tensor& x) {

@@ -1,18 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "nsa/kernels/interval/interval_attention.h"
 
 namespace nsa {
-
-/// Empty where q, k, v [B, ., H, D] may go to a kernel of this build that wants `least_major`
-/// compute capability (`only` true: exactly that one); else why not.
-std::string kernel_obstacle(const at::Tensor& q, int least_major, bool only);
-
-/// Least major compute capability of kernels that need mma.sync and cp.async and no more.
-inline constexpr int kPortableMajor = 8;
 
 // Builds with CUDA code only.
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
@@ -95,7 +96,7 @@ bool pools_by_kernel(const at::Tensor& x) {
   constexpr int64_t kMostSequences = 65535;
   return x.dim() == 4 && x.is_cuda() && x.size(3) % 8 == 0 && x.numel() / 8 <= INT32_MAX &&
          x.size(0) <= kMostSequences && x.size(1) <= INT32_MAX && x.size(2) <= INT32_MAX &&
-         kernel_obstacle(x, kPortableMajor, /*only=*/false).empty();
+         token_kernels_run(x);
 }
 
 at::Tensor pool_mean_by_kernel(const at::Tensor& x, int64_t block_size, int64_t block_stride) {

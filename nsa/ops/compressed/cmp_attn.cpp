@@ -7,7 +7,6 @@
 #include <string>
 #include <tuple>
 
-#include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/ops/attention/chunked_attention.h"
 #include "nsa/ops/attention/fused_interval.h"
@@ -44,11 +43,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
   const BranchBackend wanted = parse_branch_backend(requested);
   std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
   if (wanted == BranchBackend::kFused) {
-    reason = want_group_probs ? kNoProbabilities : fused_interval_obstacle(q, k_cmp, v_cmp, mask);
-    if (reason.empty()) {
-      record_backend("cmp_attn", requested, requested, tile_kernel_detail(q), "", strict);
+    const KernelChoice kernel = want_group_probs
+                                    ? KernelChoice{KernelCode::kNone, kNoProbabilities, ""}
+                                    : choose_interval_kernel(q, k_cmp, v_cmp, mask);
+    reason = kernel.obstacle;
+    if (kernel.runs()) {
+      record_backend("cmp_attn", requested, requested, kernel.detail, "", strict);
       FusedSelection fused =
-          fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn");
+          fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), kernel, "cmp_attn");
       return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
     }
   }
@@ -78,10 +80,24 @@ CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::T
   return {out, lse, want_group_probs ? group_probs : at::Tensor()};
 }
 
-std::string cmp_attn_select_obstacle(const at::Tensor& q, const at::Tensor& k_cmp,
-                                     const at::Tensor& v_cmp, const NsaConfig& config) {
+KernelChoice choose_select_kernel(const at::Tensor& q, const at::Tensor& k_cmp,
+                                  const at::Tensor& v_cmp, const NsaConfig& config) {
   const KeyMask mask{KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
-  return fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
+  return choose_interval_kernel(q, k_cmp, v_cmp, mask, &config);
+}
+
+CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
+                                const at::Tensor& v_cmp, const NsaConfig& config,
+                                const KernelChoice& kernel, int64_t first_position) {
+  const ArgumentCheck check("cmp_attn_select");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask =
+      visible_blocks(check, config.block_size, config.block_stride, first_position);
+  if (!kernel.runs()) check.fail("backend", "applicable", "fused: " + kernel.obstacle);
+  record_backend("cmp_attn", "fused", "fused", kernel.detail, "", /*strict=*/false);
+  FusedSelection r =
+      fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), kernel, "cmp_attn", &config);
+  return {r.out, r.lse, r.block_idx, r.ranges};
 }
 
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
@@ -89,14 +105,9 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
                                 int64_t first_position) {
   const ArgumentCheck check("cmp_attn_select");
   check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
-  const KeyMask mask =
-      visible_blocks(check, config.block_size, config.block_stride, first_position);
-  const std::string obstacle = fused_interval_obstacle(q, k_cmp, v_cmp, mask, &config);
-  if (!obstacle.empty()) check.fail("backend", "applicable", "fused: " + obstacle);
-  record_backend("cmp_attn", "fused", "fused", tile_kernel_detail(q), "", /*strict=*/false);
-  FusedSelection r =
-      fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), "cmp_attn", &config);
-  return {r.out, r.lse, r.block_idx, r.ranges};
+  visible_blocks(check, config.block_size, config.block_stride, first_position);
+  const KernelChoice kernel = choose_select_kernel(q, k_cmp, v_cmp, config);
+  return cmp_attn_select(q, k_cmp, v_cmp, config, kernel, first_position);
 }
 
 at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,

@@ -1,9 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <string>
-
 #include "nsa/backend/backend.h"
+#include "nsa/backend/kernel_choice.h"
 #include "nsa/config/config.h"
 
 namespace nsa {
@@ -35,12 +34,17 @@ struct CmpSelectResult {
 
 /// Backend `fused` of Eqs. 8 to 12: the compressed branch and the choice of blocks in one kernel;
 /// neither probabilities nor scores exist in memory. Arguments as cmp_attn; first_position + S
-/// tokens exist. Throws the text of cmp_attn_select_obstacle unless that is empty.
+/// tokens exist. Throws the obstacle of `kernel`, which choose_select_kernel chose for these
+/// arguments, where it does not run.
+CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
+                                const at::Tensor& v_cmp, const NsaConfig& config,
+                                const KernelChoice& kernel, int64_t first_position = 0);
+/// The same with the choice made here.
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
                                 const at::Tensor& v_cmp, const NsaConfig& config,
                                 int64_t first_position = 0);
-std::string cmp_attn_select_obstacle(const at::Tensor& q, const at::Tensor& k_cmp,
-                                     const at::Tensor& v_cmp, const NsaConfig& config);
+KernelChoice choose_select_kernel(const at::Tensor& q, const at::Tensor& k_cmp,
+                                  const at::Tensor& v_cmp, const NsaConfig& config);
 
 /// The probabilities themselves, [B, S, Hq, N_c] in the accumulation type, detached; for
 /// inspection and for selection scores: S x N_c x Hq values are made.

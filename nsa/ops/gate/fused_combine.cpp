@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
@@ -81,8 +82,7 @@ struct FusedCombine : torch::autograd::Function<FusedCombine> {
 bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
   return o.is_cuda() && o.size(-1) % 8 == 0 && o.size(-1) > 0 &&
          (gates.scalar_type() == at::kFloat || gates.scalar_type() == o.scalar_type()) &&
-         o.numel() / o.size(-1) <= kernels::kMostCombined &&
-         kernel_obstacle(o, kPortableMajor, /*only=*/false).empty();
+         o.numel() / o.size(-1) <= kernels::kMostCombined && token_kernels_run(o);
 }
 
 GatedOutput gated_sum_by_kernel(const GatedSum& sum) {

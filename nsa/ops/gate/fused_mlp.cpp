@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
@@ -23,8 +24,19 @@ bool heads_lie_together(const at::Tensor& x) {
 }
 
 /// The kernels read the weights as they are: contiguous fp32.
+bool takes(const at::Tensor& q, const GateWeights& weights) {
+  const auto plain = [](const at::Tensor& weight) {
+    return weight.is_cuda() && weight.scalar_type() == at::kFloat && weight.is_contiguous();
+  };
+  constexpr int64_t kMostRows = INT32_MAX / 2;
+  return q.is_cuda() && q.dim() == 3 && q.numel() > 0 && q.size(2) % 8 == 0 &&
+         q.size(0) * q.size(1) < kMostRows && q.size(2) <= kernels::kMostGateDim &&
+         heads_lie_together(q) && plain(weights.w1) && plain(weights.b1) && plain(weights.w2) &&
+         plain(weights.b2) && weights.w1.size(0) == q.size(2) / 2;
+}
+
 kernels::GateMlp problem_of(const at::Tensor& q, const GateWeights& weights, int64_t num_kv_heads) {
-  TORCH_INTERNAL_ASSERT(gates_by_kernel(q, weights));
+  TORCH_INTERNAL_ASSERT(takes(q, weights));
   kernels::GateMlp p;
   p.q = q.const_data_ptr();
   p.q_stride = q.size(0) == 1 ? q.size(1) * q.size(2) : q.stride(0);
@@ -43,15 +55,7 @@ kernels::GateMlp problem_of(const at::Tensor& q, const GateWeights& weights, int
 }  // namespace
 
 bool gates_by_kernel(const at::Tensor& q, const GateWeights& weights) {
-  const auto plain = [](const at::Tensor& weight) {
-    return weight.is_cuda() && weight.scalar_type() == at::kFloat && weight.is_contiguous();
-  };
-  constexpr int64_t kMostRows = INT32_MAX / 2;
-  return q.is_cuda() && q.dim() == 3 && q.numel() > 0 && q.size(2) % 8 == 0 &&
-         q.size(0) * q.size(1) < kMostRows && q.size(2) <= kernels::kMostGateDim &&
-         heads_lie_together(q) && plain(weights.w1) && plain(weights.b1) && plain(weights.w2) &&
-         plain(weights.b2) && weights.w1.size(0) == q.size(2) / 2 &&
-         kernel_obstacle(q, kPortableMajor, /*only=*/false).empty();
+  return takes(q, weights) && token_kernels_run(q);
 }
 
 at::Tensor gate_mlp_by_kernel(const at::Tensor& q, const GateWeights& weights,

@@ -1,4 +1,5 @@
 #pragma once
+#include "nsa/backend/kernel_choice.h"
 #include "nsa/ops/selected/row_method.h"
 
 namespace nsa {
@@ -14,8 +15,15 @@ SelAttnResult sel_attn_varlen(const SelAttnArgs& args);
 /// The project's CUDA kernel where it applies, else gather.
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict);
 
-/// Empty where kernels compute this call and its gradients; a question of sizes, type and device.
-std::string sel_attn_fused_obstacle(const SelAttnArgs& args);
+/// What runs for a call of backend fused; a question of sizes, type and device.
+struct SelectedKernels {
+  KernelChoice forward;   ///< in the order of rows, which sizes of all orders go by
+  bool by_keys = false;   ///< the forward pass goes in the order of keys instead
+  KernelChoice backward;  ///< without one: that of gather
+  /// Empty where kernels compute both passes.
+  const std::string& obstacle() const;
+};
+SelectedKernels choose_selected_kernels(const SelAttnArgs& args);
 
 /// Gradients of q from other branches that join this one's where its parts are summed.
 struct JoinedGradient {
@@ -24,15 +32,16 @@ struct JoinedGradient {
   at::Tensor cos_sin;  ///< table of the rotation that is taken back from the sum, or undefined
 };
 /// The first query whose gradients are joined; those before it are left to the caller.
-int64_t sel_attn_first_joined(const SelAttnArgs& args);
+int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code);
 
-/// {d_q, d_k, d_v} by the kernels, outside of autograd; only without an obstacle. `stats` is null,
-/// or [B, S, Hq] pairs as kernels::SelectedBackward::stats, and then out and lse are not read.
-/// `joined`: null, or d_q of queries from sel_attn_first_joined on goes there, not to d_q, which
-/// has the queries before it alone where B is 1.
-std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
-                                                const at::Tensor& out, const at::Tensor& lse,
-                                                const float* stats,
+/// {d_q, d_k, d_v} by the kernels, outside of autograd; `code` is that of
+/// SelectedKernels::backward, which runs. `stats` is null, or [B, S, Hq] pairs as
+/// kernels::SelectedBackward::stats, and then out and lse are not read. `joined`: null, or d_q of
+/// queries from sel_attn_first_joined on goes there, not to d_q, which has the queries before it
+/// alone where B is 1.
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode code,
+                                                const at::Tensor& d_out, const at::Tensor& out,
+                                                const at::Tensor& lse, const float* stats,
                                                 const JoinedGradient* joined = nullptr);
 
 }  // namespace nsa

@@ -59,9 +59,8 @@ int64_t tiles_of_row(const SelAttnArgs& args) {
   return std::clamp<int64_t>(args.ranges.size(3) * of_block, 1, std::max<int64_t>(all, 1));
 }
 
-std::string obstacle_of(const SelAttnArgs& args) {
-  const std::string obstacle = kernel_obstacle(args.q, kPortableMajor, /*only=*/false);
-  if (!obstacle.empty()) return obstacle;
+/// Why the order of rows takes no such sizes; empty where it does.
+std::string unsupported_rows(const SelAttnArgs& args) {
   for (const at::Tensor& x : {args.q, args.k, args.v}) {
     if (x.size(0) > INT32_MAX || x.size(1) > INT32_MAX || x.size(2) > INT32_MAX) {
       return "a size does not fit 32 bits";
@@ -71,20 +70,13 @@ std::string obstacle_of(const SelAttnArgs& args) {
   return reason == nullptr ? "" : reason;
 }
 
-kernels::SelectedBackward backward_problem_of(const SelAttnArgs& args) {
+kernels::SelectedBackward backward_problem_of(const SelAttnArgs& args, KernelCode code) {
   kernels::SelectedBackward p = problem_of<kernels::SelectedBackward>(args);
   p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
   p.block_size = static_cast<int>(args.block_size);
-  p.code = tile_kernel_code(args.q);
+  p.code = launched_code(code);
   p.dense = kernels::dense_queries(p);
   return p;
-}
-
-std::string backward_obstacle_of(const SelAttnArgs& args) {
-  const std::string obstacle = tile_kernel_obstacle(args.q);
-  if (!obstacle.empty()) return obstacle;
-  const char* reason = kernels::unsupported_reason(backward_problem_of(args));
-  return reason == nullptr ? "" : reason;
 }
 
 kernels::RowAttention forward_problem_of(const SelAttnArgs& args) {
@@ -94,19 +86,16 @@ kernels::RowAttention forward_problem_of(const SelAttnArgs& args) {
 }
 
 /// Whether the forward pass goes by tiles of keys, which only wgmma does; a question of sizes.
-bool goes_by_keys(const SelAttnArgs& args) {
-  if (args.block_size == 0 || !tile_kernel_obstacle(args.q).empty() ||
-      tile_kernel_code(args.q) != kernels::Code::kSm90) {
-    return false;
-  }
+bool goes_by_keys(const SelAttnArgs& args, KernelCode code) {
+  if (args.block_size == 0 || code != KernelCode::kSm90) return false;
   const kernels::RowAttention p = forward_problem_of(args);
   const int tiles = static_cast<int>(tiles_of_row(args));
   return kernels::unsupported_by_keys(p, tiles) == nullptr && kernels::prefer_by_keys(p, tiles);
 }
 
 /// The order of the forward pass, for the record.
-std::string order_of(const SelAttnArgs& args) {
-  if (!goes_by_keys(args)) return "by rows";
+std::string order_of(const SelAttnArgs& args, const SelectedKernels& chosen) {
+  if (!chosen.by_keys) return "by rows";
   const kernels::RowAttention p = forward_problem_of(args);
   const int dense = kernels::dense_queries(p, static_cast<int>(tiles_of_row(args)));
   if (dense == p.num_queries) return "whole tiles";
@@ -131,7 +120,7 @@ kernels::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Te
   return p;
 }
 
-variable_list launch_backward(const SelAttnArgs& args, const variable_list& grads,
+variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const variable_list& grads,
                               const at::Tensor& out, const at::Tensor& lse,
                               const float* stats = nullptr,
                               const JoinedGradient* joined = nullptr) {
@@ -142,7 +131,7 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
   const at::Tensor ranges = args.ranges.contiguous();
   if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
-  kernels::SelectedBackward p = backward_problem_of(args);
+  kernels::SelectedBackward p = backward_problem_of(args, code);
   // Of a single sequence the queries that are joined need no place in d_q.
   const int64_t rows = joined != nullptr && q.size(0) == 1 ? p.dense : q.size(1);
   const variable_list result{at::empty({q.size(0), rows, q.size(2), q.size(3)}, q.options()),
@@ -168,7 +157,7 @@ variable_list launch_backward(const SelAttnArgs& args, const variable_list& grad
   return result;
 }
 
-SelAttnResult launch(const SelAttnArgs& args) {
+SelAttnResult launch(const SelAttnArgs& args, bool in_order_of_keys) {
   const c10::cuda::CUDAGuard guard(args.q.device());
   const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
   const at::Tensor ranges = args.ranges.contiguous();
@@ -192,7 +181,7 @@ SelAttnResult launch(const SelAttnArgs& args) {
                                                stream);
   };
   const cudaError_t status =
-      goes_by_keys(args) ? by_keys() : kernels::row_attention_forward(p, stream);
+      in_order_of_keys ? by_keys() : kernels::row_attention_forward(p, stream);
   TORCH_CHECK(status == cudaSuccess, "nsa::sel_attn: launch failed: ", cudaGetErrorString(status));
   return {out, lse};
 }
@@ -200,12 +189,17 @@ SelAttnResult launch(const SelAttnArgs& args) {
 struct FusedRows : torch::autograd::Function<FusedRows> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                const at::Tensor& v, const at::Tensor& ranges,
-                               int64_t first_position, double scale, int64_t block_size) {
-    const auto [out, lse] = launch({q, k, v, ranges, first_position, scale, block_size});
+                               int64_t first_position, double scale, int64_t block_size,
+                               const SelectedKernels& chosen) {
+    const auto [out, lse] =
+        launch({q, k, v, ranges, first_position, scale, block_size}, chosen.by_keys);
     ctx->save_for_backward({q, k, v, ranges, out, lse});
     ctx->saved_data["first_position"] = first_position;
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["block_size"] = block_size;
+    ctx->saved_data["code"] = static_cast<int64_t>(chosen.backward.code);
+    ctx->saved_data["detail"] = chosen.backward.detail;
+    ctx->saved_data["obstacle"] = chosen.backward.obstacle;
     ctx->saved_data["record"] = c10::IValue::make_capsule(current_record());
     ctx->set_materialize_grads(false);
     return {out, lse};
@@ -225,66 +219,95 @@ struct FusedRows : torch::autograd::Function<FusedRows> {
                            ctx->saved_data["first_position"].toInt(),
                            ctx->saved_data["scale"].toDouble(),
                            ctx->saved_data["block_size"].toInt()};
-    const std::string obstacle = backward_obstacle_of(args);
-    record_backend("sel_attn.backward", "fused", obstacle.empty() ? "fused" : "gather",
-                   obstacle.empty() ? tile_kernel_detail(args.q) : "", obstacle, /*strict=*/false);
-    variable_list result = obstacle.empty() ? launch_backward(args, grads, saved[4], saved[5])
-                                            : rows_backward(args, gather_method(), grads[0],
-                                                            grads[1], saved[4], saved[5]);
-    result.resize(7);
+    const KernelChoice kernel{static_cast<KernelCode>(ctx->saved_data["code"].toInt()),
+                              ctx->saved_data["obstacle"].toStringRef(),
+                              ctx->saved_data["detail"].toStringRef()};
+    record_backend("sel_attn.backward", "fused", kernel.runs() ? "fused" : "gather", kernel.detail,
+                   kernel.obstacle, /*strict=*/false);
+    variable_list result =
+        kernel.runs()
+            ? launch_backward(args, kernel.code, grads, saved[4], saved[5])
+            : rows_backward(args, gather_method(), grads[0], grads[1], saved[4], saved[5]);
+    result.resize(8);
     return result;
   }
 };
 
-SelAttnResult run(const SelAttnArgs& args) {
-  const variable_list result = FusedRows::apply(args.q, args.k, args.v, args.ranges,
-                                                args.first_position, args.scale, args.block_size);
+SelAttnResult run(const SelAttnArgs& args, const SelectedKernels& chosen) {
+  const variable_list result =
+      FusedRows::apply(args.q, args.k, args.v, args.ranges, args.first_position, args.scale,
+                       args.block_size, chosen);
   return {result[0], result[1]};
+}
+
+KernelCall call_of(KernelFamily family, const SelAttnArgs& args) {
+  return {.family = family,
+          .qk_head_dim = args.q.size(3),
+          .v_head_dim = args.v.size(3),
+          .num_keys = args.k.size(1)};
 }
 
 }  // namespace
 
-std::string sel_attn_fused_obstacle(const SelAttnArgs& args) {
-  const std::string obstacle = obstacle_of(args);
-  return obstacle.empty() ? backward_obstacle_of(args) : obstacle;
+SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
+  SelectedKernels chosen;
+  chosen.forward = choose_kernel(args.q, call_of(KernelFamily::kSelectedRows, args));
+  if (chosen.forward.runs()) chosen.forward = chosen.forward.unless(unsupported_rows(args));
+  // The order of keys counts in 32 bits what unsupported_rows has found to fit.
+  if (!chosen.forward.runs()) return chosen;
+  chosen.backward = choose_kernel(args.q, call_of(KernelFamily::kSelectedKeys, args));
+  if (!chosen.backward.runs()) return chosen;
+  const KernelCode code = chosen.backward.code;
+  chosen.by_keys = goes_by_keys(args, code);
+  chosen.backward =
+      chosen.backward.unless(kernels::unsupported_reason(backward_problem_of(args, code)));
+  return chosen;
 }
 
-int64_t sel_attn_first_joined(const SelAttnArgs& args) { return backward_problem_of(args).dense; }
+int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code) {
+  return backward_problem_of(args, code).dense;
+}
 
-std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor& d_out,
-                                                const at::Tensor& out, const at::Tensor& lse,
-                                                const float* stats, const JoinedGradient* joined) {
-  return launch_backward(args, {d_out, at::Tensor()}, out, lse, stats, joined);
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode code,
+                                                const at::Tensor& d_out, const at::Tensor& out,
+                                                const at::Tensor& lse, const float* stats,
+                                                const JoinedGradient* joined) {
+  return launch_backward(args, code, {d_out, at::Tensor()}, out, lse, stats, joined);
 }
 #else
 namespace {
 
-std::string obstacle_of(const SelAttnArgs& args) { return kernel_obstacle(args.q, 0, false); }
+std::string order_of(const SelAttnArgs&, const SelectedKernels&) { return ""; }
 
-std::string order_of(const SelAttnArgs&) { return ""; }
-
-SelAttnResult run(const SelAttnArgs& args) { return sel_attn_gather(args); }
+SelAttnResult run(const SelAttnArgs& args, const SelectedKernels&) { return sel_attn_gather(args); }
 
 }  // namespace
 
-std::string sel_attn_fused_obstacle(const SelAttnArgs& args) { return obstacle_of(args); }
+SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
+  return {choose_kernel(args.q, {.family = KernelFamily::kSelectedRows}), false, {}};
+}
 
-int64_t sel_attn_first_joined(const SelAttnArgs&) { return 0; }
+int64_t sel_attn_first_joined(const SelAttnArgs&, KernelCode) { return 0; }
 
-std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, const at::Tensor&,
-                                                const at::Tensor&, const at::Tensor&, const float*,
+std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode,
+                                                const at::Tensor&, const at::Tensor&,
+                                                const at::Tensor&, const float*,
                                                 const JoinedGradient*) {
-  TORCH_CHECK(false, "nsa::sel_attn: ", obstacle_of(args));
+  TORCH_CHECK(false, "nsa::sel_attn: ", choose_selected_kernels(args).obstacle());
 }
 #endif
 
+const std::string& SelectedKernels::obstacle() const {
+  return forward.runs() ? backward.obstacle : forward.obstacle;
+}
+
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
-  const std::string obstacle = obstacle_of(args);
-  if (obstacle.empty()) {
-    record_backend("sel_attn", "fused", "fused", order_of(args), "", strict);
-    return run(args);
+  const SelectedKernels chosen = choose_selected_kernels(args);
+  if (chosen.forward.runs()) {
+    record_backend("sel_attn", "fused", "fused", order_of(args, chosen), "", strict);
+    return run(args, chosen);
   }
-  record_backend("sel_attn", "fused", "gather", "", obstacle, strict);
+  record_backend("sel_attn", "fused", "gather", "", chosen.forward.obstacle, strict);
   return row_attention(args, gather_method());
 }
 

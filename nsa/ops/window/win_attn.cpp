@@ -7,7 +7,6 @@
 #include <string>
 #include <tuple>
 
-#include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/ops/attention/chunked_attention.h"
 #include "nsa/ops/attention/fused_interval.h"
@@ -17,15 +16,6 @@
 
 namespace nsa {
 namespace {
-
-/// Empty where `wanted` computes this call, else why not.
-std::string obstacle(const WindowArgs& args, const KeyMask& mask, BranchBackend wanted) {
-  if (wanted == BranchBackend::kPlain) return "";
-  if (wanted == BranchBackend::kFused) {
-    return fused_interval_obstacle(args.q, args.k, args.v, mask);
-  }
-  return library_window_obstacle(args, wanted);
-}
 
 std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, int64_t window,
@@ -41,17 +31,22 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);
   const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
-  const std::string reason = obstacle(args, mask, wanted);
-  if (wanted != BranchBackend::kPlain && reason.empty()) {
-    const bool fused = wanted == BranchBackend::kFused;
-    record_backend("win_attn", requested, requested, fused ? tile_kernel_detail(q) : "", "",
-                   strict);
-    if (fused) {
-      FusedSelection result = fused_interval_attention(q, k, v, mask, scale, "win_attn");
+  std::string reason;
+  if (wanted == BranchBackend::kFused) {
+    const KernelChoice kernel = choose_interval_kernel(q, k, v, mask);
+    if (kernel.runs()) {
+      record_backend("win_attn", requested, requested, kernel.detail, "", strict);
+      FusedSelection result = fused_interval_attention(q, k, v, mask, scale, kernel, "win_attn");
       return {result.out, result.lse};
     }
-    auto [out, lse] = library_window(args, wanted);
-    return {out, lse};
+    reason = kernel.obstacle;
+  } else if (wanted != BranchBackend::kPlain) {
+    reason = library_window_obstacle(args, wanted);
+    if (reason.empty()) {
+      record_backend("win_attn", requested, requested, "", "", strict);
+      auto [out, lse] = library_window(args, wanted);
+      return {out, lse};
+    }
   }
   record_backend("win_attn", requested, "plain", "", reason, strict && q.numel() > 0);
   AttentionResult result = chunked_attention(q, k, v, mask, scale);

@@ -8,6 +8,7 @@ namespace nsa::kernels::emulator {
 enum class Card { kA100, kH100 };
 void set_card(Card card);  // kA100 until then
 
-size_t most_shared_bytes();  // of a block
+size_t most_shared_bytes();       // of a block
+size_t shared_bytes_of_launch();  // that a block of the last launch had
 
 }  // namespace nsa::kernels::emulator

@@ -261,6 +261,8 @@ void set_order(uint64_t seed) {
   machine.random.seed(seed);
 }
 
+size_t shared_bytes_of_launch() { return machine.shared_bytes; }
+
 void run_grid(dim3 grid, dim3 block, size_t shared_bytes, void (*thread)(const void*),
               const void* context) {
   machine.threads_of_block = static_cast<int>(block.x * block.y * block.z);

@@ -2,6 +2,8 @@
 // loops.
 #include "nsa/kernels/interval/sm80/interval_attention.cuh"
 
+#include "nsa/kernels/common/shared_bytes.h"
+#include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/interval/interval_emulated_problem.h"
 
 namespace nsa::kernels::sm80 {
@@ -20,8 +22,15 @@ cudaError_t (*launch_of(const Sizes& z))(const IntervalAttention&, cudaStream_t)
                 : launch_interval_attention<192, 128, __nv_bfloat16>;
 }
 void run(const Sizes& z, int orders = 2, bool poisons = true) {
-  testing::run(
-      z, [&](const IntervalAttention& p) { return launch_of(z)(p, nullptr); }, orders, poisons);
+  const auto launch = [&](const IntervalAttention& p) {
+    const cudaError_t status = launch_of(z)(p, nullptr);
+    const bool selects = p.selection.block_idx != nullptr;
+    // What a card is asked for before the launch.
+    EXPECT_EQ(emulator::shared_bytes_of_launch(),
+              interval_forward_bytes(z.dk, z.dv, z.group, selects));
+    return status;
+  };
+  testing::run(z, launch, orders, poisons);
 }
 
 TEST(IntervalAttentionEmulated, Windows) {

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "nsa/kernels/common/shared_bytes.h"
 #include "nsa/kernels/interval/interval_backward_problem.h"
 #include "nsa/kernels/interval/interval_bounds.h"
 #include "nsa/kernels/tests/emulator/card.h"
@@ -43,7 +44,7 @@ int chunk_tokens(const Sizes& z) {
   const int tile = sm90::row_tiling(z.group, sm90::rows_of_key_pass(z.dk)).tokens;
   return kCode == Code::kSm80 ? z.chunk_tokens : (z.chunk_tokens + tile - 1) / tile * tile;
 }
-cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
+cudaError_t launch_instance(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
   const IntervalAttention& f = g.forward;
   const bool half = f.element == Element::kHalf;
   namespace code = under_test;
@@ -52,6 +53,15 @@ cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
   if (f.qk_head_dim == 128)
     return (half ? code::backward_128_128_fp16 : code::backward_128_128_bf16)(g, plan, nullptr);
   return (half ? code::backward_192_128_fp16 : code::backward_192_128_bf16)(g, plan, nullptr);
+}
+cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
+  const cudaError_t status = launch_instance(g, plan);
+  const IntervalAttention& f = g.forward;
+  if (kCode == Code::kSm80) {  // what a card is asked for before the launch
+    EXPECT_EQ(emulator::shared_bytes_of_launch(),
+              sm80::shared_bytes_of(f.qk_head_dim, f.v_head_dim).interval_backward);
+  }
+  return status;
 }
 
 /// The launcher's work with chunks of the problem's number of tokens. Returns whether gradients

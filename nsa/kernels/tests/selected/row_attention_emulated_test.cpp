@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "nsa/kernels/common/shared_bytes.h"
+#include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/emulator/numbers.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
@@ -124,6 +126,8 @@ void check_kernel() {
     emulator::set_order(0);
     const Problem::Left first = problem.forward(forward);
     problem.judge(first);
+    // What a card is asked for before the launch.
+    EXPECT_EQ(emulator::shared_bytes_of_launch(), sm80::shared_bytes_of(DK, DV).rows);
     for (int seed = 1; seed < 4; ++seed) {
       emulator::set_order(seed);
       EXPECT_TRUE(problem.forward(forward) == first) << "order " << seed;

@@ -1,5 +1,6 @@
 // Kernels of the selected branch in the order of keys, compiled as C++ for the emulator, and stubs
 // of what sm_90a alone has.
+#include "nsa/kernels/common/shared_bytes.h"
 #include "nsa/kernels/selected/selected_sums.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_128_128_bf16.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_128_128_fp16.cu"
@@ -11,6 +12,15 @@
 #include "nsa/kernels/selected/sm90/selected_early_launch.h"
 #include "nsa/kernels/selected/tile_index.cu"
 
+namespace nsa::kernels::sm80 {
+
+// What a card is asked for before the launch.
+template <int DK, int DV>
+constexpr bool kAsksForItsBytes = SelectedBackwardKernel<DK, DV, __half>::kSharedBytes ==
+                                  static_cast<int>(shared_bytes_of(DK, DV).selected_backward);
+static_assert(kAsksForItsBytes<64, 64> && kAsksForItsBytes<128, 128> && kAsksForItsBytes<192, 128>);
+
+}  // namespace nsa::kernels::sm80
 namespace nsa::kernels::sm90 {
 
 #define NSA_NOT_EMULATED(instance)                                                            \

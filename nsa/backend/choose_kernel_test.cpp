@@ -1,0 +1,205 @@
+// Which kernel runs on which card, by the facts of the cards; no card is asked.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "nsa/backend/kernel_choice.h"
+
+namespace nsa {
+
+void PrintTo(KernelCode code, std::ostream* out) {
+  *out << (code == KernelCode::kNone ? "none" : code == KernelCode::kSm80 ? "sm80" : "sm90");
+}
+
+namespace {
+
+constexpr KernelFamily kFamilies[] = {KernelFamily::kInterval, KernelFamily::kSelectedRows,
+                                      KernelFamily::kSelectedKeys, KernelFamily::kDecodeStep,
+                                      KernelFamily::kTokens};
+constexpr int kDims[][2] = {{64, 64}, {128, 128}, {192, 128}};
+constexpr const char* kWanted[] = {"auto", "sm80"};
+
+CardFacts card(int major, int minor, size_t shared_bytes) {
+  return {true, true, major, minor, shared_bytes, machine_code_of("80-real 90a-real")};
+}
+const CardFacts kA100 = card(8, 0, 166912), kRtx30 = card(8, 6, 101376),
+                kRtx40 = card(8, 9, 101376), kH100 = card(9, 0, 232448),
+                kB200 = card(10, 0, 232448), kB300 = card(10, 3, 232448),
+                kRtx50 = card(12, 0, 101376);
+
+KernelCall call(KernelFamily family, int qk_head_dim, int v_head_dim) {
+  return {.family = family,
+          .qk_head_dim = qk_head_dim,
+          .v_head_dim = v_head_dim,
+          .group_size = 16,
+          .selects = family == KernelFamily::kInterval,
+          .num_keys = 65536};
+}
+
+bool has_two_codes(KernelFamily family) {
+  return family == KernelFamily::kInterval || family == KernelFamily::kSelectedKeys;
+}
+
+void expect_choice(const KernelChoice& have, KernelCode code, const std::string& obstacle,
+                   const std::string& detail) {
+  EXPECT_EQ(have.code, code);
+  EXPECT_EQ(have.obstacle, obstacle);
+  EXPECT_EQ(have.detail, detail);
+  EXPECT_EQ(have.runs(), code != KernelCode::kNone);
+  EXPECT_EQ(have.runs(), have.obstacle.empty());
+}
+
+/// Every family, all dims and both wanted codes have `obstacle`.
+void expect_none(const CardFacts& card, const std::string& obstacle) {
+  for (const KernelFamily family : kFamilies)
+    for (const auto& [dk, dv] : kDims)
+      for (const char* wanted : kWanted)
+        expect_choice(choose_kernel(call(family, dk, dv), card, wanted), KernelCode::kNone,
+                      obstacle, "");
+}
+
+TEST(ChooseKernel, A100RunsTheCodeOfSm80) {
+  for (const KernelFamily family : kFamilies)
+    for (const auto& [dk, dv] : kDims)
+      for (const char* wanted : kWanted)
+        expect_choice(choose_kernel(call(family, dk, dv), kA100, wanted), KernelCode::kSm80, "",
+                      has_two_codes(family) ? "sm_80" : "");
+}
+
+TEST(ChooseKernel, H100RunsTheCodeOfSm90WhereThereIsOne) {
+  for (const KernelFamily family : kFamilies)
+    for (const auto& [dk, dv] : kDims) {
+      const bool two = has_two_codes(family);
+      expect_choice(choose_kernel(call(family, dk, dv), kH100, "auto"),
+                    two ? KernelCode::kSm90 : KernelCode::kSm80, "", "");
+      expect_choice(choose_kernel(call(family, dk, dv), kH100, "sm80"), KernelCode::kSm80, "",
+                    two ? "sm_80" : "");
+    }
+}
+
+/// Their machine code is that of sm_80, their shared memory is 99 KB.
+TEST(ChooseKernel, CardsWith99KilobytesRunWhatFits) {
+  const auto obstacle = [](const std::string& kilobytes) {
+    return "the kernels take up to " + kilobytes + " KB of shared memory a block, this card has 99";
+  };
+  for (const CardFacts& card : {kRtx30, kRtx40})
+    for (const char* wanted : kWanted) {
+      const auto choose = [&](KernelFamily family, int dk, int dv) {
+        return choose_kernel(call(family, dk, dv), card, wanted);
+      };
+      for (const auto& [dk, dv] : kDims) {
+        expect_choice(choose(KernelFamily::kInterval, dk, dv), KernelCode::kSm80, "", "sm_80");
+        expect_choice(choose(KernelFamily::kDecodeStep, dk, dv), KernelCode::kSm80, "", "");
+        expect_choice(choose(KernelFamily::kTokens, dk, dv), KernelCode::kSm80, "", "");
+      }
+      expect_choice(choose(KernelFamily::kSelectedRows, 64, 64), KernelCode::kSm80, "", "");
+      expect_choice(choose(KernelFamily::kSelectedKeys, 64, 64), KernelCode::kSm80, "", "sm_80");
+      expect_choice(choose(KernelFamily::kSelectedRows, 128, 128), KernelCode::kNone,
+                    obstacle("112"), "");
+      expect_choice(choose(KernelFamily::kSelectedKeys, 128, 128), KernelCode::kNone,
+                    obstacle("148"), "");
+      expect_choice(choose(KernelFamily::kSelectedRows, 192, 128), KernelCode::kNone,
+                    obstacle("104"), "");
+      expect_choice(choose(KernelFamily::kSelectedKeys, 192, 128), KernelCode::kNone,
+                    obstacle("139"), "");
+    }
+}
+
+/// A launch would end with "no kernel image is available".
+TEST(ChooseKernel, CardsWithoutMachineCodeRunNone) {
+  const std::string built =
+      "the kernel is built for compute capability 8.x and 9.0, this card has ";
+  expect_none(kB200, built + "10.0");
+  expect_none(kB300, built + "10.3");
+  expect_none(kRtx50, built + "12.0");
+  expect_none(card(7, 5, 65536), built + "7.5");
+}
+
+TEST(ChooseKernel, ABuildForOneArchitectureRunsThereOnly) {
+  CardFacts a100 = kA100, h100 = kH100;
+  a100.machine_code = h100.machine_code = machine_code_of("90a-real");
+  expect_none(a100, "the kernel is built for compute capability 9.0, this card has 8.0");
+  EXPECT_EQ(choose_kernel(call(KernelFamily::kInterval, 64, 64), h100, "auto").code,
+            KernelCode::kSm90);
+  a100.machine_code = h100.machine_code = machine_code_of("80-real");
+  expect_none(h100, "the kernel is built for compute capability 8.x, this card has 9.0");
+  EXPECT_EQ(choose_kernel(call(KernelFamily::kInterval, 64, 64), a100, "auto").code,
+            KernelCode::kSm80);
+}
+
+TEST(ChooseKernel, ListsOfArchitecturesAreRead) {
+  const auto read = [](const char* list) {
+    const MachineCode code = machine_code_of(list);
+    return std::pair(code.sm80, code.sm90a);
+  };
+  EXPECT_EQ(read("80-real 90a-real"), std::pair(true, true));
+  EXPECT_EQ(read("90a 80"), std::pair(true, true));
+  EXPECT_EQ(read("80-virtual 90-real"), std::pair(false, false));
+  EXPECT_EQ(read("86-real"), std::pair(false, false));
+  EXPECT_EQ(read(""), std::pair(false, false));
+}
+
+TEST(ChooseKernel, NoGpuRunsNone) {
+  CardFacts cpu = kH100;
+  cpu.is_cuda = false;
+  expect_none(cpu, "the kernel runs on CUDA only");
+}
+
+TEST(ChooseKernel, ABuildWithoutCudaCodeRunsNone) {
+  CardFacts h100 = kH100;
+  h100.build_has_kernels = false;
+  expect_none(h100, "this build has no CUDA code");
+  expect_none({}, "this build has no CUDA code");
+}
+
+TEST(ChooseKernel, OtherTypesRunNone) {
+  for (const CardFacts& card : {kA100, kRtx30, kH100, kRtx50})
+    for (const KernelFamily family : kFamilies) {
+      KernelCall single = call(family, 128, 128);
+      single.sixteen_bits = false;
+      expect_choice(choose_kernel(single, card, "auto"), KernelCode::kNone,
+                    "the kernel takes bfloat16 and half only", "");
+    }
+}
+
+/// The lists of the chosen blocks are longest where a token has one row of a tile.
+TEST(ChooseKernel, BlockSelectionCountsItsLists) {
+  KernelCall select = call(KernelFamily::kInterval, 192, 128);
+  select.group_size = 1;
+  EXPECT_EQ(sm80_shared_bytes(select), 100352u);
+  EXPECT_TRUE(choose_kernel(select, kRtx30, "auto").runs());
+  select.selects = false;
+  EXPECT_EQ(sm80_shared_bytes(select), 82432u);
+}
+
+/// The counters of the tiles of keys lie in shared memory, too.
+TEST(ChooseKernel, ALongSequenceNeedsMoreForItsIndex) {
+  KernelCall keys = call(KernelFamily::kSelectedKeys, 64, 64);
+  keys.num_keys = 101376 / 4 * 64;
+  EXPECT_TRUE(choose_kernel(keys, kRtx30, "auto").runs());
+  ++keys.num_keys;
+  EXPECT_EQ(choose_kernel(keys, kRtx30, "auto").obstacle,
+            "the kernels take up to 100 KB of shared memory a block, this card has 99");
+  EXPECT_TRUE(choose_kernel(keys, kH100, "auto").runs());
+}
+
+/// Sizes that no kernel takes are named by the launcher, not by a lack of memory.
+TEST(ChooseKernel, UnknownHeadDimsAskForNoMemory) {
+  for (const KernelFamily family : kFamilies) {
+    KernelCall other = call(family, 96, 96);
+    other.num_keys = 64;
+    EXPECT_LE(sm80_shared_bytes(other), 4u);
+    const KernelChoice chosen = choose_kernel(other, kRtx40, "auto");
+    EXPECT_TRUE(chosen.runs());
+    expect_choice(chosen.unless("head dims"), KernelCode::kNone, "head dims", "");
+    expect_choice(chosen.unless(nullptr), chosen.code, "", chosen.detail);
+    expect_choice(chosen.unless(std::string()), chosen.code, "", chosen.detail);
+  }
+  const KernelChoice none = choose_kernel(call(KernelFamily::kTokens, 64, 64), kB200, "auto");
+  EXPECT_EQ(none.unless("head dims").obstacle, none.obstacle);
+}
+
+}  // namespace
+}  // namespace nsa
