@@ -15,7 +15,7 @@ k = torch.randn(1, tokens, kv_heads, dim, requires_grad=True)
 v = torch.randn(1, tokens, kv_heads, dim, requires_grad=True)
 gate_logits = torch.randn(1, tokens, heads, 3, requires_grad=True)
 
-o, block_idx = torch.ops.nsa.attention_fwd(q, k, v, gate_logits)
+o, block_idx, _ = torch.ops.nsa.attention_fwd(q, k, v, gate_logits)
 o.sum().backward()
 print(f"o {tuple(o.shape)}, |d_q| = {q.grad.norm():.3f}")
 print(f"blocks that the last query attends: {block_idx[0, -1, 0].tolist()}")

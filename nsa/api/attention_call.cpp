@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "nsa/api/check_attention.h"
+#include "nsa/api/kept_results.h"
 #include "nsa/layer/batched.h"
 
 namespace nsa {
@@ -11,6 +12,8 @@ namespace {
 const at::Tensor& first_defined(const at::Tensor& own, const at::Tensor& shared) {
   return own.defined() ? own : shared;
 }
+
+}  // namespace
 
 NsaInputs layer_inputs(const AttentionCall& call) {
   const auto& [q, k, v, gates, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win] = call.tensors;
@@ -26,8 +29,6 @@ NsaInputs layer_inputs(const AttentionCall& call) {
   in.cu_seqlens = call.cu_seqlens;
   return in;
 }
-
-}  // namespace
 
 void AttentionCall::take_tensor_sizes() {
   for (const at::Tensor* x : {&tensors[0], &tensors[1], &tensors[2]})
@@ -63,19 +64,20 @@ NsaOptions layer_options(Backend backend, bool strict, bool on_cuda) {
   return options;
 }
 
-AttentionOutput compute(const AttentionCall& call) {
+AttentionOutput compute(const AttentionCall& call, bool keep) {
   check_attention(call);
   NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
   options.block_idx = call.block_idx;
   const NsaInputs in = layer_inputs(call);
-  NsaOutputs out;
-  if (call.compressed()) {
-    check_block_idx(in, call.config, options);
-    out = compose_attention(in, call.config, options, /*compressed=*/true).out;
-  } else {
-    out = nsa_attention(in, call.config, options);
+  if (!keep && !call.compressed()) {
+    const NsaOutputs out = nsa_attention(in, call.config, options);
+    return {out.o, out.block_idx};
   }
-  return {out.o, out.block_idx};
+  check_block_idx(in, call.config, options);
+  const Steps steps = compose_attention(in, call.config, options, call.compressed());
+  AttentionOutput result{steps.out.o, steps.out.block_idx};
+  if (keep) result.kept = kept_results(call, steps);
+  return result;
 }
 
 }  // namespace nsa

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/nsa.h"
@@ -39,10 +40,15 @@ NsaOptions layer_options(Backend backend, bool strict, bool on_cuda);
 struct AttentionOutput {
   at::Tensor o;          ///< as q's heads with dv
   at::Tensor block_idx;  ///< int32, ascending, -1 at the end
+  /// With `keep`, what kept_results gives.
+  std::vector<at::Tensor> kept = {};
 };
 
 /// Computes a call; under autograd as a composition of operators with nodes of their own. Throws
 /// c10::ValueError for a bad configuration, c10::Error by name for tensors that do not fit.
-AttentionOutput compute(const AttentionCall& call);
+AttentionOutput compute(const AttentionCall& call, bool keep = false);
+
+/// The arguments of the layer call that a call of the operator stands for.
+NsaInputs layer_inputs(const AttentionCall& call);
 
 }  // namespace nsa

@@ -1,7 +1,7 @@
 // The registered operators nsa::attention_fwd and nsa::attention_bwd, for batches and for packed
 // documents (attention_varlen_*). Functional: no output shares memory with an input. The backward
-// operator reads the arguments and the selected blocks, and computes the branches once more, so
-// that a backward pass does not depend on the backend of its forward pass.
+// operator reads the arguments, the selected blocks and what its forward operator kept; where the
+// kernels do not cover the call, and for packed documents, it computes the branches once more.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -13,6 +13,7 @@
 
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
+#include "nsa/api/kept_results.h"
 
 namespace nsa {
 namespace {
@@ -23,12 +24,19 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
-std::pair<at::Tensor, at::Tensor> call_forward(const OperatorHandle& op,
-                                               const OperatorArguments& arguments) {
+AttentionOutput call_forward(const OperatorHandle& op, const OperatorArguments& arguments) {
   Stack stack;
   arguments.push(op.schema(), stack);
   op.callBoxed(stack);
-  return {stack[0].toTensor(), stack[1].toTensor()};
+  AttentionOutput out{stack[0].toTensor(), stack[1].toTensor()};
+  if (stack.size() > 2) out.kept = stack[2].toTensorVector();
+  return out;
+}
+
+/// Puts the results of a forward operator on the stack; that of packed documents keeps none.
+void push_forward(const OperatorHandle& op, Stack& stack, const AttentionOutput& out) {
+  torch::jit::push(stack, out.o, out.block_idx);
+  if (op.schema().returns().size() > 2) torch::jit::push(stack, out.kept);
 }
 
 OperatorHandle backward_of(const OperatorHandle& forward) {
@@ -55,34 +63,46 @@ void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   const at::NoGradGuard no_graph;
   const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
-  const AttentionOutput out = compute(arguments.call);
-  torch::jit::push(*stack, out.o.contiguous(), out.block_idx.contiguous());
+  AttentionOutput out = compute(arguments.call, arguments.keep);
+  out.o = out.o.contiguous();
+  out.block_idx = out.block_idx.contiguous();
+  push_forward(op, *stack, out);
+}
+
+/// Gradients by autograd over the same call, computed once more.
+variable_list gradients_of_recomputed(OperatorArguments& arguments) {
+  variable_list gradients(kCallTensors.size());
+  const at::AutoGradMode recording(true);
+  const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/true));
+  variable_list leaves;
+  for (size_t i = 0; i < kCallTensors.size(); ++i) {
+    at::Tensor& x = arguments.call.tensors[i];
+    if (!x.defined()) continue;
+    x = x.detach();
+    if (arguments.wanted[i]) leaves.push_back(x.requires_grad_());
+  }
+  const at::Tensor o = compute(arguments.call).o;
+  if (leaves.empty() || !o.requires_grad()) return gradients;
+  const variable_list found =
+      torch::autograd::grad({o}, leaves, {arguments.d_o}, /*retain_graph=*/std::nullopt,
+                            /*create_graph=*/false, /*allow_unused=*/true);
+  size_t next = 0;
+  for (size_t i = 0; i < kCallTensors.size(); ++i)
+    if (arguments.call.tensors[i].defined() && arguments.wanted[i]) gradients[i] = found[next++];
+  return gradients;
+}
+
+variable_list gradients_of_kept(const OperatorArguments& arguments) {
+  if (arguments.kept.empty() || arguments.wanted.none()) return {};
+  const at::NoGradGuard no_graph;
+  const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
+  return kept_gradients(arguments.call, arguments.kept, arguments.d_o, arguments.wanted);
 }
 
 void backward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
-  variable_list gradients(kCallTensors.size());
-  {
-    const at::AutoGradMode recording(true);
-    const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/true));
-    variable_list leaves;
-    for (size_t i = 0; i < kCallTensors.size(); ++i) {
-      at::Tensor& x = arguments.call.tensors[i];
-      if (!x.defined()) continue;
-      x = x.detach();
-      if (arguments.wanted[i]) leaves.push_back(x.requires_grad_());
-    }
-    const at::Tensor o = compute(arguments.call).o;
-    if (!leaves.empty() && o.requires_grad()) {
-      const variable_list found =
-          torch::autograd::grad({o}, leaves, {arguments.d_o}, /*retain_graph=*/std::nullopt,
-                                /*create_graph=*/false, /*allow_unused=*/true);
-      size_t next = 0;
-      for (size_t i = 0; i < kCallTensors.size(); ++i)
-        if (arguments.call.tensors[i].defined() && arguments.wanted[i])
-          gradients[i] = found[next++];
-    }
-  }
+  variable_list gradients = gradients_of_kept(arguments);
+  if (gradients.empty()) gradients = gradients_of_recomputed(arguments);
   for (size_t i = 0; i < kCallTensors.size(); ++i) {
     const at::Tensor& x = arguments.call.tensors[i];
     const bool present = x.defined() && arguments.wanted[i];
@@ -107,8 +127,10 @@ void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   ids.emplace_back(call.config.num_kv_heads);
   ids.push_back(call.block_idx.defined() ? call.block_idx.sym_size(-1)
                                          : c10::SymInt(call.config.top_n));
-  torch::jit::push(*stack, at::empty_symint(o, call.q().options()),
-                   at::empty_symint(ids, call.q().options().dtype(at::kInt)));
+  AttentionOutput out{at::empty_symint(o, call.q().options()),
+                      at::empty_symint(ids, call.q().options().dtype(at::kInt))};
+  if (arguments.keep) out.kept = kept_meta(call);
+  push_forward(op, *stack, out);
 }
 
 void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -126,6 +148,7 @@ void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 struct CallState : torch::CustomClassHolder {
   OperatorHandle op;
   OperatorArguments arguments;  ///< without tensors
+  bool returns_kept = false;    ///< the caller asked for what is kept
   explicit CallState(OperatorHandle handle) : op(std::move(handle)) {}
 };
 
@@ -144,13 +167,17 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
       arguments.call.tensors[i++] = x->value_or(at::Tensor());
     arguments.call.block_idx = block_idx.value_or(at::Tensor());
     arguments.call.cu_seqlens = cu_seqlens.value_or(at::Tensor());
-    const auto [o, ids] = call_forward(state->op, arguments);
+    const AttentionOutput out = call_forward(state->op, arguments);
     variable_list saved(arguments.call.tensors.begin(), arguments.call.tensors.end());
-    saved.insert(saved.end(), {ids, arguments.call.cu_seqlens});
+    saved.insert(saved.end(), {out.block_idx, arguments.call.cu_seqlens});
+    saved.insert(saved.end(), out.kept.begin(), out.kept.end());
     ctx->save_for_backward(saved);
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
-    ctx->mark_non_differentiable({ids});
-    return {o, ids};
+    variable_list results{out.block_idx};
+    if (state->returns_kept) results.insert(results.end(), out.kept.begin(), out.kept.end());
+    ctx->mark_non_differentiable(results);
+    results.insert(results.begin(), out.o);
+    return results;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -165,6 +192,7 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     }
     arguments.call.block_idx = saved[kCallTensors.size()];
     arguments.call.cu_seqlens = saved[kCallTensors.size() + 1];
+    arguments.kept.assign(saved.begin() + kCallTensors.size() + 2, saved.end());
     arguments.d_o = grads[0];
     const OperatorHandle op = backward_of(state->op);
     Stack stack;
@@ -184,14 +212,23 @@ bool any_requires_grad(const AttentionCall& call) {
   return false;
 }
 
+/// Whether it is worth keeping results: a question of device and types alone, so that tensors of
+/// dynamic sizes have the same answer. kept_gradients asks the kernels.
+bool kernels_may_differentiate(const AttentionCall& call) {
+  const at::ScalarType type = call.q().scalar_type();
+  return call.q().is_cuda() && call.backend != Backend::kPlain && !call.cu_seqlens.defined() &&
+         (type == at::kBFloat16 || type == at::kHalf);
+}
+
 void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   if (!any_requires_grad(arguments.call)) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    const auto [o, ids] = call_forward(op, arguments);
-    return torch::jit::push(*stack, o, ids);
+    return push_forward(op, *stack, call_forward(op, arguments));
   }
   auto state = c10::make_intrusive<CallState>(op);
+  state->returns_kept = arguments.keep;
+  arguments.keep = arguments.keep || kernels_may_differentiate(arguments.call);
   state->arguments = arguments;
   state->arguments.call.tensors.fill(at::Tensor());
   state->arguments.call.block_idx = at::Tensor();
@@ -203,7 +240,7 @@ void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const variable_list out = AttentionNode::apply(t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7),
                                                  t(8), t(9), maybe(arguments.call.block_idx),
                                                  maybe(arguments.call.cu_seqlens), state);
-  torch::jit::push(*stack, out[0], out[1]);
+  push_forward(op, *stack, {out[0], out[1], variable_list(out.begin() + 2, out.end())});
 }
 
 void backward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -230,8 +267,7 @@ void forward_autocast(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
     if (x.defined() && std::string_view(kCallTensors[i]) != "gates")
       x = at::autocast::cached_cast(type, x, device);
   }
-  const auto [o, ids] = call_forward(op, arguments);
-  torch::jit::push(*stack, o, ids);
+  push_forward(op, *stack, call_forward(op, arguments));
 }
 
 const std::string kTensors =
@@ -255,14 +291,17 @@ std::string required(std::string tensors) {
   return tensors;
 }
 
-void define(torch::Library& m, const std::string& name, const std::string& tensors) {
+/// `keeps`: the forward operator can leave results for the backward operator.
+void define(torch::Library& m, const std::string& name, const std::string& tensors, bool keeps) {
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
+  const auto where_kept = [&](const char* text) { return std::string(keeps ? text : ""); };
   m.def((name + "_fwd(" + tensors + "Tensor? block_idx=None, " + kSettings +
-         ") -> (Tensor o, Tensor block_idx_out)")
+         where_kept(", bool keep=False") + ") -> (Tensor o, Tensor block_idx_out" +
+         where_kept(", Tensor[] kept") + ")")
             .c_str(),
         tags);
-  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, bool[10] wanted, " +
-         kSettings + ") -> " + kGradients)
+  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, " +
+         where_kept("Tensor[] kept, ") + "bool[10] wanted, " + kSettings + ") -> " + kGradients)
             .c_str(),
         tags);
 }
@@ -278,8 +317,8 @@ void implement(torch::Library& m, const std::string& direction) {
 }  // namespace nsa
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
-  nsa::define(m, "attention", nsa::kTensors);
-  nsa::define(m, "attention_varlen", nsa::kPackedTensors);
+  nsa::define(m, "attention", nsa::kTensors, /*keeps=*/true);
+  nsa::define(m, "attention_varlen", nsa::kPackedTensors, /*keeps=*/false);
 }
 TORCH_LIBRARY_IMPL(nsa, CPU, m) {
   nsa::implement<nsa::forward_kernel>(m, "_fwd");

@@ -72,15 +72,17 @@ class Operators(unittest.TestCase):
             for grad in (False, True):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
+        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none")):
+            opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
         opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
         q, k, v, gates = tensors(grad=False)
-        o, ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL)
+        o, ids, kept = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL, keep=True)
         wanted = [True, False, True, True] + [False] * 6
         opcheck(
             torch.ops.nsa.attention_bwd,
-            (torch.randn_like(o), q, k, v, gates, None, None, None, None, None, None, ids, wanted),
+            (torch.randn_like(o), q, k, v, gates, None, None, None, None, None, None, ids, kept, wanted),
             SMALL,
         )
 

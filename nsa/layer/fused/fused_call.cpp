@@ -118,6 +118,96 @@ void lay_side_by_side(const CallPlan& plan, const at::Tensor& room, const Owners
   }
 }
 
+/// A plan without a place for gradients to lie side by side. `in` has the results of compression in
+/// the place of its sources where these are not `pooled`.
+c10::intrusive_ptr<CallPlan> plan_of(const NsaInputs& in, const NsaConfig& config,
+                                     const NsaOptions& options, const BranchKernels& kernels,
+                                     bool pooled) {
+  auto plan = c10::make_intrusive<CallPlan>();
+  plan->config = config;
+  plan->options = options;
+  plan->kernels = kernels;
+  plan->pooled = pooled;
+  plan->keys = owners_of(in.k_cmp_src, in.k_sel, in.k_win, pooled);
+  plan->values = owners_of(in.v_cmp_src, in.v_sel, in.v_win, pooled);
+  plan->record = current_record();
+  return plan;
+}
+
+SavedCall saved_of(const Steps& steps, const NsaInputs& in) {
+  const NsaOutputs& out = steps.out;
+  return {out.q_rot,
+          out.k_cmp,
+          out.v_cmp,
+          steps.k_sel,
+          in.v_sel,
+          steps.k_win,
+          in.v_win,
+          in.gate_logits.contiguous(),
+          out.ranges,
+          {out.o_cmp, out.o_sel, out.o_win},
+          {out.lse_cmp, out.lse_sel, out.lse_win}};
+}
+
+/// Gradients of the inputs but the logits. `own`: the terms are not shared and may be overwritten.
+variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
+                     const at::Tensor& room, bool own) {
+  const NsaConfig& config = plan.config;
+  const bool rotated = config.rope != RopeMode::kNone;
+  PartList list;
+  if (!g.q.empty())
+    list.parts.push_back({g.q,
+                          {},
+                          config.num_heads,
+                          config.qk_head_dim,
+                          rotated,
+                          own,
+                          g.q_out,
+                          g.q_out.defined() ? g.q_joined : -1});
+  const auto keys = list.add({g.k_cmp, g.k_sel, g.k_win}, plan.keys, plan.pooled,
+                             {{}, {}, config.num_kv_heads, config.qk_head_dim, rotated, own});
+  const auto values = list.add({g.v_cmp, g.v_sel, g.v_win}, plan.values, plan.pooled,
+                               {{}, {}, config.num_kv_heads, config.v_head_dim, false, own});
+  if (plan.places.width > 0)
+    lay_side_by_side(plan, room.defined() ? room : room_side_by_side(plan, s.q), keys, values,
+                     list.parts);
+  const variable_list found = join_gradients(list.parts, config, s.q);
+  const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
+  variable_list result{at(g.q.empty() ? -1 : 0),
+                       at(keys[0]),
+                       at(values[0]),
+                       at(keys[1]),
+                       at(values[1]),
+                       at(keys[2]),
+                       at(values[2]),
+                       at::Tensor()};
+  if (!plan.pooled) result[1] = g.k_cmp, result[2] = g.v_cmp;
+  return result;
+}
+
+/// Gradients of the eight inputs from those of the outputs. `branches` false: of the logits only.
+variable_list input_gradients(const CallPlan& plan, const SavedCall& s, variable_list grads,
+                              bool branches) {
+  const NsaConfig& config = plan.config;
+  grads.resize(kOutputs);
+  bool only_o = true;
+  for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
+  at::Tensor room, q_out;  // not before they are needed
+  const bool by_kernels = only_o && grads[kO].defined();
+  if (by_kernels && branches && first_joined(s, config, plan.kernels) < s.q.size(1))
+    room = room_side_by_side(plan, s.q);
+  if (room.defined()) q_out = columns_of(plan, room, 0, config.num_heads, config.qk_head_dim);
+  BranchGradients g = by_kernels ? gradients_by_kernels(s, config, plan.kernels,
+                                                        grads[kO].contiguous(), branches, q_out)
+                                 : gradients_by_operators(s, config, grads);
+  if (grads[kQRot].defined()) g.q.push_back(grads[kQRot]);
+  add_to(g.k_cmp, grads[kKCmp]);
+  add_to(g.v_cmp, grads[kVCmp]);
+  variable_list result = branches ? joined(plan, s, g, room, only_o) : variable_list(8);
+  result[7] = g.logits;
+  return result;
+}
+
 struct FusedCall : torch::autograd::Function<FusedCall> {
   /// k_cmp and v_cmp are the sources of compression, or its results when not plan->pooled.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k_cmp,
@@ -129,19 +219,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const Steps steps =
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
     const NsaOutputs& out = steps.out;
-    ctx->save_for_backward(SavedCall{
-        out.q_rot,
-        out.k_cmp,
-        out.v_cmp,
-        steps.k_sel,
-        v_sel,
-        steps.k_win,
-        v_win,
-        logits.contiguous(),
-        out.ranges,
-        {out.o_cmp, out.o_sel, out.o_win},
-        {out.lse_cmp, out.lse_sel,
-         out.lse_win}}.list());
+    ctx->save_for_backward(saved_of(steps, in).list());
     ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
     ctx->set_materialize_grads(false);
     ctx->mark_non_differentiable({out.block_idx, out.ranges});
@@ -159,64 +237,12 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
         c10::static_intrusive_pointer_cast<CallPlan>(ctx->saved_data["plan"].toCapsule());
     const RunRecordScope scope(plan->record);
     const SavedCall s = SavedCall::from(ctx->get_saved_variables());
-    const NsaConfig& config = plan->config;
     // Those that are no outputs of this node have no gradient here.
     if (!plan->pooled) grads.insert(grads.begin() + kKCmp, 2, at::Tensor());
-    grads.resize(kOutputs);
-    bool only_o = true, branches = false;
-    for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
+    bool branches = false;
     for (size_t i = 0; i < 7; ++i) branches = branches || ctx->needs_input_grad(i);
-    at::Tensor room, q_out;  // not before they are needed
-    const bool by_kernels = only_o && grads[kO].defined();
-    if (by_kernels && branches && first_joined(s, config, plan->kernels) < s.q.size(1))
-      room = room_side_by_side(*plan, s.q);
-    if (room.defined()) q_out = columns_of(*plan, room, 0, config.num_heads, config.qk_head_dim);
-    BranchGradients g = by_kernels ? gradients_by_kernels(s, config, plan->kernels,
-                                                          grads[kO].contiguous(), branches, q_out)
-                                   : gradients_by_operators(s, config, grads);
-    if (grads[kQRot].defined()) g.q.push_back(grads[kQRot]);
-    add_to(g.k_cmp, grads[kKCmp]);
-    add_to(g.v_cmp, grads[kVCmp]);
-    variable_list result = branches ? joined(*plan, s, g, room, only_o) : variable_list(8);
-    result[7] = g.logits;
+    variable_list result = input_gradients(*plan, s, std::move(grads), branches);
     result.resize(9);
-    return result;
-  }
-
-  /// Gradients of the eight inputs; that of the logits is left out. `own`: the terms are not shared
-  /// and may be overwritten.
-  static variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
-                              const at::Tensor& room, bool own) {
-    const NsaConfig& config = plan.config;
-    const bool rotated = config.rope != RopeMode::kNone;
-    PartList list;
-    if (!g.q.empty())
-      list.parts.push_back({g.q,
-                            {},
-                            config.num_heads,
-                            config.qk_head_dim,
-                            rotated,
-                            own,
-                            g.q_out,
-                            g.q_out.defined() ? g.q_joined : -1});
-    const auto keys = list.add({g.k_cmp, g.k_sel, g.k_win}, plan.keys, plan.pooled,
-                               {{}, {}, config.num_kv_heads, config.qk_head_dim, rotated, own});
-    const auto values = list.add({g.v_cmp, g.v_sel, g.v_win}, plan.values, plan.pooled,
-                                 {{}, {}, config.num_kv_heads, config.v_head_dim, false, own});
-    if (plan.places.width > 0)
-      lay_side_by_side(plan, room.defined() ? room : room_side_by_side(plan, s.q), keys, values,
-                       list.parts);
-    const variable_list found = join_gradients(list.parts, config, s.q);
-    const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
-    variable_list result{at(g.q.empty() ? -1 : 0),
-                         at(keys[0]),
-                         at(values[0]),
-                         at(keys[1]),
-                         at(values[1]),
-                         at(keys[2]),
-                         at(values[2]),
-                         at::Tensor()};
-    if (!plan.pooled) result[1] = g.k_cmp, result[2] = g.v_cmp;
     return result;
   }
 };
@@ -227,21 +253,18 @@ bool asks_for_kernels(const NsaOptions& options) {
          !options.block_idx.defined() && !options.strict_asserts;
 }
 
-}  // namespace
-
-std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfig& config,
-                                             const NsaOptions& options) {
-  if (!asks_for_kernels(options) || !tokens_by_kernel(in, config) ||
-      !needs_gradient({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel, in.v_sel, in.k_win, in.v_win,
-                       in.gate_logits}) ||
-      !combines_by_kernel(in.v_sel, in.gate_logits)) {
+/// The kernels of all branches where they cover a call, forward and backward. `compressed`:
+/// k_cmp_src and v_cmp_src are the results of compression.
+std::optional<BranchKernels> kernels_of_call(const NsaInputs& in, const NsaConfig& config,
+                                             int64_t num_ids, bool compressed) {
+  if (!tokens_by_kernel(in, config) || !combines_by_kernel(in.v_sel, in.gate_logits))
     return std::nullopt;
+  at::Tensor k_cmp = in.k_cmp_src, v_cmp = in.v_cmp_src;
+  if (!compressed) {  // sizes are asked for, so slices stand for what is not computed yet
+    const int64_t blocks = config.num_compressed(in.q.size(1));
+    k_cmp = k_cmp.narrow(1, 0, blocks), v_cmp = v_cmp.narrow(1, 0, blocks);
   }
-  // Sizes are asked for, so slices stand for what is not computed yet.
-  const int64_t blocks = config.num_compressed(in.q.size(1));
-  const at::Tensor k_cmp = in.k_cmp_src.narrow(1, 0, blocks),
-                   v_cmp = in.v_cmp_src.narrow(1, 0, blocks);
-  const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
+  const at::Tensor ranges = at::empty({0, 0, 0, num_ids, 2}, at::kInt);
   BranchKernels chosen;
   chosen.cmp = choose_interval_kernel(in.q, k_cmp, v_cmp, compressed_mask(config), &config);
   if (!chosen.cmp.runs()) return std::nullopt;
@@ -254,20 +277,35 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfi
   return chosen;
 }
 
+}  // namespace
+
+std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfig& config,
+                                             const NsaOptions& options) {
+  if (!asks_for_kernels(options) || !needs_gradient({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel,
+                                                     in.v_sel, in.k_win, in.v_win, in.gate_logits}))
+    return std::nullopt;
+  return kernels_of_call(in, config, config.top_n, /*compressed=*/false);
+}
+
+variable_list gradients_of_steps(const NsaInputs& in, const NsaConfig& config, const Steps& steps,
+                                 const at::Tensor& d_o, bool compressed, bool branches) {
+  if (!compressed && !sources_are_pooled(config)) return {};
+  const auto kernels = kernels_of_call(in, config, steps.out.ranges.size(3), compressed);
+  if (!kernels) return {};
+  const auto plan = plan_of(in, config, {}, *kernels, /*pooled=*/!compressed);
+  variable_list grads(kOutputs);
+  grads[kO] = d_o;
+  return input_gradients(*plan, saved_of(steps, in), std::move(grads), branches);
+}
+
 NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options,
                       const BranchKernels& kernels) {
-  auto plan = c10::make_intrusive<CallPlan>();
-  plan->config = config;
-  plan->options = options;
-  plan->kernels = kernels;
-  plan->pooled = sources_are_pooled(config);
-  plan->keys = owners_of(in.k_cmp_src, in.k_sel, in.k_win, plan->pooled);
-  plan->values = owners_of(in.v_cmp_src, in.v_sel, in.v_win, plan->pooled);
-  plan->record = current_record();
+  const bool pooled = sources_are_pooled(config);
+  const auto plan = plan_of(in, config, options, kernels, pooled);
   at::Tensor k_cmp = in.k_cmp_src, v_cmp = in.v_cmp_src;
-  if (!plan->pooled)
+  if (!pooled)
     std::tie(k_cmp, v_cmp) = compress(in.k_cmp_src, in.v_cmp_src, in.phi_k, in.phi_v, config);
-  if (plan->pooled)
+  if (pooled)
     plan->places =
         column_places({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel, in.v_sel, in.k_win, in.v_win});
   const variable_list r = FusedCall::apply(in.q, k_cmp, v_cmp, in.k_sel, in.v_sel, in.k_win,
@@ -277,8 +315,8 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
   out.o_cmp = r[kOCmp], out.o_sel = r[kOSel], out.o_win = r[kOWin];
   out.lse_cmp = r[kLseCmp], out.lse_sel = r[kLseSel], out.lse_win = r[kLseWin];
   out.gates = r[kGates], out.block_idx = r[kBlockIdx], out.ranges = r[kRanges];
-  out.k_cmp = plan->pooled ? r[kKCmp] : k_cmp;
-  out.v_cmp = plan->pooled ? r[kVCmp] : v_cmp;
+  out.k_cmp = pooled ? r[kKCmp] : k_cmp;
+  out.v_cmp = pooled ? r[kVCmp] : v_cmp;
   out.q_rot = config.rope == RopeMode::kNone ? in.q : r.back();
   return out;
 }
@@ -286,6 +324,11 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
 std::optional<BranchKernels> choose_one_call(const NsaInputs&, const NsaConfig&,
                                              const NsaOptions&) {
   return std::nullopt;
+}
+
+std::vector<at::Tensor> gradients_of_steps(const NsaInputs&, const NsaConfig&, const Steps&,
+                                           const at::Tensor&, bool, bool) {
+  return {};
 }
 
 NsaOutputs fused_call(const NsaInputs&, const NsaConfig&, const NsaOptions&, const BranchKernels&) {

@@ -1,6 +1,8 @@
 #pragma once
 #include <optional>
+#include <vector>
 
+#include "nsa/layer/batched.h"
 #include "nsa/layer/fused/fused_gradients.h"
 #include "nsa/layer/nsa_attention.h"
 
@@ -18,5 +20,14 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs& inputs, const NsaC
 /// again.
 NsaOutputs fused_call(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
                       const BranchKernels& kernels);
+
+/// Gradients of q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win and gate_logits of a call whose
+/// forward pass left `steps`, from d_o [B, S, Hq, dv], by the kernels and outside of the autograd
+/// graph; empty where they do not cover the call. Inputs that are one tensor have their sum in the
+/// first place. `compressed`: k_cmp_src and v_cmp_src are the results of compression. `branches`
+/// false: of the logits only.
+std::vector<at::Tensor> gradients_of_steps(const NsaInputs& inputs, const NsaConfig& config,
+                                           const Steps& steps, const at::Tensor& d_o,
+                                           bool compressed, bool branches);
 
 }  // namespace nsa

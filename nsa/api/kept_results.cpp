@@ -1,0 +1,96 @@
+#include "nsa/api/kept_results.h"
+
+#include <ATen/ATen.h>
+
+#include "nsa/layer/fused/fused_call.h"
+
+namespace nsa {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+bool rotates(const AttentionCall& call) { return call.config.rope != RopeMode::kNone; }
+
+Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& kept) {
+  Steps steps;
+  NsaOutputs& out = steps.out;
+  out.q_rot = rotates(call) ? kept[0] : in.q;
+  steps.k_sel = rotates(call) ? kept[1] : in.k_sel;
+  steps.k_win = rotates(call) ? kept[2] : in.k_win;
+  out.k_cmp = call.compressed() ? in.k_cmp_src : kept[3];
+  out.v_cmp = call.compressed() ? in.v_cmp_src : kept[4];
+  out.ranges = kept[5];
+  out.o_cmp = kept[6], out.o_sel = kept[7], out.o_win = kept[8];
+  out.lse_cmp = kept[9], out.lse_sel = kept[10], out.lse_win = kept[11];
+  return steps;
+}
+
+}  // namespace
+
+Tensors kept_results(const AttentionCall& call, const Steps& steps) {
+  const NsaOutputs& out = steps.out;
+  Tensors kept{out.q_rot, steps.k_sel, steps.k_win, out.k_cmp,   out.v_cmp,   out.ranges,
+               out.o_cmp, out.o_sel,   out.o_win,   out.lse_cmp, out.lse_sel, out.lse_win};
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const bool argument = i < 3 ? !rotates(call) : i < 5 && call.compressed();
+    kept[i] = argument ? at::empty({0}, kept[i].options()) : kept[i].contiguous();
+  }
+  return kept;
+}
+
+Tensors kept_meta(const AttentionCall& call) {
+  const Config& c = call.config;
+  const at::Tensor& q = call.q();
+  const c10::SymInt batch = q.sym_size(0), tokens = q.sym_size(1);
+  const c10::SymInt blocks =
+      ((tokens - c.block_size + c.block_stride) / c10::SymInt(c.block_stride)).max(0);
+  const c10::SymInt ids = call.block_idx.defined() ? call.block_idx.sym_size(-1) : c.top_n;
+  const at::ScalarType accumulated = at::toAccumulateType(q.scalar_type(), /*is_cuda=*/true);
+  const auto make = [&](std::vector<c10::SymInt> sizes, at::ScalarType type) {
+    return at::empty_symint(sizes, q.options().dtype(type));
+  };
+  const auto of_type = [&](bool argument, std::vector<c10::SymInt> sizes) {
+    return make(argument ? std::vector<c10::SymInt>{0} : std::move(sizes), q.scalar_type());
+  };
+  const bool same = !rotates(call);
+  Tensors kept{of_type(same, {batch, tokens, c.num_heads, c.qk_head_dim}),
+               of_type(same, {batch, tokens, c.num_kv_heads, c.qk_head_dim}),
+               of_type(same, {batch, tokens, c.num_kv_heads, c.qk_head_dim}),
+               of_type(call.compressed(), {batch, blocks, c.num_kv_heads, c.qk_head_dim}),
+               of_type(call.compressed(), {batch, blocks, c.num_kv_heads, c.v_head_dim}),
+               make({batch, tokens, c.num_kv_heads, ids, 2}, at::kInt)};
+  for (int branch = 0; branch < 3; ++branch)
+    kept.push_back(of_type(false, {batch, tokens, c.num_heads, c.v_head_dim}));
+  for (int branch = 0; branch < 3; ++branch)
+    kept.push_back(make({batch, tokens, c.num_heads}, accumulated));
+  return kept;
+}
+
+Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at::Tensor& d_o,
+                       const std::bitset<kCallTensors.size()>& wanted) {
+  AttentionCall own = call;  // tensors of their own: one given twice has two gradients
+  for (at::Tensor& x : own.tensors)
+    if (x.defined()) x = x.detach();
+  const NsaInputs in = layer_inputs(own);
+  bool branches = false;
+  for (size_t i = 0; i < kCallTensors.size(); ++i)
+    branches = branches || (wanted[i] && std::string_view(kCallTensors[i]) != "gates");
+  const Tensors found = gradients_of_steps(in, own.config, steps_from(own, in, kept), d_o,
+                                           own.compressed(), branches);
+  if (found.empty()) return {};
+  const std::array<const at::Tensor*, 8> inputs{&in.q,     &in.k_cmp_src,  &in.v_cmp_src,
+                                                &in.k_sel, &in.v_sel,      &in.k_win,
+                                                &in.v_win, &in.gate_logits};
+  Tensors gradients(kCallTensors.size());
+  for (size_t i = 0; i < kCallTensors.size(); ++i) {
+    if (!wanted[i] || !own.tensors[i].defined()) continue;
+    for (size_t place = 0; place < inputs.size(); ++place) {
+      if (!inputs[place]->is_same(own.tensors[i])) continue;
+      gradients[i] = found[place];
+      break;
+    }
+  }
+  return gradients;
+}
+
+}  // namespace nsa
