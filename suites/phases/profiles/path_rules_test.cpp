@@ -100,7 +100,7 @@ TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   EXPECT_TRUE(selected("whole tiles", {dense}));
   EXPECT_FALSE(selected("whole tiles", {keys}));
   EXPECT_FALSE(selected("whole tiles", {kSm80 + "interval_attention_kernel<64>"}));
-  const std::string order_of_keys = "by keys";
+  const std::string order_of_keys = "order of keys";
   EXPECT_TRUE(selected(order_of_keys, {index, keys, dense}));
   EXPECT_FALSE(selected(order_of_keys, {index, tiles}));
   EXPECT_FALSE(selected(order_of_keys, {keys, rows}));
