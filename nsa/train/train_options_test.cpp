@@ -47,7 +47,7 @@ TEST(TrainOptions, ArgsAreStrict) {
 struct KindArguments {
   std::map<std::string, nlohmann::json> all;
   template <class T>
-  void operator()(const OptionDoc& option, T TrainOptions::* member) {
+  void operator()(const base::OptionDoc& option, T TrainOptions::* member) {
     if (!option.in_kind) return;
     nlohmann::json value;
     if constexpr (!std::is_same_v<T, std::optional<double>>) value = TrainOptions().*member;
