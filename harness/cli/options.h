@@ -40,7 +40,6 @@ struct Options {
   std::vector<std::string> faults;
   int64_t runs = 200;
   double seconds = 0;
-  bool damaged = false;
   bool in_place = false;
   bool page = false;
 
@@ -229,8 +228,6 @@ void Options::describe_evidence(Visitor& v) {
      .not_with = "out",
      .commands = "bundle"},
     &O::in_place);
-  v({.name = "damaged", .doc = "Pack a run that does not verify, as it is", .commands = "bundle"},
-    &O::damaged);
 }
 
 /// Baselines and the history.

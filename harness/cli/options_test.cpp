@@ -55,7 +55,7 @@ TEST(Options, EveryCommandTakesItsOwn) {
   EXPECT_EQ(parse({"verify", "dir", "--head", "ab"}).options.head, "ab");
   EXPECT_TRUE(parse({"baseline", "promote", "dir", "--reason", "x", "--write"}).options.write);
   EXPECT_EQ(parse({"report", "dir"}).options.target, "dir");
-  EXPECT_TRUE(parse({"bundle", "dir", "--damaged"}).options.damaged);
+  EXPECT_TRUE(parse({"bundle", "dir", "--in-place"}).options.in_place);
   EXPECT_TRUE(parse({"schema", "runbook", "--page"}).options.page);
   EXPECT_EQ(parse({"doctor"}).options.command, "doctor");
 }

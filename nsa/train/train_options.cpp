@@ -47,17 +47,11 @@ struct ArgumentReader {
   void operator()(const base::OptionDoc& option, T TrainOptions::* member) {
     options.*member = object.optional(std::string(option.name), options.*member);
   }
-  void operator()(const base::OptionDoc& option, std::optional<double> TrainOptions::* member) {
-    const double value = object.optional(std::string(option.name), (options.*member).value_or(-1));
-    if (value >= 0) options.*member = value;
-  }
 };
 
 }  // namespace
 
-std::filesystem::path TrainOptions::corpus_dir() const {
-  return data_dir.empty() ? corpus_folder(data_root, data) : std::filesystem::path(data_dir);
-}
+std::filesystem::path TrainOptions::corpus_dir() const { return corpus_folder(data_root, data); }
 
 void TrainOptions::validate() const {
   Validator validator{*this};

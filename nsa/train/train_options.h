@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
 
 #include "base/options/option.h"
@@ -18,7 +17,6 @@ struct TrainOptions {
   std::string model = "tiny_cpu";
   std::string data = "local_text";
   std::string data_root = ".data";
-  std::string data_dir;
   int64_t steps = 200;
   int64_t schedule_steps = 0;
   int64_t batch = 4;
@@ -58,7 +56,6 @@ struct TrainOptions {
   std::string cuda_graph = "auto";
   bool packing = false;
   double memory_limit_mib = 0;
-  std::optional<double> loss_bound_nat;
 
   template <class Visitor>
   static void describe(Visitor& v);
@@ -83,11 +80,6 @@ void TrainOptions::describe(Visitor& v) {
   v({"data", "corpus made by nsa-data, or synthetic: fresh uniform random tokens each step"},
     &O::data);
   v({.name = "data_root", .doc = "folder of corpora", .in_kind = false}, &O::data_root);
-  v({.name = "data_dir",
-     .doc = "folder of the corpus; empty: data_root/data",
-     .on_command_line = false,
-     .in_kind = false},
-    &O::data_dir);
   v({.name = "steps", .doc = "optimizer steps", .least = 1}, &O::steps);
   v({.name = "schedule_steps",
      .doc = "steps of the learning-rate schedule, where a later run goes on to them; 0: steps",
@@ -175,11 +167,6 @@ void TrainOptions::describe(Visitor& v) {
      .flag = "memory-limit",
      .least = 0},
     &O::memory_limit_mib);
-  v({.name = "loss_bound_nat",
-     .doc = "the mean of the last 20 losses must be below",
-     .on_command_line = false,
-     .in_kind = false},
-    &O::loss_bound_nat);
 }
 
 }  // namespace nsa::train

@@ -235,12 +235,6 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   const auto steps = static_cast<int64_t>(learned.size());
   if (steps >= kTail && options.is_synthetic())
     checks.push_back(check_floor(facts, tail_mean(learned)));
-  if (steps >= kTail && options.loss_bound_nat) {
-    const double last20 = tail_mean(learned);
-    checks.push_back({"loss_bound", "LOSS_BOUND",
-                      "mean of the last 20 losses: " + std::to_string(last20) + " nat",
-                      last20 < *options.loss_bound_nat, last20, *options.loss_bound_nat});
-  }
   if (steps >= 2) {
     checks.push_back(
         check_varies("stuck.loss", "loss", learned, [](const auto& r) { return r.loss; }));

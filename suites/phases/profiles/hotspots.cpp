@@ -197,7 +197,7 @@ class Hotspots {
         [&] { take_step("settle"); });
     if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
     emit_stretch(recorded_ms / static_cast<double>(steps_));
-    trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
+    trace::Trace recorded = session_.save(step_.range, chrome_steps_);
     emit_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
