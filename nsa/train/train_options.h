@@ -34,7 +34,6 @@ struct TrainOptions {
   /// other programs want the cores, too, its barriers make a step ten times slower.
   int64_t threads = 1;
   int64_t untimed_steps = 5;
-  int64_t eta_steps = 50000;
   bool timed = false;  ///< mode time: samples, no synchronisation inside a step
   std::string checkpoints;
   int64_t checkpoint_every = 0;
@@ -105,11 +104,6 @@ void TrainOptions::describe(Visitor& v) {
      .least = 0,
      .on_command_line = false},
     &O::untimed_steps);
-  v({.name = "eta_steps",
-     .doc = "steps of the long run that the measured rate is projected to",
-     .least = 1,
-     .on_command_line = false},
-    &O::eta_steps);
   v({"checkpoints", "folder of the run's checkpoints; empty: none are made"}, &O::checkpoints);
   v({.name = "checkpoint_every",
      .doc = "optimizer steps between two checkpoints; 0: only when the process ends",
