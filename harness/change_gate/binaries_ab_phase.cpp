@@ -24,8 +24,7 @@ struct Work {
 Work read_work(const json& args) {
   Work work{.worker = args.value("worker", ""),
             .args = args.value("worker_args", json::object()),
-            .names = {},
-            .timeout_s = args.value("worker_timeout_s", 120.0)};
+            .names = {}};
   const json series_by_name = args.value("series", json::object());
   for (const auto& [name, series] : series_by_name.items())
     work.names[series.get<std::string>()] = name;

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstring>
 #include <iostream>
-#include <map>
 #include <string>
 
 #include "base/text/plain_text.h"
@@ -18,27 +17,9 @@ namespace {
 using harness::cli::Options;
 
 int execute(const Options& options) {
-  using Command = int (*)(const Options&);
-  static const std::map<std::string, Command> kCommands = {
-      {"run", harness::cli::run_command},
-      {"list", harness::cli::list_command},
-      {"plan", harness::cli::plan_command},
-      {"doctor", harness::cli::doctor_command},
-      {"verify", harness::cli::verify_command},
-      {"explain", harness::cli::explain_command},
-      {"report", harness::cli::report_command},
-      {"bundle", harness::cli::bundle_command},
-      {"compare", harness::cli::compare_command},
-      {"schema", harness::cli::schema_command},
-      {"ab-rate", harness::cli::ab_rate_command},
-      {"selftest", harness::cli::selftest_command},
-      {"witnesses", harness::cli::witnesses_command},
-      {"baseline promote", harness::cli::baseline_promote_command},
-      {"history import", harness::cli::history_import_command},
-      {"history list", harness::cli::history_list_command},
-      {"history trend", harness::cli::history_trend_command},
-  };
-  return kCommands.at(options.command)(options);
+  for (const harness::cli::Command& command : harness::cli::commands())
+    if (options.command == command.name) return command.run(options);
+  throw harness::Error("no command is called " + options.command);
 }
 
 /// Errors may quote texts of users and files.

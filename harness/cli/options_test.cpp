@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "harness/cli/commands/commands.h"
+
 namespace harness::cli {
 namespace {
 
@@ -53,7 +55,7 @@ TEST(Options, EveryCommandTakesItsOwn) {
   EXPECT_EQ(parse({"verify", "dir", "--head", "ab"}).options.head, "ab");
   EXPECT_TRUE(parse({"baseline", "promote", "dir", "--reason", "x", "--write"}).options.write);
   EXPECT_EQ(parse({"report", "dir"}).options.target, "dir");
-  EXPECT_TRUE(parse({"bundle", "dir", "--damaged"}).options.damaged);
+  EXPECT_TRUE(parse({"bundle", "dir", "--in-place"}).options.in_place);
   EXPECT_TRUE(parse({"schema", "runbook", "--page"}).options.page);
   EXPECT_EQ(parse({"doctor"}).options.command, "doctor");
 }
@@ -120,31 +122,21 @@ TEST(Options, HelpFitsOneScreenAndEndsWithThreeExamples) {
 
 /// The help of a command shows how that very command is called, and what its exit codes mean.
 TEST(Options, HelpOfEveryCommandTeachesIt) {
-  const std::vector<std::vector<const char*>> commands = {{"list"},
-                                                          {"plan"},
-                                                          {"doctor"},
-                                                          {"verify"},
-                                                          {"explain"},
-                                                          {"report"},
-                                                          {"compare"},
-                                                          {"bundle"},
-                                                          {"schema"},
-                                                          {"selftest"},
-                                                          {"ab-rate"},
-                                                          {"baseline", "promote"},
-                                                          {"history", "import"},
-                                                          {"history", "list"},
-                                                          {"history", "trend"}};
-  for (std::vector<const char*> words : commands) {
-    std::string call = "\n  nsa-validate " + std::string(words[0]);
-    words.push_back("--help");
+  for (const Command& command : commands()) {
+    if (command.run == nullptr || command.help[0] == '\0') continue;
+    const std::string name = command.name, group = name.substr(0, name.find(' ')),
+                      last = name.substr(name.rfind(' ') + 1);
+    const std::vector<const char*> words = group == last
+                                               ? std::vector{last.c_str(), "--help"}
+                                               : std::vector{group.c_str(), last.c_str(), "--help"};
+    const std::string call = "\n  nsa-validate " + group;
     const Parsed parsed = parse(words);
     EXPECT_EQ(parsed.exit_code, 0) << call;
     const size_t examples = parsed.out.find("Examples:");
     ASSERT_NE(examples, std::string::npos) << parsed.out;
     EXPECT_THAT(parsed.out, HasSubstr("Exit codes: 0")) << call;
     EXPECT_THAT(parsed.out.substr(examples), HasSubstr(call)) << parsed.out;
-    EXPECT_THAT(parsed.out.substr(examples), HasSubstr(words[words.size() - 2])) << call;
+    EXPECT_THAT(parsed.out.substr(examples), HasSubstr(last)) << call;
     EXPECT_LE(std::count(parsed.out.begin(), parsed.out.end(), '\n'), 40) << call;
   }
 }

@@ -13,13 +13,11 @@ struct Row {
 // harness/stats/estimators/estimators.h.
 constexpr auto kFormulas = std::to_array<Row>({
     {"value", "the value of the only metric line {source}"},
-    {"sum", "sum over all processes and cases of the metric lines {source}"},
     {"min", "smallest of the metric lines {source} over all processes and cases"},
     {"max", "largest of the metric lines {source} over all processes and cases"},
     {"all", "1 when every metric line {source} is 1, else 0"},
     {"checks_run", "number of check lines whose id starts with {source}"},
     {"checks_failed", "number of check lines whose id starts with {source} and that are not ok"},
-    {"cases_ok", "number of cases that ended ok and whose id starts with {source}"},
     {"median",
      "median of the samples of series {source}, with an order-statistics interval; unit of "
      "analysis: the process when there are several, else the sample"},
@@ -36,7 +34,6 @@ constexpr auto kFormulas = std::to_array<Row>({
     {"paired_overhead",
      "100 x (1 / speed-up - 1), the speed-up being exp of the Hodges-Lehmann estimate over "
      "processes of ln({baseline} / {candidate}); interval: exact signed-rank"},
-    {"arm_median", "median of the samples of arm {baseline}, with an order-statistics interval"},
 });
 
 void replace(std::string& text, const std::string& what, const std::string& by) {

@@ -138,7 +138,7 @@ Kinds mini_kinds() {
   conform.doc = "checks";
   conform.metrics = {metric("oracle.checks_count", "count", "checks_run", "oracle."),
                      metric("oracle.mismatch_count", "count", "checks_failed", "oracle."),
-                     metric("rows_count", "count", "sum", "")};
+                     metric("rows_count", "count", "max", "")};
   KindSpec speed;
   speed.kind = "mini_speed";
   speed.program = "nsa-worker";

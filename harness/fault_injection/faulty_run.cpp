@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kTarget = "selftest_target";
 constexpr const char* kBystander = "gates";
-constexpr const char* kCorpus = "planted_text";
+constexpr const char* kCorpus = "selftest_text";
 
 /// Programs of the injected run: those of the build, but the trainer is the one that takes faults.
 void link_programs(const fs::path& bin_dir, const fs::path& to) {

@@ -95,8 +95,8 @@ void run_threshold_edits(const std::optional<std::filesystem::path>& checkout,
 void run_selftest(const std::filesystem::path& bin_dir, const std::filesystem::path& configs,
                   const BuiltinCall& call, base::protocol::Emitter& emitter);
 
-/// builtin:twins. Rates and peak memory of the phases args.of of nsa-train beside those of
-/// args.against, in the table `twins`; metrics pairs.compared_count and
+/// builtin:dense_counterpart. Rates and peak memory of the phases args.of of nsa-train beside those
+/// of args.against, in the table `dense_counterpart`; metrics pairs.compared_count and
 /// memory.per_token_growth_ratio (dense_counterpart.h). A phase that did not run has empty cells.
 /// Throws Error for lists of different lengths, phases that are not of nsa-train, and pairs whose
 /// steps differ in shape.

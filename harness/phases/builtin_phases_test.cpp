@@ -13,8 +13,8 @@ TEST(Builtins, NamesAreThoseThatRunbooksMayUse) {
   for (const auto& [name, function] : builtin_phases()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{
                        "binaries_ab", "checkout", "ci_status", "configuration", "counterfactual",
-                       "diff_scope", "environment", "forecast", "gap_analysis", "loss_gap",
-                       "rate_gate", "scaling", "selftest", "threshold_edits", "twins"}));
+                       "dense_counterpart", "diff_scope", "environment", "forecast", "gap_analysis",
+                       "loss_gap", "rate_gate", "scaling", "selftest", "threshold_edits"}));
 }
 
 TEST(Builtins, TheGivenFolderIsWhereProgramsAreLookedFor) {

@@ -85,7 +85,7 @@ void run_dense_counterpart(const BuiltinCall& call, base::protocol::Emitter& emi
                   .unit = "ratio",
                   .reason = growth ? "" : "no two runs of different lengths have a peak memory"});
   emitter.table({.case_id = id,
-                 .id = "twins",
+                 .id = "dense_counterpart",
                  .title = "Training beside the counterpart, the same batches",
                  .columns = {"phase", "counterpart", "tokens of a row", "rows", "tok/s",
                              "tok/s of the counterpart", "over the counterpart", "peak, MiB",

@@ -44,7 +44,7 @@ TEST(DenseCounterpartPhase, FiguresAreThoseOfTheRecordedRun) {
       counterparts_of({"tput_s2048_b1", "tput_s512_b2"}, {"memory_b1", "tput_s512_b2"});
   EXPECT_TRUE(transcript.violations.empty());
   EXPECT_EQ(end_of(transcript), "ok");
-  const json rows = rows_of(transcript, "twins");
+  const json rows = rows_of(transcript, "dense_counterpart");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0],
             (json{"tput_s2048_b1", "memory_b1", 2048, 1, 259700, 169700, 1.53, 1667, 1667}));
@@ -101,7 +101,7 @@ TEST(DenseCounterpartPhase, APhaseWithoutFiguresIsShownAndNotCompared) {
   });
   EXPECT_EQ(end_of(transcript), "ok");
   EXPECT_EQ(metric_of(transcript, "pairs.compared_count"), 0);
-  const json row = rows_of(transcript, "twins")[0];
+  const json row = rows_of(transcript, "dense_counterpart")[0];
   EXPECT_EQ(row[5], nullptr);
   EXPECT_EQ(row[6], nullptr);
   EXPECT_EQ(row[4], 259700);

@@ -219,8 +219,7 @@ std::string weakest_sentence(const Facts& f) {
 }  // namespace
 
 bool is_missing_hardware(std::string_view cause) {
-  return cause == "GPU_COUNT" || cause == "GPU_SKU_MISMATCH" || cause == "GPU_CC" ||
-         cause == "GPU_MEMORY";
+  return cause == "GPU_COUNT" || cause == "GPU_SKU_MISMATCH" || cause == "GPU_CC";
 }
 
 Verdict decide(const VerdictInput& input) {

@@ -70,8 +70,7 @@ struct VerdictInput {
 Verdict decide(const VerdictInput& input);
 
 /// Whether the cause of a DEFERRED phase is that this machine lacks the hardware it needs
-/// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY); not that the hardware is
-/// busy.
+/// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC); not that the hardware is busy.
 bool is_missing_hardware(std::string_view cause);
 
 }  // namespace harness

@@ -218,7 +218,7 @@ TEST(Decide, BusyHardwareIsNotMissingHardware) {
   EXPECT_EQ(run.verdict().exit, 5);
   for (const char* cause : {"GPU_NOT_FREE", "DATA_MISSING", "", "TIMEOUT"})
     EXPECT_FALSE(is_missing_hardware(cause)) << cause;
-  for (const char* cause : {"GPU_COUNT", "GPU_SKU_MISMATCH", "GPU_CC", "GPU_MEMORY"})
+  for (const char* cause : {"GPU_COUNT", "GPU_SKU_MISMATCH", "GPU_CC"})
     EXPECT_TRUE(is_missing_hardware(cause)) << cause;
 }
 

@@ -114,7 +114,7 @@ void expect_order(int64_t tokens, int64_t group, int64_t kv_heads, int64_t block
 
 TEST(FusedOnCuda, SelectedBranchTakesTheFasterOrderAndReportsIt) {
   expect_order(300, 1, 4, 2, "by rows");
-  const std::string order_of_keys = "by keys";
+  const std::string order_of_keys = "order of keys";
   expect_order(4100, 1, 4, 6, order_of_keys);
   expect_order(600, 16, 1, 4, "whole tiles");
   expect_order(4100, 4, 4, 6, "whole tiles below 1152, then " + order_of_keys);

@@ -13,12 +13,11 @@
 #include <memory>
 #include <stdexcept>
 
+#include "base/options/command_line.h"
 #include "base/text/plain_text.h"
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
-#include "nsa/program/plain_failure.h"
-#include "nsa/program/whole_numbers.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/train/case_options.h"
 #include "nsa/train/run.h"
@@ -28,7 +27,6 @@ namespace {
 using base::protocol::CaseArgs;
 using base::protocol::CaseIn;
 using nsa::SwitchSet;
-using nsa::train::OptionDoc;
 using nsa::train::RankPlace;
 using nsa::train::ResultLines;
 using nsa::train::RunContext;
@@ -171,30 +169,8 @@ struct Arguments {
   bool worker = false;
 };
 
-/// Adds each described option to the command line.
-struct Declarer {
-  CLI::App& app;
-  TrainOptions& options;
-
-  template <class T>
-  void operator()(const OptionDoc& option, T TrainOptions::* member) {
-    if (!option.on_command_line) return;
-    std::string flag = "--" + std::string(option.flag.empty() ? option.name : option.flag);
-    std::replace(flag.begin(), flag.end(), '_', '-');
-    const std::string doc(option.doc);
-    if constexpr (std::is_same_v<T, bool>) {
-      app.add_flag(flag, options.*member, doc);
-    } else if constexpr (std::is_same_v<T, std::optional<double>>) {
-      app.add_option(flag, options.*member, doc);
-    } else {
-      app.add_option(flag, options.*member, doc)->capture_default_str();
-    }
-  }
-};
-
 void declare(CLI::App& app, Arguments& a) {
-  Declarer declarer{app, a.options};
-  TrainOptions::describe(declarer);
+  base::declare(app, a.options);
   app.add_option("--device", a.options.device, "cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
@@ -220,10 +196,9 @@ SwitchSet::Values given_shape(const CLI::App& app) {
 
 int main(int argc, char** argv) {
   CLI::App app{"Trains a Native Sparse Attention decoder."};
-  app.failure_message(nsa::plain_failure);
+  app.failure_message(base::plain_failure);
   Arguments arguments;
   declare(app, arguments);
-  nsa::refuse_wrapped_numbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -1,6 +1,6 @@
 #include "nsa/train/train_options.h"
 
-#include <cmath>
+#include <algorithm>
 #include <type_traits>
 
 #include "nsa/program/strict_json.h"
@@ -14,38 +14,26 @@ void require(bool ok, std::string_view name, const std::string& want, const std:
     throw InputError("training option " + std::string(name) + " must be " + want + ", got " + have);
 }
 
-/// Whether `word` is in a list such as "auto, on or off".
-bool is_choice(std::string_view word, std::string_view choices) {
-  for (size_t at = choices.find(word); at != std::string_view::npos;
-       at = choices.find(word, at + 1)) {
-    const size_t end = at + word.size();
-    if ((at == 0 || choices[at - 1] == ' ') &&
-        (end == choices.size() || choices[end] == ',' || choices[end] == ' '))
-      return word != "or";
-  }
-  return false;
-}
-
 /// Holds one option to its description. An empty text leaves the choice to the program.
 struct Validator {
   const TrainOptions& options;
 
   template <class T>
-  void operator()(const OptionDoc& option, T TrainOptions::* member) {
+  void operator()(const base::OptionDoc& option, T TrainOptions::* member) {
     const T& value = options.*member;
+    const std::string bounds = base::bounds_of(option);
     if constexpr (std::is_same_v<T, std::string>) {
       if (!option.choices.empty() && (!value.empty() || !(TrainOptions().*member).empty()))
-        require(is_choice(value, option.choices), option.name, std::string(option.choices),
-                "\"" + value + "\"");
+        require(std::ranges::count(base::words_of(option.choices), value) > 0, option.name,
+                std::string(option.choices), "\"" + value + "\"");
     } else if constexpr (std::is_same_v<T, double>) {
-      if (std::isfinite(option.least))
-        require(value >= option.least && value < 1e30, option.name,
-                "finite and >= " + std::to_string(static_cast<int64_t>(option.least)),
+      if (!bounds.empty())
+        require(base::is_within(option, value) && value < 1e30, option.name, "finite and " + bounds,
                 std::to_string(value));
     } else if constexpr (std::is_same_v<T, int64_t>) {
-      const auto least = static_cast<int64_t>(option.least);
-      if (std::isfinite(option.least))
-        require(value >= least, option.name, ">= " + std::to_string(least), std::to_string(value));
+      if (!bounds.empty())
+        require(base::is_within(option, static_cast<double>(value)), option.name, bounds,
+                std::to_string(value));
     }
   }
 };
@@ -56,20 +44,14 @@ struct ArgumentReader {
   TrainOptions& options;
 
   template <class T>
-  void operator()(const OptionDoc& option, T TrainOptions::* member) {
+  void operator()(const base::OptionDoc& option, T TrainOptions::* member) {
     options.*member = object.optional(std::string(option.name), options.*member);
-  }
-  void operator()(const OptionDoc& option, std::optional<double> TrainOptions::* member) {
-    const double value = object.optional(std::string(option.name), (options.*member).value_or(-1));
-    if (value >= 0) options.*member = value;
   }
 };
 
 }  // namespace
 
-std::filesystem::path TrainOptions::corpus_dir() const {
-  return data_dir.empty() ? corpus_folder(data_root, data) : std::filesystem::path(data_dir);
-}
+std::filesystem::path TrainOptions::corpus_dir() const { return corpus_folder(data_root, data); }
 
 void TrainOptions::validate() const {
   Validator validator{*this};
@@ -79,7 +61,6 @@ void TrainOptions::validate() const {
   require(validate_every == 0 || !is_synthetic(), "validate_every",
           "0 where data is synthetic: random tokens have no kept-out part",
           std::to_string(validate_every));
-  require(rank_timeout_s > 0, "rank_timeout_s", "> 0", std::to_string(rank_timeout_s));
   require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
           "checkpoints", "a folder where checkpoint_every, resume or slice_steps is given", "\"\"");
   require(memory_limit_mib == 0 || device == "cpu", "memory_limit_mib",

@@ -1,76 +1,60 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 
+#include "base/options/option.h"
 #include "nsa/train/data/batch_loader.h"
 #include "nsa/train/ranks/reducer_options.h"
 
 namespace nsa::train {
 
-/// One training option. This description is the only one: command line, help, arguments of a case
-/// and validation follow from it, and a test holds configs/kinds/nsa-train.json to it.
-struct OptionDoc {
-  std::string_view name;       ///< key of an argument; the flag has dashes: seq_len is --seq-len
-  std::string_view doc;        ///< one phrase
-  std::string_view flag = "";  ///< where the flag differs
-  /// A number must be finite and at least this.
-  double least = -std::numeric_limits<double>::infinity();
-  std::string_view choices = "";  ///< the words that a text may be: "auto, on or off"
-  bool on_command_line = true;    ///< false: an argument only
-  bool in_kind = true;            ///< an argument of the phase kind nsa-train
-};
-
 /// Options of a training run, from the command line or from a case of the worker protocol.
+/// `describe` is their only description (base/options), and a test holds
+/// configs/kinds/nsa-train.json to it.
 struct TrainOptions {
-  std::string model = "tiny_cpu";   ///< name in configs/models, or a file
-  std::string data = "local_text";  ///< corpus name, or "synthetic"
-  std::string data_root = ".data";  ///< folder of corpora
-  std::string data_dir;             ///< folder of the corpus; default: data_root/data
-  int64_t steps = 200;              ///< optimizer steps
-  int64_t schedule_steps = 0;       ///< that the schedule counts; 0: `steps`
-  int64_t batch = 4;                ///< rows of a micro-batch
-  int64_t accum = 1;                ///< micro-batches of an optimizer step
-  int64_t seq_len = 0;              ///< tokens of a row; 0: the model's
-  double lr = 3e-3;                 ///< peak learning rate
-  double min_lr = 0;                ///< learning rate of the last step
-  int64_t warmup = 20;              ///< optimizer steps of warm-up
-  double weight_decay = 0.1;        ///< decoupled, on matrices only
-  double clip_norm = 1.0;           ///< global gradient norm; 0: no clipping
-  uint64_t seed = 1;                ///< of weights and data
-  std::string device = "cpu";       ///< cpu, cuda or cuda:N
-  std::string dtype;  ///< compute type fp32, bf16 or fp64; default: fp32 on a CPU, bf16 on a GPU
+  std::string model = "tiny_cpu";
+  std::string data = "local_text";
+  std::string data_root = ".data";
+  int64_t steps = 200;
+  int64_t schedule_steps = 0;
+  int64_t batch = 4;
+  int64_t accum = 1;
+  int64_t seq_len = 0;
+  double lr = 3e-3;
+  double min_lr = 0;
+  int64_t warmup = 20;
+  double weight_decay = 0.1;
+  double clip_norm = 1.0;
+  uint64_t seed = 1;
+  std::string device = "cpu";  ///< cpu, cuda or cuda:N
+  std::string dtype;
   /// CPU threads; 0: LibTorch's choice. Small tensors gain nothing from a second one, and where
   /// other programs want the cores, too, its barriers make a step ten times slower.
   int64_t threads = 1;
-  int64_t untimed_steps = 5;     ///< first steps that give no samples
-  int64_t eta_steps = 50000;     ///< steps of the long run that the rate is projected to
-  bool timed = false;            ///< mode time: samples, no synchronisation inside a step
-  std::string checkpoints;       ///< folder of the run's checkpoints; empty: none are made
-  int64_t checkpoint_every = 0;  ///< optimizer steps between two; 0: only when the process ends
-  int64_t checkpoint_keep = 3;   ///< newest ones that stay
-  bool resume = false;           ///< go on from the newest one, from the beginning without one
-  int64_t slice_steps = 0;       ///< steps of this process, the rest is left to --resume; 0: all
-  int64_t validate_every = 0;    ///< optimizer steps between two losses of kept-out rows; 0: none
-  int64_t validate_batches = 8;  ///< micro-batches that such a loss is the mean of
-  int64_t record_every = 1;      ///< optimizer steps between two lines of the record
-  LoaderOptions loader;          ///< from the switches NSA_FWE_*
-  int64_t ranks = 0;             ///< that the run must have; 0: as many as were started
-  double rank_timeout_s = 300;   ///< ranks that wait for one another this long have lost it
-  bool shard_optimizer = false;  ///< each rank keeps the moments of a part of the parameters
-  ReducerOptions reducer;        ///< from the switches NSA_DDP_*
-  bool activation_checkpointing = false;  ///< or by the model's configuration
-  std::string backend = "auto";  ///< of attention: auto, fused or switches (training_attention.h)
+  int64_t untimed_steps = 5;
+  bool timed = false;  ///< mode time: samples, no synchronisation inside a step
+  std::string checkpoints;
+  int64_t checkpoint_every = 0;
+  int64_t checkpoint_keep = 3;
+  bool resume = false;
+  int64_t slice_steps = 0;
+  int64_t validate_every = 0;
+  int64_t validate_batches = 8;
+  int64_t record_every = 1;
+  LoaderOptions loader;  ///< from the switches NSA_FWE_*
+  int64_t ranks = 0;
+  double rank_timeout_s = 300;
+  bool shard_optimizer = false;
+  ReducerOptions reducer;  ///< from the switches NSA_DDP_*
+  bool activation_checkpointing = false;
+  std::string backend = "auto";
   /// A step is one launch of a CUDA graph (step_graph.h): auto (where no obstacle exists), on (an
   /// obstacle is an error that names it) or off.
   std::string cuda_graph = "auto";
-  bool packing = false;         ///< attention and loss stay within documents
-  double memory_limit_mib = 0;  ///< CPU: tensors beyond it fail, as on a small device; 0: no limit
-  std::optional<double> loss_bound_nat;  ///< the mean of the last 20 losses must be below
+  bool packing = false;
+  double memory_limit_mib = 0;
 
   template <class Visitor>
   static void describe(Visitor& v);
@@ -95,11 +79,6 @@ void TrainOptions::describe(Visitor& v) {
   v({"data", "corpus made by nsa-data, or synthetic: fresh uniform random tokens each step"},
     &O::data);
   v({.name = "data_root", .doc = "folder of corpora", .in_kind = false}, &O::data_root);
-  v({.name = "data_dir",
-     .doc = "folder of the corpus; empty: data_root/data",
-     .on_command_line = false,
-     .in_kind = false},
-    &O::data_dir);
   v({.name = "steps", .doc = "optimizer steps", .least = 1}, &O::steps);
   v({.name = "schedule_steps",
      .doc = "steps of the learning-rate schedule, where a later run goes on to them; 0: steps",
@@ -125,11 +104,6 @@ void TrainOptions::describe(Visitor& v) {
      .least = 0,
      .on_command_line = false},
     &O::untimed_steps);
-  v({.name = "eta_steps",
-     .doc = "steps of the long run that the measured rate is projected to",
-     .least = 1,
-     .on_command_line = false},
-    &O::eta_steps);
   v({"checkpoints", "folder of the run's checkpoints; empty: none are made"}, &O::checkpoints);
   v({.name = "checkpoint_every",
      .doc = "optimizer steps between two checkpoints; 0: only when the process ends",
@@ -161,7 +135,8 @@ void TrainOptions::describe(Visitor& v) {
     &O::ranks);
   v({.name = "rank_timeout_s",
      .doc = "seconds that ranks wait for one another before they call it lost",
-     .flag = "rank-timeout"},
+     .flag = "rank-timeout",
+     .above = 0},
     &O::rank_timeout_s);
   v({"shard_optimizer", "each rank keeps the moments of a part of the parameters"},
     &O::shard_optimizer);
@@ -186,11 +161,6 @@ void TrainOptions::describe(Visitor& v) {
      .flag = "memory-limit",
      .least = 0},
     &O::memory_limit_mib);
-  v({.name = "loss_bound_nat",
-     .doc = "the mean of the last 20 losses must be below",
-     .on_command_line = false,
-     .in_kind = false},
-    &O::loss_bound_nat);
 }
 
 }  // namespace nsa::train

@@ -1,8 +1,9 @@
 #include "suites/bench/arguments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <stdexcept>
+
+#include "base/options/whole_number.h"
 
 namespace suites {
 namespace {
@@ -27,31 +28,51 @@ bool is_flag_of_library(const std::string& word) {
   return word.starts_with("--benchmark_") || word.starts_with("--v=");
 }
 
+/// Takes the option at argv[at], if it is one of the microbenchmarks.
+struct Taker {
+  BenchOptions& options;
+  int at, argc;
+  char** argv;
+  int words = 0;           ///< of argv that were taken
+  std::string known = {};  ///< flags of all options
+
+  template <class T>
+  void operator()(const base::OptionDoc& option, T BenchOptions::* member) {
+    if (!base::takes(kMicrobenchmarks, option)) return;
+    const std::string name = base::flag_of(option);
+    known += name + ", ";
+    const Flag flag = flag_at(at, argc, argv, name);
+    if (flag.words == 0) return;
+    words = flag.words;
+    put(name, flag.value, options.*member);
+  }
+
+  static void put(const std::string&, const std::string& text, std::string& value) { value = text; }
+  static void put(const std::string& name, const std::string& text, uint64_t& value) {
+    value = base::read_whole_number(name, text, kBenchSeed);
+  }
+  /// No option of the microbenchmarks is of another type.
+  template <class T>
+  static void put(const std::string& name, const std::string&, T&) {
+    throw std::logic_error(name + " has a type that microbenchmarks do not read");
+  }
+};
+
 }  // namespace
 
-uint64_t read_seed(const std::string& text) {
-  uint64_t seed = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (error != std::errc() || end != text.data() + text.size())
-    throw std::invalid_argument("--seed must be a whole number from 0 to 2^64 - 1, got '" + text +
-                                "'; leave it out for " + std::to_string(kBenchSeed));
-  return seed;
-}
-
-MicroArguments take_micro_arguments(int& argc, char** argv) {
-  MicroArguments taken;
+BenchOptions take_micro_arguments(int& argc, char** argv) {
+  BenchOptions taken;
+  taken.device = "cpu";
   int kept = 1;
   for (int i = 1; i < argc;) {
-    const Flag device = flag_at(i, argc, argv, "--device"), seed = flag_at(i, argc, argv, "--seed");
-    if (device.words > 0) taken.device = device.value;
-    if (seed.words > 0) taken.seed = read_seed(seed.value);
-    const int words = device.words + seed.words;
-    if (words == 0 && !is_flag_of_library(argv[i]))
+    Taker taker{.options = taken, .at = i, .argc = argc, .argv = argv};
+    BenchOptions::describe(taker);
+    if (taker.words == 0 && !is_flag_of_library(argv[i]))
       throw std::invalid_argument("unknown argument '" + std::string(argv[i]) +
-                                  "'; known: the commands of --help, --device, --seed and "
-                                  "--benchmark_*");
-    if (words == 0) argv[kept++] = argv[i];
-    i += std::max(words, 1);
+                                  "'; known: the commands of --help, " + taker.known +
+                                  "and --benchmark_*");
+    if (taker.words == 0) argv[kept++] = argv[i];
+    i += std::max(taker.words, 1);
   }
   argc = kept;
   argv[argc] = nullptr;

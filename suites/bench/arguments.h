@@ -2,23 +2,74 @@
 #include <cstdint>
 #include <string>
 
+#include "base/options/option.h"
+
 namespace suites {
 
 inline constexpr uint64_t kBenchSeed = 20250216;
 
-/// The seed that `text` is: digits only, so that no sign, space or word becomes a number. Throws
-/// std::invalid_argument naming argument, value and what to give instead.
-uint64_t read_seed(const std::string& text);
+/// The command of a command line without one.
+inline constexpr const char* kMicrobenchmarks = "microbenchmarks";
 
-/// What the microbenchmarks take besides the flags of Google Benchmark.
-struct MicroArguments {
-  std::string device = "cpu";
+/// What the commands of nsa-bench and its microbenchmarks take.
+struct BenchOptions {
+  std::string device;
+  std::string filter;
   uint64_t seed = kBenchSeed;
+  std::string out;
+  double seconds = 1;
+  bool no_dense = false;
+  int64_t times = 1000;
+  std::string before, after;
+
+  /// The only description of the options: both command lines and the help follow from it.
+  template <class Visitor>
+  static void describe(Visitor& v);
 };
 
-/// Takes --device and --seed ("--seed 7", "--seed=7") out of argv, which keeps the flags of Google
-/// Benchmark. Throws std::invalid_argument for everything else: that library would print it as it
-/// is.
-MicroArguments take_micro_arguments(int& argc, char** argv);
+/// Takes the options of the microbenchmarks ("--seed 7", "--seed=7") out of argv, which keeps the
+/// flags of Google Benchmark. Throws std::invalid_argument for everything else: that library would
+/// print it as it is.
+BenchOptions take_micro_arguments(int& argc, char** argv);
+
+template <class Visitor>
+void BenchOptions::describe(Visitor& v) {
+  using O = BenchOptions;
+  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat";
+  constexpr const char* kOfTimes = "targets|scaling|decode";
+  constexpr const char* kOfPasses = "targets|scaling";
+  v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
+  v({.name = "device",
+     .doc = "cuda or cuda:N (cpu: correctness only makes sense)",
+     .commands = kOfCases},
+    &O::device);
+  v({.name = "case", .doc = "only cases whose id contains this", .commands = kOfCases}, &O::filter);
+  v({.name = "seed",
+     .doc = "of the data",
+     .commands = "targets|scaling|decode|launches|repeat|microbenchmarks"},
+    &O::seed);
+  v({.name = "out", .doc = "JSON with every sample", .commands = kOfTimes}, &O::out);
+  v({.name = "seconds",
+     .doc = "of hot samples a pass, at least 20 of them",
+     .above = 0,
+     .commands = kOfPasses},
+    &O::seconds);
+  v({.name = "no_dense", .doc = "leave out the library's dense attention", .commands = kOfPasses},
+    &O::no_dense);
+  v({.name = "times", .doc = "calls", .least = 2, .most = 1 << 30, .commands = "repeat"},
+    &O::times);
+  v({.name = "OLD",
+     .doc = "JSON of the older run",
+     .required = true,
+     .positional = true,
+     .commands = "compare"},
+    &O::before);
+  v({.name = "NEW",
+     .doc = "JSON of the newer run",
+     .required = true,
+     .positional = true,
+     .commands = "compare"},
+    &O::after);
+}
 
 }  // namespace suites

@@ -20,7 +20,7 @@ struct Line {
     argv.push_back(nullptr);
     argc = static_cast<int>(words.size());
   }
-  MicroArguments take() { return take_micro_arguments(argc, argv.data()); }
+  BenchOptions take() { return take_micro_arguments(argc, argv.data()); }
   std::vector<std::string> left() const { return {argv.begin() + 1, argv.begin() + argc}; }
   std::vector<std::string> words;
   std::vector<char*> argv;
@@ -37,9 +37,10 @@ std::string refusal(const std::vector<std::string>& words) {
 }
 
 TEST(Arguments, ASeedIsDigits) {
-  EXPECT_EQ(read_seed("0"), 0u);
-  EXPECT_EQ(read_seed("20250216"), 20250216u);
-  EXPECT_EQ(read_seed("18446744073709551615"), UINT64_MAX);
+  const auto seed = [](const std::string& text) { return Line({"--seed", text}).take().seed; };
+  EXPECT_EQ(seed("0"), 0u);
+  EXPECT_EQ(seed("20250216"), 20250216u);
+  EXPECT_EQ(seed("18446744073709551615"), UINT64_MAX);
 }
 
 TEST(Arguments, RefusesInvalidSeedWithValueAndRemedy) {
@@ -52,7 +53,7 @@ TEST(Arguments, RefusesInvalidSeedWithValueAndRemedy) {
 TEST(Arguments, RemovesOwnArgumentsAndKeepsTheOrderOfOthers) {
   Line line({"--benchmark_filter=x", "--seed", "7", "--benchmark_list_tests", "--device=cuda:1",
              "--v=2"});
-  const MicroArguments taken = line.take();
+  const BenchOptions taken = line.take();
   EXPECT_EQ(taken.seed, 7u);
   EXPECT_EQ(taken.device, "cuda:1");
   EXPECT_THAT(line.left(), ElementsAre("--benchmark_filter=x", "--benchmark_list_tests", "--v=2"));

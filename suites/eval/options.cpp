@@ -1,9 +1,6 @@
 #include "suites/eval/options.h"
 
-#include <CLI/CLI.hpp>
-
-#include "nsa/program/plain_failure.h"
-#include "nsa/program/whole_numbers.h"
+#include "base/options/command_line.h"
 
 namespace suites::eval {
 namespace {
@@ -35,39 +32,13 @@ Examples:
 
 Exit status: 0 written; 2 an option or the input is wrong, named by the message; 3 anything else.)";
 
-void declare(CLI::App& app, EvalOptions& o) {
-  app.add_option("--in", o.in, "safetensors file with inputs")->required();
-  app.add_option("--out", o.out, "safetensors file to write; appears when it is whole")->required();
-  app.add_option("--config", o.config, "JSON file; its keys override the file's `config`");
-  app.add_option("--op", o.op, "what to evaluate (default: by the file's kind, else layer)")
-      ->check(CLI::IsMember(
-          {"layer", "compress", "scores", "select", "ranges", "sel_attn", "win_attn", "gate"}));
-  app.add_option("--backend", o.backend,
-                 "sel_attn: gather, packed, varlen, masked; ranges: v1, v1_bulk, v2; win_attn and "
-                 "scores: plain, flash, cudnn; layer: any, several with commas");
-  app.add_option("--device", o.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app.add_option("--dtype", o.dtype, "type of the computation; inputs are rounded to it once")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"fp64", "fp32", "bf16", "fp16"}));
-  app.add_option("--mode", o.mode,
-                 "batched, sequential or decode (default: decode for kind decode)")
-      ->check(CLI::IsMember({"batched", "sequential", "decode"}));
-  app.add_option("--prefill", o.prefill,
-                 "decode: tokens before the first single step; N or N1,N2..")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--grad", o.grad, "gradients d_NAME of every input read");
-  app.add_flag("--p-cmp", o.p_cmp, "write p_cmp even above 2 M elements");
-  app.footer(kFooter);
-}
-
 }  // namespace
 
 ParseEnd parse_options(int argc, char** argv, EvalOptions& options) {
   CLI::App app{"Evaluates Native Sparse Attention on the tensors of a file."};
-  app.failure_message(nsa::plain_failure);
-  declare(app, options);
-  nsa::refuse_wrapped_numbers(app);
+  app.failure_message(base::plain_failure);
+  app.footer(kFooter);
+  base::declare(app, options);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

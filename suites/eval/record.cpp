@@ -59,14 +59,26 @@ json sdpa_calls(const Evaluation& run) {
   return calls;
 }
 
+/// The options that belong to the record, but for texts that were left to the program.
+struct AskedOptions {
+  const EvalOptions& options;
+  json asked = json::object();
+
+  template <class T>
+  void operator()(const base::OptionDoc& option, T EvalOptions::* member) {
+    const T& value = options.*member;
+    if (option.recorded && json(value) != json("")) asked[std::string(option.name)] = value;
+  }
+};
+
+/// Operation and mode are those that the file or the default chose where none was given.
 json what_was_asked(const Evaluation& run, const std::string& op) {
-  json asked = {{"op", op},
-                {"mode", run.mode},
-                {"dtype", run.options.dtype},
-                {"device", run.options.device},
-                {"grad", run.options.grad}};
-  if (!run.options.backend.empty()) asked["backend"] = run.options.backend;
-  return asked;
+  EvalOptions options = run.options;
+  options.op = op;
+  options.mode = run.mode;
+  AskedOptions reader{.options = options};
+  EvalOptions::describe(reader);
+  return reader.asked;
 }
 
 }  // namespace

@@ -90,7 +90,6 @@ std::string run_hotspots(const PhaseCase& one);
 std::string run_layer_scaling(const PhaseCase& one);
 std::string run_loader_ab(const PhaseCase& one);
 std::string run_operator_conformance(const PhaseCase& one);
-std::string run_path_audit(const PhaseCase& one);
 std::string run_ranges_ab(const PhaseCase& one);
 std::string run_ranges_equivalence(const PhaseCase& one);
 std::string run_strict_fallback(const PhaseCase& one);

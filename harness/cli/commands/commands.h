@@ -1,6 +1,6 @@
 #pragma once
-#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "harness/cli/options.h"
 
@@ -25,5 +25,18 @@ int history_trend_command(const Options& options);
 int ab_rate_command(const Options& options);
 int selftest_command(const Options& options);
 int witnesses_command(const Options& options);
+
+/// One command: what the help shows of it, and what it does. A name of two words is a command of a
+/// group, which stands before it and has no function.
+struct Command {
+  const char* name;
+  const char* help;
+  const char* examples;    ///< how it is called, a line each
+  const char* exit_codes;  ///< what they mean
+  int (*run)(const Options&);
+};
+
+/// All of them, in the order of the help; the first, "run", is the program without a command.
+const std::vector<Command>& commands();
 
 }  // namespace harness::cli

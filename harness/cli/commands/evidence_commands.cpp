@@ -28,13 +28,13 @@ Verification verify_run(const fs::path& run, const std::string& head = "") {
   return verify(run, [](const Results& results) { return render_reports(results); }, head);
 }
 
-/// A bundle is handed on as proof, so what does not verify is packed on explicit wish only.
+/// A bundle is handed on as proof: what does not verify is not packed.
 void refuse_damaged(const fs::path& run) {
   const Verification found = verify_run(run);
   if (found.ok()) return;
   const EvidenceError& first = found.problems.front();
   throw EvidenceError(first.file(), first.message() + " (" + std::to_string(found.problems.size()) +
-                                        " in all: see verify); --damaged packs the run as it is");
+                                        " in all: see verify)");
 }
 
 /// Derives, renders and seals a run folder again. The raw evidence must match the ledger;
@@ -116,15 +116,14 @@ int compare_command(const Options& options) {
 int bundle_command(const Options& options) {
   fs::path folder = options.target;
   if (!folder.has_filename()) folder = folder.parent_path();
+  refuse_damaged(folder);
   if (options.in_place) {
-    if (!options.damaged) refuse_damaged(folder);
     pack_run(folder);
     std::printf("%s\n", shown(folder / kEvidenceArchive).c_str());
     return 0;
   }
   const fs::path tar =
       options.out.empty() ? fs::path(folder.string() + ".tar") : fs::path(options.out);
-  if (!options.damaged) refuse_damaged(folder);
   const std::string sha256 = bundle(RunFolder(folder), tar);
   std::printf("%s  %s\n", sha256.c_str(), shown(tar).c_str());
   return 0;

@@ -187,24 +187,7 @@ TEST_F(EvidenceCommandsTest, BundleRefusesWhatDoesNotVerify) {
   const std::string whole = read_bytes(run_ / "results.json");
   write_bytes(run_ / "results.json", whole.substr(0, whole.size() / 2));
   EXPECT_THAT(refusal(bundle_command), HasSubstr("results.json: "));
-  EXPECT_THAT(refusal(bundle_command), HasSubstr("--damaged packs the run as it is"));
   EXPECT_FALSE(fs::exists(run_.string() + ".tar"));
-  options_.damaged = true;
-  EXPECT_EQ(printed(bundle_command, options_).exit_code, 0);
-  options_.target = run_.string() + ".tar";
-  EXPECT_EQ(printed(verify_command, options_).exit_code, 6) << "packing heals nothing";
-}
-
-/// What is packed as it is may be damaged where the archive's folder gets its name from.
-TEST_F(EvidenceCommandsTest, ADamagedRunIsPackedUnderAPlainName) {
-  options_.damaged = true;
-  options_.out = (dir_ / "run.tar").string();
-  for (const char* info : {"{", "[]", "{\"id\": 7}", "{\"id\": \"..\"}", "{\"id\": \"../x\"}",
-                           "{\"id\": \"a\\u0000b\"}"}) {
-    write_bytes(run_ / "run.json", info);
-    EXPECT_EQ(printed(bundle_command, options_).exit_code, 0) << info;
-    EXPECT_TRUE(read_bytes(dir_ / "run.tar").starts_with("run/")) << info;
-  }
 }
 
 TEST_F(EvidenceCommandsTest, BundleRefusesAnUnfinishedRun) {

@@ -40,7 +40,7 @@ void print_all(const std::vector<Runbook>& books) {
     for (const Runbook& book : books) {
       if (book.use != use) continue;
       if (std::exchange(first, false)) fmt::print("{}\n", heading);
-      print_line(fmt::format("  {:<19} {}", book.name, book.title));
+      print_line(fmt::format("  {:<21} {}", book.name, book.title));
     }
   }
   fmt::print(

@@ -72,13 +72,14 @@ TEST_F(WitnessesCommand, ATestThatIsNotThereShowsNothing) {
 
 // A recorded failure is one of the criterion as it is now.
 TEST_F(WitnessesCommand, ARecordedRunIsHeldAgainstTheThresholdInForce) {
-  change("runbooks/dense_twin.json", "\"op\": \"<=\", \"value\": 0.05",
+  change("runbooks/dense_counterpart.json", "\"op\": \"<=\", \"value\": 0.05",
          "\"op\": \"<=\", \"value\": 0.5");
   change("witnesses/scaling.json", "C-scaling.x2", "C-smoke_cpu.steps");
   change("runbooks/train_speed.json", "\"value\": 10490", "\"value\": 20000");
   const Report result = report();
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.text, HasSubstr("C-curves.band of dense_twin-h200 has the threshold 0.05"));
+  EXPECT_THAT(result.text,
+              HasSubstr("C-curves.band of dense_counterpart-h200 has the threshold 0.05"));
   EXPECT_THAT(result.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h200x2 is about "));
   EXPECT_THAT(result.text, HasSubstr("C-nsa_s2k_b16.memory"));
 }

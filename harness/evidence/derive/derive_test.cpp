@@ -50,7 +50,7 @@ TEST(Derive, MiniRunIsGo) {
   EXPECT_EQ(speedup.n, 8);
   EXPECT_THAT(speedup.samples, testing::SizeIs(8));
   EXPECT_EQ(by_id(d.results.metrics, "M-conform.oracle.checks_count").value, 6);
-  EXPECT_EQ(by_id(d.results.metrics, "M-conform.rows_count").value, 128);
+  EXPECT_EQ(by_id(d.results.metrics, "M-conform.rows_count").value, 64);
   const PhaseResult& conform = by_id(d.results.phases, "P-conform");
   EXPECT_EQ(conform.cases_planned, 2);
   EXPECT_EQ(conform.cases_ok, 2);

@@ -23,8 +23,7 @@ void check_arg(const Source& source, const json& document, const ArgSpec& arg) {
 
 /// How many arms the estimator takes.
 size_t arms_of(const std::string& estimator) {
-  if (estimator == "paired_ratio" || estimator == "paired_overhead") return 2;
-  return estimator == "arm_median" ? 1 : 0;
+  return estimator == "paired_ratio" || estimator == "paired_overhead" ? 2 : 0;
 }
 
 void check_metric(const Source& source, const json& document, const MetricSpec& metric) {

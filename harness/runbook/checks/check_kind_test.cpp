@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"v2.call_ms\"", "\"v1.call_ms\"", "metrics: 'v1.call_ms' is declared twice"},
         BadInput{"\"estimator\": \"median\"", "\"estimator\": \"median\", \"arms\": [\"v1\"]",
                  "median takes 0 arms, got 1"},
-        BadInput{"\"estimator\": \"median\"", "\"estimator\": \"arm_median\"",
-                 "arm_median takes 1 arms, got 0"},
+        BadInput{"\"estimator\": \"median\"", "\"estimator\": \"paired_overhead\"",
+                 "paired_overhead takes 2 arms, got 0"},
         BadInput{"\"unit\": \"ms\"", "\"unit\": \"hours\"", "unit must be one of ms, us, s"}));
 
 INSTANTIATE_TEST_SUITE_P(

@@ -127,7 +127,7 @@ class CriterionChecker {
                            const MetricSpec& metric) {
     constexpr int64_t kLeast = 8;
     const bool paired = metric.estimator.starts_with("paired_");
-    const bool between = metric.estimator == "median" || metric.estimator == "arm_median";
+    const bool between = metric.estimator == "median";
     const std::string phase = criterion.metric.substr(0, criterion.metric.find('.'));
     const int64_t processes = processes_.at(phase);
     const bool enough = processes >= kLeast || (between && processes == 1) || !(paired || between);

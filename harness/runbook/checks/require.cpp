@@ -26,7 +26,6 @@ constexpr auto kFacts = std::to_array<FactSpec>({
     {"gpu.count", FactType::kNumber, "GPU_COUNT", "run on a machine with that many GPUs"},
     {"gpu.sku", FactType::kText, "GPU_SKU_MISMATCH", "run on a machine with that card"},
     {"gpu.cc", FactType::kNumber, "GPU_CC", "run on a card of that compute capability"},
-    {"gpu.total_mib", FactType::kNumber, "GPU_MEMORY", "run on a card with more memory"},
     {"gpu.free_mib", FactType::kNumber, "GPU_NOT_FREE", "stop what holds the device memory"},
     {"gpu.exclusive", FactType::kBool, "GPU_NOT_FREE", "stop the other processes on the GPU"},
     {"cupti.ok", FactType::kBool, "CUPTI_UNAVAILABLE", "allow profiling on this machine"},

@@ -14,7 +14,7 @@
 namespace harness {
 
 /// What is known of the machine: fact name -> number, string or bool. A fact that is absent is
-/// unknown, which meets no requirement. Numbers: gpu.count, gpu.cc, gpu.total_mib, gpu.free_mib.
+/// unknown, which meets no requirement. Numbers: gpu.count, gpu.cc, gpu.free_mib.
 /// Texts: gpu.sku, ci.status. Bools: gpu.exclusive, cupti.ok, git.checkout, data.NAME,
 /// program.NAME, baseline.ok (a usable baseline of this runbook and hardware).
 using Facts = std::map<std::string, nlohmann::json>;
@@ -31,7 +31,7 @@ struct EnumNames<Decision> {
 };
 
 /// Causes a plan gives to phases that do not run. Beside these two, the cause of a fact that does
-/// not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC, GPU_MEMORY (hardware is missing), GPU_NOT_FREE,
+/// not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC (hardware is missing), GPU_NOT_FREE,
 /// CUPTI_UNAVAILABLE, DATA_MISSING, NO_CHECKOUT, CI_STATUS, PROGRAM_MISSING, BASELINE_INVALID.
 /// NOT_RUN: left out by --only or --skip, or it needs a phase that is.
 inline constexpr std::string_view kCauseSkipped = "SKIPPED";

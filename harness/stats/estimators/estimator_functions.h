@@ -5,19 +5,16 @@
 /// std::invalid_argument for impossible samples; estimate() turns both into a null with its reason.
 namespace harness::stats {
 
-// line_estimators.cpp: exact figures from metric, check and case lines
+// line_estimators.cpp: exact figures from metric and check lines
 void estimate_value(const MetricSpec&, const EvidenceView&, Metric&);
-void estimate_sum(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_min(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_max(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_all(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_checks_run(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_checks_failed(const MetricSpec&, const EvidenceView&, Metric&);
-void estimate_cases_ok(const MetricSpec&, const EvidenceView&, Metric&);
 
 // sample_estimators.cpp: measured figures with intervals
 void estimate_median(const MetricSpec&, const EvidenceView&, Metric&);
-void estimate_arm_median(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_rate(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_eta(const MetricSpec&, const EvidenceView&, Metric&);
 

@@ -51,8 +51,6 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> li
 const std::map<std::string_view, Estimator>& estimators() {
   static const std::map<std::string_view, Estimator> table = {
       {"all", stats::estimate_all},
-      {"arm_median", stats::estimate_arm_median},
-      {"cases_ok", stats::estimate_cases_ok},
       {"checks_failed", stats::estimate_checks_failed},
       {"checks_run", stats::estimate_checks_run},
       {"eta", stats::estimate_eta},
@@ -62,15 +60,13 @@ const std::map<std::string_view, Estimator>& estimators() {
       {"paired_overhead", stats::estimate_paired_overhead},
       {"paired_ratio", stats::estimate_paired_ratio},
       {"rate", stats::estimate_rate},
-      {"sum", stats::estimate_sum},
       {"value", stats::estimate_value},
   };
   return table;
 }
 
 bool is_sampled(const MetricSpec& spec) {
-  return is_one_of(spec.estimator,
-                   {"median", "arm_median", "paired_ratio", "paired_overhead", "rate", "eta"});
+  return is_one_of(spec.estimator, {"median", "paired_ratio", "paired_overhead", "rate", "eta"});
 }
 
 bool is_performance(const MetricSpec& spec) {

@@ -10,11 +10,10 @@
 ///
 /// From metric lines named `source`:
 ///  - value: the only line of that name in the phase
-///  - sum, min, max: over all processes and cases
+///  - min, max: over all processes and cases
 ///  - all: 1 when every line is 1, else 0
-/// From checks and cases whose id starts with `source` (empty: all of them):
+/// From checks whose id starts with `source` (empty: all of them):
 ///  - checks_run, checks_failed: how many checks ran, how many failed
-///  - cases_ok: how many cases ended ok
 /// From samples of the series `source`:
 ///  - median: median with its order-statistics interval; the unit of analysis is the process when
 ///    there are several, else the sample
@@ -27,7 +26,6 @@
 ///  verdict
 ///  - paired_overhead: the same comparison as percent of time that the candidate takes more than
 ///  the baseline, without a verdict of its own
-///  - arm_median: median of arms[0], as `median`
 ///
 /// `source` defaults to the metric's name where a series or line is needed, and may carry a case:
 /// "CASE/SERIES" reads that case only. An arm X is the series "X" or "SOURCE.X"; "X.aa" or

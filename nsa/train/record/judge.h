@@ -64,7 +64,7 @@ struct Judgement {
 
 /// Figures, checks and findings of a run. Steps without targets are left out of those of loss and
 /// gradient. Figures that the trace does not allow (too few steps) are empty with a reason. Checks:
-/// lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_bound (if asked for), stuck.*
+/// lr_trace (P18), loss_floor (P14, synthetic tokens only), stuck.*
 /// (P20), path/STAGE (P07), loader_stall (P17), data_source (P16, only when it fails).
 Judgement judge(const TrainOptions& options, const RunFacts& facts,
                 const std::vector<StepRecord>& trace);

@@ -216,14 +216,6 @@ TEST(Judge, StuckMetricsAreNamed) {
   EXPECT_EQ(figure(j, "gate.varies_bool").value, 0);
 }
 
-TEST(Judge, LossBound) {
-  TrainOptions o;
-  o.steps = 30, o.loss_bound_nat = 3.0;
-  EXPECT_THAT(codes(judge(o, {}, healthy_trace(o))), ::testing::ElementsAre("LOSS_BOUND"));
-  o.loss_bound_nat = 6.0;
-  EXPECT_THAT(codes(judge(o, {}, healthy_trace(o))), ::testing::IsEmpty());
-}
-
 TEST(Judge, ShortRunsGiveReasonsInsteadOfFigures) {
   TrainOptions o;
   o.steps = 7;
@@ -281,7 +273,7 @@ StepRecord idle(StepRecord r) {
 
 TEST(Judge, StepsWithoutTargetsAreLeftOutOfLossAndGradient) {
   TrainOptions o;
-  o.steps = 60, o.loss_bound_nat = 6.0, o.data = "synthetic";
+  o.steps = 60, o.data = "synthetic";
   const auto whole = healthy_trace(o);
   for (const std::set<size_t>& places : {std::set<size_t>{0}, {59}, {0, 1, 30, 58, 59}, {45, 50}}) {
     auto trace = whole;
@@ -331,7 +323,7 @@ TEST(Judge, TheMeanLossOfUnlikeStepsIsOverTheirTargets) {
 
 TEST(Judge, ARunWithoutAnyTargetHasNoLoss) {
   TrainOptions o;
-  o.steps = 30, o.loss_bound_nat = 6.0;
+  o.steps = 30;
   auto trace = healthy_trace(o);
   for (StepRecord& r : trace) r = idle(r);
   const Judgement j = judge(o, {}, trace);
@@ -345,11 +337,11 @@ TEST(Judge, ARunWithoutAnyTargetHasNoLoss) {
 
 TEST(Judge, ALossThatIsNoNumberInAStepWithTargetsIsNotLeftOut) {
   TrainOptions o;
-  o.steps = 30, o.loss_bound_nat = 6.0;
+  o.steps = 30, o.data = "synthetic";
   auto trace = healthy_trace(o);
   trace.back().loss = std::numeric_limits<double>::quiet_NaN();
   trace.back().targets = 5;
-  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::Contains("LOSS_BOUND"));
+  EXPECT_THAT(codes(judge(o, {}, trace)), ::testing::Contains("LOSS_TOO_GOOD"));
 }
 
 TEST(Judge, GatesOfEqualTokensAreNotCompared) {

@@ -165,10 +165,15 @@ TEST(GraphProfileOnCuda, ATrainingStepAsAGraphProvesThePathsThatItsLaunchesProve
 /// Kernels of the same names must be distinguished by their code, which the record names.
 TEST(GraphProfileOnCuda, TheCodeOfSm80IsProvenByItsOwnKernels) {
   nsa::want_kernels("sm80", at::kCUDA);
-  const RecordedCase recorded("path_audit",
-                              {{"S", 2048}, {"calls", 1}, {"arms", json::array({"fused"})}},
+  const RecordedCase recorded("hotspots",
+                              {{"subject", "attention"},
+                               {"S", 2048},
+                               {"backend", "fused"},
+                               {"steps", 1},
+                               {"warmup", 1},
+                               {"pairs", 6}},
                               at::Device("cuda:0"));
-  find_phase_kind("path_audit").run(recorded.one());
+  find_phase_kind("hotspots").run(recorded.one());
   nsa::want_kernels("auto", at::kCUDA);
   expect_paths_proven(recorded, 3);
   const auto kernels = kernels_by_stage(recorded);

@@ -25,6 +25,7 @@ namespace {
 namespace trace = harness::trace;
 
 constexpr double kMostStretchPct = 3;
+constexpr double kMostOffPct = 2;  ///< how far the shares may be from 100 %
 /// Recording off or on in a pair lasts about this long, in steps: one disturbed step of a short
 /// training step shall not decide.
 constexpr double kArmMs = 300;
@@ -197,14 +198,13 @@ class Hotspots {
         [&] { take_step("settle"); });
     if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
     emit_stretch(recorded_ms / static_cast<double>(steps_));
-    trace::Trace recorded = session_.save("", step_.range, chrome_steps_);
+    trace::Trace recorded = session_.save(step_.range, chrome_steps_);
     emit_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
       count_twice(recorded, step_.range, "nsa.sel_attn", "nsa.win_attn");
     const trace::Profile profile = trace::profile(recorded, step_.range);
     const Roof roof{.work = step_.work, .ceilings = ceilings_};
-    emit_profile(one_, profile, one_.args.get_number("shares_tolerance_pct", 2, 0), roof,
-                 step_.ran());
+    emit_profile(one_, profile, kMostOffPct, roof, step_.ran());
     emit_roofline(one_, profile, roof);
     emit_launch_cost(profile);
     refuse_losses(one_, recorded.dropped);

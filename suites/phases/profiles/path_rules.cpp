@@ -45,7 +45,7 @@ struct OwnKernels {
 
 OwnKernels selected_forward(const std::string& order) {
   if (order == "by rows") return {{kRows}, "sm90::"};
-  if (order == "by keys") return {{kKeys}, kRows};
+  if (order == "order of keys") return {{kKeys}, kRows};
   if (order == "whole tiles") return {{kTiles}, kRows};
   if (order.starts_with("whole tiles below")) return {{kTiles, kKeys}, kRows};
   return {{kOwnRows}, ""};

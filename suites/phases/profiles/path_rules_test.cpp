@@ -30,7 +30,7 @@ nsa::RanBackend row(const std::string& stage, const std::string& requested,
 /// The one check on a step that launched these kernels in `range`.
 json prove(const nsa::RanBackend& ran, const std::vector<std::string>& kernels,
            const std::string& range = "nsa.sel_attn") {
-  RecordedCase recorded("path_audit");
+  RecordedCase recorded("hotspots");
   trace::TraceBuilder t;
   t.range(kTrainStep, 1, 0, 1'000'000).range(range, 1, 100, 200);
   int64_t launch = 0;
@@ -100,7 +100,7 @@ TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   EXPECT_TRUE(selected("whole tiles", {dense}));
   EXPECT_FALSE(selected("whole tiles", {keys}));
   EXPECT_FALSE(selected("whole tiles", {kSm80 + "interval_attention_kernel<64>"}));
-  const std::string order_of_keys = "by keys";
+  const std::string order_of_keys = "order of keys";
   EXPECT_TRUE(selected(order_of_keys, {index, keys, dense}));
   EXPECT_FALSE(selected(order_of_keys, {index, tiles}));
   EXPECT_FALSE(selected(order_of_keys, {keys, rows}));
@@ -147,7 +147,7 @@ TEST(PathRules, BackwardPassesAreProvenOfOwnKernelsOnly) {
 
 /// Recorded on an H200: fused was asked for and recorded as run, gather's kernels ran.
 TEST(PathRules, RecordedTraceDisprovesAFalseRecord) {
-  RecordedCase recorded("path_audit");
+  RecordedCase recorded("hotspots");
   const trace::Trace h200_trace = trace::read_trace_file(
       std::filesystem::path(base::source_dir()) /
       "suites/phases/profiles/testdata/h200_replaced_backend.trace.jsonl.gz");

@@ -35,10 +35,8 @@ void ProfileSession::record(const std::function<void()>& work,
   collector_->stop();
 }
 
-trace::Trace ProfileSession::save(const std::string& name, const std::string& step_range,
-                                  int64_t chrome_steps) {
-  const std::string stem = one_.id + (name.empty() ? "" : "." + name);
-  const std::string file = stem + ".trace.jsonl.gz", chrome = stem + ".chrome.json.gz";
+trace::Trace ProfileSession::save(const std::string& step_range, int64_t chrome_steps) {
+  const std::string file = one_.id + ".trace.jsonl.gz", chrome = one_.id + ".chrome.json.gz";
   const std::filesystem::path folder = one_.in.out;
   trace::write_trace_file(folder / file, collector_->take());
   one_.emitter.artifact(file, "application/gzip");

@@ -61,9 +61,7 @@ SeriesOf conversions(const PhaseCase& one) {
 
 /// Additions to one vector; more work is more of its elements, so a call is one kernel either way.
 SeriesOf additions(const PhaseCase& one) {
-  const int64_t given = one.args.get_int("elements", 0, 0);
-  const int64_t fallback = one.device.is_cpu() ? kElementsCpu : kElementsGpu;
-  const int64_t elements = given > 0 ? given : fallback;
+  const int64_t elements = one.device.is_cpu() ? kElementsCpu : kElementsGpu;
   const auto count = [elements](int64_t pct) { return elements * (kPercent + pct) / kPercent; };
   const at::Tensor values =
       at::zeros({count(injected_pct(one))}, at::device(one.device).dtype(at::kFloat));

@@ -133,9 +133,9 @@ TEST(Honours, SwitchesOfAttentionWhereAPhaseLooksAtThem) {
   EXPECT_FALSE(honours(control, "NSA_USE_SEL_MASK"));
   EXPECT_FALSE(honours(training, "NSA_FWE_Q")) << "the loader of a training run, not of this";
   EXPECT_TRUE(honours(control, "NSA_NVTX")) << "every worker does";
-  const PhaseKind& audit = find_phase_kind("path_audit");
-  EXPECT_TRUE(honours(audit, "NSA_KERNELS")) << "its arms run the code of the kernels";
-  EXPECT_FALSE(honours(audit, "NSA_USE_SEL_MASK")) << "its arms name their backends";
+  const PhaseKind& strict = find_phase_kind("strict_fallback");
+  EXPECT_TRUE(honours(strict, "NSA_KERNELS")) << "its backends run the code of the kernels";
+  EXPECT_FALSE(honours(strict, "NSA_USE_SEL_MASK")) << "its arguments name the backends";
   EXPECT_FALSE(honours(control, "NSA_KERNELS"));
 }
 
