@@ -45,7 +45,7 @@ Tensors kept_meta(const AttentionCall& call) {
   const c10::SymInt blocks =
       ((tokens - c.block_size + c.block_stride) / c10::SymInt(c.block_stride)).max(0);
   const c10::SymInt ids = call.block_idx.defined() ? call.block_idx.sym_size(-1) : c.top_n;
-  const at::ScalarType accumulated = at::toAccumulateType(q.scalar_type(), /*is_cuda=*/true);
+  const at::ScalarType accumulated = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto make = [&](std::vector<c10::SymInt> sizes, at::ScalarType type) {
     return at::empty_symint(sizes, q.options().dtype(type));
   };
