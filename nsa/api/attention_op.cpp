@@ -291,7 +291,8 @@ std::string required(std::string tensors) {
   return tensors;
 }
 
-/// `keeps`: the forward operator can leave results for the backward operator.
+/// `keeps`: the forward operator can leave results for the backward operator. They are its last
+/// argument, as code that torch.compile writes leaves an empty list out.
 void define(torch::Library& m, const std::string& name, const std::string& tensors, bool keeps) {
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
   const auto where_kept = [&](const char* text) { return std::string(keeps ? text : ""); };
@@ -300,8 +301,8 @@ void define(torch::Library& m, const std::string& name, const std::string& tenso
          where_kept(", Tensor[] kept") + ")")
             .c_str(),
         tags);
-  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, " +
-         where_kept("Tensor[] kept, ") + "bool[10] wanted, " + kSettings + ") -> " + kGradients)
+  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, bool[10] wanted, " +
+         kSettings + where_kept(", Tensor[]? kept=None") + ") -> " + kGradients)
             .c_str(),
         tags);
 }

@@ -38,7 +38,7 @@ void take(const std::string& name, const c10::IValue& value, OperatorArguments& 
     if (name == size.name) call.config.*size.member = value.toInt();
   if (name == "d_o") out.d_o = tensor();
   if (name == "keep") out.keep = value.toBool();
-  if (name == "kept") out.kept = value.toTensorVector();
+  if (name == "kept" && !value.isNone()) out.kept = value.toTensorVector();
   if (name == "block_idx") call.block_idx = tensor();
   if (name == "cu_seqlens") call.cu_seqlens = tensor();
   if (name == "rope_base") call.config.rope_base = value.toDouble();
@@ -63,7 +63,7 @@ c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
     if (name == size.name) return call.config.*size.member;
   if (name == "d_o") return optional(from.d_o);
   if (name == "keep") return from.keep;
-  if (name == "kept") return from.kept;
+  if (name == "kept") return from.kept.empty() ? c10::IValue() : c10::IValue(from.kept);
   if (name == "block_idx") return optional(call.block_idx);
   if (name == "cu_seqlens") return optional(call.cu_seqlens);
   if (name == "rope_base") return call.config.rope_base;

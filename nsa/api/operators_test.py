@@ -82,8 +82,8 @@ class Operators(unittest.TestCase):
         wanted = [True, False, True, True] + [False] * 6
         opcheck(
             torch.ops.nsa.attention_bwd,
-            (torch.randn_like(o), q, k, v, gates, None, None, None, None, None, None, ids, kept, wanted),
-            SMALL,
+            (torch.randn_like(o), q, k, v, gates, None, None, None, None, None, None, ids, wanted),
+            dict(SMALL, kept=kept),
         )
 
     def test_gradcheck(self):
