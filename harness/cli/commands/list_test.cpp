@@ -22,7 +22,7 @@ TEST(List, NamesEveryShippedRunbookByUseInALineEach) {
   const Printed text = printed(list_command, options);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, testing::StartsWith("On a CPU\n"));
-  EXPECT_THAT(text.out, HasSubstr("\n  smoke_cpu           Smoke run"));
+  EXPECT_THAT(text.out, HasSubstr("\n  smoke_cpu             Smoke run"));
   EXPECT_THAT(text.out, testing::Not(HasSubstr("Others")));
   const size_t users = text.out.find("  smoke_cpu "), own = text.out.find("  ab_control ");
   EXPECT_LT(users, text.out.find("The instrument's own checks"));

@@ -41,6 +41,7 @@ struct CallPlan : torch::CustomClassHolder {
   Owners keys{}, values{};
   ColumnPlaces places;  ///< of q and the keys and values of the branches; their gradients lie alike
   RunRecordPtr record;
+  at::Tensor dropped_ids;  ///< of a given block_idx, which the forward pass counts
 };
 
 /// Outputs of the node, in order; the last three only where they are no inputs.
@@ -219,6 +220,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const Steps steps =
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
     const NsaOutputs& out = steps.out;
+    plan->dropped_ids = out.dropped_ids;
     ctx->save_for_backward(saved_of(steps, in).list());
     ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
     ctx->set_materialize_grads(false);
@@ -249,8 +251,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
 
 bool asks_for_kernels(const NsaOptions& options) {
   return options.cmp == BranchBackend::kFused && options.win == BranchBackend::kFused &&
-         options.sel == SelBackend::kFused && !options.keep_scores &&
-         !options.block_idx.defined() && !options.strict_asserts;
+         options.sel == SelBackend::kFused && !options.keep_scores && !options.strict_asserts;
 }
 
 /// The kernels of all branches where they cover a call, forward and backward. `compressed`:
@@ -284,7 +285,8 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfi
   if (!asks_for_kernels(options) || !needs_gradient({in.q, in.k_cmp_src, in.v_cmp_src, in.k_sel,
                                                      in.v_sel, in.k_win, in.v_win, in.gate_logits}))
     return std::nullopt;
-  return kernels_of_call(in, config, config.top_n, /*compressed=*/false);
+  const int64_t num_ids = options.block_idx.defined() ? options.block_idx.size(-1) : config.top_n;
+  return kernels_of_call(in, config, num_ids, /*compressed=*/false);
 }
 
 variable_list gradients_of_steps(const NsaInputs& in, const NsaConfig& config, const Steps& steps,
@@ -318,6 +320,7 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
   out.k_cmp = pooled ? r[kKCmp] : k_cmp;
   out.v_cmp = pooled ? r[kVCmp] : v_cmp;
   out.q_rot = config.rope == RopeMode::kNone ? in.q : r.back();
+  out.dropped_ids = plan->dropped_ids;
   return out;
 }
 #else
