@@ -59,6 +59,19 @@ c10::impl::LocalDispatchKeySet fresh_keys(bool recording) {
   return keys;
 }
 
+/// Results that share one allocation with an earlier one get their own: no output of an operator
+/// may be an alias of another.
+void separate(AttentionOutput& out) {
+  std::vector<at::Tensor*> results{&out.o, &out.block_idx};
+  for (at::Tensor& x : out.kept) results.push_back(&x);
+  const auto is_alias = [](const at::Tensor* a, const at::Tensor* b) {
+    return a->numel() > 0 && a->is_alias_of(*b);
+  };
+  for (size_t i = 1; i < results.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      if (is_alias(results[i], results[j])) *results[i] = results[i]->clone();
+}
+
 void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   const at::NoGradGuard no_graph;
@@ -66,6 +79,7 @@ void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   AttentionOutput out = compute(arguments.call, arguments.keep);
   out.o = out.o.contiguous();
   out.block_idx = out.block_idx.contiguous();
+  separate(out);
   push_forward(op, *stack, out);
 }
 

@@ -11,12 +11,17 @@ using Tensors = std::vector<at::Tensor>;
 
 bool rotates(const AttentionCall& call) { return call.config.rope != RopeMode::kNone; }
 
+/// Whether the selected and the window branch have the same keys.
+bool one_key(const AttentionCall& call) {
+  return !call.tensors[6].defined() && !call.tensors[8].defined();
+}
+
 Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& kept) {
   Steps steps;
   NsaOutputs& out = steps.out;
   out.q_rot = rotates(call) ? kept[0] : in.q;
   steps.k_sel = rotates(call) ? kept[1] : in.k_sel;
-  steps.k_win = rotates(call) ? kept[2] : in.k_win;
+  steps.k_win = one_key(call) ? steps.k_sel : rotates(call) ? kept[2] : in.k_win;
   out.k_cmp = call.compressed() ? in.k_cmp_src : kept[3];
   out.v_cmp = call.compressed() ? in.v_cmp_src : kept[4];
   out.ranges = kept[5];
@@ -25,16 +30,20 @@ Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& 
   return steps;
 }
 
+/// Whether entry i of the list is left empty.
+bool is_left_out(const AttentionCall& call, size_t i) {
+  if (i < 3) return !rotates(call) || (i == 2 && one_key(call));
+  return i < 5 && call.compressed();
+}
+
 }  // namespace
 
 Tensors kept_results(const AttentionCall& call, const Steps& steps) {
   const NsaOutputs& out = steps.out;
   Tensors kept{out.q_rot, steps.k_sel, steps.k_win, out.k_cmp,   out.v_cmp,   out.ranges,
                out.o_cmp, out.o_sel,   out.o_win,   out.lse_cmp, out.lse_sel, out.lse_win};
-  for (size_t i = 0; i < kept.size(); ++i) {
-    const bool argument = i < 3 ? !rotates(call) : i < 5 && call.compressed();
-    kept[i] = argument ? at::empty({0}, kept[i].options()) : kept[i].contiguous();
-  }
+  for (size_t i = 0; i < kept.size(); ++i)
+    kept[i] = is_left_out(call, i) ? at::empty({0}, kept[i].options()) : kept[i].contiguous();
   return kept;
 }
 
@@ -49,18 +58,20 @@ Tensors kept_meta(const AttentionCall& call) {
   const auto make = [&](std::vector<c10::SymInt> sizes, at::ScalarType type) {
     return at::empty_symint(sizes, q.options().dtype(type));
   };
-  const auto of_type = [&](bool argument, std::vector<c10::SymInt> sizes) {
-    return make(argument ? std::vector<c10::SymInt>{0} : std::move(sizes), q.scalar_type());
+  const auto of_type = [&](std::vector<c10::SymInt> sizes) {
+    return make(std::move(sizes), q.scalar_type());
   };
-  const bool same = !rotates(call);
-  Tensors kept{of_type(same, {batch, tokens, c.num_heads, c.qk_head_dim}),
-               of_type(same, {batch, tokens, c.num_kv_heads, c.qk_head_dim}),
-               of_type(same, {batch, tokens, c.num_kv_heads, c.qk_head_dim}),
-               of_type(call.compressed(), {batch, blocks, c.num_kv_heads, c.qk_head_dim}),
-               of_type(call.compressed(), {batch, blocks, c.num_kv_heads, c.v_head_dim}),
+  const std::vector<c10::SymInt> keys{batch, tokens, c.num_kv_heads, c.qk_head_dim};
+  Tensors kept{of_type({batch, tokens, c.num_heads, c.qk_head_dim}),
+               of_type(keys),
+               of_type(keys),
+               of_type({batch, blocks, c.num_kv_heads, c.qk_head_dim}),
+               of_type({batch, blocks, c.num_kv_heads, c.v_head_dim}),
                make({batch, tokens, c.num_kv_heads, ids, 2}, at::kInt)};
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (is_left_out(call, i)) kept[i] = of_type({0});
   for (int branch = 0; branch < 3; ++branch)
-    kept.push_back(of_type(false, {batch, tokens, c.num_heads, c.v_head_dim}));
+    kept.push_back(of_type({batch, tokens, c.num_heads, c.v_head_dim}));
   for (int branch = 0; branch < 3; ++branch)
     kept.push_back(make({batch, tokens, c.num_heads}, accumulated));
   return kept;

@@ -6,9 +6,9 @@
 #include "nsa/layer/batched.h"
 
 /// What a batched forward operator leaves for its backward operator: rotated q, k_sel and k_win,
-/// k_cmp, v_cmp, ranges, then outputs and log-sum-exp of the three branches. An entry that would be
-/// an argument of the call is a tensor of no elements. Shapes depend on the call alone, not on what
-/// computed it.
+/// k_cmp, v_cmp, ranges, then outputs and log-sum-exp of the three branches. An entry that is
+/// an argument of the call, or the same as another, is a tensor of no elements. Shapes depend on
+/// the call alone, not on what computed it.
 namespace nsa {
 
 std::vector<at::Tensor> kept_results(const AttentionCall& call, const Steps& steps);
