@@ -2,6 +2,7 @@
 #include "reports/answers.h"
 
 #include <cmath>
+#include <set>
 
 #include "harness/results/plain_figure.h"
 #include "reports/escape.h"
@@ -42,6 +43,22 @@ bool is_won(const Metric& m) {
          !(m.details.contains("cache") && m.details["cache"] == "cold");
 }
 
+/// Phase and baseline of a comparison, such as "linear/alone".
+std::string yardstick_of(const Metric& m) { return m.phase + "/" + arm_of(m, "baseline"); }
+
+/// Baselines that a criterion allows the other arm to be slower than: what others cost is measured
+/// by them, and nobody chooses between the two (one rank alone, the code before a change).
+std::set<std::string> yardsticks(const Model& model) {
+  std::set<std::string> found;
+  for (const CriterionResult* c : model.criteria) {
+    const bool allows_loss =
+        c->unit == "ratio" && c->op.starts_with('>') && c->threshold && *c->threshold <= 1;
+    for (const Metric* m : model.comparisons)
+      if (allows_loss && m->name == c->metric) found.insert(yardstick_of(*m));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::string answers_section(const Model& model, size_t max_rows) {
@@ -55,8 +72,9 @@ std::string answers_section(const Model& model, size_t max_rows) {
 
 std::string recommended_section(const Model& model) {
   Table table({"use", "instead of", "because it is", "measured as"});
+  const std::set<std::string> measures = yardsticks(model);
   for (const Metric* m : model.comparisons) {
-    if (!is_won(*m)) continue;
+    if (!is_won(*m) || measures.contains(yardstick_of(*m))) continue;
     const bool faster = m->verdict == "FASTER";
     const auto turned = [&](const std::optional<double>& x) {
       return faster || !x ? x : std::optional(1 / *x);

@@ -11,6 +11,7 @@
 namespace reports {
 namespace {
 
+using harness::CriterionResult;
 using harness::CriterionVerdict;
 using harness::Results;
 using harness::StepStatus;
@@ -247,6 +248,23 @@ TEST(ReportMd, RecommendsOnlyWinners) {
   for (const char* loser : {"p.b.", "p.c.", "p.e."}) EXPECT_THAT(won, Not(HasSubstr(loser)));
   r.metrics.clear();
   EXPECT_THAT(report(r), HasSubstr("None: no arm won an A/B comparison"));
+}
+
+TEST(ReportMd, RecommendsNoYardstick) {
+  Results r = go();
+  r.metrics = {comparison("p.a.speedup_ratio", "SLOWER", .96),
+               comparison("p.b.speedup_ratio", "SLOWER", .95)};
+  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("M-p.b."));
+  CriterionResult share = r.criteria[0];
+  share.metric = "p.a.speedup_ratio";
+  share.op = ">=";
+  share.unit = "ratio";
+  share.threshold = .97;
+  r.criteria = {share};
+  EXPECT_THAT(report(r), HasSubstr("None: no arm won an A/B comparison"))
+      << "what both pairs cost is judged against the same baseline";
+  r.criteria[0].threshold = 1.5;
+  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("M-p.b."));
 }
 
 TEST(ReportMd, HistoryBesideOurs) {
