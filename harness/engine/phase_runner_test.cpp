@@ -99,6 +99,7 @@ TEST(PhaseRunner, OneBadGroupFailsThePhaseAndTheOthersAreKept) {
   FakeRun run("groups");
   run.add("bad", "no_done", 3);
   run.add("hangs", "hang", 3);
+  run.hangs_soon();
   run.go();
   EXPECT_EQ(run.end_of("bad"), "FAILED NO_DONE");
   EXPECT_EQ(run.record("bad").groups.size(), 3u);

@@ -51,7 +51,6 @@ TEST(Ranks, OneRankIsAGroupAsAnyOther) {
 
 TEST(Ranks, ADeadRankIsNamedAndTheOthersAreStopped) {
   FakeRun run("ranks_killed");
-  run.options.limits.first_step_s = run.options.limits.stall_floor_s = 60;
   auto& phase = add_ranks(run, "rank1_killed", 2);
   phase.retries = 0;
   const auto start = std::chrono::steady_clock::now();
@@ -69,6 +68,7 @@ TEST(Ranks, ADeadRankIsNamedAndTheOthersAreStopped) {
 
 TEST(Ranks, HangingRanksAreNamed) {
   FakeRun run("ranks_hang");
+  run.hangs_soon();
   add_ranks(run, "hang", 2);
   run.go();
   EXPECT_EQ(run.end_of("ddp"), "FAILED HANG");

@@ -221,7 +221,6 @@ TEST(Resume, ASignalEndsTheRunAndItCanGoOn) {
 TEST(Resume, LeftoversOfAKilledEngineAreEnded) {
   FakeRun run("leftover");
   run.add("one", "hang_with_grandchild");
-  run.options.limits.first_step_s = 60;
   const GroupKey key{.marker = fs::canonical(run.root).string() + "/run|", .prefix = true};
   killed_after(run, 300);
   for (int i = 0; i < 300 && find_group(key).size() != 1; i++)
@@ -229,7 +228,7 @@ TEST(Resume, LeftoversOfAKilledEngineAreEnded) {
   ASSERT_EQ(find_group(key).size(),
             1u);  // the worker died with the engine, its escaped child did not
   run.options.resume = true;
-  run.options.limits.first_step_s = 0.3;
+  run.hangs_soon();
   run.go();
   EXPECT_THAT(run.observer.notes, Contains(HasSubstr("left by an earlier start")));
   EXPECT_TRUE(find_group(key).empty());

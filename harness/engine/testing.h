@@ -12,7 +12,7 @@
 
 namespace harness {
 
-/// A run with fake programs in a scratch folder: phases are added by hand, limits make tests short.
+/// A run with fake programs in a scratch folder; phases are added by hand.
 struct FakeRun {
   explicit FakeRun(const std::string& name) {
     namespace fs = std::filesystem;
@@ -27,8 +27,9 @@ struct FakeRun {
     options.bin_dir = root / "bin";
     options.build_id = "b";
     options.environment = {{"build", {{"build_id", "b"}}}};
-    options.limits = {
-        .first_step_s = 0.5, .stall_floor_s = 0.4, .snapshot_s = 0.05, .grace_s = 0.2};
+    // Silence is accepted for longer than a busy machine pauses any process: only a test whose
+    // worker hangs shortens it, by hangs_soon().
+    options.limits = {.first_step_s = 60, .stall_floor_s = 60, .snapshot_s = 0.05, .grace_s = 0.2};
     runbook.name = plan.runbook = "fake";
     plan.device = "cpu";
   }
@@ -49,6 +50,12 @@ struct FakeRun {
     plan.phases.push_back(phase);
     runbook.phases.emplace_back().id = id;
     return plan.phases.back();
+  }
+
+  /// For a worker that hangs: its silence ends it within half a second.
+  void hangs_soon() {
+    options.limits.first_step_s = 0.5;
+    options.limits.stall_floor_s = 0.4;
   }
 
   RunReport go() { return run(options, runbook, {}, plan, builtins, observer); }
