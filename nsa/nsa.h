@@ -1,7 +1,11 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "nsa/config/config.h"
 
@@ -61,6 +65,75 @@ at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config = {}, const Options& options = {},
                             const BranchTensors& branches = {});
+
+class LayerCache;
+class NsaAttentionImpl;
+
+/// Keys and values of a batch of sequences, each with its own length, for decoding token by token.
+/// All memory is taken by the constructor. Under autograd it becomes part of the graph: wrap
+/// inference in at::NoGradGuard or c10::InferenceMode.
+class DecodeCache {
+ public:
+  /// Room for `capacity` tokens in each sequence. Head counts and dims are those of `config`, whose
+  /// compression must be the mean (Attention::make_cache has the others); `options`: float type and
+  /// device. Throws c10::ValueError.
+  DecodeCache(const Config& config, int64_t num_sequences, int64_t capacity,
+              at::TensorOptions options);
+  DecodeCache(DecodeCache&& other) noexcept;
+  DecodeCache& operator=(DecodeCache&& other) noexcept;
+  ~DecodeCache();
+
+  int64_t num_sequences() const;
+  int64_t capacity() const;
+  int64_t num_tokens(int64_t sequence) const;  ///< tokens that a sequence holds
+  int64_t bytes() const;                       ///< of memory that the caches take
+
+  /// Empties a sequence.
+  void reset(int64_t sequence);
+  /// Takes the pages that every sequence needs to reach `num_tokens` tokens. Before a decode step
+  /// is captured in a CUDA graph; a step can be captured where it is one launch of a kernel.
+  void reserve(int64_t num_tokens);
+  /// Accounts for one replay of a captured step of all sequences; call it before the replay.
+  void before_replay();
+
+ private:
+  friend class AttentionImpl;
+  friend struct CacheAccess;
+  explicit DecodeCache(std::unique_ptr<LayerCache> caches);
+  std::unique_ptr<LayerCache> caches_;
+};
+
+/// Appends tokens to every sequence of a cache and attends with them: one decode step where S = 1,
+/// else a prefill. Tensors and result as for attention, B = cache.num_sequences(), type and device
+/// of the cache; branches.k_cmp and v_cmp must be absent. Row b appends its first lengths[b] tokens
+/// (all S, unless given); results behind them are 0.
+/// Throws, before anything changes, where a sequence would exceed the capacity.
+at::Tensor decode(DecodeCache& cache, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const at::Tensor& gates, const Options& options = {},
+                  const BranchTensors& branches = {}, const std::vector<int64_t>& lengths = {});
+
+/// The layer around the attention: projections of q, of keys and values for each branch, gates by
+/// an MLP on q, and the projection of the output; all compressions of Config::phi.
+/// Parameters (w_q, w_k_cmp, ..., w_o, gate_w1, ..., phi_k_w1, ...) keep their type; products are
+/// computed in the type of x.
+class AttentionImpl : public torch::nn::Module {
+ public:
+  explicit AttentionImpl(int64_t dim, const Config& config = {}, const Options& options = {});
+
+  /// x [B, S, dim], or packed [T, dim] with cu_seqlens int32 [documents + 1] -> same shape.
+  at::Tensor forward(const at::Tensor& x, const at::Tensor& cu_seqlens = {});
+  /// x [B, S, dim]: the next tokens of every sequence, as decode.
+  at::Tensor forward(const at::Tensor& x, DecodeCache& cache,
+                     const std::vector<int64_t>& lengths = {});
+  /// A cache for this module; `options` as for DecodeCache.
+  DecodeCache make_cache(int64_t num_sequences, int64_t capacity, at::TensorOptions options) const;
+
+  Options options;  ///< of every forward; block_idx is that of the next call only as long as set
+
+ private:
+  std::shared_ptr<NsaAttentionImpl> layer_;
+};
+TORCH_MODULE(Attention);
 
 /// Why the CUDA kernels do not compute attention(q, k, v, gates, config); empty where they do. A
 /// question of sizes, types and devices: nothing is computed.

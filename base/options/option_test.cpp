@@ -17,7 +17,7 @@ using ::testing::IsEmpty;
 TEST(Option, FlagHasDashesWhereTheKeyHasUnderscores) {
   EXPECT_EQ(flag_of({"seq_len", ""}), "--seq-len");
   EXPECT_EQ(flag_of({"rank_timeout_s", "", "rank_timeout"}), "--rank-timeout");
-  EXPECT_EQ(flag_of({.name = "[dir] id", .doc = "", .positional = true}), "[dir] id");
+  EXPECT_EQ(flag_of({.name = "run_dir", .doc = "", .positional = true}), "run_dir");
 }
 
 TEST(Option, ChoicesAreTheWordsOfAList) {

@@ -187,9 +187,9 @@ void Options::describe_evidence(Visitor& v) {
      .must = TextMust::kNotBeEmpty,
      .commands = "verify"},
     &O::head);
-  v({.name = "[dir] id",
-     .doc = "[Run folder or tar (default: the newest in runs/)] and an id of its report: G-, C-, "
-            "M-, P-, A-, D-, F-, S-..., or that of a table",
+  v({.name = "id",
+     .doc = "An id of a report: G-, C-, M-, P-, A-, D-, F-, S-..., or that of a table; before it, "
+            "the run folder or tar (default: the newest in runs/)",
      .form = base::ListForm::kWords,
      .words = 2,
      .required = true,

@@ -32,6 +32,19 @@ Parsed parse(std::vector<const char*> args) {
   return parsed;
 }
 
+/// CLI11 2.4 (Ubuntu 24.04) refuses names that 2.3 (Debian 12) accepts.
+struct NamesAreSingleWords {
+  template <class T>
+  void operator()(const base::OptionDoc& option, T Options::*) {
+    EXPECT_EQ(option.name.find_first_of(" []{}=:!"), std::string_view::npos) << option.name;
+  }
+};
+
+TEST(Options, NamesAreSingleWords) {
+  NamesAreSingleWords check;
+  Options::describe(check);
+}
+
 TEST(Options, RunIsTheMainJob) {
   const Parsed parsed =
       parse({"--runbook", "smoke_cpu", "--only", "a,b", "--only", "c", "--set", "a.k=1,2", "--set",

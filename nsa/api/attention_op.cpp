@@ -14,6 +14,7 @@
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
+#include "nsa/api/operator_schema.h"
 
 namespace nsa {
 namespace {
@@ -290,10 +291,6 @@ const std::string kTensors =
 const std::string kPackedTensors =
     "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor cu_seqlens, "
     "Tensor? k_sel=None, Tensor? v_sel=None, Tensor? k_win=None, Tensor? v_win=None, ";
-const std::string kSettings =
-    "int block_size=32, int block_stride=16, int sel_block_size=64, int top_n=16, "
-    "int num_initial=1, int num_local=2, int window=512, str gate='softmax', "
-    "str rope='before_pool', float rope_base=10000.0, str backend='auto', bool strict=False";
 const std::string kGradients =
     "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_gates, Tensor d_k_cmp, Tensor d_v_cmp, "
     "Tensor d_k_sel, Tensor d_v_sel, Tensor d_k_win, Tensor d_v_win)";

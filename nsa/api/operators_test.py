@@ -66,6 +66,102 @@ def train_rank(rank, library, folder):
     torch.distributed.destroy_process_group()
 
 
+class Pages:
+    """Caches of a caller's own: pages in a shuffled order, int32 tables, some pages to spare."""
+
+    def __init__(self, batch, capacity, page=8, dtype=DTYPE, heads=2, dk=DK, dv=DV):
+        stride, size, window = SMALL.get("block_stride", 16), SMALL.get("block_size", 32), SMALL["window"]
+        blocks = max(1, (capacity - size) // stride + 1)
+        torch.manual_seed(11)
+        self.page_table, pages = self.table(batch, -(-capacity // page))
+        cmp_page = page // 2
+        self.cmp_page_table, cmp_pages = self.table(batch, -(-blocks // cmp_page))
+        self.num_tokens = torch.zeros(batch, dtype=torch.int32, device=DEVICE)
+        # NaN where nothing was written: a read of it would be seen.
+        memory = lambda *rows: [torch.full((*rows, heads, d), torch.nan, dtype=dtype, device=DEVICE) for d in (dk, dv)]
+        self.memory = [*memory(pages, page), *memory(cmp_pages, cmp_page), *memory(batch, window), *memory(batch, size)]
+
+    def table(self, batch, columns):
+        pages = batch * columns + 3
+        return torch.randperm(pages)[: batch * columns].view(batch, columns).to(DEVICE, torch.int32), pages
+
+    def arguments(self):
+        return (*self.memory, self.page_table, self.cmp_page_table, self.num_tokens)
+
+    def decode(self, *tokens, **settings):
+        return torch.ops.nsa.decode_(*tokens, *self.arguments(), **(SMALL | settings))
+
+
+class Decode(unittest.TestCase):
+    def tokens(self, **named):
+        return tensors(rows=(2, 19), grad=False, **named)
+
+    def test_steps_behind_a_prefill(self):
+        tokens = self.tokens()
+        total = tokens[0].shape[1]
+        pages, first = Pages(2, total), total - 8
+        o = [pages.decode(*(x[:, :first] for x in tokens))]
+        o += [pages.decode(*(x[:, t : t + 1] for x in tokens)) for t in range(first, total)]
+        want = attention(*tokens)
+        tolerance = dict(atol=1e-12, rtol=0) if DEVICE == "cpu" else dict(atol=0.02, rtol=0.02)
+        torch.testing.assert_close(torch.cat(o, 1), want, **tolerance)
+        self.assertEqual(pages.num_tokens.tolist(), [total, total])
+
+    def test_lengths(self):
+        tokens = self.tokens()
+        pages = Pages(2, tokens[0].shape[1])
+        o, want = pages.decode(*tokens, lengths=[7, 3]), attention(*tokens)
+        self.assertEqual(pages.num_tokens.tolist(), [7, 3])
+        torch.testing.assert_close(o[1, :3], want[1, :3])
+        self.assertEqual(o[1, 3:].abs().max().item(), 0)
+
+    def test_opcheck(self):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            tokens = self.tokens(dtype=dtype)
+            pages = Pages(2, tokens[0].shape[1], dtype=dtype)
+            pages.decode(*(x[:, :9] for x in tokens))
+            with self.subTest(dtype=dtype):
+                opcheck(torch.ops.nsa.decode_, (*(x[:, 9:10] for x in tokens), *pages.arguments()), SMALL)
+
+    def test_compiled(self):
+        tokens, pages, same = self.tokens(), Pages(2, 19 * STRETCH), Pages(2, 19 * STRETCH)
+        compiled = torch.compile(lambda *x: same.decode(*x), fullgraph=True)
+        for begin, end in ((0, 9), (9, 10), (10, 11)):
+            part = [x[:, begin:end] for x in tokens]
+            self.assertTrue(torch.equal(pages.decode(*part), compiled(*part)))
+        self.assertTrue(torch.equal(pages.num_tokens, same.num_tokens))
+
+    def test_autocast(self):
+        tokens, pages = self.tokens(dtype=torch.float32), Pages(2, 19 * STRETCH, dtype=torch.bfloat16)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            self.assertEqual(pages.decode(*tokens).dtype, torch.bfloat16)
+
+    def test_refused(self):
+        tokens, pages = self.tokens(), Pages(2, 19 * STRETCH)
+        first = [x[:, :1] for x in tokens]
+        with self.assertRaisesRegex(NotImplementedError, "q must not require a gradient"):
+            pages.decode(first[0].clone().requires_grad_(), *first[1:])
+        with self.assertRaisesRegex(TypeError, "page_table must be int32 or int64, got Float"):
+            bad = Pages(2, 19 * STRETCH)
+            bad.page_table = bad.page_table.float()
+            bad.decode(*tokens)
+        for name, value, message in (
+            ("page_table", pages.page_table[:1], r"page_table must be \[A, pages\] = \[2, any\], got shape \[1, "),
+            ("page_table", torch.full_like(pages.page_table, -1), "page_table of sequence 0 must be a page in"),
+            ("cmp_page_table", pages.cmp_page_table[:, :0], "cmp_page_table of sequence 0 must be wide enough"),
+            ("num_tokens", pages.num_tokens - 1, "num_tokens of sequence 0 must be at least 0, got -1"),
+        ):
+            bad = Pages(2, 19 * STRETCH)
+            setattr(bad, name, value)
+            with self.subTest(message=message), self.assertRaisesRegex(ValueError, message):
+                bad.decode(*tokens)
+        bad = Pages(2, 19 * STRETCH)
+        bad.memory[4:6] = [x[:, 1:].contiguous() for x in bad.memory[4:6]]
+        with self.assertRaisesRegex(ValueError, r"slots \(axis 1\) of k_window must be at least"):
+            bad.decode(*first)
+        self.assertEqual(bad.num_tokens.tolist(), [0, 0])
+
+
 class Operators(unittest.TestCase):
     def test_opcheck(self):
         for dtype in (torch.float64, torch.float32, torch.bfloat16):
@@ -206,9 +302,9 @@ class Operators(unittest.TestCase):
             attention(q, k, v, gates, top_n=0)
         with self.assertRaisesRegex(ValueError, "backend must be auto, fused or plain, got 'fast'"):
             attention(q, k, v, gates, backend="fast")
-        with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):
+        with self.assertRaisesRegex(ValueError, r"v must be \[B, S, Hkv, dv\]"):
             attention(q, k, v[:, :11], gates)
-        with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):
+        with self.assertRaisesRegex(ValueError, r"v must be \[B, S, Hkv, dv\]"):
             attention(*(x.to("meta") for x in (q, k, v[:, :11], gates)))
         x = tensors(rows=(1, 9))
         o = attention(*x)

@@ -187,7 +187,7 @@ TEST(Decode, RecordsRequestedAndActualBackend) {
   fused.cmp = fused.win = BranchBackend::kFused;
   EXPECT_THAT(ran_text(decode_attention(in, c, fused), "cmp_attn"), HasSubstr("fused>cache 20 th"));
   fused.strict_backend = true;
-  DecodeCache cache(c, 1, 20, at::kDouble);
+  LayerCache cache(c, 1, 20, at::kDouble);
   const auto first = [](const at::Tensor& x) { return x.narrow(1, 0, 1); };
   EXPECT_THAT(error_of([&] { cache.step(map_tokens(in, first), fused); }),
               HasSubstr("nsa::cmp_attn: backend must be fused, got cache: th"));

@@ -89,7 +89,7 @@ Mode parse_mode(const std::string& text) {
   throw std::invalid_argument("mode must be one of " + choices + ", got '" + text + "'");
 }
 
-DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& in, const NsaConfig& config,
+DecodeOutputs decode_rest(LayerCache& cache, const NsaInputs& in, const NsaConfig& config,
                           const DecodeOutputs& prefilled, const NsaOptions& options) {
   const int64_t batch = cache.num_sequences(), num_tokens = in.q.size(1);
   std::vector<int64_t> all, lengths;
@@ -112,15 +112,15 @@ DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& in, const NsaConf
 
 DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
                                const NsaOptions& options, const std::vector<int64_t>& given,
-                               const DecodeCacheOptions& memory) {
+                               const LayerCacheOptions& memory) {
   const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
   const std::vector<int64_t> prefill = checked_prefill(in, config, given);
   const int64_t batch = in.q.size(0), num_tokens = in.q.size(1);
   const int64_t longest = batch > 0 ? *std::max_element(prefill.begin(), prefill.end()) : 0;
-  DecodeCacheOptions own_memory = memory;
+  LayerCacheOptions own_memory = memory;
   own_memory.wide_rows = memory.wide_rows || needs_gradient(in);
-  DecodeCache cache(config, batch, num_tokens, in.q.options().requires_grad(false), own_memory);
+  LayerCache cache(config, batch, num_tokens, in.q.options().requires_grad(false), own_memory);
   const auto head = [&](const at::Tensor& x) { return x.narrow(1, 0, longest); };
   DecodeOutputs first = cache.prefill(map_tokens(in, head), prefill, map_tokens(options, head));
   first.reads = attended_keys(first, config);
@@ -143,7 +143,7 @@ DecodeOutputs decode_attention(const NsaInputs& in, const NsaConfig& config,
 
 DecodeOutputs run_attention(Mode mode, const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options, const std::vector<int64_t>& prefill,
-                            const DecodeCacheOptions& memory) {
+                            const LayerCacheOptions& memory) {
   if (mode == Mode::kDecode) return decode_attention(inputs, config, options, prefill, memory);
   DecodeOutputs out;
   static_cast<NsaOutputs&>(out) = mode == Mode::kBatched

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 
 namespace nsa {
 
@@ -24,18 +24,18 @@ Mode parse_mode(const std::string& text);
 DecodeOutputs decode_attention(const NsaInputs& inputs, const NsaConfig& config,
                                const NsaOptions& options = {},
                                const std::vector<int64_t>& prefill = {},
-                               const DecodeCacheOptions& memory = {});
+                               const LayerCacheOptions& memory = {});
 
 /// The steps of decode_attention alone: every token of inputs [B, S, ...] that `cache` does not
 /// hold yet, joined with the rows of `prefilled` [B, >= its lengths, ...]. k_cmp and v_cmp stay in
 /// the cache.
-DecodeOutputs decode_rest(DecodeCache& cache, const NsaInputs& inputs, const NsaConfig& config,
+DecodeOutputs decode_rest(LayerCache& cache, const NsaInputs& inputs, const NsaConfig& config,
                           const DecodeOutputs& prefilled, const NsaOptions& options = {});
 
 /// The call in any mode; `prefill` and `memory` are for decode. `reads` comes from decode only.
 DecodeOutputs run_attention(Mode mode, const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options = {},
                             const std::vector<int64_t>& prefill = {},
-                            const DecodeCacheOptions& memory = {});
+                            const LayerCacheOptions& memory = {});
 
 }  // namespace nsa

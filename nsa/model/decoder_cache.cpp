@@ -12,7 +12,7 @@ NsaAttentionImpl::Detailed detailed(ModuleOutputs out) { return {out.y, out.atte
 }  // namespace
 
 DecoderCache::DecoderCache(Decoder model, int64_t num_sequences, int64_t capacity,
-                           const DecodeCacheOptions& memory)
+                           const LayerCacheOptions& memory)
     : model_(std::move(model)) {
   TORCH_CHECK(model_->config().attention_kind == AttentionKind::kNsa,
               "nsa::DecoderCache: model must attend with NSA, got the dense model ",
@@ -42,7 +42,7 @@ at::Tensor DecoderCache::step(const at::Tensor& tokens,
 }
 
 void DecoderCache::reset(int64_t sequence) {
-  for (DecodeCache& layer : layers_) layer.reset(sequence);
+  for (LayerCache& layer : layers_) layer.reset(sequence);
 }
 
 }  // namespace nsa

@@ -2,7 +2,7 @@
 #include <optional>
 #include <vector>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "nsa/model/decoder.h"
 
 namespace nsa {
@@ -14,10 +14,10 @@ class DecoderCache {
   /// Caches in the model's compute type on the device of its parameters; `capacity`: most tokens a
   /// sequence may reach. The model is shared, not copied.
   DecoderCache(Decoder model, int64_t num_sequences, int64_t capacity,
-               const DecodeCacheOptions& memory = {});
+               const LayerCacheOptions& memory = {});
 
   /// tokens int64 [B, S], the first lengths[b] of row b -> logits [B, S, vocab]; rows behind a
-  /// length mean nothing. Errors as DecodeCache::prefill.
+  /// length mean nothing. Errors as LayerCache::prefill.
   at::Tensor prefill(const at::Tensor& tokens, const std::vector<int64_t>& lengths);
   /// tokens int64 [A, 1], one for each of `sequences` (all, unless given) -> logits [A, 1, vocab].
   at::Tensor step(const at::Tensor& tokens,
@@ -26,11 +26,11 @@ class DecoderCache {
   void reset(int64_t sequence);
 
   /// The cache of one layer.
-  DecodeCache& layer(size_t index) { return layers_.at(index); }
+  LayerCache& layer(size_t index) { return layers_.at(index); }
 
  private:
   Decoder model_;
-  std::vector<DecodeCache> layers_;
+  std::vector<LayerCache> layers_;
 };
 
 }  // namespace nsa

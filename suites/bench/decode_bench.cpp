@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
 #include "suites/bench/bench.h"
@@ -32,8 +32,8 @@ void bench_decode(benchmark::State& state, int64_t context, bool fused, at::Devi
   at::manual_seed(seed);
   const nsa::NsaConfig config = nsa::m7c_125m();
   const at::ScalarType type = device.is_cuda() ? at::kBFloat16 : at::kFloat;
-  nsa::DecodeCache cache(config, 1, context + 2 * kSteps,
-                         at::TensorOptions().dtype(type).device(device));
+  nsa::LayerCache cache(config, 1, context + 2 * kSteps,
+                        at::TensorOptions().dtype(type).device(device));
   nsa::NsaOptions options;
   options.keep_scores = false;
   {

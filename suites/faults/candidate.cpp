@@ -32,7 +32,7 @@ Candidate plain_candidate() {
   plain.combine = nsa::gate_combine;
   plain.gate_mlp = nsa::gate_mlp;
   plain.layer = nsa::nsa_attention;
-  plain.prefill = [](nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+  plain.prefill = [](nsa::LayerCache& cache, const nsa::NsaInputs& tokens,
                      const std::vector<int64_t>& lengths, const nsa::NsaOptions& options) {
     return cache.prefill(tokens, lengths, options);
   };

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nsa/config/config.h"
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/ops/compress/compress.h"
 #include "nsa/ops/compressed/cmp_attn.h"
@@ -56,7 +56,7 @@ struct Candidate {
                                 const nsa::NsaOptions& options)>
       layer;
   /// Fills a cache: the first lengths[b] tokens of row b.
-  std::function<nsa::DecodeOutputs(nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+  std::function<nsa::DecodeOutputs(nsa::LayerCache& cache, const nsa::NsaInputs& tokens,
                                    const std::vector<int64_t>& lengths,
                                    const nsa::NsaOptions& options)>
       prefill;

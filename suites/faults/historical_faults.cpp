@@ -61,7 +61,7 @@ void scores_over_future_blocks(Candidate& c) {
 /// P03: the ring of a prefill longer than the window begins with the oldest token instead of where
 /// the next one will be written.
 void window_not_wrapped(Candidate& c) {
-  c.prefill = [base = c.prefill](nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+  c.prefill = [base = c.prefill](nsa::LayerCache& cache, const nsa::NsaInputs& tokens,
                                  const std::vector<int64_t>& lengths,
                                  const nsa::NsaOptions& options) {
     const nsa::DecodeOutputs out = base(cache, tokens, lengths, options);
@@ -80,7 +80,7 @@ void window_not_wrapped(Candidate& c) {
 
 /// P04: after a prefill, compression begins anew with the next token.
 void compression_tail_lost(Candidate& c) {
-  c.prefill = [base = c.prefill](nsa::DecodeCache& cache, const nsa::NsaInputs& tokens,
+  c.prefill = [base = c.prefill](nsa::LayerCache& cache, const nsa::NsaInputs& tokens,
                                  const std::vector<int64_t>& lengths,
                                  const nsa::NsaOptions& options) {
     const nsa::DecodeOutputs out = base(cache, tokens, lengths, options);

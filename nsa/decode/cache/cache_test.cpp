@@ -9,7 +9,7 @@ using ::testing::HasSubstr;
 
 constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 
-std::vector<at::Tensor> memory_of(DecodeCache& cache) {
+std::vector<at::Tensor> memory_of(LayerCache& cache) {
   std::vector<at::Tensor> all;
   for (const KvRows* kv : {&cache.selected_tokens().kv, &cache.compressed_blocks().kv,
                            &cache.window().kv, &cache.compression_source().kv}) {
@@ -19,7 +19,7 @@ std::vector<at::Tensor> memory_of(DecodeCache& cache) {
   return all;
 }
 
-void poison(DecodeCache& cache) {
+void poison(LayerCache& cache) {
   for (const at::Tensor& x : memory_of(cache)) x.fill_(kNoNumber);
 }
 
@@ -35,7 +35,7 @@ TEST(Cache, ALoadedContextIsAPrefilledOne) {
     NsaConfig c = small();
     c.rope = rope, c.phi = Phi::kConv;
     const NsaInputs in = random_inputs(c, 2, 50, at::kDouble);
-    DecodeCache filled(c, 2, 50, at::kDouble), loaded(c, 2, 50, at::kDouble);
+    LayerCache filled(c, 2, 50, at::kDouble), loaded(c, 2, 50, at::kDouble);
     filled.prefill(in, {41, 5});
     for (const auto& [b, length] : {std::pair<int64_t, int64_t>{0, 41}, {1, 5}}) {
       NsaInputs context = sequence_of(narrow_tokens(in, 0, length), b);
@@ -53,7 +53,7 @@ TEST(Cache, ALoadedContextIsAPrefilledOne) {
                 HasSubstr("sequence must be in 0..1, got 2"));
     loaded.reset(1);
     EXPECT_THAT(error_of([&] { loaded.load_context(1, NsaInputs()); }), HasSubstr("k_sel"));
-    DecodeCache shorter(c, 2, 49, at::kDouble);
+    LayerCache shorter(c, 2, 49, at::kDouble);
     EXPECT_THAT(error_of([&] { shorter.load_context(0, sequence_of(in, 0)); }),
                 HasSubstr("at most capacity = 49"));
     EXPECT_EQ(shorter.num_tokens(0), 0);
@@ -66,7 +66,7 @@ TEST(Cache, MemoryIsTakenOnceAndStaleContentNeverRead) {
   const NsaInputs in = random_inputs(c, 2, 40, at::kDouble);
   const NsaOutputs want = nsa_attention(in, c);
   for (const CacheLayout layout : {CacheLayout::kPaged, CacheLayout::kContiguous}) {
-    DecodeCache cache(c, 2, 40, at::kDouble, {layout});
+    LayerCache cache(c, 2, 40, at::kDouble, {layout});
     poison(cache);
     const std::vector<at::Tensor> before = memory_of(cache);
     const NsaInputs padded = map_tokens(in, [](const at::Tensor& x) {
@@ -110,7 +110,7 @@ TEST(Cache, PrefillIntoANonEmptyCacheEqualsThatManySteps) {
   at::manual_seed(3);
   const NsaInputs in = random_inputs(c, 3, 45, at::kDouble);
   const NsaOutputs want = nsa_attention(in, c);
-  DecodeCache cache(c, 3, 45, at::kDouble);
+  LayerCache cache(c, 3, 45, at::kDouble);
   const std::vector<int64_t> first{13, 0, 30};
   cache.prefill(in, first);
   // 12 more for sequence 0 by steps, 25 for the empty sequence 1 at once, none for sequence 2.
@@ -139,7 +139,7 @@ TEST(Cache, SequencesThatPauseAreLeftAlone) {
   at::manual_seed(4);
   const NsaInputs in = random_inputs(c, 3, 30, at::kDouble);
   const NsaOutputs want = nsa_attention(in, c);
-  DecodeCache cache(c, 3, 30, at::kDouble);
+  LayerCache cache(c, 3, 30, at::kDouble);
   std::vector<int64_t> t(3, 0);
   at::Tensor order = at::randint(1, 7, {60}, at::kLong);  // a set of sequences, never empty
   for (int64_t s = 0; s < 60; ++s) {
@@ -174,7 +174,7 @@ TEST(Cache, PagesComeFromThePoolAndGoBack) {
   at::manual_seed(5);
   const NsaInputs in = random_inputs(c, 2, 40, at::kDouble);
   const NsaOutputs want = nsa_attention(in, c);
-  DecodeCache cache(c, 2, 40, at::kDouble, {CacheLayout::kPaged, 8, 48});
+  LayerCache cache(c, 2, 40, at::kDouble, {CacheLayout::kPaged, 8, 48});
   EXPECT_EQ(cache.selected_tokens().free_pages(), 6);
   cache.prefill(in, {32, 16});
   EXPECT_EQ(cache.selected_tokens().free_pages(), 0);
@@ -197,7 +197,7 @@ TEST(Cache, ThePoolOfBlocksNeverRunsOutBeforeThatOfTokens) {
   NsaConfig c = small();
   c.block_size = c.block_stride = 1;  // a block a token: the most there can be
   const NsaInputs in = random_inputs(c, 3, 24);
-  DecodeCache cache(c, 3, 24, at::kFloat, {CacheLayout::kPaged, 4, 36});
+  LayerCache cache(c, 3, 24, at::kFloat, {CacheLayout::kPaged, 4, 36});
   cache.prefill(in, {4, 12, 20});
   EXPECT_EQ(cache.num_blocks(2), 20);
   EXPECT_EQ(cache.selected_tokens().free_pages(), 0);
@@ -206,7 +206,7 @@ TEST(Cache, ThePoolOfBlocksNeverRunsOutBeforeThatOfTokens) {
 TEST(Cache, CountsPaddingEmissionsAndSecondPasses) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 20);
-  DecodeCache cache(c, 2, 20, at::kFloat);
+  LayerCache cache(c, 2, 20, at::kFloat);
   cache.prefill(in, {11, 3});
   EXPECT_EQ(cache.counters().emission_reads.sum().item<int64_t>(), 0);
   cache.step(tokens_of(in, 11));  // t = 11 completes block 1 of sequence 0; sequence 1 is at t = 3
@@ -231,7 +231,7 @@ TEST(Cache, CountsPaddingEmissionsAndSecondPasses) {
 TEST(Cache, LostCompressionTailShowsInTheReads) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 1, 30);
-  DecodeCache cache(c, 1, 30, at::kFloat);
+  LayerCache cache(c, 1, 30, at::kFloat);
   cache.prefill(in, {14});
   cache.compression_source().clear(0);
   int64_t short_rows = 0;
@@ -245,7 +245,7 @@ TEST(Cache, LostCompressionTailShowsInTheReads) {
 TEST(Cache, MemoryIsLinear) {
   const NsaConfig c = small();
   const auto bytes = [&](int64_t capacity) {
-    return DecodeCache(c, 2, capacity, at::kFloat).bytes();
+    return LayerCache(c, 2, capacity, at::kFloat).bytes();
   };
   EXPECT_EQ(bytes(4096) - bytes(2048), bytes(2048) - bytes(1024) + bytes(2048) - bytes(1024));
 }
@@ -273,9 +273,9 @@ TEST(LoadedPositions, UnionOfAnyIntervals) {
 TEST(Cache, ReservedRoomIsThereAndAccountedFor) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 9);
-  DecodeCacheOptions memory;
+  LayerCacheOptions memory;
   memory.pool_tokens = 64;  // 4 pages of 16
-  DecodeCache cache(c, 2, 60, at::kFloat, memory);
+  LayerCache cache(c, 2, 60, at::kFloat, memory);
   cache.prefill(in, {9, 0});
   cache.reserve(20);
   EXPECT_EQ(cache.selected_tokens().free_pages(), 0);
@@ -295,7 +295,7 @@ TEST(Cache, ReservedRoomIsThereAndAccountedFor) {
 TEST(Cache, BadArgumentsAreNamed) {
   const NsaConfig c = small();
   const NsaInputs in = random_inputs(c, 2, 9);
-  DecodeCache cache(c, 2, 9, at::kFloat);
+  LayerCache cache(c, 2, 9, at::kFloat);
   const NsaInputs token = tokens_of(in, 0);
   EXPECT_THAT(
       error_of([&] { cache.step(in); }),
@@ -320,7 +320,7 @@ TEST(Cache, BadArgumentsAreNamed) {
   EXPECT_THAT(error_of([&] { cache.step(token, given); }),
               HasSubstr("block_idx must be of rank 4 [sequences, 1, Hkv, n], got shape [2, 1, 2]"));
   EXPECT_EQ(cache.num_tokens(0), 0);  // nothing changed
-  EXPECT_THAT(error_of([&] { DecodeCache(c, -1, 9, at::kFloat); }),
+  EXPECT_THAT(error_of([&] { LayerCache(c, -1, 9, at::kFloat); }),
               HasSubstr("num_sequences must be at least 0, got -1"));
   cache.prefill(in, {9, 0});
   EXPECT_THAT(error_of([&] { cache.step(token); }),

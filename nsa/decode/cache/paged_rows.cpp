@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace nsa {
 namespace {
@@ -21,6 +22,22 @@ PagedRows::PagedRows(const NsaConfig& config, int64_t num_sequences, int64_t row
       table_(at::full({num_sequences * pages_per_sequence_}, -1, options.dtype(at::kLong))),
       pages_(static_cast<size_t>(num_sequences)) {
   for (int64_t page = num_pages; page > 0; --page) free_.push_back(page - 1);
+}
+
+PagedRows::PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table)
+    : kv(std::move(memory)),
+      page_size_(page_size),
+      pages_per_sequence_(table.size(1)),
+      table_(table.flatten()),
+      pages_(static_cast<size_t>(table.size(0))) {
+  const at::Tensor host = table.cpu().contiguous();
+  const auto* page = host.const_data_ptr<int64_t>();
+  for (std::vector<int64_t>& pages : pages_) {
+    const int64_t* const end =
+        std::find_if(page, page + pages_per_sequence_, [](int64_t id) { return id < 0; });
+    pages.assign(page, end);
+    page += pages_per_sequence_;
+  }
 }
 
 int64_t PagedRows::pages_missing(int64_t sequence, int64_t num_rows) const {

@@ -12,6 +12,10 @@ class PagedRows {
   /// Each sequence may hold `rows_per_sequence` rows; the pool has `num_pages` pages.
   PagedRows(const NsaConfig& config, int64_t num_sequences, int64_t rows_per_sequence,
             int64_t page_size, int64_t num_pages, at::TensorOptions options);
+  /// Over memory and pages of the caller's: rows of `memory` are num_pages * page_size; `table`
+  /// int64 [sequences, pages_per_sequence], page or -1 behind the last one of a sequence. There is
+  /// no pool to take further pages from. Reads the table, so it waits for the device.
+  PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table);
 
   /// Pages that a sequence lacks to hold `num_rows` rows.
   int64_t pages_missing(int64_t sequence, int64_t num_rows) const;

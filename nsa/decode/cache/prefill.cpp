@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "nsa/decode/output_rows.h"
 #include "nsa/decode/sequential.h"
 #include "nsa/diagnostics/nvtx_range.h"
@@ -47,8 +47,8 @@ at::Tensor dropped_ids(const at::Tensor& block_idx, const std::vector<int64_t>& 
 
 }  // namespace
 
-DecodeOutputs DecodeCache::prefill(const NsaInputs& tokens, const std::vector<int64_t>& lengths,
-                                   const NsaOptions& options) {
+DecodeOutputs LayerCache::prefill(const NsaInputs& tokens, const std::vector<int64_t>& lengths,
+                                  const NsaOptions& options) {
   const NvtxRange range("nsa.prefill", options.nvtx);
   check_tokens(tokens, num_sequences());
   check_lengths(lengths, num_sequences(), tokens.q.size(1));
@@ -85,10 +85,10 @@ DecodeOutputs DecodeCache::prefill(const NsaInputs& tokens, const std::vector<in
   return rows.join(config_.num_sel_blocks(largest(num_tokens_)));
 }
 
-DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
-                                         const std::vector<int64_t>& sequences,
-                                         const std::vector<int64_t>& lengths,
-                                         const NsaOptions& options) {
+DecodeOutputs LayerCache::prefill_empty(const NsaInputs& tokens,
+                                        const std::vector<int64_t>& sequences,
+                                        const std::vector<int64_t>& lengths,
+                                        const NsaOptions& options) {
   const int64_t longest = largest(lengths);
   const bool all = static_cast<int64_t>(sequences.size()) == num_sequences();
   const at::Tensor sequence = all ? all_sequences_ : on_device(sequences);
@@ -122,7 +122,7 @@ DecodeOutputs DecodeCache::prefill_empty(const NsaInputs& tokens,
   return out;
 }
 
-void DecodeCache::load_context(int64_t sequence, const NsaInputs& tokens) {
+void LayerCache::load_context(int64_t sequence, const NsaInputs& tokens) {
   const NvtxRange range("nsa.load_context");
   const ArgumentCheck check("DecodeCache");
   if (sequence < 0 || sequence >= num_sequences()) {
@@ -154,8 +154,8 @@ void DecodeCache::load_context(int64_t sequence, const NsaInputs& tokens) {
 }
 
 // The rings take the last tokens only: the window its w, the source of compression min(l, length).
-void DecodeCache::fill(int64_t sequence, int64_t length, const NsaInputs& tokens,
-                       const RotatedTokens& rotated, const NsaOutputs& batched) {
+void LayerCache::fill(int64_t sequence, int64_t length, const NsaInputs& tokens,
+                      const RotatedTokens& rotated, const NsaOutputs& batched) {
   const at::Tensor id = all_sequences_.narrow(0, sequence, 1);
   const auto positions = [&](int64_t begin, int64_t end) {
     return at::arange(begin, end, all_sequences_.options());

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace nsa {
 
@@ -11,6 +12,11 @@ TokenRing::TokenRing(const NsaConfig& config, int64_t num_sequences, int64_t num
     : kv(KvRows::allocate(config, num_sequences * num_slots, options)),
       num_slots_(num_slots),
       size_(static_cast<size_t>(num_sequences), 0) {}
+
+TokenRing::TokenRing(KvRows memory, int64_t num_slots, const std::vector<int64_t>& num_tokens)
+    : kv(std::move(memory)), num_slots_(num_slots), size_(num_tokens) {
+  for (int64_t& size : size_) size = std::min(size, num_slots);
+}
 
 at::Tensor TokenRing::rows(const at::Tensor& sequence, const at::Tensor& position) const {
   return position.remainder(num_slots_)

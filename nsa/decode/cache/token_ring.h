@@ -10,6 +10,9 @@ class TokenRing {
  public:
   TokenRing(const NsaConfig& config, int64_t num_sequences, int64_t num_slots,
             at::TensorOptions options);
+  /// Over memory of the caller's, rows of `memory` are sequences * num_slots; `num_tokens` tokens
+  /// were written to each sequence.
+  TokenRing(KvRows memory, int64_t num_slots, const std::vector<int64_t>& num_tokens);
 
   /// Rows of `kv` for positions of sequences, int64 tensors that broadcast to each other; a
   /// negative position gives -1.

@@ -1,12 +1,12 @@
 #pragma once
 #include <vector>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 
 namespace nsa {
 
 /// The sequences of one step.
-struct DecodeCache::Active {
+struct LayerCache::Active {
   std::vector<int64_t> ids;
   int64_t last = 0;     ///< largest t of the step
   at::Tensor sequence;  ///< [A] ids on the device

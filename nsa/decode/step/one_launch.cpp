@@ -138,8 +138,8 @@ void record_one_launch(bool appends) {
 
 }  // namespace
 
-std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Active& active,
-                                             const NsaOptions& options) const {
+std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Active& active,
+                                            const NsaOptions& options) const {
   const NsaOptions wanted = options.effective();
   if (wanted.sel != SelBackend::kFused || wanted.cmp != BranchBackend::kFused ||
       wanted.win != BranchBackend::kFused) {
@@ -164,15 +164,15 @@ std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Acti
 }
 
 // Steps of about the same length are cut alike, and a captured step has room to grow.
-int64_t DecodeCache::longest_room(const Active& active) const {
+int64_t LayerCache::longest_room(const Active& active) const {
   int64_t most = active.last + 1;
   for (const int64_t id : active.ids)
     most = std::max(most, std::min(capacity_, selected_.room(id)));
   return most;
 }
 
-DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& active,
-                                              const NsaOptions& options) {
+DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& active,
+                                             const NsaOptions& options) {
   const c10::cuda::CUDAGuard guard(tokens.q.device());
   const bool appends = kernel_appends(config_), captured = capturing();
   TORCH_CHECK(!captured || appends,
@@ -231,19 +231,19 @@ DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& a
   return out;
 }
 #else
-std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
-                                             const NsaOptions&) const {
+std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
+                                            const NsaOptions&) const {
   return choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep}).obstacle;
 }
 
-int64_t DecodeCache::longest_room(const Active& active) const { return active.last + 1; }
+int64_t LayerCache::longest_room(const Active& active) const { return active.last + 1; }
 
-DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs&, Active&, const NsaOptions&) {
+DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs&, Active&, const NsaOptions&) {
   TORCH_CHECK(false, "nsa::DecodeCache: this build has no CUDA code");
 }
 #endif
 
-void DecodeCache::before_replay() {
+void LayerCache::before_replay() {
   const ArgumentCheck check("DecodeCache");
   std::vector<int64_t> all;
   for (int64_t id = 0; id < num_sequences(); ++id) {

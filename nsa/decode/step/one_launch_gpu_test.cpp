@@ -56,14 +56,14 @@ double distance(const at::Tensor& have_in, const at::Tensor& want_in) {
 /// One launch a step, and the plain step in fp64 on the CPU with the blocks that the launch chose,
 /// from the same rounded inputs.
 void expect_agreement(const NsaConfig& c, at::ScalarType type, const std::vector<int64_t>& lengths,
-                      int64_t steps, const DecodeCacheOptions& memory = {}) {
+                      int64_t steps, const LayerCacheOptions& memory = {}) {
   const at::NoGradGuard no_grad;
   const auto batch = static_cast<int64_t>(lengths.size());
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
   const NsaInputs drawn = random_inputs(c, batch, longest + steps, at::kDouble);
   const NsaInputs low = on(at::kCUDA, type, drawn), exact = on(at::kCPU, at::kDouble, low);
-  DecodeCache cache(c, batch, longest + steps, at::TensorOptions(at::kCUDA).dtype(type), memory);
-  DecodeCache wanted(c, batch, longest + steps, at::kDouble, memory);
+  LayerCache cache(c, batch, longest + steps, at::TensorOptions(at::kCUDA).dtype(type), memory);
+  LayerCache wanted(c, batch, longest + steps, at::kDouble, memory);
   cache.prefill(low, lengths);
   wanted.prefill(exact, lengths);
   const double bound = type == at::kHalf ? 5e-3 : 4e-2;
@@ -114,7 +114,7 @@ TEST(OneLaunch, EveryRotationCompressionAndGate) {
         const at::NoGradGuard no_grad;
         const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 2, 120, at::kDouble));
         const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
-        DecodeCache one(c, 2, 200, options), plain(c, 2, 200, options);
+        LayerCache one(c, 2, 200, options), plain(c, 2, 200, options);
         one.prefill(in, {90, 33});
         plain.prefill(in, {90, 33});
         for (int64_t step = 0; step < 20; ++step) {
@@ -130,7 +130,7 @@ TEST(OneLaunch, EveryRotationCompressionAndGate) {
 
 TEST(OneLaunch, LayoutsOfMemoryAndSomeOfTheSequences) {
   at::manual_seed(3);
-  DecodeCacheOptions memory;
+  LayerCacheOptions memory;
   memory.page_size = 48;
   expect_agreement(config_of(4, 2, 64, 64), at::kBFloat16, {300, 1000}, 3, memory);
   memory.layout = CacheLayout::kContiguous;
@@ -140,7 +140,7 @@ TEST(OneLaunch, LayoutsOfMemoryAndSomeOfTheSequences) {
   const NsaConfig c = config_of(4, 2, 64, 64);
   const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 3, 200, at::kDouble));
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
-  DecodeCache all(c, 3, 300, options), some(c, 3, 300, options);
+  LayerCache all(c, 3, 300, options), some(c, 3, 300, options);
   all.prefill(in, {150, 60, 199});
   some.prefill(in, {150, 60, 199});
   const DecodeOutputs whole = all.step(token_at(in, 0), fused());
@@ -160,7 +160,7 @@ TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
   const NsaInputs in =
       on(at::kCUDA, at::kBFloat16, random_inputs(c, 2, kFirst + kSteps, at::kDouble));
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
-  DecodeCache eager(c, 2, 700, options), replayed(c, 2, 700, options);
+  LayerCache eager(c, 2, 700, options), replayed(c, 2, 700, options);
   eager.prefill(in, {kFirst, 77});
   replayed.prefill(in, {kFirst, 77});
   eager.reserve(kFirst + kSteps);  // cut alike
@@ -200,7 +200,7 @@ TEST(OneLaunch, RecordsOrRefusesUnsupportedCalls) {
   const at::NoGradGuard no_grad;
   const NsaConfig c = config_of(4, 2, 64, 32);
   const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 1, 9, at::kDouble));
-  DecodeCache cache(c, 1, 20, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+  LayerCache cache(c, 1, 20, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
   EXPECT_THAT(
       error_of([&] { cache.step(token_at(in, 0), fused()); }),
       HasSubstr("nsa::cmp_attn: backend must be fused, got cache: head dims dk/dv are none"));

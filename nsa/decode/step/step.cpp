@@ -20,14 +20,14 @@
 
 namespace nsa {
 
-struct DecodeCache::StepLoads {
+struct LayerCache::StepLoads {
   LoadCount cmp, sel, win;
   at::Tensor each(at::Tensor LoadCount::* member) const {
     return at::stack({cmp.*member, sel.*member, win.*member}, -1);
   }
 };
 
-DecodeCache::Active DecodeCache::activate(
+LayerCache::Active LayerCache::activate(
     const std::optional<std::vector<int64_t>>& sequences) const {
   Active active;
   if (sequences) {
@@ -85,8 +85,8 @@ void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
 
 }  // namespace
 
-DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& options,
-                                const std::optional<std::vector<int64_t>>& sequences) {
+DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& options,
+                               const std::optional<std::vector<int64_t>>& sequences) {
   const NvtxRange range("nsa.decode_step", options.nvtx);
   const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
   const RunRecordScope scope(record);
@@ -111,8 +111,8 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
   return out;
 }
 
-DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
-                                      const NsaOptions& options, const std::string& obstacle) {
+DecodeOutputs LayerCache::plain_step(const NsaInputs& tokens, Active& active,
+                                     const NsaOptions& options, const std::string& obstacle) {
   record_requests(options, obstacle);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
@@ -121,7 +121,7 @@ DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
   return attend(tokens, rotated.q, active, options);
 }
 
-void DecodeCache::grow(const std::vector<int64_t>& sequences) {
+void LayerCache::grow(const std::vector<int64_t>& sequences) {
   for (const int64_t id : sequences) {
     selected_.reserve(id, ++num_tokens_[static_cast<size_t>(id)]);
     window_.grow(id, 1);
@@ -129,8 +129,8 @@ void DecodeCache::grow(const std::vector<int64_t>& sequences) {
   }
 }
 
-void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
-                         const Active& active) {
+void LayerCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
+                        const Active& active) {
   grow(active.ids);
   const auto row = [](const at::Tensor& x) { return x.squeeze(1); };
   selected_.kv.write(selected_.rows(active.sequence, active.t), row(rotated.k_sel),
@@ -142,7 +142,7 @@ void DecodeCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
 }
 
 // A block is complete when the ring holds its l tokens and its last one is the newest.
-std::vector<int64_t> DecodeCache::grow_blocks(const std::vector<int64_t>& sequences) {
+std::vector<int64_t> LayerCache::grow_blocks(const std::vector<int64_t>& sequences) {
   std::vector<int64_t> ids;
   for (const int64_t id : sequences) {
     const int64_t first = num_tokens(id) - config_.block_size;
@@ -154,7 +154,7 @@ std::vector<int64_t> DecodeCache::grow_blocks(const std::vector<int64_t>& sequen
   return ids;
 }
 
-void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
+void LayerCache::emit(const NsaInputs& tokens, const Active& active) {
   const std::vector<int64_t> ids = grow_blocks(active.ids);
   if (ids.empty()) return;
   const at::Tensor sequence = ids == active.ids ? active.sequence : on_device(ids);
@@ -170,8 +170,8 @@ void DecodeCache::emit(const NsaInputs& tokens, const Active& active) {
   counters_.emission_reads.index_add_(0, sequence, count.loaded);
 }
 
-DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_rot,
-                                  const Active& active, const NsaOptions& options) {
+DecodeOutputs LayerCache::attend(const NsaInputs& tokens, const at::Tensor& q_rot,
+                                 const Active& active, const NsaOptions& options) {
   DecodeOutputs out;
   StepLoads loads;
   out.q_rot = q_rot;
@@ -193,8 +193,8 @@ DecodeOutputs DecodeCache::attend(const NsaInputs& tokens, const at::Tensor& q_r
   return out;
 }
 
-void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
-                                    const NsaOptions& options, DecodeOutputs& out) const {
+void LayerCache::attend_compressed(const Active& active, StepLoads& loads,
+                                   const NsaOptions& options, DecodeOutputs& out) const {
   const NvtxRange range("nsa.cmp_attn+select", options.nvtx);
   int64_t width = 0;
   for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
@@ -224,8 +224,8 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
   if (options.strict_asserts) check_causal(out.ranges, active.t);
 }
 
-void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
-                                  DecodeOutputs& out) const {
+void LayerCache::attend_selected(const Active& active, StepLoads& loads, const NsaOptions& options,
+                                 DecodeOutputs& out) const {
   const int64_t width = std::min(out.ranges.size(3) * config_.sel_block_size, active.last + 1);
   const at::Tensor tokens = range_positions(out.ranges.squeeze(1), active.t, width);
   const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
@@ -234,7 +234,7 @@ void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const 
       attend_loaded_selected(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
 }
 
-void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
+void LayerCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
   const int64_t width = std::min(config_.window, active.last + 1);
   const at::Tensor tokens = last_positions(active.t, width);
   const LoadedAttention win =

@@ -30,7 +30,12 @@ std::string wanted_sizes(std::initializer_list<int64_t> sizes, const char* legen
 
 void ArgumentCheck::fail(const std::string& name, const std::string& want,
                          const std::string& have) const {
-  TORCH_CHECK(false, "nsa::", op_, ": ", name, " must be ", want, ", got ", have);
+  TORCH_CHECK_VALUE(false, "nsa::", op_, ": ", name, " must be ", want, ", got ", have);
+}
+
+void ArgumentCheck::fail_type(const std::string& name, const std::string& want,
+                              at::ScalarType have) const {
+  TORCH_CHECK_TYPE(false, "nsa::", op_, ": ", name, " must be ", want, ", got ", have);
 }
 
 void ArgumentCheck::defined(const char* name, const at::Tensor& tensor) const {
@@ -62,18 +67,18 @@ void ArgumentCheck::floating(const char* name, const at::Tensor& tensor) const {
   const at::ScalarType type = tensor.scalar_type();
   const bool accepted =
       type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
-  if (!accepted) fail(name, "float, double, half or bfloat16", text_of(type));
+  if (!accepted) fail_type(name, "float, double, half or bfloat16", type);
 }
 
 void ArgumentCheck::dtype(const char* name, const at::Tensor& tensor, at::ScalarType want) const {
   defined(name, tensor);
-  if (tensor.scalar_type() != want) fail(name, text_of(want), text_of(tensor.scalar_type()));
+  if (tensor.scalar_type() != want) fail_type(name, text_of(want), tensor.scalar_type());
 }
 
 void ArgumentCheck::same_dtype(const char* name, const at::Tensor& tensor, const char* other_name,
                                const at::Tensor& other) const {
   if (tensor.scalar_type() != other.scalar_type()) {
-    fail(name, text_of(other.scalar_type()) + " like " + other_name, text_of(tensor.scalar_type()));
+    fail_type(name, text_of(other.scalar_type()) + " like " + other_name, tensor.scalar_type());
   }
 }
 

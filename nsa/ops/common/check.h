@@ -8,7 +8,8 @@
 namespace nsa {
 
 /// Argument checks of operators. Every failure is a c10::Error with the text
-/// `nsa::<op>: <argument> must be <want>, got <have>`.
+/// `nsa::<op>: <argument> must be <want>, got <have>`: a c10::TypeError for a data type, else a
+/// c10::ValueError (TypeError and ValueError in Python).
 class ArgumentCheck {
  public:
   explicit ArgumentCheck(const char* op) : op_(op) {}
@@ -41,6 +42,8 @@ class ArgumentCheck {
 
   [[noreturn]] void fail(const std::string& name, const std::string& want,
                          const std::string& have) const;
+  [[noreturn]] void fail_type(const std::string& name, const std::string& want,
+                              at::ScalarType have) const;
 
  private:
   const char* op_;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "suites/bench/bench_report.h"
 #include "suites/bench/sampled_time.h"
@@ -139,7 +139,7 @@ class DecodeBench {
   at::Device device_;
   uint64_t seed_;
   DenseInputs tokens_;
-  std::optional<nsa::DecodeCache> cache_;
+  std::optional<nsa::LayerCache> cache_;
   nsa::NsaOptions options_;
   double bytes_ = 0;  ///< of keys and values that a step reads
   json& row_;

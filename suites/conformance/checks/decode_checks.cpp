@@ -54,7 +54,7 @@ Tensor expected_emissions(const nsa::NsaConfig& c, const std::vector<int64_t>& l
   return at::tensor(reads, at::kLong).unsqueeze(1).repeat({1, c.num_kv_heads});
 }
 
-void fill_with_nan(nsa::DecodeCache& cache) {
+void fill_with_nan(nsa::LayerCache& cache) {
   for (nsa::KvRows* kv : {&cache.selected_tokens().kv, &cache.compressed_blocks().kv,
                           &cache.window().kv, &cache.compression_source().kv}) {
     kv->k.fill_(std::numeric_limits<double>::quiet_NaN());
@@ -63,7 +63,7 @@ void fill_with_nan(nsa::DecodeCache& cache) {
 }
 
 /// A cache's blocks as the oracle shapes them, [B,N_c(S),Hkv,D]; 0 for one that is missing.
-TensorPair all_blocks(const nsa::DecodeCache& cache, int64_t num_blocks) {
+TensorPair all_blocks(const nsa::LayerCache& cache, int64_t num_blocks) {
   std::vector<Tensor> k, v;
   for (int64_t b = 0; b < cache.num_sequences(); ++b) {
     const auto own = cache.blocks(b);
@@ -85,7 +85,7 @@ Checks check_decode(const Candidate& candidate, const OperatorCase& given) {
   decode.whole = true;
   decode.layer = [&](const nsa::NsaInputs& in, const nsa::NsaConfig& config,
                      const nsa::NsaOptions& options) -> nsa::NsaOutputs {
-    nsa::DecodeCache cache(config, in.q.size(0), in.q.size(1), in.q.options());
+    nsa::LayerCache cache(config, in.q.size(0), in.q.size(1), in.q.options());
     fill_with_nan(cache);
     nsa::DecodeOutputs first = candidate.prefill(cache, in, lengths, options);
     first.reads = nsa::attended_keys(first, config);

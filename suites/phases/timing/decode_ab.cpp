@@ -8,7 +8,7 @@
 #include <memory>
 #include <thread>
 
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 #include "suites/conformance/convert.h"
 #include "suites/phases/attention_case.h"
 #include "suites/phases/attention_under_test.h"
@@ -83,7 +83,7 @@ class DecodeArm {
   const DenseInputs& tokens_;
   bool placeholder_, slow_;
   nsa::NsaOptions options_;
-  nsa::DecodeCache cache_;
+  nsa::LayerCache cache_;
 };
 
 class DecodeAb {

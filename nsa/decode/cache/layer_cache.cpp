@@ -1,4 +1,4 @@
-#include "nsa/decode/cache/decode_cache.h"
+#include "nsa/decode/cache/layer_cache.h"
 
 #include <ATen/ATen.h>
 
@@ -15,7 +15,7 @@ namespace {
 const ArgumentCheck kCheck("DecodeCache");
 
 NsaConfig checked(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
-                  const DecodeCacheOptions& memory) {
+                  const LayerCacheOptions& memory) {
   config.validate();
   kCheck.at_least("num_sequences", num_sequences, 0);
   kCheck.at_least("capacity", capacity, 0);
@@ -27,7 +27,7 @@ NsaConfig checked(const NsaConfig& config, int64_t num_sequences, int64_t capaci
 /// Room for up to `capacity` rows a sequence and `pool` rows together (0: no limit of its own);
 /// `spare` pages on top of the pool.
 PagedRows paged_rows(const NsaConfig& config, int64_t num_sequences, int64_t capacity, int64_t pool,
-                     int64_t spare, const DecodeCacheOptions& memory, at::TensorOptions options) {
+                     int64_t spare, const LayerCacheOptions& memory, at::TensorOptions options) {
   const int64_t wanted = memory.page_size > 0 ? memory.page_size : config.sel_block_size;
   const bool paged = memory.layout == CacheLayout::kPaged;
   const int64_t page = std::max<int64_t>(1, paged ? wanted : capacity);
@@ -44,12 +44,28 @@ at::Tensor half_turns(const NsaConfig& config) {
   return at::pow(at::Scalar(config.rope_base), exponent).div_(M_PI);
 }
 
+DecodeCounters make_counters(const NsaConfig& config, int64_t num_sequences,
+                             at::TensorOptions options) {
+  const auto counter = [&](at::IntArrayRef shape) {
+    return at::zeros(shape, options.dtype(at::kLong));
+  };
+  const int64_t heads = config.num_kv_heads;
+  return {counter({num_sequences, heads}), counter({num_sequences, heads, 3}),
+          counter({num_sequences, heads, 3})};
+}
+
+std::vector<int64_t> host_values(const at::Tensor& numbers) {
+  const at::Tensor host = numbers.cpu().contiguous();
+  const auto* first = host.const_data_ptr<int64_t>();
+  return {first, first + host.numel()};
+}
+
 }  // namespace
 
 // Every sequence may leave one page of blocks partly empty; with that many pages to spare the pool
 // of tokens is always the one that runs out first.
-DecodeCache::DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
-                         at::TensorOptions options, const DecodeCacheOptions& memory)
+LayerCache::LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
+                       at::TensorOptions options, const LayerCacheOptions& memory)
     : config_(checked(config, num_sequences, capacity, memory)),
       capacity_(capacity),
       options_(options),
@@ -71,22 +87,36 @@ DecodeCache::DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t
   if (memory.wide_rows) {
     for (KvRows* rows : {&selected_.kv, &compressed_.kv, &window_.kv, &source_.kv}) rows->widen();
   }
-  const auto counter = [&](at::IntArrayRef shape) {
-    return at::zeros(shape, options.dtype(at::kLong));
-  };
-  const int64_t heads = config.num_kv_heads;
-  counters_ = {counter({num_sequences, heads}), counter({num_sequences, heads, 3}),
-               counter({num_sequences, heads, 3})};
+  counters_ = make_counters(config, num_sequences, options);
 }
 
-at::Tensor DecodeCache::on_device(const std::vector<int64_t>& values) const {
+LayerCache::LayerCache(const NsaConfig& config, const CacheMemory& memory)
+    : config_(config),
+      capacity_(memory.page_table.size(1) * memory.page_size),
+      options_(memory.window.k.options()),
+      selected_(memory.selected, memory.page_size, memory.page_table),
+      compressed_(memory.compressed, memory.block_page_size, memory.block_page_table),
+      window_(memory.window, memory.window.k.size(0) / memory.num_tokens.size(0),
+              host_values(memory.num_tokens)),
+      source_(memory.source, config.block_size, host_values(memory.num_tokens)),
+      num_tokens_(host_values(memory.num_tokens)),
+      num_tokens_device_(memory.num_tokens),
+      all_sequences_(at::arange(memory.num_tokens.size(0), options_.dtype(at::kLong))),
+      arrivals_(at::zeros({memory.num_tokens.size(0)}, options_.dtype(at::kInt))),
+      half_turns_(half_turns(config).to(options_.device())) {
+  for (const int64_t tokens : num_tokens_) num_blocks_.push_back(config_.num_compressed(tokens));
+  num_blocks_device_ = on_device(num_blocks_);
+  counters_ = make_counters(config_, num_sequences(), options_);
+}
+
+at::Tensor LayerCache::on_device(const std::vector<int64_t>& values) const {
   const at::Tensor host = at::tensor(values, at::kLong);
   if (!all_sequences_.is_cuda()) return host;
   return host.pin_memory().to(all_sequences_.device(), /*non_blocking=*/true);
 }
 
-void DecodeCache::require_room(const std::vector<int64_t>& sequences,
-                               const std::vector<int64_t>& added) const {
+void LayerCache::require_room(const std::vector<int64_t>& sequences,
+                              const std::vector<int64_t>& added) const {
   int64_t pages = 0;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const int64_t want = num_tokens(sequences[i]) + added[i];
@@ -106,7 +136,7 @@ void DecodeCache::require_room(const std::vector<int64_t>& sequences,
   }
 }
 
-void DecodeCache::reserve(int64_t num_tokens) {
+void LayerCache::reserve(int64_t num_tokens) {
   std::vector<int64_t> all, added;
   for (int64_t id = 0; id < num_sequences(); ++id) {
     all.push_back(id);
@@ -119,7 +149,7 @@ void DecodeCache::reserve(int64_t num_tokens) {
   }
 }
 
-void DecodeCache::check_tokens(const NsaInputs& tokens, int64_t batch) const {
+void LayerCache::check_tokens(const NsaInputs& tokens, int64_t batch) const {
   check_inputs("DecodeCache", tokens, config_);
   if (tokens.cu_seqlens.defined()) {
     kCheck.fail("cu_seqlens", "undefined (a cache holds batched sequences)", "a tensor");
@@ -132,7 +162,7 @@ void DecodeCache::check_tokens(const NsaInputs& tokens, int64_t batch) const {
   kCheck.same_device("q", tokens.q, "the cache", window_.kv.k);
 }
 
-void DecodeCache::reset(int64_t sequence) {
+void LayerCache::reset(int64_t sequence) {
   const auto place = static_cast<size_t>(sequence);
   if (sequence < 0 || sequence >= num_sequences()) {
     kCheck.fail("sequence", "in 0.." + std::to_string(num_sequences() - 1),
@@ -149,7 +179,7 @@ void DecodeCache::reset(int64_t sequence) {
   source_.clear(sequence);
 }
 
-std::pair<at::Tensor, at::Tensor> DecodeCache::blocks(int64_t sequence) const {
+std::pair<at::Tensor, at::Tensor> LayerCache::blocks(int64_t sequence) const {
   const at::Tensor rows =
       compressed_.rows(all_sequences_.narrow(0, sequence, 1),
                        at::arange(num_blocks(sequence), all_sequences_.options()));
@@ -159,7 +189,7 @@ std::pair<at::Tensor, at::Tensor> DecodeCache::blocks(int64_t sequence) const {
   return {copy(compressed_.kv.k), copy(compressed_.kv.v)};
 }
 
-int64_t DecodeCache::bytes() const {
+int64_t LayerCache::bytes() const {
   return selected_.kv.bytes() + compressed_.kv.bytes() + window_.kv.bytes() + source_.kv.bytes();
 }
 

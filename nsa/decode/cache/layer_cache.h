@@ -19,7 +19,7 @@ enum class CacheLayout {
   kContiguous,  ///< one stretch of memory a sequence
 };
 
-struct DecodeCacheOptions {
+struct LayerCacheOptions {
   CacheLayout layout = CacheLayout::kPaged;
   int64_t page_size = 0;    ///< tokens a page; 0: l'
   int64_t pool_tokens = 0;  ///< tokens the pool has room for; 0: capacity of every sequence
@@ -27,18 +27,31 @@ struct DecodeCacheOptions {
                             ///< without rounding each; see KvRows::widen
 };
 
+/// Memory of a caller's that holds the caches of A sequences; all tensors of one device.
+struct CacheMemory {
+  KvRows selected, compressed;                 ///< pages of tokens and of compressed blocks
+  KvRows window, source;                       ///< rings [A * slots, Hkv, .]; source has l slots
+  int64_t page_size = 0, block_page_size = 0;  ///< rows of a page
+  at::Tensor page_table, block_page_table;     ///< int64 [A, pages], -1 behind the last page
+  at::Tensor num_tokens;                       ///< int64 [A], which steps and prefills raise
+};
+
 /// Caches of a batch of sequences, each with its own length, and the decode step
 /// (docs/semantics.md, Decode). Memory is taken once, by the constructor. Lengths are known on the
 /// host, so a step does not wait for the device. Under autograd the caches become part of the graph
 /// (and every step's backward has the size of the cache): wrap inference in at::NoGradGuard.
-class DecodeCache {
+class LayerCache {
  public:
   /// `capacity`: most tokens a sequence may reach. `options`: float type and device of the caches.
-  DecodeCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
-              at::TensorOptions options, const DecodeCacheOptions& memory = {});
+  LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
+             at::TensorOptions options, const LayerCacheOptions& memory = {});
 
-  DecodeCache(DecodeCache&&) = default;
-  DecodeCache(const DecodeCache&) = delete;  // a copy would share the memory
+  /// Over memory of the caller's, which must fit the configuration. Reads tables and lengths, so it
+  /// waits for the device.
+  LayerCache(const NsaConfig& config, const CacheMemory& memory);
+
+  LayerCache(LayerCache&&) = default;
+  LayerCache(const LayerCache&) = delete;  // a copy would share the memory
 
   /// Appends lengths[b] tokens to sequence b: tokens [B, S, ...], the first lengths[b] of row b
   /// count, the others are ignored. Empty sequences take one call of nsa_attention (or, without
