@@ -47,6 +47,11 @@ void validate(const Config& c) {
           "even unless rope is none", c.qk_head_dim);
   if (!(std::isfinite(c.rope_base) && c.rope_base > 0))
     reject("Config", "rope_base", "positive and finite", std::to_string(c.rope_base));
+  const std::pair<const char*, std::optional<double>> scales[] = {
+      {"scale_cmp", c.scale_cmp}, {"scale_sel", c.scale_sel}, {"scale_win", c.scale_win}};
+  for (const auto& [name, scale] : scales)
+    if (scale && !(std::isfinite(*scale) && *scale > 0))
+      reject("Config", name, "positive and finite", std::to_string(*scale));
 }
 
 }  // namespace nsa::reference

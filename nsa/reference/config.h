@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace nsa::reference {
 
@@ -27,6 +28,8 @@ struct Config {
   Gate gate = Gate::kNone;
   Rope rope = Rope::kBeforePool;
   double rope_base = 1e4;
+  /// Factor of q.k before the softmax of a branch; nothing: 1 / sqrt(dk).
+  std::optional<double> scale_cmp, scale_sel, scale_win;
 
   int64_t group_size() const { return num_heads / num_kv_heads; }  ///< G
 };

@@ -65,9 +65,16 @@ TEST(Config, EveryRuleNamesFieldAndValue) {
               ::testing::HasSubstr("top_n must be at least n_initial + n_local"));
   EXPECT_EQ(error_with([](Config& c) { c.qk_head_dim = 63; }),
             prefix + "qk_head_dim must be even unless rope is none, got 63");
-  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL})
+  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_THAT(error_with([bad](Config& c) { c.rope_base = bad; }),
                 ::testing::HasSubstr("rope_base must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_cmp = bad; }),
+                ::testing::HasSubstr("scale_cmp must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_sel = bad; }),
+                ::testing::HasSubstr("scale_sel must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_win = bad; }),
+                ::testing::HasSubstr("scale_win must be positive and finite, got "));
+  }
 }
 
 }  // namespace

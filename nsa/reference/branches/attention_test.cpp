@@ -72,6 +72,31 @@ TEST(Attention, ScaleIsOneOverRootOfKeyDim) {
   EXPECT_DOUBLE_EQ(a.lse(0, 1, 0), std::log(4.0));
 }
 
+TEST(Attention, EveryBranchHasItsScale) {
+  // dk = 4 and q.k = 4 ln 3 for the second key, 0 for the first. Scale 1/4 makes that ln 3 and
+  // scale 1/8 its half, in each branch alone: o = (4 + 8 e^a) / (1 + e^a), lse = ln(1 + e^a).
+  const Tensor<double> q({1, 2, 1, 4}, 1.0);
+  const Tensor<double> k({1, 2, 1, 4}, {0, 0, 0, 0, kLn3, kLn3, kLn3, kLn3});
+  const Tensor<double> v({1, 2, 1, 1}, {4, 8});
+  const Tensor<int32_t> ranges({1, 2, 1, 1, 2}, {0, 2, 0, 2});
+  Config c = one_head();
+  c.qk_head_dim = 4;
+  c.block_size = c.block_stride = c.sel_block_size = 1;  // a token is a block
+  const auto expect = [](const Attention& a, double weight) {
+    EXPECT_DOUBLE_EQ(a.o(0, 1, 0, 0), (4 + 8 * weight) / (1 + weight));
+    EXPECT_DOUBLE_EQ(a.lse(0, 1, 0), std::log(1 + weight));
+  };
+  for (const auto scale : {&Config::scale_cmp, &Config::scale_sel, &Config::scale_win}) {
+    Config own = c;
+    own.scale_cmp = own.scale_sel = own.scale_win = 0.25;
+    own.*scale = 0.125;
+    const auto weight = [&](auto member) { return member == scale ? std::sqrt(3.0) : 3.0; };
+    expect(cmp_attention(own, q, k, v), weight(&Config::scale_cmp));
+    expect(sel_attention(q, k, v, ranges, own.scale_sel), weight(&Config::scale_sel));
+    expect(win_attention(own, q, k, v), weight(&Config::scale_win));
+  }
+}
+
 TEST(Attention, HeadsOfAGroupShareOneKvHeadAndItsReads) {
   // Hq = 4, Hkv = 2: heads 0, 1 see KV head 0 (value 5), heads 2, 3 see KV head 1 (value 6).
   Config c = one_head();

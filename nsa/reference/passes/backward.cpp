@@ -38,7 +38,7 @@ Inputs backward(const Config& c, const Inputs& x, const Tensor<double>& d_o, con
   const auto gate = combine_backward(c, x.gates, out.o_cmp, out.o_sel, out.o_win, d_o);
   const auto cmp = cmp_attention_backward(c, out.q_rot, out.k_cmp, out.v_cmp, gate.o_cmp);
   const auto sel = sel_attention_backward(out.q_rot, rotated(c, x.k_sel, given.k_sel_rot), x.v_sel,
-                                          out.ranges, gate.o_sel);
+                                          out.ranges, gate.o_sel, c.scale_sel);
   const auto win = win_attention_backward(c, out.q_rot, rotated(c, x.k_win, given.k_win_rot),
                                           x.v_win, gate.o_win);
   const auto keys = compress_keys_backward(c, x.k_cmp_src, x.phi_k, cmp.k);
