@@ -83,6 +83,31 @@ TEST(Attention, HasTheBitsOfTheLayerCall) {
   }
 }
 
+TEST(Attention, TakesAScaleForEachBranch) {
+  Config config = small_config();
+  config.scale_cmp = 1.5, config.scale_sel = 0.6, config.scale_win = 0.1;
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+  const at::Tensor want = nsa_attention(layer_inputs(t), config).o;
+  EXPECT_TRUE(o.equal(want));
+  EXPECT_FALSE(o.equal(attention(t.q, t.k, t.v, t.gates, small_config())));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(have[i].equal(expected[i])) << kCallTensors[i];
+  for (const auto scale : {&Config::scale_cmp, &Config::scale_sel, &Config::scale_win}) {
+    Config one = small_config();
+    one.*scale = 0.75;
+    const Options strict{.backend = Backend::kFused, .strict = true};
+    EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, one, strict); }),
+                HasSubstr("backend must be fused"));
+    one.*scale = 0.0;
+    EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, one); }),
+                HasSubstr("must be a positive finite number, got 0"));
+  }
+  EXPECT_EQ(why_not_fused(t.q, t.k, t.v, t.gates, config),
+            "compressed branch: a scale of 1.5 is covered by plain operators only");
+}
+
 TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {23});

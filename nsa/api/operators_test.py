@@ -72,7 +72,8 @@ class Operators(unittest.TestCase):
             for grad in (False, True):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
-        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none")):
+        own_scales = dict(SMALL, scale_cmp=0.3, scale_sel=0.2, scale_win=0.5)
+        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
@@ -90,6 +91,11 @@ class Operators(unittest.TestCase):
         settings = dict(SMALL, gate="sigmoid")
         if DEVICE == "cuda":
             settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
+        for scales in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5)):
+            with self.subTest(**scales):
+                self.check_gradients(settings | scales)
+
+    def check_gradients(self, settings):
         q, k, v, gates = tensors(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)
         ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **settings)[1]
         self.assertTrue(
@@ -204,6 +210,10 @@ class Operators(unittest.TestCase):
         q, k, v, gates = tensors(grad=False)
         with self.assertRaisesRegex(ValueError, "top_n must be"):
             attention(q, k, v, gates, top_n=0)
+        with self.assertRaisesRegex(ValueError, "scale_win must be a positive finite number, got 0"):
+            attention(q, k, v, gates, scale_win=0.0)
+        with self.assertRaisesRegex(ValueError, "scale_win must be a positive finite number, got 0"):
+            attention(*(x.to("meta") for x in (q, k, v, gates)), scale_win=0.0)
         with self.assertRaisesRegex(ValueError, "backend must be auto, fused or plain, got 'fast'"):
             attention(q, k, v, gates, backend="fast")
         with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):

@@ -40,6 +40,7 @@ struct KernelCall {
   int64_t group_size = 1;  ///< query heads of a KV head
   bool selects = false;    ///< with the choice of blocks (kInterval)
   int64_t num_keys = 0;    ///< (kSelectedKeys)
+  double scale = 0;        ///< of q.k; 0: 1 / sqrt(dk), the one that kernels are tested with
 };
 
 /// The code of a kernel. kSm80 is mma.sync and cp.async and is compiled for 9.0 as well; families

@@ -28,6 +28,10 @@ void require_divides(const char* field, int64_t value, const char* multiple_name
   }
 }
 
+void require_positive(const char* field, double value) {
+  if (!(value > 0.0 && std::isfinite(value))) reject(field, "a positive finite number", value);
+}
+
 template <typename E, size_t N>
 using Names = std::array<std::pair<E, const char*>, N>;
 
@@ -96,9 +100,10 @@ void NsaConfig::validate() const {
   if (rope != RopeMode::kNone && qk_head_dim % 2 != 0) {
     reject("qk_head_dim", "even unless rope is none", qk_head_dim);
   }
-  if (!(rope_base > 0.0 && std::isfinite(rope_base))) {
-    reject("rope_base", "a positive finite number", rope_base);
-  }
+  require_positive("rope_base", rope_base);
+  if (scale_cmp) require_positive("scale_cmp", *scale_cmp);
+  if (scale_sel) require_positive("scale_sel", *scale_sel);
+  if (scale_win) require_positive("scale_win", *scale_win);
 }
 
 int64_t NsaConfig::num_compressed(int64_t num_tokens) const {
@@ -109,7 +114,9 @@ int64_t NsaConfig::num_sel_blocks(int64_t num_tokens) const {
   return num_tokens / sel_block_size + (num_tokens % sel_block_size != 0 ? 1 : 0);
 }
 
-double NsaConfig::scale() const { return 1.0 / std::sqrt(static_cast<double>(qk_head_dim)); }
+double NsaConfig::default_scale() const {
+  return 1.0 / std::sqrt(static_cast<double>(qk_head_dim));
+}
 
 NsaConfig m7c_125m() { return NsaConfig{}; }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace nsa {
@@ -37,6 +38,8 @@ struct NsaConfig {
   GateActivation gate = GateActivation::kSoftmax;
   RopeMode rope = RopeMode::kBeforePool;
   double rope_base = 1e4;
+  /// Factor of q.k before the softmax of a branch, above 0; nothing: 1 / sqrt(dk).
+  std::optional<double> scale_cmp, scale_sel, scale_win;
 
   /// Throws std::invalid_argument `NsaConfig: <field> must be <rule>, got <value>` for the first
   /// rule of docs/semantics.md, Validity, that is broken.
@@ -48,8 +51,14 @@ struct NsaConfig {
   int64_t num_compressed(int64_t num_tokens) const;
   /// ceil(S / l').
   int64_t num_sel_blocks(int64_t num_tokens) const;
+  /// The factors in force.
+  double cmp_scale() const { return scale_cmp.value_or(default_scale()); }
+  double sel_scale() const { return scale_sel.value_or(default_scale()); }
+  double win_scale() const { return scale_win.value_or(default_scale()); }
   /// 1 / sqrt(dk).
-  double scale() const;
+  double default_scale() const;
+  /// One factor for all branches.
+  void set_scale(double scale) { scale_cmp = scale_sel = scale_win = scale; }
 };
 
 /// The 12-layer, 768-wide configuration of the historical system.

@@ -192,7 +192,8 @@ class BatchedAttention {
     const auto run = [&](SelBackend backend) {
       return sel_attn(
           out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
-          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size});
+          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size},
+          config_.scale_sel);
     };
     BranchResult result = run(options_.sel);
     if (options_.strict_asserts) {
@@ -211,7 +212,7 @@ class BatchedAttention {
     const NvtxRange range = stage("nsa.win_attn");
     const auto run = [&](BranchBackend backend) {
       return win_attn(out_.q_rot, k_win_, in_.v_win, config_.window, 0,
-                      {backend, options_.strict_backend});
+                      {backend, options_.strict_backend}, config_.scale_win);
     };
     BranchResult result = run(options_.win);
     if (options_.strict_asserts) {

@@ -45,6 +45,9 @@ ref::Config read_config(const CaseConfig& given) {
                                                  {"softmax", ref::Gate::kSoftmax}}
                     .at(given.choice("gate", "none"));
   config.rope_base = given.rope_base.value_or(config.rope_base);
+  config.scale_cmp = given.scale("cmp");
+  config.scale_sel = given.scale("sel");
+  config.scale_win = given.scale("win");
   return config;
 }
 

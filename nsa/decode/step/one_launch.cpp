@@ -23,6 +23,21 @@
 #endif
 
 namespace nsa {
+namespace {
+
+/// The kernel of a step for tokens like q, or why there is none.
+KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
+  KernelChoice kernel;
+  for (const double scale : {config.cmp_scale(), config.sel_scale(), config.win_scale()}) {
+    kernel = choose_kernel(
+        q,
+        {.family = KernelFamily::kDecodeStep, .qk_head_dim = config.qk_head_dim, .scale = scale});
+    if (!kernel.runs()) break;
+  }
+  return kernel;
+}
+
+}  // namespace
 
 #ifdef NSA_WITH_CUDA
 namespace {
@@ -73,7 +88,7 @@ void set_sizes(DecodeAttention& p, const NsaConfig& c, const NsaInputs& tokens) 
   p.num_initial = narrow(c.num_initial);
   p.num_local = narrow(c.num_local);
   p.window_size = narrow(c.window);
-  p.scale = static_cast<float>(c.scale());
+  p.scale = static_cast<float>(c.default_scale());  // of all branches, see step_kernel
   p.gate = gate_function(c.gate);
   p.element = element_of(tokens.q);
 }
@@ -145,7 +160,7 @@ std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Acti
       wanted.win != BranchBackend::kFused) {
     return "a step is one launch only where all three branches are to be fused";
   }
-  const KernelChoice kernel = choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep});
+  const KernelChoice kernel = step_kernel(config_, tokens.q);
   if (!kernel.runs()) return kernel.obstacle;
   if (needs_gradient(tokens)) return "the one launch of a decode step has no backward pass";
   if (window_.kv.k.scalar_type() != window_.kv.type) return "the cache keeps wider rows";
@@ -233,7 +248,7 @@ DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& a
 #else
 std::string DecodeCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
                                              const NsaOptions&) const {
-  return choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep}).obstacle;
+  return step_kernel(config_, tokens.q).obstacle;
 }
 
 int64_t DecodeCache::longest_room(const Active& active) const { return active.last + 1; }

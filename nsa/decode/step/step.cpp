@@ -200,8 +200,8 @@ void DecodeCache::attend_compressed(const Active& active, StepLoads& loads,
   for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
   const at::Tensor blocks =
       first_positions(num_blocks_device_.index_select(0, active.sequence), width);
-  const LoadedAttention cmp =
-      attend_loaded(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
+  const LoadedAttention cmp = attend_loaded(
+      out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp), config_.cmp_scale());
   out.o_cmp = cmp.out;
   out.lse_cmp = cmp.lse;
   const bool given = options.block_idx.defined();
@@ -230,15 +230,15 @@ void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const 
   const at::Tensor tokens = range_positions(out.ranges.squeeze(1), active.t, width);
   const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
   const NsaOptions wanted = options.effective();
-  std::tie(out.o_sel, out.lse_sel) =
-      attend_loaded_selected(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
+  std::tie(out.o_sel, out.lse_sel) = attend_loaded_selected(
+      out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend}, config_.sel_scale());
 }
 
 void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
   const int64_t width = std::min(config_.window, active.last + 1);
   const at::Tensor tokens = last_positions(active.t, width);
-  const LoadedAttention win =
-      attend_loaded(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
+  const LoadedAttention win = attend_loaded(
+      out.q_rot, load_from(window_, active.sequence, tokens, loads.win), config_.win_scale());
   out.o_win = win.out;
   out.lse_win = win.lse;
 }

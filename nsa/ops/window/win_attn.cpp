@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -20,20 +19,20 @@ namespace {
 std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, int64_t window,
                                                int64_t first_position, c10::string_view backend,
-                                               bool strict) {
+                                               bool strict, std::optional<double> given_scale) {
   const ArgumentCheck check("win_attn");
   check.qkv(q, "k", k, "v", v);
   check.at_least("window", window, 1);
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const double scale = check.scale(given_scale, q);
   const WindowArgs args{q, k, v, window, first_position, scale};
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);
   const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
   std::string reason;
   if (wanted == BranchBackend::kFused) {
-    const KernelChoice kernel = choose_interval_kernel(q, k, v, mask);
+    const KernelChoice kernel = choose_interval_kernel(q, k, v, mask, scale);
     if (kernel.runs()) {
       record_backend("win_attn", requested, requested, kernel.detail, "", strict);
       FusedSelection result = fused_interval_attention(q, k, v, mask, scale, kernel, "win_attn");
@@ -57,10 +56,11 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
 
 std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, int64_t window,
-                                           int64_t first_position, const BranchOptions& options) {
+                                           int64_t first_position, const BranchOptions& options,
+                                           std::optional<double> scale) {
   static const auto op = find_operator<decltype(win_attn_op)>("nsa::win_attn");
   auto [out, lse] =
-      op.call(q, k, v, window, first_position, to_string(options.backend), options.strict);
+      op.call(q, k, v, window, first_position, to_string(options.backend), options.strict, scale);
   return {out, lse};
 }
 
@@ -69,7 +69,7 @@ std::pair<at::Tensor, at::Tensor> win_attn(const at::Tensor& q, const at::Tensor
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "win_attn(Tensor q, Tensor k, Tensor v, int window, int first_position, str backend, "
-      "bool strict) "
+      "bool strict, float? scale=None) "
       "-> (Tensor out, Tensor lse)",
       TORCH_FN(nsa::win_attn_op));
 }

@@ -117,6 +117,9 @@ TEST_F(Eval, ConfigurationIsNamedInTheWordsOfTheFile) {
   EXPECT_THAT(cfg("phi", "max"), HasSubstr("cfg.phi has unknown value \"max\", known are mean"));
   EXPECT_THAT(cfg("heads", 1), HasSubstr("unknown key cfg.heads = 1, known are Hq"));
   EXPECT_THAT(cfg("rope_base", -1), HasSubstr("config: rope_base must be a positive"));
+  EXPECT_THAT(cfg("scale", 0), HasSubstr("config: cfg.scale must be a positive number, got 0"));
+  EXPECT_THAT(cfg("scale_win", "half"),
+              HasSubstr("config: cfg.scale_win must be a positive number, got \"half\""));
   EXPECT_THAT(cfg("dk", 16), HasSubstr("q: shape must be [B, S, Hq, dk] = [2, 40, 6, 16]"));
   EXPECT_THAT(config_error([](json& c) { c["cfg"].erase("lsel"); }),
               HasSubstr("config: cfg.lsel is missing"));
@@ -207,6 +210,11 @@ TEST_F(Eval, ConfigFileOverridesKeyByKey) {
   EXPECT_EQ(evaluate(bare, {}, config).file.tensors.at("o").bytes,
             evaluate(file, {}).file.tensors.at("o").bytes);
   EXPECT_THAT(error_of(file, {}, R"({"S": 12})"), HasSubstr("config: S must be 40"));
+  const TensorFile scaled = evaluate(file, {}, R"({"cfg": {"scale": 2, "scale_sel": 3}})").file;
+  const json cfg = json::parse(scaled.metadata.at("config"))["cfg"];
+  EXPECT_EQ(cfg["scale_cmp"], 2);
+  EXPECT_EQ(cfg["scale_sel"], 3);
+  EXPECT_EQ(cfg["scale_win"], 2);
 }
 
 TEST_F(Eval, ValuesAreRoundedToTheTypeOnce) {

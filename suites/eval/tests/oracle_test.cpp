@@ -53,6 +53,17 @@ TEST_F(EvalOracle, PhiRopeAndGatesInEveryMode) {
     }
 }
 
+TEST_F(EvalOracle, ScalesOfTheBranches) {
+  for (const json& scales : {json{{"scale", 0.5}}, json{{"scale", 0.5}, {"scale_sel", 1.5}},
+                             json{{"scale_cmp", 2}, {"scale_win", 0.1}}}) {
+    RandomFile random;
+    random.kind = "decode";
+    random.cfg = cfg_with(scales);
+    random.prefill = {7, 20};
+    for (const char* mode : {"batched", "sequential", "decode"}) compare(random, mode);
+  }
+}
+
 TEST_F(EvalOracle, OddSizes) {
   const std::vector<json> cfgs = {
       cfg_with({{"Hq", 16}, {"Hkv", 1}, {"dk", 14}, {"dv", 5}}),
