@@ -66,7 +66,9 @@ std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Te
           .obstacle;
   if (!compressed.empty()) return "compressed branch: " + compressed;
   const std::string window =
-      choose_interval_kernel(q, k, v, window_mask(config), config.win_scale()).obstacle;
+      config.window == 0  // nothing is computed then
+          ? ""
+          : choose_interval_kernel(q, k, v, window_mask(config), config.win_scale()).obstacle;
   if (!window.empty()) return "window: " + window;
   const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
   const std::string selected =

@@ -108,6 +108,23 @@ TEST(Attention, TakesAScaleForEachBranch) {
             "compressed branch: a scale of 1.5 is covered by plain operators only");
 }
 
+TEST(Attention, AWindowOfZeroIsNoBranch) {
+  Config config = small_config();
+  config.window = 0;
+  const Tensors t = random_tensors(config, {2, 19});
+  BranchTensors own;
+  own.k_win = at::full_like(t.k, std::nan("")).requires_grad_();
+  own.v_win = at::full_like(t.v, std::nan("")).requires_grad_();
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config, {}, own);
+  EXPECT_TRUE(o.equal(nsa_attention(layer_inputs(t), config).o));
+  EXPECT_TRUE(o.isfinite().all().item<bool>());
+  for (const at::Tensor& gradient : gradients(o, {own.k_win, own.v_win}))
+    EXPECT_TRUE(gradient.eq(0).all().item<bool>());
+  config.window = -1;
+  EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, config); }),
+              HasSubstr("window must be at least 0, got -1"));
+}
+
 TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {23});

@@ -73,7 +73,7 @@ class Operators(unittest.TestCase):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
         own_scales = dict(SMALL, scale_cmp=0.3, scale_sel=0.2, scale_win=0.5)
-        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales):
+        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales, dict(SMALL, window=0)):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
@@ -91,9 +91,9 @@ class Operators(unittest.TestCase):
         settings = dict(SMALL, gate="sigmoid")
         if DEVICE == "cuda":
             settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
-        for scales in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5)):
-            with self.subTest(**scales):
-                self.check_gradients(settings | scales)
+        for own in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5), dict(window=0)):
+            with self.subTest(**own):
+                self.check_gradients(settings | own)
 
     def check_gradients(self, settings):
         q, k, v, gates = tensors(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)

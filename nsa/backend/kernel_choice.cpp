@@ -28,6 +28,7 @@ bool has_wgmma_code(KernelFamily family) {
 
 /// What no card's kernels cover.
 std::string uncovered(const KernelCall& call) {
+  if (call.window_off) return "a window of 0 is covered by plain operators only";
   if (call.scale == 0 || call.scale == 1.0 / std::sqrt(static_cast<double>(call.qk_head_dim)))
     return "";
   std::ostringstream text;

@@ -75,6 +75,16 @@ TEST(ChooseKernel, AnotherScaleIsLeftToPlainOperatorsOnEveryCard) {
   }
 }
 
+TEST(ChooseKernel, AWindowOfNoKeysHasNoKernel) {
+  for (const CardFacts& facts : {kA100, kH100, CardFacts{}})
+    for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kDecodeStep}) {
+      KernelCall off = call(family, 64, 64);
+      off.window_off = true;
+      expect_choice(choose_kernel(off, facts, "auto"), KernelCode::kNone,
+                    "a window of 0 is covered by plain operators only", "");
+    }
+}
+
 TEST(ChooseKernel, A100RunsTheCodeOfSm80) {
   for (const KernelFamily family : kFamilies)
     for (const auto& [dk, dv] : kDims)

@@ -83,7 +83,7 @@ void NsaConfig::validate() const {
   require_at_least("top_n", top_n, 1);
   require_at_least("num_initial", num_initial, 0);
   require_at_least("num_local", num_local, 1);
-  require_at_least("window", window, 1);
+  require_at_least("window", window, 0);
   require_divides("num_kv_heads", num_kv_heads, "num_heads", num_heads);
   require_divides("block_stride", block_stride, "block_size", block_size);
   require_divides("block_stride", block_stride, "sel_block_size", sel_block_size);

@@ -33,7 +33,7 @@ struct NsaConfig {
   int64_t top_n = 16;           ///< n, selected blocks a query, forced ones included
   int64_t num_initial = 1;      ///< forced blocks at the start
   int64_t num_local = 2;        ///< forced blocks at the end, the current one included
-  int64_t window = 512;         ///< w, keys of the window branch
+  int64_t window = 512;         ///< w, keys of the window branch; 0: the branch is off
   Phi phi = Phi::kMean;
   GateActivation gate = GateActivation::kSoftmax;
   RopeMode rope = RopeMode::kBeforePool;

@@ -50,7 +50,9 @@ TEST(NsaConfig, EachRuleIsRejectedByNameAndValue) {
               StrEq("NsaConfig: num_initial must be at least 0, got -1"));
   EXPECT_THAT(error_of([](auto& c) { c.num_local = 0; }),
               StrEq("NsaConfig: num_local" + at_least_1));
-  EXPECT_THAT(error_of([](auto& c) { c.window = 0; }), StrEq("NsaConfig: window" + at_least_1));
+  EXPECT_THAT(error_of([](auto& c) { c.window = -1; }),
+              StrEq("NsaConfig: window must be at least 0, got -1"));
+  EXPECT_EQ(error_of([](auto& c) { c.window = 0; }), "accepted");
 }
 
 TEST(NsaConfig, RelationsAreRejectedByNameAndValue) {

@@ -213,6 +213,24 @@ TEST(Decode, ScalesOfTheBranchesInEveryMode) {
               HasSubstr("a scale of 1.5 is covered by plain operators only"));
 }
 
+TEST(Decode, NoWindowInEveryMode) {
+  at::manual_seed(13);
+  NsaConfig c = small();
+  c.window = 0;
+  NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
+  in.k_win.fill_(std::nan("")), in.v_win.fill_(std::nan(""));
+  const NsaOutputs want = nsa_attention(in, c);
+  EXPECT_TRUE(want.o_win.eq(0).all().item<bool>());
+  for (const Mode mode : {Mode::kDecode, Mode::kSequential}) {
+    const DecodeOutputs have = run_attention(mode, in, c, {}, {5, 14});
+    expect_same(have, want);
+    EXPECT_EQ(ran_text(have, "win_attn").find("off>off"), 0u);
+    if (mode == Mode::kDecode) {
+      EXPECT_TRUE(at::equal(have.reads, expected_reads(c, 2, 43)));
+    }
+  }
+}
+
 TEST(Decode, EveryBackendOfTheSelectedBranchGivesTheSameRows) {
   const NsaConfig c = small();
   at::manual_seed(9);

@@ -188,6 +188,16 @@ TEST(LayerAgainstOracle, ScalesOfTheBranches) {
   compare(c, 53);
 }
 
+TEST(LayerAgainstOracle, NoWindow) {
+  at::manual_seed(7);
+  for (const GateActivation gate :
+       {GateActivation::kNone, GateActivation::kSoftmax, GateActivation::kSigmoid}) {
+    NsaConfig c = small();
+    c.window = 0, c.gate = gate;
+    for (const int64_t s : {0, 1, 53}) compare(c, s);
+  }
+}
+
 TEST(LayerAgainstOracle, ManyChunksOfQueries) {
   at::manual_seed(4);
   NsaConfig c = small();

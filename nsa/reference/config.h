@@ -23,7 +23,7 @@ struct Config {
   int64_t top_n = 16;           ///< n, selected blocks a query, forced ones included
   int64_t n_initial = 1;        ///< blocks forced at the start
   int64_t n_local = 2;          ///< blocks forced at the end, the current one included
-  int64_t window = 512;         ///< w, keys of the window, the current one included
+  int64_t window = 512;         ///< w, keys of the window, the current one included; 0: none
   Phi phi = Phi::kMean;
   Gate gate = Gate::kNone;
   Rope rope = Rope::kBeforePool;

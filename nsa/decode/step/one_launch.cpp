@@ -29,9 +29,10 @@ namespace {
 KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
   KernelChoice kernel;
   for (const double scale : {config.cmp_scale(), config.sel_scale(), config.win_scale()}) {
-    kernel = choose_kernel(
-        q,
-        {.family = KernelFamily::kDecodeStep, .qk_head_dim = config.qk_head_dim, .scale = scale});
+    kernel = choose_kernel(q, {.family = KernelFamily::kDecodeStep,
+                               .qk_head_dim = config.qk_head_dim,
+                               .window_off = config.window == 0,
+                               .scale = scale});
     if (!kernel.runs()) break;
   }
   return kernel;

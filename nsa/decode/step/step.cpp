@@ -55,7 +55,7 @@ namespace {
 
 /// What attends to compressed blocks and the window is neither of the backends for whole tensors;
 /// asking for another than the plain one is recorded, or refused. `fused` is the one launch.
-void record_requests(const NsaOptions& options, const std::string& obstacle) {
+void record_requests(const NsaOptions& options, const std::string& obstacle, int64_t window) {
   const auto note = [&](const char* stage, BranchBackend requested) {
     const std::string reason = requested == BranchBackend::kPlain ? ""
                                : requested == BranchBackend::kFused
@@ -65,7 +65,7 @@ void record_requests(const NsaOptions& options, const std::string& obstacle) {
   };
   const NsaOptions wanted = options.effective();
   note("cmp_attn", wanted.cmp);
-  note("win_attn", wanted.win);
+  if (window > 0) note("win_attn", wanted.win);
 }
 
 /// The pairs at positions [A, 1 or Hkv, L] of the sequences [A].
@@ -113,7 +113,7 @@ DecodeOutputs DecodeCache::step(const NsaInputs& tokens, const NsaOptions& optio
 
 DecodeOutputs DecodeCache::plain_step(const NsaInputs& tokens, Active& active,
                                       const NsaOptions& options, const std::string& obstacle) {
-  record_requests(options, obstacle);
+  record_requests(options, obstacle, config_.window);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
   append(tokens, rotated, active);
@@ -235,6 +235,7 @@ void DecodeCache::attend_selected(const Active& active, StepLoads& loads, const 
 }
 
 void DecodeCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
+  if (config_.window == 0) record_stage("win_attn", "off");
   const int64_t width = std::min(config_.window, active.last + 1);
   const at::Tensor tokens = last_positions(active.t, width);
   const LoadedAttention win = attend_loaded(

@@ -104,6 +104,23 @@ TEST(Scale, MustBePositiveAndFinite) {
   }
 }
 
+TEST(WinAttn, AWindowOfNoKeysIsExactlyZeroInEveryBackend) {
+  const at::Tensor q = at::ones({2, 3, 4, 2}, at::kDouble).requires_grad_(true);
+  const at::Tensor k = at::full({2, 3, 2, 2}, std::nan(""), at::kDouble).requires_grad_(true);
+  const at::Tensor v = at::full({2, 3, 2, 5}, std::nan(""), at::kDouble).requires_grad_(true);
+  for (const BranchBackend backend :
+       {BranchBackend::kPlain, BranchBackend::kFlash, BranchBackend::kFused}) {
+    const auto [out, lse] = win_attn(q, k, v, 0, 0, {backend, /*strict=*/true});
+    EXPECT_TRUE(at::equal(out, at::zeros({2, 3, 4, 5}, at::kDouble)));
+    EXPECT_TRUE(at::equal(lse, at::full({2, 3, 4}, -kInf, at::kDouble)));
+    for (const at::Tensor& gradient :
+         torch::autograd::grad({out}, {q, k, v}, {at::ones_like(out)})) {
+      ASSERT_TRUE(gradient.defined());
+      EXPECT_TRUE(gradient.eq(0).all().item<bool>());
+    }
+  }
+}
+
 TEST(CmpAttn, FirstPositionShiftsTheRows) {
   at::manual_seed(1);
   const at::Tensor q = at::randn({2, 9, 4, 3}, at::kDouble);
@@ -223,8 +240,8 @@ TEST(Attention, BadArgumentsAreNamed) {
   const at::Tensor ranges = at::zeros({2, 6, 2, 1, 2}, at::kInt);
   EXPECT_THAT(error_of([&] { win_attn(q[0], k, k, 2); }),
               HasSubstr("nsa::win_attn: q must be of rank 4 [B, S, Hq, dk], got shape [6, 4, 3]"));
-  EXPECT_THAT(error_of([&] { win_attn(q, k, k, 0); }),
-              HasSubstr("nsa::win_attn: window must be at least 1, got 0"));
+  EXPECT_THAT(error_of([&] { win_attn(q, k, k, -1); }),
+              HasSubstr("nsa::win_attn: window must be at least 0, got -1"));
   EXPECT_THAT(error_of([&] { win_attn(q, k, k, 2, 1); }),
               HasSubstr("nsa::win_attn: N must be at least 7, got 6"));
   EXPECT_THAT(error_of([&] {

@@ -16,6 +16,11 @@
 #endif
 
 namespace nsa {
+namespace {
+
+bool is_off(const KeyMask& mask) { return mask.kind == KeyMask::kWindow && mask.extent == 0; }
+
+}  // namespace
 
 #ifdef NSA_WITH_CUDA
 namespace {
@@ -162,6 +167,7 @@ KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, co
                                                 .v_head_dim = v.size(3),
                                                 .group_size = q.size(2) / kv_heads,
                                                 .selects = selection != nullptr,
+                                                .window_off = is_off(mask),
                                                 .scale = scale});
   if (!kernel.runs()) return kernel;
   return kernel.unless(unsupported_sizes(q, k, v, mask, kernel.code, selection));
@@ -209,9 +215,11 @@ FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k
 }
 #else
 KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
-                                    const KeyMask&, double scale, const NsaConfig*) {
-  return choose_kernel(
-      q, {.family = KernelFamily::kInterval, .qk_head_dim = q.size(3), .scale = scale});
+                                    const KeyMask& mask, double scale, const NsaConfig*) {
+  return choose_kernel(q, {.family = KernelFamily::kInterval,
+                           .qk_head_dim = q.size(3),
+                           .window_off = is_off(mask),
+                           .scale = scale});
 }
 
 FusedSelection fused_interval_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,

@@ -1,8 +1,10 @@
 #include "nsa/ops/window/win_attn.h"
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <limits>
 #include <string>
 #include <tuple>
 
@@ -16,16 +18,42 @@
 namespace nsa {
 namespace {
 
+/// The branch without keys: a node of its own, so that k and v have gradients of 0 like those of
+/// any row without keys, whatever they hold.
+struct WindowOff : torch::autograd::Function<WindowOff> {
+  using Tensors = torch::autograd::variable_list;
+
+  static Tensors forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q,
+                         const at::Tensor& k, const at::Tensor& v) {
+    ctx->save_for_backward({q, k, v});
+    const at::Tensor lse =
+        at::full({q.size(0), q.size(1), q.size(2)}, -std::numeric_limits<double>::infinity(),
+                 q.options().dtype(accumulation_type(q.scalar_type())));
+    ctx->mark_non_differentiable({lse});
+    return {at::zeros({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()), lse};
+  }
+  static Tensors backward(torch::autograd::AutogradContext* ctx, const Tensors&) {
+    Tensors zeros;
+    for (const at::Tensor& x : ctx->get_saved_variables()) zeros.push_back(at::zeros_like(x));
+    return zeros;
+  }
+};
+
 std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, int64_t window,
                                                int64_t first_position, c10::string_view backend,
                                                bool strict, std::optional<double> given_scale) {
   const ArgumentCheck check("win_attn");
   check.qkv(q, "k", k, "v", v);
-  check.at_least("window", window, 1);
+  check.at_least("window", window, 0);
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
   const double scale = check.scale(given_scale, q);
+  if (window == 0) {
+    record_backend("win_attn", "off", "off", "", "", strict);
+    const torch::autograd::variable_list off = WindowOff::apply(q, k, v);
+    return {off[0], off[1]};
+  }
   const WindowArgs args{q, k, v, window, first_position, scale};
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);

@@ -8,7 +8,8 @@
 
 namespace nsa {
 
-/// Attention over the last `window` keys: t sees [max(0, t - window + 1), t].
+/// Attention over the last `window` keys: t sees [max(0, t - window + 1), t]. A window of 0 is no
+/// branch: out and gradients are exactly 0, lse is -inf.
 ///   q [B, S, Hq, dk] rotated; k [B, N, Hkv, dk] rotated; v [B, N, Hkv, dv]; one float type;
 ///   query i stands at position first_position + i, which needs that key: first_position + S <= N.
 ///   -> {out [B, S, Hq, dv] type of q, lse [B, S, Hq] accumulation type, natural log}.

@@ -139,6 +139,22 @@ TEST(WinAttention, KeysOfTheWindow) {
   EXPECT_EQ(window_keys(c, 7), Tokens{7});
 }
 
+TEST(WinAttention, AWindowOfNoKeysIsExactlyZero) {
+  Config c = one_head();
+  c.window = 0;
+  EXPECT_EQ(window_keys(c, 0), Tokens{});
+  EXPECT_EQ(window_keys(c, 7), Tokens{});
+  const double nan = std::nan("");
+  const Attention a = win_attention(c, column({1, 1}), column({nan, nan}), column({nan, nan}));
+  EXPECT_EQ(a.o.values(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(a.reads.values(), (Tokens{0, 0}));
+  for (const double lse : a.lse.values()) EXPECT_EQ(lse, -std::numeric_limits<double>::infinity());
+  const AttentionGradients d = win_attention_backward(c, column({1, 1}), column({nan, nan}),
+                                                      column({nan, nan}), column({1, 1}));
+  for (const auto& gradient : {d.q, d.k, d.v})
+    EXPECT_EQ(gradient.values(), (std::vector<double>{0, 0}));
+}
+
 TEST(SelAttention, UnionOfRanges) {
   const auto tokens = [](std::vector<int32_t> ranges, int64_t t) {
     return union_of_ranges(ranges, t);

@@ -126,6 +126,30 @@ TEST(BackwardDetails, EmptyRowsAndUnattendedKeysHaveZeroGradients) {
   for (const double value : d.q.values()) EXPECT_TRUE(std::isfinite(value));
 }
 
+TEST(BackwardDetails, WithoutAWindowOnlyItsGateHasAGradient) {
+  // t = 0, one token, l = 4: no compressed block, no window; o = g_sel v_sel. Logits 0 give gates
+  // of 1/3, the window's among them; d g_sel = v . d_o = a, so the softmax gives -a/9, 2a/9, -a/9.
+  Config c = small_config();
+  c.window = 0, c.gate = Gate::kSoftmax;
+  Inputs x = random_inputs(c, 1, 1, 45);
+  for (double& logit : x.gates.values()) logit = 0;
+  const Tensor<double> d_o({1, 1, 4, 3}, 1.0);
+  const Outputs out = forward(c, x);
+  const Inputs d = backward(c, x, d_o);
+  for (int64_t h = 0; h < 4; ++h) {
+    double a = 0;
+    for (int64_t e = 0; e < 3; ++e) {
+      EXPECT_DOUBLE_EQ(out.o(0, 0, h, e), x.v_sel(0, 0, h / 2, e) / 3);
+      a += x.v_sel(0, 0, h / 2, e);
+    }
+    EXPECT_NEAR(d.gates(0, 0, h, 0), -a / 9, 1e-15);
+    EXPECT_NEAR(d.gates(0, 0, h, 1), 2 * a / 9, 1e-15);
+    EXPECT_NEAR(d.gates(0, 0, h, 2), -a / 9, 1e-15);
+  }
+  for (const auto& gradient : {d.k_win, d.v_win})
+    for (const double value : gradient.values()) EXPECT_EQ(value, 0.0);
+}
+
 TEST(BackwardDetails, PoisonedTokenReachesOnlyRowsThatAttendIt) {
   // Token 2 leaves the window of t >= 7 (w = 5): gradients of later queries stay finite.
   const Config c = small_config();

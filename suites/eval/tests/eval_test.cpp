@@ -110,7 +110,7 @@ TEST_F(Eval, ConfigurationIsNamedInTheWordsOfTheFile) {
   EXPECT_THAT(cfg("d", 3), HasSubstr("config: cfg.d must be a divisor of cfg.l = 8, got 3"));
   EXPECT_THAT(cfg("l", 20), HasSubstr("config: cfg.l must be at most cfg.lsel = 16, got 20"));
   EXPECT_THAT(cfg("n", 2), HasSubstr("config: cfg.n must be at least cfg.n_initial + cfg.n_local"));
-  EXPECT_THAT(cfg("w", 0), HasSubstr("config: cfg.w must be at least 1, got 0"));
+  EXPECT_THAT(cfg("w", -1), HasSubstr("config: cfg.w must be at least 0, got -1"));
   EXPECT_THAT(cfg("w", 1.5), HasSubstr("config: cfg.w must be a whole number, got 1.5"));
   EXPECT_THAT(cfg("n", 1e20), HasSubstr("config: cfg.n must be a whole number"));
   EXPECT_THAT(cfg("n", uint64_t{1} << 63), HasSubstr("config: cfg.n must be at most 1073741824"));

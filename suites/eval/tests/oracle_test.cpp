@@ -53,12 +53,12 @@ TEST_F(EvalOracle, PhiRopeAndGatesInEveryMode) {
     }
 }
 
-TEST_F(EvalOracle, ScalesOfTheBranches) {
-  for (const json& scales : {json{{"scale", 0.5}}, json{{"scale", 0.5}, {"scale_sel", 1.5}},
-                             json{{"scale_cmp", 2}, {"scale_win", 0.1}}}) {
+TEST_F(EvalOracle, ScalesOfTheBranchesAndNoWindow) {
+  for (const json& changes : {json{{"scale", 0.5}}, json{{"scale", 0.5}, {"scale_sel", 1.5}},
+                              json{{"scale_cmp", 2}, {"scale_win", 0.1}}, json{{"w", 0}}}) {
     RandomFile random;
     random.kind = "decode";
-    random.cfg = cfg_with(scales);
+    random.cfg = cfg_with(changes);
     random.prefill = {7, 20};
     for (const char* mode : {"batched", "sequential", "decode"}) compare(random, mode);
   }
