@@ -125,6 +125,19 @@ TEST(Attention, AWindowOfZeroIsNoBranch) {
               HasSubstr("window must be at least 0, got -1"));
 }
 
+TEST(Attention, TakesHalfSplitPairs) {
+  Config config = small_config();
+  config.rope_pairs = RopePairs::kHalfSplit;
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+  const at::Tensor want = nsa_attention(layer_inputs(t), config).o;
+  EXPECT_TRUE(o.equal(want));
+  EXPECT_FALSE(o.equal(attention(t.q, t.k, t.v, t.gates, small_config())));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(have[i].equal(expected[i])) << kCallTensors[i];
+}
+
 TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {23});

@@ -293,7 +293,8 @@ const std::string kPackedTensors =
 const std::string kSettings =
     "int block_size=32, int block_stride=16, int sel_block_size=64, int top_n=16, "
     "int num_initial=1, int num_local=2, int window=512, str gate='softmax', "
-    "str rope='before_pool', float rope_base=10000.0, float? scale_cmp=None, "
+    "str rope='before_pool', float rope_base=10000.0, str rope_pairs='interleaved', "
+    "float? scale_cmp=None, "
     "float? scale_sel=None, float? scale_win=None, str backend='auto', bool strict=False";
 const std::string kGradients =
     "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_gates, Tensor d_k_cmp, Tensor d_v_cmp, "

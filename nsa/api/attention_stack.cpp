@@ -58,6 +58,8 @@ void take(const std::string& name, const c10::IValue& value, OperatorArguments& 
   if (name == "gate")
     call.config.gate = as_value(value.toStringRef(), "gate", parse_gate_activation);
   if (name == "rope") call.config.rope = as_value(value.toStringRef(), "rope", parse_rope_mode);
+  if (name == "rope_pairs")
+    call.config.rope_pairs = as_value(value.toStringRef(), "rope_pairs", parse_rope_pairs);
   if (name == "wanted")
     for (size_t i = 0; i < kCallTensors.size(); ++i) out.wanted[i] = value.toBoolList().get(i);
 }
@@ -84,6 +86,7 @@ c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
   if (name == "backend") return to_string(call.backend);
   if (name == "gate") return to_string(call.config.gate);
   if (name == "rope") return to_string(call.config.rope);
+  if (name == "rope_pairs") return to_string(call.config.rope_pairs);
   c10::List<bool> wanted;
   for (size_t i = 0; i < from.wanted.size(); ++i) wanted.push_back(from.wanted[i]);
   return wanted;

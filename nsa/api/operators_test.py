@@ -73,7 +73,7 @@ class Operators(unittest.TestCase):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
         own_scales = dict(SMALL, scale_cmp=0.3, scale_sel=0.2, scale_win=0.5)
-        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales, dict(SMALL, window=0)):
+        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales, dict(SMALL, window=0), dict(SMALL, rope_pairs="half_split")):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
@@ -91,7 +91,7 @@ class Operators(unittest.TestCase):
         settings = dict(SMALL, gate="sigmoid")
         if DEVICE == "cuda":
             settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
-        for own in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5), dict(window=0)):
+        for own in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5), dict(window=0), dict(rope_pairs="half_split")):
             with self.subTest(**own):
                 self.check_gradients(settings | own)
 
@@ -214,6 +214,8 @@ class Operators(unittest.TestCase):
             attention(q, k, v, gates, scale_win=0.0)
         with self.assertRaisesRegex(ValueError, "scale_win must be a positive finite number, got 0"):
             attention(*(x.to("meta") for x in (q, k, v, gates)), scale_win=0.0)
+        with self.assertRaisesRegex(ValueError, "rope_pairs must be one of interleaved, half_split, got 'neox'"):
+            attention(q, k, v, gates, rope_pairs="neox")
         with self.assertRaisesRegex(ValueError, "backend must be auto, fused or plain, got 'fast'"):
             attention(q, k, v, gates, backend="fast")
         with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):

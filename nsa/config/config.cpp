@@ -42,6 +42,8 @@ constexpr Names<GateActivation, 3> kGateNames{{{GateActivation::kNone, "none"},
 constexpr Names<RopeMode, 3> kRopeNames{{{RopeMode::kBeforePool, "before_pool"},
                                          {RopeMode::kBlockStart, "block_start"},
                                          {RopeMode::kNone, "none"}}};
+constexpr Names<RopePairs, 2> kPairNames{
+    {{RopePairs::kInterleaved, "interleaved"}, {RopePairs::kHalfSplit, "half_split"}}};
 
 template <typename E, size_t N>
 std::string name_of(const Names<E, N>& names, E value) {
@@ -66,11 +68,15 @@ E parse(const char* field, const Names<E, N>& names, const std::string& text) {
 std::string to_string(Phi phi) { return name_of(kPhiNames, phi); }
 std::string to_string(GateActivation activation) { return name_of(kGateNames, activation); }
 std::string to_string(RopeMode mode) { return name_of(kRopeNames, mode); }
+std::string to_string(RopePairs pairs) { return name_of(kPairNames, pairs); }
 Phi parse_phi(const std::string& text) { return parse("phi", kPhiNames, text); }
 GateActivation parse_gate_activation(const std::string& text) {
   return parse("gate", kGateNames, text);
 }
 RopeMode parse_rope_mode(const std::string& text) { return parse("rope", kRopeNames, text); }
+RopePairs parse_rope_pairs(const std::string& text) {
+  return parse("rope_pairs", kPairNames, text);
+}
 
 void NsaConfig::validate() const {
   require_at_least("num_heads", num_heads, 1);

@@ -11,15 +11,21 @@ enum class Phi { kMean, kConv, kMlp };
 enum class GateActivation { kNone, kSoftmax, kSigmoid };
 /// Where RoPE stands relative to compression; `kNone`: nothing is rotated anywhere.
 enum class RopeMode { kBeforePool, kBlockStart, kNone };
+/// Which elements of a head RoPE turns together: 2m and 2m + 1, or m and m + dk/2 (as in GPT-NeoX
+/// and Llama checkpoints of Transformers).
+enum class RopePairs { kInterleaved, kHalfSplit };
 
 /// Names used in files and reports: mean, conv, mlp / none, softmax, sigmoid / before_pool,
-/// block_start, none. The parsers throw std::invalid_argument naming the value and the choices.
+/// block_start, none / interleaved, half_split. The parsers throw std::invalid_argument naming the
+/// value and the choices.
 std::string to_string(Phi phi);
 std::string to_string(GateActivation activation);
 std::string to_string(RopeMode mode);
+std::string to_string(RopePairs pairs);
 Phi parse_phi(const std::string& text);
 GateActivation parse_gate_activation(const std::string& text);
 RopeMode parse_rope_mode(const std::string& text);
+RopePairs parse_rope_pairs(const std::string& text);
 
 /// Sizes and choices of one attention layer; symbols of docs/semantics.md. Torch-free.
 struct NsaConfig {
@@ -37,6 +43,7 @@ struct NsaConfig {
   Phi phi = Phi::kMean;
   GateActivation gate = GateActivation::kSoftmax;
   RopeMode rope = RopeMode::kBeforePool;
+  RopePairs rope_pairs = RopePairs::kInterleaved;
   double rope_base = 1e4;
   /// Factor of q.k before the softmax of a branch, above 0; nothing: 1 / sqrt(dk).
   std::optional<double> scale_cmp, scale_sel, scale_win;

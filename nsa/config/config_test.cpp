@@ -110,6 +110,8 @@ TEST(NsaConfig, NamesRoundTripAndBadNamesListTheChoices) {
   EXPECT_EQ(parse_phi(to_string(Phi::kMlp)), Phi::kMlp);
   EXPECT_EQ(parse_gate_activation("sigmoid"), GateActivation::kSigmoid);
   EXPECT_EQ(parse_rope_mode("block_start"), RopeMode::kBlockStart);
+  EXPECT_EQ(parse_rope_pairs("half_split"), RopePairs::kHalfSplit);
+  EXPECT_EQ(to_string(RopePairs::kInterleaved), "interleaved");
   try {
     parse_phi("avg");
     FAIL() << "accepted";

@@ -213,6 +213,18 @@ TEST(Decode, ScalesOfTheBranchesInEveryMode) {
               HasSubstr("a scale of 1.5 is covered by plain operators only"));
 }
 
+TEST(Decode, HalfSplitPairsInEveryMode) {
+  at::manual_seed(14);
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart}) {
+    NsaConfig c = small();
+    c.rope = rope, c.rope_pairs = RopePairs::kHalfSplit;
+    const NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
+    const NsaOutputs want = nsa_attention(in, c);
+    expect_same(run_attention(Mode::kDecode, in, c, {}, {5, 14}), want);
+    expect_same(run_attention(Mode::kSequential, in, c), want);
+  }
+}
+
 TEST(Decode, NoWindowInEveryMode) {
   at::manual_seed(13);
   NsaConfig c = small();

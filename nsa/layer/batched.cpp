@@ -86,7 +86,7 @@ class BatchedAttention {
     k_sel_ = in_.k_sel;
     k_win_ = in_.k_win;
     if (config_.rope == RopeMode::kNone) return;
-    Rotation rotation(positions(), config_.rope_base);
+    Rotation rotation(positions(), config_.rope_base, config_.rope_pairs);
     out_.q_rot = rotation(in_.q);
     k_sel_ = rotation(in_.k_sel);
     k_win_ = rotation(in_.k_win);

@@ -29,6 +29,8 @@ ref::Config to_ref(const NsaConfig& c) {
   r.rope = std::array{ref::Rope::kBeforePool, ref::Rope::kBlockStart,
                       ref::Rope::kNone}[static_cast<int>(c.rope)];
   r.rope_base = c.rope_base;
+  r.rope_pairs = c.rope_pairs == RopePairs::kHalfSplit ? ref::RopePairs::kHalfSplit
+                                                       : ref::RopePairs::kInterleaved;
   r.scale_cmp = c.scale_cmp, r.scale_sel = c.scale_sel, r.scale_win = c.scale_win;
   return r;
 }
@@ -186,6 +188,15 @@ TEST(LayerAgainstOracle, ScalesOfTheBranches) {
   compare(c, 53);
   c.scale_cmp = 1.5, c.scale_sel = std::nullopt, c.scale_win = 0.1;
   compare(c, 53);
+}
+
+TEST(LayerAgainstOracle, HalfSplitPairs) {
+  at::manual_seed(8);
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}) {
+    NsaConfig c = small();
+    c.rope = rope, c.rope_pairs = RopePairs::kHalfSplit;
+    compare(c, 53);
+  }
 }
 
 TEST(LayerAgainstOracle, NoWindow) {

@@ -126,7 +126,8 @@ TEST(Decoder, ShippedConfigurationsAgreeWithTheLibrary) {
            a.sel_block_size == b.sel_block_size && a.top_n == b.top_n &&
            a.num_initial == b.num_initial && a.num_local == b.num_local && a.window == b.window &&
            a.phi == b.phi && a.gate == b.gate && a.rope == b.rope && a.rope_base == b.rope_base &&
-           a.scale_cmp == b.scale_cmp && a.scale_sel == b.scale_sel && a.scale_win == b.scale_win;
+           a.rope_pairs == b.rope_pairs && a.scale_cmp == b.scale_cmp &&
+           a.scale_sel == b.scale_sel && a.scale_win == b.scale_win;
   };
   EXPECT_TRUE(same(shipped("m7c_125m").attention, m7c_125m()));
   EXPECT_TRUE(same(shipped("tiny_cpu").attention, tiny_cpu()));
@@ -175,9 +176,10 @@ TEST(Decoder, EveryParameterLearnsInItsOwnType) {
 
 /// The dense layer is what NSA gives with a window over the whole row and the gate of the window
 /// alone open.
-TEST(DenseCounterpart, IsTheWindowBranchAlone) {
+void expect_window_branch_alone(RopePairs pairs) {
   ModelConfig config = shipped("tiny_cpu");
   config.num_layers = 1;
+  config.attention.rope_pairs = pairs;
   at::manual_seed(5);
   DecoderLayer layer(config);
   config.attention_kind = AttentionKind::kDense;
@@ -209,6 +211,13 @@ TEST(DenseCounterpart, IsTheWindowBranchAlone) {
   for (const auto& item : dense->named_parameters())
     EXPECT_TRUE(at::allclose(item.value().grad(), theirs[item.key()].grad(), 1e-10, 1e-10))
         << item.key();
+}
+
+TEST(DenseCounterpart, IsTheWindowBranchAlone) {
+  for (const RopePairs pairs : {RopePairs::kInterleaved, RopePairs::kHalfSplit}) {
+    SCOPED_TRACE(to_string(pairs));
+    expect_window_branch_alone(pairs);
+  }
 }
 
 TEST(DenseCounterpart, SharesSizesAndFirstWeights) {
@@ -244,6 +253,15 @@ ModelConfig with_attention(const std::string& more) {
   std::string text = kSmallModel;
   const std::string last = "\"window\": 8";
   return parse_model_config(text.insert(text.find(last) + last.size(), more), "m.json");
+}
+
+TEST(ModelConfig, PairsOfTheRotationAreOptional) {
+  EXPECT_THAT(describe(with_attention("")), Not(HasSubstr("interleaved")));
+  const ModelConfig halves = with_attention(", \"rope_pairs\": \"half_split\"");
+  EXPECT_EQ(halves.attention.rope_pairs, RopePairs::kHalfSplit);
+  EXPECT_THAT(describe(halves), HasSubstr("rope before_pool 10000 half_split"));
+  EXPECT_THAT(error_of([] { with_attention(", \"rope_pairs\": \"neox\""); }),
+              HasSubstr("rope_pairs must be one of interleaved, half_split, got 'neox'"));
 }
 
 TEST(ModelConfig, ScalesOfTheBranchesAreOptional) {

@@ -40,6 +40,7 @@ NsaConfig read_attention(StrictObject object) {
   c.gate = parse_gate_activation(object.optional("gate", to_string(c.gate)));
   c.rope = parse_rope_mode(object.optional("rope", to_string(c.rope)));
   c.rope_base = object.optional("rope_base", c.rope_base);
+  c.rope_pairs = parse_rope_pairs(object.optional("rope_pairs", to_string(c.rope_pairs)));
   c.scale_cmp = read_scale(object, "scale_cmp");
   c.scale_sel = read_scale(object, "scale_sel");
   c.scale_win = read_scale(object, "scale_win");
@@ -131,7 +132,8 @@ std::string describe(const ModelConfig& config) {
        << " (" << a.num_initial << ", " << a.num_local << "), window " << a.window << ", phi "
        << to_string(a.phi) << ", gate " << to_string(a.gate) << ", rope " << to_string(a.rope)
        << " " << a.rope_base;
-  // Only where they are set: checkpoints hold this line, those made before scales among them.
+  // Only where they are set: checkpoints hold this line, those of earlier versions among them.
+  if (a.rope_pairs != RopePairs::kInterleaved) text << " " << to_string(a.rope_pairs);
   if (a.scale_cmp || a.scale_sel || a.scale_win)
     text << ", scales " << a.cmp_scale() << "/" << a.sel_scale() << "/" << a.win_scale();
   return text.str();

@@ -10,6 +10,8 @@ enum class Phi { kMean, kConv, kMlp };
 enum class Gate { kNone, kSigmoid, kSoftmax };
 /// What compression does with positions. kNone switches RoPE off everywhere.
 enum class Rope { kBeforePool, kBlockStart, kNone };
+/// Which elements of a head RoPE turns together: 2m and 2m + 1, or m and m + dk/2.
+enum class RopePairs { kInterleaved, kHalfSplit };
 
 /// Everything that fixes the meaning of one NSA layer (docs/semantics.md).
 struct Config {
@@ -27,6 +29,7 @@ struct Config {
   Phi phi = Phi::kMean;
   Gate gate = Gate::kNone;
   Rope rope = Rope::kBeforePool;
+  RopePairs rope_pairs = RopePairs::kInterleaved;
   double rope_base = 1e4;
   /// Factor of q.k before the softmax of a branch; nothing: 1 / sqrt(dk).
   std::optional<double> scale_cmp, scale_sel, scale_win;

@@ -23,6 +23,7 @@ json config_in_force(const Evaluation& run) {
               {"phi", to_string(c.phi)},
               {"rope", to_string(c.rope)},
               {"rope_base", c.rope_base},
+              {"rope_pairs", to_string(c.rope_pairs)},
               {"gate", to_string(c.gate)}};
   for (const auto& [key, scale] : {std::pair{"scale_cmp", c.scale_cmp},
                                    {"scale_sel", c.scale_sel},

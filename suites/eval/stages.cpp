@@ -64,7 +64,7 @@ at::Tensor Stages::rotate(const at::Tensor& x) {
   if (run_.config.rope == nsa::RopeMode::kNone) return x;
   return per_part(run_.layout, [&](size_t i) {
     return nsa::rope(run_.layout.part(x, i), positions(run_.layout.length(i), x.device()),
-                     run_.config.rope_base);
+                     run_.config.rope_base, run_.config.rope_pairs);
   });
 }
 

@@ -40,6 +40,8 @@ ref::Config read_config(const CaseConfig& given) {
                                                  {"block_start", ref::Rope::kBlockStart},
                                                  {"none", ref::Rope::kNone}}
                     .at(given.choice("rope", "before_pool"));
+  if (given.choice("rope_pairs", "interleaved") == "half_split")
+    config.rope_pairs = ref::RopePairs::kHalfSplit;
   config.gate = std::map<std::string, ref::Gate>{{"none", ref::Gate::kNone},
                                                  {"sigmoid", ref::Gate::kSigmoid},
                                                  {"softmax", ref::Gate::kSoftmax}}

@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<std::string>>& choices() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"phi", {"mean", "conv", "mlp"}},
       {"rope", {"before_pool", "block_start", "none"}},
+      {"rope_pairs", {"interleaved", "half_split"}},
       {"gate", {"none", "softmax", "sigmoid"}}};
   return all;
 }
@@ -80,7 +81,8 @@ void read_cfg(const json& cfg, CaseConfig& config) {
       config.scales[key] = scale;
     } else {
       fail_config("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
-                  joined(sizes()) + ", phi, rope, rope_base, gate, " + joined(scales()));
+                  joined(sizes()) + ", phi, rope, rope_pairs, rope_base, gate, " +
+                  joined(scales()));
     }
   }
 }

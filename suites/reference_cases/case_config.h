@@ -14,7 +14,7 @@ struct CaseConfig {
   std::optional<int64_t> batch, tokens;  ///< B, S
   std::vector<int64_t> prefill;          ///< one for all sequences, or one each; empty: absent
   std::map<std::string, int64_t> sizes;  ///< cfg: Hq, Hkv, dk, dv, l, d, lsel, n, ..., w, K
-  std::map<std::string, std::string> choices;  ///< cfg: phi, rope, gate
+  std::map<std::string, std::string> choices;  ///< cfg: phi, rope, rope_pairs, gate
   std::optional<double> rope_base;
   std::map<std::string, double> scales;  ///< cfg: scale (all branches), scale_cmp, _sel, _win
 

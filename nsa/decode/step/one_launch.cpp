@@ -94,9 +94,13 @@ void set_sizes(DecodeAttention& p, const NsaConfig& c, const NsaInputs& tokens) 
   p.element = element_of(tokens.q);
 }
 
-/// The kernel appends by itself where blocks are means that need no rotation of their own.
+/// The kernel appends by itself where blocks are means that need no rotation of their own, and
+/// rotates interleaved pairs only. Else it attends to what plain operators append.
 bool kernel_appends(const NsaConfig& config) {
-  return config.phi == Phi::kMean && config.rope != RopeMode::kBlockStart;
+  const bool rotates =
+      config.rope == RopeMode::kNone ||
+      (config.rope == RopeMode::kBeforePool && config.rope_pairs == RopePairs::kInterleaved);
+  return config.phi == Phi::kMean && rotates;
 }
 
 /// Tensors that a launch reads; they live until it is enqueued.
@@ -193,8 +197,9 @@ DecodeOutputs DecodeCache::step_in_one_launch(const NsaInputs& tokens, Active& a
   const bool appends = kernel_appends(config_), captured = capturing();
   TORCH_CHECK(!captured || appends,
               "nsa::DecodeCache: a step can be captured only where the kernel appends: phi must be "
-              "mean and rope before_pool or none, got phi ",
-              to_string(config_.phi), ", rope ", to_string(config_.rope));
+              "mean and rope before_pool with interleaved pairs or none, got phi ",
+              to_string(config_.phi), ", rope ", to_string(config_.rope), ", rope_pairs ",
+              to_string(config_.rope_pairs));
   at::Tensor q = tokens.q;
   if (!appends) {
     active.t = num_tokens_device_.index_select(0, active.sequence);

@@ -11,7 +11,7 @@ namespace nsa::reference {
 namespace {
 
 Tensor<double> rotated_back(const Config& c, const Tensor<double>& d) {
-  return c.rope == Rope::kNone ? d : rope_backward(d, c.rope_base);
+  return c.rope == Rope::kNone ? d : rope_backward(d, c.rope_base, c.rope_pairs);
 }
 
 Tensor<double> sum(const Tensor<double>& x, const Tensor<double>& y, const Tensor<double>& z) {
@@ -23,13 +23,13 @@ Tensor<double> sum(const Tensor<double>& x, const Tensor<double>& y, const Tenso
 
 }  // namespace
 
-Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base) {
+Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base, RopePairs pairs) {
   require_rank("rope_backward", "d_rotated", d_rotated, 4, "[B,S,H,dk]");
   const std::vector<double> frequency = rope_frequencies(d_rotated.size(3), base);
   Tensor<double> d = d_rotated;
   for (int64_t b = 0; b < d.size(0); ++b)
     for (int64_t t = 0; t < d.size(1); ++t)
-      for (int64_t h = 0; h < d.size(2); ++h) rotate(d.row(b, t, h), -t, frequency);
+      for (int64_t h = 0; h < d.size(2); ++h) rotate(d.row(b, t, h), -t, frequency, pairs);
   return d;
 }
 

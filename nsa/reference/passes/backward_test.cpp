@@ -48,6 +48,7 @@ struct GradientMode {
   Gate gate;
   bool per_group;
   bool own_scales = false;
+  RopePairs pairs = RopePairs::kInterleaved;
 };
 
 class Backward : public ::testing::TestWithParam<GradientMode> {};
@@ -55,6 +56,7 @@ class Backward : public ::testing::TestWithParam<GradientMode> {};
 TEST_P(Backward, EqualsCentralDifferences) {
   Config c = small_config();
   c.phi = GetParam().phi, c.rope = GetParam().rope, c.gate = GetParam().gate;
+  c.rope_pairs = GetParam().pairs;
   if (GetParam().own_scales) c.scale_cmp = 1.5, c.scale_sel = 0.25, c.scale_win = 3;
   Inputs x = random_inputs(c, 1, 11, 31, GetParam().per_group);
   const Tensor<double> d_o = Random(32).tensor({1, 11, 4, 3});
@@ -93,7 +95,11 @@ INSTANTIATE_TEST_SUITE_P(
                       GradientMode{Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, false},
                       GradientMode{Phi::kMlp, Rope::kBlockStart, Gate::kSoftmax, true},
                       GradientMode{Phi::kConv, Rope::kNone, Gate::kNone, true},
-                      GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kSoftmax, false, true}));
+                      GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kSoftmax, false, true},
+                      GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kNone, false, false,
+                                   RopePairs::kHalfSplit},
+                      GradientMode{Phi::kMlp, Rope::kBlockStart, Gate::kNone, false, false,
+                                   RopePairs::kHalfSplit}));
 
 TEST(BackwardDetails, SharedShiftOfAllKeysHasNoGradient) {
   // See above: adding the same vector to every compressed key changes no softmax.

@@ -175,7 +175,7 @@ std::vector<double> DecodeCache::rotated(std::span<const double> heads, int64_t 
   const std::vector<double> frequency = rope_frequencies(config_.qk_head_dim, config_.rope_base);
   const auto dk = static_cast<size_t>(config_.qk_head_dim);
   for (size_t begin = 0; begin < out.size(); begin += dk)
-    rotate(std::span(out).subspan(begin, dk), position, frequency);
+    rotate(std::span(out).subspan(begin, dk), position, frequency, config_.rope_pairs);
   return out;
 }
 

@@ -27,7 +27,7 @@ Tensor<int64_t> stack_reads(const Tensor<int64_t>& cmp, const Tensor<int64_t>& s
 
 Tensor<double> rotated(const Config& c, const Tensor<double>& x, const Tensor<double>& given) {
   if (given.defined()) return given;
-  return c.rope == Rope::kNone ? x : rope(x, c.rope_base);
+  return c.rope == Rope::kNone ? x : rope(x, c.rope_base, c.rope_pairs);
 }
 
 Outputs forward(const Config& c, const Inputs& x, const Given& given) {

@@ -117,6 +117,8 @@ TEST_F(Eval, ConfigurationIsNamedInTheWordsOfTheFile) {
   EXPECT_THAT(cfg("phi", "max"), HasSubstr("cfg.phi has unknown value \"max\", known are mean"));
   EXPECT_THAT(cfg("heads", 1), HasSubstr("unknown key cfg.heads = 1, known are Hq"));
   EXPECT_THAT(cfg("rope_base", -1), HasSubstr("config: rope_base must be a positive"));
+  EXPECT_THAT(cfg("rope_pairs", "neox"),
+              HasSubstr("cfg.rope_pairs has unknown value \"neox\", known are interleaved"));
   EXPECT_THAT(cfg("scale", 0), HasSubstr("config: cfg.scale must be a positive number, got 0"));
   EXPECT_THAT(cfg("scale_win", "half"),
               HasSubstr("config: cfg.scale_win must be a positive number, got \"half\""));
