@@ -242,6 +242,23 @@ TEST(Attention, RefusesByTheCallersNames) {
   x = t;
   x.k = t.k.to(at::kFloat);
   EXPECT_THAT(error(config, x), HasSubstr("k must be"));
+  x = t;
+  x.q = t.q.narrow(1, 9, 3), x.gates = t.gates.narrow(1, 9, 3);
+  EXPECT_THAT(error(config, x), HasSubstr("q must have as many tokens as k, got 3 and 12; fewer "
+                                          "queries than keys are not covered"));
+  bad = config;
+  bad.top_n = 2;
+  EXPECT_THAT(error(bad, t), HasSubstr("top_n must be at least num_initial + num_local = 1 + 2"));
+  bad = config;
+  bad.num_local = 0;
+  EXPECT_THAT(error(bad, t), HasSubstr("num_local must be at least 1, got 0"));
+  Options ids;
+  ids.block_idx = at::zeros({2, 3, 2, 4}, at::kInt);  // of blocks of queries
+  EXPECT_THAT(error(config, t, ids),
+              HasSubstr("nsa::attention: block_idx must be [B, S, Hkv, K] = [2, 12, 2, 4], ids for "
+                        "each query, got [2, 3, 2, 4]"));
+  ids.block_idx = at::zeros({2, 12, 2, 4}, at::kFloat);
+  EXPECT_THAT(error(config, t, ids), HasSubstr("nsa::attention: block_idx must be"));
   BranchTensors own;
   own.k_cmp = t.k;
   EXPECT_THAT(error(config, t, {}, own), HasSubstr("k_cmp and v_cmp must be given together"));

@@ -72,9 +72,14 @@ class Operators(unittest.TestCase):
             for grad in (False, True):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
-        own_scales = dict(SMALL, scale_cmp=0.3, scale_sel=0.2, scale_win=0.5)
-        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none"), own_scales, dict(SMALL, window=0), dict(SMALL, rope_pairs="half_split")):
-            opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
+        for settings in (
+            dict(keep=True),
+            dict(keep=True, rope="none"),
+            dict(scale_cmp=0.3, scale_sel=0.2, scale_win=0.5),
+            dict(window=0),
+            dict(rope_pairs="half_split"),
+        ):
+            opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), SMALL | settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
         opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
@@ -91,7 +96,8 @@ class Operators(unittest.TestCase):
         settings = dict(SMALL, gate="sigmoid")
         if DEVICE == "cuda":
             settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
-        for own in ({}, dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5), dict(window=0), dict(rope_pairs="half_split")):
+        scales = dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5)
+        for own in ({}, scales, dict(window=0), dict(rope_pairs="half_split")):
             with self.subTest(**own):
                 self.check_gradients(settings | own)
 
@@ -222,6 +228,11 @@ class Operators(unittest.TestCase):
             attention(q, k, v[:, :11], gates)
         with self.assertRaisesRegex(RuntimeError, r"v must be \[B, S, Hkv, dv\]"):
             attention(*(x.to("meta") for x in (q, k, v[:, :11], gates)))
+        ids = torch.zeros(2, 3, 2, 4, dtype=torch.int32, device="meta")
+        with self.assertRaisesRegex(RuntimeError, r"block_idx must be \[B, S, Hkv, K\]"):
+            attention(*(x.to("meta") for x in (q, k, v, gates)), block_idx=ids)
+        with self.assertRaisesRegex(NotImplementedError, "fewer queries than keys are not covered"):
+            attention(q[:, :3], k, v, gates[:, :3])
         x = tensors(rows=(1, 9))
         o = attention(*x)
         with self.assertRaisesRegex(NotImplementedError, "double backward"):
