@@ -18,8 +18,8 @@
 /// A program needs find_package(nsa) and target nsa::nsa (examples/cpp_consumer).
 namespace nsa {
 
-/// Block sizes, window, selection, gates and rotation. Head counts and dims of a call are those of
-/// its tensors; these fields are not read.
+/// Block sizes, window, selection, gates, rotation and scales of the branches. Head counts and dims
+/// of a call are those of its tensors; these fields are not read.
 using Config = NsaConfig;
 
 /// Which code computes a call.

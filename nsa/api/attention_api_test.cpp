@@ -83,6 +83,61 @@ TEST(Attention, HasTheBitsOfTheLayerCall) {
   }
 }
 
+TEST(Attention, TakesAScaleForEachBranch) {
+  Config config = small_config();
+  config.scale_cmp = 1.5, config.scale_sel = 0.6, config.scale_win = 0.1;
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+  const at::Tensor want = nsa_attention(layer_inputs(t), config).o;
+  EXPECT_TRUE(o.equal(want));
+  EXPECT_FALSE(o.equal(attention(t.q, t.k, t.v, t.gates, small_config())));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(have[i].equal(expected[i])) << kCallTensors[i];
+  for (const auto scale : {&Config::scale_cmp, &Config::scale_sel, &Config::scale_win}) {
+    Config one = small_config();
+    one.*scale = 0.75;
+    const Options strict{.backend = Backend::kFused, .strict = true};
+    EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, one, strict); }),
+                HasSubstr("backend must be fused"));
+    one.*scale = 0.0;
+    EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, one); }),
+                HasSubstr("must be a positive finite number, got 0"));
+  }
+  EXPECT_EQ(why_not_fused(t.q, t.k, t.v, t.gates, config),
+            "compressed branch: a scale of 1.5 is covered by plain operators only");
+}
+
+TEST(Attention, AWindowOfZeroIsNoBranch) {
+  Config config = small_config();
+  config.window = 0;
+  const Tensors t = random_tensors(config, {2, 19});
+  BranchTensors own;
+  own.k_win = at::full_like(t.k, std::nan("")).requires_grad_();
+  own.v_win = at::full_like(t.v, std::nan("")).requires_grad_();
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config, {}, own);
+  EXPECT_TRUE(o.equal(nsa_attention(layer_inputs(t), config).o));
+  EXPECT_TRUE(o.isfinite().all().item<bool>());
+  for (const at::Tensor& gradient : gradients(o, {own.k_win, own.v_win}))
+    EXPECT_TRUE(gradient.eq(0).all().item<bool>());
+  config.window = -1;
+  EXPECT_THAT(error_of([&] { attention(t.q, t.k, t.v, t.gates, config); }),
+              HasSubstr("window must be at least 0, got -1"));
+}
+
+TEST(Attention, TakesHalfSplitPairs) {
+  Config config = small_config();
+  config.rope_pairs = RopePairs::kHalfSplit;
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config);
+  const at::Tensor want = nsa_attention(layer_inputs(t), config).o;
+  EXPECT_TRUE(o.equal(want));
+  EXPECT_FALSE(o.equal(attention(t.q, t.k, t.v, t.gates, small_config())));
+  const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
+  for (size_t i = 0; i < have.size(); ++i)
+    EXPECT_TRUE(have[i].equal(expected[i])) << kCallTensors[i];
+}
+
 TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {23});
@@ -187,6 +242,23 @@ TEST(Attention, RefusesByTheCallersNames) {
   x = t;
   x.k = t.k.to(at::kFloat);
   EXPECT_THAT(error(config, x), HasSubstr("k must be"));
+  x = t;
+  x.q = t.q.narrow(1, 9, 3), x.gates = t.gates.narrow(1, 9, 3);
+  EXPECT_THAT(error(config, x), HasSubstr("q must have as many tokens as k, got 3 and 12; fewer "
+                                          "queries than keys are not covered"));
+  bad = config;
+  bad.top_n = 2;
+  EXPECT_THAT(error(bad, t), HasSubstr("top_n must be at least num_initial + num_local = 1 + 2"));
+  bad = config;
+  bad.num_local = 0;
+  EXPECT_THAT(error(bad, t), HasSubstr("num_local must be at least 1, got 0"));
+  Options ids;
+  ids.block_idx = at::zeros({2, 3, 2, 4}, at::kInt);  // of blocks of queries
+  EXPECT_THAT(error(config, t, ids),
+              HasSubstr("nsa::attention: block_idx must be [B, S, Hkv, K] = [2, 12, 2, 4], ids for "
+                        "each query, got [2, 3, 2, 4]"));
+  ids.block_idx = at::zeros({2, 12, 2, 4}, at::kFloat);
+  EXPECT_THAT(error(config, t, ids), HasSubstr("nsa::attention: block_idx must be"));
   BranchTensors own;
   own.k_cmp = t.k;
   EXPECT_THAT(error(config, t, {}, own), HasSubstr("k_cmp and v_cmp must be given together"));

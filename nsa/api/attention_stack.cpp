@@ -20,6 +20,15 @@ constexpr std::array<NamedSize, 7> kSizes = {{{"block_size", &Config::block_size
                                               {"num_local", &Config::num_local},
                                               {"window", &Config::window}}};
 
+/// Its numbers that may be absent.
+struct NamedScale {
+  const char* name;
+  std::optional<double> Config::* member;
+};
+constexpr std::array<NamedScale, 3> kScales = {{{"scale_cmp", &Config::scale_cmp},
+                                                {"scale_sel", &Config::scale_sel},
+                                                {"scale_win", &Config::scale_win}}};
+
 template <class Words>
 auto as_value(const std::string& text, const char* name, Words parse) {
   try {
@@ -36,6 +45,8 @@ void take(const std::string& name, const c10::IValue& value, OperatorArguments& 
     if (name == kCallTensors[i]) call.tensors[i] = tensor();
   for (const NamedSize& size : kSizes)
     if (name == size.name) call.config.*size.member = value.toInt();
+  for (const NamedScale& scale : kScales)
+    if (name == scale.name) call.config.*scale.member = value.toOptional<double>();
   if (name == "d_o") out.d_o = tensor();
   if (name == "keep") out.keep = value.toBool();
   if (name == "kept" && !value.isNone()) out.kept = value.toTensorVector();
@@ -47,6 +58,8 @@ void take(const std::string& name, const c10::IValue& value, OperatorArguments& 
   if (name == "gate")
     call.config.gate = as_value(value.toStringRef(), "gate", parse_gate_activation);
   if (name == "rope") call.config.rope = as_value(value.toStringRef(), "rope", parse_rope_mode);
+  if (name == "rope_pairs")
+    call.config.rope_pairs = as_value(value.toStringRef(), "rope_pairs", parse_rope_pairs);
   if (name == "wanted")
     for (size_t i = 0; i < kCallTensors.size(); ++i) out.wanted[i] = value.toBoolList().get(i);
 }
@@ -61,6 +74,8 @@ c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
     if (name == kCallTensors[i]) return optional(call.tensors[i]);
   for (const NamedSize& size : kSizes)
     if (name == size.name) return call.config.*size.member;
+  for (const NamedScale& scale : kScales)
+    if (name == scale.name) return call.config.*scale.member;
   if (name == "d_o") return optional(from.d_o);
   if (name == "keep") return from.keep;
   if (name == "kept") return from.kept.empty() ? c10::IValue() : c10::IValue(from.kept);
@@ -71,6 +86,7 @@ c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
   if (name == "backend") return to_string(call.backend);
   if (name == "gate") return to_string(call.config.gate);
   if (name == "rope") return to_string(call.config.rope);
+  if (name == "rope_pairs") return to_string(call.config.rope_pairs);
   c10::List<bool> wanted;
   for (size_t i = 0; i < from.wanted.size(); ++i) wanted.push_back(from.wanted[i]);
   return wanted;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nsa/ops/common/check.h"
+#include "nsa/ops/select/positions.h"
 
 namespace nsa {
 namespace {
@@ -63,6 +64,35 @@ bool has_sizes(const at::Tensor& x, const std::vector<c10::SymInt>& want) {
   return true;
 }
 
+/// Keys without a query of their own would belong to a sequence that goes on.
+void check_query_of_each_key(const at::Tensor& q, const at::Tensor& k, bool packed) {
+  const int64_t axis = packed ? 0 : 1;
+  if (k.dim() != q.dim() || !(k.sym_size(axis) > q.sym_size(axis))) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "nsa::attention: q must have as many tokens as k, got ",
+                              q.sym_size(axis), " and ", k.sym_size(axis),
+                              "; fewer queries than keys are not covered");
+}
+
+/// The operators of the layer check it again, but not for Meta tensors.
+void check_block_idx(const AttentionCall& call) {
+  const at::Tensor& ids = call.block_idx;
+  if (!ids.defined()) return;
+  const ArgumentCheck argument("attention");
+  const bool packed = call.cu_seqlens.defined();
+  std::vector<c10::SymInt> want = call.q().sym_sizes().slice(0, packed ? 1 : 2).vec();
+  want.emplace_back(call.config.num_kv_heads);
+  want.push_back(ids.dim() > 0 ? ids.sym_size(-1) : c10::SymInt(0));
+  if (!has_sizes(ids, want)) {
+    std::stringstream wanted, have;
+    wanted << (packed ? "[T, Hkv, K] = " : "[B, S, Hkv, K] = ") << c10::SymIntArrayRef(want)
+           << ", ids for each query";
+    have << ids.sym_sizes();
+    argument.fail("block_idx", wanted.str(), have.str());
+  }
+  check_ids_type(argument, ids);
+  argument.same_device("block_idx", ids, "q", call.q());
+}
+
 void check_tensors(const AttentionCall& call) {
   const ArgumentCheck argument("attention");
   const bool packed = call.cu_seqlens.defined();
@@ -76,6 +106,7 @@ void check_tensors(const AttentionCall& call) {
     if (!x.defined()) continue;
     const WantedShape want = wanted_shape(call, name, x);
     if (!has_sizes(x, want.sizes)) {
+      if (std::string_view(name) == "k") check_query_of_each_key(q, x, packed);
       std::stringstream wanted, have;
       wanted << want.legend << " = " << c10::SymIntArrayRef(want.sizes);
       have << x.sym_sizes();
@@ -94,6 +125,7 @@ void check_tensors(const AttentionCall& call) {
 void check_attention(const AttentionCall& call) {
   check_config(call);
   check_tensors(call);
+  check_block_idx(call);
 }
 
 }  // namespace nsa

@@ -168,8 +168,14 @@ class Operators(unittest.TestCase):
             for grad in (False, True):
                 with self.subTest(dtype=dtype, grad=grad):
                     opcheck(torch.ops.nsa.attention_fwd, tensors(dtype=dtype, grad=grad), SMALL)
-        for settings in (dict(SMALL, keep=True), dict(SMALL, keep=True, rope="none")):
-            opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), settings)
+        for settings in (
+            dict(keep=True),
+            dict(keep=True, rope="none"),
+            dict(scale_cmp=0.3, scale_sel=0.2, scale_win=0.5),
+            dict(window=0),
+            dict(rope_pairs="half_split"),
+        ):
+            opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), SMALL | settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
         opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
@@ -186,6 +192,12 @@ class Operators(unittest.TestCase):
         settings = dict(SMALL, gate="sigmoid")
         if DEVICE == "cuda":
             settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
+        scales = dict(scale_cmp=0.8, scale_sel=0.3, scale_win=1.5)
+        for own in ({}, scales, dict(window=0), dict(rope_pairs="half_split")):
+            with self.subTest(**own):
+                self.check_gradients(settings | own)
+
+    def check_gradients(self, settings):
         q, k, v, gates = tensors(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)
         ids = torch.ops.nsa.attention_fwd(q, k, v, gates, **settings)[1]
         self.assertTrue(
@@ -300,12 +312,23 @@ class Operators(unittest.TestCase):
         q, k, v, gates = tensors(grad=False)
         with self.assertRaisesRegex(ValueError, "top_n must be"):
             attention(q, k, v, gates, top_n=0)
+        with self.assertRaisesRegex(ValueError, "scale_win must be a positive finite number, got 0"):
+            attention(q, k, v, gates, scale_win=0.0)
+        with self.assertRaisesRegex(ValueError, "scale_win must be a positive finite number, got 0"):
+            attention(*(x.to("meta") for x in (q, k, v, gates)), scale_win=0.0)
+        with self.assertRaisesRegex(ValueError, "rope_pairs must be one of interleaved, half_split, got 'neox'"):
+            attention(q, k, v, gates, rope_pairs="neox")
         with self.assertRaisesRegex(ValueError, "backend must be auto, fused or plain, got 'fast'"):
             attention(q, k, v, gates, backend="fast")
         with self.assertRaisesRegex(ValueError, r"v must be \[B, S, Hkv, dv\]"):
             attention(q, k, v[:, :11], gates)
         with self.assertRaisesRegex(ValueError, r"v must be \[B, S, Hkv, dv\]"):
             attention(*(x.to("meta") for x in (q, k, v[:, :11], gates)))
+        ids = torch.zeros(2, 3, 2, 4, dtype=torch.int32, device="meta")
+        with self.assertRaisesRegex(ValueError, r"block_idx must be \[B, S, Hkv, K\]"):
+            attention(*(x.to("meta") for x in (q, k, v, gates)), block_idx=ids)
+        with self.assertRaisesRegex(NotImplementedError, "fewer queries than keys are not covered"):
+            attention(q[:, :3], k, v, gates[:, :3])
         x = tensors(rows=(1, 9))
         o = attention(*x)
         with self.assertRaisesRegex(NotImplementedError, "double backward"):

@@ -28,6 +28,10 @@ void require_divides(const char* field, int64_t value, const char* multiple_name
   }
 }
 
+void require_positive(const char* field, double value) {
+  if (!(value > 0.0 && std::isfinite(value))) reject(field, "a positive finite number", value);
+}
+
 template <typename E, size_t N>
 using Names = std::array<std::pair<E, const char*>, N>;
 
@@ -38,6 +42,8 @@ constexpr Names<GateActivation, 3> kGateNames{{{GateActivation::kNone, "none"},
 constexpr Names<RopeMode, 3> kRopeNames{{{RopeMode::kBeforePool, "before_pool"},
                                          {RopeMode::kBlockStart, "block_start"},
                                          {RopeMode::kNone, "none"}}};
+constexpr Names<RopePairs, 2> kPairNames{
+    {{RopePairs::kInterleaved, "interleaved"}, {RopePairs::kHalfSplit, "half_split"}}};
 
 template <typename E, size_t N>
 std::string name_of(const Names<E, N>& names, E value) {
@@ -62,11 +68,15 @@ E parse(const char* field, const Names<E, N>& names, const std::string& text) {
 std::string to_string(Phi phi) { return name_of(kPhiNames, phi); }
 std::string to_string(GateActivation activation) { return name_of(kGateNames, activation); }
 std::string to_string(RopeMode mode) { return name_of(kRopeNames, mode); }
+std::string to_string(RopePairs pairs) { return name_of(kPairNames, pairs); }
 Phi parse_phi(const std::string& text) { return parse("phi", kPhiNames, text); }
 GateActivation parse_gate_activation(const std::string& text) {
   return parse("gate", kGateNames, text);
 }
 RopeMode parse_rope_mode(const std::string& text) { return parse("rope", kRopeNames, text); }
+RopePairs parse_rope_pairs(const std::string& text) {
+  return parse("rope_pairs", kPairNames, text);
+}
 
 void NsaConfig::validate() const {
   require_at_least("num_heads", num_heads, 1);
@@ -79,7 +89,7 @@ void NsaConfig::validate() const {
   require_at_least("top_n", top_n, 1);
   require_at_least("num_initial", num_initial, 0);
   require_at_least("num_local", num_local, 1);
-  require_at_least("window", window, 1);
+  require_at_least("window", window, 0);
   require_divides("num_kv_heads", num_kv_heads, "num_heads", num_heads);
   require_divides("block_stride", block_stride, "block_size", block_size);
   require_divides("block_stride", block_stride, "sel_block_size", sel_block_size);
@@ -96,9 +106,10 @@ void NsaConfig::validate() const {
   if (rope != RopeMode::kNone && qk_head_dim % 2 != 0) {
     reject("qk_head_dim", "even unless rope is none", qk_head_dim);
   }
-  if (!(rope_base > 0.0 && std::isfinite(rope_base))) {
-    reject("rope_base", "a positive finite number", rope_base);
-  }
+  require_positive("rope_base", rope_base);
+  if (scale_cmp) require_positive("scale_cmp", *scale_cmp);
+  if (scale_sel) require_positive("scale_sel", *scale_sel);
+  if (scale_win) require_positive("scale_win", *scale_win);
 }
 
 int64_t NsaConfig::num_compressed(int64_t num_tokens) const {
@@ -109,7 +120,9 @@ int64_t NsaConfig::num_sel_blocks(int64_t num_tokens) const {
   return num_tokens / sel_block_size + (num_tokens % sel_block_size != 0 ? 1 : 0);
 }
 
-double NsaConfig::scale() const { return 1.0 / std::sqrt(static_cast<double>(qk_head_dim)); }
+double NsaConfig::default_scale() const {
+  return 1.0 / std::sqrt(static_cast<double>(qk_head_dim));
+}
 
 NsaConfig m7c_125m() { return NsaConfig{}; }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace nsa {
@@ -10,15 +11,21 @@ enum class Phi { kMean, kConv, kMlp };
 enum class GateActivation { kNone, kSoftmax, kSigmoid };
 /// Where RoPE stands relative to compression; `kNone`: nothing is rotated anywhere.
 enum class RopeMode { kBeforePool, kBlockStart, kNone };
+/// Which elements of a head RoPE turns together: 2m and 2m + 1, or m and m + dk/2 (as in GPT-NeoX
+/// and Llama checkpoints of Transformers).
+enum class RopePairs { kInterleaved, kHalfSplit };
 
 /// Names used in files and reports: mean, conv, mlp / none, softmax, sigmoid / before_pool,
-/// block_start, none. The parsers throw std::invalid_argument naming the value and the choices.
+/// block_start, none / interleaved, half_split. The parsers throw std::invalid_argument naming the
+/// value and the choices.
 std::string to_string(Phi phi);
 std::string to_string(GateActivation activation);
 std::string to_string(RopeMode mode);
+std::string to_string(RopePairs pairs);
 Phi parse_phi(const std::string& text);
 GateActivation parse_gate_activation(const std::string& text);
 RopeMode parse_rope_mode(const std::string& text);
+RopePairs parse_rope_pairs(const std::string& text);
 
 /// Sizes and choices of one attention layer; symbols of docs/semantics.md. Torch-free.
 struct NsaConfig {
@@ -32,11 +39,14 @@ struct NsaConfig {
   int64_t top_n = 16;           ///< n, selected blocks a query, forced ones included
   int64_t num_initial = 1;      ///< forced blocks at the start
   int64_t num_local = 2;        ///< forced blocks at the end, the current one included
-  int64_t window = 512;         ///< w, keys of the window branch
+  int64_t window = 512;         ///< w, keys of the window branch; 0: the branch is off
   Phi phi = Phi::kMean;
   GateActivation gate = GateActivation::kSoftmax;
   RopeMode rope = RopeMode::kBeforePool;
+  RopePairs rope_pairs = RopePairs::kInterleaved;
   double rope_base = 1e4;
+  /// Factor of q.k before the softmax of a branch, above 0; nothing: 1 / sqrt(dk).
+  std::optional<double> scale_cmp, scale_sel, scale_win;
 
   /// Throws std::invalid_argument `NsaConfig: <field> must be <rule>, got <value>` for the first
   /// rule of docs/semantics.md, Validity, that is broken.
@@ -48,8 +58,14 @@ struct NsaConfig {
   int64_t num_compressed(int64_t num_tokens) const;
   /// ceil(S / l').
   int64_t num_sel_blocks(int64_t num_tokens) const;
+  /// The factors in force.
+  double cmp_scale() const { return scale_cmp.value_or(default_scale()); }
+  double sel_scale() const { return scale_sel.value_or(default_scale()); }
+  double win_scale() const { return scale_win.value_or(default_scale()); }
   /// 1 / sqrt(dk).
-  double scale() const;
+  double default_scale() const;
+  /// One factor for all branches.
+  void set_scale(double scale) { scale_cmp = scale_sel = scale_win = scale; }
 };
 
 /// The 12-layer, 768-wide configuration of the historical system.

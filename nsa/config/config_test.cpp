@@ -50,7 +50,9 @@ TEST(NsaConfig, EachRuleIsRejectedByNameAndValue) {
               StrEq("NsaConfig: num_initial must be at least 0, got -1"));
   EXPECT_THAT(error_of([](auto& c) { c.num_local = 0; }),
               StrEq("NsaConfig: num_local" + at_least_1));
-  EXPECT_THAT(error_of([](auto& c) { c.window = 0; }), StrEq("NsaConfig: window" + at_least_1));
+  EXPECT_THAT(error_of([](auto& c) { c.window = -1; }),
+              StrEq("NsaConfig: window must be at least 0, got -1"));
+  EXPECT_EQ(error_of([](auto& c) { c.window = 0; }), "accepted");
 }
 
 TEST(NsaConfig, RelationsAreRejectedByNameAndValue) {
@@ -70,8 +72,27 @@ TEST(NsaConfig, RelationsAreRejectedByNameAndValue) {
               StrEq("NsaConfig: rope_base must be a positive finite number, got 0"));
   EXPECT_THAT(error_of([](auto& c) { c.rope_base = std::numeric_limits<double>::quiet_NaN(); }),
               StrEq("NsaConfig: rope_base must be a positive finite number, got nan"));
+  EXPECT_THAT(error_of([](auto& c) { c.scale_cmp = 0.0; }),
+              StrEq("NsaConfig: scale_cmp must be a positive finite number, got 0"));
+  EXPECT_THAT(error_of([](auto& c) { c.scale_sel = -0.5; }),
+              StrEq("NsaConfig: scale_sel must be a positive finite number, got -0.5"));
+  EXPECT_THAT(error_of([](auto& c) { c.scale_win = std::numeric_limits<double>::infinity(); }),
+              StrEq("NsaConfig: scale_win must be a positive finite number, got inf"));
   EXPECT_EQ(error_of([](auto& c) { c.qk_head_dim = 63, c.rope = RopeMode::kNone; }), "accepted");
   EXPECT_EQ(error_of([](auto& c) { c.top_n = 1000, c.window = 1 << 20; }), "accepted");
+}
+
+TEST(NsaConfig, ScaleIsThatOfTheBranchOrOneOverTheRootOfTheKeyDim) {
+  NsaConfig config;  // dk 64
+  EXPECT_EQ(config.cmp_scale(), 0.125);
+  config.scale_sel = 2.0;
+  EXPECT_EQ(config.cmp_scale(), 0.125);
+  EXPECT_EQ(config.sel_scale(), 2.0);
+  EXPECT_EQ(config.win_scale(), 0.125);
+  config.set_scale(0.5);
+  EXPECT_EQ(config.cmp_scale(), 0.5);
+  EXPECT_EQ(config.sel_scale(), 0.5);
+  EXPECT_EQ(config.win_scale(), 0.5);
 }
 
 TEST(NsaConfig, CountsBlocks) {
@@ -89,6 +110,8 @@ TEST(NsaConfig, NamesRoundTripAndBadNamesListTheChoices) {
   EXPECT_EQ(parse_phi(to_string(Phi::kMlp)), Phi::kMlp);
   EXPECT_EQ(parse_gate_activation("sigmoid"), GateActivation::kSigmoid);
   EXPECT_EQ(parse_rope_mode("block_start"), RopeMode::kBlockStart);
+  EXPECT_EQ(parse_rope_pairs("half_split"), RopePairs::kHalfSplit);
+  EXPECT_EQ(to_string(RopePairs::kInterleaved), "interleaved");
   try {
     parse_phi("avg");
     FAIL() << "accepted";

@@ -118,6 +118,7 @@ TEST(Decode, NonFiniteTokensReachExactlyTheRowsThatAttendThem) {
 TEST(Decode, GradientsGoThroughTheCaches) {
   NsaConfig c = small();
   c.phi = Phi::kMlp;
+  c.scale_cmp = 1.5, c.scale_win = 0.1;
   at::manual_seed(6);
   NsaInputs in = random_inputs(c, 2, 30, at::kDouble);
   const at::Tensor d_o = at::randn({2, 30, 4, 6}, at::kDouble);
@@ -191,6 +192,55 @@ TEST(Decode, RecordsRequestedAndActualBackend) {
   const auto first = [](const at::Tensor& x) { return x.narrow(1, 0, 1); };
   EXPECT_THAT(error_of([&] { cache.step(map_tokens(in, first), fused); }),
               HasSubstr("nsa::cmp_attn: backend must be fused, got cache: th"));
+}
+
+TEST(Decode, ScalesOfTheBranchesInEveryMode) {
+  at::manual_seed(12);
+  NsaConfig c = small();
+  c.scale_cmp = 1.5, c.scale_sel = 0.6, c.scale_win = 0.1;
+  const NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
+  const NsaOutputs want = nsa_attention(in, c);
+  expect_same(run_attention(Mode::kSequential, in, c), want);
+  for (const SelBackend backend : {SelBackend::kGather, SelBackend::kVarlen, SelBackend::kMasked}) {
+    NsaOptions options;
+    options.sel = backend;
+    expect_same(run_attention(Mode::kDecode, in, c, options, {5, 14}), want);
+  }
+  NsaOptions fused;
+  fused.sel = SelBackend::kFused;
+  fused.cmp = fused.win = BranchBackend::kFused;
+  EXPECT_THAT(ran_text(decode_attention(in, c, fused), "win_attn"),
+              HasSubstr("a scale of 1.5 is covered by plain operators only"));
+}
+
+TEST(Decode, HalfSplitPairsInEveryMode) {
+  at::manual_seed(14);
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart}) {
+    NsaConfig c = small();
+    c.rope = rope, c.rope_pairs = RopePairs::kHalfSplit;
+    const NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
+    const NsaOutputs want = nsa_attention(in, c);
+    expect_same(run_attention(Mode::kDecode, in, c, {}, {5, 14}), want);
+    expect_same(run_attention(Mode::kSequential, in, c), want);
+  }
+}
+
+TEST(Decode, NoWindowInEveryMode) {
+  at::manual_seed(13);
+  NsaConfig c = small();
+  c.window = 0;
+  NsaInputs in = random_inputs(c, 2, 43, at::kDouble);
+  in.k_win.fill_(std::nan("")), in.v_win.fill_(std::nan(""));
+  const NsaOutputs want = nsa_attention(in, c);
+  EXPECT_TRUE(want.o_win.eq(0).all().item<bool>());
+  for (const Mode mode : {Mode::kDecode, Mode::kSequential}) {
+    const DecodeOutputs have = run_attention(mode, in, c, {}, {5, 14});
+    expect_same(have, want);
+    EXPECT_EQ(ran_text(have, "win_attn").find("off>off"), 0u);
+    if (mode == Mode::kDecode) {
+      EXPECT_TRUE(at::equal(have.reads, expected_reads(c, 2, 43)));
+    }
+  }
 }
 
 TEST(Decode, EveryBackendOfTheSelectedBranchGivesTheSameRows) {

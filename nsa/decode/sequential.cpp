@@ -51,9 +51,11 @@ DecodeOutputs last_row(const NsaInputs& in, const NsaConfig& config, const NsaOp
   record_stage("ranges", to_string(options.ranges));
   std::tie(out.o_sel, out.lse_sel) =
       sel_attn(out.q_rot, rotated.k_sel, in.v_sel, out.ranges, t,
-               {options.sel, options.safe_pack, options.strict_backend, config.sel_block_size});
-  std::tie(out.o_win, out.lse_win) = win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t,
-                                              {options.win, options.strict_backend});
+               {options.sel, options.safe_pack, options.strict_backend, config.sel_block_size},
+               config.scale_sel);
+  std::tie(out.o_win, out.lse_win) =
+      win_attn(out.q_rot, rotated.k_win, in.v_win, config.window, t,
+               {options.win, options.strict_backend}, config.scale_win);
   out.gates = gate_activate(last(in.gate_logits), config.gate);
   record_stage("gate", gate_combine_backend(out.o_cmp, out.gates));
   out.o = gate_combine(out.o_cmp, out.o_sel, out.o_win, out.gates);

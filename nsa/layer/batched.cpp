@@ -86,7 +86,7 @@ class BatchedAttention {
     k_sel_ = in_.k_sel;
     k_win_ = in_.k_win;
     if (config_.rope == RopeMode::kNone) return;
-    Rotation rotation(positions(), config_.rope_base);
+    Rotation rotation(positions(), config_.rope_base, config_.rope_pairs);
     out_.q_rot = rotation(in_.q);
     k_sel_ = rotation(in_.k_sel);
     k_win_ = rotation(in_.k_win);
@@ -192,7 +192,8 @@ class BatchedAttention {
     const auto run = [&](SelBackend backend) {
       return sel_attn(
           out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
-          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size});
+          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size},
+          config_.scale_sel);
     };
     BranchResult result = run(options_.sel);
     if (options_.strict_asserts) {
@@ -211,7 +212,7 @@ class BatchedAttention {
     const NvtxRange range = stage("nsa.win_attn");
     const auto run = [&](BranchBackend backend) {
       return win_attn(out_.q_rot, k_win_, in_.v_win, config_.window, 0,
-                      {backend, options_.strict_backend});
+                      {backend, options_.strict_backend}, config_.scale_win);
     };
     BranchResult result = run(options_.win);
     if (options_.strict_asserts) {

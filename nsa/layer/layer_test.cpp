@@ -92,7 +92,7 @@ TEST(Layer, FullCoverageIsDenseCausalAttention) {
     return x.repeat_interleave(repeat, 2).transpose(1, 2);
   };
   const at::Tensor k = heads_first(in.k_win, 2), v = heads_first(in.v_win, 2);
-  at::Tensor logits = at::matmul(in.q.transpose(1, 2), k.transpose(2, 3)) * c.scale();
+  at::Tensor logits = at::matmul(in.q.transpose(1, 2), k.transpose(2, 3)) * c.default_scale();
   const at::Tensor future = at::ones({37, 37}, at::kBool).triu(1);
   const at::Tensor want =
       at::matmul(at::softmax(logits.masked_fill(future, -INFINITY), -1), v).transpose(1, 2);

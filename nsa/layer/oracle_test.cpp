@@ -29,6 +29,9 @@ ref::Config to_ref(const NsaConfig& c) {
   r.rope = std::array{ref::Rope::kBeforePool, ref::Rope::kBlockStart,
                       ref::Rope::kNone}[static_cast<int>(c.rope)];
   r.rope_base = c.rope_base;
+  r.rope_pairs = c.rope_pairs == RopePairs::kHalfSplit ? ref::RopePairs::kHalfSplit
+                                                       : ref::RopePairs::kInterleaved;
+  r.scale_cmp = c.scale_cmp, r.scale_sel = c.scale_sel, r.scale_win = c.scale_win;
   return r;
 }
 
@@ -178,6 +181,34 @@ TEST(LayerAgainstOracle, UnusualSizes) {
   compare(c, 29);
 }
 
+TEST(LayerAgainstOracle, ScalesOfTheBranches) {
+  at::manual_seed(6);
+  NsaConfig c = small();
+  c.set_scale(0.5);
+  compare(c, 53);
+  c.scale_cmp = 1.5, c.scale_sel = std::nullopt, c.scale_win = 0.1;
+  compare(c, 53);
+}
+
+TEST(LayerAgainstOracle, HalfSplitPairs) {
+  at::manual_seed(8);
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}) {
+    NsaConfig c = small();
+    c.rope = rope, c.rope_pairs = RopePairs::kHalfSplit;
+    compare(c, 53);
+  }
+}
+
+TEST(LayerAgainstOracle, NoWindow) {
+  at::manual_seed(7);
+  for (const GateActivation gate :
+       {GateActivation::kNone, GateActivation::kSoftmax, GateActivation::kSigmoid}) {
+    NsaConfig c = small();
+    c.window = 0, c.gate = gate;
+    for (const int64_t s : {0, 1, 53}) compare(c, s);
+  }
+}
+
 TEST(LayerAgainstOracle, ManyChunksOfQueries) {
   at::manual_seed(4);
   NsaConfig c = small();
@@ -187,7 +218,8 @@ TEST(LayerAgainstOracle, ManyChunksOfQueries) {
 
 TEST(LayerAgainstOracle, PackedDocumentsEqualSeparateCalls) {
   at::manual_seed(5);
-  const NsaConfig c = small();
+  NsaConfig c = small();
+  c.scale_sel = 0.7;
   NsaInputs in = random_inputs(c, 1, 70, at::kDouble, /*packed=*/true);
   const std::vector<int32_t> offsets{0, 0, 1, 8, 40, 40, 70};
   in.cu_seqlens = at::tensor(offsets, at::kInt);

@@ -19,6 +19,7 @@ namespace nsa {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const std::filesystem::path kConfigs =
     std::filesystem::path(base::source_dir()) / "configs" / "models";
@@ -124,7 +125,9 @@ TEST(Decoder, ShippedConfigurationsAgreeWithTheLibrary) {
            a.block_size == b.block_size && a.block_stride == b.block_stride &&
            a.sel_block_size == b.sel_block_size && a.top_n == b.top_n &&
            a.num_initial == b.num_initial && a.num_local == b.num_local && a.window == b.window &&
-           a.phi == b.phi && a.gate == b.gate && a.rope == b.rope && a.rope_base == b.rope_base;
+           a.phi == b.phi && a.gate == b.gate && a.rope == b.rope && a.rope_base == b.rope_base &&
+           a.rope_pairs == b.rope_pairs && a.scale_cmp == b.scale_cmp &&
+           a.scale_sel == b.scale_sel && a.scale_win == b.scale_win;
   };
   EXPECT_TRUE(same(shipped("m7c_125m").attention, m7c_125m()));
   EXPECT_TRUE(same(shipped("tiny_cpu").attention, tiny_cpu()));
@@ -173,9 +176,10 @@ TEST(Decoder, EveryParameterLearnsInItsOwnType) {
 
 /// The dense layer is what NSA gives with a window over the whole row and the gate of the window
 /// alone open.
-TEST(DenseCounterpart, IsTheWindowBranchAlone) {
+void expect_window_branch_alone(RopePairs pairs) {
   ModelConfig config = shipped("tiny_cpu");
   config.num_layers = 1;
+  config.attention.rope_pairs = pairs;
   at::manual_seed(5);
   DecoderLayer layer(config);
   config.attention_kind = AttentionKind::kDense;
@@ -209,6 +213,13 @@ TEST(DenseCounterpart, IsTheWindowBranchAlone) {
         << item.key();
 }
 
+TEST(DenseCounterpart, IsTheWindowBranchAlone) {
+  for (const RopePairs pairs : {RopePairs::kInterleaved, RopePairs::kHalfSplit}) {
+    SCOPED_TRACE(to_string(pairs));
+    expect_window_branch_alone(pairs);
+  }
+}
+
 TEST(DenseCounterpart, SharesSizesAndFirstWeights) {
   for (const std::string name : {"m7c_125m", "tiny_cpu"}) {
     ModelConfig nsa = shipped(name), dense = shipped(name + "_dense");
@@ -232,11 +243,45 @@ TEST(Decoder, RejectsOtherTokens) {
               HasSubstr("nsa::Decoder: tokens must be int64 [B, S], got Float [2, 3]"));
 }
 
-TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
-  std::string good =
-      R"({"name": "m", "vocab": 256, "dim": 8, "num_layers": 1, "mlp_hidden": 8, "seq_len": 16,
+const std::string kSmallModel =
+    R"({"name": "m", "vocab": 256, "dim": 8, "num_layers": 1, "mlp_hidden": 8, "seq_len": 16,
  "attention": {"num_heads": 2, "num_kv_heads": 1, "qk_head_dim": 4, "v_head_dim": 4, "block_size": 8,
   "block_stride": 4, "sel_block_size": 16, "top_n": 4, "window": 8}})";
+
+/// The model with `more` among the keys of its attention.
+ModelConfig with_attention(const std::string& more) {
+  std::string text = kSmallModel;
+  const std::string last = "\"window\": 8";
+  return parse_model_config(text.insert(text.find(last) + last.size(), more), "m.json");
+}
+
+TEST(ModelConfig, PairsOfTheRotationAreOptional) {
+  EXPECT_THAT(describe(with_attention("")), Not(HasSubstr("interleaved")));
+  const ModelConfig halves = with_attention(", \"rope_pairs\": \"half_split\"");
+  EXPECT_EQ(halves.attention.rope_pairs, RopePairs::kHalfSplit);
+  EXPECT_THAT(describe(halves), HasSubstr("rope before_pool 10000 half_split"));
+  EXPECT_THAT(error_of([] { with_attention(", \"rope_pairs\": \"neox\""); }),
+              HasSubstr("rope_pairs must be one of interleaved, half_split, got 'neox'"));
+}
+
+TEST(ModelConfig, ScalesOfTheBranchesAreOptional) {
+  const ModelConfig plain = with_attention("");
+  EXPECT_FALSE(plain.attention.scale_cmp || plain.attention.scale_sel || plain.attention.scale_win);
+  EXPECT_THAT(describe(plain), Not(HasSubstr("scales")));
+  ModelConfig scaled = with_attention(", \"scale_cmp\": 2, \"scale_win\": 0.25");
+  EXPECT_EQ(scaled.attention.scale_cmp, 2.0);
+  EXPECT_FALSE(scaled.attention.scale_sel);
+  EXPECT_EQ(scaled.attention.scale_win, 0.25);
+  EXPECT_THAT(describe(scaled), HasSubstr(", scales 2/0.5/0.25"));
+  EXPECT_THAT(error_of([] { with_attention(", \"scale_sel\": 0"); }),
+              HasSubstr("scale_sel must be a positive finite number, got 0"));
+  scaled.attention_kind = AttentionKind::kDense;
+  EXPECT_THAT(error_of([&] { scaled.validate(); }),
+              HasSubstr("scale_win must be absent where attention_kind is dense"));
+}
+
+TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
+  const std::string& good = kSmallModel;
   const auto error = [&](const std::string& from, const std::string& to) {
     std::string text = good;
     if (!from.empty()) text.replace(text.find(from), from.size(), to);

@@ -1,8 +1,10 @@
 #include "nsa/model/model_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -13,6 +15,12 @@ namespace nsa {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// A scale of the attention, or nothing where the key is absent.
+std::optional<double> read_scale(StrictObject& object, const char* key) {
+  const double value = object.optional(key, std::numeric_limits<double>::quiet_NaN());
+  return std::isnan(value) ? std::nullopt : std::optional(value);  // JSON has no NaN
+}
 
 /// The keys of "attention" carry the names of NsaConfig.
 NsaConfig read_attention(StrictObject object) {
@@ -32,6 +40,10 @@ NsaConfig read_attention(StrictObject object) {
   c.gate = parse_gate_activation(object.optional("gate", to_string(c.gate)));
   c.rope = parse_rope_mode(object.optional("rope", to_string(c.rope)));
   c.rope_base = object.optional("rope_base", c.rope_base);
+  c.rope_pairs = parse_rope_pairs(object.optional("rope_pairs", to_string(c.rope_pairs)));
+  c.scale_cmp = read_scale(object, "scale_cmp");
+  c.scale_sel = read_scale(object, "scale_sel");
+  c.scale_win = read_scale(object, "scale_win");
   object.finish();
   return c;
 }
@@ -100,6 +112,11 @@ void ModelConfig::validate() const {
   } catch (const std::invalid_argument& e) {
     throw InputError("model " + name + ": " + e.what());
   }
+  const bool scaled = attention.scale_cmp || attention.scale_sel || attention.scale_win;
+  if (scaled && attention_kind == AttentionKind::kDense)
+    throw InputError("model " + name +
+                     ": scale_cmp, scale_sel and scale_win must be absent where attention_kind is "
+                     "dense: it has no branches and takes 1 / sqrt(qk_head_dim)");
 }
 
 std::string describe(const ModelConfig& config) {
@@ -115,6 +132,10 @@ std::string describe(const ModelConfig& config) {
        << " (" << a.num_initial << ", " << a.num_local << "), window " << a.window << ", phi "
        << to_string(a.phi) << ", gate " << to_string(a.gate) << ", rope " << to_string(a.rope)
        << " " << a.rope_base;
+  // Only where they are set: checkpoints hold this line, those of earlier versions among them.
+  if (a.rope_pairs != RopePairs::kInterleaved) text << " " << to_string(a.rope_pairs);
+  if (a.scale_cmp || a.scale_sel || a.scale_win)
+    text << ", scales " << a.cmp_scale() << "/" << a.sel_scale() << "/" << a.win_scale();
   return text.str();
 }
 

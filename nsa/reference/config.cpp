@@ -23,8 +23,7 @@ void validate(const Config& c) {
                                                    {"block_size", c.block_size},
                                                    {"block_stride", c.block_stride},
                                                    {"top_n", c.top_n},
-                                                   {"sel_block_size", c.sel_block_size},
-                                                   {"window", c.window}};
+                                                   {"sel_block_size", c.sel_block_size}};
   for (const auto& [name, size] : sizes) require(size >= 1, name, "at least 1", size);
 
   const std::string l = std::to_string(c.block_size);
@@ -36,6 +35,7 @@ void validate(const Config& c) {
           c.sel_block_size);
   require(c.num_heads % c.num_kv_heads == 0, "num_kv_heads",
           "a divisor of num_heads=" + std::to_string(c.num_heads), c.num_kv_heads);
+  require(c.window >= 0, "window", "at least 0", c.window);
   require(c.n_initial >= 0, "n_initial", "at least 0", c.n_initial);
   require(c.n_local >= 1, "n_local", "at least 1", c.n_local);
   // Written without a sum, which could overflow.
@@ -47,6 +47,11 @@ void validate(const Config& c) {
           "even unless rope is none", c.qk_head_dim);
   if (!(std::isfinite(c.rope_base) && c.rope_base > 0))
     reject("Config", "rope_base", "positive and finite", std::to_string(c.rope_base));
+  const std::pair<const char*, std::optional<double>> scales[] = {
+      {"scale_cmp", c.scale_cmp}, {"scale_sel", c.scale_sel}, {"scale_win", c.scale_win}};
+  for (const auto& [name, scale] : scales)
+    if (scale && !(std::isfinite(*scale) && *scale > 0))
+      reject("Config", name, "positive and finite", std::to_string(*scale));
 }
 
 }  // namespace nsa::reference

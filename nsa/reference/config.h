@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace nsa::reference {
 
@@ -9,6 +10,8 @@ enum class Phi { kMean, kConv, kMlp };
 enum class Gate { kNone, kSigmoid, kSoftmax };
 /// What compression does with positions. kNone switches RoPE off everywhere.
 enum class Rope { kBeforePool, kBlockStart, kNone };
+/// Which elements of a head RoPE turns together: 2m and 2m + 1, or m and m + dk/2.
+enum class RopePairs { kInterleaved, kHalfSplit };
 
 /// Everything that fixes the meaning of one NSA layer (docs/semantics.md).
 struct Config {
@@ -22,11 +25,14 @@ struct Config {
   int64_t top_n = 16;           ///< n, selected blocks a query, forced ones included
   int64_t n_initial = 1;        ///< blocks forced at the start
   int64_t n_local = 2;          ///< blocks forced at the end, the current one included
-  int64_t window = 512;         ///< w, keys of the window, the current one included
+  int64_t window = 512;         ///< w, keys of the window, the current one included; 0: none
   Phi phi = Phi::kMean;
   Gate gate = Gate::kNone;
   Rope rope = Rope::kBeforePool;
+  RopePairs rope_pairs = RopePairs::kInterleaved;
   double rope_base = 1e4;
+  /// Factor of q.k before the softmax of a branch; nothing: 1 / sqrt(dk).
+  std::optional<double> scale_cmp, scale_sel, scale_win;
 
   int64_t group_size() const { return num_heads / num_kv_heads; }  ///< G
 };

@@ -21,6 +21,7 @@ TEST(Config, DefaultsAndExtremesAreValid) {
   EXPECT_EQ(error_with([](Config&) {}), "");
   EXPECT_EQ(error_with([](Config& c) { c.top_n = 1000, c.window = 1 << 20; }), "");
   EXPECT_EQ(error_with([](Config& c) { c.n_initial = 0, c.n_local = 16; }), "");
+  EXPECT_EQ(error_with([](Config& c) { c.window = 0; }), "");
   EXPECT_EQ(error_with([](Config& c) { c.num_heads = 7, c.num_kv_heads = 7; }), "");
   EXPECT_EQ(error_with([](Config& c) { c.block_size = c.sel_block_size = 48; }), "");
   EXPECT_EQ(error_with([](Config& c) { c.qk_head_dim = 5, c.rope = Rope::kNone; }), "");
@@ -35,8 +36,7 @@ TEST(Config, EverySizeIsAtLeastOne) {
       {"block_size", &Config::block_size},
       {"block_stride", &Config::block_stride},
       {"top_n", &Config::top_n},
-      {"sel_block_size", &Config::sel_block_size},
-      {"window", &Config::window}};
+      {"sel_block_size", &Config::sel_block_size}};
   for (const auto& [name, member] : sizes)
     for (const int64_t bad : {int64_t{0}, int64_t{-3}}) {
       EXPECT_EQ(error_with([member = member, bad](Config& c) { c.*member = bad; }),
@@ -55,6 +55,8 @@ TEST(Config, EveryRuleNamesFieldAndValue) {
             prefix + "sel_block_size must be at least block_size=32, got 16");
   EXPECT_EQ(error_with([](Config& c) { c.num_kv_heads = 5; }),
             prefix + "num_kv_heads must be a divisor of num_heads=12, got 5");
+  EXPECT_EQ(error_with([](Config& c) { c.window = -1; }),
+            prefix + "window must be at least 0, got -1");
   EXPECT_EQ(error_with([](Config& c) { c.n_initial = -1; }),
             prefix + "n_initial must be at least 0, got -1");
   EXPECT_EQ(error_with([](Config& c) { c.n_local = 0; }),
@@ -65,9 +67,16 @@ TEST(Config, EveryRuleNamesFieldAndValue) {
               ::testing::HasSubstr("top_n must be at least n_initial + n_local"));
   EXPECT_EQ(error_with([](Config& c) { c.qk_head_dim = 63; }),
             prefix + "qk_head_dim must be even unless rope is none, got 63");
-  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL})
+  for (const double bad : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
     EXPECT_THAT(error_with([bad](Config& c) { c.rope_base = bad; }),
                 ::testing::HasSubstr("rope_base must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_cmp = bad; }),
+                ::testing::HasSubstr("scale_cmp must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_sel = bad; }),
+                ::testing::HasSubstr("scale_sel must be positive and finite, got "));
+    EXPECT_THAT(error_with([bad](Config& c) { c.scale_win = bad; }),
+                ::testing::HasSubstr("scale_win must be positive and finite, got "));
+  }
 }
 
 }  // namespace

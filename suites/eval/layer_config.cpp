@@ -70,8 +70,12 @@ NsaConfig layer_config(const CaseConfig& given) {
         config.*field.member = found->second;
     config.phi = nsa::parse_phi(given.choice("phi", "mean"));
     config.rope = nsa::parse_rope_mode(given.choice("rope", "before_pool"));
+    config.rope_pairs = nsa::parse_rope_pairs(given.choice("rope_pairs", "interleaved"));
     config.gate = nsa::parse_gate_activation(given.choice("gate", "none"));
     config.rope_base = given.rope_base.value_or(config.rope_base);
+    config.scale_cmp = given.scale("cmp");
+    config.scale_sel = given.scale("sel");
+    config.scale_win = given.scale("win");
     config.validate();
     return config;
   } catch (const std::invalid_argument& error) {

@@ -7,7 +7,9 @@ namespace {
 
 constexpr const char* kFooter = R"(
 The input is a safetensors file with the metadata key `config`, JSON: {name, kind, B, S, prefill,
-cfg: {Hq, Hkv, dk, dv, l, d, lsel, n, n_initial, n_local, w, phi, rope, rope_base, gate}}. Tensors
+cfg: {Hq, Hkv, dk, dv, l, d, lsel, n, n_initial, n_local, w, phi, rope, rope_pairs, rope_base,
+gate, scale, scale_cmp, scale_sel, scale_win}}; rope_pairs is interleaved or half_split, scale the
+factor of q.k (1/sqrt(dk) unless given), scale_* that of one branch, and w = 0 no window. Tensors
 are [B, S, heads, D], or [T, heads, D] when `cu_seqlens` (int32) is there. What each --op reads:
   layer     q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win, gates (cfg.gate none) or
             gate_logits (softmax, sigmoid); conv_k, conv_v or phi_k.*, phi_v.*, by cfg.phi

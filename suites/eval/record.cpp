@@ -23,7 +23,12 @@ json config_in_force(const Evaluation& run) {
               {"phi", to_string(c.phi)},
               {"rope", to_string(c.rope)},
               {"rope_base", c.rope_base},
+              {"rope_pairs", to_string(c.rope_pairs)},
               {"gate", to_string(c.gate)}};
+  for (const auto& [key, scale] : {std::pair{"scale_cmp", c.scale_cmp},
+                                   {"scale_sel", c.scale_sel},
+                                   {"scale_win", c.scale_win}})
+    if (scale) cfg[key] = *scale;
   // Sizes that the operator does not depend on and the file does not have were made up.
   for (const char* key :
        {"Hq", "Hkv", "dk", "dv", "l", "d", "lsel", "n", "n_initial", "n_local", "w"})

@@ -64,7 +64,7 @@ at::Tensor Stages::rotate(const at::Tensor& x) {
   if (run_.config.rope == nsa::RopeMode::kNone) return x;
   return per_part(run_.layout, [&](size_t i) {
     return nsa::rope(run_.layout.part(x, i), positions(run_.layout.length(i), x.device()),
-                     run_.config.rope_base);
+                     run_.config.rope_base, run_.config.rope_pairs);
   });
 }
 
@@ -243,7 +243,7 @@ void Stages::sel_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   const nsa::SelAttnOptions options{asked.sel, asked.safe_pack, asked.strict_backend};
   attend("sel", [&](size_t i) {
     return nsa::sel_attn(layout.part(q, i), layout.part(k, i), layout.part(v, i),
-                         layout.part(ranges, i), 0, options);
+                         layout.part(ranges, i), 0, options, run_.config.scale_sel);
   });
 }
 
@@ -253,7 +253,7 @@ void Stages::win_attn(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   const nsa::BranchOptions options{asked.win, asked.strict_backend};
   attend("win", [&](size_t i) {
     return nsa::win_attn(layout.part(q, i), layout.part(k, i), layout.part(v, i),
-                         run_.config.window, 0, options);
+                         run_.config.window, 0, options, run_.config.scale_win);
   });
 }
 

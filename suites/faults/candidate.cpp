@@ -12,7 +12,9 @@ using at::Tensor;
 
 Candidate plain_candidate() {
   Candidate plain;
-  plain.rope = nsa::rope;
+  plain.rope = [](const at::Tensor& x, const at::Tensor& positions, double base) {
+    return nsa::rope(x, positions, base);
+  };
   plain.compress = nsa::compress;
   plain.cmp_attn = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const nsa::NsaConfig& config, int64_t first_position) {

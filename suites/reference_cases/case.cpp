@@ -40,11 +40,16 @@ ref::Config read_config(const CaseConfig& given) {
                                                  {"block_start", ref::Rope::kBlockStart},
                                                  {"none", ref::Rope::kNone}}
                     .at(given.choice("rope", "before_pool"));
+  if (given.choice("rope_pairs", "interleaved") == "half_split")
+    config.rope_pairs = ref::RopePairs::kHalfSplit;
   config.gate = std::map<std::string, ref::Gate>{{"none", ref::Gate::kNone},
                                                  {"sigmoid", ref::Gate::kSigmoid},
                                                  {"softmax", ref::Gate::kSoftmax}}
                     .at(given.choice("gate", "none"));
   config.rope_base = given.rope_base.value_or(config.rope_base);
+  config.scale_cmp = given.scale("cmp");
+  config.scale_sel = given.scale("sel");
+  config.scale_win = given.scale("win");
   return config;
 }
 

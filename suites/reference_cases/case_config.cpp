@@ -1,6 +1,7 @@
 #include "suites/reference_cases/case_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -25,7 +26,13 @@ const std::map<std::string, std::vector<std::string>>& choices() {
   static const std::map<std::string, std::vector<std::string>> all = {
       {"phi", {"mean", "conv", "mlp"}},
       {"rope", {"before_pool", "block_start", "none"}},
+      {"rope_pairs", {"interleaved", "half_split"}},
       {"gate", {"none", "softmax", "sigmoid"}}};
+  return all;
+}
+
+const std::vector<std::string>& scales() {
+  static const std::vector<std::string> all = {"scale", "scale_cmp", "scale_sel", "scale_win"};
   return all;
 }
 
@@ -67,9 +74,15 @@ void read_cfg(const json& cfg, CaseConfig& config) {
     } else if (key == "rope_base") {
       if (!value.is_number()) fail_config("cfg.rope_base must be a number, got " + excerpt(value));
       config.rope_base = value.get<double>();
+    } else if (std::ranges::find(scales(), key) != scales().end()) {
+      const double scale = value.is_number() ? value.get<double>() : 0.0;
+      if (!(scale > 0.0 && std::isfinite(scale)))
+        fail_config("cfg." + key + " must be a positive number, got " + excerpt(value));
+      config.scales[key] = scale;
     } else {
       fail_config("unknown key cfg." + excerpt(key) + " = " + excerpt(value) + ", known are " +
-                  joined(sizes()) + ", phi, rope, rope_base, gate");
+                  joined(sizes()) + ", phi, rope, rope_pairs, rope_base, gate, " +
+                  joined(scales()));
     }
   }
 }
@@ -96,6 +109,12 @@ int64_t CaseConfig::size(const std::string& key) const {
 std::string CaseConfig::choice(const std::string& key, const std::string& fallback) const {
   const auto found = choices.find(key);
   return found == choices.end() ? fallback : found->second;
+}
+
+std::optional<double> CaseConfig::scale(const std::string& branch) const {
+  for (const std::string& key : {"scale_" + branch, std::string("scale")})
+    if (const auto found = scales.find(key); found != scales.end()) return found->second;
+  return std::nullopt;
 }
 
 CaseConfig parse_case_config(const std::string& text, const std::string& overriding) {

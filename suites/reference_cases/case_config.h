@@ -14,13 +14,16 @@ struct CaseConfig {
   std::optional<int64_t> batch, tokens;  ///< B, S
   std::vector<int64_t> prefill;          ///< one for all sequences, or one each; empty: absent
   std::map<std::string, int64_t> sizes;  ///< cfg: Hq, Hkv, dk, dv, l, d, lsel, n, ..., w, K
-  std::map<std::string, std::string> choices;  ///< cfg: phi, rope, gate
+  std::map<std::string, std::string> choices;  ///< cfg: phi, rope, rope_pairs, gate
   std::optional<double> rope_base;
+  std::map<std::string, double> scales;  ///< cfg: scale (all branches), scale_cmp, _sel, _win
 
   /// Throws std::invalid_argument "config: cfg.KEY is missing".
   int64_t size(const std::string& key) const;
   /// The choice, or `fallback` where it is absent.
   std::string choice(const std::string& key, const std::string& fallback) const;
+  /// cfg.scale_BRANCH, else cfg.scale, else nothing. BRANCH: cmp, sel, win.
+  std::optional<double> scale(const std::string& branch) const;
 };
 
 /// Parses the JSON `text`; keys of `overriding` (the same JSON, "" for none) replace those of

@@ -19,7 +19,7 @@ std::pair<at::Tensor, at::Tensor> emit_block(const LoadedKv& source, const at::T
   unrotated.rope = RopeMode::kNone;
   auto [k, v] = compress(tokens(source.k), tokens(source.v), phi_k, phi_v, unrotated);
   if (config.rope == RopeMode::kBlockStart) {
-    k = rope(k, block.mul(config.block_stride).unsqueeze(1), config.rope_base);
+    k = rope(k, block.mul(config.block_stride).unsqueeze(1), config.rope_base, config.rope_pairs);
   }
   return {k.squeeze(1).to(type), v.squeeze(1).to(type)};
 }

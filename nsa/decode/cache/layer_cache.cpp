@@ -74,7 +74,8 @@ LayerCache::LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t c
       compressed_(paged_rows(config, num_sequences, config.num_compressed(capacity),
                              memory.pool_tokens / config.block_stride, num_sequences, memory,
                              options)),
-      window_(config, num_sequences, std::min(config.window, std::max<int64_t>(1, capacity)),
+      // A ring has a slot at least; of no window it is never read.
+      window_(config, num_sequences, std::max<int64_t>(1, std::min(config.window, capacity)),
               options),
       source_(config, num_sequences, config.block_size, options),
       num_tokens_(static_cast<size_t>(num_sequences), 0),

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <cmath>
 #include <limits>
 
 #include "nsa/ops/common/check.h"
@@ -33,7 +32,7 @@ LoadedAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {
 
 }  // namespace
 
-LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv) {
+LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv, double scale) {
   const int64_t batch = q.size(0), heads = q.size(2), kv_heads = kv.k.size(1),
                 rows_loaded = kv.k.size(2);
   const at::ScalarType low = q.scalar_type(), sums = sum_type(q);
@@ -42,7 +41,7 @@ LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv) {
   const at::Tensor hidden = kv.masked.flatten(0, 1).unsqueeze(1);  // [A * Hkv, 1, L]
   const at::Tensor empty = hidden.all(-1, /*keepdim=*/true);
   const at::Tensor logits = product(rows, kv.k.flatten(0, 1).transpose(1, 2), low, sums)
-                                .mul(1.0 / std::sqrt(static_cast<double>(q.size(3))))
+                                .mul(scale)
                                 .masked_fill(hidden, kMaskedLogit);
   // The derivative of softmax, unlike that of its parts, is exactly 0 where one pair decides.
   const at::Tensor rows_with_pairs = logits.masked_fill(empty, 0.0);

@@ -9,9 +9,9 @@ struct LoadedAttention {
   at::Tensor group_probs;  ///< [A, 1, Hkv, L], accumulation type, detached: P[i] of Eq. 10
 };
 
-/// Attention of one query a sequence over its loaded pairs: out = softmax(q.k / sqrt(dk)) v;
+/// Attention of one query a sequence over its loaded pairs: out = softmax(scale q.k) v;
 /// q [A, 1, Hq, dk] rotated. Logits and softmax in the type of sums; on CUDA half and
 /// bfloat16 multiply on tensor cores. Differentiable in q and the loaded pairs.
-LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv);
+LoadedAttention attend_loaded(const at::Tensor& q, const LoadedKv& kv, double scale);
 
 }  // namespace nsa

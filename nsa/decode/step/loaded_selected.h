@@ -12,6 +12,7 @@ namespace nsa {
 /// of the library's flash attention where that applies. The others, and gradients of `varlen`, run
 /// nsa::sel_attn on the loaded pairs. What ran goes to current_record().
 std::pair<at::Tensor, at::Tensor> attend_loaded_selected(const at::Tensor& q, const LoadedKv& kv,
-                                                         const SelAttnOptions& options);
+                                                         const SelAttnOptions& options,
+                                                         double scale);
 
 }  // namespace nsa

@@ -23,6 +23,22 @@
 #endif
 
 namespace nsa {
+namespace {
+
+/// The kernel of a step for tokens like q, or why there is none.
+KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
+  KernelChoice kernel;
+  for (const double scale : {config.cmp_scale(), config.sel_scale(), config.win_scale()}) {
+    kernel = choose_kernel(q, {.family = KernelFamily::kDecodeStep,
+                               .qk_head_dim = config.qk_head_dim,
+                               .window_off = config.window == 0,
+                               .scale = scale});
+    if (!kernel.runs()) break;
+  }
+  return kernel;
+}
+
+}  // namespace
 
 #ifdef NSA_WITH_CUDA
 namespace {
@@ -73,14 +89,18 @@ void set_sizes(DecodeAttention& p, const NsaConfig& c, const NsaInputs& tokens) 
   p.num_initial = narrow(c.num_initial);
   p.num_local = narrow(c.num_local);
   p.window_size = narrow(c.window);
-  p.scale = static_cast<float>(c.scale());
+  p.scale = static_cast<float>(c.default_scale());  // of all branches, see step_kernel
   p.gate = gate_function(c.gate);
   p.element = element_of(tokens.q);
 }
 
-/// The kernel appends by itself where blocks are means that need no rotation of their own.
+/// The kernel appends by itself where blocks are means that need no rotation of their own, and
+/// rotates interleaved pairs only. Else it attends to what plain operators append.
 bool kernel_appends(const NsaConfig& config) {
-  return config.phi == Phi::kMean && config.rope != RopeMode::kBlockStart;
+  const bool rotates =
+      config.rope == RopeMode::kNone ||
+      (config.rope == RopeMode::kBeforePool && config.rope_pairs == RopePairs::kInterleaved);
+  return config.phi == Phi::kMean && rotates;
 }
 
 /// Tensors that a launch reads; they live until it is enqueued.
@@ -145,7 +165,7 @@ std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Activ
       wanted.win != BranchBackend::kFused) {
     return "a step is one launch only where all three branches are to be fused";
   }
-  const KernelChoice kernel = choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep});
+  const KernelChoice kernel = step_kernel(config_, tokens.q);
   if (!kernel.runs()) return kernel.obstacle;
   if (needs_gradient(tokens)) return "the one launch of a decode step has no backward pass";
   if (window_.kv.k.scalar_type() != window_.kv.type) return "the cache keeps wider rows";
@@ -177,8 +197,9 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
   const bool appends = kernel_appends(config_), captured = capturing();
   TORCH_CHECK(!captured || appends,
               "nsa::DecodeCache: a step can be captured only where the kernel appends: phi must be "
-              "mean and rope before_pool or none, got phi ",
-              to_string(config_.phi), ", rope ", to_string(config_.rope));
+              "mean and rope before_pool with interleaved pairs or none, got phi ",
+              to_string(config_.phi), ", rope ", to_string(config_.rope), ", rope_pairs ",
+              to_string(config_.rope_pairs));
   at::Tensor q = tokens.q;
   if (!appends) {
     active.t = num_tokens_device_.index_select(0, active.sequence);
@@ -232,8 +253,8 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
 }
 #else
 std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
-                                            const NsaOptions&) const {
-  return choose_kernel(tokens.q, {.family = KernelFamily::kDecodeStep}).obstacle;
+                                             const NsaOptions&) const {
+  return step_kernel(config_, tokens.q).obstacle;
 }
 
 int64_t LayerCache::longest_room(const Active& active) const { return active.last + 1; }

@@ -55,7 +55,7 @@ namespace {
 
 /// What attends to compressed blocks and the window is neither of the backends for whole tensors;
 /// asking for another than the plain one is recorded, or refused. `fused` is the one launch.
-void record_requests(const NsaOptions& options, const std::string& obstacle) {
+void record_requests(const NsaOptions& options, const std::string& obstacle, int64_t window) {
   const auto note = [&](const char* stage, BranchBackend requested) {
     const std::string reason = requested == BranchBackend::kPlain ? ""
                                : requested == BranchBackend::kFused
@@ -65,7 +65,7 @@ void record_requests(const NsaOptions& options, const std::string& obstacle) {
   };
   const NsaOptions wanted = options.effective();
   note("cmp_attn", wanted.cmp);
-  note("win_attn", wanted.win);
+  if (window > 0) note("win_attn", wanted.win);
 }
 
 /// The pairs at positions [A, 1 or Hkv, L] of the sequences [A].
@@ -112,8 +112,8 @@ DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& option
 }
 
 DecodeOutputs LayerCache::plain_step(const NsaInputs& tokens, Active& active,
-                                     const NsaOptions& options, const std::string& obstacle) {
-  record_requests(options, obstacle);
+                                      const NsaOptions& options, const std::string& obstacle) {
+  record_requests(options, obstacle, config_.window);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
   append(tokens, rotated, active);
@@ -200,8 +200,8 @@ void LayerCache::attend_compressed(const Active& active, StepLoads& loads,
   for (const int64_t id : active.ids) width = std::max(width, num_blocks(id));
   const at::Tensor blocks =
       first_positions(num_blocks_device_.index_select(0, active.sequence), width);
-  const LoadedAttention cmp =
-      attend_loaded(out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp));
+  const LoadedAttention cmp = attend_loaded(
+      out.q_rot, load_from(compressed_, active.sequence, blocks, loads.cmp), config_.cmp_scale());
   out.o_cmp = cmp.out;
   out.lse_cmp = cmp.lse;
   const bool given = options.block_idx.defined();
@@ -230,15 +230,16 @@ void LayerCache::attend_selected(const Active& active, StepLoads& loads, const N
   const at::Tensor tokens = range_positions(out.ranges.squeeze(1), active.t, width);
   const LoadedKv kv = load_from(selected_, active.sequence, tokens, loads.sel);
   const NsaOptions wanted = options.effective();
-  std::tie(out.o_sel, out.lse_sel) =
-      attend_loaded_selected(out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend});
+  std::tie(out.o_sel, out.lse_sel) = attend_loaded_selected(
+      out.q_rot, kv, {wanted.sel, wanted.safe_pack, wanted.strict_backend}, config_.sel_scale());
 }
 
 void LayerCache::attend_window(const Active& active, StepLoads& loads, DecodeOutputs& out) const {
+  if (config_.window == 0) record_stage("win_attn", "off");
   const int64_t width = std::min(config_.window, active.last + 1);
   const at::Tensor tokens = last_positions(active.t, width);
-  const LoadedAttention win =
-      attend_loaded(out.q_rot, load_from(window_, active.sequence, tokens, loads.win));
+  const LoadedAttention win = attend_loaded(
+      out.q_rot, load_from(window_, active.sequence, tokens, loads.win), config_.win_scale());
   out.o_win = win.out;
   out.lse_win = win.lse;
 }

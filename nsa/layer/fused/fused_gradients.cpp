@@ -77,17 +77,17 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
   if (!branches) return g;
   const auto interval = [&](const char* stage, const KernelChoice& kernel, size_t branch,
                             int64_t which, const at::Tensor& k, const at::Tensor& v,
-                            const KeyMask& mask) {
+                            const KeyMask& mask, double scale) {
     const NvtxRange range((std::string("nsa.") + stage).c_str());
     const kernels::IntervalRows rows = statistics.interval(which);
     record_stage(stage, "fused", kernel.detail);
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
-                                   config.scale(), kernel.code, folded ? &rows : nullptr);
+                                   scale, kernel.code, folded ? &rows : nullptr);
   };
-  const AttentionGradients cmp =
-      interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp, compressed_mask(config));
-  const AttentionGradients win =
-      interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win, window_mask(config));
+  const AttentionGradients cmp = interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
+                                          compressed_mask(config), config.cmp_scale());
+  const AttentionGradients win = interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win,
+                                          window_mask(config), config.win_scale());
   g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.
@@ -114,9 +114,11 @@ BranchGradients gradients_by_operators(const SavedCall& s, const NsaConfig& conf
   for (at::Tensor& leaf : leaves) leaf = leaf.detach().requires_grad_(true);
   const at::Tensor &q = leaves[0], &logits = leaves[7];
   const CmpSelectResult cmp = cmp_attn_select(q, leaves[1], leaves[2], config);
-  const auto sel = sel_attn(q, leaves[3], leaves[4], s.ranges, 0,
-                            {SelBackend::kFused, true, false, config.sel_block_size});
-  const auto win = win_attn(q, leaves[5], leaves[6], config.window, 0, {BranchBackend::kFused});
+  const auto sel =
+      sel_attn(q, leaves[3], leaves[4], s.ranges, 0,
+               {SelBackend::kFused, true, false, config.sel_block_size}, config.scale_sel);
+  const auto win = win_attn(q, leaves[5], leaves[6], config.window, 0, {BranchBackend::kFused},
+                            config.scale_win);
   const at::Tensor gates = gate_activate(logits, config.gate);
   const at::Tensor o = gate_combine(cmp.out, sel.first, win.first, gates);
   const variable_list all{o, cmp.out, sel.first, win.first, cmp.lse, sel.second, win.second, gates};

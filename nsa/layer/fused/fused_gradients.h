@@ -36,7 +36,7 @@ struct SavedCall {
             {x[12], x[13], x[14]}};
   }
   SelAttnArgs selected(const NsaConfig& config) const {
-    return {q, k_sel, v_sel, ranges, 0, config.scale(), config.sel_block_size};
+    return {q, k_sel, v_sel, ranges, 0, config.sel_scale(), config.sel_block_size};
   }
 };
 

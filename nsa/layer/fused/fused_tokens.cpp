@@ -22,6 +22,7 @@ bool sources_are_pooled(const NsaConfig& config) {
 
 bool tokens_by_kernel(const NsaInputs& in, const NsaConfig& config) {
   constexpr int64_t kMostRotated = 512;
+  if (config.rope != RopeMode::kNone && config.rope_pairs != RopePairs::kInterleaved) return false;
   return in.q.numel() > 0 && config.qk_head_dim <= kMostRotated && rotates_by_kernel(in.q) &&
          rotates_by_kernel(in.k_sel) && pools_by_kernel(in.v_cmp_src) &&
          in.q.size(0) * in.q.size(1) <= INT32_MAX;

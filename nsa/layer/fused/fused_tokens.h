@@ -9,7 +9,8 @@
 /// of autograd.
 namespace nsa {
 
-/// Whether the kernels rotate, and pool where the configuration pools by the mean, these inputs.
+/// Whether the kernels rotate, and pool where the configuration pools by the mean, these inputs;
+/// they turn interleaved pairs only.
 bool tokens_by_kernel(const NsaInputs& inputs, const NsaConfig& config);
 
 /// Whether make_sources can pool: phi is the mean, and no block is rotated behind it.

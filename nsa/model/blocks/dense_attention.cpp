@@ -92,8 +92,8 @@ DenseAttentionImpl::Outputs DenseAttentionImpl::forward(const at::Tensor& x) {
     const at::Tensor positions = at::arange(x.size(1), x.options().dtype(at::kLong));
     const at::Tensor table =
         rope_table(positions, config_.qk_head_dim, config_.rope_base, x.scalar_type());
-    q = rope_apply(q, table);
-    k = rope_apply(k, table);
+    q = rope_apply(q, table, config_.rope_pairs);
+    k = rope_apply(k, table, config_.rope_pairs);
   }
   const at::Tensor o = attend(q, k, v);
   return {rounded_linear(o.flatten(-2), {w_o_}), o, record};

@@ -38,6 +38,89 @@ TEST(CmpAttn, HandComputedTwoBlocks) {
   EXPECT_FALSE(r.group_probs.requires_grad());
 }
 
+/// dk = 4 and q.k = 4 ln 3 for the second key, 0 for the first: a scale of 1/4 makes that ln 3, of
+/// 1/8 its half.
+struct TwoKeys {
+  at::Tensor q = at::ones({1, 2, 1, 4}, at::kDouble);
+  at::Tensor k = doubles({0, 0, 0, 0, 1, 1, 1, 1}, {1, 2, 1, 4}) * std::log(3.0);
+  at::Tensor v = doubles({4, 8}, {1, 2, 1, 1});
+  at::Tensor ranges = ints({0, 2, 0, 2}, {1, 2, 1, 1, 2});
+};
+
+TEST(Scale, MultipliesTheLogitsOfItsBranch) {
+  const TwoKeys x;
+  for (const auto& [scale, weight] : {std::pair{0.25, 3.0}, std::pair{0.125, std::sqrt(3.0)}}) {
+    const at::Tensor out = doubles({4, (4 + 8 * weight) / (1 + weight)}, {2});
+    const at::Tensor lse = doubles({0, std::log(1 + weight)}, {2});
+    NsaConfig c = blocks(1, 1);
+    c.scale_cmp = scale;
+    const CmpAttnResult cmp = cmp_attn(x.q, x.k, x.v, c);
+    expect_near(cmp.out.flatten(), out);
+    expect_near(cmp.lse.flatten(), lse);
+    const at::Tensor probs = doubles({1, 0, 1 / (1 + weight), weight / (1 + weight)}, {4});
+    expect_near(cmp.group_probs.flatten(), probs);
+    expect_near(cmp_probs(x.q, x.k, c).flatten(), probs);
+    const auto win = win_attn(x.q, x.k, x.v, 2, 0, {}, scale);
+    expect_near(win.first.flatten(), out);
+    expect_near(win.second.flatten(), lse);
+    for (const SelBackend backend : {SelBackend::kGather, SelBackend::kPacked, SelBackend::kVarlen,
+                                     SelBackend::kMasked, SelBackend::kFused}) {
+      const auto sel = sel_attn(x.q, x.k, x.v, x.ranges, 0, {.backend = backend}, scale);
+      expect_near(sel.first.flatten(), out);
+      expect_near(sel.second.flatten(), lse);
+    }
+  }
+}
+
+TEST(Scale, OtherThanTheDefaultKeepsTheKernelsAway) {
+  const TwoKeys x;
+  NsaConfig c = blocks(1, 1);
+  c.scale_cmp = 0.25;
+  const std::string obstacle = "a scale of 0.25 is covered by plain operators only";
+  EXPECT_THAT(error_of([&] { cmp_attn(x.q, x.k, x.v, c, 0, {BranchBackend::kFused, true}); }),
+              HasSubstr(obstacle));
+  EXPECT_THAT(error_of([&] { cmp_attn_select(x.q, x.k, x.v, c); }), HasSubstr(obstacle));
+  EXPECT_THAT(error_of([&] { win_attn(x.q, x.k, x.v, 2, 0, {BranchBackend::kFused, true}, 0.25); }),
+              HasSubstr(obstacle));
+  EXPECT_THAT(error_of([&] {
+                sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused, true, true}, 0.25);
+              }),
+              HasSubstr(obstacle));
+}
+
+TEST(Scale, MustBePositiveAndFinite) {
+  const TwoKeys x;
+  for (const double bad : {0.0, -1.0, kInf, std::nan("")}) {
+    EXPECT_THAT(error_of([&] { win_attn(x.q, x.k, x.v, 2, 0, {}, bad); }),
+                HasSubstr("nsa::win_attn: scale must be positive and finite, got "));
+    EXPECT_THAT(error_of([&] { sel_attn(x.q, x.k, x.v, x.ranges, 0, {}, bad); }),
+                HasSubstr("nsa::sel_attn: scale must be positive and finite, got "));
+    NsaConfig c = blocks(1, 1);
+    c.scale_cmp = bad;
+    EXPECT_THAT(error_of([&] { cmp_attn(x.q, x.k, x.v, c); }),
+                HasSubstr("nsa::cmp_attn: scale must be positive and finite, got "));
+    EXPECT_THAT(error_of([&] { cmp_probs(x.q, x.k, c); }),
+                HasSubstr("nsa::cmp_probs: scale must be positive and finite, got "));
+  }
+}
+
+TEST(WinAttn, AWindowOfNoKeysIsExactlyZeroInEveryBackend) {
+  const at::Tensor q = at::ones({2, 3, 4, 2}, at::kDouble).requires_grad_(true);
+  const at::Tensor k = at::full({2, 3, 2, 2}, std::nan(""), at::kDouble).requires_grad_(true);
+  const at::Tensor v = at::full({2, 3, 2, 5}, std::nan(""), at::kDouble).requires_grad_(true);
+  for (const BranchBackend backend :
+       {BranchBackend::kPlain, BranchBackend::kFlash, BranchBackend::kFused}) {
+    const auto [out, lse] = win_attn(q, k, v, 0, 0, {backend, /*strict=*/true});
+    EXPECT_TRUE(at::equal(out, at::zeros({2, 3, 4, 5}, at::kDouble)));
+    EXPECT_TRUE(at::equal(lse, at::full({2, 3, 4}, -kInf, at::kDouble)));
+    for (const at::Tensor& gradient :
+         torch::autograd::grad({out}, {q, k, v}, {at::ones_like(out)})) {
+      ASSERT_TRUE(gradient.defined());
+      EXPECT_TRUE(gradient.eq(0).all().item<bool>());
+    }
+  }
+}
+
 TEST(CmpAttn, FirstPositionShiftsTheRows) {
   at::manual_seed(1);
   const at::Tensor q = at::randn({2, 9, 4, 3}, at::kDouble);
@@ -157,8 +240,8 @@ TEST(Attention, BadArgumentsAreNamed) {
   const at::Tensor ranges = at::zeros({2, 6, 2, 1, 2}, at::kInt);
   EXPECT_THAT(error_of([&] { win_attn(q[0], k, k, 2); }),
               HasSubstr("nsa::win_attn: q must be of rank 4 [B, S, Hq, dk], got shape [6, 4, 3]"));
-  EXPECT_THAT(error_of([&] { win_attn(q, k, k, 0); }),
-              HasSubstr("nsa::win_attn: window must be at least 1, got 0"));
+  EXPECT_THAT(error_of([&] { win_attn(q, k, k, -1); }),
+              HasSubstr("nsa::win_attn: window must be at least 0, got -1"));
   EXPECT_THAT(error_of([&] { win_attn(q, k, k, 2, 1); }),
               HasSubstr("nsa::win_attn: N must be at least 7, got 6"));
   EXPECT_THAT(error_of([&] {

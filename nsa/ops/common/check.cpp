@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <sstream>
 
 namespace nsa {
@@ -27,6 +28,13 @@ std::string wanted_sizes(std::initializer_list<int64_t> sizes, const char* legen
 }
 
 }  // namespace
+
+double ArgumentCheck::scale(std::optional<double> given, const at::Tensor& q) const {
+  if (given && !(*given > 0.0 && std::isfinite(*given))) {
+    fail("scale", "positive and finite", std::to_string(*given));
+  }
+  return given.value_or(1.0 / std::sqrt(static_cast<double>(q.size(-1))));
+}
 
 void ArgumentCheck::fail(const std::string& name, const std::string& want,
                          const std::string& have) const {

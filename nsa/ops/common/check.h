@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class ArgumentCheck {
   /// q [B, S, Hq, dk], k [B, N, Hkv, dk], v [B, N, Hkv, dv]: ranks, sizes, one float type, device.
   void qkv(const at::Tensor& q, const char* k_name, const at::Tensor& k, const char* v_name,
            const at::Tensor& v) const;
+  /// The factor of q.k: `given`, which must be positive and finite, or 1 / sqrt(dk) of q [.., dk].
+  double scale(std::optional<double> given, const at::Tensor& q) const;
 
   [[noreturn]] void fail(const std::string& name, const std::string& want,
                          const std::string& have) const;

@@ -19,6 +19,28 @@ TEST(Rope, HandComputedAngles) {
               1e-15);
 }
 
+TEST(Rope, HalfSplitPairsByHandAndAsPermutedInterleavedOnes) {
+  // Pairs (x0, x2) and (x1, x3), turned by the same angles.
+  const at::Tensor x = doubles({1, 0, 0, 1}, {1, 1, 4});
+  const at::Tensor y = rope(x, at::full({1}, 2, at::kLong), 100.0, RopePairs::kHalfSplit);
+  expect_near(y.flatten(), doubles({std::cos(2), -std::sin(0.2), std::sin(2), std::cos(0.2)}, {4}),
+              1e-15);
+  at::manual_seed(4);
+  const at::Tensor z = at::randn({2, 5, 3, 8}, at::kDouble), t = at::arange(5);
+  const at::Tensor order = at::tensor(std::vector<int64_t>{0, 4, 1, 5, 2, 6, 3, 7});
+  for (const at::ScalarType type : {at::kDouble, at::kBFloat16}) {
+    const at::Tensor have = rope(z.to(type), t, 1e4, RopePairs::kHalfSplit);
+    const at::Tensor want = rope(z.to(type).index_select(-1, order), t);
+    EXPECT_TRUE(at::equal(have.index_select(-1, order), want));
+    EXPECT_TRUE(have.is_contiguous());
+  }
+  expect_gradients(
+      [](const auto& in) {
+        return std::vector{rope(in[0], at::arange(3), 1e4, RopePairs::kHalfSplit)};
+      },
+      {at::randn({3, 2, 4}, at::kDouble)});
+}
+
 TEST(Rope, ProductsDependOnDistanceOnly) {
   at::manual_seed(1);
   const at::Tensor q = at::randn({1, 1, 16}, at::kDouble), k = at::randn({1, 1, 16}, at::kDouble);
@@ -95,6 +117,12 @@ TEST(Compress, RopeTouchesKeysOnly) {
   expect_near(before.first,
               compress(rope(x, at::arange(9)), x, {}, {}, tiny(Phi::kMean, RopeMode::kNone)).first);
   expect_near(start.first, rope(plain.first, at::arange(0, 6, 2)));
+  NsaConfig halves = tiny(Phi::kMean, RopeMode::kBlockStart);
+  halves.rope_pairs = RopePairs::kHalfSplit;
+  const at::Tensor wide = at::randn({1, 9, 2, 4}, at::kDouble);
+  expect_near(compress(wide, wide, {}, {}, halves).first,
+              rope(compress(wide, wide, {}, {}, tiny(Phi::kMean, RopeMode::kNone)).first,
+                   at::arange(0, 6, 2), 1e4, RopePairs::kHalfSplit));
 }
 
 TEST(Compress, PackedEqualsSeparateDocuments) {

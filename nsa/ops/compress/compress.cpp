@@ -56,7 +56,8 @@ bool by_kernel(const at::Tensor& x, Phi phi, RopeMode mode) {
 at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const OptionalTensor& pe,
                        const OptionalTensor& w1, const OptionalTensor& b1, const OptionalTensor& w2,
                        const OptionalTensor& b2, c10::string_view phi_name, int64_t block_size,
-                       int64_t block_stride, c10::string_view rope_name, double rope_base) {
+                       int64_t block_stride, c10::string_view rope_name, double rope_base,
+                       c10::string_view pair_name) {
   const ArgumentCheck check("compress");
   check.rank("x", x, 4, "[B, S, Hkv, D]");
   check.floating("x", x);
@@ -65,6 +66,7 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
   check.multiple("block_size", block_size, block_stride, "block_stride");
   const Phi phi = parse_phi(std::string(phi_name));
   const RopeMode mode = parse_rope_mode(std::string(rope_name));
+  const RopePairs pairs = parse_rope_pairs(std::string(pair_name));
   if (mode != RopeMode::kNone && x.size(3) % 2 != 0) {
     check.fail("D", "even unless rope is none", std::to_string(x.size(3)));
   }
@@ -78,13 +80,13 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
     return at::arange(0, count * step, step, x.options().dtype(at::kLong));
   };
   const at::Tensor source =
-      mode == RopeMode::kBeforePool ? rope(x, positions(num_tokens, 1), rope_base) : x;
+      mode == RopeMode::kBeforePool ? rope(x, positions(num_tokens, 1), rope_base, pairs) : x;
   if (by_kernel(source, phi, mode)) {
     return pool_mean_by_kernel(source, block_size, block_stride);
   }
   at::Tensor pooled = pool(source, weights, phi, block_size, block_stride);
   if (mode == RopeMode::kBlockStart) {
-    pooled = rope(pooled, positions(pooled.size(1), block_stride), rope_base);
+    pooled = rope(pooled, positions(pooled.size(1), block_stride), rope_base, pairs);
   }
   return pooled.to(x.scalar_type());
 }
@@ -98,7 +100,7 @@ at::Tensor compress_one(const at::Tensor& x, const PhiWeights& weights, const Ns
   return op.call(x, optional(weights.conv), optional(weights.pe), optional(weights.w1),
                  optional(weights.b1), optional(weights.w2), optional(weights.b2),
                  to_string(config.phi), config.block_size, config.block_stride, to_string(mode),
-                 config.rope_base);
+                 config.rope_base, to_string(config.rope_pairs));
 }
 
 }  // namespace
@@ -167,6 +169,7 @@ TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "compress(Tensor x, Tensor? conv, Tensor? pe, Tensor? w1, Tensor? b1, Tensor? w2, Tensor? "
       "b2, "
-      "str phi, int block_size, int block_stride, str rope, float rope_base) -> Tensor",
+      "str phi, int block_size, int block_stride, str rope, float rope_base, "
+      "str rope_pairs='interleaved') -> Tensor",
       TORCH_FN(nsa::compress_op));
 }

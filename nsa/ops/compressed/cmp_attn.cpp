@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -30,42 +29,40 @@ constexpr const char* kNoLibraryMask =
 constexpr const char* kNoProbabilities =
     "the kernel returns no probabilities; cmp_attn_select chooses blocks without them";
 
-double scale_of(const at::Tensor& q) { return 1.0 / std::sqrt(static_cast<double>(q.size(3))); }
-
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
     const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp, int64_t block_size,
     int64_t block_stride, int64_t first_position, bool want_group_probs, c10::string_view backend,
-    bool strict) {
+    bool strict, std::optional<double> given_scale) {
   const ArgumentCheck check("cmp_attn");
   check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
   const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
+  const double scale = check.scale(given_scale, q);
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);
   std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
   if (wanted == BranchBackend::kFused) {
-    const KernelChoice kernel = want_group_probs
-                                    ? KernelChoice{KernelCode::kNone, kNoProbabilities, ""}
-                                    : choose_interval_kernel(q, k_cmp, v_cmp, mask);
+    const KernelChoice kernel = choose_interval_kernel(q, k_cmp, v_cmp, mask, scale)
+                                    .unless(want_group_probs ? kNoProbabilities : "");
     reason = kernel.obstacle;
     if (kernel.runs()) {
       record_backend("cmp_attn", requested, requested, kernel.detail, "", strict);
       FusedSelection fused =
-          fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), kernel, "cmp_attn");
+          fused_interval_attention(q, k_cmp, v_cmp, mask, scale, kernel, "cmp_attn");
       return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
     }
   }
   record_backend("cmp_attn", requested, "plain", "", reason, strict);
-  AttentionResult result = chunked_attention(q, k_cmp, v_cmp, mask, scale_of(q), want_group_probs);
+  AttentionResult result = chunked_attention(q, k_cmp, v_cmp, mask, scale, want_group_probs);
   return {result.out, result.lse,
           want_group_probs ? result.group_probs : at::empty({0}, result.lse.options())};
 }
 
 at::Tensor cmp_probs_op(const at::Tensor& q, const at::Tensor& k_cmp, int64_t block_size,
-                        int64_t block_stride, int64_t first_position) {
+                        int64_t block_stride, int64_t first_position, std::optional<double> scale) {
   const ArgumentCheck check("cmp_probs");
   check.qkv(q, "k_cmp", k_cmp, "k_cmp", k_cmp);
   const KeyMask mask = visible_blocks(check, block_size, block_stride, first_position);
-  return attention_probs(q, k_cmp, mask, scale_of(q));
+  return attention_probs(q, k_cmp, mask, check.scale(scale, q));
 }
 
 }  // namespace
@@ -76,14 +73,15 @@ CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::T
   static const auto op = find_operator<decltype(cmp_attn_op)>("nsa::cmp_attn");
   auto [out, lse, group_probs] =
       op.call(q, k_cmp, v_cmp, config.block_size, config.block_stride, first_position,
-              want_group_probs, to_string(options.backend), options.strict);
+              want_group_probs, to_string(options.backend), options.strict, config.scale_cmp);
   return {out, lse, want_group_probs ? group_probs : at::Tensor()};
 }
 
 KernelChoice choose_select_kernel(const at::Tensor& q, const at::Tensor& k_cmp,
                                   const at::Tensor& v_cmp, const NsaConfig& config) {
+  const ArgumentCheck check("cmp_attn_select");
   const KeyMask mask{KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
-  return choose_interval_kernel(q, k_cmp, v_cmp, mask, &config);
+  return choose_interval_kernel(q, k_cmp, v_cmp, mask, check.scale(config.scale_cmp, q), &config);
 }
 
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
@@ -95,8 +93,8 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
       visible_blocks(check, config.block_size, config.block_stride, first_position);
   if (!kernel.runs()) check.fail("backend", "applicable", "fused: " + kernel.obstacle);
   record_backend("cmp_attn", "fused", "fused", kernel.detail, "", /*strict=*/false);
-  FusedSelection r =
-      fused_interval_attention(q, k_cmp, v_cmp, mask, scale_of(q), kernel, "cmp_attn", &config);
+  FusedSelection r = fused_interval_attention(
+      q, k_cmp, v_cmp, mask, check.scale(config.scale_cmp, q), kernel, "cmp_attn", &config);
   return {r.out, r.lse, r.block_idx, r.ranges};
 }
 
@@ -113,7 +111,8 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
 at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,
                      int64_t first_position) {
   static const auto op = find_operator<decltype(cmp_probs_op)>("nsa::cmp_probs");
-  return op.call(q, k_cmp, config.block_size, config.block_stride, first_position);
+  return op.call(q, k_cmp, config.block_size, config.block_stride, first_position,
+                 config.scale_cmp);
 }
 
 }  // namespace nsa
@@ -121,11 +120,12 @@ at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConf
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "cmp_attn(Tensor q, Tensor k_cmp, Tensor v_cmp, int block_size, int block_stride, "
-      "int first_position, bool want_group_probs, str backend, bool strict) "
+      "int first_position, bool want_group_probs, str backend, bool strict, "
+      "float? scale=None) "
       "-> (Tensor out, Tensor lse, Tensor group_probs)",
       TORCH_FN(nsa::cmp_attn_op));
   m.def(
-      "cmp_probs(Tensor q, Tensor k_cmp, int block_size, int block_stride, int first_position) "
-      "-> Tensor",
+      "cmp_probs(Tensor q, Tensor k_cmp, int block_size, int block_stride, int first_position, "
+      "float? scale=None) -> Tensor",
       TORCH_FN(nsa::cmp_probs_op));
 }

@@ -15,7 +15,7 @@ struct CmpAttnResult {
 };
 
 /// Attention over the compressed blocks visible at t (paper, Eq. 8): block i is visible iff
-/// i*d + l - 1 <= t; scale = 1/sqrt(dk); a row with no visible block gives exactly 0.
+/// i*d + l - 1 <= t; scale = config.cmp_scale(); a row with no visible block gives exactly 0.
 ///   q [B, S, Hq, dk] rotated; k_cmp [B, N_c, Hkv, dk]; v_cmp [B, N_c, Hkv, dv]; one float type.
 /// Query i stands at position first_position + i. group_probs sums the heads of a group in
 /// ascending order. Differentiable in q, k_cmp, v_cmp (through out and lse). Saved for backward:

@@ -12,7 +12,8 @@
 namespace nsa {
 namespace {
 
-at::Tensor rope_op(const at::Tensor& x, const at::Tensor& positions, double base) {
+at::Tensor rope_op(const at::Tensor& x, const at::Tensor& positions, double base,
+                   c10::string_view pairs) {
   const ArgumentCheck check("rope");
   check.defined("x", x);
   check.floating("x", x);
@@ -30,7 +31,7 @@ at::Tensor rope_op(const at::Tensor& x, const at::Tensor& positions, double base
   if (!(base > 0.0 && std::isfinite(base))) {
     check.fail("base", "positive and finite", std::to_string(base));
   }
-  return Rotation(positions, base)(x);
+  return Rotation(positions, base, parse_rope_pairs(std::string(pairs)))(x);
 }
 
 }  // namespace
@@ -45,32 +46,37 @@ at::Tensor rope_table(const at::Tensor& positions, int64_t dim, double base, at:
   return at::complex(angle.cos().to(accumulation), angle.sin().to(accumulation));
 }
 
-at::Tensor rope_apply(const at::Tensor& x, const at::Tensor& table) {
-  std::vector<int64_t> pairs = x.sizes().vec();
-  pairs.back() /= 2;
-  pairs.push_back(2);
-  const at::Tensor z =
-      at::view_as_complex(x.to(accumulation_type(x.scalar_type())).contiguous().view(pairs));
-  return at::view_as_real(z.mul(table.unsqueeze(-2))).flatten(-2).to(x.scalar_type());
+at::Tensor rope_apply(const at::Tensor& x, const at::Tensor& table, RopePairs pairs) {
+  const bool halves = pairs == RopePairs::kHalfSplit;
+  const int64_t half = x.size(-1) / 2;
+  const at::Tensor wide = x.to(accumulation_type(x.scalar_type()));
+  // [.., D/2, 2]: a pair side by side
+  const at::Tensor paired =
+      halves ? wide.unflatten(-1, {2, half}).transpose(-1, -2) : wide.unflatten(-1, {half, 2});
+  const at::Tensor z = at::view_as_complex(paired.contiguous());
+  const at::Tensor turned = at::view_as_real(z.mul(table.unsqueeze(-2)));
+  return (halves ? turned.transpose(-1, -2) : turned).flatten(-2).to(x.scalar_type());
 }
 
-Rotation::Rotation(at::Tensor positions, double base)
-    : positions_(std::move(positions)), base_(base) {}
+Rotation::Rotation(at::Tensor positions, double base, RopePairs pairs)
+    : positions_(std::move(positions)), base_(base), pairs_(pairs) {}
 
 at::Tensor Rotation::operator()(const at::Tensor& x) {
   if (x.dim() == 3) return (*this)(x.unsqueeze(0)).squeeze(0);
-  if (rotates_by_kernel(x)) return rotate_by_kernel(x, positions_, base_);
+  if (pairs_ == RopePairs::kInterleaved && rotates_by_kernel(x))
+    return rotate_by_kernel(x, positions_, base_);
   if (!table_.defined()) table_ = rope_table(positions_, x.size(-1), base_, x.scalar_type());
-  return rope_apply(x, table_);
+  return rope_apply(x, table_, pairs_);
 }
 
-at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, double base) {
+at::Tensor rope(const at::Tensor& x, const at::Tensor& positions, double base, RopePairs pairs) {
   static const auto op = find_operator<decltype(rope_op)>("nsa::rope");
-  return op.call(x, positions, base);
+  return op.call(x, positions, base, to_string(pairs));
 }
 
 }  // namespace nsa
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
-  m.def("rope(Tensor x, Tensor positions, float base) -> Tensor", TORCH_FN(nsa::rope_op));
+  m.def("rope(Tensor x, Tensor positions, float base, str pairs='interleaved') -> Tensor",
+        TORCH_FN(nsa::rope_op));
 }

@@ -245,7 +245,8 @@ KernelCall call_of(KernelFamily family, const SelAttnArgs& args) {
   return {.family = family,
           .qk_head_dim = args.q.size(3),
           .v_head_dim = args.v.size(3),
-          .num_keys = args.k.size(1)};
+          .num_keys = args.k.size(1),
+          .scale = args.scale};
 }
 
 }  // namespace
@@ -285,7 +286,10 @@ SelAttnResult run(const SelAttnArgs& args, const SelectedKernels&) { return sel_
 }  // namespace
 
 SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
-  return {choose_kernel(args.q, {.family = KernelFamily::kSelectedRows}), false, {}};
+  const KernelChoice forward = choose_kernel(
+      args.q,
+      {.family = KernelFamily::kSelectedRows, .qk_head_dim = args.q.size(3), .scale = args.scale});
+  return {forward, false, {}};
 }
 
 int64_t sel_attn_first_joined(const SelAttnArgs&, KernelCode) { return 0; }

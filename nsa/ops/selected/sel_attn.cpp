@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <string>
 #include <tuple>
 
@@ -34,7 +33,8 @@ SelAttnResult run_backend(SelBackend backend, const SelAttnArgs& args, bool safe
 std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Tensor& k,
                                                const at::Tensor& v, const at::Tensor& ranges,
                                                int64_t first_position, c10::string_view backend,
-                                               bool safe_pack, bool strict, int64_t block_size) {
+                                               bool safe_pack, bool strict, int64_t block_size,
+                                               std::optional<double> given_scale) {
   const ArgumentCheck check("sel_attn");
   check.qkv(q, "k", k, "v", v);
   check.sizes("ranges", ranges, {q.size(0), q.size(1), k.size(2), -1, 2}, "[B, S, Hkv, K, 2]");
@@ -43,7 +43,7 @@ std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Te
   check.at_least("first_position", first_position, 0);
   check.at_least("N", k.size(1), first_position + q.size(1));
   check.at_least("block_size", block_size, 0);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const double scale = check.scale(given_scale, q);
   auto [out, lse] =
       run_backend(parse_sel_backend(std::string(backend)),
                   {q, k, v, ranges, first_position, scale, block_size}, safe_pack, strict);
@@ -54,10 +54,11 @@ std::tuple<at::Tensor, at::Tensor> sel_attn_op(const at::Tensor& q, const at::Te
 
 std::pair<at::Tensor, at::Tensor> sel_attn(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const at::Tensor& ranges,
-                                           int64_t first_position, const SelAttnOptions& options) {
+                                           int64_t first_position, const SelAttnOptions& options,
+                                           std::optional<double> scale) {
   static const auto op = find_operator<decltype(sel_attn_op)>("nsa::sel_attn");
   auto [out, lse] = op.call(q, k, v, ranges, first_position, to_string(options.backend),
-                            options.safe_pack, options.strict, options.block_size);
+                            options.safe_pack, options.strict, options.block_size, scale);
   return {out, lse};
 }
 
@@ -66,7 +67,7 @@ std::pair<at::Tensor, at::Tensor> sel_attn(const at::Tensor& q, const at::Tensor
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
   m.def(
       "sel_attn(Tensor q, Tensor k, Tensor v, Tensor ranges, int first_position, str backend, "
-      "bool safe_pack, bool strict, int block_size) "
+      "bool safe_pack, bool strict, int block_size, float? scale=None) "
       "-> (Tensor out, Tensor lse)",
       TORCH_FN(nsa::sel_attn_op));
 }

@@ -65,16 +65,18 @@ TEST_P(Backend, AgreesWithTheOracleOnHostileRanges) {
   for (const Shape& c : {Shape{2, 20, 2, 2, 3}, Shape{1, 33, 1, 5, 6}, Shape{3, 1, 2, 1, 2},
                          Shape{1, 9, 3, 1, 1}, Shape{2, 7, 1, 2, 0}}) {
     const Inputs in = with_grad(hostile(c.batch, c.s, c.kv, c.group, c.width));
-    const auto [out, lse] = sel_attn(in.q, in.k, in.v, in.ranges, 0, options());
+    // Sizes and scales vary together; without a value it is 1 / sqrt(dk).
+    const auto scale = c.batch == 2 ? std::optional(0.9) : std::nullopt;
+    const auto [out, lse] = sel_attn(in.q, in.k, in.v, in.ranges, 0, options(), scale);
     const auto q = ref_of<double>(in.q), k = ref_of<double>(in.k), v = ref_of<double>(in.v);
     const auto ranges = ref_of<int32_t>(in.ranges);
-    const reference::Attention want = reference::sel_attention(q, k, v, ranges);
+    const reference::Attention want = reference::sel_attention(q, k, v, ranges, scale);
     expect_near(out.detach(), to_aten(want.o, at::kDouble), 1e-13);
     expect_near(lse.detach(), to_aten(want.lse, at::kDouble), 1e-13);
     const at::Tensor d_o = draw(out.sizes());
     out.backward(d_o);
     const reference::AttentionGradients grads =
-        reference::sel_attention_backward(q, k, v, ranges, ref_of<double>(d_o));
+        reference::sel_attention_backward(q, k, v, ranges, ref_of<double>(d_o), scale);
     expect_near(in.q.grad(), to_aten(grads.q, at::kDouble), 1e-13);
     expect_near(in.k.grad(), to_aten(grads.k, at::kDouble), 1e-13);
     expect_near(in.v.grad(), to_aten(grads.v, at::kDouble), 1e-13);

@@ -26,6 +26,10 @@ double dot(std::span<const double> x, std::span<const double> y) {
   return sum;
 }
 
+double scale_or_default(std::optional<double> scale, size_t dk) {
+  return scale.value_or(1.0 / std::sqrt(static_cast<double>(dk)));
+}
+
 KeyValueSource rows_of(const Tensor<double>& k, const Tensor<double>& v, int64_t b,
                        int64_t kv_head) {
   return KeyValueSource([&k, &v, b, kv_head](int64_t i) {
@@ -45,7 +49,8 @@ double softmax(std::span<double> x) {
 }  // namespace
 
 RowAttention attend(std::span<const double> q, int64_t group_size, int64_t v_head_dim,
-                    const std::vector<int64_t>& indices, KeyValueSource& source) {
+                    const std::vector<int64_t>& indices, KeyValueSource& source,
+                    std::optional<double> given_scale) {
   std::vector<KeyValue> pairs;
   for (const int64_t i : indices) pairs.push_back(source.load(i));
   const auto n = static_cast<int64_t>(pairs.size());
@@ -54,7 +59,7 @@ RowAttention attend(std::span<const double> q, int64_t group_size, int64_t v_hea
                                        -std::numeric_limits<double>::infinity())};
   if (n == 0) return row;
   const size_t dk = q.size() / static_cast<size_t>(group_size);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(dk));
+  const double scale = scale_or_default(given_scale, dk);
   for (size_t g = 0; g < static_cast<size_t>(group_size); ++g) {
     const std::span<double> p = row.p.row(g), o = row.o.row(g);
     for (size_t i = 0; i < pairs.size(); ++i) p[i] = scale * dot(q.subspan(g * dk, dk), pairs[i].k);
@@ -66,7 +71,8 @@ RowAttention attend(std::span<const double> q, int64_t group_size, int64_t v_hea
 }
 
 Attention attention(const std::string& op, const Tensor<double>& q, const Tensor<double>& k,
-                    const Tensor<double>& v, const AttendedKeys& attended, bool keep_p) {
+                    const Tensor<double>& v, const AttendedKeys& attended,
+                    std::optional<double> scale, bool keep_p) {
   check_shapes(op, q, k, v);
   const int64_t B = q.size(0), S = q.size(1), Hq = q.size(2), N = k.size(1), Hkv = k.size(2);
   const int64_t G = Hq / Hkv, dv = v.size(3);
@@ -80,7 +86,7 @@ Attention attention(const std::string& op, const Tensor<double>& q, const Tensor
         KeyValueSource source = rows_of(k, v, b, j);
         const std::span<const double> group = q.row(b, t).subspan(
             static_cast<size_t>(j * G * q.size(3)), static_cast<size_t>(G * q.size(3)));
-        const RowAttention row = attend(group, G, dv, indices, source);
+        const RowAttention row = attend(group, G, dv, indices, source, scale);
         out.reads(b, t, j) = source.reads();
         for (int64_t g = 0; g < G; ++g) {
           std::ranges::copy(row.o.row(g), out.o.row(b, t, j * G + g).begin());
@@ -94,11 +100,12 @@ Attention attention(const std::string& op, const Tensor<double>& q, const Tensor
 
 AttentionGradients attention_backward(const std::string& op, const Tensor<double>& q,
                                       const Tensor<double>& k, const Tensor<double>& v,
-                                      const AttendedKeys& attended, const Tensor<double>& d_o) {
+                                      const AttendedKeys& attended, const Tensor<double>& d_o,
+                                      std::optional<double> given_scale) {
   check_shapes(op, q, k, v);
   const int64_t Hq = q.size(2), Hkv = k.size(2), G = Hq / Hkv, dv = v.size(3);
   require_shape(op, "d_o", d_o, {q.size(0), q.size(1), Hq, dv});
-  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(3)));
+  const double scale = scale_or_default(given_scale, static_cast<size_t>(q.size(3)));
   AttentionGradients d{Tensor<double>(q.shape()), Tensor<double>(k.shape()),
                        Tensor<double>(v.shape())};
   for (int64_t b = 0; b < q.size(0); ++b)
@@ -107,7 +114,7 @@ AttentionGradients attention_backward(const std::string& op, const Tensor<double
         const int64_t j = h / G;
         const std::vector<int64_t> indices = attended(b, t, j);
         KeyValueSource source = rows_of(k, v, b, j);
-        const RowAttention row = attend(q.row(b, t, h), 1, dv, indices, source);
+        const RowAttention row = attend(q.row(b, t, h), 1, dv, indices, source, scale);
         // o = sum of p v, p = softmax(s): dv = p do; dp = v.do; ds = p (dp - do.o).
         const std::span<const double> out_gradient = d_o.row(b, t, h);
         const double mean_dp = dot(out_gradient, row.o.row(0));

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -37,10 +38,11 @@ struct RowAttention {
   std::vector<double> lse;  ///< [G], natural log; -inf for n = 0
 };
 
-/// Loads every index once, for all G heads: o = softmax(q.k / sqrt(dk)) v. No index: o = 0,
-/// lse = -inf. q: G * dk values, already rotated.
+/// Loads every index once, for all G heads: o = softmax(scale q.k) v; no scale: 1 / sqrt(dk). No
+/// index: o = 0, lse = -inf. q: G * dk values, already rotated.
 RowAttention attend(std::span<const double> q, int64_t group_size, int64_t v_head_dim,
-                    const std::vector<int64_t>& indices, KeyValueSource& source);
+                    const std::vector<int64_t>& indices, KeyValueSource& source,
+                    std::optional<double> scale = {});
 
 /// Which keys the row (b, t, KV head) attends, ascending.
 using AttendedKeys = std::function<std::vector<int64_t>(int64_t b, int64_t t, int64_t kv_head)>;
@@ -54,9 +56,10 @@ struct Attention {
 };
 
 /// q [B,S,Hq,dk], k [B,N,Hkv,dk], v [B,N,Hkv,dv]; rows attend the keys of `attended`, and no other
-/// key is read. `op` names the caller in errors.
+/// key is read. `op` names the caller in errors, `scale` is that of attend.
 Attention attention(const std::string& op, const Tensor<double>& q, const Tensor<double>& k,
-                    const Tensor<double>& v, const AttendedKeys& attended, bool keep_p = false);
+                    const Tensor<double>& v, const AttendedKeys& attended,
+                    std::optional<double> scale = {}, bool keep_p = false);
 
 /// Gradients of `attention` for d_o [B,S,Hq,dv]; shapes of q, k and v.
 struct AttentionGradients {
@@ -64,6 +67,7 @@ struct AttentionGradients {
 };
 AttentionGradients attention_backward(const std::string& op, const Tensor<double>& q,
                                       const Tensor<double>& k, const Tensor<double>& v,
-                                      const AttendedKeys& attended, const Tensor<double>& d_o);
+                                      const AttendedKeys& attended, const Tensor<double>& d_o,
+                                      std::optional<double> scale = {});
 
 }  // namespace nsa::reference

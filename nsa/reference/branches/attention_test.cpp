@@ -72,6 +72,31 @@ TEST(Attention, ScaleIsOneOverRootOfKeyDim) {
   EXPECT_DOUBLE_EQ(a.lse(0, 1, 0), std::log(4.0));
 }
 
+TEST(Attention, EveryBranchHasItsScale) {
+  // dk = 4 and q.k = 4 ln 3 for the second key, 0 for the first. Scale 1/4 makes that ln 3 and
+  // scale 1/8 its half, in each branch alone: o = (4 + 8 e^a) / (1 + e^a), lse = ln(1 + e^a).
+  const Tensor<double> q({1, 2, 1, 4}, 1.0);
+  const Tensor<double> k({1, 2, 1, 4}, {0, 0, 0, 0, kLn3, kLn3, kLn3, kLn3});
+  const Tensor<double> v({1, 2, 1, 1}, {4, 8});
+  const Tensor<int32_t> ranges({1, 2, 1, 1, 2}, {0, 2, 0, 2});
+  Config c = one_head();
+  c.qk_head_dim = 4;
+  c.block_size = c.block_stride = c.sel_block_size = 1;  // a token is a block
+  const auto expect = [](const Attention& a, double weight) {
+    EXPECT_DOUBLE_EQ(a.o(0, 1, 0, 0), (4 + 8 * weight) / (1 + weight));
+    EXPECT_DOUBLE_EQ(a.lse(0, 1, 0), std::log(1 + weight));
+  };
+  for (const auto scale : {&Config::scale_cmp, &Config::scale_sel, &Config::scale_win}) {
+    Config own = c;
+    own.scale_cmp = own.scale_sel = own.scale_win = 0.25;
+    own.*scale = 0.125;
+    const auto weight = [&](auto member) { return member == scale ? std::sqrt(3.0) : 3.0; };
+    expect(cmp_attention(own, q, k, v), weight(&Config::scale_cmp));
+    expect(sel_attention(q, k, v, ranges, own.scale_sel), weight(&Config::scale_sel));
+    expect(win_attention(own, q, k, v), weight(&Config::scale_win));
+  }
+}
+
 TEST(Attention, HeadsOfAGroupShareOneKvHeadAndItsReads) {
   // Hq = 4, Hkv = 2: heads 0, 1 see KV head 0 (value 5), heads 2, 3 see KV head 1 (value 6).
   Config c = one_head();
@@ -112,6 +137,22 @@ TEST(WinAttention, KeysOfTheWindow) {
   EXPECT_EQ(window_keys(c, 3), (Tokens{1, 2, 3}));
   c.window = 1;
   EXPECT_EQ(window_keys(c, 7), Tokens{7});
+}
+
+TEST(WinAttention, AWindowOfNoKeysIsExactlyZero) {
+  Config c = one_head();
+  c.window = 0;
+  EXPECT_EQ(window_keys(c, 0), Tokens{});
+  EXPECT_EQ(window_keys(c, 7), Tokens{});
+  const double nan = std::nan("");
+  const Attention a = win_attention(c, column({1, 1}), column({nan, nan}), column({nan, nan}));
+  EXPECT_EQ(a.o.values(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(a.reads.values(), (Tokens{0, 0}));
+  for (const double lse : a.lse.values()) EXPECT_EQ(lse, -std::numeric_limits<double>::infinity());
+  const AttentionGradients d = win_attention_backward(c, column({1, 1}), column({nan, nan}),
+                                                      column({nan, nan}), column({1, 1}));
+  for (const auto& gradient : {d.q, d.k, d.v})
+    EXPECT_EQ(gradient.values(), (std::vector<double>{0, 0}));
 }
 
 TEST(SelAttention, UnionOfRanges) {

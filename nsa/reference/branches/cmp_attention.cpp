@@ -29,14 +29,16 @@ std::vector<int64_t> visible_blocks(const Config& config, int64_t t) {
 Attention cmp_attention(const Config& config, const Tensor<double>& q, const Tensor<double>& k_cmp,
                         const Tensor<double>& v_cmp) {
   check_num_blocks(config, q, k_cmp);
-  return attention("cmp_attention", q, k_cmp, v_cmp, blocks_attended_by(config), /*keep_p=*/true);
+  return attention("cmp_attention", q, k_cmp, v_cmp, blocks_attended_by(config), config.scale_cmp,
+                   /*keep_p=*/true);
 }
 
 AttentionGradients cmp_attention_backward(const Config& config, const Tensor<double>& q,
                                           const Tensor<double>& k_cmp, const Tensor<double>& v_cmp,
                                           const Tensor<double>& d_o) {
   check_num_blocks(config, q, k_cmp);
-  return attention_backward("cmp_attention", q, k_cmp, v_cmp, blocks_attended_by(config), d_o);
+  return attention_backward("cmp_attention", q, k_cmp, v_cmp, blocks_attended_by(config), d_o,
+                            config.scale_cmp);
 }
 
 }  // namespace nsa::reference

@@ -10,7 +10,8 @@ namespace nsa::reference {
 std::vector<int64_t> visible_blocks(const Config& config, int64_t t);
 
 /// Paper Eq. 8. q [B,S,Hq,dk] rotated, k_cmp [B,N_c,Hkv,dk], v_cmp [B,N_c,Hkv,dv] -> o, lse and
-/// p [B,S,Hq,N_c]. A row without a visible block: o and p exactly 0, lse -inf.
+/// p [B,S,Hq,N_c]; scale_cmp of the configuration. A row without a visible block: o and p exactly
+/// 0, lse -inf.
 Attention cmp_attention(const Config& config, const Tensor<double>& q, const Tensor<double>& k_cmp,
                         const Tensor<double>& v_cmp);
 

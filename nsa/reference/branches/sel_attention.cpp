@@ -33,16 +33,17 @@ std::vector<int64_t> union_of_ranges(std::span<const int32_t> ranges, int64_t t)
 }
 
 Attention sel_attention(const Tensor<double>& q, const Tensor<double>& k_sel,
-                        const Tensor<double>& v_sel, const Tensor<int32_t>& ranges) {
-  return attention("sel_attention", q, k_sel, v_sel, tokens_attended_by(q, k_sel, ranges));
+                        const Tensor<double>& v_sel, const Tensor<int32_t>& ranges,
+                        std::optional<double> scale) {
+  return attention("sel_attention", q, k_sel, v_sel, tokens_attended_by(q, k_sel, ranges), scale);
 }
 
 AttentionGradients sel_attention_backward(const Tensor<double>& q, const Tensor<double>& k_sel,
                                           const Tensor<double>& v_sel,
-                                          const Tensor<int32_t>& ranges,
-                                          const Tensor<double>& d_o) {
+                                          const Tensor<int32_t>& ranges, const Tensor<double>& d_o,
+                                          std::optional<double> scale) {
   return attention_backward("sel_attention", q, k_sel, v_sel, tokens_attended_by(q, k_sel, ranges),
-                            d_o);
+                            d_o, scale);
 }
 
 }  // namespace nsa::reference

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,12 +13,15 @@ namespace nsa::reference {
 std::vector<int64_t> union_of_ranges(std::span<const int32_t> ranges, int64_t t);
 
 /// Attention over the selected tokens. q [B,S,Hq,dk] and k_sel [B,S,Hkv,dk] rotated,
-/// v_sel [B,S,Hkv,dv], ranges [B,S,Hkv,K,2]. An empty row: o exactly 0, lse -inf.
+/// v_sel [B,S,Hkv,dv], ranges [B,S,Hkv,K,2]; no scale: 1 / sqrt(dk). An empty row: o exactly 0,
+/// lse -inf.
 Attention sel_attention(const Tensor<double>& q, const Tensor<double>& k_sel,
-                        const Tensor<double>& v_sel, const Tensor<int32_t>& ranges);
+                        const Tensor<double>& v_sel, const Tensor<int32_t>& ranges,
+                        std::optional<double> scale = {});
 
 AttentionGradients sel_attention_backward(const Tensor<double>& q, const Tensor<double>& k_sel,
                                           const Tensor<double>& v_sel,
-                                          const Tensor<int32_t>& ranges, const Tensor<double>& d_o);
+                                          const Tensor<int32_t>& ranges, const Tensor<double>& d_o,
+                                          std::optional<double> scale = {});
 
 }  // namespace nsa::reference

@@ -19,13 +19,14 @@ std::vector<int64_t> window_keys(const Config& config, int64_t t) {
 
 Attention win_attention(const Config& config, const Tensor<double>& q, const Tensor<double>& k_win,
                         const Tensor<double>& v_win) {
-  return attention("win_attention", q, k_win, v_win, window_attended_by(config));
+  return attention("win_attention", q, k_win, v_win, window_attended_by(config), config.scale_win);
 }
 
 AttentionGradients win_attention_backward(const Config& config, const Tensor<double>& q,
                                           const Tensor<double>& k_win, const Tensor<double>& v_win,
                                           const Tensor<double>& d_o) {
-  return attention_backward("win_attention", q, k_win, v_win, window_attended_by(config), d_o);
+  return attention_backward("win_attention", q, k_win, v_win, window_attended_by(config), d_o,
+                            config.scale_win);
 }
 
 }  // namespace nsa::reference

@@ -11,7 +11,7 @@ namespace nsa::reference {
 namespace {
 
 Tensor<double> rotated_back(const Config& c, const Tensor<double>& d) {
-  return c.rope == Rope::kNone ? d : rope_backward(d, c.rope_base);
+  return c.rope == Rope::kNone ? d : rope_backward(d, c.rope_base, c.rope_pairs);
 }
 
 Tensor<double> sum(const Tensor<double>& x, const Tensor<double>& y, const Tensor<double>& z) {
@@ -23,13 +23,13 @@ Tensor<double> sum(const Tensor<double>& x, const Tensor<double>& y, const Tenso
 
 }  // namespace
 
-Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base) {
+Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base, RopePairs pairs) {
   require_rank("rope_backward", "d_rotated", d_rotated, 4, "[B,S,H,dk]");
   const std::vector<double> frequency = rope_frequencies(d_rotated.size(3), base);
   Tensor<double> d = d_rotated;
   for (int64_t b = 0; b < d.size(0); ++b)
     for (int64_t t = 0; t < d.size(1); ++t)
-      for (int64_t h = 0; h < d.size(2); ++h) rotate(d.row(b, t, h), -t, frequency);
+      for (int64_t h = 0; h < d.size(2); ++h) rotate(d.row(b, t, h), -t, frequency, pairs);
   return d;
 }
 
@@ -38,7 +38,7 @@ Inputs backward(const Config& c, const Inputs& x, const Tensor<double>& d_o, con
   const auto gate = combine_backward(c, x.gates, out.o_cmp, out.o_sel, out.o_win, d_o);
   const auto cmp = cmp_attention_backward(c, out.q_rot, out.k_cmp, out.v_cmp, gate.o_cmp);
   const auto sel = sel_attention_backward(out.q_rot, rotated(c, x.k_sel, given.k_sel_rot), x.v_sel,
-                                          out.ranges, gate.o_sel);
+                                          out.ranges, gate.o_sel, c.scale_sel);
   const auto win = win_attention_backward(c, out.q_rot, rotated(c, x.k_win, given.k_win_rot),
                                           x.v_win, gate.o_win);
   const auto keys = compress_keys_backward(c, x.k_cmp_src, x.phi_k, cmp.k);

@@ -11,7 +11,7 @@ Inputs backward(const Config& config, const Inputs& inputs, const Tensor<double>
                 const Given& given = {});
 
 /// d_x of `rope` for d_rotated, x [B,S,H,dk]: rotation back.
-Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base);
+Tensor<double> rope_backward(const Tensor<double>& d_rotated, double base, RopePairs pairs);
 
 /// Gradients of compress_keys / compress_values for d_cmp [B,N_c,Hkv,D].
 struct CompressGradients {

@@ -47,6 +47,8 @@ struct GradientMode {
   Rope rope;
   Gate gate;
   bool per_group;
+  bool own_scales = false;
+  RopePairs pairs = RopePairs::kInterleaved;
 };
 
 class Backward : public ::testing::TestWithParam<GradientMode> {};
@@ -54,6 +56,8 @@ class Backward : public ::testing::TestWithParam<GradientMode> {};
 TEST_P(Backward, EqualsCentralDifferences) {
   Config c = small_config();
   c.phi = GetParam().phi, c.rope = GetParam().rope, c.gate = GetParam().gate;
+  c.rope_pairs = GetParam().pairs;
+  if (GetParam().own_scales) c.scale_cmp = 1.5, c.scale_sel = 0.25, c.scale_win = 3;
   Inputs x = random_inputs(c, 1, 11, 31, GetParam().per_group);
   const Tensor<double> d_o = Random(32).tensor({1, 11, 4, 3});
   Given fixed;  // the selection is detached: it stays what it is at x
@@ -90,7 +94,12 @@ INSTANTIATE_TEST_SUITE_P(
                       GradientMode{Phi::kConv, Rope::kBeforePool, Gate::kSigmoid, true},
                       GradientMode{Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, false},
                       GradientMode{Phi::kMlp, Rope::kBlockStart, Gate::kSoftmax, true},
-                      GradientMode{Phi::kConv, Rope::kNone, Gate::kNone, true}));
+                      GradientMode{Phi::kConv, Rope::kNone, Gate::kNone, true},
+                      GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kSoftmax, false, true},
+                      GradientMode{Phi::kMean, Rope::kBeforePool, Gate::kNone, false, false,
+                                   RopePairs::kHalfSplit},
+                      GradientMode{Phi::kMlp, Rope::kBlockStart, Gate::kNone, false, false,
+                                   RopePairs::kHalfSplit}));
 
 TEST(BackwardDetails, SharedShiftOfAllKeysHasNoGradient) {
   // See above: adding the same vector to every compressed key changes no softmax.
@@ -121,6 +130,30 @@ TEST(BackwardDetails, EmptyRowsAndUnattendedKeysHaveZeroGradients) {
   for (const double value : d.k_cmp_src.values()) EXPECT_EQ(value, 0.0);
   for (const double value : d.v_cmp_src.values()) EXPECT_EQ(value, 0.0);
   for (const double value : d.q.values()) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(BackwardDetails, WithoutAWindowOnlyItsGateHasAGradient) {
+  // t = 0, one token, l = 4: no compressed block, no window; o = g_sel v_sel. Logits 0 give gates
+  // of 1/3, the window's among them; d g_sel = v . d_o = a, so the softmax gives -a/9, 2a/9, -a/9.
+  Config c = small_config();
+  c.window = 0, c.gate = Gate::kSoftmax;
+  Inputs x = random_inputs(c, 1, 1, 45);
+  for (double& logit : x.gates.values()) logit = 0;
+  const Tensor<double> d_o({1, 1, 4, 3}, 1.0);
+  const Outputs out = forward(c, x);
+  const Inputs d = backward(c, x, d_o);
+  for (int64_t h = 0; h < 4; ++h) {
+    double a = 0;
+    for (int64_t e = 0; e < 3; ++e) {
+      EXPECT_DOUBLE_EQ(out.o(0, 0, h, e), x.v_sel(0, 0, h / 2, e) / 3);
+      a += x.v_sel(0, 0, h / 2, e);
+    }
+    EXPECT_NEAR(d.gates(0, 0, h, 0), -a / 9, 1e-15);
+    EXPECT_NEAR(d.gates(0, 0, h, 1), 2 * a / 9, 1e-15);
+    EXPECT_NEAR(d.gates(0, 0, h, 2), -a / 9, 1e-15);
+  }
+  for (const auto& gradient : {d.k_win, d.v_win})
+    for (const double value : gradient.values()) EXPECT_EQ(value, 0.0);
 }
 
 TEST(BackwardDetails, PoisonedTokenReachesOnlyRowsThatAttendIt) {

@@ -49,7 +49,8 @@ DecodeCache::DecodeCache(const Config& c, PhiWeights phi_k, PhiWeights phi_v, in
       v_sel_({capacity, c.num_kv_heads, c.v_head_dim}),
       k_cmp_({num_compressed(c, capacity), c.num_kv_heads, c.qk_head_dim}),
       v_cmp_({num_compressed(c, capacity), c.num_kv_heads, c.v_head_dim}),
-      window_(std::min(c.window, std::max<int64_t>(capacity, 1)), c.num_kv_heads, c.qk_head_dim,
+      // A ring has a slot at least; of no window it is never read.
+      window_(std::max<int64_t>(1, std::min(c.window, capacity)), c.num_kv_heads, c.qk_head_dim,
               c.v_head_dim),
       cmp_src_(c.block_size, c.num_kv_heads, c.qk_head_dim, c.v_head_dim) {
   check_phi_weights(c, phi_k_, c.qk_head_dim, "k");
@@ -174,7 +175,7 @@ std::vector<double> DecodeCache::rotated(std::span<const double> heads, int64_t 
   const std::vector<double> frequency = rope_frequencies(config_.qk_head_dim, config_.rope_base);
   const auto dk = static_cast<size_t>(config_.qk_head_dim);
   for (size_t begin = 0; begin < out.size(); begin += dk)
-    rotate(std::span(out).subspan(begin, dk), position, frequency);
+    rotate(std::span(out).subspan(begin, dk), position, frequency, config_.rope_pairs);
   return out;
 }
 

@@ -27,7 +27,7 @@ Tensor<int64_t> stack_reads(const Tensor<int64_t>& cmp, const Tensor<int64_t>& s
 
 Tensor<double> rotated(const Config& c, const Tensor<double>& x, const Tensor<double>& given) {
   if (given.defined()) return given;
-  return c.rope == Rope::kNone ? x : rope(x, c.rope_base);
+  return c.rope == Rope::kNone ? x : rope(x, c.rope_base, c.rope_pairs);
 }
 
 Outputs forward(const Config& c, const Inputs& x, const Given& given) {
@@ -46,7 +46,7 @@ Outputs forward(const Config& c, const Inputs& x, const Given& given) {
   out.block_idx = given.block_idx.defined() ? given.block_idx : select(c, out.scores);
   out.ranges = given.ranges.defined() ? given.ranges : ranges(out.block_idx, c.sel_block_size);
 
-  Attention sel = sel_attention(out.q_rot, k_sel, x.v_sel, out.ranges);
+  Attention sel = sel_attention(out.q_rot, k_sel, x.v_sel, out.ranges, c.scale_sel);
   Attention win = win_attention(c, out.q_rot, k_win, x.v_win);
   out.o = combine(c, x.gates, cmp.o, sel.o, win.o);
 

@@ -38,23 +38,35 @@ std::string first_differing_stage(const Outputs& x, const Outputs& y) {
   return "";
 }
 
-/// Every phi, RoPE option and gate, G = 1, 2, 3, gates a head and a group.
+/// Every phi, RoPE option and gate, G = 1, 2, 3, gates a head and a group, a scale for each branch,
+/// no window.
 struct Mode {
   Phi phi;
   Rope rope;
   Gate gate;
   int64_t num_heads, num_kv_heads;
   bool per_group;
+  bool own_scales = false;
+  bool no_window = false;
+  RopePairs pairs = RopePairs::kInterleaved;
 };
-const Mode kModes[] = {{Phi::kMean, Rope::kBeforePool, Gate::kNone, 4, 2, false},
-                       {Phi::kConv, Rope::kBlockStart, Gate::kSigmoid, 3, 1, true},
-                       {Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, 2, 2, false},
-                       {Phi::kMlp, Rope::kNone, Gate::kSigmoid, 6, 2, true}};
+const Mode kModes[] = {
+    {Phi::kMean, Rope::kBeforePool, Gate::kNone, 4, 2, false},
+    {Phi::kConv, Rope::kBlockStart, Gate::kSigmoid, 3, 1, true},
+    {Phi::kMlp, Rope::kBeforePool, Gate::kSoftmax, 2, 2, false},
+    {Phi::kMlp, Rope::kNone, Gate::kSigmoid, 6, 2, true},
+    {Phi::kMean, Rope::kBlockStart, Gate::kSoftmax, 4, 2, false, true},
+    {Phi::kMean, Rope::kBeforePool, Gate::kSoftmax, 4, 2, true, false, true},
+    {Phi::kMean, Rope::kBeforePool, Gate::kNone, 4, 2, false, false, false, RopePairs::kHalfSplit},
+    {Phi::kConv, Rope::kBlockStart, Gate::kNone, 4, 2, false, false, false, RopePairs::kHalfSplit}};
 
 Config config_of(const Mode& mode) {
   Config c = small_config();
   c.phi = mode.phi, c.rope = mode.rope, c.gate = mode.gate;
   c.num_heads = mode.num_heads, c.num_kv_heads = mode.num_kv_heads;
+  c.rope_pairs = mode.pairs;
+  if (mode.no_window) c.window = 0;
+  if (mode.own_scales) c.scale_cmp = 1.5, c.scale_sel = 0.125, c.scale_win = 3;
   return c;
 }
 

@@ -15,12 +15,13 @@ namespace nsa::reference {
 RowResult evaluate_row(const Config& c, const RowQuery& query, RowSources sources) {
   const int64_t t = query.t, G = c.group_size(), dv = c.v_head_dim;
   RowResult row;
-  RowAttention cmp = attend(query.q, G, dv, visible_blocks(c, t), sources.cmp);
+  RowAttention cmp = attend(query.q, G, dv, visible_blocks(c, t), sources.cmp, c.scale_cmp);
   row.scores = row_scores(c, cmp.p, t / c.sel_block_size + 1);
   row.block_idx = query.block_idx ? *query.block_idx : select_row(c, row.scores, t);
   row.ranges = query.ranges ? *query.ranges : ranges_row(row.block_idx, c.sel_block_size, t);
-  RowAttention sel = attend(query.q, G, dv, union_of_ranges(row.ranges, t), sources.sel);
-  RowAttention win = attend(query.q, G, dv, window_keys(c, t), sources.win);
+  RowAttention sel =
+      attend(query.q, G, dv, union_of_ranges(row.ranges, t), sources.sel, c.scale_sel);
+  RowAttention win = attend(query.q, G, dv, window_keys(c, t), sources.win, c.scale_win);
 
   row.o = Tensor<double>({G, dv});
   for (int64_t g = 0; g < G; ++g)

@@ -52,7 +52,7 @@ RowResult Rows::evaluate(int64_t b, int64_t t, int64_t kv_head) {
   std::vector<double> rotated_q(group.begin(), group.end());
   const auto dk = static_cast<size_t>(c.qk_head_dim);
   for (size_t begin = 0; !given_.q_rot.defined() && begin < rotated_q.size(); begin += dk)
-    rotate(std::span(rotated_q).subspan(begin, dk), t, frequency_);
+    rotate(std::span(rotated_q).subspan(begin, dk), t, frequency_, config_.rope_pairs);
 
   RowQuery query{.t = t, .q = rotated_q, .gates = gates_of_row(c, inputs_.gates, b, t, kv_head)};
   if (given_.block_idx.defined()) query.block_idx = copied(given_.block_idx.row(b, t, kv_head));
@@ -87,7 +87,7 @@ std::span<const double> Rows::rotated(const Tensor<double>& k, Cache& cache, int
   if (found != cache.end()) return found->second;
   const auto row = k.row(b, t, kv_head);
   std::vector<double> key(row.begin(), row.end());
-  rotate(key, t, frequency_);
+  rotate(key, t, frequency_, config_.rope_pairs);
   return cache.emplace(id, std::move(key)).first->second;
 }
 
@@ -103,7 +103,8 @@ std::span<const double> Rows::compressed(bool key, int64_t b, int64_t block, int
     const int64_t t = block * config_.block_stride + j;
     const auto row = source.row(b, t, kv_head);
     rows.emplace_back(row.begin(), row.end());
-    if (key && config_.rope == Rope::kBeforePool) rotate(rows.back(), t, frequency_);
+    if (key && config_.rope == Rope::kBeforePool)
+      rotate(rows.back(), t, frequency_, config_.rope_pairs);
   }
   std::vector<double> pooled =
       pool(config_.phi, key ? inputs_.phi_k : inputs_.phi_v, BlockTokens(rows.begin(), rows.end()));

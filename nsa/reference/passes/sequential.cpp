@@ -16,7 +16,7 @@ Outputs sequential(const Config& c, const Inputs& x) {
       for (int64_t j = 0; j < c.num_kv_heads; ++j)
         store_row(c, rows.evaluate(b, t, j), b, t, j, out);
   }
-  out.q_rot = c.rope == Rope::kNone ? x.q : rope(x.q, c.rope_base);
+  out.q_rot = c.rope == Rope::kNone ? x.q : rope(x.q, c.rope_base, c.rope_pairs);
   out.k_cmp = compress_keys(c, x.k_cmp_src, x.phi_k);
   out.v_cmp = compress_values(c, x.v_cmp_src, x.phi_v);
   return out;

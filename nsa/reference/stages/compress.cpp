@@ -69,14 +69,16 @@ std::vector<double> pool(Phi phi, const PhiWeights& weights, const BlockTokens& 
 
 void key_after_pool(const Config& c, std::span<double> pooled, int64_t block) {
   if (c.rope == Rope::kBlockStart)
-    rotate(pooled, block * c.block_stride, rope_frequencies(c.qk_head_dim, c.rope_base));
+    rotate(pooled, block * c.block_stride, rope_frequencies(c.qk_head_dim, c.rope_base),
+           c.rope_pairs);
 }
 
 Tensor<double> compress_keys(const Config& c, const Tensor<double>& k_cmp_src,
                              const PhiWeights& phi_k) {
   require_rank("compress_keys", "k_cmp_src", k_cmp_src, 4, "[B,S,Hkv,dk]");
   check_phi_weights(c, phi_k, k_cmp_src.size(3), "k");
-  if (c.rope == Rope::kBeforePool) return compress(c, rope(k_cmp_src, c.rope_base), phi_k, true);
+  if (c.rope == Rope::kBeforePool)
+    return compress(c, rope(k_cmp_src, c.rope_base, c.rope_pairs), phi_k, true);
   return compress(c, k_cmp_src, phi_k, true);
 }
 

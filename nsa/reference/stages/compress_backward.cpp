@@ -94,8 +94,9 @@ CompressGradients compress_keys_backward(const Config& c, const Tensor<double>& 
                 {s[0], num_compressed(c, s[1]), s[2], s[3]});
   if (c.rope == Rope::kNone) return compress_backward(c, k_cmp_src, phi_k, d_k_cmp);
   if (c.rope == Rope::kBeforePool) {
-    CompressGradients d = compress_backward(c, rope(k_cmp_src, c.rope_base), phi_k, d_k_cmp);
-    d.source = rope_backward(d.source, c.rope_base);
+    CompressGradients d =
+        compress_backward(c, rope(k_cmp_src, c.rope_base, c.rope_pairs), phi_k, d_k_cmp);
+    d.source = rope_backward(d.source, c.rope_base, c.rope_pairs);
     return d;
   }
   const std::vector<double> frequency = rope_frequencies(s[3], c.rope_base);
@@ -103,7 +104,7 @@ CompressGradients compress_keys_backward(const Config& c, const Tensor<double>& 
   for (int64_t b = 0; b < s[0]; ++b)
     for (int64_t i = 0; i < d_pooled.size(1); ++i)
       for (int64_t h = 0; h < s[2]; ++h)
-        rotate(d_pooled.row(b, i, h), -i * c.block_stride, frequency);
+        rotate(d_pooled.row(b, i, h), -i * c.block_stride, frequency, c.rope_pairs);
   return compress_backward(c, k_cmp_src, phi_k, d_pooled);
 }
 

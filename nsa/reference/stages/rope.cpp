@@ -13,23 +13,26 @@ std::vector<double> rope_frequencies(int64_t head_dim, double base) {
   return frequency;
 }
 
-void rotate(std::span<double> x, int64_t position, std::span<const double> frequency) {
+void rotate(std::span<double> x, int64_t position, std::span<const double> frequency,
+            RopePairs pairs) {
+  const bool halves = pairs == RopePairs::kHalfSplit;
   for (size_t m = 0; m < frequency.size(); ++m) {
     const double angle = static_cast<double>(position) * frequency[m];
     const double c = std::cos(angle), s = std::sin(angle);
-    const double even = x[2 * m], odd = x[2 * m + 1];
-    x[2 * m] = even * c - odd * s;
-    x[2 * m + 1] = even * s + odd * c;
+    const size_t i = halves ? m : 2 * m, j = halves ? m + frequency.size() : 2 * m + 1;
+    const double first = x[i], second = x[j];
+    x[i] = first * c - second * s;
+    x[j] = first * s + second * c;
   }
 }
 
-Tensor<double> rope(const Tensor<double>& x, double base) {
+Tensor<double> rope(const Tensor<double>& x, double base, RopePairs pairs) {
   require_rank("rope", "x", x, 4, "[B,S,H,dk]");
   const std::vector<double> frequency = rope_frequencies(x.size(3), base);
   Tensor<double> rotated = x;
   for (int64_t b = 0; b < x.size(0); ++b)
     for (int64_t t = 0; t < x.size(1); ++t)
-      for (int64_t h = 0; h < x.size(2); ++h) rotate(rotated.row(b, t, h), t, frequency);
+      for (int64_t h = 0; h < x.size(2); ++h) rotate(rotated.row(b, t, h), t, frequency, pairs);
   return rotated;
 }
 

@@ -110,13 +110,18 @@ TEST_F(Eval, ConfigurationIsNamedInTheWordsOfTheFile) {
   EXPECT_THAT(cfg("d", 3), HasSubstr("config: cfg.d must be a divisor of cfg.l = 8, got 3"));
   EXPECT_THAT(cfg("l", 20), HasSubstr("config: cfg.l must be at most cfg.lsel = 16, got 20"));
   EXPECT_THAT(cfg("n", 2), HasSubstr("config: cfg.n must be at least cfg.n_initial + cfg.n_local"));
-  EXPECT_THAT(cfg("w", 0), HasSubstr("config: cfg.w must be at least 1, got 0"));
+  EXPECT_THAT(cfg("w", -1), HasSubstr("config: cfg.w must be at least 0, got -1"));
   EXPECT_THAT(cfg("w", 1.5), HasSubstr("config: cfg.w must be a whole number, got 1.5"));
   EXPECT_THAT(cfg("n", 1e20), HasSubstr("config: cfg.n must be a whole number"));
   EXPECT_THAT(cfg("n", uint64_t{1} << 63), HasSubstr("config: cfg.n must be at most 1073741824"));
   EXPECT_THAT(cfg("phi", "max"), HasSubstr("cfg.phi has unknown value \"max\", known are mean"));
   EXPECT_THAT(cfg("heads", 1), HasSubstr("unknown key cfg.heads = 1, known are Hq"));
   EXPECT_THAT(cfg("rope_base", -1), HasSubstr("config: rope_base must be a positive"));
+  EXPECT_THAT(cfg("rope_pairs", "neox"),
+              HasSubstr("cfg.rope_pairs has unknown value \"neox\", known are interleaved"));
+  EXPECT_THAT(cfg("scale", 0), HasSubstr("config: cfg.scale must be a positive number, got 0"));
+  EXPECT_THAT(cfg("scale_win", "half"),
+              HasSubstr("config: cfg.scale_win must be a positive number, got \"half\""));
   EXPECT_THAT(cfg("dk", 16), HasSubstr("q: shape must be [B, S, Hq, dk] = [2, 40, 6, 16]"));
   EXPECT_THAT(config_error([](json& c) { c["cfg"].erase("lsel"); }),
               HasSubstr("config: cfg.lsel is missing"));
@@ -207,6 +212,11 @@ TEST_F(Eval, ConfigFileOverridesKeyByKey) {
   EXPECT_EQ(evaluate(bare, {}, config).file.tensors.at("o").bytes,
             evaluate(file, {}).file.tensors.at("o").bytes);
   EXPECT_THAT(error_of(file, {}, R"({"S": 12})"), HasSubstr("config: S must be 40"));
+  const TensorFile scaled = evaluate(file, {}, R"({"cfg": {"scale": 2, "scale_sel": 3}})").file;
+  const json cfg = json::parse(scaled.metadata.at("config"))["cfg"];
+  EXPECT_EQ(cfg["scale_cmp"], 2);
+  EXPECT_EQ(cfg["scale_sel"], 3);
+  EXPECT_EQ(cfg["scale_win"], 2);
 }
 
 TEST_F(Eval, ValuesAreRoundedToTheTypeOnce) {

@@ -53,6 +53,20 @@ TEST_F(EvalOracle, PhiRopeAndGatesInEveryMode) {
     }
 }
 
+TEST_F(EvalOracle, ScalesNoWindowAndHalfSplitPairs) {
+  for (const json& changes :
+       {json{{"scale", 0.5}}, json{{"scale", 0.5}, {"scale_sel", 1.5}},
+        json{{"scale_cmp", 2}, {"scale_win", 0.1}}, json{{"w", 0}},
+        json{{"rope_pairs", "half_split"}},
+        json{{"rope_pairs", "half_split"}, {"rope", "block_start"}, {"phi", "conv"}}}) {
+    RandomFile random;
+    random.kind = "decode";
+    random.cfg = cfg_with(changes);
+    random.prefill = {7, 20};
+    for (const char* mode : {"batched", "sequential", "decode"}) compare(random, mode);
+  }
+}
+
 TEST_F(EvalOracle, OddSizes) {
   const std::vector<json> cfgs = {
       cfg_with({{"Hq", 16}, {"Hkv", 1}, {"dk", 14}, {"dv", 5}}),

@@ -143,7 +143,8 @@ struct RowJudge::Impl {
       const auto group = ref::queries_of_row(oracle_config, q, b, r, h);
       std::vector<double> rotated(group.begin(), group.end());
       for (size_t i = 0; config.rope != RopeKind::kNone && i < rotated.size(); i += dk)
-        ref::rotate(std::span(rotated).subspan(i, dk), t[static_cast<size_t>(r)], frequency);
+        ref::rotate(std::span(rotated).subspan(i, dk), t[static_cast<size_t>(r)], frequency,
+                    oracle_config.rope_pairs);
       ref::RowQuery one = query(b, r, h, rotated);
       const auto row = ids.row(b, r, h);
       one.block_idx = std::vector<int32_t>(row.begin(), row.end());
