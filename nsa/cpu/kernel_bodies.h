@@ -12,29 +12,39 @@ constexpr int kBlockRows = kLanes == 4 ? 2 : 6;
 constexpr int kBlockVectors = kLanes == 8 ? 2 : 4;
 constexpr float kMinusInfinity = -__builtin_inff();
 
+// Products that are summed before they join what c holds: shorter chains round less.
+constexpr int64_t kChain = 32;
+
 template <int kRows, int kVectors>
 void multiply_block(const MatrixProduct& g, const float* a, const float* b, float* c) {
-  Sums sums[kRows][kVectors];
+  for (int64_t begin = 0; begin < g.k; begin += kChain) {
+    const int64_t end = begin + kChain < g.k ? begin + kChain : g.k;
+    Sums sums[kRows][kVectors];
 #pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
+    for (int i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j)
-      sums[i][j] = sums_of(g.accumulate ? load(c + i * g.c_row + j * kLanes) : broadcast(0.0F));
-  for (int64_t p = 0; p < g.k; ++p, a += g.a_column, b += g.b_row) {
-    Vector right[kVectors];
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = sums_of(broadcast(0.0F));
+    for (int64_t p = begin; p < end; ++p, a += g.a_column, b += g.b_row) {
+      Vector right[kVectors];
 #pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) right[j] = load(b + j * kLanes);
+      for (int j = 0; j < kVectors; ++j) right[j] = load(b + j * kLanes);
 #pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) {
-      const Vector left = broadcast(a[i * g.a_row]);
+      for (int i = 0; i < kRows; ++i) {
+        const Vector left = broadcast(a[i * g.a_row]);
 #pragma GCC unroll 8
-      for (int j = 0; j < kVectors; ++j) sums[i][j] = multiply_add(left, right[j], sums[i][j]);
+        for (int j = 0; j < kVectors; ++j) sums[i][j] = multiply_add(left, right[j], sums[i][j]);
+      }
     }
+    const bool joins = g.accumulate || begin > 0;
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < kVectors; ++j) {
+        float* place = c + i * g.c_row + j * kLanes;
+        const Vector sum = rounded(sums[i][j]);
+        store(place, joins ? add(load(place), sum) : sum);
+      }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-    for (int j = 0; j < kVectors; ++j) store(c + i * g.c_row + j * kLanes, rounded(sums[i][j]));
 }
 
 template <int kRows, int kVectors>
@@ -126,23 +136,42 @@ void update_rows(const RowUpdate& u) {
   });
 }
 
-void logit_gradients(const LogitGradients& g) {
+void probabilities(const Probabilities& g) {
   const Vector scale = broadcast(g.scale), zero = broadcast(0.0F);
   for_rows(g.rows, [&](int64_t i, int64_t state, uint64_t keys) {
     float* logits = g.logits + i * kPanelKeys;
-    float* d = g.d + i * kPanelKeys;
-    const Vector lse = broadcast(g.lse[state]), delta = broadcast(g.delta[state]);
+    const float* d = g.d + i * kPanelKeys;
+    const Vector peak = broadcast(g.softmax[state].peak);
+    const Vector inverse = broadcast(g.softmax[state].inverse);
+    Vector sums = zero;
 #pragma GCC unroll 16
     for (int j = 0; j < kPanelVectors; ++j) {
       const Vector x = multiply(load(logits + j * kLanes), scale);
-      Vector p = exp_of(subtract(x, lse));
-      Vector gradient = multiply(multiply(p, subtract(load(d + j * kLanes), delta)), scale);
+      Vector p = multiply(exp_of(subtract(x, peak)), inverse);
+      Vector product = multiply(p, load(d + j * kLanes));
       if (keys != kAllKeys) {
         const Mask mask = mask_of(keys >> (j * kLanes));
         p = select(mask, p, zero);
-        gradient = select(mask, gradient, zero);
+        product = select(mask, product, zero);
       }
       store(logits + j * kLanes, p);
+      sums = add(sums, product);
+    }
+    g.delta[state] += sum_of_lanes(sums);
+  });
+}
+
+void logit_gradients(const LogitGradients& g) {
+  const Vector scale = broadcast(g.scale), zero = broadcast(0.0F);
+  for_rows(g.rows, [&](int64_t i, int64_t state, uint64_t keys) {
+    const float* p = g.p + i * kPanelKeys;
+    float* d = g.d + i * kPanelKeys;
+    const Vector delta = broadcast(g.delta[state]);
+#pragma GCC unroll 16
+    for (int j = 0; j < kPanelVectors; ++j) {
+      const Vector x = multiply(load(p + j * kLanes), subtract(load(d + j * kLanes), delta));
+      Vector gradient = multiply(x, scale);
+      if (keys != kAllKeys) gradient = select(mask_of(keys >> (j * kLanes)), gradient, zero);
       store(d + j * kLanes, gradient);
     }
   });
@@ -189,7 +218,7 @@ void stride_scores(const StrideScores& s) {
   }
 }
 
-constexpr KernelTable kTable{multiply_matrices, running_softmax, update_rows,
+constexpr KernelTable kTable{multiply_matrices, running_softmax, update_rows,  probabilities,
                              logit_gradients,   whole_softmax,   stride_scores};
 
 }  // namespace

@@ -14,6 +14,7 @@ inline constexpr uint64_t kAllKeys = ~uint64_t{0};
 inline constexpr int64_t kRowMultiple = 16;
 
 /// c [m, n] (+)= a [m, k] times b [k, n]. Element (i, p) of a is a[i * a_row + p * a_column].
+/// Long sums are sums of short ones, in an order that does not depend on m and n.
 struct MatrixProduct {
   int64_t m, n, k;  ///< n a multiple of kRowMultiple
   const float* a;
@@ -55,15 +56,31 @@ struct RowUpdate {
   int64_t width;       ///< a multiple of kRowMultiple
 };
 
-/// The gradient of a softmax: probabilities p = exp(scale * logit - lse) in place of the logits,
-/// and scale * p * (d - delta) in place of d; both 0 where a row does not attend a key.
+/// What is left of a row's softmax: a probability is exp(scale * logit - peak) * inverse. Two
+/// numbers are more exact than lse, which rounds to the size of the logits.
+struct RowSoftmax {
+  float peak, inverse;
+};
+
+/// Probabilities p in place of the logits, 0 where a row does not attend a key; adds to delta the
+/// sum over keys of p * d.
+struct Probabilities {
+  PanelRows rows;
+  float scale;
+  float* logits;              ///< [count * group, 64]
+  const float* d;             ///< [count * group, 64] gradients of the probabilities
+  const RowSoftmax* softmax;  ///< [rows of the tile]
+  float* delta;               ///< [rows of the tile]
+};
+
+/// The gradient of a softmax: scale * p * (d - delta) in place of d, 0 where a row does not attend
+/// a key.
 struct LogitGradients {
   PanelRows rows;
   float scale;
-  float* logits;       ///< [count * group, 64]
-  float* d;            ///< [count * group, 64] gradients of the probabilities
-  const float* lse;    ///< [rows of the tile]
-  const float* delta;  ///< [rows of the tile] sum over keys of p * d
+  const float* p;      ///< [count * group, 64]
+  float* d;            ///< [count * group, 64]
+  const float* delta;  ///< [rows of the tile]
 };
 
 /// Softmax of a whole row: weights exp(scale * logit - peak) in place of the first `count` logits,
@@ -94,6 +111,7 @@ struct KernelTable {
   void (*multiply)(const MatrixProduct&);
   void (*running_softmax)(const RunningSoftmax&);
   void (*update_rows)(const RowUpdate&);
+  void (*probabilities)(const Probabilities&);
   void (*logit_gradients)(const LogitGradients&);
   SoftmaxSums (*whole_softmax)(const WholeSoftmax&);
   void (*stride_scores)(const StrideScores&);

@@ -12,9 +12,13 @@
 namespace nsa::cpu {
 
 struct PanelAttention {
-  at::Tensor out;  ///< [B, S, Hq, dv] fp32
-  at::Tensor lse;  ///< [B, S, Hq] fp32, natural log; -inf where a row attends nothing
+  at::Tensor out;      ///< [B, S, Hq, dv] fp32
+  at::Tensor lse;      ///< [B, S, Hq] fp32, natural log; -inf where a row attends nothing
+  at::Tensor softmax;  ///< [B, S, Hq, 2] fp32: RowSoftmax of the rows, for the backward pass
 };
+
+/// Undefined results of the right shapes, for queries q and values v.
+PanelAttention empty_attention(const at::Tensor& q, const at::Tensor& v);
 
 /// softmax(scale * q.k) v over the keys that `mask` allows.
 PanelAttention attend_panels(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -24,11 +28,11 @@ struct PanelGradients {
   at::Tensor q, k, v;  ///< types and shapes of the arguments
 };
 
-/// Gradients of attend_panels; `out` and `lse` as it gave them. d_out [B, S, Hq, dv] in the type of
+/// Gradients of attend_panels; `softmax` of its result. d_out [B, S, Hq, dv] in the type of
 /// q; d_lse [B, S, Hq] fp32 may be undefined. Gradients of keys are summed over a number of query
 /// ranges that sizes decide, so their bits do not depend on the number of threads.
 PanelGradients attend_panels_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                      const PanelAttention& forward, const at::Tensor& d_out,
+                                      const at::Tensor& softmax, const at::Tensor& d_out,
                                       const at::Tensor& d_lse, const KeyMask& mask, double scale);
 
 struct PanelSelection {

@@ -78,17 +78,12 @@ class ForwardTile {
   }
 
   void store(const QueryTile& tile) {
-    const int64_t heads = sizes_.group * sizes_.num_kv_heads;
-    for (int64_t query = 0, row = 0; query < tile.num_queries; ++query) {
-      const int64_t token = tile.b * sizes_.num_queries + tile.first_query + query;
-      const int64_t place = token * heads + tile.first_head(sizes_);
-      float* lse = result_.lse.mutable_data_ptr<float>() + place;
-      float* out = result_.out.mutable_data_ptr<float>() + place * sizes_.dv;
-      for (int64_t head = 0; head < sizes_.group; ++head, ++row)
-        lse[head] =
-            finish_row({peak_[static_cast<size_t>(row)], sum_[static_cast<size_t>(row)]},
-                       attends_[static_cast<size_t>(query)], out_.data() + row * sizes_.dv_row,
-                       sizes_.dv, out + head * sizes_.dv);
+    for (int64_t row = 0; row < tile.num_queries * sizes_.group; ++row) {
+      const int64_t query = row / sizes_.group, head = row % sizes_.group;
+      finish_row({peak_[static_cast<size_t>(row)], sum_[static_cast<size_t>(row)]},
+                 attends_[static_cast<size_t>(query)], out_.data() + row * sizes_.dv_row, sizes_.dv,
+                 RowResult(result_, sizes_, tile.b, tile.first_query + query,
+                           tile.first_head(sizes_) + head));
     }
   }
 
@@ -109,9 +104,7 @@ class ForwardTile {
 PanelAttention attend_panels(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const KeyMask& mask, double scale) {
   const Sizes sizes(q, k, v);
-  const auto options = q.options().dtype(at::kFloat);
-  const PanelAttention result{at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, options),
-                              at::empty({q.size(0), q.size(1), q.size(2)}, options)};
+  const PanelAttention result = empty_attention(q, v);
   if (result.lse.numel() == 0) return result;
   const KeyPanels panels(k, v, sizes, /*backward=*/false);
   const HeadRows q_rows(q), v_rows(v);

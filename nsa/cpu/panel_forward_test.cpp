@@ -27,8 +27,7 @@ void compare(const Call& call) {
       "test", exact(call.q), exact(call.k), exact(call.v), attended_by(call.mask, call.k.size(1)));
   const auto [out, lse] = plain_attention(call);
   expect_as_exact_as("out", have.out, out, to_aten(want.o, at::kDouble));
-  expect_as_exact_as("lse", have.lse.unsqueeze(-1), lse.unsqueeze(-1),
-                     to_aten(want.lse, at::kDouble).unsqueeze(-1), 1.0);
+  expect_lse(call, have.lse, lse, to_aten(want.lse, at::kDouble));
 }
 
 class PanelForward : public ::testing::TestWithParam<InstructionSet> {
@@ -43,8 +42,8 @@ class PanelForward : public ::testing::TestWithParam<InstructionSet> {
 
 TEST_P(PanelForward, AgreesWithTheOracle) {
   const std::vector<CallSizes> sizes = {{2, 150, 2, 6, 64, 64},  {1, 67, 1, 1, 8, 6},
-                                        {1, 131, 3, 5, 20, 33},  {2, 1, 2, 2, 16, 16},
-                                        {1, 64, 1, 4, 192, 128}, {1, 40, 1, 100, 7, 1}};
+                                        {1, 131, 2, 3, 20, 33},  {2, 1, 2, 2, 16, 16},
+                                        {1, 30, 1, 4, 192, 128}, {1, 9, 1, 100, 7, 1}};
   for (const CallSizes& s : sizes) {
     SCOPED_TRACE("S " + std::to_string(s.tokens) + " G " + std::to_string(s.group));
     for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {

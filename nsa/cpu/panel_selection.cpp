@@ -18,7 +18,7 @@ namespace {
 /// Logits of a tile, in values: they stay in the second-level cache.
 constexpr int64_t kTileLogits = int64_t{1} << 17;
 /// Rows that make good use of a panel of keys, and rows beyond which nothing is gained.
-constexpr int64_t kFewestRows = 24, kMostRows = 96;
+constexpr int64_t kFewestSelectionRows = 24, kMostSelectionRows = 96;
 
 struct SelectionCall {
   const Sizes& sizes;
@@ -30,16 +30,16 @@ struct SelectionCall {
   const PanelSelection& result;
 };
 
-int64_t tile_queries(const Sizes& sizes) {
+int64_t selection_queries(const Sizes& sizes) {
   const int64_t rows = kTileLogits / std::max<int64_t>(1, sizes.panels * kPanelKeys);
-  return queries_of_tile(std::clamp(rows, kFewestRows, kMostRows), sizes);
+  return queries_of_tile(std::clamp(rows, kFewestSelectionRows, kMostSelectionRows), sizes);
 }
 
 class SelectionTile {
  public:
   explicit SelectionTile(const SelectionCall& call)
       : call_(call), sizes_(call.sizes), table_(kernel_table()), choice_(call.config) {
-    const auto rows = static_cast<size_t>(tile_queries(sizes_) * sizes_.group);
+    const auto rows = static_cast<size_t>(selection_queries(sizes_) * sizes_.group);
     // The rows of a tile start in different sets of the cache.
     row_ = sizes_.panels * kPanelKeys + kRowMultiple;
     q_rows_.resize(rows * static_cast<size_t>(sizes_.dk_row));
@@ -129,14 +129,12 @@ class SelectionTile {
   }
 
   void store_rows(const QueryTile& tile, int64_t query) {
-    const int64_t token = tile.b * sizes_.num_queries + tile.first_query + query;
-    const int64_t place = token * sizes_.group * sizes_.num_kv_heads + tile.first_head(sizes_);
-    float* lse = call_.result.attention.lse.mutable_data_ptr<float>() + place;
-    float* out = call_.result.attention.out.mutable_data_ptr<float>() + place * sizes_.dv;
     for (int64_t head = 0; head < sizes_.group; ++head) {
       const int64_t row = query * sizes_.group + head;
-      lse[head] = finish_row(sums_[static_cast<size_t>(row)], visible_at(tile, query) > 0,
-                             out_.data() + row * sizes_.dv_row, sizes_.dv, out + head * sizes_.dv);
+      finish_row(sums_[static_cast<size_t>(row)], visible_at(tile, query) > 0,
+                 out_.data() + row * sizes_.dv_row, sizes_.dv,
+                 RowResult(call_.result.attention, sizes_, tile.b, tile.first_query + query,
+                           tile.first_head(sizes_) + head));
     }
   }
 
@@ -156,10 +154,10 @@ class SelectionTile {
   void find_scores(const QueryTile& tile, int64_t query) {
     const int64_t blocks = visible_at(tile, query), t = position(tile, query);
     for (int64_t head = 0; head < sizes_.group; ++head) {
-      const SoftmaxSums& s = sums_[static_cast<size_t>(query * sizes_.group + head)];
-      inverse_[static_cast<size_t>(head)] = s.peak == -std::numeric_limits<float>::infinity()
-                                                ? std::numeric_limits<float>::quiet_NaN()
-                                                : 1.0F / s.sum;
+      inverse_[static_cast<size_t>(head)] =
+          RowResult(call_.result.attention, sizes_, tile.b, tile.first_query + query,
+                    tile.first_head(sizes_) + head)
+              .softmax->inverse;
     }
     table_.stride_scores({logits_.data() + query * sizes_.group * row_, row_, sizes_.group,
                           inverse_.data(), blocks, reach(), probs_.data(), strides_.data(),
@@ -188,9 +186,8 @@ class SelectionTile {
 PanelSelection attend_and_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const NsaConfig& config, int64_t first_position, double scale) {
   const Sizes sizes(q, k, v);
-  const auto floats = q.options().dtype(at::kFloat), ints = q.options().dtype(at::kInt);
-  const PanelSelection result{{at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, floats),
-                               at::empty({q.size(0), q.size(1), q.size(2)}, floats)},
+  const auto ints = q.options().dtype(at::kInt);
+  const PanelSelection result{empty_attention(q, v),
                               at::empty({q.size(0), q.size(1), k.size(2), config.top_n}, ints),
                               at::empty({q.size(0), q.size(1), k.size(2), config.top_n, 2}, ints)};
   if (result.attention.lse.numel() == 0) return result;
@@ -201,7 +198,7 @@ PanelSelection attend_and_select(const at::Tensor& q, const at::Tensor& k, const
   const AttendedKeys visible(mask, sizes.num_keys);
   const SelectionCall call{
       sizes, panels, q_rows, v_rows, visible, config, static_cast<float>(scale), result};
-  const int64_t per_tile = tile_queries(sizes);
+  const int64_t per_tile = selection_queries(sizes);
   const int64_t tiles = (sizes.num_queries + per_tile - 1) / per_tile;
   run_tasks(sizes.matrices() * tiles, [&] {
     return [&, worker = SelectionTile(call)](int64_t task) mutable {

@@ -50,8 +50,7 @@ void compare(const CallSizes& s, const NsaConfig& c, at::ScalarType type) {
       "test", exact(call.q), exact(call.k), exact(call.v), attended_by(mask, call.k.size(1)));
   const auto [out, lse] = plain_attention(call);
   expect_as_exact_as("out", have.attention.out, out, to_aten(want.o, at::kDouble));
-  expect_as_exact_as("lse", have.attention.lse.unsqueeze(-1), lse.unsqueeze(-1),
-                     to_aten(want.lse, at::kDouble).unsqueeze(-1), 1.0);
+  expect_lse(call, have.attention.lse, lse, to_aten(want.lse, at::kDouble));
   expect_selected(have.block_idx, exact_scores(call, c), c, 1e-4);
   EXPECT_TRUE(at::equal(have.ranges, block_ranges(RangesVersion::kV1, have.block_idx,
                                                   at::arange(s.tokens), c.sel_block_size)));
@@ -69,7 +68,7 @@ class PanelSelectionTest : public ::testing::TestWithParam<InstructionSet> {
 
 TEST_P(PanelSelectionTest, AgreesWithTheOracle) {
   for (const auto type : {at::kFloat, at::kBFloat16}) {
-    for (const int64_t tokens : {1, 7, 8, 9, 16, 131, 700}) {
+    for (const int64_t tokens : {1, 7, 8, 9, 16, 131, 400}) {
       SCOPED_TRACE("S " + std::to_string(tokens));
       const CallSizes s{2, tokens, 2, 3, 16, 24};
       compare(s, config_of(s), type);

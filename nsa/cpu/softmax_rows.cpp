@@ -1,5 +1,7 @@
 #include "nsa/cpu/softmax_rows.h"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,19 +10,37 @@
 
 namespace nsa::cpu {
 
-float finish_row(const SoftmaxSums& softmax, bool attends, const float* weighted, int64_t dv,
-                 float* out) {
+PanelAttention empty_attention(const at::Tensor& q, const at::Tensor& v) {
+  const auto floats = q.options().dtype(at::kFloat);
+  return {at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, floats),
+          at::empty({q.size(0), q.size(1), q.size(2)}, floats),
+          at::empty({q.size(0), q.size(1), q.size(2), 2}, floats)};
+}
+
+RowResult::RowResult(const PanelAttention& result, const Sizes& sizes, int64_t b, int64_t query,
+                     int64_t head) {
+  const int64_t row = (b * sizes.num_queries + query) * sizes.group * sizes.num_kv_heads + head;
+  out = result.out.mutable_data_ptr<float>() + row * sizes.dv;
+  lse = result.lse.mutable_data_ptr<float>() + row;
+  softmax = reinterpret_cast<RowSoftmax*>(result.softmax.mutable_data_ptr<float>()) + row;
+}
+
+void finish_row(const SoftmaxSums& sums, bool attends, const float* weighted, int64_t dv,
+                const RowResult& result) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   if (!attends) {
-    std::fill_n(out, dv, 0.0F);
-    return -kInfinity;
+    std::fill_n(result.out, dv, 0.0F);
+    *result.lse = -kInfinity;
+    *result.softmax = {0, 0};
+    return;
   }
-  // Every logit is -inf: the softmax is 0 / 0, which the running sum of zeros hides.
-  const float sum =
-      softmax.peak == -kInfinity ? std::numeric_limits<float>::quiet_NaN() : softmax.sum;
+  // Where every logit is -inf the softmax is 0 / 0, which sums of zeros hide.
+  const float sum = sums.peak == -kInfinity ? kNaN : sums.sum;
   const float inverse = 1.0F / sum;
-  for (int64_t e = 0; e < dv; ++e) out[e] = weighted[e] * inverse;
-  return static_cast<float>(softmax.peak + std::log(static_cast<double>(sum)));
+  for (int64_t e = 0; e < dv; ++e) result.out[e] = weighted[e] * inverse;
+  *result.lse = static_cast<float>(sums.peak + std::log(static_cast<double>(sum)));
+  *result.softmax = {sums.peak, inverse};
 }
 
 void add_non_finite(const NonFiniteValues& values, const HeadRows& v, int64_t b, int64_t kv_head,

@@ -2,12 +2,23 @@
 #include <cstdint>
 
 #include "nsa/cpu/key_panels.h"
+#include "nsa/cpu/panel_attention.h"
 
 namespace nsa::cpu {
 
-/// Writes out = weighted / sum [dv] and returns the row's lse. A row that attends nothing: 0, -inf.
-float finish_row(const SoftmaxSums& softmax, bool attends, const float* weighted, int64_t dv,
-                 float* out);
+/// Where the results of the row (b, query, head) are.
+struct RowResult {
+  RowResult(const PanelAttention& result, const Sizes& sizes, int64_t b, int64_t query,
+            int64_t head);
+  float* out;  ///< [dv]
+  float* lse;
+  RowSoftmax* softmax;
+};
+
+/// Writes out = weighted / sum, lse and what the backward pass needs. A row that attends nothing
+/// has 0 and -inf.
+void finish_row(const SoftmaxSums& sums, bool attends, const float* weighted, int64_t dv,
+                const RowResult& result);
 
 /// Rows with weights of keys of which some have values that are not finite.
 struct NonFiniteValues {

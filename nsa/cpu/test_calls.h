@@ -25,9 +25,11 @@ struct Call {
 
 inline Call random_call(const CallSizes& s, int64_t keys, const KeyMask& mask,
                         at::ScalarType type = at::kFloat) {
+  const at::Tensor v = at::randn({s.batch, keys, s.kv_heads, s.dv}, type);
   return {at::randn({s.batch, s.tokens, s.kv_heads * s.group, s.dk}, type),
           at::randn({s.batch, keys, s.kv_heads, s.dk}, type),
-          at::randn({s.batch, keys, s.kv_heads, s.dv}, type), mask};
+          // Sums of one value a row may cancel; errors relative to them would be chance.
+          s.dv == 1 ? v.abs() : v, mask};
 }
 
 inline reference::AttendedKeys attended_by(const KeyMask& mask, int64_t keys) {
@@ -53,11 +55,13 @@ inline reference::Tensor<double> exact(const at::Tensor& x) {
   return ref_of<double>(x.to(at::kDouble));
 }
 
-/// Plain fp32 operators, differentiable: what kernels may differ from the oracle by at most twice.
-inline std::pair<at::Tensor, at::Tensor> plain_attention(const Call& call) {
+/// Plain operators in `type`, differentiable: what kernels may differ from the oracle by at most
+/// twice.
+inline std::pair<at::Tensor, at::Tensor> plain_attention(const Call& call,
+                                                         at::ScalarType type = at::kFloat) {
   const int64_t tokens = call.q.size(1), keys = call.k.size(1), heads = call.k.size(2);
   const auto grouped = [&](const at::Tensor& x) {  // [B, S, H, D] -> [B, Hkv, H / Hkv, S, D]
-    return x.to(at::kFloat)
+    return x.to(type)
         .unflatten(2, at::IntArrayRef{heads, x.size(2) / heads})
         .permute({0, 2, 3, 1, 4});
   };
@@ -99,6 +103,24 @@ inline void expect_as_exact_as(const std::string& name, const at::Tensor& have,
   const double limit =
       std::max(2 * row_error(plain, want, floor), double{std::numeric_limits<float>::epsilon()});
   EXPECT_LE(row_error(have, want, floor), limit) << name;
+}
+
+/// lse is off by what the logits are off: eps * sqrt(dk) * |q| |k| * scale (docs/semantics.md,
+/// Selection), or by twice the error of `plain`.
+inline void expect_lse(const Call& call, const at::Tensor& have, const at::Tensor& plain,
+                       const at::Tensor& want) {
+  ASSERT_EQ(have.sizes(), want.sizes());
+  if (want.numel() == 0) return;
+  const auto error = [&](const at::Tensor& x) {
+    return (x.to(at::kDouble) - want).abs().masked_fill(x.eq(want), 0.0).max().item<double>();
+  };
+  const auto longest = [](const at::Tensor& x) {
+    return x.numel() == 0 ? 0.0 : x.to(at::kDouble).norm(2, {-1}).max().item<double>();
+  };
+  const double logits = std::numeric_limits<float>::epsilon() *
+                        std::sqrt(static_cast<double>(call.q.size(3))) * longest(call.q) *
+                        longest(call.k) * call.scale();
+  EXPECT_LE(error(have), std::max(2 * error(plain), logits)) << "lse";
 }
 
 }  // namespace nsa::cpu

@@ -39,6 +39,18 @@ AttendedKeys::Span AttendedKeys::span(int64_t query) const {
   return {0, std::min(num_keys, (t + 1 - extent) / stride + 1)};
 }
 
+AttendedKeys::Span AttendedKeys::reach(int64_t first_query, int64_t count) const {
+  const int64_t last = first_query + count - 1;
+  if (kind == KeyMask::kRanges) return {0, std::min(num_keys, first_position + last + 1)};
+  const Span first_span = span(first_query), last_span = span(last);
+  return {std::min(first_span.begin, last_span.end), last_span.end};
+}
+
+int64_t AttendedKeys::most_keys() const {
+  if (kind == KeyMask::kVisibleBlocks) return num_keys;
+  return std::min(num_keys, kind == KeyMask::kWindow ? extent : width * kPanelKeys);
+}
+
 void TileKeys::find(const AttendedKeys& attended, int64_t b, int64_t kv_head, int64_t first_query,
                     int64_t num_queries) {
   queries_.clear();

@@ -17,6 +17,11 @@ struct AttendedKeys {
     int64_t begin, end;
   };
   Span span(int64_t query) const;
+  /// Every kind: keys that `count` queries can attend lie in it.
+  Span reach(int64_t first_query, int64_t count) const;
+
+  /// Bounds the keys of a query where its ranges are of blocks of kPanelKeys at most.
+  int64_t most_keys() const;
 
   KeyMask::Kind kind;
   int64_t first_position, extent, stride, num_keys;
