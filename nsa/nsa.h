@@ -20,7 +20,8 @@ using Config = NsaConfig;
 
 /// Which code computes a call.
 enum class Backend {
-  kAuto,   ///< the CUDA kernels on a GPU where they cover the call, else plain operators
+  kAuto,   ///< the CUDA kernels on a GPU where they cover the call; the CPU kernels on a CPU, of
+           ///< fp32, bf16 and fp16; else plain operators
   kFused,  ///< the CUDA kernels; where they do not cover the call, plain operators or an error
   kPlain,  ///< compositions of LibTorch operators, on every device and type
 };

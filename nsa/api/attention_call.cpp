@@ -5,6 +5,7 @@
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
 #include "nsa/layer/batched.h"
+#include "nsa/ops/attention/cpu_attention.h"
 
 namespace nsa {
 namespace {
@@ -67,6 +68,10 @@ NsaOptions layer_options(Backend backend, bool strict, bool on_cuda) {
 AttentionOutput compute(const AttentionCall& call, bool keep) {
   check_attention(call);
   NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
+  if (call.backend == Backend::kAuto && cpu_kernel_obstacle(call.q()).empty()) {
+    options.sel = SelBackend::kCpu;
+    options.cmp = options.win = BranchBackend::kCpu;
+  }
   options.block_idx = call.block_idx;
   const NsaInputs in = layer_inputs(call);
   if (!keep && !call.compressed()) {
