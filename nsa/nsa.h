@@ -24,7 +24,8 @@ using Config = NsaConfig;
 
 /// Which code computes a call.
 enum class Backend {
-  kAuto,   ///< the CUDA kernels on a GPU where they cover the call, else plain operators
+  kAuto,   ///< the CUDA kernels on a GPU where they cover the call; the CPU kernels on a CPU, of
+           ///< fp32, bf16 and fp16; else plain operators
   kFused,  ///< the CUDA kernels; where they do not cover the call, plain operators or an error
   kPlain,  ///< compositions of LibTorch operators, on every device and type
 };
@@ -138,6 +139,11 @@ TORCH_MODULE(Attention);
 /// Why the CUDA kernels do not compute attention(q, k, v, gates, config); empty where they do. A
 /// question of sizes, types and devices: nothing is computed.
 std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const at::Tensor& gates, const Config& config = {});
+
+/// What computes attention(q, k, v, gates, config) with backend kAuto: "fused", the CUDA kernels;
+/// "cpu", the CPU kernels; "plain", compositions of LibTorch operators. Nothing is computed.
+std::string which_backend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const at::Tensor& gates, const Config& config = {});
 
 /// "0.1.0"

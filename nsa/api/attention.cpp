@@ -77,6 +77,12 @@ std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Te
   return selected.empty() ? "" : "selected branch: " + selected;
 }
 
+std::string which_backend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const at::Tensor& gates, const Config& config) {
+  if (why_not_fused(q, k, v, gates, config).empty()) return "fused";
+  return whole_call_options(Backend::kAuto, false, q).sel == SelBackend::kCpu ? "cpu" : "plain";
+}
+
 std::string version() { return NSA_VERSION; }
 
 }  // namespace nsa

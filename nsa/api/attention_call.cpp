@@ -5,6 +5,7 @@
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
 #include "nsa/layer/batched.h"
+#include "nsa/ops/attention/cpu_attention.h"
 
 namespace nsa {
 namespace {
@@ -64,9 +65,18 @@ NsaOptions layer_options(Backend backend, bool strict, bool on_cuda) {
   return options;
 }
 
+NsaOptions whole_call_options(Backend backend, bool strict, const at::Tensor& q) {
+  NsaOptions options = layer_options(backend, strict, q.is_cuda());
+  if (backend == Backend::kAuto && cpu_kernel_obstacle(q).empty()) {
+    options.sel = SelBackend::kCpu;
+    options.cmp = options.win = BranchBackend::kCpu;
+  }
+  return options;
+}
+
 AttentionOutput compute(const AttentionCall& call, bool keep) {
   check_attention(call);
-  NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
+  NsaOptions options = whole_call_options(call.backend, call.strict, call.q());
   options.block_idx = call.block_idx;
   const NsaInputs in = layer_inputs(call);
   if (!keep && !call.compressed()) {

@@ -34,8 +34,11 @@ struct AttentionCall {
 std::string to_string(Backend backend);
 Backend parse_backend(const std::string& text);
 
-/// What a layer call runs for a backend on a device: a pure function.
+/// What a decode step runs for a backend on a device: a pure function.
 NsaOptions layer_options(Backend backend, bool strict, bool on_cuda);
+/// The same for a call on whole tensors of the device and type of `q`: with kAuto the CPU kernels
+/// where they apply.
+NsaOptions whole_call_options(Backend backend, bool strict, const at::Tensor& q);
 
 struct AttentionOutput {
   at::Tensor o;          ///< as q's heads with dv

@@ -17,7 +17,8 @@ AttentionImpl::AttentionImpl(int64_t dim, const Config& config, const Options& s
 }
 
 at::Tensor AttentionImpl::forward(const at::Tensor& x, const at::Tensor& cu_seqlens) {
-  layer_->options = decode_options(options, x.is_cuda());
+  layer_->options = whole_call_options(options.backend, options.strict, x);
+  layer_->options.block_idx = options.block_idx;
   return layer_->forward(x, cu_seqlens);
 }
 

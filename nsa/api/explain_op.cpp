@@ -1,4 +1,5 @@
-// The registered operator nsa::why_not_fused, the function of nsa.h for Python.
+// The registered operators nsa::why_not_fused and nsa::which_backend: functions of nsa.h, for
+// Python.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -11,21 +12,24 @@
 namespace nsa {
 namespace {
 
-void why_not_fused_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet,
-                          torch::jit::Stack* stack) {
+template <auto* question>
+void answer(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const AttentionCall call = OperatorArguments::pop(op.schema(), *stack).call;
   const auto& [q, k, v, gates, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win] = call.tensors;
-  torch::jit::push(*stack, why_not_fused(q, k, v, gates, call.config));
+  torch::jit::push(*stack, question(q, k, v, gates, call.config));
 }
 
 }  // namespace
 }  // namespace nsa
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
-  m.def((std::string("why_not_fused(Tensor q, Tensor k, Tensor v, Tensor gates, ") +
-         nsa::kSettings + ") -> str")
-            .c_str());
+  for (const char* name : {"why_not_fused", "which_backend"})
+    m.def((std::string(name) + "(Tensor q, Tensor k, Tensor v, Tensor gates, " + nsa::kSettings +
+           ") -> str")
+              .c_str());
 }
 TORCH_LIBRARY_IMPL(nsa, CompositeExplicitAutograd, m) {
-  m.impl("why_not_fused", torch::CppFunction::makeFromBoxedFunction<nsa::why_not_fused_kernel>());
+  using torch::CppFunction;
+  m.impl("why_not_fused", CppFunction::makeFromBoxedFunction<nsa::answer<nsa::why_not_fused>>());
+  m.impl("which_backend", CppFunction::makeFromBoxedFunction<nsa::answer<nsa::which_backend>>());
 }

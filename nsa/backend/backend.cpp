@@ -10,15 +10,17 @@ namespace {
 template <typename Backend>
 using Name = std::pair<Backend, const char*>;
 
-constexpr std::array<Name<SelBackend>, 5> kSelNames{{{SelBackend::kGather, "gather"},
+constexpr std::array<Name<SelBackend>, 6> kSelNames{{{SelBackend::kGather, "gather"},
                                                      {SelBackend::kPacked, "packed"},
                                                      {SelBackend::kVarlen, "varlen"},
                                                      {SelBackend::kMasked, "masked"},
-                                                     {SelBackend::kFused, "fused"}}};
-constexpr std::array<Name<BranchBackend>, 4> kBranchNames{{{BranchBackend::kPlain, "plain"},
+                                                     {SelBackend::kFused, "fused"},
+                                                     {SelBackend::kCpu, "cpu"}}};
+constexpr std::array<Name<BranchBackend>, 5> kBranchNames{{{BranchBackend::kPlain, "plain"},
                                                            {BranchBackend::kFlash, "flash"},
                                                            {BranchBackend::kCudnn, "cudnn"},
-                                                           {BranchBackend::kFused, "fused"}}};
+                                                           {BranchBackend::kFused, "fused"},
+                                                           {BranchBackend::kCpu, "cpu"}}};
 
 template <typename Names, typename Backend>
 std::string name_of(const Names& names, Backend backend) {

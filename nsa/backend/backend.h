@@ -11,6 +11,7 @@ enum class SelBackend {
   kVarlen,  ///< rows as sequences of one packed attention call over cu_seqlens
   kMasked,  ///< all keys in reach, masked
   kFused,   ///< the project's own CUDA kernels; what they do not cover goes as kGather
+  kCpu,     ///< the project's own CPU kernels; what they do not cover goes as kGather
 };
 
 /// How the window and the compressed branch are computed.
@@ -19,10 +20,11 @@ enum class BranchBackend {
   kFlash,  ///< the library's flash attention
   kCudnn,  ///< the library's cuDNN attention
   kFused,  ///< the project's own CUDA kernels, forward and backward
+  kCpu,    ///< the project's own CPU kernels, forward and backward
 };
 
-/// "gather", "packed", "varlen", "masked", "fused" / "plain", "flash", "cudnn", "fused". The
-/// parsers throw std::invalid_argument naming the value and the choices.
+/// "gather", "packed", "varlen", "masked", "fused", "cpu" / "plain", "flash", "cudnn", "fused",
+/// "cpu". The parsers throw std::invalid_argument naming the value and the choices.
 std::string to_string(SelBackend backend);
 std::string to_string(BranchBackend backend);
 SelBackend parse_sel_backend(const std::string& text);

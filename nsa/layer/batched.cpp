@@ -11,6 +11,7 @@
 #include "nsa/layer/fused/fused_tokens.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/strict_asserts.h"
+#include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/common/operator_call.h"
 #include "nsa/ops/compressed/cmp_attn.h"
@@ -114,16 +115,29 @@ class BatchedAttention {
   }
 
   void fused_compressed_branch_and_selection(const KernelChoice& kernel) {
-    const CmpSelectResult r = cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, kernel);
+    take_selection(cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, kernel), "fused");
+  }
+
+  void take_selection(const CmpSelectResult& r, const char* backend) {
+    ranges_backend_ = backend;
     out_.o_cmp = r.out;
     out_.lse_cmp = r.lse;
     out_.block_idx = r.block_idx;
     out_.ranges = r.ranges;
-    record_stage("select", "fused");
+    record_stage("select", backend);
+  }
+
+  /// Whether the CPU kernels choose blocks in the compressed branch: they leave no scores.
+  bool selects_on_cpu() const {
+    return options_.cmp == BranchBackend::kCpu && !options_.block_idx.defined() &&
+           !options_.keep_scores && cpu_kernel_obstacle(out_.q_rot).empty();
   }
 
   void compressed_branch_and_selection() {
     const NvtxRange range = stage("nsa.cmp_attn+select");
+    if (selects_on_cpu())
+      return take_selection(cmp_attn_select_cpu(out_.q_rot, out_.k_cmp, out_.v_cmp, config_),
+                            "cpu");
     const KernelChoice fused = fused_selection_kernel();
     if (fused.runs()) return fused_compressed_branch_and_selection(fused);
     const int64_t num_tokens = in_.q.size(1);
@@ -181,7 +195,7 @@ class BatchedAttention {
 
   void selected_branch() {
     if (out_.ranges.defined()) {
-      record_stage("ranges", "fused");
+      record_stage("ranges", ranges_backend_);
     } else {
       const NvtxRange range = stage("nsa.ranges");
       out_.ranges =
@@ -244,6 +258,7 @@ class BatchedAttention {
   const NsaConfig& config_;
   const NsaOptions& options_;
   at::Tensor positions_, k_sel_, k_win_;
+  const char* ranges_backend_ = "fused";  ///< of ranges that came with the selection
   NsaOutputs out_;
 };
 

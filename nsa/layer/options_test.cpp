@@ -118,7 +118,7 @@ TEST(Options, BackendNamesAreParsedOrRefused) {
   } catch (const std::invalid_argument& error) {
     EXPECT_STREQ(error.what(),
                  "backend of the selected branch must be one of gather, packed, varlen, masked, "
-                 "fused, got 'flash'");
+                 "fused, cpu, got 'flash'");
   }
 }
 

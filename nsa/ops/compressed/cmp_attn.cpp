@@ -8,6 +8,7 @@
 
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/ops/attention/chunked_attention.h"
+#include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/attention/fused_interval.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/common/operator_call.h"
@@ -49,6 +50,14 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
       FusedSelection fused =
           fused_interval_attention(q, k_cmp, v_cmp, mask, scale, kernel, "cmp_attn");
       return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
+    }
+  }
+  if (wanted == BranchBackend::kCpu) {
+    reason = want_group_probs ? kNoProbabilities : cpu_kernel_obstacle(q);
+    if (reason.empty()) {
+      record_backend("cmp_attn", requested, requested, cpu_kernel_detail(), "", strict);
+      const CpuAttention r = cpu_attention(q, k_cmp, v_cmp, mask, scale, "cmp_attn");
+      return {r.out, r.lse, at::empty({0}, r.lse.options())};
     }
   }
   record_backend("cmp_attn", requested, "plain", "", reason, strict);
@@ -106,6 +115,21 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
   visible_blocks(check, config.block_size, config.block_stride, first_position);
   const KernelChoice kernel = choose_select_kernel(q, k_cmp, v_cmp, config);
   return cmp_attn_select(q, k_cmp, v_cmp, config, kernel, first_position);
+}
+
+CmpSelectResult cmp_attn_select_cpu(const at::Tensor& q, const at::Tensor& k_cmp,
+                                    const at::Tensor& v_cmp, const NsaConfig& config,
+                                    int64_t first_position) {
+  const ArgumentCheck check("cmp_attn_select");
+  check.qkv(q, "k_cmp", k_cmp, "v_cmp", v_cmp);
+  const KeyMask mask =
+      visible_blocks(check, config.block_size, config.block_stride, first_position);
+  const std::string obstacle = cpu_kernel_obstacle(q);
+  if (!obstacle.empty()) check.fail("backend", "applicable", "cpu: " + obstacle);
+  record_backend("cmp_attn", "cpu", "cpu", cpu_kernel_detail(), "", /*strict=*/false);
+  const CpuAttention r =
+      cpu_attention(q, k_cmp, v_cmp, mask, check.scale(config.scale_cmp, q), "cmp_attn", &config);
+  return {r.out, r.lse, r.block_idx, r.ranges};
 }
 
 at::Tensor cmp_probs(const at::Tensor& q, const at::Tensor& k_cmp, const NsaConfig& config,

@@ -43,6 +43,10 @@ CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,
                                 const at::Tensor& v_cmp, const NsaConfig& config,
                                 int64_t first_position = 0);
+/// Backend `cpu` of the same. Throws the obstacle of cpu_kernel_obstacle where there is one.
+CmpSelectResult cmp_attn_select_cpu(const at::Tensor& q, const at::Tensor& k_cmp,
+                                    const at::Tensor& v_cmp, const NsaConfig& config,
+                                    int64_t first_position = 0);
 KernelChoice choose_select_kernel(const at::Tensor& q, const at::Tensor& k_cmp,
                                   const at::Tensor& v_cmp, const NsaConfig& config);
 

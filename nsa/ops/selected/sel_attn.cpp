@@ -6,12 +6,26 @@
 #include <string>
 #include <tuple>
 
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/common/operator_call.h"
 #include "nsa/ops/selected/backends.h"
 
 namespace nsa {
 namespace {
+
+SelAttnResult sel_attn_cpu(const SelAttnArgs& args, bool strict) {
+  const std::string obstacle = cpu_kernel_obstacle(args.q);
+  if (!obstacle.empty()) {
+    record_backend("sel_attn", "cpu", "gather", "", obstacle, strict);
+    return row_attention(args, gather_method());
+  }
+  record_backend("sel_attn", "cpu", "cpu", cpu_kernel_detail(), "", strict);
+  const KeyMask mask{KeyMask::kRanges, args.first_position, 0, 1, args.ranges};
+  const CpuAttention r = cpu_attention(args.q, args.k, args.v, mask, args.scale, "sel_attn");
+  return {r.out, r.lse};
+}
 
 SelAttnResult run_backend(SelBackend backend, const SelAttnArgs& args, bool safe_pack,
                           bool strict) {
@@ -26,6 +40,8 @@ SelAttnResult run_backend(SelBackend backend, const SelAttnArgs& args, bool safe
       return sel_attn_masked(args);
     case SelBackend::kFused:
       return sel_attn_fused(args, strict);
+    case SelBackend::kCpu:
+      return sel_attn_cpu(args, strict);
   }
   TORCH_INTERNAL_ASSERT(false, "backend without code");
 }

@@ -10,6 +10,7 @@
 
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/ops/attention/chunked_attention.h"
+#include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/attention/fused_interval.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/common/operator_call.h"
@@ -67,6 +68,13 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
       return {result.out, result.lse};
     }
     reason = kernel.obstacle;
+  } else if (wanted == BranchBackend::kCpu) {
+    reason = cpu_kernel_obstacle(q);
+    if (reason.empty()) {
+      record_backend("win_attn", requested, requested, cpu_kernel_detail(), "", strict);
+      const CpuAttention result = cpu_attention(q, k, v, mask, scale, "win_attn");
+      return {result.out, result.lse};
+    }
   } else if (wanted != BranchBackend::kPlain) {
     reason = library_window_obstacle(args, wanted);
     if (reason.empty()) {

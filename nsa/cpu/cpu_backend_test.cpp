@@ -1,0 +1,121 @@
+// The CPU kernels behind the layer and the public operators: results, gradients and the record.
+#include "nsa/diagnostics/run_record.h"
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/layer/random_inputs.h"
+#include "nsa/nsa.h"
+#include "nsa/ops/common/test_util.h"
+#include "nsa/ops/window/win_attn.h"
+
+namespace nsa {
+namespace {
+
+NsaConfig layer_config() {
+  NsaConfig c;
+  c.num_heads = 6, c.num_kv_heads = 2, c.qk_head_dim = 16, c.v_head_dim = 24;
+  c.block_size = 8, c.block_stride = 4, c.sel_block_size = 16, c.top_n = 4, c.window = 40;
+  return c;
+}
+
+NsaOptions cpu_options() {
+  NsaOptions options;
+  options.cmp = options.win = BranchBackend::kCpu;
+  options.sel = SelBackend::kCpu;
+  options.keep_scores = false;
+  return options;
+}
+
+double difference(const at::Tensor& have, const at::Tensor& want) {
+  const at::Tensor x = have.to(at::kDouble), y = want.to(at::kDouble);
+  const double largest = (x - y).abs().max().item<double>();
+  return largest == 0 ? 0 : largest / y.abs().max().item<double>();
+}
+
+/// Output and gradients of a layer call; block_idx of the first call serves the second one, as
+/// scores that differ in the last place may order blocks differently.
+void compare_with_plain(NsaInputs in, const NsaConfig& c, double tolerance) {
+  for (auto& [name, tensor] : differentiable(in)) tensor->requires_grad_(true);
+  const NsaOutputs have = nsa_attention(in, c, cpu_options());
+  const at::Tensor d_o = at::randn_like(have.o);
+  have.o.backward(d_o);
+  std::vector<at::Tensor> grads;
+  for (auto& [name, tensor] : differentiable(in)) {
+    grads.push_back(tensor->grad());
+    tensor->mutable_grad() = at::Tensor();
+  }
+  NsaOptions plain;
+  plain.block_idx = have.block_idx;
+  const NsaOutputs want = nsa_attention(in, c, plain);
+  EXPECT_LE(difference(have.o, want.o), tolerance);
+  EXPECT_TRUE(at::equal(have.ranges, want.ranges));
+  want.o.backward(d_o);
+  size_t next = 0;
+  for (auto& [name, tensor] : differentiable(in))
+    EXPECT_LE(difference(grads[next++], tensor->grad()), tolerance) << name;
+}
+
+TEST(CpuBackend, LayerAgreesWithPlainOperators) {
+  at::manual_seed(5);
+  const NsaConfig c = layer_config();
+  for (const int64_t tokens : {1, 7, 97, 500}) {
+    SCOPED_TRACE("S " + std::to_string(tokens));
+    compare_with_plain(random_inputs(c, 2, tokens, at::kFloat), c, 3e-6);
+    compare_with_plain(random_inputs(c, 2, tokens, at::kBFloat16), c, 3e-2);
+  }
+}
+
+TEST(CpuBackend, TakesScalesWindowOffAndHalfSplitPairs) {
+  at::manual_seed(9);
+  NsaConfig c = layer_config();
+  c.scale_cmp = 0.9, c.scale_sel = 0.1, c.scale_win = 0.4;
+  c.rope_pairs = RopePairs::kHalfSplit;
+  compare_with_plain(random_inputs(c, 2, 97, at::kFloat), c, 3e-6);
+  c.window = 0;
+  compare_with_plain(random_inputs(c, 2, 97, at::kFloat), c, 3e-6);
+}
+
+TEST(CpuBackend, PackedDocuments) {
+  at::manual_seed(6);
+  const NsaConfig c = layer_config();
+  NsaInputs in = random_inputs(c, 1, 300, at::kFloat, /*packed=*/true);
+  in.cu_seqlens = at::tensor({0, 0, 1, 8, 140, 140, 300}, at::kInt);
+  compare_with_plain(in, c, 3e-6);
+}
+
+TEST(CpuBackend, RecordNamesWhatRan) {
+  const NsaConfig c = layer_config();
+  const auto backend_of = [&](at::ScalarType type, const std::string& stage) -> std::string {
+    const NsaOutputs out = nsa_attention(random_inputs(c, 1, 60, type), c, cpu_options());
+    for (const auto& row : out.ran)
+      if (row.stage == stage) return row.backend;
+    return "missing";
+  };
+  for (const char* stage : {"cmp_attn", "select", "ranges", "sel_attn", "win_attn"})
+    EXPECT_EQ(backend_of(at::kFloat, stage), "cpu") << stage;
+  EXPECT_EQ(backend_of(at::kDouble, "cmp_attn"), "plain");
+  EXPECT_EQ(backend_of(at::kDouble, "sel_attn"), "gather");
+}
+
+TEST(CpuBackend, StrictRequestForFp64IsAnError) {
+  const at::Tensor x = at::randn({1, 4, 2, 8}, at::kDouble);
+  EXPECT_THAT(error_of([&] { win_attn(x, x, x, 2, 0, {BranchBackend::kCpu, /*strict=*/true}); }),
+              testing::HasSubstr("the kernel takes float, bfloat16 and half only"));
+}
+
+/// backend auto takes the kernels: its bits are those of a layer call that asks for them.
+TEST(CpuBackend, AutoTakesTheKernels) {
+  at::manual_seed(8);
+  NsaConfig c = layer_config();
+  c.v_head_dim = 16;
+  const at::Tensor q = at::randn({1, 200, 6, 16}), k = at::randn({1, 200, 2, 16}),
+                   v = at::randn({1, 200, 2, 16}), gates = at::randn({1, 200, 6, 3});
+  const NsaInputs in{q, k, v, k, v, k, v, gates, {}, {}, {}};
+  const at::Tensor want = nsa_attention(in, c, cpu_options()).o;
+  EXPECT_TRUE(at::equal(attention(q, k, v, gates, c), want));
+  EXPECT_EQ(which_backend(q, k, v, gates, c), "cpu");
+  Options plain;
+  plain.backend = Backend::kPlain;
+  EXPECT_FALSE(at::equal(attention(q, k, v, gates, c, plain), want));
+}
+
+}  // namespace
+}  // namespace nsa

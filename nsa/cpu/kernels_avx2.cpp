@@ -1,0 +1,9 @@
+// The inner loops for AVX2 (flags: CMakeLists.txt).
+#include "nsa/cpu/kernel_bodies.h"
+#include "nsa/cpu/kernel_sets.h"
+
+namespace nsa::cpu {
+
+const KernelTable& avx2_kernels() { return kTable; }
+
+}  // namespace nsa::cpu

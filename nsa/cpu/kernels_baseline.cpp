@@ -1,0 +1,9 @@
+// The inner loops for any processor (flags: CMakeLists.txt).
+#include "nsa/cpu/kernel_bodies.h"
+#include "nsa/cpu/kernel_sets.h"
+
+namespace nsa::cpu {
+
+const KernelTable& baseline_kernels() { return kTable; }
+
+}  // namespace nsa::cpu
