@@ -1,0 +1,93 @@
+"""Decoding token by token through caches."""
+from typing import Optional, Sequence
+
+import torch
+from torch import Tensor
+from typing_extensions import Unpack
+
+from nsa_torch.attention import equal_gates
+from nsa_torch.settings import Settings, check
+
+DEFAULTS = dict(block_size=32, block_stride=16, window=512)
+
+
+class DecodeCache:
+    """Keys and values of a batch of sequences, each with its own length; all memory is taken at once.
+
+        cache = DecodeCache(2, 4096, num_kv_heads=2, head_dim=64, dtype=torch.bfloat16, device="cuda")
+        o = cache.decode(q, k, v, gate_logits)      # [B, S, ...]: a prefill
+        o = cache.decode(q, k, v, gate_logits)      # [B, 1, ...]: a step
+
+    Caches and tables are tensors (k_pages, ..., num_tokens) that another program may own instead: see the arguments of
+    torch.ops.nsa.decode_.
+    """
+
+    def __init__(
+        self,
+        num_sequences: int,
+        capacity: int,
+        *,
+        num_kv_heads: int,
+        head_dim: int,
+        v_head_dim: Optional[int] = None,
+        dtype: torch.dtype = torch.float32,
+        device: "torch.device | str" = "cpu",
+        page_size: int = 64,
+        **settings: Unpack[Settings],
+    ) -> None:
+        """Room for `capacity` tokens in each sequence; settings as for nsa_attention."""
+        check("DecodeCache", settings)
+        for name, value in dict(num_sequences=num_sequences, capacity=capacity, page_size=page_size).items():
+            if value < 1:
+                raise ValueError(f"DecodeCache: {name} must be at least 1, got {value}")
+        self.settings = settings
+        own = DEFAULTS | settings
+        blocks = max(1, (capacity - own["block_size"]) // own["block_stride"] + 1)
+        dims = (head_dim, v_head_dim or head_dim)
+
+        def memory(*rows: int) -> list[Tensor]:
+            return [torch.empty(*rows, num_kv_heads, dim, dtype=dtype, device=device) for dim in dims]
+
+        def table(rows: int) -> Tensor:
+            columns = -(-rows // page_size)
+            return torch.arange(num_sequences * columns, dtype=torch.int32, device=device).view(num_sequences, columns)
+
+        self.page_table, self.cmp_page_table = table(capacity), table(blocks)
+        self.k_pages, self.v_pages = memory(self.page_table.numel(), page_size)
+        self.k_cmp_pages, self.v_cmp_pages = memory(self.cmp_page_table.numel(), page_size)
+        # The ring has to cover what the tables have room for.
+        room = self.page_table.shape[1] * page_size
+        self.k_window, self.v_window = memory(num_sequences, max(1, min(own["window"], room)))
+        self.k_recent, self.v_recent = memory(num_sequences, own["block_size"])
+        self.num_tokens = torch.zeros(num_sequences, dtype=torch.int32, device=device)
+
+    def decode(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        gates: Optional[Tensor] = None,
+        *,
+        k_sel: Optional[Tensor] = None,
+        v_sel: Optional[Tensor] = None,
+        k_win: Optional[Tensor] = None,
+        v_win: Optional[Tensor] = None,
+        block_idx: Optional[Tensor] = None,
+        lengths: Optional[Sequence[int]] = None,
+    ) -> Tensor:
+        """Appends S tokens to every sequence (row b: its first lengths[b]) and attends with them.
+
+        Tensors and result as for nsa_attention, B sequences; no gradients. Raises ValueError, before anything changes,
+        where a sequence has no room.
+        """
+        gates = equal_gates(q, self.settings) if gates is None else gates
+        memory = (self.k_pages, self.v_pages, self.k_cmp_pages, self.v_cmp_pages)
+        rings = (self.k_window, self.v_window, self.k_recent, self.v_recent)
+        tables = (self.page_table, self.cmp_page_table, self.num_tokens)
+        branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win)
+        more = dict(block_idx=block_idx, lengths=lengths)
+        return torch.ops.nsa.decode_(q, k, v, gates, *memory, *rings, *tables, **branches, **more, **self.settings)
+
+    def reset(self, sequence: int) -> None:
+        """Empties a sequence."""
+        self.num_tokens[sequence] = 0
