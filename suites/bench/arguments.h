@@ -20,6 +20,7 @@ struct BenchOptions {
   double seconds = 1;
   bool no_dense = false;
   int64_t times = 1000;
+  int64_t pairs = 10;
   std::string before, after;
 
   /// The only description of the options: both command lines and the help follow from it.
@@ -36,18 +37,27 @@ template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
   constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat";
-  constexpr const char* kOfTimes = "targets|scaling|decode";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu";
   constexpr const char* kOfPasses = "targets|scaling";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
      .doc = "cuda or cuda:N (cpu: correctness only makes sense)",
      .commands = kOfCases},
     &O::device);
-  v({.name = "case", .doc = "only cases whose id contains this", .commands = kOfCases}, &O::filter);
+  v({.name = "case",
+     .doc = "only cases whose id contains this",
+     .commands = "targets|scaling|decode|launches|repeat|cpu"},
+    &O::filter);
   v({.name = "seed",
      .doc = "of the data",
-     .commands = "targets|scaling|decode|launches|repeat|microbenchmarks"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|microbenchmarks"},
     &O::seed);
+  v({.name = "pairs",
+     .doc = "of calls, the operator's and the library's dense attention in turns",
+     .least = 1,
+     .most = 1000,
+     .commands = "cpu"},
+    &O::pairs);
   v({.name = "out", .doc = "JSON with every sample", .commands = kOfTimes}, &O::out);
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",

@@ -18,6 +18,7 @@
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
 #include "suites/bench/targets/call_profile.h"
+#include "suites/bench/targets/cpu_bench.h"
 #include "suites/bench/targets/decode_target.h"
 #include "suites/bench/targets/repeated_bits.h"
 #include "suites/bench/targets/target_bench.h"
@@ -129,6 +130,11 @@ int time_decode(const BenchOptions& o, const std::string& kernels) {
                    [&](const auto& bench) { return suites::run_decode_bench(device, bench); });
 }
 
+int time_on_cpu(const BenchOptions& o, const std::string&) {
+  return run_cases(o, false,
+                   [&](const auto& bench) { return suites::run_cpu_bench(bench, o.pairs); });
+}
+
 int count_launches(const BenchOptions& o, const std::string& kernels) {
   int64_t failed = 0;
   print(suites::profile_calls(device_of(o, kernels), o.filter, o.seed, failed));
@@ -155,6 +161,10 @@ constexpr Command kCommands[] = {
     {"scaling", "the same at 1k to 256k tokens, for the curves; hot only", time_scaling},
     {"decode", "a decode step of one layer against context and batch, in a CUDA graph",
      time_decode},
+    {"cpu",
+     "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, in turns with the library's dense "
+     "attention; each case judged against the oracle first",
+     time_on_cpu},
     {"launches", "launches of a forward and a backward call with their times, through CUPTI",
      count_launches},
     {"repeat", "forward and backward again and again: every call must have the same bits",

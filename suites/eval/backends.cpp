@@ -16,10 +16,10 @@ using nsa::RangesVersion;
 using nsa::SelBackend;
 
 constexpr std::array kSel = {SelBackend::kGather, SelBackend::kPacked, SelBackend::kVarlen,
-                             SelBackend::kMasked, SelBackend::kFused};
+                             SelBackend::kMasked, SelBackend::kFused,  SelBackend::kCpu};
 constexpr std::array kRanges = {RangesVersion::kV1, RangesVersion::kV1Bulk, RangesVersion::kV2};
 constexpr std::array kBranch = {BranchBackend::kPlain, BranchBackend::kFlash, BranchBackend::kCudnn,
-                                BranchBackend::kFused};
+                                BranchBackend::kFused, BranchBackend::kCpu};
 
 /// What an operator may choose.
 struct Choice {

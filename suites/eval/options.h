@@ -44,8 +44,8 @@ void EvalOptions::describe(Visitor& v) {
      .recorded = true},
     &O::op);
   v({.name = "backend",
-     .doc = "sel_attn: gather, packed, varlen, masked; ranges: v1, v1_bulk, v2; win_attn and "
-            "scores: plain, flash, cudnn; layer: any, several with commas",
+     .doc = "sel_attn: gather, packed, varlen, masked, fused, cpu; ranges: v1, v1_bulk, v2; "
+            "win_attn and scores: plain, flash, cudnn, fused, cpu; layer: any, several with commas",
      .recorded = true},
     &O::backend);
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .recorded = true}, &O::device);

@@ -78,6 +78,36 @@ Candidate fused() {
   return c;
 }
 
+/// The CPU kernels of the selected and the window branch, each by itself and in the layer, where
+/// scores are asked for: those come from the plain compressed branch. fp64 runs plain, with a
+/// record.
+Candidate cpu() {
+  Candidate c = selected_by<nsa::SelBackend::kCpu>();
+  c.win_attn = window_by<nsa::BranchBackend::kCpu>().win_attn;
+  c.layer = [](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+               const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = nsa::SelBackend::kCpu;
+    own.win = nsa::BranchBackend::kCpu;
+    return nsa::nsa_attention(inputs, config, own);
+  };
+  c.runs.clear();
+  return c;
+}
+
+/// The layer as backend auto of the public call runs it on a CPU: the kernels choose the blocks,
+/// and leave no scores.
+Candidate cpu_selection() {
+  return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
+                  const nsa::NsaOptions& options) {
+    nsa::NsaOptions own = options;
+    own.sel = nsa::SelBackend::kCpu;
+    own.win = own.cmp = nsa::BranchBackend::kCpu;
+    own.keep_scores = false;
+    return nsa::nsa_attention(inputs, config, own);
+  });
+}
+
 Candidate sequential() {
   return whole([](const nsa::NsaInputs& inputs, const nsa::NsaConfig& config,
                   const nsa::NsaOptions& options) -> nsa::NsaOutputs {
@@ -158,6 +188,8 @@ const std::vector<Variant>& variants() {
       {"prefill_decode", prefill_decode},
       {"documents_gather", documents<SelBackend::kGather>},
       {"documents_varlen", documents<SelBackend::kVarlen>},
+      {"cpu", cpu},
+      {"cpu_selection", cpu_selection},
   };
   return all;
 }

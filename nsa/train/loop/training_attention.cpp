@@ -16,7 +16,9 @@ bool all_default(const SwitchSet& switches, std::initializer_list<const char*> n
 }  // namespace
 
 std::string TrainingAttention::requested(const RanBackend& row) const {
-  if (row.requested != to_string(BranchBackend::kFused)) return row.requested;
+  if (row.requested != to_string(BranchBackend::kFused) &&
+      row.requested != to_string(BranchBackend::kCpu))
+    return row.requested;
   const bool left = (auto_sel && row.stage.starts_with("sel_attn")) ||
                     (auto_cmp && (row.stage.starts_with("cmp_attn") || row.stage == "select")) ||
                     (auto_win && row.stage.starts_with("win_attn"));
@@ -43,10 +45,12 @@ TrainingAttention training_attention(const SwitchSet& switches, const std::strin
     throw InputError(
         "training option backend=fused stands against a switch that asks for another backend; "
         "unset it, or use backend=switches");
-  if (!fused && (backend == "switches" || !device.is_cuda())) return result;
-  if (sel) result.options.sel = SelBackend::kFused;
-  if (cmp) result.options.cmp = BranchBackend::kFused;
-  if (win) result.options.win = BranchBackend::kFused;
+  if (backend == "switches") return result;
+  const bool on_cpu = !fused && !device.is_cuda();
+  const BranchBackend kernel = on_cpu ? BranchBackend::kCpu : BranchBackend::kFused;
+  if (sel) result.options.sel = on_cpu ? SelBackend::kCpu : SelBackend::kFused;
+  if (cmp) result.options.cmp = kernel;
+  if (win) result.options.win = kernel;
   result.auto_sel = sel && !fused;
   result.auto_cmp = cmp && !fused;
   result.auto_win = win && !fused;

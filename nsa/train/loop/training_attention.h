@@ -17,8 +17,8 @@ struct TrainingAttention {
   std::string requested(const RanBackend& row) const;
 };
 
-/// `backend`: "auto": on CUDA the project's own kernels in every branch that no switch decides,
-/// elsewhere by the switches; "fused": the kernels in all branches; "switches": by the switches
+/// `backend`: "auto": the project's own kernels of the device, CUDA or CPU, in every branch that no
+/// switch decides; "fused": the CUDA kernels in all branches; "switches": by the switches
 /// alone. A switch of the range conversion or of parity decides all branches that would leave it
 /// out. Throws InputError for another word, and for "fused" beside a switch that asks for something
 /// else.

@@ -19,7 +19,9 @@ std::string backends(const TrainingAttention& a) {
 
 TEST(TrainingAttention, TakesTheKernelsWhereNoSwitchDecides) {
   EXPECT_EQ(backends(asked({})), "fused fused fused");
-  EXPECT_EQ(backends(asked({}, "auto", "cpu")), "plain gather plain");
+  EXPECT_EQ(backends(asked({}, "auto", "cpu")), "cpu cpu cpu");
+  EXPECT_EQ(backends(asked({{"NSA_SEL_RANGES_V2", "0"}}, "auto", "cpu")), "plain cpu cpu");
+  EXPECT_EQ(backends(asked({}, "switches", "cpu")), "plain gather plain");
   EXPECT_EQ(backends(asked({}, "switches")), "plain gather plain");
   EXPECT_EQ(backends(asked({}, "fused", "cpu")), "fused fused fused");
   EXPECT_EQ(backends(asked({{"NSA_USE_SEL_VARLEN", "1"}})), "fused varlen fused");
@@ -38,6 +40,8 @@ TEST(TrainingAttention, OnlyUnsetBranchesAreAuto) {
   const RanBackend selected{"sel_attn", "gather", 1, "fused", "", "needs CUDA"};
   const RanBackend window{"win_attn", "plain", 1, "flash", "", "needs CUDA"};
   EXPECT_EQ(asked({}).requested(selected), "auto");
+  const RanBackend on_cpu{"sel_attn", "gather", 1, "cpu", "", "the type"};
+  EXPECT_EQ(asked({}, "auto", "cpu").requested(on_cpu), "auto");
   EXPECT_EQ(asked({}, "fused").requested(selected), "fused") << "asked for by name: held to it";
   EXPECT_EQ(asked({{"NSA_USE_FA2_WIN", "1"}}).requested(window), "flash");
 }

@@ -62,12 +62,12 @@ void note_selection(const SelectionReport& selection, json& row) {
                       {"largest_score_difference", selection.worst_gap}};
 }
 
-void note_paths(const std::vector<nsa::RanBackend>& ran, json& row) {
+void note_paths(const std::vector<nsa::RanBackend>& ran, json& row, const std::string& kernels) {
   for (const nsa::RanBackend& one : ran) {
     const bool branch = one.stage.find("attn") != std::string::npos || one.stage == "select";
     if (!branch || one.count == 0) continue;
     row["ran"][one.stage] = one.backend + (one.detail.empty() ? "" : " (" + one.detail + ")");
-    if (one.backend != "fused")
+    if (one.backend != kernels)
       row["problems"].push_back("not by a kernel: " + one.stage + " " + one.backend + ": " +
                                 one.reason);
   }

@@ -31,9 +31,10 @@ nlohmann::json run_case(const std::string& id, const CaseConfig& config, at::Dev
 void note_checks(const Checks& checks, nlohmann::json& row);
 /// The certificate of a choice of blocks.
 void note_selection(const SelectionReport& selection, nlohmann::json& row);
-/// `ran`: what computed every branch and the choice of blocks. Anything but a kernel is a problem:
-/// times of it are not the kernels'.
-void note_paths(const std::vector<nsa::RanBackend>& ran, nlohmann::json& row);
+/// `ran`: what computed every branch and the choice of blocks. Anything but the kernels, `fused` or
+/// `cpu`, is a problem: times of it are not theirs.
+void note_paths(const std::vector<nsa::RanBackend>& ran, nlohmann::json& row,
+                const std::string& kernels = "fused");
 /// Floor, target, stretch and peer beside the hot median of a pass.
 void note_figures(const TargetFigures& known, nlohmann::json& pass);
 

@@ -8,18 +8,26 @@
 namespace suites {
 namespace {
 
-nsa::NsaOptions kernel_options() {
+nsa::NsaOptions without_scores(nsa::SelBackend sel, nsa::BranchBackend branches) {
   nsa::NsaOptions options;
-  options.sel = nsa::SelBackend::kFused;
-  options.cmp = options.win = nsa::BranchBackend::kFused;
+  options.sel = sel;
+  options.cmp = options.win = branches;
   options.keep_scores = false;
   return options;
 }
 
 }  // namespace
 
-TargetCall::TargetCall(const CaseConfig& config, at::Device device, uint64_t seed)
-    : config_(config), in_(draw_inputs(config, at::kBFloat16, device, seed)) {
+nsa::NsaOptions cuda_kernels() {
+  return without_scores(nsa::SelBackend::kFused, nsa::BranchBackend::kFused);
+}
+nsa::NsaOptions cpu_kernels() {
+  return without_scores(nsa::SelBackend::kCpu, nsa::BranchBackend::kCpu);
+}
+
+TargetCall::TargetCall(const CaseConfig& config, at::Device device, uint64_t seed,
+                       at::ScalarType type, const nsa::NsaOptions& options)
+    : config_(config), options_(options), in_(draw_inputs(config, type, device, seed)) {
   in_.k_cmp_src = in_.k_win = in_.k_sel;
   in_.v_cmp_src = in_.v_win = in_.v_sel;
   leaves_ = {in_.q, in_.k_sel, in_.v_sel, in_.gate};
@@ -27,7 +35,7 @@ TargetCall::TargetCall(const CaseConfig& config, at::Device device, uint64_t see
 }
 
 nsa::NsaOutputs TargetCall::forward() const {
-  return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), kernel_options());
+  return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), options_);
 }
 
 std::vector<at::Tensor> TargetCall::backward(const at::Tensor& o, const at::Tensor& d_o) const {

@@ -11,12 +11,18 @@
 
 namespace suites {
 
-/// Calls of the operator on the kernels at one size, in bf16 on drawn inputs: q, one K, one V for
-/// all branches, gate logits, all of them differentiable.
+/// Options with which every branch asks for the CUDA kernels, or for those of the CPU, without
+/// scores.
+nsa::NsaOptions cuda_kernels();
+nsa::NsaOptions cpu_kernels();
+
+/// Calls of the operator at one size on drawn inputs, by the CUDA kernels in bf16 unless something
+/// else is given: q, one K, one V for all branches, gate logits, all of them differentiable.
 class TargetCall {
  public:
   TargetCall() = default;
-  TargetCall(const CaseConfig& config, at::Device device, uint64_t seed);
+  TargetCall(const CaseConfig& config, at::Device device, uint64_t seed,
+             at::ScalarType type = at::kBFloat16, const nsa::NsaOptions& options = cuda_kernels());
 
   nsa::NsaOutputs forward() const;
   /// Gradients of the leaves; the graph of `o` stays.
@@ -28,6 +34,7 @@ class TargetCall {
 
  private:
   CaseConfig config_;
+  nsa::NsaOptions options_;
   DenseInputs in_;
   std::vector<at::Tensor> leaves_;
 };

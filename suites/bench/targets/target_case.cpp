@@ -58,6 +58,13 @@ std::vector<TargetCase> scaling_cases() {
   return cases;
 }
 
+std::vector<TargetCase> cpu_cases() {
+  std::vector<TargetCase> cases;
+  for (int64_t tokens = 2 * k; tokens <= 64 * k; tokens *= 2)
+    cases.push_back({"m7c_" + in_k(tokens), m7c(tokens), {}, {}});
+  return cases;
+}
+
 std::vector<DecodeCase> decode_cases() {
   std::vector<DecodeCase> cases{
       {"paper_64k_B1", paper(64 * k), {{}, 0.018, {}, 0.070}},
