@@ -53,7 +53,7 @@ void BenchOptions::describe(Visitor& v) {
      .commands = "targets|scaling|decode|launches|repeat|cpu|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
-     .doc = "of calls, the operator's and the library's dense attention in turns",
+     .doc = "of calls, the operator's and the library's dense attention alternately",
      .least = 1,
      .most = 1000,
      .commands = "cpu"},

@@ -162,7 +162,7 @@ constexpr Command kCommands[] = {
     {"decode", "a decode step of one layer against context and batch, in a CUDA graph",
      time_decode},
     {"cpu",
-     "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, in turns with the library's dense "
+     "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, alternately with the library's dense "
      "attention; each case judged against the oracle first",
      time_on_cpu},
     {"launches", "launches of a forward and a backward call with their times, through CUPTI",

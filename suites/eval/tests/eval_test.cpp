@@ -146,8 +146,9 @@ TEST_F(Eval, OptionsThatDoNotFitAreNamed) {
   const auto with = [&](const std::function<void(EvalOptions&)>& change) {
     return error([&](TensorFile&, EvalOptions& o) { change(o); });
   };
-  EXPECT_THAT(with([](EvalOptions& o) { o.backend = "dense"; }),
-              HasSubstr("--backend dense: --op layer knows gather, packed, varlen, masked, fused, cpu"));
+  EXPECT_THAT(
+      with([](EvalOptions& o) { o.backend = "dense"; }),
+      HasSubstr("--backend dense: --op layer knows gather, packed, varlen, masked, fused, cpu"));
   EXPECT_THAT(with([](EvalOptions& o) { o.op = "compress", o.backend = "gather"; }),
               HasSubstr("--backend gather: --op compress has one backend"));
   EXPECT_THAT(with([](EvalOptions& o) { o.device = "tpu"; }), HasSubstr("got \"tpu\""));
