@@ -73,7 +73,7 @@ std::string error_of(F call) {
 TEST(Attention, HasTheBitsOfTheLayerCall) {
   const Config config = small_config();
   Options plain;
-  plain.backend = Backend::kPlain;  // backend auto: nsa/cpu/cpu_backend_test.cpp
+  plain.backend = Backend::kPlain;  // backend auto: nsa/ops/cpu/cpu_backend_test.cpp
   for (const at::ScalarType type : {at::kDouble, at::kFloat, at::kBFloat16}) {
     const Tensors t = random_tensors(config, {2, 19}, type);
     const at::Tensor o = attention(t.q, t.k, t.v, t.gates, config, plain);

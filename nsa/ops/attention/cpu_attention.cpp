@@ -3,10 +3,10 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "nsa/cpu/kernel_table.h"
-#include "nsa/cpu/panel_attention.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/panel_attention.h"
 
 namespace nsa {
 namespace {

@@ -8,8 +8,8 @@
 
 namespace nsa {
 
-/// Why the CPU kernels (nsa/cpu) do not compute a call on q; empty where they do. They take every
-/// size and layout.
+/// Why the CPU kernels (nsa/ops/cpu) do not compute a call on q; empty where they do. They take
+/// every size and layout.
 std::string cpu_kernel_obstacle(const at::Tensor& q);
 
 struct CpuAttention {

@@ -1,10 +1,10 @@
-#include "nsa/cpu/key_gradients.h"
+#include "nsa/ops/cpu/key_gradients.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 
-#include "nsa/cpu/task_queue.h"
+#include "nsa/ops/cpu/task_queue.h"
 
 namespace nsa::cpu {
 namespace {

@@ -2,8 +2,8 @@
 // oracle; rows that meet NaN and infinities; threads.
 #include <ATen/Parallel.h>
 
-#include "nsa/cpu/kernel_table.h"
-#include "nsa/cpu/test_calls.h"
+#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/test_calls.h"
 
 namespace nsa::cpu {
 namespace {

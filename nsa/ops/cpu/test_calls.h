@@ -7,8 +7,8 @@
 #include <cmath>
 #include <string>
 
-#include "nsa/cpu/panel_attention.h"
 #include "nsa/ops/common/oracle_util.h"
+#include "nsa/ops/cpu/panel_attention.h"
 #include "nsa/reference/reference.h"
 
 namespace nsa::cpu {

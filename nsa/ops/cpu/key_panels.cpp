@@ -1,11 +1,11 @@
-#include "nsa/cpu/key_panels.h"
+#include "nsa/ops/cpu/key_panels.h"
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "nsa/cpu/task_queue.h"
+#include "nsa/ops/cpu/task_queue.h"
 
 namespace nsa::cpu {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nsa/cpu/kernel_table.h"
-#include "nsa/cpu/test_calls.h"
+#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/test_calls.h"
 
 namespace nsa::cpu {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "nsa/cpu/head_rows.h"
-#include "nsa/cpu/kernel_table.h"
+#include "nsa/ops/cpu/head_rows.h"
+#include "nsa/ops/cpu/kernel_table.h"
 
 namespace nsa::cpu {
 

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "nsa/cpu/choose_blocks.h"
-#include "nsa/cpu/panel_attention.h"
-#include "nsa/cpu/query_tile.h"
-#include "nsa/cpu/softmax_rows.h"
-#include "nsa/cpu/task_queue.h"
+#include "nsa/ops/cpu/choose_blocks.h"
+#include "nsa/ops/cpu/panel_attention.h"
+#include "nsa/ops/cpu/query_tile.h"
+#include "nsa/ops/cpu/softmax_rows.h"
+#include "nsa/ops/cpu/task_queue.h"
 #include "nsa/ops/select/ranges_loop.h"
 
 namespace nsa::cpu {

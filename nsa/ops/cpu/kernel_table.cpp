@@ -1,8 +1,8 @@
-#include "nsa/cpu/kernel_table.h"
+#include "nsa/ops/cpu/kernel_table.h"
 
 #include <atomic>
 
-#include "nsa/cpu/kernel_sets.h"
+#include "nsa/ops/cpu/kernel_sets.h"
 
 namespace nsa::cpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "nsa/cpu/head_rows.h"
+#include "nsa/ops/cpu/head_rows.h"
 
 #include <ATen/ATen.h>
 

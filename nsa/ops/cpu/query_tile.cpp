@@ -1,4 +1,4 @@
-#include "nsa/cpu/query_tile.h"
+#include "nsa/ops/cpu/query_tile.h"
 
 #include <algorithm>
 

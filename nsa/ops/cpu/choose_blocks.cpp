@@ -1,4 +1,4 @@
-#include "nsa/cpu/choose_blocks.h"
+#include "nsa/ops/cpu/choose_blocks.h"
 
 #include <algorithm>
 #include <cmath>

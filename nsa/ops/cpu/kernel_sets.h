@@ -1,5 +1,5 @@
 #pragma once
-#include "nsa/cpu/kernel_table.h"
+#include "nsa/ops/cpu/kernel_table.h"
 
 namespace nsa::cpu {
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "nsa/cpu/key_gradients.h"
-#include "nsa/cpu/panel_attention.h"
-#include "nsa/cpu/query_tile.h"
-#include "nsa/cpu/task_queue.h"
+#include "nsa/ops/cpu/key_gradients.h"
+#include "nsa/ops/cpu/panel_attention.h"
+#include "nsa/ops/cpu/query_tile.h"
+#include "nsa/ops/cpu/task_queue.h"
 
 namespace nsa::cpu {
 namespace {

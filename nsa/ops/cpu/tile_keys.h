@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "nsa/cpu/kernel_table.h"
 #include "nsa/ops/attention/key_mask.h"
+#include "nsa/ops/cpu/kernel_table.h"
 
 namespace nsa::cpu {
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include "nsa/cpu/panel_attention.h"
-#include "nsa/cpu/query_tile.h"
-#include "nsa/cpu/softmax_rows.h"
-#include "nsa/cpu/task_queue.h"
+#include "nsa/ops/cpu/panel_attention.h"
+#include "nsa/ops/cpu/query_tile.h"
+#include "nsa/ops/cpu/softmax_rows.h"
+#include "nsa/ops/cpu/task_queue.h"
 
 namespace nsa::cpu {
 namespace {

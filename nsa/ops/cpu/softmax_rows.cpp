@@ -1,4 +1,4 @@
-#include "nsa/cpu/softmax_rows.h"
+#include "nsa/ops/cpu/softmax_rows.h"
 
 #include <ATen/ATen.h>
 

@@ -1,6 +1,6 @@
 // The inner loops for AVX2 (flags: CMakeLists.txt).
-#include "nsa/cpu/kernel_bodies.h"
-#include "nsa/cpu/kernel_sets.h"
+#include "nsa/ops/cpu/kernel_bodies.h"
+#include "nsa/ops/cpu/kernel_sets.h"
 
 namespace nsa::cpu {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-#include "nsa/cpu/key_panels.h"
-#include "nsa/cpu/panel_attention.h"
+#include "nsa/ops/cpu/key_panels.h"
+#include "nsa/ops/cpu/panel_attention.h"
 
 namespace nsa::cpu {
 

@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "nsa/cpu/kernel_table.h"
-#include "nsa/cpu/key_panels.h"
-#include "nsa/cpu/tile_keys.h"
+#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/key_panels.h"
+#include "nsa/ops/cpu/tile_keys.h"
 
 namespace nsa::cpu {
 
