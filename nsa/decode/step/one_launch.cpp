@@ -253,7 +253,7 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
 }
 #else
 std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Active&,
-                                             const NsaOptions&) const {
+                                            const NsaOptions&) const {
   return step_kernel(config_, tokens.q).obstacle;
 }
 

@@ -112,7 +112,7 @@ DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& option
 }
 
 DecodeOutputs LayerCache::plain_step(const NsaInputs& tokens, Active& active,
-                                      const NsaOptions& options, const std::string& obstacle) {
+                                     const NsaOptions& options, const std::string& obstacle) {
   record_requests(options, obstacle, config_.window);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
