@@ -4,6 +4,7 @@
 
 #include "nsa/layer/nsa_module.h"
 #include "nsa/nsa.h"
+#include "nsa/ops/common/test_util.h"
 
 namespace nsa {
 namespace {
@@ -52,24 +53,6 @@ Tokens random_tokens(const Config& config, int64_t batch, int64_t num_tokens, bo
   return out;
 }
 
-template <class F>
-std::string error_of(F call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "";
-}
-
-/// Largest difference; NaN where a value is.
-double difference(const at::Tensor& a, const at::Tensor& b) {
-  EXPECT_EQ(a.sizes(), b.sizes());
-  return (a - b).abs().max().item<double>();
-}
-
 TEST(Decode, StepsBehindAPrefillAreTheRowsOfTheWholeCall) {
   for (const bool own_tensors : {false, true}) {
     const Config config = decode_config();
@@ -78,7 +61,7 @@ TEST(Decode, StepsBehindAPrefillAreTheRowsOfTheWholeCall) {
     DecodeCache cache(config, 2, 23, at::kDouble);
     std::vector<at::Tensor> rows{all.narrow(0, 11).decode(cache)};
     for (int64_t t = 11; t < 23; ++t) rows.push_back(all.narrow(t, 1).decode(cache));
-    EXPECT_LE(difference(at::cat(rows, 1), want), 1e-12) << own_tensors;
+    expect_near(at::cat(rows, 1), want, 1e-12);
     EXPECT_EQ(cache.num_tokens(1), 23);
   }
 }
@@ -89,8 +72,8 @@ TEST(Decode, SequencesOfDifferentLengths) {
   const at::Tensor want = attention(all.q, all.k, all.v, all.gates, config);
   DecodeCache cache(config, 2, 20, at::kDouble);
   const at::Tensor first = all.narrow(0, 9).decode(cache, {9, 4});
-  EXPECT_LE(difference(first[0], want[0].narrow(0, 0, 9)), 1e-12);
-  EXPECT_LE(difference(first[1].narrow(0, 0, 4), want[1].narrow(0, 0, 4)), 1e-12);
+  expect_near(first[0], want[0].narrow(0, 0, 9), 1e-12);
+  expect_near(first[1].narrow(0, 0, 4), want[1].narrow(0, 0, 4), 1e-12);
   EXPECT_EQ(first[1].narrow(0, 4, 5).abs().max().item<double>(), 0);
   // The next token of each sequence: 9 of the first, 4 of the second.
   const Tokens a = all.narrow(9, 1), b = all.narrow(4, 1);
@@ -99,8 +82,8 @@ TEST(Decode, SequencesOfDifferentLengths) {
   };
   const at::Tensor o =
       decode(cache, next(a.q, b.q), next(a.k, b.k), next(a.v, b.v), next(a.gates, b.gates));
-  EXPECT_LE(difference(o[0], want[0].narrow(0, 9, 1)), 1e-12);
-  EXPECT_LE(difference(o[1], want[1].narrow(0, 4, 1)), 1e-12);
+  expect_near(o[0], want[0].narrow(0, 9, 1), 1e-12);
+  expect_near(o[1], want[1].narrow(0, 4, 1), 1e-12);
   cache.reset(0);
   EXPECT_EQ(cache.num_tokens(0), 0);
   EXPECT_EQ(cache.num_tokens(1), 5);
@@ -161,9 +144,9 @@ TEST(AttentionModule, DecodesWhatItComputesAtOnce) {
   DecodeCache cache = module->make_cache(2, 17, at::kDouble);
   std::vector<at::Tensor> rows{module->forward(x.narrow(1, 0, 8), cache)};
   for (int64_t t = 8; t < 17; ++t) rows.push_back(module->forward(x.narrow(1, t, 1), cache));
-  EXPECT_LE(difference(at::cat(rows, 1), module->forward(x)), 1e-12);
+  expect_near(at::cat(rows, 1), module->forward(x), 1e-12);
   const at::Tensor packed = module->forward(x.flatten(0, 1), at::tensor({0, 17, 34}, at::kInt));
-  EXPECT_LE(difference(packed.view({2, 17, 10}), module->forward(x)), 1e-12);
+  expect_near(packed.view({2, 17, 10}), module->forward(x), 1e-12);
 }
 
 }  // namespace

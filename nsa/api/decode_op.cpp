@@ -195,7 +195,8 @@ at::Tensor append_to(const DecodeArguments& a) {
                                   .block_page_size = a.k_cmp_pages.size(1),
                                   .page_table = a.page_table.to(at::kLong),
                                   .block_page_table = a.cmp_page_table.to(at::kLong),
-                                  .num_tokens = num_tokens});
+                                  .num_tokens = num_tokens,
+                                  .num_tokens_on_host = counts.before});
   NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
   options.block_idx = call.block_idx;
   at::Tensor o = append_and_attend(caches, layer_inputs(call), a.lengths, options).o;

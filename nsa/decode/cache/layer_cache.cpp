@@ -54,12 +54,6 @@ DecodeCounters make_counters(const NsaConfig& config, int64_t num_sequences,
           counter({num_sequences, heads, 3})};
 }
 
-std::vector<int64_t> host_values(const at::Tensor& numbers) {
-  const at::Tensor host = numbers.cpu().contiguous();
-  const auto* first = host.const_data_ptr<int64_t>();
-  return {first, first + host.numel()};
-}
-
 }  // namespace
 
 // Every sequence may leave one page of blocks partly empty; with that many pages to spare the pool
@@ -98,9 +92,9 @@ LayerCache::LayerCache(const NsaConfig& config, const CacheMemory& memory)
       selected_(memory.selected, memory.page_size, memory.page_table),
       compressed_(memory.compressed, memory.block_page_size, memory.block_page_table),
       window_(memory.window, memory.window.k.size(0) / memory.num_tokens.size(0),
-              host_values(memory.num_tokens)),
-      source_(memory.source, config.block_size, host_values(memory.num_tokens)),
-      num_tokens_(host_values(memory.num_tokens)),
+              memory.num_tokens_on_host),
+      source_(memory.source, config.block_size, memory.num_tokens_on_host),
+      num_tokens_(memory.num_tokens_on_host),
       num_tokens_device_(memory.num_tokens),
       all_sequences_(at::arange(memory.num_tokens.size(0), options_.dtype(at::kLong))),
       arrivals_(at::zeros({memory.num_tokens.size(0)}, options_.dtype(at::kInt))),

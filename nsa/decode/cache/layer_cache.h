@@ -34,6 +34,7 @@ struct CacheMemory {
   int64_t page_size = 0, block_page_size = 0;  ///< rows of a page
   at::Tensor page_table, block_page_table;     ///< int64 [A, pages], -1 behind the last page
   at::Tensor num_tokens;                       ///< int64 [A], which steps and prefills raise
+  std::vector<int64_t> num_tokens_on_host;     ///< the same, so that it is read once
 };
 
 /// Caches of a batch of sequences, each with its own length, and the decode step
@@ -46,8 +47,8 @@ class LayerCache {
   LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t capacity,
              at::TensorOptions options, const LayerCacheOptions& memory = {});
 
-  /// Over memory of the caller's, which must fit the configuration. Reads tables and lengths, so it
-  /// waits for the device.
+  /// Over memory of the caller's, which must fit the configuration. Reads the tables, so it waits
+  /// for the device.
   LayerCache(const NsaConfig& config, const CacheMemory& memory);
 
   LayerCache(LayerCache&&) = default;
