@@ -5,7 +5,7 @@
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 #include "nsa/ops/cpu/panel_attention.h"
 
 namespace nsa {

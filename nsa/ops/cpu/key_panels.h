@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "nsa/ops/cpu/head_rows.h"
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 
 namespace nsa::cpu {
 

@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 #include "nsa/ops/cpu/test_calls.h"
 
 namespace nsa::cpu {

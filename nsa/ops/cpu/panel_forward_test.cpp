@@ -2,7 +2,7 @@
 // oracle; rows that meet NaN and infinities; threads.
 #include <ATen/Parallel.h>
 
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 #include "nsa/ops/cpu/test_calls.h"
 
 namespace nsa::cpu {

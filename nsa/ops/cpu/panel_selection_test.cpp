@@ -1,7 +1,7 @@
 // The compressed branch with the choice of blocks, against the oracle's stages.
 #include <ATen/Parallel.h>
 
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 #include "nsa/ops/cpu/test_calls.h"
 #include "nsa/ops/select/ranges.h"
 #include "nsa/ops/select/scores.h"

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 #include "nsa/ops/cpu/key_panels.h"
 #include "nsa/ops/cpu/tile_keys.h"
 

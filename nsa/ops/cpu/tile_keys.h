@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "nsa/ops/attention/key_mask.h"
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 
 namespace nsa::cpu {
 

@@ -1,7 +1,7 @@
 #pragma once
 // The inner loops in terms of vector.h. Included once by the file of each instruction set.
-#include "nsa/ops/cpu/kernel_table.h"
-#include "nsa/ops/cpu/vector.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/vector.h"
 
 namespace nsa::cpu {
 namespace {

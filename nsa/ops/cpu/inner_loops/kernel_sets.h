@@ -1,5 +1,5 @@
 #pragma once
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 
 namespace nsa::cpu {
 

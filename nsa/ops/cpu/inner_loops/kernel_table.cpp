@@ -1,8 +1,8 @@
-#include "nsa/ops/cpu/kernel_table.h"
+#include "nsa/ops/cpu/inner_loops/kernel_table.h"
 
 #include <atomic>
 
-#include "nsa/ops/cpu/kernel_sets.h"
+#include "nsa/ops/cpu/inner_loops/kernel_sets.h"
 
 namespace nsa::cpu {
 namespace {

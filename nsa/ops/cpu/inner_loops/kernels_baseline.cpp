@@ -1,6 +1,6 @@
 // The inner loops for any processor (flags: CMakeLists.txt).
-#include "nsa/ops/cpu/kernel_bodies.h"
-#include "nsa/ops/cpu/kernel_sets.h"
+#include "nsa/ops/cpu/inner_loops/kernel_bodies.h"
+#include "nsa/ops/cpu/inner_loops/kernel_sets.h"
 
 namespace nsa::cpu {
 
