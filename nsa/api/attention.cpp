@@ -62,13 +62,12 @@ std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Te
   const int64_t blocks = config.num_compressed(q.size(1));
   const std::string compressed =
       choose_interval_kernel(q, k.narrow(1, 0, blocks), v.narrow(1, 0, blocks),
-                             compressed_mask(config), config.cmp_scale(), &config)
+                             compressed_mask(config), &config)
           .obstacle;
   if (!compressed.empty()) return "compressed branch: " + compressed;
-  const std::string window =
-      config.window == 0  // nothing is computed then
-          ? ""
-          : choose_interval_kernel(q, k, v, window_mask(config), config.win_scale()).obstacle;
+  const std::string window = config.window == 0  // nothing is computed then
+                                 ? ""
+                                 : choose_interval_kernel(q, k, v, window_mask(config)).obstacle;
   if (!window.empty()) return "window: " + window;
   const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
   const std::string selected =

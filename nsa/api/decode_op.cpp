@@ -12,6 +12,7 @@
 #include "nsa/api/cache_access.h"
 #include "nsa/api/check_attention.h"
 #include "nsa/api/operator_schema.h"
+#include "nsa/decode/step/graph_capture.h"
 #include "nsa/ops/common/check.h"
 
 namespace nsa {
@@ -149,6 +150,39 @@ KvRows rows_of(const at::Tensor& k, const at::Tensor& v) {
           v.view({v.size(0) * v.size(1), v.size(2), v.size(3)}), k.scalar_type()};
 }
 
+/// Caches over the caller's memory; `before`: tokens of the sequences, empty where unknown.
+LayerCache caches_over(const DecodeArguments& a, const at::Tensor& num_tokens,
+                       const std::vector<int64_t>& before) {
+  return LayerCache(a.call().config, {.selected = rows_of(a.k_pages, a.v_pages),
+                                      .compressed = rows_of(a.k_cmp_pages, a.v_cmp_pages),
+                                      .window = rows_of(a.k_window, a.v_window),
+                                      .source = rows_of(a.k_recent, a.v_recent),
+                                      .page_size = a.k_pages.size(1),
+                                      .block_page_size = a.k_cmp_pages.size(1),
+                                      .page_table = a.page_table.to(at::kLong),
+                                      .block_page_table = a.cmp_page_table.to(at::kLong),
+                                      .num_tokens = num_tokens,
+                                      .num_tokens_on_host = before});
+}
+
+/// What a call must be that a CUDA graph captures: nothing is read on the host then.
+void check_captured(const DecodeArguments& a) {
+  const std::string captured = " of a call that a CUDA graph captures";
+  if (a.call().q().size(1) != 1)
+    kDecodeCheck.fail("tokens a sequence (axis 1 of q)" + captured, "1",
+                      std::to_string(a.call().q().size(1)));
+  if (!a.lengths.empty())
+    kDecodeCheck.fail("lengths" + captured, "absent",
+                      std::to_string(a.lengths.size()) + " of them");
+  const int64_t capacity = a.page_table.size(1) * a.k_pages.size(1);
+  const int64_t have = a.cmp_page_table.size(1) * a.k_cmp_pages.size(1);
+  const int64_t need = a.call().config.num_compressed(capacity);
+  if (have < need)
+    kDecodeCheck.fail("cmp_page_table" + captured,
+                      "wide enough for the " + std::to_string(need) + " blocks of page_table",
+                      "room for " + std::to_string(have));
+}
+
 /// Tokens that each sequence holds, and will.
 struct Lengths {
   std::vector<int64_t> before, after;
@@ -175,28 +209,31 @@ Lengths token_counts(const DecodeArguments& a) {
   return out;
 }
 
+/// Tokens that each sequence holds, after the checks of what the new ones need; empty where a CUDA
+/// graph captures the call.
+std::vector<int64_t> counted_tokens(const DecodeArguments& a) {
+  if (a.call().q().is_cuda() && is_capturing()) {
+    check_captured(a);
+    return {};
+  }
+  const Lengths counts = token_counts(a);
+  std::vector<int64_t> blocks;
+  for (const int64_t tokens : counts.after)
+    blocks.push_back(a.call().config.num_compressed(tokens));
+  check_pages("page_table", a.page_table, a.k_pages.size(1), a.k_pages.size(0), counts.after);
+  check_pages("cmp_page_table", a.cmp_page_table, a.k_cmp_pages.size(1), a.k_cmp_pages.size(0),
+              blocks);
+  return counts.before;
+}
+
 at::Tensor append_to(const DecodeArguments& a) {
   const AttentionCall& call = a.call();
   if (call.q().size(0) == 0)
     return at::empty({0, call.q().size(1), call.config.num_heads, call.config.v_head_dim},
                      call.q().options());
-  const Lengths counts = token_counts(a);
-  std::vector<int64_t> blocks;
-  for (const int64_t tokens : counts.after) blocks.push_back(call.config.num_compressed(tokens));
-  check_pages("page_table", a.page_table, a.k_pages.size(1), a.k_pages.size(0), counts.after);
-  check_pages("cmp_page_table", a.cmp_page_table, a.k_cmp_pages.size(1), a.k_cmp_pages.size(0),
-              blocks);
+  const std::vector<int64_t> before = counted_tokens(a);
   const at::Tensor num_tokens = a.num_tokens.to(at::kLong);
-  LayerCache caches(call.config, {.selected = rows_of(a.k_pages, a.v_pages),
-                                  .compressed = rows_of(a.k_cmp_pages, a.v_cmp_pages),
-                                  .window = rows_of(a.k_window, a.v_window),
-                                  .source = rows_of(a.k_recent, a.v_recent),
-                                  .page_size = a.k_pages.size(1),
-                                  .block_page_size = a.k_cmp_pages.size(1),
-                                  .page_table = a.page_table.to(at::kLong),
-                                  .block_page_table = a.cmp_page_table.to(at::kLong),
-                                  .num_tokens = num_tokens,
-                                  .num_tokens_on_host = counts.before});
+  LayerCache caches = caches_over(a, num_tokens, before);
   NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
   options.block_idx = call.block_idx;
   at::Tensor o = append_and_attend(caches, layer_inputs(call), a.lengths, options).o;

@@ -131,6 +131,36 @@ class Decode(unittest.TestCase):
             self.assertTrue(torch.equal(pages.decode(*part), compiled(*part)))
         self.assertTrue(torch.equal(pages.num_tokens, same.num_tokens))
 
+    if DEVICE == "cuda":
+
+        def test_graph(self):
+            q, k, v, gates = self.tokens()
+            total = q.shape[1]
+            want, first = attention(q, k, v, gates), total - 40
+            pages = Pages(2, total, page=16)
+            pages.decode(*(x[:, :first] for x in (q, k, v, gates)))
+            token = [x[:, :1].clone() for x in (q, k, v, gates)]
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                o = pages.decode(*token)
+            for t in range(first, total):
+                for to, x in zip(token, (q, k, v, gates)):
+                    to.copy_(x[:, t : t + 1])
+                graph.replay()
+                torch.testing.assert_close(o, want[:, t : t + 1], atol=0.02, rtol=0.02)
+            self.assertEqual(pages.num_tokens.tolist(), [total, total])
+
+        def test_graph_of_what_is_no_step(self):
+            tokens, pages = self.tokens(), Pages(2, 19 * STRETCH)
+            pages.decode(*(x[:, :3] for x in tokens))
+            for message, call in (
+                ("axis 1 of q.* must be 1, got 2", lambda: pages.decode(*(x[:, 3:5] for x in tokens))),
+                ("lengths of a call that a CUDA graph captures", lambda: pages.decode(*(x[:, 3:4] for x in tokens), lengths=[1, 0])),
+            ):
+                with self.subTest(message=message), self.assertRaisesRegex(ValueError, message):
+                    with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                        call()
+
     def test_autocast(self):
         tokens, pages = self.tokens(dtype=torch.float32), Pages(2, 19 * STRETCH, dtype=torch.bfloat16)
         with torch.autocast(DEVICE, dtype=torch.bfloat16):

@@ -1,8 +1,6 @@
 #include "nsa/backend/kernel_choice.h"
 
 #include <algorithm>
-#include <cmath>
-#include <sstream>
 
 #include "nsa/kernels/common/shared_bytes.h"
 
@@ -26,19 +24,7 @@ bool has_wgmma_code(KernelFamily family) {
   return family == KernelFamily::kInterval || family == KernelFamily::kSelectedKeys;
 }
 
-/// What no card's kernels cover.
-std::string uncovered(const KernelCall& call) {
-  if (call.window_off) return "a window of 0 is covered by plain operators only";
-  if (call.scale == 0 || call.scale == 1.0 / std::sqrt(static_cast<double>(call.qk_head_dim)))
-    return "";
-  std::ostringstream text;
-  text << "a scale of " << call.scale << " is covered by plain operators only";
-  return text.str();
-}
-
 std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCode code) {
-  const std::string never = uncovered(call);
-  if (!never.empty()) return never;
   if (!card.build_has_kernels) return "this build has no CUDA code";
   if (!card.is_cuda) return "the kernel runs on CUDA only";
   if (!call.sixteen_bits) return "the kernel takes bfloat16 and half only";

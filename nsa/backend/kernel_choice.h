@@ -37,11 +37,9 @@ struct KernelCall {
   KernelFamily family = KernelFamily::kTokens;
   bool sixteen_bits = true;  ///< of type bfloat16 or half
   int64_t qk_head_dim = 0, v_head_dim = 0;
-  int64_t group_size = 1;   ///< query heads of a KV head
-  bool selects = false;     ///< with the choice of blocks (kInterval)
-  int64_t num_keys = 0;     ///< (kSelectedKeys)
-  bool window_off = false;  ///< (kInterval, kDecodeStep)
-  double scale = 0;         ///< of q.k; 0: 1 / sqrt(dk), the one that kernels are tested with
+  int64_t group_size = 1;  ///< query heads of a KV head
+  bool selects = false;    ///< with the choice of blocks (kInterval)
+  int64_t num_keys = 0;    ///< (kSelectedKeys)
 };
 
 /// The code of a kernel. kSm80 is mma.sync and cp.async and is compiled for 9.0 as well; families

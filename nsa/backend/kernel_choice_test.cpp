@@ -60,31 +60,6 @@ void expect_none(const CardFacts& card, const std::string& obstacle) {
                       obstacle, "");
 }
 
-TEST(ChooseKernel, AnotherScaleIsLeftToPlainOperatorsOnEveryCard) {
-  for (const CardFacts& facts : {kA100, kH100, kB200, CardFacts{}})
-    for (const KernelFamily family : kFamilies) {
-      KernelCall scaled = call(family, 64, 64);
-      scaled.scale = 0.25;
-      expect_choice(choose_kernel(scaled, facts, "auto"), KernelCode::kNone,
-                    "a scale of 0.25 is covered by plain operators only", "");
-    }
-  for (const double scale : {0.0, 0.125}) {  // 1 / sqrt(64)
-    KernelCall usual = call(KernelFamily::kInterval, 64, 64);
-    usual.scale = scale;
-    EXPECT_TRUE(choose_kernel(usual, kH100, "auto").runs());
-  }
-}
-
-TEST(ChooseKernel, AWindowOfNoKeysHasNoKernel) {
-  for (const CardFacts& facts : {kA100, kH100, CardFacts{}})
-    for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kDecodeStep}) {
-      KernelCall off = call(family, 64, 64);
-      off.window_off = true;
-      expect_choice(choose_kernel(off, facts, "auto"), KernelCode::kNone,
-                    "a window of 0 is covered by plain operators only", "");
-    }
-}
-
 TEST(ChooseKernel, A100RunsTheCodeOfSm80) {
   for (const KernelFamily family : kFamilies)
     for (const auto& [dk, dv] : kDims)

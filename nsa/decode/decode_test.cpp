@@ -206,11 +206,6 @@ TEST(Decode, ScalesOfTheBranchesInEveryMode) {
     options.sel = backend;
     expect_same(run_attention(Mode::kDecode, in, c, options, {5, 14}), want);
   }
-  NsaOptions fused;
-  fused.sel = SelBackend::kFused;
-  fused.cmp = fused.win = BranchBackend::kFused;
-  EXPECT_THAT(ran_text(decode_attention(in, c, fused), "win_attn"),
-              HasSubstr("a scale of 1.5 is covered by plain operators only"));
 }
 
 TEST(Decode, HalfSplitPairsInEveryMode) {

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <string>
+#include <tuple>
 
+#include "nsa/decode/step/graph_capture.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/ops/common/check.h"
 
@@ -42,6 +46,28 @@ at::Tensor half_turns(const NsaConfig& config) {
   const at::Tensor exponent = at::arange(0, config.qk_head_dim, 2, at::kDouble)
                                   .mul_(-1.0 / static_cast<double>(config.qk_head_dim));
   return at::pow(at::Scalar(config.rope_base), exponent).div_(M_PI);
+}
+
+/// The same on a device, copied there once: calls over a caller's caches make no copy of their own.
+at::Tensor half_turns_on(const NsaConfig& config, at::Device device) {
+  using Key = std::tuple<int64_t, double, int>;
+  static std::mutex mutex;
+  static std::map<Key, at::Tensor> copies;
+  if (!device.is_cuda()) return half_turns(config);
+  const std::lock_guard lock(mutex);
+  at::Tensor& copy = copies[Key{config.qk_head_dim, config.rope_base, device.index()}];
+  if (copy.defined()) return copy;
+  TORCH_CHECK(!is_capturing(),
+              "nsa::DecodeCache: the first call with a head dimension and rope_base cannot be "
+              "captured in a CUDA graph; run it once before the capture");
+  return copy = half_turns(config).to(device);
+}
+
+/// N_c of each length, on its device.
+at::Tensor num_compressed(const at::Tensor& num_tokens, const NsaConfig& config) {
+  return num_tokens.add(config.block_stride - config.block_size)
+      .floor_divide_(config.block_stride)
+      .clamp_min_(0);
 }
 
 DecodeCounters make_counters(const NsaConfig& config, int64_t num_sequences,
@@ -88,19 +114,25 @@ LayerCache::LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t c
 LayerCache::LayerCache(const NsaConfig& config, const CacheMemory& memory)
     : config_(config),
       capacity_(memory.page_table.size(1) * memory.page_size),
+      lengths_known_(!memory.num_tokens_on_host.empty()),
       options_(memory.window.k.options()),
-      selected_(memory.selected, memory.page_size, memory.page_table),
-      compressed_(memory.compressed, memory.block_page_size, memory.block_page_table),
+      selected_(memory.selected, memory.page_size, memory.page_table, !lengths_known_),
+      compressed_(memory.compressed, memory.block_page_size, memory.block_page_table,
+                  !lengths_known_),
       window_(memory.window, memory.window.k.size(0) / memory.num_tokens.size(0),
               memory.num_tokens_on_host),
       source_(memory.source, config.block_size, memory.num_tokens_on_host),
-      num_tokens_(memory.num_tokens_on_host),
+      num_tokens_(lengths_known_
+                      ? memory.num_tokens_on_host
+                      : std::vector<int64_t>(static_cast<size_t>(memory.num_tokens.size(0)),
+                                             std::max<int64_t>(0, capacity_ - 1))),
       num_tokens_device_(memory.num_tokens),
       all_sequences_(at::arange(memory.num_tokens.size(0), options_.dtype(at::kLong))),
       arrivals_(at::zeros({memory.num_tokens.size(0)}, options_.dtype(at::kInt))),
-      half_turns_(half_turns(config).to(options_.device())) {
+      half_turns_(half_turns_on(config, options_.device())) {
   for (const int64_t tokens : num_tokens_) num_blocks_.push_back(config_.num_compressed(tokens));
-  num_blocks_device_ = on_device(num_blocks_);
+  num_blocks_device_ =
+      lengths_known_ ? on_device(num_blocks_) : num_compressed(num_tokens_device_, config_);
   counters_ = make_counters(config_, num_sequences(), options_);
 }
 

@@ -34,7 +34,10 @@ struct CacheMemory {
   int64_t page_size = 0, block_page_size = 0;  ///< rows of a page
   at::Tensor page_table, block_page_table;     ///< int64 [A, pages], -1 behind the last page
   at::Tensor num_tokens;                       ///< int64 [A], which steps and prefills raise
-  std::vector<int64_t> num_tokens_on_host;     ///< the same, so that it is read once
+  /// The same, so that it is read once. Empty: unknown. Then nothing is read from the device, each
+  /// sequence counts as one token short of the capacity, every entry of a table is a page, and only
+  /// a step that is one launch may follow: what a graph captures.
+  std::vector<int64_t> num_tokens_on_host;
 };
 
 /// Caches of a batch of sequences, each with its own length, and the decode step
@@ -48,7 +51,7 @@ class LayerCache {
              at::TensorOptions options, const LayerCacheOptions& memory = {});
 
   /// Over memory of the caller's, which must fit the configuration. Reads the tables, so it waits
-  /// for the device.
+  /// for the device, where the lengths are known.
   LayerCache(const NsaConfig& config, const CacheMemory& memory);
 
   LayerCache(LayerCache&&) = default;
@@ -146,6 +149,7 @@ class LayerCache {
 
   NsaConfig config_;
   int64_t capacity_;
+  bool lengths_known_ = true;  ///< on the host
   at::TensorOptions options_;
   PagedRows selected_, compressed_;
   TokenRing window_, source_;

@@ -24,12 +24,16 @@ PagedRows::PagedRows(const NsaConfig& config, int64_t num_sequences, int64_t row
   for (int64_t page = num_pages; page > 0; --page) free_.push_back(page - 1);
 }
 
-PagedRows::PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table)
+PagedRows::PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table, bool all_held)
     : kv(std::move(memory)),
       page_size_(page_size),
       pages_per_sequence_(table.size(1)),
       table_(table.flatten()),
       pages_(static_cast<size_t>(table.size(0))) {
+  if (all_held) {  // their numbers are the device's alone
+    for (std::vector<int64_t>& pages : pages_) pages.resize(static_cast<size_t>(table.size(1)));
+    return;
+  }
   const at::Tensor host = table.cpu().contiguous();
   const auto* page = host.const_data_ptr<int64_t>();
   for (std::vector<int64_t>& pages : pages_) {

@@ -14,8 +14,9 @@ class PagedRows {
             int64_t page_size, int64_t num_pages, at::TensorOptions options);
   /// Over memory and pages of the caller's: rows of `memory` are num_pages * page_size; `table`
   /// int64 [sequences, pages_per_sequence], page or -1 behind the last one of a sequence. There is
-  /// no pool to take further pages from. Reads the table, so it waits for the device.
-  PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table);
+  /// no pool to take further pages from. Reads the table, so it waits for the device; with
+  /// `all_held` it does not, and takes every entry for a page.
+  PagedRows(KvRows memory, int64_t page_size, const at::Tensor& table, bool all_held);
 
   /// Pages that a sequence lacks to hold `num_rows` rows.
   int64_t pages_missing(int64_t sequence, int64_t num_rows) const;

@@ -7,6 +7,7 @@
 
 #include "nsa/backend/kernel_code.h"
 #include "nsa/decode/step/active_sequences.h"
+#include "nsa/decode/step/graph_capture.h"
 #include "nsa/decode/step/step_inputs.h"
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/ops/common/check.h"
@@ -15,7 +16,6 @@
 #include "nsa/ops/compress/compress.h"
 
 #ifdef NSA_WITH_CUDA
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -27,15 +27,12 @@ namespace {
 
 /// The kernel of a step for tokens like q, or why there is none.
 KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
-  KernelChoice kernel;
-  for (const double scale : {config.cmp_scale(), config.sel_scale(), config.win_scale()}) {
-    kernel = choose_kernel(q, {.family = KernelFamily::kDecodeStep,
-                               .qk_head_dim = config.qk_head_dim,
-                               .window_off = config.window == 0,
-                               .scale = scale});
-    if (!kernel.runs()) break;
-  }
-  return kernel;
+  const bool one_scale =
+      config.cmp_scale() == config.sel_scale() && config.sel_scale() == config.win_scale();
+  return choose_kernel(q, {.family = KernelFamily::kDecodeStep, .qk_head_dim = config.qk_head_dim})
+      .unless(config.window == 0 ? "the one launch of a decode step attends a window"
+              : one_scale ? ""
+                          : "the one launch of a decode step has one scale for all branches");
 }
 
 }  // namespace
@@ -44,10 +41,6 @@ KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
 namespace {
 
 using kernels::DecodeAttention;
-
-bool capturing() {
-  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
-}
 
 kernels::GateFunction gate_function(GateActivation activation) {
   switch (activation) {
@@ -89,7 +82,7 @@ void set_sizes(DecodeAttention& p, const NsaConfig& c, const NsaInputs& tokens) 
   p.num_initial = narrow(c.num_initial);
   p.num_local = narrow(c.num_local);
   p.window_size = narrow(c.window);
-  p.scale = static_cast<float>(c.default_scale());  // of all branches, see step_kernel
+  p.scale = static_cast<float>(c.sel_scale());  // of all branches, see step_kernel
   p.gate = gate_function(c.gate);
   p.element = element_of(tokens.q);
 }
@@ -194,7 +187,7 @@ int64_t LayerCache::longest_room(const Active& active) const {
 DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& active,
                                              const NsaOptions& options) {
   const c10::cuda::CUDAGuard guard(tokens.q.device());
-  const bool appends = kernel_appends(config_), captured = capturing();
+  const bool appends = kernel_appends(config_), captured = is_capturing();
   TORCH_CHECK(!captured || appends,
               "nsa::DecodeCache: a step can be captured only where the kernel appends: phi must be "
               "mean and rope before_pool with interleaved pairs or none, got phi ",
@@ -207,7 +200,7 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
     append(tokens, rotated, active);
     emit(tokens, active);
     q = rotated.q;
-  } else if (!captured) {
+  } else if (!captured && lengths_known_) {
     grow(active.ids);
     if (!grow_blocks(active.ids).empty()) record_stage("compress", "fused");
   }

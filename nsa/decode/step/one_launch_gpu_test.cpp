@@ -103,6 +103,13 @@ TEST(OneLaunch, AgreesWithThePlainStepInFp64) {
   }
 }
 
+TEST(OneLaunch, AScaleOfAllBranches) {
+  at::manual_seed(6);
+  NsaConfig c = config_of(6, 2, 64, 64);
+  c.scale_cmp = c.scale_sel = c.scale_win = 0.06;
+  expect_agreement(c, at::kBFloat16, {70, 700}, 20);
+}
+
 TEST(OneLaunch, EveryRotationCompressionAndGate) {
   at::manual_seed(2);
   for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone})
@@ -201,6 +208,14 @@ TEST(OneLaunch, RecordsOrRefusesUnsupportedCalls) {
   const NsaConfig c = config_of(4, 2, 64, 32);
   const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 1, 9, at::kDouble));
   LayerCache cache(c, 1, 20, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+  for (NsaConfig other = config_of(4, 2, 64, 64); const double scale : {0.1, 0.2}) {
+    other.scale_sel = scale;
+    if (scale == 0.2) other.scale_sel.reset(), other.window = 0;
+    const NsaInputs own = on(at::kCUDA, at::kBFloat16, random_inputs(other, 1, 9, at::kDouble));
+    LayerCache of_own(other, 1, 20, at::TensorOptions(at::kCUDA).dtype(at::kBFloat16));
+    EXPECT_THAT(error_of([&] { of_own.step(token_at(own, 0), fused()); }),
+                HasSubstr("the one launch of a decode step "));
+  }
   EXPECT_THAT(
       error_of([&] { cache.step(token_at(in, 0), fused()); }),
       HasSubstr("nsa::cmp_attn: backend must be fused, got cache: head dims dk/dv are none"));

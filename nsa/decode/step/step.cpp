@@ -104,6 +104,9 @@ DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& option
   }
   require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
   const std::string obstacle = one_launch_obstacle(tokens, active, options);
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      lengths_known_ || obstacle.empty(),
+      "nsa::decode_: only a step that is one launch can be captured in a CUDA graph: ", obstacle);
   DecodeOutputs out = obstacle.empty() ? step_in_one_launch(tokens, active, options)
                                        : plain_step(tokens, active, options, obstacle);
   out.record = record;

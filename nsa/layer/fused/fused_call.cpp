@@ -267,12 +267,12 @@ std::optional<BranchKernels> kernels_of_call(const NsaInputs& in, const NsaConfi
   }
   const at::Tensor ranges = at::empty({0, 0, 0, num_ids, 2}, at::kInt);
   BranchKernels chosen;
-  chosen.cmp = choose_interval_kernel(in.q, k_cmp, v_cmp, compressed_mask(config),
-                                      config.cmp_scale(), &config);
+  chosen.cmp = choose_interval_kernel(in.q, k_cmp, v_cmp, compressed_mask(config), &config);
   if (!chosen.cmp.runs()) return std::nullopt;
-  chosen.win =
-      choose_interval_kernel(in.q, in.k_win, in.v_win, window_mask(config), config.win_scale());
-  if (!chosen.win.runs()) return std::nullopt;
+  if (config.window > 0) {
+    chosen.win = choose_interval_kernel(in.q, in.k_win, in.v_win, window_mask(config));
+    if (!chosen.win.runs()) return std::nullopt;
+  }
   chosen.sel = choose_selected_kernels(
                    {in.q, in.k_sel, in.v_sel, ranges, 0, config.sel_scale(), config.sel_block_size})
                    .backward;  // runs only where the forward kernel does

@@ -230,6 +230,29 @@ TEST_F(OneCall, EveryPhi) {
   }
 }
 
+TEST_F(OneCall, ScalesOfTheBranches) {
+  for (const auto& [group, dk, dv] : {std::tuple{6, 64, 64}, std::tuple{4, 128, 128}})
+    for (const int64_t tokens : {70, 900}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.scale_cmp = 0.2, c.scale_sel = 0.02, c.scale_win = 0.07;
+      SCOPED_TRACE("G " + std::to_string(group) + " S " + std::to_string(tokens));
+      expect_gradients(case_of(c, tokens));
+    }
+}
+
+TEST_F(OneCall, AWindowOfNoKeys) {
+  for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone})
+    for (const int64_t tokens : {70, 900}) {
+      NsaConfig c = config_of(4, 64, 64);
+      c.rope = rope, c.window = 0;
+      SCOPED_TRACE("S " + std::to_string(tokens));
+      CallCase one = case_of(c, tokens);
+      expect_gradients(one);
+      one.one_key = true;
+      expect_gradients(one);
+    }
+}
+
 TEST_F(OneCall, SomeInputsOnly) {
   const std::vector<std::string> all{"q",     "k_cmp_src", "v_cmp_src", "k_sel",
                                      "v_sel", "k_win",     "v_win",     "gate_logits"};

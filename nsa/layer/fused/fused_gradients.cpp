@@ -86,8 +86,12 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
   };
   const AttentionGradients cmp = interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
                                           compressed_mask(config), config.cmp_scale());
-  const AttentionGradients win = interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win,
-                                          window_mask(config), config.win_scale());
+  const AttentionGradients win =
+      config.window == 0  // no keys
+          ? AttentionGradients{at::zeros_like(s.q), at::zeros_like(s.k_win),
+                               at::zeros_like(s.v_win)}
+          : interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win, window_mask(config),
+                     config.win_scale());
   g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.

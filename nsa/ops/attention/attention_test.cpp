@@ -72,22 +72,6 @@ TEST(Scale, MultipliesTheLogitsOfItsBranch) {
   }
 }
 
-TEST(Scale, OtherThanTheDefaultKeepsTheKernelsAway) {
-  const TwoKeys x;
-  NsaConfig c = blocks(1, 1);
-  c.scale_cmp = 0.25;
-  const std::string obstacle = "a scale of 0.25 is covered by plain operators only";
-  EXPECT_THAT(error_of([&] { cmp_attn(x.q, x.k, x.v, c, 0, {BranchBackend::kFused, true}); }),
-              HasSubstr(obstacle));
-  EXPECT_THAT(error_of([&] { cmp_attn_select(x.q, x.k, x.v, c); }), HasSubstr(obstacle));
-  EXPECT_THAT(error_of([&] { win_attn(x.q, x.k, x.v, 2, 0, {BranchBackend::kFused, true}, 0.25); }),
-              HasSubstr(obstacle));
-  EXPECT_THAT(error_of([&] {
-                sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused, true, true}, 0.25);
-              }),
-              HasSubstr(obstacle));
-}
-
 TEST(Scale, MustBePositiveAndFinite) {
   const TwoKeys x;
   for (const double bad : {0.0, -1.0, kInf, std::nan("")}) {

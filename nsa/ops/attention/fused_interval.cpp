@@ -16,11 +16,6 @@
 #endif
 
 namespace nsa {
-namespace {
-
-bool is_off(const KeyMask& mask) { return mask.kind == KeyMask::kWindow && mask.extent == 0; }
-
-}  // namespace
 
 #ifdef NSA_WITH_CUDA
 namespace {
@@ -160,15 +155,13 @@ std::string unsupported_sizes(const at::Tensor& q, const at::Tensor& k, const at
 }  // namespace
 
 KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                    const KeyMask& mask, double scale, const NsaConfig* selection) {
+                                    const KeyMask& mask, const NsaConfig* selection) {
   const int64_t kv_heads = std::max<int64_t>(k.size(2), 1);
   const KernelChoice kernel = choose_kernel(q, {.family = KernelFamily::kInterval,
                                                 .qk_head_dim = q.size(3),
                                                 .v_head_dim = v.size(3),
                                                 .group_size = q.size(2) / kv_heads,
-                                                .selects = selection != nullptr,
-                                                .window_off = is_off(mask),
-                                                .scale = scale});
+                                                .selects = selection != nullptr});
   if (!kernel.runs()) return kernel;
   return kernel.unless(unsupported_sizes(q, k, v, mask, kernel.code, selection));
 }
@@ -215,11 +208,8 @@ FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k
 }
 #else
 KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor&, const at::Tensor&,
-                                    const KeyMask& mask, double scale, const NsaConfig*) {
-  return choose_kernel(q, {.family = KernelFamily::kInterval,
-                           .qk_head_dim = q.size(3),
-                           .window_off = is_off(mask),
-                           .scale = scale});
+                                    const KeyMask&, const NsaConfig*) {
+  return choose_kernel(q, {.family = KernelFamily::kInterval, .qk_head_dim = q.size(3)});
 }
 
 FusedSelection fused_interval_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,

@@ -8,11 +8,11 @@
 
 namespace nsa {
 
-/// The kernel that computes chunked_attention(q, k, v, mask, scale) (window or visible blocks), or
-/// why there is none. `selection` set: with the selection of blocks by that configuration.
+/// The kernel that computes chunked_attention(q, k, v, mask, scale) (window or visible blocks) for
+/// any scale, or why there is none. `selection` set: with the selection of blocks by that
+/// configuration.
 KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                    const KeyMask& mask, double scale,
-                                    const NsaConfig* selection = nullptr);
+                                    const KeyMask& mask, const NsaConfig* selection = nullptr);
 
 struct FusedSelection {
   at::Tensor out;        ///< [B, S, Hq, dv], type of q

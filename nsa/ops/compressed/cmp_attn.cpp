@@ -42,7 +42,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
   const BranchBackend wanted = parse_branch_backend(requested);
   std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
   if (wanted == BranchBackend::kFused) {
-    const KernelChoice kernel = choose_interval_kernel(q, k_cmp, v_cmp, mask, scale)
+    const KernelChoice kernel = choose_interval_kernel(q, k_cmp, v_cmp, mask)
                                     .unless(want_group_probs ? kNoProbabilities : "");
     reason = kernel.obstacle;
     if (kernel.runs()) {
@@ -88,9 +88,8 @@ CmpAttnResult cmp_attn(const at::Tensor& q, const at::Tensor& k_cmp, const at::T
 
 KernelChoice choose_select_kernel(const at::Tensor& q, const at::Tensor& k_cmp,
                                   const at::Tensor& v_cmp, const NsaConfig& config) {
-  const ArgumentCheck check("cmp_attn_select");
   const KeyMask mask{KeyMask::kVisibleBlocks, 0, config.block_size, config.block_stride, {}};
-  return choose_interval_kernel(q, k_cmp, v_cmp, mask, check.scale(config.scale_cmp, q), &config);
+  return choose_interval_kernel(q, k_cmp, v_cmp, mask, &config);
 }
 
 CmpSelectResult cmp_attn_select(const at::Tensor& q, const at::Tensor& k_cmp,

@@ -245,8 +245,7 @@ KernelCall call_of(KernelFamily family, const SelAttnArgs& args) {
   return {.family = family,
           .qk_head_dim = args.q.size(3),
           .v_head_dim = args.v.size(3),
-          .num_keys = args.k.size(1),
-          .scale = args.scale};
+          .num_keys = args.k.size(1)};
 }
 
 }  // namespace
@@ -286,9 +285,8 @@ SelAttnResult run(const SelAttnArgs& args, const SelectedKernels&) { return sel_
 }  // namespace
 
 SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
-  const KernelChoice forward = choose_kernel(
-      args.q,
-      {.family = KernelFamily::kSelectedRows, .qk_head_dim = args.q.size(3), .scale = args.scale});
+  const KernelChoice forward =
+      choose_kernel(args.q, {.family = KernelFamily::kSelectedRows, .qk_head_dim = args.q.size(3)});
   return {forward, false, {}};
 }
 

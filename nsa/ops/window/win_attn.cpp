@@ -61,7 +61,7 @@ std::tuple<at::Tensor, at::Tensor> win_attn_op(const at::Tensor& q, const at::Te
   const KeyMask mask{KeyMask::kWindow, first_position, window, 1, {}};
   std::string reason;
   if (wanted == BranchBackend::kFused) {
-    const KernelChoice kernel = choose_interval_kernel(q, k, v, mask, scale);
+    const KernelChoice kernel = choose_interval_kernel(q, k, v, mask);
     if (kernel.runs()) {
       record_backend("win_attn", requested, requested, kernel.detail, "", strict);
       FusedSelection result = fused_interval_attention(q, k, v, mask, scale, kernel, "win_attn");
