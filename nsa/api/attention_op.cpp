@@ -110,7 +110,9 @@ variable_list gradients_of_recomputed(OperatorArguments& arguments) {
 variable_list gradients_of_kept(const OperatorArguments& arguments) {
   if (arguments.kept.empty() || arguments.wanted.none()) return {};
   const at::NoGradGuard no_graph;
-  const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
+  // On a CPU small graphs give the gradients of what surrounds the branches.
+  const c10::impl::ForceDispatchKeyGuard keys(
+      fresh_keys(/*recording=*/arguments.call.q().is_cpu()));
   return kept_gradients(arguments.call, arguments.kept, arguments.d_o, arguments.wanted);
 }
 
@@ -231,8 +233,10 @@ bool any_requires_grad(const AttentionCall& call) {
 /// dynamic sizes have the same answer. kept_gradients asks the kernels.
 bool kernels_may_differentiate(const AttentionCall& call) {
   const at::ScalarType type = call.q().scalar_type();
-  return call.q().is_cuda() && call.backend != Backend::kPlain && !call.cu_seqlens.defined() &&
-         (type == at::kBFloat16 || type == at::kHalf);
+  if (call.cu_seqlens.defined() || call.backend == Backend::kPlain) return false;
+  const bool half = type == at::kBFloat16 || type == at::kHalf;
+  if (call.q().is_cpu()) return call.backend == Backend::kAuto && (half || type == at::kFloat);
+  return call.q().is_cuda() && half;
 }
 
 void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {

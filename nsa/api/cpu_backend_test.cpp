@@ -1,4 +1,8 @@
 // The CPU kernels behind the layer and the public operators: results, gradients and the record.
+#include <torch/csrc/autograd/autograd.h>
+
+#include <set>
+
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
@@ -115,6 +119,53 @@ TEST(CpuBackend, AutoTakesTheKernels) {
   Options plain;
   plain.backend = Backend::kPlain;
   EXPECT_FALSE(at::equal(attention(q, k, v, gates, c, plain), want));
+}
+
+/// Gradients of attention() and of plain operators on the same blocks.
+void compare_public_gradients(const NsaConfig& c, at::ScalarType type, bool own_keys,
+                              double tolerance) {
+  const auto leaf = [&](int64_t heads, int64_t dim) {
+    return at::randn({2, 130, heads, dim}).to(type).requires_grad_(true);
+  };
+  const at::Tensor q = leaf(6, 16), k = leaf(2, 16), v = leaf(2, 24), gates = leaf(6, 3);
+  std::vector<at::Tensor> leaves{q, k, v, gates};
+  BranchTensors own;
+  if (own_keys) leaves.push_back(own.k_win = leaf(2, 16));
+  const at::Tensor o = attention(q, k, v, gates, c, {}, own);
+  const at::Tensor d_o = at::randn_like(o);
+  const auto record = c10::make_intrusive<RunRecord>(false, current_record());
+  std::vector<at::Tensor> have;
+  {
+    const RunRecordScope scope(record);
+    have = torch::autograd::grad({o}, leaves, {d_o});
+  }
+  std::set<std::string> stages;
+  for (const auto& row : record->rows()) stages.insert(row.stage);
+  for (const char* branch : {"cmp_attn", "sel_attn"}) {
+    EXPECT_EQ(stages.count(std::string(branch) + ".backward"), 1U) << branch;
+    EXPECT_EQ(stages.count(branch), 0U) << branch << " is not computed again";
+  }
+  const at::Tensor& win = own_keys ? own.k_win : k;
+  const NsaInputs in{q, k, v, k, v, win, v, gates, {}, {}, {}};
+  NsaOptions plain;
+  plain.block_idx = nsa_attention(in, c, cpu_options()).block_idx;
+  const auto want = torch::autograd::grad({nsa_attention(in, c, plain).o}, leaves, {d_o});
+  for (size_t i = 0; i < leaves.size(); ++i)
+    EXPECT_LE(difference(have[i], want[i]), tolerance) << "input " << i;
+}
+
+TEST(CpuBackend, OperatorsGradientsComeFromWhatItKept) {
+  at::manual_seed(10);
+  NsaConfig c = layer_config();
+  for (const RopeMode rope : {RopeMode::kNone, RopeMode::kBeforePool}) {
+    c.rope = rope;
+    for (const bool own_keys : {false, true}) {
+      compare_public_gradients(c, at::kFloat, own_keys, 3e-6);
+      compare_public_gradients(c, at::kBFloat16, own_keys, 3e-2);
+    }
+  }
+  c.window = 0;
+  compare_public_gradients(c, at::kFloat, false, 3e-6);
 }
 
 }  // namespace

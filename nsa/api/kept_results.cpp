@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/layer/cpu_gradients.h"
 #include "nsa/layer/fused/fused_call.h"
+#include "nsa/ops/attention/cpu_attention.h"
 
 namespace nsa {
 namespace {
@@ -28,6 +30,11 @@ Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& 
   out.o_cmp = kept[6], out.o_sel = kept[7], out.o_win = kept[8];
   out.lse_cmp = kept[9], out.lse_sel = kept[10], out.lse_win = kept[11];
   return steps;
+}
+
+/// Whether the CPU kernels computed the branches (whole_call_options).
+bool computed_by_cpu_kernels(const AttentionCall& call) {
+  return call.backend == Backend::kAuto && cpu_kernel_obstacle(call.q()).empty();
 }
 
 /// Whether entry i of the list is left empty.
@@ -86,8 +93,10 @@ Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at:
   bool branches = false;
   for (size_t i = 0; i < kCallTensors.size(); ++i)
     branches = branches || (wanted[i] && std::string_view(kCallTensors[i]) != "gates");
-  const Tensors found = gradients_of_steps(in, own.config, steps_from(own, in, kept), d_o,
-                                           own.compressed(), branches);
+  auto* const gradients_by =
+      computed_by_cpu_kernels(own) ? cpu_gradients_of_steps : gradients_of_steps;
+  const Tensors found =
+      gradients_by(in, own.config, steps_from(own, in, kept), d_o, own.compressed(), branches);
   if (found.empty()) return {};
   const std::array<const at::Tensor*, 8> inputs{&in.q,     &in.k_cmp_src,  &in.v_cmp_src,
                                                 &in.k_sel, &in.v_sel,      &in.k_win,

@@ -194,6 +194,36 @@ TEST(Decode, RecordsRequestedAndActualBackend) {
               HasSubstr("nsa::cmp_attn: backend must be fused, got cache: th"));
 }
 
+/// Steps by the CPU kernels against whole calls by the plain operators, on the same blocks.
+TEST(Decode, CpuKernelsAgreeWithTheWholeCall) {
+  at::manual_seed(31);
+  NsaOptions cpu;
+  cpu.sel = SelBackend::kCpu;
+  cpu.cmp = cpu.win = BranchBackend::kCpu;
+  cpu.keep_scores = false;
+  for (const RopeMode rope : {RopeMode::kNone, RopeMode::kBeforePool})
+    for (const int64_t window : {0, 10}) {
+      NsaConfig c = small();
+      c.rope = rope, c.window = window;
+      const NsaInputs in = random_inputs(c, 2, 61, at::kFloat);
+      const DecodeOutputs have = decode_attention(in, c, cpu, {0, 23}, {.page_size = 5});
+      EXPECT_THAT(ran_text(have, "sel_attn"), HasSubstr("cpu>cpu"));
+      NsaOptions plain;
+      plain.block_idx = have.block_idx;
+      const NsaOutputs want = nsa_attention(in, c, plain), chosen = nsa_attention(in, c);
+      EXPECT_TRUE(at::equal(have.block_idx, chosen.block_idx));
+      EXPECT_TRUE(at::equal(have.ranges, want.ranges));
+      const auto near = [](const at::Tensor& a, const at::Tensor& b) {
+        return at::allclose(a, b, 1e-5, 3e-6);
+      };
+      EXPECT_TRUE(near(have.o, want.o));
+      EXPECT_TRUE(near(have.lse_cmp, want.lse_cmp));
+      EXPECT_TRUE(near(have.lse_sel, want.lse_sel));
+      EXPECT_TRUE(near(have.lse_win, want.lse_win));
+      EXPECT_TRUE(at::equal(have.reads, decode_attention(in, c, {}, {0, 23}).reads));
+    }
+}
+
 TEST(Decode, ScalesOfTheBranchesInEveryMode) {
   at::manual_seed(12);
   NsaConfig c = small();

@@ -123,6 +123,10 @@ class LayerCache {
                                   const NsaOptions& options) const;
   DecodeOutputs step_in_one_launch(const NsaInputs& tokens, Active& active,
                                    const NsaOptions& options);
+  /// Why the CPU kernels do not attend in a step; empty where they do.
+  std::string cpu_step_obstacle(const NsaInputs& tokens, const NsaOptions& options) const;
+  DecodeOutputs attend_by_cpu_kernels(const NsaInputs& tokens, const at::Tensor& q_rot,
+                                      const Active& active) const;
   /// Tokens that the pages of the longest sequence of a step have room for.
   int64_t longest_room(const Active& active) const;
   /// Host side of one more token.

@@ -55,11 +55,13 @@ namespace {
 
 /// What attends to compressed blocks and the window is neither of the backends for whole tensors;
 /// asking for another than the plain one is recorded, or refused. `fused` is the one launch.
-void record_requests(const NsaOptions& options, const std::string& obstacle, int64_t window) {
+void record_requests(const NsaOptions& options, const std::string& obstacle,
+                     const std::string& cpu_obstacle, int64_t window) {
   const auto note = [&](const char* stage, BranchBackend requested) {
-    const std::string reason = requested == BranchBackend::kPlain ? ""
-                               : requested == BranchBackend::kFused
-                                   ? obstacle
+    const std::string reason = requested == BranchBackend::kPlain   ? ""
+                               : requested == BranchBackend::kFused ? obstacle
+                               : requested == BranchBackend::kCpu
+                                   ? cpu_obstacle
                                    : "a decode step loads from its caches";
     record_backend(stage, to_string(requested), "cache", "", reason, options.strict_backend);
   };
@@ -116,12 +118,14 @@ DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& option
 
 DecodeOutputs LayerCache::plain_step(const NsaInputs& tokens, Active& active,
                                      const NsaOptions& options, const std::string& obstacle) {
-  record_requests(options, obstacle, config_.window);
+  const std::string cpu_obstacle = cpu_step_obstacle(tokens, options);
+  if (!cpu_obstacle.empty()) record_requests(options, obstacle, cpu_obstacle, config_.window);
   active.t = num_tokens_device_.index_select(0, active.sequence);
   const RotatedTokens rotated = rotate_tokens(tokens, active.t.unsqueeze(1), config_);
   append(tokens, rotated, active);
   emit(tokens, active);
-  return attend(tokens, rotated.q, active, options);
+  return cpu_obstacle.empty() ? attend_by_cpu_kernels(tokens, rotated.q, active)
+                              : attend(tokens, rotated.q, active, options);
 }
 
 void LayerCache::grow(const std::vector<int64_t>& sequences) {

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <limits>
+
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/ops/cpu/inner_loops/kernel_table.h"
@@ -92,6 +94,20 @@ CpuAttention cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::T
   const variable_list r = CpuNode::apply(q, k, v, own, scale, stage, selection);
   if (selection == nullptr) return {r[0], r[1], {}, {}};
   return {r[0], r[1], r[2], r[3]};
+}
+
+CpuGradients cpu_attention_gradients(const CpuBackwardInputs& in, const KeyMask& mask, double scale,
+                                     const char* stage) {
+  record_stage((std::string(stage) + ".backward").c_str(), "cpu", cpu_kernel_detail());
+  KeyMask own = mask;
+  if (own.ranges.defined()) own.ranges = own.ranges.contiguous();
+  // exp(logit - lse) is the probability; a row that attends nothing has {0, 0}.
+  const at::Tensor none = in.lse.eq(-std::numeric_limits<double>::infinity());
+  const at::Tensor softmax =
+      at::stack({in.lse.masked_fill(none, 0.0), none.logical_not().to(at::kFloat)}, -1);
+  const cpu::PanelGradients g =
+      cpu::attend_panels_backward(in.q, in.k, in.v, softmax, in.d_out, {}, own, scale);
+  return {g.q, g.k, g.v};
 }
 
 std::string cpu_kernel_detail() { return to_string(cpu::instruction_set()); }

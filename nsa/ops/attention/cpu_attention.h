@@ -30,4 +30,19 @@ CpuAttention cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 /// The instruction set that a call made now runs, for the record.
 std::string cpu_kernel_detail();
 
+/// What the gradients of one branch are computed from.
+struct CpuBackwardInputs {
+  at::Tensor q, k, v;  ///< as cpu_attention takes them
+  at::Tensor lse;      ///< [B, S, Hq] fp32 of the forward pass
+  at::Tensor d_out;    ///< [B, S, Hq, dv]
+};
+struct CpuGradients {
+  at::Tensor q, k, v;
+};
+
+/// Gradients of a cpu_attention call outside of a graph. The rounding of `lse` is their one error
+/// beyond those of the graph's own backward pass.
+CpuGradients cpu_attention_gradients(const CpuBackwardInputs& inputs, const KeyMask& mask,
+                                     double scale, const char* stage);
+
 }  // namespace nsa

@@ -8,6 +8,7 @@
 #include "nsa/ops/cpu/choose_blocks.h"
 #include "nsa/ops/cpu/panel_attention.h"
 #include "nsa/ops/cpu/query_tile.h"
+#include "nsa/ops/cpu/row_scores.h"
 #include "nsa/ops/cpu/softmax_rows.h"
 #include "nsa/ops/cpu/task_queue.h"
 #include "nsa/ops/select/ranges_loop.h"
@@ -38,7 +39,12 @@ int64_t selection_queries(const Sizes& sizes) {
 class SelectionTile {
  public:
   explicit SelectionTile(const SelectionCall& call)
-      : call_(call), sizes_(call.sizes), table_(kernel_table()), choice_(call.config) {
+      : call_(call),
+        sizes_(call.sizes),
+        table_(kernel_table()),
+        choice_(call.config),
+        scores_(call.config, call.visible.first_position + sizes_.num_queries - 1,
+                sizes_.num_keys) {
     const auto rows = static_cast<size_t>(selection_queries(sizes_) * sizes_.group);
     // The rows of a tile start in different sets of the cache.
     row_ = sizes_.panels * kPanelKeys + kRowMultiple;
@@ -47,11 +53,6 @@ class SelectionTile {
     logits_.resize(rows * static_cast<size_t>(row_));
     sums_.resize(rows);
     inverse_.resize(static_cast<size_t>(sizes_.group));
-    const int64_t last = call.visible.first_position + sizes_.num_queries - 1;
-    const auto strides = static_cast<size_t>(width_at(last, sizes_.num_keys));
-    probs_.resize(strides + static_cast<size_t>(reach()) + Vectors::kLongest);
-    strides_.resize(strides + Vectors::kLongest);
-    scores_.resize(static_cast<size_t>(last / call.config.sel_block_size + 1));
   }
 
   void run(const QueryTile& tile) {
@@ -68,25 +69,12 @@ class SelectionTile {
   }
 
  private:
-  struct Vectors {
-    static constexpr size_t kLongest = 16;  ///< what vectors may write behind an end
-  };
-
-  int64_t reach() const { return call_.config.block_size / call_.config.block_stride; }
   int64_t visible_at(const QueryTile& tile, int64_t query) const {
     return call_.visible.span(tile.first_query + query).end;
   }
   int64_t position(const QueryTile& tile, int64_t query) const {
     return call_.visible.first_position + tile.first_query + query;
   }
-  /// Strides of all selection blocks up to t, and of all visible compressed blocks.
-  int64_t width_at(int64_t t, int64_t blocks) const {
-    const int64_t per_block = call_.config.sel_block_size / call_.config.block_stride;
-    return round_up(
-        std::max((t / call_.config.sel_block_size + 1) * per_block, blocks + reach() - 1),
-        kRowMultiple);
-  }
-
   void find_weights(const QueryTile& tile, int64_t panels) {
     const int64_t rows = tile.num_queries * sizes_.group;
     for (int64_t panel = 0; panel < panels; ++panel)
@@ -141,44 +129,34 @@ class SelectionTile {
   void select(const QueryTile& tile, int64_t query) {
     const int64_t t = position(tile, query), size = call_.config.sel_block_size;
     const int64_t current = t / size, n = call_.config.top_n;
-    if (current >= n) find_scores(tile, query);
+    const float* scores = current >= n ? find_scores(tile, query) : nullptr;
     const int64_t token = tile.b * sizes_.num_queries + tile.first_query + query;
     const int64_t place = (token * sizes_.num_kv_heads + tile.kv_head) * n;
     int32_t* ids = call_.result.block_idx.mutable_data_ptr<int32_t>() + place;
-    choice_.choose(scores_.data(), current, ids);
+    choice_.choose(scores, current, ids);
     write_row_ranges(ids, n, t, size, call_.result.ranges.mutable_data_ptr<int32_t>() + 2 * place);
   }
 
-  /// score[j] as the sum over the strides of block j of what covers a stride: the same order of
-  /// sums for every j, so equal patterns have equal scores.
-  void find_scores(const QueryTile& tile, int64_t query) {
-    const int64_t blocks = visible_at(tile, query), t = position(tile, query);
+  const float* find_scores(const QueryTile& tile, int64_t query) {
     for (int64_t head = 0; head < sizes_.group; ++head) {
       inverse_[static_cast<size_t>(head)] =
           RowResult(call_.result.attention, sizes_, tile.b, tile.first_query + query,
                     tile.first_head(sizes_) + head)
               .softmax->inverse;
     }
-    table_.stride_scores({logits_.data() + query * sizes_.group * row_, row_, sizes_.group,
-                          inverse_.data(), blocks, reach(), probs_.data(), strides_.data(),
-                          width_at(t, blocks)});
-    const int64_t per_block = call_.config.sel_block_size / call_.config.block_stride;
-    const float* stride = strides_.data();
-    for (int64_t j = 0; j <= t / call_.config.sel_block_size; ++j) {
-      float sum = *stride++;
-      for (int64_t i = 1; i < per_block; ++i) sum += *stride++;
-      scores_[static_cast<size_t>(j)] = sum;
-    }
+    return scores_.find(logits_.data() + query * sizes_.group * row_, row_, inverse_,
+                        visible_at(tile, query), position(tile, query));
   }
 
   const SelectionCall& call_;
   const Sizes& sizes_;
   const KernelTable& table_;
   BlockChoice choice_;
+  RowScores scores_;
   TileKeys keys_;
   int64_t row_;
   std::vector<SoftmaxSums> sums_;
-  std::vector<float> q_rows_, out_, logits_, inverse_, probs_, strides_, scores_;
+  std::vector<float> q_rows_, out_, logits_, inverse_;
 };
 
 }  // namespace

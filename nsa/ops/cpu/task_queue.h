@@ -1,11 +1,14 @@
 #pragma once
-#include <ATen/Parallel.h>
+#include <c10/util/FunctionRef.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 
 namespace nsa::cpu {
+
+/// Calls `work` at one time on `count` of ATen's threads, but on no more than ATen has; on the
+/// calling thread alone inside of ATen's parallel work. Passes on what one of them throws.
+void call_on_threads(int64_t count, c10::function_ref<void()> work);
 
 /// Runs tasks 0..count-1 on the threads of ATen, each thread taking the next task when it has done
 /// one: the first tasks should be the longest. `make_worker()` is called once a thread and gives
@@ -14,8 +17,7 @@ namespace nsa::cpu {
 template <typename MakeWorker>
 void run_tasks(int64_t count, const MakeWorker& make_worker) {
   std::atomic<int64_t> next{0};
-  const int64_t workers = std::min<int64_t>(count, at::get_num_threads());
-  at::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+  call_on_threads(count, [&] {
     int64_t task = next.fetch_add(1);
     if (task >= count) return;
     auto worker = make_worker();
