@@ -4,6 +4,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,10 +63,13 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// The same for packed documents: tensors [T, heads, dim]; cu_seqlens int32 [documents + 1] starts
 /// at 0, never falls and ends at T. Positions, blocks and the window restart in each document.
+/// max_seqlen: a document with more tokens is refused (c10::ValueError); it changes nothing else,
+/// as the lengths are read from cu_seqlens anyway.
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config = {}, const Options& options = {},
-                            const BranchTensors& branches = {});
+                            const BranchTensors& branches = {},
+                            std::optional<int64_t> max_seqlen = {});
 
 class LayerCache;
 class NsaAttentionImpl;

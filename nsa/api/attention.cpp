@@ -45,10 +45,11 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config, const Options& options,
-                            const BranchTensors& branches) {
+                            const BranchTensors& branches, std::optional<int64_t> max_seqlen) {
   AttentionCall call = make_call(q, k, v, gates, config, options, branches);
   TORCH_CHECK_VALUE(cu_seqlens.defined(), "nsa::attention: cu_seqlens must be defined");
   call.cu_seqlens = cu_seqlens;
+  call.max_seqlen = max_seqlen;
   return call_operator("nsa::attention_varlen_fwd", call);
 }
 

@@ -153,6 +153,20 @@ TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(expected[i]));
 }
 
+TEST(Attention, MaxSeqlenBoundsTheDocuments) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {23});
+  const at::Tensor offsets = at::tensor({0, 3, 3, 20, 23}, at::kInt);
+  const auto call = [&](std::optional<int64_t> max_seqlen) {
+    return attention_varlen(t.q, t.k, t.v, t.gates, offsets, config, {}, {}, max_seqlen);
+  };
+  EXPECT_TRUE(call(17).equal(call({})));
+  EXPECT_THAT(error_of([&] { call(16); }),
+              HasSubstr("document 2 of cu_seqlens must be of at most max_seqlen = 16 tokens, got "
+                        "17; raise max_seqlen or leave it out"));
+  EXPECT_THAT(error_of([&] { call(-1); }), HasSubstr("max_seqlen must be at least 0, got -1"));
+}
+
 TEST(Attention, SharedKeysGetTheSumOfTheBranchesGradients) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {1, 17});

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct AttentionCall {
   std::array<at::Tensor, kCallTensors.size()> tensors;  ///< undefined where absent
   at::Tensor block_idx;                                 ///< undefined: selected by the call
   at::Tensor cu_seqlens;                                ///< undefined: batched
+  std::optional<int64_t> max_seqlen;                    ///< bound of a document; or unknown
   Config config;
   Backend backend = Backend::kAuto;
   bool strict = false;

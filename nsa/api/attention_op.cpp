@@ -302,18 +302,21 @@ std::string required(std::string tensors) {
   return tensors;
 }
 
-/// `keeps`: the forward operator can leave results for the backward operator. They are its last
-/// argument, as code that torch.compile writes leaves an empty list out.
-void define(torch::Library& m, const std::string& name, const std::string& tensors, bool keeps) {
+/// `own_settings`: of this operator alone. `keeps`: the forward operator can leave results for the
+/// backward operator. They are its last argument, as code that torch.compile writes leaves an empty
+/// list out.
+void define(torch::Library& m, const std::string& name, const std::string& tensors,
+            const std::string& own_settings, bool keeps) {
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
   const auto where_kept = [&](const char* text) { return std::string(keeps ? text : ""); };
-  m.def((name + "_fwd(" + tensors + "Tensor? block_idx=None, " + kSettings +
+  const std::string settings = kSettings + own_settings;
+  m.def((name + "_fwd(" + tensors + "Tensor? block_idx=None, " + settings +
          where_kept(", bool keep=False") + ") -> (Tensor o, Tensor block_idx_out" +
          where_kept(", Tensor[] kept") + ")")
             .c_str(),
         tags);
   m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, bool[10] wanted, " +
-         kSettings + where_kept(", Tensor[]? kept=None") + ") -> " + kGradients)
+         settings + where_kept(", Tensor[]? kept=None") + ") -> " + kGradients)
             .c_str(),
         tags);
 }
@@ -329,8 +332,9 @@ void implement(torch::Library& m, const std::string& direction) {
 }  // namespace nsa
 
 TORCH_LIBRARY_FRAGMENT(nsa, m) {
-  nsa::define(m, "attention", nsa::kTensors, /*keeps=*/true);
-  nsa::define(m, "attention_varlen", nsa::kPackedTensors, /*keeps=*/false);
+  nsa::define(m, "attention", nsa::kTensors, "", /*keeps=*/true);
+  nsa::define(m, "attention_varlen", nsa::kPackedTensors, ", int? max_seqlen=None",
+              /*keeps=*/false);
 }
 TORCH_LIBRARY_IMPL(nsa, CPU, m) {
   nsa::implement<nsa::forward_kernel>(m, "_fwd");

@@ -24,6 +24,7 @@ void check_config(const AttentionCall& call) {
   TORCH_CHECK_NOT_IMPLEMENTED(call.compressed() || call.config.phi == Phi::kMean,
                               "nsa::attention: phi must be mean, got ", to_string(call.config.phi),
                               "; give its results as k_cmp and v_cmp (operator nsa::compress)");
+  if (call.max_seqlen) ArgumentCheck("attention").at_least("max_seqlen", *call.max_seqlen, 0);
   TORCH_CHECK_NOT_IMPLEMENTED(!call.compressed() || !call.cu_seqlens.defined(),
                               "nsa::attention: k_cmp and v_cmp must be absent for packed "
                               "documents, got both");

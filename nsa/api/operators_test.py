@@ -178,7 +178,8 @@ class Operators(unittest.TestCase):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), SMALL | settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
-        opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
+        for settings in ({}, dict(max_seqlen=17 * STRETCH)):
+            opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL | settings)
         q, k, v, gates = tensors(grad=False)
         o, ids, kept = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL, keep=True)
         wanted = [True, False, True, True] + [False] * 6
@@ -327,6 +328,19 @@ class Operators(unittest.TestCase):
         ids = torch.zeros(2, 3, 2, 4, dtype=torch.int32, device="meta")
         with self.assertRaisesRegex(ValueError, r"block_idx must be \[B, S, Hkv, K\]"):
             attention(*(x.to("meta") for x in (q, k, v, gates)), block_idx=ids)
+        packed = tensors(rows=(23,), grad=False)
+        offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
+        for device, longest, message in (
+            (DEVICE, 16, "document 2 of cu_seqlens must be of at most max_seqlen = 16 tokens, got "),
+            (DEVICE, -1, "max_seqlen must be at least 0, got -1"),
+            ("meta", -1, "max_seqlen must be at least 0, got -1"),
+        ):
+            with self.subTest(device=device, longest=longest), self.assertRaisesRegex(ValueError, message):
+                inputs = (x.to(device) for x in (*packed, offsets))
+                torch.ops.nsa.attention_varlen_fwd(*inputs, **SMALL, max_seqlen=longest)
+        # Lengths of Meta tensors are unknown.
+        o = torch.ops.nsa.attention_varlen_fwd(*(x.to("meta") for x in (*packed, offsets)), **SMALL, max_seqlen=16)[0]
+        self.assertEqual(o.shape, (23 * STRETCH, 4, DV))
         with self.assertRaisesRegex(NotImplementedError, "fewer queries than keys are not covered"):
             attention(q[:, :3], k, v, gates[:, :3])
         x = tensors(rows=(1, 9))

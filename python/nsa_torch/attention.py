@@ -52,6 +52,7 @@ def nsa_attention_varlen(
     v: Tensor,
     gates: Optional[Tensor],
     cu_seqlens: Tensor,
+    max_seqlen: Optional[int] = None,
     *,
     k_sel: Optional[Tensor] = None,
     v_sel: Optional[Tensor] = None,
@@ -63,13 +64,14 @@ def nsa_attention_varlen(
     """nsa_attention for packed documents: tensors [T, heads, dim].
 
     cu_seqlens int32 or int64 [documents + 1] starts at 0, never falls and ends at T. Positions, blocks and the window
-    restart in each document.
+    restart in each document. max_seqlen: a document with more tokens raises ValueError; it changes nothing else, as the
+    lengths are read from cu_seqlens anyway.
     """
     check("nsa_attention_varlen", settings)
     gates = equal_gates(q, settings) if gates is None else gates
-    branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win)
+    branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx, max_seqlen=max_seqlen)
     operator = torch.ops.nsa.attention_varlen_fwd
-    return operator(q, k, v, gates, cu_seqlens.to(torch.int32), **branches, block_idx=block_idx, **settings)[0]
+    return operator(q, k, v, gates, cu_seqlens.to(torch.int32), **branches, **settings)[0]
 
 
 @dataclass(frozen=True)

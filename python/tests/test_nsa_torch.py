@@ -39,6 +39,10 @@ class Calls(unittest.TestCase):
         for begin, end in ((0, 9), (9, 23)):
             alone = nsa_torch.nsa_attention(*(x[None, begin:end] for x in (q, k, v, gates)), **SMALL)
             torch.testing.assert_close(o[begin:end], alone[0])
+        bounded = nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, 14, **SMALL)
+        self.assertTrue(torch.equal(bounded, o))
+        with self.assertRaisesRegex(ValueError, "document 1 of cu_seqlens must be of at most max_seqlen = 13 tokens, got 14"):
+            nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, max_seqlen=13, **SMALL)
 
     def test_explain(self):
         q, k, v, gates = tokens()
