@@ -20,7 +20,7 @@
 namespace nsa {
 
 /// Block sizes, window, selection, gates, rotation and scales of the branches. Head counts and dims
-/// of a call are those of its tensors; these fields are not read.
+/// of a call are those of its tensors; these fields are read by attention_qkvpacked only.
 using Config = NsaConfig;
 
 /// Which code computes a call.
@@ -70,6 +70,13 @@ at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::
                             const Config& config = {}, const Options& options = {},
                             const BranchTensors& branches = {},
                             std::optional<int64_t> max_seqlen = {});
+
+/// attention of one projection qkv [B, S, Hq dk + Hkv (dk + dv)], as one linear layer gives it: in
+/// a token's row q of all query heads, then k of all KV heads, then v of all KV heads. The calls
+/// read views of it, and its gradient is one tensor. config.num_heads, num_kv_heads and v_head_dim,
+/// which the other calls do not read, name the columns; gates are separate.
+at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, const Config& config,
+                               const Options& options = {}, const BranchTensors& branches = {});
 
 class LayerCache;
 class NsaAttentionImpl;

@@ -153,6 +153,37 @@ TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(expected[i]));
 }
 
+TEST(Attention, OneProjectionHasTheBitsOfItsParts) {
+  const Config config = small_config();  // dv = 6 differs from dk = 8
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor qkv =
+      at::cat({t.q.flatten(2), t.k.flatten(2), t.v.flatten(2)}, -1).detach().requires_grad_();
+  const at::Tensor o = attention_qkvpacked(qkv, t.gates, config);
+  const at::Tensor want = attention(t.q, t.k, t.v, t.gates, config);
+  EXPECT_TRUE(o.equal(want));
+  const variable_list have = gradients(o, {qkv, t.gates}), parts = gradients(want, t.list());
+  EXPECT_TRUE(
+      have[0].equal(at::cat({parts[0].flatten(2), parts[1].flatten(2), parts[2].flatten(2)}, -1)));
+  EXPECT_TRUE(have[1].equal(parts[3]));
+}
+
+TEST(Attention, RefusesAProjectionOfAnotherWidth) {
+  const Config config = small_config();
+  const at::Tensor gates = at::zeros({1, 5, 4, 3});
+  const auto error = [&](const at::Tensor& qkv, const Config& c) {
+    return error_of([&] { attention_qkvpacked(qkv, gates, c); });
+  };
+  EXPECT_THAT(
+      error(at::zeros({1, 5, 61}), config),
+      HasSubstr("qkv must be [B, S, num_heads * dk + num_kv_heads * (dk + dv)] for num_heads "
+                "= 4, num_kv_heads = 2, dv = 6, got width 61, for which dk is no whole"));
+  EXPECT_THAT(error(at::zeros({1, 5, 4, 15}), config), HasSubstr("qkv must be of rank 3"));
+  EXPECT_THAT(error({}, config), HasSubstr("qkv must be a tensor, got an undefined"));
+  Config none = config;
+  none.num_kv_heads = 0;
+  EXPECT_THAT(error(at::zeros({1, 5, 60}), none), HasSubstr("num_kv_heads must be at least 1"));
+}
+
 TEST(Attention, MaxSeqlenBoundsTheDocuments) {
   const Config config = small_config();
   const Tensors t = random_tensors(config, {23});

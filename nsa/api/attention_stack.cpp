@@ -63,6 +63,7 @@ void append_tensors(std::vector<Field>& fields) {
     fields.push_back(tensor_field(
         kCallTensors[i], [i](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[i]; }));
   const auto tensor = [&](const char* name, auto of) { fields.push_back(tensor_field(name, of)); };
+  tensor("qkv", [](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[0]; });
   tensor("d_o", [](OperatorArguments& a) -> at::Tensor& { return a.d_o; });
   tensor("block_idx", [](OperatorArguments& a) -> at::Tensor& { return a.call.block_idx; });
   tensor("cu_seqlens", [](OperatorArguments& a) -> at::Tensor& { return a.call.cu_seqlens; });
@@ -86,14 +87,32 @@ void append_config(std::vector<Field>& fields) {
   fields.push_back(word("rope_pairs", &Config::rope_pairs, parse_rope_pairs));
 }
 
+/// A member of the columns of one projection.
+template <class T>
+Field column_field(const char* name, T QkvColumns::* member) {
+  const auto take = [=](const IValue& value, OperatorArguments& to) {
+    if (!to.call.columns) to.call.columns.emplace();
+    (*to.call.columns).*member = value.to<T>();
+  };
+  return {name, take,
+          [=](const OperatorArguments& from) { return IValue((*from.call.columns).*member); }};
+}
+
+void append_columns(std::vector<Field>& fields) {
+  fields.push_back(column_field("num_heads", &QkvColumns::num_heads));
+  fields.push_back(column_field("num_kv_heads", &QkvColumns::num_kv_heads));
+  fields.push_back(column_field("v_head_dim", &QkvColumns::v_head_dim));
+}
+
 void take_wanted(const IValue& value, OperatorArguments& to) {
   const c10::List<bool> wanted = value.toBoolList();
-  for (size_t i = 0; i < to.wanted.size(); ++i) to.wanted[i] = wanted.get(i);
+  size_t next = 0;  // the columns of a projection stand before it in the schema
+  for (const size_t place : to.gradient_places()) to.wanted[place] = wanted.get(next++);
 }
 
 IValue give_wanted(const OperatorArguments& from) {
   c10::List<bool> wanted;
-  for (size_t i = 0; i < from.wanted.size(); ++i) wanted.push_back(from.wanted[i]);
+  for (const size_t place : from.gradient_places()) wanted.push_back(from.wanted[place]);
   return wanted;
 }
 
@@ -120,6 +139,7 @@ void append_others(std::vector<Field>& fields) {
 std::vector<Field> make_fields() {
   std::vector<Field> fields;
   append_tensors(fields);
+  append_columns(fields);
   append_config(fields);
   append_others(fields);
   return fields;
@@ -154,6 +174,18 @@ OperatorArguments OperatorArguments::pop(const c10::FunctionSchema& schema,
   torch::jit::drop(stack, fields.size());
   out.call.take_tensor_sizes();
   return out;
+}
+
+void OperatorArguments::unpack() {
+  call.unpack();
+  if (call.columns) wanted[1] = wanted[2] = wanted[0];
+}
+
+std::vector<size_t> OperatorArguments::gradient_places() const {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < kCallTensors.size(); ++i)
+    if (!call.columns || (i != 1 && i != 2)) places.push_back(i);
+  return places;
 }
 
 void OperatorArguments::push(const c10::FunctionSchema& schema, torch::jit::Stack& stack) const {

@@ -92,6 +92,83 @@ class Pages:
         return torch.ops.nsa.decode_(*tokens, *self.arguments(), **(SMALL | settings))
 
 
+class Projection(unittest.TestCase):
+    """One tensor of q, k and v."""
+
+    def inputs(self, grad=True, **named):
+        q, k, v, gates = tensors(grad=False, **named)
+        qkv = torch.cat([x.flatten(2) for x in (q, k, v)], -1)
+        return [x.requires_grad_(grad) for x in (qkv, gates)]
+
+    def call(self, qkv, gates, heads=(4, 2), dv=DV, **settings):
+        return torch.ops.nsa.attention_qkvpacked_fwd(qkv, gates, *heads, dv, **(SMALL | settings))[0]
+
+    def test_is_the_call_of_its_parts(self):
+        qkv, gates = self.inputs()
+        parts = [x.requires_grad_() for x in tensors(grad=False)]
+        o, want = self.call(qkv, gates), attention(*parts)
+        self.assertTrue(torch.equal(o, want))
+        d_qkv, d_gates = torch.autograd.grad(o.sum(), (qkv, gates))
+        d_q, d_k, d_v, d_gates_want = torch.autograd.grad(want.sum(), parts)
+        self.assertTrue(torch.equal(d_qkv, torch.cat([x.flatten(2) for x in (d_q, d_k, d_v)], -1)))
+        self.assertTrue(torch.equal(d_gates, d_gates_want))
+
+    def test_opcheck(self):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            for grad in (False, True):
+                with self.subTest(dtype=dtype, grad=grad):
+                    inputs = self.inputs(dtype=dtype, grad=grad)
+                    opcheck(torch.ops.nsa.attention_qkvpacked_fwd, (*inputs, 4, 2, DV), SMALL)
+        inputs = self.inputs(grad=False, dv=DK)
+        opcheck(torch.ops.nsa.attention_qkvpacked_fwd, (*inputs, 4, 2), SMALL | dict(keep=True))
+        o, ids, kept = torch.ops.nsa.attention_qkvpacked_fwd(*inputs, 4, 2, **SMALL, keep=True)
+        for wanted in ([True] * 2, [True, False], [False, True]):
+            arguments = (torch.randn_like(o), *inputs, 4, 2, None, *[None] * 6, ids, wanted + [False] * 6)
+            opcheck(torch.ops.nsa.attention_qkvpacked_bwd, arguments, dict(SMALL, kept=kept))
+
+    def test_gradcheck(self):
+        settings = dict(SMALL, gate="sigmoid")
+        if DEVICE == "cuda":
+            settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
+        inputs = self.inputs(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)
+        ids = torch.ops.nsa.attention_qkvpacked_fwd(*inputs, 2, 1, **settings)[1]
+        call = lambda *x: self.call(*x, heads=(2, 1), dv=4, block_idx=ids, **settings)
+        self.assertTrue(torch.autograd.gradcheck(call, inputs, fast_mode=DEVICE == "cuda"))
+
+    def test_compiled(self):
+        for dynamic in (False, True):
+            compiled = torch.compile(self.call, fullgraph=True, dynamic=dynamic)
+            for rows in ((2, 19), (2, 24)):
+                inputs = self.inputs(rows=rows)
+                eager, fast = self.call(*inputs), compiled(*inputs)
+                self.assertTrue(torch.equal(eager, fast))
+                for a, b in zip(torch.autograd.grad(eager.sum(), inputs), torch.autograd.grad(fast.sum(), inputs)):
+                    self.assertTrue(torch.equal(a, b))
+
+    def test_autocast(self):
+        qkv, gates = self.inputs(dtype=torch.float32)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            o = self.call(qkv, gates)
+        self.assertTrue(torch.equal(o, self.call(qkv.bfloat16(), gates)))
+        o.float().sum().backward()
+        self.assertEqual(qkv.grad.dtype, torch.float32)
+
+    def test_refused(self):
+        qkv, gates = self.inputs()
+        for device in (DEVICE, "meta"):
+            x, logits = qkv.to(device), gates.to(device)
+            for error, message, call in (
+                (ValueError, "qkv must be .* for which dk is no whole number", lambda: self.call(x[..., 1:], logits)),
+                (ValueError, r"qkv must be of rank 3 \[B, S, num_heads", lambda: self.call(x[0], logits)),
+                (ValueError, "num_kv_heads must be at least 1, got 0", lambda: self.call(x, logits, heads=(4, 0))),
+                (ValueError, "v_head_dim must be at least 1, got 0", lambda: self.call(x, logits, dv=0)),
+            ):
+                with self.subTest(device=device, message=message), self.assertRaisesRegex(error, message):
+                    call()
+        with self.assertRaisesRegex(NotImplementedError, "double backward"):
+            torch.autograd.grad(self.call(qkv, gates).sum(), qkv, create_graph=True)
+
+
 class Decode(unittest.TestCase):
     def tokens(self, **named):
         return tensors(rows=(2, 19), grad=False, **named)
