@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "nsa/api/attention_call.h"
+#include "nsa/debug.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/nsa.h"
 
@@ -151,6 +152,43 @@ TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   EXPECT_TRUE(o.equal(want));
   const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
   for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(expected[i]));
+}
+
+TEST(Intermediates, AreThoseOfTheLayerCall) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {2, 19});
+  const Intermediates have = attention_intermediates(t.q, t.k, t.v, t.gates, config);
+  const NsaOutputs want = nsa_attention(layer_inputs(t), config);
+  const std::vector<std::pair<at::Tensor, at::Tensor>> pairs{
+      {have.o, want.o},           {have.o_cmp, want.o_cmp},         {have.o_sel, want.o_sel},
+      {have.o_win, want.o_win},   {have.lse_cmp, want.lse_cmp},     {have.lse_sel, want.lse_sel},
+      {have.q_rot, want.q_rot},   {have.lse_win, want.lse_win},     {have.k_cmp, want.k_cmp},
+      {have.v_cmp, want.v_cmp},   {have.block_idx, want.block_idx}, {have.ranges, want.ranges},
+      {have.scores, want.scores}, {have.gates, want.gates}};
+  for (size_t i = 0; i < pairs.size(); ++i) EXPECT_TRUE(pairs[i].first.equal(pairs[i].second)) << i;
+  EXPECT_THAT(have.ran, HasSubstr("sel_attn: gather"));
+  BranchTensors own;
+  own.k_cmp = have.k_cmp, own.v_cmp = have.v_cmp;
+  const Intermediates given = attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, own);
+  EXPECT_TRUE(given.o.equal(have.o));
+  EXPECT_TRUE(given.scores.equal(have.scores));
+  EXPECT_THAT(given.ran, HasSubstr("cmp_attn: plain"));
+  const Intermediates none =
+      attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, {}, {}, /*with_scores=*/false);
+  EXPECT_FALSE(none.scores.defined());
+  EXPECT_TRUE(none.o.equal(have.o));
+}
+
+TEST(Intermediates, TakePackedDocumentsAndRefuseAsTheCall) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {23});
+  const at::Tensor offsets = at::tensor({0, 3, 3, 20, 23}, at::kInt);
+  const Intermediates steps =
+      attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, {}, offsets);
+  EXPECT_TRUE(steps.o.equal(attention_varlen(t.q, t.k, t.v, t.gates, offsets, config)));
+  EXPECT_EQ(steps.block_idx.size(0), 23);
+  EXPECT_THAT(error_of([&] { attention_intermediates(t.q, t.k, t.v, t.gates, config); }),
+              HasSubstr("q must be of rank 4"));
 }
 
 TEST(Attention, OneProjectionHasTheBitsOfItsParts) {
