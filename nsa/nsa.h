@@ -4,6 +4,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@
 namespace nsa {
 
 /// Block sizes, window, selection, gates, rotation and scales of the branches. Head counts and dims
-/// of a call are those of its tensors; these fields are not read.
+/// of a call are those of its tensors; these fields are read by attention_qkvpacked only.
 using Config = NsaConfig;
 
 /// Which code computes a call.
@@ -62,10 +63,20 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// The same for packed documents: tensors [T, heads, dim]; cu_seqlens int32 [documents + 1] starts
 /// at 0, never falls and ends at T. Positions, blocks and the window restart in each document.
+/// max_seqlen: a document with more tokens is refused (c10::ValueError); it changes nothing else,
+/// as the lengths are read from cu_seqlens anyway.
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config = {}, const Options& options = {},
-                            const BranchTensors& branches = {});
+                            const BranchTensors& branches = {},
+                            std::optional<int64_t> max_seqlen = {});
+
+/// attention of one projection qkv [B, S, Hq dk + Hkv (dk + dv)], as one linear layer gives it: in
+/// a token's row q of all query heads, then k of all KV heads, then v of all KV heads. The calls
+/// read views of it, and its gradient is one tensor. config.num_heads, num_kv_heads and v_head_dim,
+/// which the other calls do not read, name the columns; gates are separate.
+at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, const Config& config,
+                               const Options& options = {}, const BranchTensors& branches = {});
 
 class LayerCache;
 class NsaAttentionImpl;

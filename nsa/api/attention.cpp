@@ -13,8 +13,8 @@ namespace nsa {
 namespace {
 
 at::Tensor call_operator(const char* name, AttentionCall call) {
-  call.take_tensor_sizes();
-  check_attention(call);  // config.phi is no argument of the operators
+  check_presence(call);
+  check_compression(call);
   const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   torch::jit::Stack stack;
   OperatorArguments{std::move(call), {}, {}}.push(op.schema(), stack);
@@ -45,11 +45,19 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config, const Options& options,
-                            const BranchTensors& branches) {
+                            const BranchTensors& branches, std::optional<int64_t> max_seqlen) {
   AttentionCall call = make_call(q, k, v, gates, config, options, branches);
   TORCH_CHECK_VALUE(cu_seqlens.defined(), "nsa::attention: cu_seqlens must be defined");
   call.cu_seqlens = cu_seqlens;
-  return call_operator("nsa::attention_varlen_fwd", call);
+  call.max_seqlen = max_seqlen;
+  return call_operator("nsa::attention_varlen_fwd", std::move(call));
+}
+
+at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, const Config& config,
+                               const Options& options, const BranchTensors& branches) {
+  AttentionCall call = make_call(qkv, {}, {}, gates, config, options, branches);
+  call.columns = {config.num_heads, config.num_kv_heads, config.v_head_dim};
+  return call_operator("nsa::attention_qkvpacked_fwd", std::move(call));
 }
 
 std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

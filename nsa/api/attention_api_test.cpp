@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "nsa/api/attention_call.h"
+#include "nsa/debug.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/nsa.h"
 
@@ -149,6 +150,88 @@ TEST(Attention, PackedDocumentsHaveTheBitsOfTheLayerCall) {
   EXPECT_TRUE(o.equal(want));
   const variable_list have = gradients(o, t.list()), expected = gradients(want, t.list());
   for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(expected[i]));
+}
+
+TEST(Intermediates, AreThoseOfTheLayerCall) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {2, 19});
+  const Intermediates have = attention_intermediates(t.q, t.k, t.v, t.gates, config);
+  const NsaOutputs want = nsa_attention(layer_inputs(t), config);
+  const std::vector<std::pair<at::Tensor, at::Tensor>> pairs{
+      {have.o, want.o},           {have.o_cmp, want.o_cmp},         {have.o_sel, want.o_sel},
+      {have.o_win, want.o_win},   {have.lse_cmp, want.lse_cmp},     {have.lse_sel, want.lse_sel},
+      {have.q_rot, want.q_rot},   {have.lse_win, want.lse_win},     {have.k_cmp, want.k_cmp},
+      {have.v_cmp, want.v_cmp},   {have.block_idx, want.block_idx}, {have.ranges, want.ranges},
+      {have.scores, want.scores}, {have.gates, want.gates}};
+  for (size_t i = 0; i < pairs.size(); ++i) EXPECT_TRUE(pairs[i].first.equal(pairs[i].second)) << i;
+  EXPECT_THAT(have.ran, HasSubstr("sel_attn: gather"));
+  BranchTensors own;
+  own.k_cmp = have.k_cmp, own.v_cmp = have.v_cmp;
+  const Intermediates given = attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, own);
+  EXPECT_TRUE(given.o.equal(have.o));
+  EXPECT_TRUE(given.scores.equal(have.scores));
+  EXPECT_THAT(given.ran, HasSubstr("cmp_attn: plain"));
+  const Intermediates none =
+      attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, {}, {}, /*with_scores=*/false);
+  EXPECT_FALSE(none.scores.defined());
+  EXPECT_TRUE(none.o.equal(have.o));
+}
+
+TEST(Intermediates, TakePackedDocumentsAndRefuseAsTheCall) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {23});
+  const at::Tensor offsets = at::tensor({0, 3, 3, 20, 23}, at::kInt);
+  const Intermediates steps =
+      attention_intermediates(t.q, t.k, t.v, t.gates, config, {}, {}, offsets);
+  EXPECT_TRUE(steps.o.equal(attention_varlen(t.q, t.k, t.v, t.gates, offsets, config)));
+  EXPECT_EQ(steps.block_idx.size(0), 23);
+  EXPECT_THAT(error_of([&] { attention_intermediates(t.q, t.k, t.v, t.gates, config); }),
+              HasSubstr("q must be of rank 4"));
+}
+
+TEST(Attention, OneProjectionHasTheBitsOfItsParts) {
+  const Config config = small_config();  // dv = 6 differs from dk = 8
+  const Tensors t = random_tensors(config, {2, 19});
+  const at::Tensor qkv =
+      at::cat({t.q.flatten(2), t.k.flatten(2), t.v.flatten(2)}, -1).detach().requires_grad_();
+  const at::Tensor o = attention_qkvpacked(qkv, t.gates, config);
+  const at::Tensor want = attention(t.q, t.k, t.v, t.gates, config);
+  EXPECT_TRUE(o.equal(want));
+  const variable_list have = gradients(o, {qkv, t.gates}), parts = gradients(want, t.list());
+  EXPECT_TRUE(
+      have[0].equal(at::cat({parts[0].flatten(2), parts[1].flatten(2), parts[2].flatten(2)}, -1)));
+  EXPECT_TRUE(have[1].equal(parts[3]));
+}
+
+TEST(Attention, RefusesAProjectionOfAnotherWidth) {
+  const Config config = small_config();
+  const at::Tensor gates = at::zeros({1, 5, 4, 3});
+  const auto error = [&](const at::Tensor& qkv, const Config& c) {
+    return error_of([&] { attention_qkvpacked(qkv, gates, c); });
+  };
+  EXPECT_THAT(
+      error(at::zeros({1, 5, 61}), config),
+      HasSubstr("qkv must be [B, S, num_heads * dk + num_kv_heads * (dk + dv)] for num_heads "
+                "= 4, num_kv_heads = 2, dv = 6, got width 61, for which dk is no whole"));
+  EXPECT_THAT(error(at::zeros({1, 5, 4, 15}), config), HasSubstr("qkv must be of rank 3"));
+  EXPECT_THAT(error({}, config), HasSubstr("qkv must be a tensor, got an undefined"));
+  Config none = config;
+  none.num_kv_heads = 0;
+  EXPECT_THAT(error(at::zeros({1, 5, 60}), none), HasSubstr("num_kv_heads must be at least 1"));
+}
+
+TEST(Attention, MaxSeqlenBoundsTheDocuments) {
+  const Config config = small_config();
+  const Tensors t = random_tensors(config, {23});
+  const at::Tensor offsets = at::tensor({0, 3, 3, 20, 23}, at::kInt);
+  const auto call = [&](std::optional<int64_t> max_seqlen) {
+    return attention_varlen(t.q, t.k, t.v, t.gates, offsets, config, {}, {}, max_seqlen);
+  };
+  EXPECT_TRUE(call(17).equal(call({})));
+  EXPECT_THAT(error_of([&] { call(16); }),
+              HasSubstr("document 2 of cu_seqlens must be of at most max_seqlen = 16 tokens, got "
+                        "17; raise max_seqlen or leave it out"));
+  EXPECT_THAT(error_of([&] { call(-1); }), HasSubstr("max_seqlen must be at least 0, got -1"));
 }
 
 TEST(Attention, SharedKeysGetTheSumOfTheBranchesGradients) {

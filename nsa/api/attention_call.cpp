@@ -28,6 +28,7 @@ NsaInputs layer_inputs(const AttentionCall& call) {
   in.v_win = first_defined(v_win, v);
   in.gate_logits = gates;
   in.cu_seqlens = call.cu_seqlens;
+  in.max_seqlen = call.max_seqlen;
   return in;
 }
 

@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,20 @@ namespace nsa {
 inline constexpr std::array<const char*, 10> kCallTensors = {
     "q", "k", "v", "gates", "k_cmp", "v_cmp", "k_sel", "v_sel", "k_win", "v_win"};
 
+/// Columns of one projection [B, S, width]: q of all query heads, k of all KV heads, v of all KV
+/// heads, width = Hq dk + Hkv (dk + dv).
+struct QkvColumns {
+  int64_t num_heads = 0, num_kv_heads = 0;
+  std::optional<int64_t> v_head_dim;  ///< none: dv = dk
+};
+
 /// One call of the registered operators.
 struct AttentionCall {
   std::array<at::Tensor, kCallTensors.size()> tensors;  ///< undefined where absent
   at::Tensor block_idx;                                 ///< undefined: selected by the call
   at::Tensor cu_seqlens;                                ///< undefined: batched
+  std::optional<int64_t> max_seqlen;                    ///< bound of a document; or unknown
+  std::optional<QkvColumns> columns;  ///< until unpack(), q is a projection, k and v undefined
   Config config;
   Backend backend = Backend::kAuto;
   bool strict = false;
@@ -28,6 +38,9 @@ struct AttentionCall {
   /// Makes head counts and dims of the configuration those of q, k and v; tensors of too few axes
   /// are left to check_attention.
   void take_tensor_sizes();
+  /// Makes q, k and v views of the projection that a call with `columns` was given, and takes their
+  /// sizes. Throws c10::ValueError for a width that the columns do not have.
+  void unpack();
 };
 
 /// "auto", "fused", "plain"; parse_backend throws c10::ValueError for another word.

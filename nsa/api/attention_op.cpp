@@ -1,5 +1,6 @@
-// The registered operators nsa::attention_fwd and nsa::attention_bwd, for batches and for packed
-// documents (attention_varlen_*). Functional: no output shares memory with an input. The backward
+// Kernels of the registered operators nsa::attention_fwd and nsa::attention_bwd, for batches, for
+// packed documents (attention_varlen_*) and for one projection of q, k and v
+// (attention_qkvpacked_*). Functional: no output shares memory with an input. The backward
 // operator reads the arguments, the selected blocks and what its forward operator kept; where the
 // kernels do not cover the call, and for packed documents, it computes the branches once more.
 #include <ATen/ATen.h>
@@ -8,13 +9,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
-#include "nsa/api/operator_schema.h"
 
 namespace nsa {
 namespace {
@@ -74,9 +75,10 @@ void separate(AttentionOutput& out) {
 }
 
 void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   const at::NoGradGuard no_graph;
   const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
+  arguments.unpack();
   AttentionOutput out = compute(arguments.call, arguments.keep);
   out.o = out.o.contiguous();
   out.block_idx = out.block_idx.contiguous();
@@ -116,8 +118,15 @@ variable_list gradients_of_kept(const OperatorArguments& arguments) {
   return kept_gradients(arguments.call, arguments.kept, arguments.d_o, arguments.wanted);
 }
 
+void unpack_without_graph(OperatorArguments& arguments) {
+  const at::NoGradGuard no_graph;
+  const c10::impl::ForceDispatchKeyGuard keys(fresh_keys(/*recording=*/false));
+  arguments.unpack();
+}
+
 void backward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  unpack_without_graph(arguments);
   variable_list gradients = gradients_of_kept(arguments);
   if (gradients.empty()) gradients = gradients_of_recomputed(arguments);
   for (size_t i = 0; i < kCallTensors.size(); ++i) {
@@ -127,14 +136,20 @@ void backward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
       gradients[i] = at::empty({0}, arguments.call.q().options());
     else if (!gradients[i].defined())
       gradients[i] = at::zeros_like(x, at::MemoryFormat::Contiguous);
-    stack->emplace_back(gradients[i].detach().contiguous());
   }
+  if (arguments.call.columns && arguments.wanted[0])
+    gradients[0] = at::cat({gradients[0].detach().flatten(2), gradients[1].detach().flatten(2),
+                            gradients[2].detach().flatten(2)},
+                           -1);
+  for (const size_t place : arguments.gradient_places())
+    stack->emplace_back(gradients[place].detach().contiguous());
 }
 
 // ---- Meta: shapes only, dynamic ones too
 
 void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
+  arguments.unpack();
   const AttentionCall& call = arguments.call;
   check_attention(call);
   auto rows = call.q().sym_sizes().vec();
@@ -152,9 +167,9 @@ void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 
 void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
-  for (size_t i = 0; i < kCallTensors.size(); ++i) {
-    const at::Tensor& x = arguments.call.tensors[i];
-    const bool present = x.defined() && arguments.wanted[i];
+  for (const size_t place : arguments.gradient_places()) {
+    const at::Tensor& x = arguments.call.tensors[place];
+    const bool present = x.defined() && arguments.wanted[place];
     stack->emplace_back(present ? at::empty_symint(x.sym_sizes(), x.options())
                                 : at::empty({0}, arguments.call.q().options()));
   }
@@ -216,8 +231,11 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
     arguments.push(op.schema(), stack);
     op.callBoxed(stack);
     variable_list result(kCallTensors.size() + 3);
-    for (size_t i = 0; i < kCallTensors.size(); ++i)
-      if (arguments.wanted[i]) result[i] = stack[i].toTensor();
+    size_t next = 0;
+    for (const size_t place : arguments.gradient_places()) {
+      const c10::IValue& gradient = stack[next++];
+      if (arguments.wanted[place]) result[place] = gradient.toTensor();
+    }
     return result;
   }
 };
@@ -289,53 +307,16 @@ void forward_autocast(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   push_forward(op, *stack, call_forward(op, arguments));
 }
 
-const std::string kTensors =
-    "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor? k_cmp=None, Tensor? v_cmp=None, "
-    "Tensor? k_sel=None, Tensor? v_sel=None, Tensor? k_win=None, Tensor? v_win=None, ";
-const std::string kPackedTensors =
-    "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor cu_seqlens, "
-    "Tensor? k_sel=None, Tensor? v_sel=None, Tensor? k_win=None, Tensor? v_win=None, ";
-const std::string kGradients =
-    "(Tensor d_q, Tensor d_k, Tensor d_v, Tensor d_gates, Tensor d_k_cmp, Tensor d_v_cmp, "
-    "Tensor d_k_sel, Tensor d_v_sel, Tensor d_k_win, Tensor d_v_win)";
-
-/// The tensors of a backward operator: none has a default behind one that has none.
-std::string required(std::string tensors) {
-  for (size_t at = tensors.find("=None"); at != std::string::npos; at = tensors.find("=None"))
-    tensors.erase(at, 5);
-  return tensors;
-}
-
-/// `keeps`: the forward operator can leave results for the backward operator. They are its last
-/// argument, as code that torch.compile writes leaves an empty list out.
-void define(torch::Library& m, const std::string& name, const std::string& tensors, bool keeps) {
-  const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
-  const auto where_kept = [&](const char* text) { return std::string(keeps ? text : ""); };
-  m.def((name + "_fwd(" + tensors + "Tensor? block_idx=None, " + kSettings +
-         where_kept(", bool keep=False") + ") -> (Tensor o, Tensor block_idx_out" +
-         where_kept(", Tensor[] kept") + ")")
-            .c_str(),
-        tags);
-  m.def((name + "_bwd(Tensor d_o, " + required(tensors) + "Tensor block_idx, bool[10] wanted, " +
-         kSettings + where_kept(", Tensor[]? kept=None") + ") -> " + kGradients)
-            .c_str(),
-        tags);
-}
-
-/// One kernel for the batched and for the packed operator of a direction, "_fwd" or "_bwd".
+/// One kernel for the three operators of a direction, "_fwd" or "_bwd".
 template <auto* kernel>
 void implement(torch::Library& m, const std::string& direction) {
-  for (const char* name : {"attention", "attention_varlen"})
+  for (const char* name : {"attention", "attention_varlen", "attention_qkvpacked"})
     m.impl((name + direction).c_str(), torch::CppFunction::makeFromBoxedFunction<kernel>());
 }
 
 }  // namespace
 }  // namespace nsa
 
-TORCH_LIBRARY_FRAGMENT(nsa, m) {
-  nsa::define(m, "attention", nsa::kTensors, /*keeps=*/true);
-  nsa::define(m, "attention_varlen", nsa::kPackedTensors, /*keeps=*/false);
-}
 TORCH_LIBRARY_IMPL(nsa, CPU, m) {
   nsa::implement<nsa::forward_kernel>(m, "_fwd");
   nsa::implement<nsa::backward_kernel>(m, "_bwd");

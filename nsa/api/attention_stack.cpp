@@ -3,93 +3,163 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
 
 namespace nsa {
 namespace {
 
-/// Integers of the configuration by the names of their arguments.
-struct NamedSize {
-  const char* name;
-  int64_t Config::* member;
+using c10::IValue;
+
+/// One argument of the operators: its name, and how it goes to and from a call.
+struct Field {
+  std::string name;
+  std::function<void(const IValue&, OperatorArguments&)> take;
+  std::function<IValue(const OperatorArguments&)> give;
 };
-constexpr std::array<NamedSize, 7> kSizes = {{{"block_size", &Config::block_size},
-                                              {"block_stride", &Config::block_stride},
-                                              {"sel_block_size", &Config::sel_block_size},
-                                              {"top_n", &Config::top_n},
-                                              {"num_initial", &Config::num_initial},
-                                              {"num_local", &Config::num_local},
-                                              {"window", &Config::window}}};
 
-/// Its numbers that may be absent.
-struct NamedScale {
-  const char* name;
-  std::optional<double> Config::* member;
-};
-constexpr std::array<NamedScale, 3> kScales = {{{"scale_cmp", &Config::scale_cmp},
-                                                {"scale_sel", &Config::scale_sel},
-                                                {"scale_win", &Config::scale_win}}};
-
-template <class Words>
-auto as_value(const std::string& text, const char* name, Words parse) {
-  try {
-    return parse(text);
-  } catch (const std::invalid_argument& error) {
-    TORCH_CHECK_VALUE(false, "nsa::attention: ", name, ": ", error.what());
-  }
+at::Tensor tensor_or_none(const IValue& value) {
+  return value.isNone() ? at::Tensor() : value.toTensor();
 }
 
-void take(const std::string& name, const c10::IValue& value, OperatorArguments& out) {
-  AttentionCall& call = out.call;
-  const auto tensor = [&] { return value.isNone() ? at::Tensor() : value.toTensor(); };
+IValue optional(const at::Tensor& tensor) { return tensor.defined() ? IValue(tensor) : IValue(); }
+
+/// A tensor; `of` gives its place in the arguments.
+template <class Place>
+Field tensor_field(const std::string& name, Place of) {
+  return {name,
+          [of](const IValue& value, OperatorArguments& to) { of(to) = tensor_or_none(value); },
+          [of](const OperatorArguments& from) {
+            return optional(of(const_cast<OperatorArguments&>(from)));
+          }};
+}
+
+/// A number of the configuration.
+template <class T>
+Field number(const char* name, T Config::* member) {
+  return {
+      name,
+      [=](const IValue& value, OperatorArguments& to) { to.call.config.*member = value.to<T>(); },
+      [=](const OperatorArguments& from) { return IValue(from.call.config.*member); }};
+}
+
+/// A choice of the configuration, as a word.
+template <class T>
+Field word(const char* name, T Config::* member, T (*parse)(const std::string&)) {
+  const auto take = [=](const IValue& value, OperatorArguments& to) {
+    try {
+      to.call.config.*member = parse(value.toStringRef());
+    } catch (const std::invalid_argument& error) {
+      TORCH_CHECK_VALUE(false, "nsa::attention: ", name, ": ", error.what());
+    }
+  };
+  return {name, take,
+          [=](const OperatorArguments& from) { return to_string(from.call.config.*member); }};
+}
+
+void append_tensors(std::vector<Field>& fields) {
   for (size_t i = 0; i < kCallTensors.size(); ++i)
-    if (name == kCallTensors[i]) call.tensors[i] = tensor();
-  for (const NamedSize& size : kSizes)
-    if (name == size.name) call.config.*size.member = value.toInt();
-  for (const NamedScale& scale : kScales)
-    if (name == scale.name) call.config.*scale.member = value.toOptional<double>();
-  if (name == "d_o") out.d_o = tensor();
-  if (name == "keep") out.keep = value.toBool();
-  if (name == "kept" && !value.isNone()) out.kept = value.toTensorVector();
-  if (name == "block_idx") call.block_idx = tensor();
-  if (name == "cu_seqlens") call.cu_seqlens = tensor();
-  if (name == "rope_base") call.config.rope_base = value.toDouble();
-  if (name == "strict") call.strict = value.toBool();
-  if (name == "backend") call.backend = parse_backend(value.toStringRef());
-  if (name == "gate")
-    call.config.gate = as_value(value.toStringRef(), "gate", parse_gate_activation);
-  if (name == "rope") call.config.rope = as_value(value.toStringRef(), "rope", parse_rope_mode);
-  if (name == "rope_pairs")
-    call.config.rope_pairs = as_value(value.toStringRef(), "rope_pairs", parse_rope_pairs);
-  if (name == "wanted")
-    for (size_t i = 0; i < kCallTensors.size(); ++i) out.wanted[i] = value.toBoolList().get(i);
+    fields.push_back(tensor_field(
+        kCallTensors[i], [i](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[i]; }));
+  const auto tensor = [&](const char* name, auto of) { fields.push_back(tensor_field(name, of)); };
+  tensor("qkv", [](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[0]; });
+  tensor("d_o", [](OperatorArguments& a) -> at::Tensor& { return a.d_o; });
+  tensor("block_idx", [](OperatorArguments& a) -> at::Tensor& { return a.call.block_idx; });
+  tensor("cu_seqlens", [](OperatorArguments& a) -> at::Tensor& { return a.call.cu_seqlens; });
 }
 
-c10::IValue optional(const at::Tensor& tensor) {
-  return tensor.defined() ? c10::IValue(tensor) : c10::IValue();
+void append_config(std::vector<Field>& fields) {
+  for (const auto& [name, member] :
+       {std::pair{"block_size", &Config::block_size},
+        std::pair{"block_stride", &Config::block_stride},
+        std::pair{"sel_block_size", &Config::sel_block_size}, std::pair{"top_n", &Config::top_n},
+        std::pair{"num_initial", &Config::num_initial}, std::pair{"num_local", &Config::num_local},
+        std::pair{"window", &Config::window}})
+    fields.push_back(number(name, member));
+  for (const auto& [name, member] :
+       {std::pair{"scale_cmp", &Config::scale_cmp}, std::pair{"scale_sel", &Config::scale_sel},
+        std::pair{"scale_win", &Config::scale_win}})
+    fields.push_back(number(name, member));
+  fields.push_back(number("rope_base", &Config::rope_base));
+  fields.push_back(word("gate", &Config::gate, parse_gate_activation));
+  fields.push_back(word("rope", &Config::rope, parse_rope_mode));
+  fields.push_back(word("rope_pairs", &Config::rope_pairs, parse_rope_pairs));
 }
 
-c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
-  const AttentionCall& call = from.call;
-  for (size_t i = 0; i < kCallTensors.size(); ++i)
-    if (name == kCallTensors[i]) return optional(call.tensors[i]);
-  for (const NamedSize& size : kSizes)
-    if (name == size.name) return call.config.*size.member;
-  for (const NamedScale& scale : kScales)
-    if (name == scale.name) return call.config.*scale.member;
-  if (name == "d_o") return optional(from.d_o);
-  if (name == "keep") return from.keep;
-  if (name == "kept") return from.kept.empty() ? c10::IValue() : c10::IValue(from.kept);
-  if (name == "block_idx") return optional(call.block_idx);
-  if (name == "cu_seqlens") return optional(call.cu_seqlens);
-  if (name == "rope_base") return call.config.rope_base;
-  if (name == "strict") return call.strict;
-  if (name == "backend") return to_string(call.backend);
-  if (name == "gate") return to_string(call.config.gate);
-  if (name == "rope") return to_string(call.config.rope);
-  if (name == "rope_pairs") return to_string(call.config.rope_pairs);
+/// A member of the columns of one projection.
+template <class T>
+Field column_field(const char* name, T QkvColumns::* member) {
+  const auto take = [=](const IValue& value, OperatorArguments& to) {
+    if (!to.call.columns) to.call.columns.emplace();
+    (*to.call.columns).*member = value.to<T>();
+  };
+  return {name, take,
+          [=](const OperatorArguments& from) { return IValue((*from.call.columns).*member); }};
+}
+
+void append_columns(std::vector<Field>& fields) {
+  fields.push_back(column_field("num_heads", &QkvColumns::num_heads));
+  fields.push_back(column_field("num_kv_heads", &QkvColumns::num_kv_heads));
+  fields.push_back(column_field("v_head_dim", &QkvColumns::v_head_dim));
+}
+
+void take_wanted(const IValue& value, OperatorArguments& to) {
+  const c10::List<bool> wanted = value.toBoolList();
+  size_t next = 0;  // the columns of a projection stand before it in the schema
+  for (const size_t place : to.gradient_places()) to.wanted[place] = wanted.get(next++);
+}
+
+IValue give_wanted(const OperatorArguments& from) {
   c10::List<bool> wanted;
-  for (size_t i = 0; i < from.wanted.size(); ++i) wanted.push_back(from.wanted[i]);
+  for (const size_t place : from.gradient_places()) wanted.push_back(from.wanted[place]);
   return wanted;
+}
+
+void append_others(std::vector<Field>& fields) {
+  using To = OperatorArguments;
+  fields.push_back({"backend",
+                    [](const IValue& x, To& a) { a.call.backend = parse_backend(x.toStringRef()); },
+                    [](const To& a) { return IValue(to_string(a.call.backend)); }});
+  fields.push_back({"strict", [](const IValue& x, To& a) { a.call.strict = x.toBool(); },
+                    [](const To& a) { return IValue(a.call.strict); }});
+  fields.push_back({"max_seqlen",
+                    [](const IValue& x, To& a) { a.call.max_seqlen = x.toOptional<int64_t>(); },
+                    [](const To& a) { return IValue(a.call.max_seqlen); }});
+  fields.push_back({"keep", [](const IValue& x, To& a) { a.keep = x.toBool(); },
+                    [](const To& a) { return IValue(a.keep); }});
+  fields.push_back({"kept",
+                    [](const IValue& x, To& a) {
+                      if (!x.isNone()) a.kept = x.toTensorVector();
+                    },
+                    [](const To& a) { return a.kept.empty() ? IValue() : IValue(a.kept); }});
+  fields.push_back({"wanted", take_wanted, give_wanted});
+}
+
+std::vector<Field> make_fields() {
+  std::vector<Field> fields;
+  append_tensors(fields);
+  append_columns(fields);
+  append_config(fields);
+  append_others(fields);
+  return fields;
+}
+
+/// The field of every argument of a schema; null for one that is not of the call. Looked up by name
+/// once: the operators stay registered, so that the place of a schema is its identity.
+const std::vector<const Field*>& fields_of(const c10::FunctionSchema& schema) {
+  static const std::vector<Field> all = make_fields();
+  static std::mutex mutex;
+  static std::unordered_map<const c10::FunctionSchema*, std::vector<const Field*>> known;
+  const std::lock_guard lock(mutex);
+  std::vector<const Field*>& fields = known[&schema];
+  if (fields.empty())
+    for (const c10::Argument& argument : schema.arguments()) {
+      const auto found = std::find_if(all.begin(), all.end(),
+                                      [&](const Field& f) { return f.name == argument.name(); });
+      fields.push_back(found == all.end() ? nullptr : &*found);
+    }
+  return fields;
 }
 
 }  // namespace
@@ -97,17 +167,29 @@ c10::IValue value_of(const std::string& name, const OperatorArguments& from) {
 OperatorArguments OperatorArguments::pop(const c10::FunctionSchema& schema,
                                          torch::jit::Stack& stack) {
   OperatorArguments out;
-  const auto& arguments = schema.arguments();
-  const auto values = torch::jit::last(stack, arguments.size());
-  for (size_t i = 0; i < arguments.size(); ++i) take(arguments[i].name(), values[i], out);
-  torch::jit::drop(stack, arguments.size());
+  const std::vector<const Field*>& fields = fields_of(schema);
+  const auto values = torch::jit::last(stack, fields.size());
+  for (size_t i = 0; i < fields.size(); ++i)
+    if (fields[i] != nullptr) fields[i]->take(values[i], out);
+  torch::jit::drop(stack, fields.size());
   out.call.take_tensor_sizes();
   return out;
 }
 
+void OperatorArguments::unpack() {
+  call.unpack();
+  if (call.columns) wanted[1] = wanted[2] = wanted[0];
+}
+
+std::vector<size_t> OperatorArguments::gradient_places() const {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < kCallTensors.size(); ++i)
+    if (!call.columns || (i != 1 && i != 2)) places.push_back(i);
+  return places;
+}
+
 void OperatorArguments::push(const c10::FunctionSchema& schema, torch::jit::Stack& stack) const {
-  for (const c10::Argument& argument : schema.arguments())
-    stack.push_back(value_of(argument.name(), *this));
+  for (const Field* field : fields_of(schema)) stack.push_back(field->give(*this));
 }
 
 }  // namespace nsa

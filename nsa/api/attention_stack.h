@@ -21,6 +21,12 @@ struct OperatorArguments {
   /// tensors.
   static OperatorArguments pop(const c10::FunctionSchema& schema, torch::jit::Stack& stack);
   void push(const c10::FunctionSchema& schema, torch::jit::Stack& stack) const;
+
+  /// AttentionCall::unpack; what is wanted of the projection is wanted of q, k and v.
+  void unpack();
+  /// Places in kCallTensors of what the backward operator returns gradients of, in their order: of
+  /// a call with one projection that is the first, then the gates.
+  std::vector<size_t> gradient_places() const;
 };
 
 }  // namespace nsa

@@ -21,9 +21,8 @@ void check_config(const AttentionCall& call) {
   }
   TORCH_CHECK_VALUE(call.tensors[4].defined() == call.tensors[5].defined(),
                     "nsa::attention: k_cmp and v_cmp must be given together");
-  TORCH_CHECK_NOT_IMPLEMENTED(call.compressed() || call.config.phi == Phi::kMean,
-                              "nsa::attention: phi must be mean, got ", to_string(call.config.phi),
-                              "; give its results as k_cmp and v_cmp (operator nsa::compress)");
+  check_compression(call);
+  if (call.max_seqlen) ArgumentCheck("attention").at_least("max_seqlen", *call.max_seqlen, 0);
   TORCH_CHECK_NOT_IMPLEMENTED(!call.compressed() || !call.cu_seqlens.defined(),
                               "nsa::attention: k_cmp and v_cmp must be absent for packed "
                               "documents, got both");
@@ -96,7 +95,7 @@ void check_block_idx(const AttentionCall& call) {
 void check_tensors(const AttentionCall& call) {
   const ArgumentCheck argument("attention");
   const bool packed = call.cu_seqlens.defined();
-  for (size_t i = 0; i < 4; ++i) argument.defined(kCallTensors[i], call.tensors[i]);
+  check_presence(call);
   const at::Tensor& q = call.q();
   argument.rank("q", q, packed ? 3 : 4, packed ? "[T, Hq, dk]" : "[B, S, Hq, dk]");
   argument.floating("q", q);
@@ -121,6 +120,19 @@ void check_tensors(const AttentionCall& call) {
 }
 
 }  // namespace
+
+void check_compression(const AttentionCall& call) {
+  TORCH_CHECK_NOT_IMPLEMENTED(call.compressed() || call.config.phi == Phi::kMean,
+                              "nsa::attention: phi must be mean, got ", to_string(call.config.phi),
+                              "; give its results as k_cmp and v_cmp (operator nsa::compress)");
+}
+
+void check_presence(const AttentionCall& call) {
+  const ArgumentCheck argument("attention");
+  if (call.columns) argument.defined("qkv", call.tensors[0]);
+  for (size_t i = call.columns ? 3 : 0; i < 4; ++i)
+    argument.defined(kCallTensors[i], call.tensors[i]);
+}
 
 void check_attention(const AttentionCall& call) {
   check_config(call);

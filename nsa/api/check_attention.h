@@ -8,4 +8,9 @@ namespace nsa {
 /// for tensors. Reads sizes, types and devices only, so that Meta kernels refuse alike.
 void check_attention(const AttentionCall& call);
 
+/// The part of it that concerns config.phi, which is no argument of the operators.
+void check_compression(const AttentionCall& call);
+/// The part of it that a dispatcher needs: all required tensors are there.
+void check_presence(const AttentionCall& call);
+
 }  // namespace nsa

@@ -92,6 +92,83 @@ class Pages:
         return torch.ops.nsa.decode_(*tokens, *self.arguments(), **(SMALL | settings))
 
 
+class Projection(unittest.TestCase):
+    """One tensor of q, k and v."""
+
+    def inputs(self, grad=True, **named):
+        q, k, v, gates = tensors(grad=False, **named)
+        qkv = torch.cat([x.flatten(2) for x in (q, k, v)], -1)
+        return [x.requires_grad_(grad) for x in (qkv, gates)]
+
+    def call(self, qkv, gates, heads=(4, 2), dv=DV, **settings):
+        return torch.ops.nsa.attention_qkvpacked_fwd(qkv, gates, *heads, dv, **(SMALL | settings))[0]
+
+    def test_is_the_call_of_its_parts(self):
+        qkv, gates = self.inputs()
+        parts = [x.requires_grad_() for x in tensors(grad=False)]
+        o, want = self.call(qkv, gates), attention(*parts)
+        self.assertTrue(torch.equal(o, want))
+        d_qkv, d_gates = torch.autograd.grad(o.sum(), (qkv, gates))
+        d_q, d_k, d_v, d_gates_want = torch.autograd.grad(want.sum(), parts)
+        self.assertTrue(torch.equal(d_qkv, torch.cat([x.flatten(2) for x in (d_q, d_k, d_v)], -1)))
+        self.assertTrue(torch.equal(d_gates, d_gates_want))
+
+    def test_opcheck(self):
+        for dtype in (torch.float64, torch.float32, torch.bfloat16):
+            for grad in (False, True):
+                with self.subTest(dtype=dtype, grad=grad):
+                    inputs = self.inputs(dtype=dtype, grad=grad)
+                    opcheck(torch.ops.nsa.attention_qkvpacked_fwd, (*inputs, 4, 2, DV), SMALL)
+        inputs = self.inputs(grad=False, dv=DK)
+        opcheck(torch.ops.nsa.attention_qkvpacked_fwd, (*inputs, 4, 2), SMALL | dict(keep=True))
+        o, ids, kept = torch.ops.nsa.attention_qkvpacked_fwd(*inputs, 4, 2, **SMALL, keep=True)
+        for wanted in ([True] * 2, [True, False], [False, True]):
+            arguments = (torch.randn_like(o), *inputs, 4, 2, None, *[None] * 6, ids, wanted + [False] * 6)
+            opcheck(torch.ops.nsa.attention_qkvpacked_bwd, arguments, dict(SMALL, kept=kept))
+
+    def test_gradcheck(self):
+        settings = dict(SMALL, gate="sigmoid")
+        if DEVICE == "cuda":
+            settings |= dict(block_size=32, block_stride=16, sel_block_size=32)
+        inputs = self.inputs(rows=(1, 9), dtype=torch.float64, heads=2, kv_heads=1, dk=4, dv=4)
+        ids = torch.ops.nsa.attention_qkvpacked_fwd(*inputs, 2, 1, **settings)[1]
+        call = lambda *x: self.call(*x, heads=(2, 1), dv=4, block_idx=ids, **settings)
+        self.assertTrue(torch.autograd.gradcheck(call, inputs, fast_mode=DEVICE == "cuda"))
+
+    def test_compiled(self):
+        for dynamic in (False, True):
+            compiled = torch.compile(self.call, fullgraph=True, dynamic=dynamic)
+            for rows in ((2, 19), (2, 24)):
+                inputs = self.inputs(rows=rows)
+                eager, fast = self.call(*inputs), compiled(*inputs)
+                self.assertTrue(torch.equal(eager, fast))
+                for a, b in zip(torch.autograd.grad(eager.sum(), inputs), torch.autograd.grad(fast.sum(), inputs)):
+                    self.assertTrue(torch.equal(a, b))
+
+    def test_autocast(self):
+        qkv, gates = self.inputs(dtype=torch.float32)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            o = self.call(qkv, gates)
+        self.assertTrue(torch.equal(o, self.call(qkv.bfloat16(), gates)))
+        o.float().sum().backward()
+        self.assertEqual(qkv.grad.dtype, torch.float32)
+
+    def test_refused(self):
+        qkv, gates = self.inputs()
+        for device in (DEVICE, "meta"):
+            x, logits = qkv.to(device), gates.to(device)
+            for error, message, call in (
+                (ValueError, "qkv must be .* for which dk is no whole number", lambda: self.call(x[..., 1:], logits)),
+                (ValueError, r"qkv must be of rank 3 \[B, S, num_heads", lambda: self.call(x[0], logits)),
+                (ValueError, "num_kv_heads must be at least 1, got 0", lambda: self.call(x, logits, heads=(4, 0))),
+                (ValueError, "v_head_dim must be at least 1, got 0", lambda: self.call(x, logits, dv=0)),
+            ):
+                with self.subTest(device=device, message=message), self.assertRaisesRegex(error, message):
+                    call()
+        with self.assertRaisesRegex(NotImplementedError, "double backward"):
+            torch.autograd.grad(self.call(qkv, gates).sum(), qkv, create_graph=True)
+
+
 class Decode(unittest.TestCase):
     def tokens(self, **named):
         return tensors(rows=(2, 19), grad=False, **named)
@@ -208,7 +285,8 @@ class Operators(unittest.TestCase):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), SMALL | settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
-        opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL)
+        for settings in ({}, dict(max_seqlen=17 * STRETCH)):
+            opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL | settings)
         q, k, v, gates = tensors(grad=False)
         o, ids, kept = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL, keep=True)
         wanted = [True, False, True, True] + [False] * 6
@@ -357,6 +435,19 @@ class Operators(unittest.TestCase):
         ids = torch.zeros(2, 3, 2, 4, dtype=torch.int32, device="meta")
         with self.assertRaisesRegex(ValueError, r"block_idx must be \[B, S, Hkv, K\]"):
             attention(*(x.to("meta") for x in (q, k, v, gates)), block_idx=ids)
+        packed = tensors(rows=(23,), grad=False)
+        offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
+        for device, longest, message in (
+            (DEVICE, 16, "document 2 of cu_seqlens must be of at most max_seqlen = 16 tokens, got "),
+            (DEVICE, -1, "max_seqlen must be at least 0, got -1"),
+            ("meta", -1, "max_seqlen must be at least 0, got -1"),
+        ):
+            with self.subTest(device=device, longest=longest), self.assertRaisesRegex(ValueError, message):
+                inputs = (x.to(device) for x in (*packed, offsets))
+                torch.ops.nsa.attention_varlen_fwd(*inputs, **SMALL, max_seqlen=longest)
+        # Lengths of Meta tensors are unknown.
+        o = torch.ops.nsa.attention_varlen_fwd(*(x.to("meta") for x in (*packed, offsets)), **SMALL, max_seqlen=16)[0]
+        self.assertEqual(o.shape, (23 * STRETCH, 4, DV))
         with self.assertRaisesRegex(NotImplementedError, "fewer queries than keys are not covered"):
             attention(q[:, :3], k, v, gates[:, :3])
         x = tensors(rows=(1, 9))

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct NsaInputs {
   at::Tensor cu_seqlens;   ///< int32 [docs + 1], or undefined for batched inputs
   PhiWeights phi_k;        ///< undefined members when config.phi is mean
   PhiWeights phi_v;
+  std::optional<int64_t> max_seqlen = {};  ///< with cu_seqlens: a longer document is refused
 };
 
 struct NsaOptions {

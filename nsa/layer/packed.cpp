@@ -27,6 +27,18 @@ void check_packed(const NsaInputs& in, const NsaOptions& options) {
   }
 }
 
+/// Refuses a document that is longer than the caller's bound.
+void check_longest(const std::vector<int64_t>& offsets, std::optional<int64_t> max_seqlen) {
+  for (size_t doc = 0; max_seqlen && doc + 1 < offsets.size(); ++doc) {
+    const int64_t length = offsets[doc + 1] - offsets[doc];
+    if (length <= *max_seqlen) continue;
+    ArgumentCheck("nsa_attention")
+        .fail("document " + std::to_string(doc) + " of cu_seqlens",
+              "of at most max_seqlen = " + std::to_string(*max_seqlen) + " tokens",
+              std::to_string(length) + "; raise max_seqlen or leave it out");
+  }
+}
+
 /// The documents of one batch as batched inputs, padded with zeros at their ends: what follows a
 /// token does not reach it.
 NsaInputs batch_inputs(const NsaInputs& in, const DocumentBatch& batch) {
@@ -41,7 +53,8 @@ NsaInputs batch_inputs(const NsaInputs& in, const DocumentBatch& batch) {
           cut(in.gate_logits),
           {},
           in.phi_k,
-          in.phi_v};
+          in.phi_v,
+          {}};
 }
 
 using Member = at::Tensor NsaOutputs::*;
@@ -91,6 +104,7 @@ NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
   check_packed(inputs, options);
   const std::vector<int64_t> offsets =
       document_offsets("nsa_attention", inputs.cu_seqlens, inputs.q.size(0));
+  check_longest(offsets, inputs.max_seqlen);
   const PackedLayout layout = packed_layout(offsets, config, inputs.q.device());
   std::vector<NsaOutputs> batches;
   for (const DocumentBatch& batch : layout.batches) {

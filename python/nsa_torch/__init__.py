@@ -8,7 +8,7 @@ from nsa_torch import _library
 
 __version__ = _library.load()
 
-from nsa_torch.attention import Explanation, explain, nsa_attention, nsa_attention_varlen
+from nsa_torch.attention import Explanation, explain, nsa_attention, nsa_attention_qkvpacked, nsa_attention_varlen
 from nsa_torch.decode import DecodeCache
 from nsa_torch.fla import parallel_nsa
 from nsa_torch.module import NSAttention
@@ -19,6 +19,7 @@ __all__ = [
     "NSAttention",
     "explain",
     "nsa_attention",
+    "nsa_attention_qkvpacked",
     "nsa_attention_varlen",
     "parallel_nsa",
 ]

@@ -52,6 +52,7 @@ def nsa_attention_varlen(
     v: Tensor,
     gates: Optional[Tensor],
     cu_seqlens: Tensor,
+    max_seqlen: Optional[int] = None,
     *,
     k_sel: Optional[Tensor] = None,
     v_sel: Optional[Tensor] = None,
@@ -63,13 +64,45 @@ def nsa_attention_varlen(
     """nsa_attention for packed documents: tensors [T, heads, dim].
 
     cu_seqlens int32 or int64 [documents + 1] starts at 0, never falls and ends at T. Positions, blocks and the window
-    restart in each document.
+    restart in each document. max_seqlen: a document with more tokens raises ValueError; it changes nothing else, as the
+    lengths are read from cu_seqlens anyway.
     """
     check("nsa_attention_varlen", settings)
     gates = equal_gates(q, settings) if gates is None else gates
-    branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win)
+    branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx, max_seqlen=max_seqlen)
     operator = torch.ops.nsa.attention_varlen_fwd
-    return operator(q, k, v, gates, cu_seqlens.to(torch.int32), **branches, block_idx=block_idx, **settings)[0]
+    return operator(q, k, v, gates, cu_seqlens.to(torch.int32), **branches, **settings)[0]
+
+
+def nsa_attention_qkvpacked(
+    qkv: Tensor,
+    gates: Optional[Tensor] = None,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    v_head_dim: Optional[int] = None,
+    k_cmp: Optional[Tensor] = None,
+    v_cmp: Optional[Tensor] = None,
+    k_sel: Optional[Tensor] = None,
+    v_sel: Optional[Tensor] = None,
+    k_win: Optional[Tensor] = None,
+    v_win: Optional[Tensor] = None,
+    block_idx: Optional[Tensor] = None,
+    **settings: Unpack[Settings],
+) -> Tensor:
+    """nsa_attention of one projection, as one linear layer gives it; its gradient is one tensor.
+
+    qkv [B, S, num_heads * dk + num_kv_heads * (dk + dv)]: in a token's row q of all query heads, then k of all KV heads,
+    then v of all KV heads; read as views. v_head_dim: dv, dk where absent; dk follows from the width. A tensor
+    [B, S, num_heads + 2 * num_kv_heads, d] is qkv.flatten(2). gates [B, S, num_heads or num_kv_heads, 3], the other
+    arguments and the result as in nsa_attention. Raises ValueError where no whole dk gives the width.
+    """
+    check("nsa_attention_qkvpacked", settings)
+    if gates is None:
+        gates = equal_gates(qkv.unsqueeze(-2).expand(*qkv.shape[:-1], num_heads, qkv.shape[-1]), settings)
+    branches = dict(k_cmp=k_cmp, v_cmp=v_cmp, k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx)
+    operator = torch.ops.nsa.attention_qkvpacked_fwd
+    return operator(qkv, gates, num_heads, num_kv_heads, v_head_dim, **branches, **settings)[0]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,21 @@ class Calls(unittest.TestCase):
         for begin, end in ((0, 9), (9, 23)):
             alone = nsa_torch.nsa_attention(*(x[None, begin:end] for x in (q, k, v, gates)), **SMALL)
             torch.testing.assert_close(o[begin:end], alone[0])
+        bounded = nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, 14, **SMALL)
+        self.assertTrue(torch.equal(bounded, o))
+        with self.assertRaisesRegex(ValueError, "document 1 of cu_seqlens must be of at most max_seqlen = 13 tokens, got 14"):
+            nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, max_seqlen=13, **SMALL)
+
+    def test_one_projection(self):
+        q, k, v, gates = tokens()
+        qkv = torch.cat([x.flatten(2) for x in (q, k, v)], -1).requires_grad_()
+        o = nsa_torch.nsa_attention_qkvpacked(qkv, gates, num_heads=4, num_kv_heads=2, v_head_dim=6, **SMALL)
+        self.assertTrue(torch.equal(o, nsa_torch.nsa_attention(q, k, v, gates, **SMALL)))
+        self.assertEqual(torch.autograd.grad(o.sum(), qkv)[0].shape, qkv.shape)
+        equal = nsa_torch.nsa_attention_qkvpacked(qkv, num_heads=4, num_kv_heads=2, v_head_dim=6, **SMALL)
+        self.assertTrue(torch.equal(equal, nsa_torch.nsa_attention(q, k, v, **SMALL)))
+        with self.assertRaisesRegex(ValueError, "qkv must be"):
+            nsa_torch.nsa_attention_qkvpacked(qkv, gates, num_heads=4, num_kv_heads=2, **SMALL)
 
     def test_explain(self):
         q, k, v, gates = tokens()
