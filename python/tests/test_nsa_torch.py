@@ -110,6 +110,28 @@ class Layer(unittest.TestCase):
             torch.testing.assert_close(a, b)
 
 
+def loss_curve(attend, dtype, length, block, heads, dim, steps=25, width=64):
+    """Losses of a model of one attention layer that learns one text; what attends has type `dtype`."""
+    torch.manual_seed(9)
+    text = torch.randint(32, (1, length + 1)).to(DEVICE)
+    layers = dict(embed=torch.nn.Embedding(32, width), q=torch.nn.Linear(width, heads * dim), kv=torch.nn.Linear(width, 2 * dim),
+                  gates=torch.nn.Linear(width, 3 * heads), out=torch.nn.Linear(heads * dim, width), head=torch.nn.Linear(width, 32))
+    model = torch.nn.ModuleDict(layers).to(DEVICE)
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=3e-3), []
+    for _ in range(steps):
+        x = model["embed"](text[:, :-1])
+        q, (k, v) = model["q"](x).unflatten(-1, (heads, dim)), model["kv"](x).unflatten(-1, (2, 1, dim)).unbind(2)
+        gates = model["gates"](x).sigmoid().unflatten(-1, (3, heads)).unbind(2)
+        o = attend(*(y.to(dtype) for y in (q, k, v, *gates)), block_counts=4, block_size=block, window_size=block)
+        logits = model["head"](x + model["out"](o.to(x.dtype).flatten(-2)))
+        loss = torch.nn.functional.cross_entropy(logits[0], text[0, 1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 class DropIn(unittest.TestCase):
     """parallel_nsa against tests/fla_semantics.py, forward and backward."""
 
@@ -149,6 +171,16 @@ class DropIn(unittest.TestCase):
 
         self.compare(indices=shuffled, gates=(False, True, True), window_size=3)
         self.compare(indices=shuffled, gates=(False, False, False))
+
+    def test_same_loss_curve(self):
+        """A model that trains with the statement in fp32, and with the drop-in in the type of its kernels."""
+        on_gpu = DEVICE == "cuda"
+        sizes = dict(length=192, block=32, heads=16, dim=64) if on_gpu else dict(length=48, block=8, heads=4, dim=8)
+        want = loss_curve(stated, torch.float32, **sizes)
+        have = loss_curve(nsa_torch.parallel_nsa, torch.bfloat16 if on_gpu else torch.float32, **sizes)
+        print("loss curves:", [round(x, 4) for x in want], [round(x, 4) for x in have], file=sys.stderr)
+        self.assertLess(want[-1], 0.8 * want[0])
+        torch.testing.assert_close(torch.tensor(have), torch.tensor(want), rtol=0.01 if on_gpu else 1e-3, atol=0)
 
     def test_refused(self):
         q, k, v, _ = tokens()

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "suites/instrument/event_timer.h"
+#include "suites/instrument/facts.h"
 
 namespace suites {
 namespace {
@@ -39,6 +40,7 @@ harness::trace::Ceilings measure_ceilings(at::Device device, at::ScalarType type
   at::Tensor to = at::empty({bytes}, options);
   const double ms = best_ms(device, [&] { to.copy_(from); });
   ceilings.gb_s = 2 * static_cast<double>(bytes) / (ms * 1e6);
+  ceilings.cache_bytes = static_cast<double>(cache_bytes(device));
   return ceilings;
 }
 

@@ -66,6 +66,19 @@ std::string device_name(at::Device device) {
   return name.empty() ? "cpu" : name;
 }
 
+int64_t cache_bytes(at::Device device) {
+#ifdef NSA_WITH_CUDA
+  if (device.is_cuda()) {
+    int bytes = 0;
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize,
+                                          device.has_index() ? device.index() : 0));
+    return bytes;
+  }
+#endif
+  static_cast<void>(device);
+  return 0;
+}
+
 at::Device parse_device(const std::string& text) {
   const bool known = text == "cpu" || text == "cuda" || text.rfind("cuda:", 0) == 0;
   TORCH_CHECK(known, "suites::parse_device: device must be cpu, cuda or cuda:N, got '", text, "'");

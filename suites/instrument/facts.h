@@ -13,6 +13,9 @@ std::map<std::string, std::string> library_versions(at::Device device);
 /// Name of the processor or of the card, e.g. "NVIDIA H200".
 std::string device_name(at::Device device);
 
+/// Bytes of the cache before a GPU's memory (L2); 0 on a CPU, where none is asked for.
+int64_t cache_bytes(at::Device device);
+
 /// "cpu", "cuda" or "cuda:N" as a device that exists. Throws c10::Error naming the value and the
 /// remedy.
 at::Device parse_device(const std::string& text);

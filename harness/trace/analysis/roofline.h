@@ -10,6 +10,8 @@ namespace harness::trace {
 struct Ceilings {
   double tflop_s = 0;  ///< matrix products of the type in use
   double gb_s = 0;     ///< copies in device memory, bytes read and written
+  /// Of the cache before the device's memory. What fits may come from there, faster than gb_s.
+  double cache_bytes = 0;
 };
 
 /// Operations and bytes that a range's work needs at least, by its formula.

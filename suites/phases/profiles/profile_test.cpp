@@ -147,6 +147,23 @@ TEST(ProfileLines, ReportsRooflineAndFindsExceededCeilings) {
               HasSubstr("nsa.win_attn"));
 }
 
+TEST(ProfileLines, WhatFitsTheCacheMayBeFasterThanMemory) {
+  for (const auto& [cache, findings] : {std::pair{99e3, 2u}, {100e3, 1u}}) {
+    RecordedCase recorded("hotspots");
+    trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
+    const trace::Profile profile = trace::profile(t.trace(), kStepRange);
+    // Both ranges take half of what memory or products allow; the cache is no excuse for products.
+    double entries = 0;  // a step
+    for (const trace::RangeRow& row : profile.ranges)
+      if (row.name == "nsa.win_attn") entries = static_cast<double>(row.count) / profile.steps;
+    const Roof roof{.work = {{"nsa.sel_attn", {.flops = 60e6, .bytes = 0}},
+                             {"nsa.win_attn", {.flops = 0, .bytes = 100e3 * entries}}},
+                    .ceilings = {.tflop_s = 0.1, .gb_s = 0.5 * entries, .cache_bytes = cache}};
+    emit_roofline(recorded.one(), profile, roof);
+    EXPECT_EQ(recorded.lines("finding").size(), findings) << cache;
+  }
+}
+
 TEST(ProfileLines, AKernelThatSharesItsRangeHasNoRoof) {
   RecordedCase recorded("hotspots");
   trace::TraceBuilder t = small_trace("row_attention_kernel<64>");
