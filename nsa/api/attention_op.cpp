@@ -247,6 +247,13 @@ bool any_requires_grad(const AttentionCall& call) {
   return false;
 }
 
+bool any_requires_grad(const OperatorHandle& op, const Stack& stack) {
+  if (!at::GradMode::is_enabled()) return false;
+  for (const c10::IValue& x : torch::jit::last(stack, op.schema().arguments().size()))
+    if (x.isTensor() && x.toTensor().requires_grad()) return true;
+  return false;
+}
+
 /// Whether it is worth keeping results: a question of device and types alone, so that tensors of
 /// dynamic sizes have the same answer. kept_gradients asks the kernels.
 bool kernels_may_differentiate(const AttentionCall& call) {
@@ -258,11 +265,11 @@ bool kernels_may_differentiate(const AttentionCall& call) {
 }
 
 void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
-  if (!any_requires_grad(arguments.call)) {
+  if (!any_requires_grad(op, *stack)) {  // the arguments go on as they are
     const at::AutoDispatchBelowADInplaceOrView below;
-    return push_forward(op, *stack, call_forward(op, arguments));
+    return op.callBoxed(*stack);
   }
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   auto state = c10::make_intrusive<CallState>(op);
   state->returns_kept = arguments.keep;
   arguments.keep = arguments.keep || kernels_may_differentiate(arguments.call);

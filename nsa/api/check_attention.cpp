@@ -1,6 +1,8 @@
 #include "nsa/api/check_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/DimVector.h>
+#include <c10/core/SymIntArrayRef.h>
 
 #include <sstream>
 #include <stdexcept>
@@ -28,35 +30,37 @@ void check_config(const AttentionCall& call) {
                               "documents, got both");
 }
 
-/// The sizes that a tensor must have, and their names.
-struct WantedShape {
-  std::vector<c10::SymInt> sizes;
-  std::string legend;
-};
+bool is_gates(std::string_view name) { return name == "gates"; }
+bool is_block(std::string_view name) { return name.ends_with("_cmp"); }
 
-WantedShape wanted_shape(const AttentionCall& call, std::string_view name, const at::Tensor& x) {
+/// The sizes that a tensor must have.
+c10::SymDimVector wanted_sizes(const AttentionCall& call, std::string_view name,
+                               const at::Tensor& x) {
   const Config& config = call.config;
-  const bool packed = call.cu_seqlens.defined();
-  const bool is_gate = name == "gates", is_value = name[0] == 'v', is_query = name == "q";
-  const bool is_block = name.ends_with("_cmp");
-  const auto rows = call.q().sym_sizes().slice(0, packed ? 1 : 2);
-  WantedShape want{rows.vec(), packed ? "[T, " : is_block ? "[B, N_c, " : "[B, S, "};
-  if (is_block) {
+  c10::SymDimVector want(call.q().sym_sizes().slice(0, call.cu_seqlens.defined() ? 1 : 2));
+  if (is_block(name)) {
     const auto tokens = call.q().sym_size(1).maybe_as_int();
-    want.sizes[1] = tokens ? c10::SymInt(config.num_compressed(*tokens)) : x.sym_size(1);
+    want[1] = tokens ? c10::SymInt(config.num_compressed(*tokens)) : x.sym_size(1);
   }
   const bool gate_of_query_head =
-      is_gate && x.dim() == call.q().dim() && x.sym_size(-2) == config.num_heads;
-  want.sizes.emplace_back(is_query || gate_of_query_head ? config.num_heads : config.num_kv_heads);
-  want.sizes.emplace_back(is_gate ? 3 : is_value ? config.v_head_dim : config.qk_head_dim);
-  want.legend += is_query   ? "Hq, dk]"
-                 : is_gate  ? "Hq or Hkv, 3]"
-                 : is_value ? "Hkv, dv]"
-                            : "Hkv, dk]";
+      is_gates(name) && x.dim() == call.q().dim() && x.sym_size(-2) == config.num_heads;
+  want.emplace_back(name == "q" || gate_of_query_head ? config.num_heads : config.num_kv_heads);
+  want.emplace_back(is_gates(name) ? 3 : name[0] == 'v' ? config.v_head_dim : config.qk_head_dim);
   return want;
 }
 
-bool has_sizes(const at::Tensor& x, const std::vector<c10::SymInt>& want) {
+/// Their names.
+std::string legend_of(const AttentionCall& call, std::string_view name) {
+  const char* const rows = call.cu_seqlens.defined() ? "[T, "
+                           : is_block(name)          ? "[B, N_c, "
+                                                     : "[B, S, ";
+  return std::string(rows) + (name == "q"      ? "Hq, dk]"
+                              : is_gates(name) ? "Hq or Hkv, 3]"
+                              : name[0] == 'v' ? "Hkv, dv]"
+                                               : "Hkv, dk]");
+}
+
+bool has_sizes(const at::Tensor& x, c10::SymIntArrayRef want) {
   if (x.dim() != static_cast<int64_t>(want.size())) return false;
   for (size_t i = 0; i < want.size(); ++i)
     if (x.sym_sizes()[i] != want[i]) return false;
@@ -103,11 +107,11 @@ void check_tensors(const AttentionCall& call) {
     const at::Tensor& x = call.tensors[i];
     const char* const name = kCallTensors[i];
     if (!x.defined()) continue;
-    const WantedShape want = wanted_shape(call, name, x);
-    if (!has_sizes(x, want.sizes)) {
+    const c10::SymDimVector want = wanted_sizes(call, name, x);
+    if (!has_sizes(x, want)) {
       if (std::string_view(name) == "k") check_query_of_each_key(q, x, packed);
       std::stringstream wanted, have;
-      wanted << want.legend << " = " << c10::SymIntArrayRef(want.sizes);
+      wanted << legend_of(call, name) << " = " << c10::SymIntArrayRef(want);
       have << x.sym_sizes();
       argument.fail(name, wanted.str(), have.str());
     }

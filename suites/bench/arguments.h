@@ -36,8 +36,8 @@ BenchOptions take_micro_arguments(int& argc, char** argv);
 template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
-  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat";
-  constexpr const char* kOfTimes = "targets|scaling|decode|cpu";
+  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead";
   constexpr const char* kOfPasses = "targets|scaling";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
@@ -46,11 +46,11 @@ void BenchOptions::describe(Visitor& v) {
     &O::device);
   v({.name = "case",
      .doc = "only cases whose id contains this",
-     .commands = "targets|scaling|decode|launches|repeat|cpu"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead"},
     &O::filter);
   v({.name = "seed",
      .doc = "of the data",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|microbenchmarks"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
      .doc = "of calls, the operator's and the library's dense attention alternately",

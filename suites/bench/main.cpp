@@ -17,6 +17,7 @@
 #include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
+#include "suites/bench/overhead_bench.h"
 #include "suites/bench/targets/call_profile.h"
 #include "suites/bench/targets/cpu_bench.h"
 #include "suites/bench/targets/decode_target.h"
@@ -135,6 +136,12 @@ int time_on_cpu(const BenchOptions& o, const std::string&) {
                    [&](const auto& bench) { return suites::run_cpu_bench(bench, o.pairs); });
 }
 
+int time_overhead(const BenchOptions& o, const std::string& kernels) {
+  const at::Device device = device_of(o, kernels);
+  return run_cases(o, false,
+                   [&](const auto& bench) { return suites::run_overhead_bench(device, bench); });
+}
+
 int count_launches(const BenchOptions& o, const std::string& kernels) {
   int64_t failed = 0;
   print(suites::profile_calls(device_of(o, kernels), o.filter, o.seed, failed));
@@ -165,6 +172,8 @@ constexpr Command kCommands[] = {
      "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, alternately with the library's dense "
      "attention; each case judged against the oracle first",
      time_on_cpu},
+    {"overhead", "host time of a tiny call through the registered operator beside the layer's call",
+     time_overhead},
     {"launches", "launches of a forward and a backward call with their times, through CUPTI",
      count_launches},
     {"repeat", "forward and backward again and again: every call must have the same bits",
