@@ -197,7 +197,7 @@ at::Tensor append_to(const DecodeArguments& a) {
                                   .block_page_table = a.cmp_page_table.to(at::kLong),
                                   .num_tokens = num_tokens,
                                   .num_tokens_on_host = counts.before});
-  NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
+  NsaOptions options = whole_call_options(call.backend, call.strict, call.q());
   options.block_idx = call.block_idx;
   at::Tensor o = append_and_attend(caches, layer_inputs(call), a.lengths, options).o;
   if (!num_tokens.is_same(a.num_tokens)) a.num_tokens.copy_(num_tokens);
