@@ -47,10 +47,10 @@ struct AttentionCall {
 std::string to_string(Backend backend);
 Backend parse_backend(const std::string& text);
 
-/// What a decode step runs for a backend on a device: a pure function.
+/// What a backend stands for on a device, without the CPU kernels: a pure function.
 NsaOptions layer_options(Backend backend, bool strict, bool on_cuda);
-/// The same for a call on whole tensors of the device and type of `q`: with kAuto the CPU kernels
-/// where they apply.
+/// What a call or a decode step runs on tensors of the device and type of `q`: with kAuto the CPU
+/// kernels where they apply.
 NsaOptions whole_call_options(Backend backend, bool strict, const at::Tensor& q);
 
 struct AttentionOutput {

@@ -25,7 +25,7 @@ at::Tensor AttentionImpl::forward(const at::Tensor& x, const at::Tensor& cu_seql
 at::Tensor AttentionImpl::forward(const at::Tensor& x, DecodeCache& cache,
                                   const std::vector<int64_t>& lengths) {
   const DecodeOutputs out = append_and_attend(CacheAccess::of(cache), layer_->project(x), lengths,
-                                              decode_options(options, x.is_cuda()));
+                                              decode_options(options, x));
   return layer_->project_out(out.o);
 }
 

@@ -11,8 +11,8 @@ struct CacheAccess {
   static LayerCache& of(DecodeCache& cache) { return *cache.caches_; }
 };
 
-/// What a decode call runs for public options on a device.
-NsaOptions decode_options(const Options& options, bool on_cuda);
+/// What a decode call runs for public options on tokens of the device and type of `q`.
+NsaOptions decode_options(const Options& options, const at::Tensor& q);
 
 /// A step where S = 1 and no lengths are given, else a prefill of `lengths` tokens (none given: S).
 DecodeOutputs append_and_attend(LayerCache& caches, const NsaInputs& tokens,

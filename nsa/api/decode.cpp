@@ -46,8 +46,8 @@ void DecodeCache::reset(int64_t sequence) { caches_->reset(sequence); }
 void DecodeCache::reserve(int64_t num_tokens) { caches_->reserve(num_tokens); }
 void DecodeCache::before_replay() { caches_->before_replay(); }
 
-NsaOptions decode_options(const Options& options, bool on_cuda) {
-  NsaOptions result = layer_options(options.backend, options.strict, on_cuda);
+NsaOptions decode_options(const Options& options, const at::Tensor& q) {
+  NsaOptions result = whole_call_options(options.backend, options.strict, q);
   result.block_idx = options.block_idx;
   return result;
 }
@@ -74,7 +74,7 @@ at::Tensor decode(DecodeCache& cache, const at::Tensor& q, const at::Tensor& k, 
   call.tensors = {
       q, k, v, gates, {}, {}, branches.k_sel, branches.v_sel, branches.k_win, branches.v_win};
   return append_and_attend(CacheAccess::of(cache), layer_inputs(call), lengths,
-                           decode_options(options, q.is_cuda()))
+                           decode_options(options, q))
       .o;
 }
 

@@ -234,7 +234,7 @@ at::Tensor append_to(const DecodeArguments& a) {
   const std::vector<int64_t> before = counted_tokens(a);
   const at::Tensor num_tokens = a.num_tokens.to(at::kLong);
   LayerCache caches = caches_over(a, num_tokens, before);
-  NsaOptions options = layer_options(call.backend, call.strict, call.q().is_cuda());
+  NsaOptions options = whole_call_options(call.backend, call.strict, call.q());
   options.block_idx = call.block_idx;
   at::Tensor o = append_and_attend(caches, layer_inputs(call), a.lengths, options).o;
   if (!num_tokens.is_same(a.num_tokens)) a.num_tokens.copy_(num_tokens);

@@ -12,6 +12,7 @@
 
 #include "suites/bench/sampled_time.h"
 #include "suites/bench/targets/case_row.h"
+#include "suites/bench/targets/cpu_decode_bench.h"
 #include "suites/bench/targets/target_call.h"
 #include "suites/conformance/checks/operator_checks.h"
 #include "suites/faults/variants.h"
@@ -204,6 +205,7 @@ json run_cpu_bench(const TargetBenchOptions& options, int64_t pairs) {
       options.keep(report);
     }
   }
+  add_cpu_decode_cases(options, pairs, report);
   require_cases(report, options.filter);
   return report;
 }
