@@ -6,6 +6,7 @@
 #include <set>
 #include <tuple>
 
+#include "harness/results/missing_hardware.h"
 #include "harness/results/number.h"
 
 namespace harness {
@@ -24,9 +25,7 @@ struct Facts {
 
   explicit Facts(const VerdictInput& input) : in(input) {
     for (const PhaseResult& phase : in.phases) {
-      if (phase.required == Required::kIfHardware && phase.status == StepStatus::kDeferred &&
-          is_missing_hardware(phase.cause))
-        deferred_phases.insert(phase.name);
+      if (harness::lacks_hardware(phase)) deferred_phases.insert(phase.name);
       if (phase.status == StepStatus::kNotRun && phase.cause == "SKIPPED")
         left_out.insert(phase.name);
     }
@@ -217,10 +216,6 @@ std::string weakest_sentence(const Facts& f) {
 }
 
 }  // namespace
-
-bool is_missing_hardware(std::string_view cause) {
-  return cause == "GPU_COUNT" || cause == "GPU_SKU_MISMATCH" || cause == "GPU_CC";
-}
 
 Verdict decide(const VerdictInput& input) {
   const Facts facts(input);

@@ -69,8 +69,4 @@ struct VerdictInput {
 /// it. 8 stays: a gate that asks for less than the runbook must not look green.
 Verdict decide(const VerdictInput& input);
 
-/// Whether the cause of a DEFERRED phase is that this machine lacks the hardware it needs
-/// (GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC); not that the hardware is busy.
-bool is_missing_hardware(std::string_view cause);
-
 }  // namespace harness

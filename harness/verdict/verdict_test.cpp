@@ -1,4 +1,5 @@
 #include "harness/verdict/verdict.h"
+#include "harness/results/missing_hardware.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

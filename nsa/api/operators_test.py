@@ -438,7 +438,7 @@ class Operators(unittest.TestCase):
         packed = tensors(rows=(23,), grad=False)
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
         for device, longest, message in (
-            (DEVICE, 16, "document 2 of cu_seqlens must be of at most max_seqlen = 16 tokens, got "),
+            (DEVICE, 16 * STRETCH, f"document 2 of cu_seqlens must be of at most max_seqlen = {16 * STRETCH} tokens, got "),
             (DEVICE, -1, "max_seqlen must be at least 0, got -1"),
             ("meta", -1, "max_seqlen must be at least 0, got -1"),
         ):

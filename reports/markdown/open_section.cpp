@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/results/missing_hardware.h"
 #include "reports/answers.h"
 #include "reports/escape.h"
 #include "reports/markdown/sections.h"
@@ -19,9 +20,17 @@ namespace {
 
 constexpr std::string_view kRevisions = "revisions";  // table of what changed between revisions
 
-std::string consequence(const CriterionResult& c) {
+constexpr const char* kConditional = "caps the verdict at CONDITIONAL GO";
+
+bool lacks_hardware(const Model& model, const std::string& phase) {
+  return std::ranges::any_of(model.results.phases, [&](const PhaseResult& p) {
+    return p.name == phase && harness::lacks_hardware(p);
+  });
+}
+
+std::string consequence(const Model& model, const CriterionResult& c) {
   if (c.severity == Severity::kInfo) return "none: for information";
-  if (c.severity == Severity::kMajor) return "caps the verdict at CONDITIONAL GO";
+  if (c.severity == Severity::kMajor || lacks_hardware(model, c.phase)) return kConditional;
   return c.verdict == CriterionVerdict::kFail ? "NO-GO" : "leaves the verdict undecided";
 }
 
@@ -38,7 +47,8 @@ std::vector<Group> groups(const Model& model) {
   for (const CriterionResult* c : model.criteria) {
     if (c->verdict == CriterionVerdict::kPass) continue;
     const bool together = c->verdict == CriterionVerdict::kNotEvaluated;
-    const std::string key = together ? c->phase + "\n" + consequence(*c) + "\n" + c->reason : c->id;
+    const std::string key =
+        together ? c->phase + "\n" + consequence(model, *c) + "\n" + c->reason : c->id;
     const auto [at, fresh] = known.emplace(key, all.size());
     if (fresh) all.push_back({c});
     ++all[at->second].count;
@@ -65,18 +75,17 @@ void add_rows(const Model& model, Table& table) {
     if (group.count > 1)
       what += " and " + std::to_string(group.count - 1) + " more of " + code("P-" + c.phase);
     table.add({what + " (" + std::string(harness::enum_name(c.severity)) + ")",
-               status_text(c.verdict) + ": " + escape(c.reason, 400), consequence(c)});
+               status_text(c.verdict) + ": " + escape(c.reason, 400), consequence(model, c)});
   }
   for (const PhaseResult& p : model.results.phases)
     if (p.status != StepStatus::kCompleted)
       table.add({"step " + code(p.id),
                  status_text(p.status) + (p.cause.empty() ? "" : " " + code(p.cause)) +
                      (p.reason.empty() ? "" : ": " + escape(p.reason, 400)),
-                 required_text(p.required)});
+                 harness::lacks_hardware(p) ? kConditional : required_text(p.required)});
   for (const harness::Deviation& d : model.results.deviations)
     table.add({"deviation " + code(d.id),
-               escape(d.what) + (d.why.empty() ? "" : ": " + escape(d.why)),
-               "caps the verdict at CONDITIONAL GO"});
+               escape(d.what) + (d.why.empty() ? "" : ": " + escape(d.why)), kConditional});
 }
 
 }  // namespace

@@ -131,6 +131,21 @@ TEST(ReportMd, CriteriaSortedWorstFirst) {
   EXPECT_THAT(section(report(r), "Acceptance criteria"), HasSubstr("`C-a`"));
 }
 
+TEST(ReportMd, MissingHardwareIsACondition) {
+  for (const auto& [cause, consequence] :
+       {std::pair{"GPU_COUNT", "| caps the verdict at CONDITIONAL GO"},
+        {"GPU_BUSY", "| leaves the verdict undecided"}}) {
+    Results r = go();
+    r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
+    r.phases.resize(1);
+    r.phases[0].id = "P-p", r.phases[0].name = "p";
+    r.phases[0].required = harness::Required::kIfHardware;
+    r.phases[0].status = StepStatus::kDeferred;
+    r.phases[0].cause = cause;
+    EXPECT_THAT(section(report(r), "Open, failed, deviating"), HasSubstr(consequence)) << cause;
+  }
+}
+
 TEST(ReportMd, OneCauseIsSaidOnceAndTheLeastRoomComesFirst) {
   Results r = go();
   for (int i = 0; i < 100; ++i) {

@@ -135,11 +135,12 @@ void emit_shares(const PhaseCase& one, const Profile& p, const std::vector<nsa::
   }
 }
 
-/// Whether what one entry of a range moves may lie in the cache, which is faster than the ceiling.
-bool fits_cache(const Profile& p, const RangeRow& row, const harness::trace::AnalyticalWork& need,
-                const harness::trace::Ceilings& ceilings) {
-  const double entries = static_cast<double>(row.count) / static_cast<double>(p.steps);
-  return entries > 0 && need.bytes / entries <= ceilings.cache_bytes;
+/// The part of a range's work that must go to memory: an entry may find as many bytes of its inputs
+/// in the cache as that holds, and leave as many of its outputs there.
+harness::trace::AnalyticalWork beyond_cache(harness::trace::AnalyticalWork need, double entries,
+                                            const harness::trace::Ceilings& ceilings) {
+  need.bytes = std::max(0.0, need.bytes - 2 * entries * ceilings.cache_bytes);
+  return need;
 }
 
 /// Percent of the roof of a range's work in `time`, all steps together; null without a formula.
@@ -297,16 +298,15 @@ void emit_roofline(const PhaseCase& one, const Profile& p, const Roof& roof) {
       continue;
     }
     emit_figure(one, range_metric("roofline", range), found->pct, "pct");
-    const bool cached = found->memory_bound && fits_cache(p, *row, need, roof.ceilings);
-    if (!(found->pct <= kWholeRoof) && !cached)
+    const double entries = static_cast<double>(row->count) / static_cast<double>(p.steps);
+    const auto sure =
+        harness::trace::roofline(beyond_cache(need, entries, roof.ceilings), busy, roof.ceilings);
+    if (sure && !(sure->pct <= kWholeRoof))
       one.emitter.finding({.code = "ROOFLINE_EXCEEDED",
                            .symptom = "range " + range + " reached " + std::to_string(found->pct) +
                                       " % of its roof"});
     rows.push_back({range, rounded(static_cast<double>(busy) / 1e6), rounded(found->tflop_s),
-                    rounded(found->gb_s),
-                    cached                ? "memory or cache"
-                    : found->memory_bound ? "memory"
-                                          : "matrix products",
+                    rounded(found->gb_s), found->memory_bound ? "memory" : "matrix products",
                     rounded(found->pct)});
   }
   one.emitter.table({.case_id = one.id,

@@ -35,7 +35,7 @@ void emit_profile(const PhaseCase& one, const harness::trace::Profile& profile,
 
 /// Metrics roofline.RANGE_pct and the table `roofline`: what the ranges with known work attained,
 /// in percent of what the ceilings allow. More than 100 % is a finding ROOFLINE_EXCEEDED,
-/// unless the ceiling is memory's and what one entry of the range moves fits the cache.
+/// unless the cache may have saved the difference.
 void emit_roofline(const PhaseCase& one, const harness::trace::Profile& profile, const Roof& roof);
 
 }  // namespace suites
