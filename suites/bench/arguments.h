@@ -22,6 +22,8 @@ struct BenchOptions {
   int64_t times = 1000;
   int64_t pairs = 10;
   std::string before, after;
+  bool markdown = false;
+  std::string samples = "reports/samples/bench";
 
   /// The only description of the options: both command lines and the help follow from it.
   template <class Visitor>
@@ -80,6 +82,11 @@ void BenchOptions::describe(Visitor& v) {
      .positional = true,
      .commands = "compare"},
     &O::after);
+  v({.name = "markdown",
+     .doc = "tables of Markdown, as in docs/coverage.md",
+     .commands = "coverage"},
+    &O::markdown);
+  v({.name = "samples", .doc = "folder of recorded reports", .commands = "coverage"}, &O::samples);
 }
 
 }  // namespace suites

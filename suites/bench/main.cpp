@@ -17,6 +17,7 @@
 #include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
+#include "suites/bench/coverage/coverage.h"
 #include "suites/bench/overhead_bench.h"
 #include "suites/bench/targets/call_profile.h"
 #include "suites/bench/targets/cpu_bench.h"
@@ -156,6 +157,11 @@ int repeat_bits(const BenchOptions& o, const std::string& kernels) {
   return differing == 0 ? 0 : 1;
 }
 
+int print_coverage(const BenchOptions& o, const std::string&) {
+  print(suites::coverage_text(o.samples, o.markdown));
+  return 0;
+}
+
 /// One command: its word, its help and what it does, with NSA_KERNELS.
 struct Command {
   const char *name, *help;
@@ -182,7 +188,12 @@ constexpr Command kCommands[] = {
      "ratios of two reports, new / old; cases that are LOST, NEW, WRONG or DUPLICATE have rows of "
      "their own and no ratio. Exit codes: 0, 1 a case is lost, wrong in NEW or duplicate, 2 "
      "usage, a time that is missing or not above 0, or no timed case in common",
-     compare_reports}};
+     compare_reports},
+    {"coverage",
+     "tables: which calls have kernels on which card, as the choice of a call decides, and "
+     "recorded "
+     "times (docs/coverage.md)",
+     print_coverage}};
 
 constexpr const char* kFooter =
     "Without a command: microbenchmarks of every plain operator, with --device, --seed and the "
