@@ -38,8 +38,8 @@ BenchOptions take_micro_arguments(int& argc, char** argv);
 template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
-  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead";
-  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead";
+  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead|users";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead|users";
   constexpr const char* kOfPasses = "targets|scaling";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
@@ -48,11 +48,11 @@ void BenchOptions::describe(Visitor& v) {
     &O::device);
   v({.name = "case",
      .doc = "only cases whose id contains this",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users"},
     &O::filter);
   v({.name = "seed",
      .doc = "of the data",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|microbenchmarks"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
      .doc = "of calls, the operator's and the library's dense attention alternately",
@@ -64,7 +64,7 @@ void BenchOptions::describe(Visitor& v) {
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",
      .above = 0,
-     .commands = kOfPasses},
+     .commands = "targets|scaling|users"},
     &O::seconds);
   v({.name = "no_dense", .doc = "leave out the library's dense attention", .commands = kOfPasses},
     &O::no_dense);

@@ -24,6 +24,7 @@
 #include "suites/bench/targets/decode_target.h"
 #include "suites/bench/targets/repeated_bits.h"
 #include "suites/bench/targets/target_bench.h"
+#include "suites/bench/users/users_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 
@@ -132,6 +133,13 @@ int time_decode(const BenchOptions& o, const std::string& kernels) {
                    [&](const auto& bench) { return suites::run_decode_bench(device, bench); });
 }
 
+int time_users(const BenchOptions& o, const std::string& kernels) {
+  const at::Device device = device_of(o, kernels);
+  return run_cases(o, false, [&](const auto& bench) {
+    return suites::run_users_bench(device, suites::user_cases(), bench);
+  });
+}
+
 int time_on_cpu(const BenchOptions& o, const std::string&) {
   return run_cases(o, false,
                    [&](const auto& bench) { return suites::run_cpu_bench(bench, o.pairs); });
@@ -174,6 +182,10 @@ constexpr Command kCommands[] = {
     {"scaling", "the same at 1k to 256k tokens, for the curves; hot only", time_scaling},
     {"decode", "a decode step of one layer against context and batch, in a CUDA graph",
      time_decode},
+    {"users",
+     "calls of the operator that its users make, packed documents among them, each judged against "
+     "the oracle first and timed as what runs",
+     time_users},
     {"cpu",
      "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, alternately with the library's dense "
      "attention; each case judged against the oracle first",
