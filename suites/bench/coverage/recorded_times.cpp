@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <stdexcept>
 #include <vector>
 
@@ -32,11 +33,12 @@ struct TimedCall {
 };
 
 TimedCall call_of(const std::string& config) {
-  TimedCall c;
-  if (std::sscanf(config.c_str(), "B%d_S%d_H%dx%d_d%dx%d_", &c.batch, &c.tokens, &c.heads,
-                  &c.kv_heads, &c.dk, &c.dv) != 6)
+  static const std::regex sizes("B([0-9]+)_S([0-9]+)_H([0-9]+)x([0-9]+)_d([0-9]+)x([0-9]+)_.*");
+  std::smatch found;
+  if (!std::regex_match(config, found, sizes))
     throw std::invalid_argument("config '" + config + "' has no sizes");
-  return c;
+  const auto number = [&](size_t i) { return std::stoi(found[i]); };
+  return {number(5), number(6), number(3), number(4), number(2), number(1)};
 }
 
 std::string three_digits(double ms) {
