@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "nsa/backend/branch_choice.h"
 #include "nsa/backend/kernel_choice.h"
+#include "nsa/backend/known_cards.h"
 
 namespace nsa {
 
@@ -20,14 +22,6 @@ constexpr KernelFamily kFamilies[] = {KernelFamily::kInterval, KernelFamily::kSe
                                       KernelFamily::kTokens};
 constexpr int kDims[][2] = {{64, 64}, {128, 128}, {192, 128}};
 constexpr const char* kWanted[] = {"auto", "sm80"};
-
-CardFacts card(int major, int minor, size_t shared_bytes) {
-  return {true, true, major, minor, shared_bytes, machine_code_of("80-real 90a-real")};
-}
-const CardFacts kA100 = card(8, 0, 166912), kRtx30 = card(8, 6, 101376),
-                kRtx40 = card(8, 9, 101376), kH100 = card(9, 0, 232448),
-                kB200 = card(10, 0, 232448), kB300 = card(10, 3, 232448),
-                kRtx50 = card(12, 0, 101376);
 
 KernelCall call(KernelFamily family, int qk_head_dim, int v_head_dim) {
   return {.family = family,
@@ -114,7 +108,7 @@ TEST(ChooseKernel, CardsWithoutMachineCodeRunNone) {
   expect_none(kB200, built + "10.0");
   expect_none(kB300, built + "10.3");
   expect_none(kRtx50, built + "12.0");
-  expect_none(card(7, 5, 65536), built + "7.5");
+  expect_none(known_card(7, 5, 65536), built + "7.5");
 }
 
 TEST(ChooseKernel, ABuildForOneArchitectureRunsThereOnly) {
@@ -199,6 +193,49 @@ TEST(ChooseKernel, UnknownHeadDimsAskForNoMemory) {
   }
   const KernelChoice none = choose_kernel(call(KernelFamily::kTokens, 64, 64), kB200, "auto");
   EXPECT_EQ(none.unless("head dims").obstacle, none.obstacle);
+}
+
+/// The paper's call: 64 heads, 4 KV heads.
+WholeCall paper_call() {
+  return {.num_heads = 64, .num_kv_heads = 4, .qk_head_dim = 192, .v_head_dim = 128};
+}
+
+TEST(ChooseBranches, TheWholeCallHasKernelsWhereEveryBranchHas) {
+  const BranchChoices h100 = choose_branches(paper_call(), kH100, "auto");
+  for (const KernelChoice& branch : {h100.compressed, h100.window, h100.selected})
+    expect_choice(branch, KernelCode::kSm90, "", "");
+  const BranchChoices rtx40 = choose_branches(paper_call(), kRtx40, "auto");
+  EXPECT_EQ(rtx40.compressed.code, KernelCode::kSm80);
+  EXPECT_EQ(rtx40.window.code, KernelCode::kSm80);
+  expect_choice(rtx40.selected, KernelCode::kNone,
+                "the kernels take up to 104 KB of shared memory a block, this card has 99", "");
+}
+
+TEST(ChooseBranches, LimitsOfTheLaunchersAreNamed) {
+  WholeCall call = paper_call();
+  call.num_heads = 128;
+  BranchChoices chosen = choose_branches(call, kH100, "auto");
+  EXPECT_EQ(chosen.compressed.obstacle, "block selection with more than 16 query heads a KV head");
+  EXPECT_EQ(chosen.selected.obstacle, "more than 16 query heads a KV head");
+  EXPECT_TRUE(chosen.window.runs());
+  call = paper_call();
+  call.top_n = 33;
+  chosen = choose_branches(call, kH100, "auto");
+  EXPECT_EQ(chosen.compressed.obstacle, "block selection of more than 32 blocks");
+  EXPECT_EQ(chosen.selected.obstacle, "more than 32 ranges a row");
+  call = paper_call();
+  call.sel_block_size = 48;
+  EXPECT_EQ(choose_branches(call, kH100, "auto").compressed.obstacle,
+            "block selection where l'/d does not divide 128");
+  call = paper_call();
+  call.block_size = 80;
+  EXPECT_EQ(choose_branches(call, kH100, "auto").compressed.obstacle,
+            "block selection with l/d above 4");
+  call = paper_call();
+  call.qk_head_dim = 96;
+  chosen = choose_branches(call, kH100, "auto");
+  for (const KernelChoice& branch : {chosen.compressed, chosen.window, chosen.selected})
+    EXPECT_EQ(branch.obstacle, "head dims dk/dv are none of 64/64, 128/128, 192/128");
 }
 
 }  // namespace

@@ -22,6 +22,8 @@ struct BenchOptions {
   int64_t times = 1000;
   int64_t pairs = 10;
   std::string before, after;
+  bool markdown = false;
+  std::string samples = "reports/samples/bench";
 
   /// The only description of the options: both command lines and the help follow from it.
   template <class Visitor>
@@ -36,8 +38,8 @@ BenchOptions take_micro_arguments(int& argc, char** argv);
 template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
-  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead";
-  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead";
+  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead|users";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead|users";
   constexpr const char* kOfPasses = "targets|scaling";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
@@ -46,11 +48,11 @@ void BenchOptions::describe(Visitor& v) {
     &O::device);
   v({.name = "case",
      .doc = "only cases whose id contains this",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users"},
     &O::filter);
   v({.name = "seed",
      .doc = "of the data",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|microbenchmarks"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
      .doc = "of calls, the operator's and the library's dense attention alternately",
@@ -62,7 +64,7 @@ void BenchOptions::describe(Visitor& v) {
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",
      .above = 0,
-     .commands = kOfPasses},
+     .commands = "targets|scaling|users"},
     &O::seconds);
   v({.name = "no_dense", .doc = "leave out the library's dense attention", .commands = kOfPasses},
     &O::no_dense);
@@ -80,6 +82,11 @@ void BenchOptions::describe(Visitor& v) {
      .positional = true,
      .commands = "compare"},
     &O::after);
+  v({.name = "markdown",
+     .doc = "tables of Markdown, as in docs/coverage.md",
+     .commands = "coverage"},
+    &O::markdown);
+  v({.name = "samples", .doc = "folder of recorded reports", .commands = "coverage"}, &O::samples);
 }
 
 }  // namespace suites

@@ -17,12 +17,14 @@
 #include "suites/bench/arguments.h"
 #include "suites/bench/bench.h"
 #include "suites/bench/bench_report.h"
+#include "suites/bench/coverage/coverage.h"
 #include "suites/bench/overhead_bench.h"
 #include "suites/bench/targets/call_profile.h"
 #include "suites/bench/targets/cpu_bench.h"
 #include "suites/bench/targets/decode_target.h"
 #include "suites/bench/targets/repeated_bits.h"
 #include "suites/bench/targets/target_bench.h"
+#include "suites/bench/users/users_bench.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 
@@ -131,6 +133,13 @@ int time_decode(const BenchOptions& o, const std::string& kernels) {
                    [&](const auto& bench) { return suites::run_decode_bench(device, bench); });
 }
 
+int time_users(const BenchOptions& o, const std::string& kernels) {
+  const at::Device device = device_of(o, kernels);
+  return run_cases(o, false, [&](const auto& bench) {
+    return suites::run_users_bench(device, suites::user_cases(), bench);
+  });
+}
+
 int time_on_cpu(const BenchOptions& o, const std::string&) {
   return run_cases(o, false,
                    [&](const auto& bench) { return suites::run_cpu_bench(bench, o.pairs); });
@@ -156,6 +165,11 @@ int repeat_bits(const BenchOptions& o, const std::string& kernels) {
   return differing == 0 ? 0 : 1;
 }
 
+int print_coverage(const BenchOptions& o, const std::string&) {
+  print(suites::coverage_text(o.samples, o.markdown));
+  return 0;
+}
+
 /// One command: its word, its help and what it does, with NSA_KERNELS.
 struct Command {
   const char *name, *help;
@@ -168,6 +182,10 @@ constexpr Command kCommands[] = {
     {"scaling", "the same at 1k to 256k tokens, for the curves; hot only", time_scaling},
     {"decode", "a decode step of one layer against context and batch, in a CUDA graph",
      time_decode},
+    {"users",
+     "calls of the operator that its users make, packed documents among them, each judged against "
+     "the oracle first and timed as what runs",
+     time_users},
     {"cpu",
      "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, alternately with the library's dense "
      "attention; each case judged against the oracle first",
@@ -182,7 +200,12 @@ constexpr Command kCommands[] = {
      "ratios of two reports, new / old; cases that are LOST, NEW, WRONG or DUPLICATE have rows of "
      "their own and no ratio. Exit codes: 0, 1 a case is lost, wrong in NEW or duplicate, 2 "
      "usage, a time that is missing or not above 0, or no timed case in common",
-     compare_reports}};
+     compare_reports},
+    {"coverage",
+     "tables: which calls have kernels on which card, as the choice of a call decides, and "
+     "recorded "
+     "times (docs/coverage.md)",
+     print_coverage}};
 
 constexpr const char* kFooter =
     "Without a command: microbenchmarks of every plain operator, with --device, --seed and the "

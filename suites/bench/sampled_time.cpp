@@ -20,13 +20,13 @@ constexpr double kLevel = 0.99;
 /// 2 P(Binomial(n, 1/2) <= k - 1) <= 1 - level; -1 where n is too small for any interval.
 int64_t left_out(int64_t n, double level) {
   double term = std::pow(0.5, n), below = term;
-  int64_t k = 0;
+  int64_t count = 0;
   while (2 * below <= 1 - level) {
-    ++k;
-    term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
+    ++count;
+    term *= static_cast<double>(n - count + 1) / static_cast<double>(count);
     below += term;
   }
-  return k - 1;
+  return count - 1;
 }
 
 }  // namespace

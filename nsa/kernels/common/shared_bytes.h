@@ -27,7 +27,7 @@ constexpr SharedBytes shared_bytes_of(int64_t qk_head_dim, int64_t v_head_dim) {
 constexpr size_t interval_forward_bytes(int64_t qk_head_dim, int64_t v_head_dim, int64_t group_size,
                                         bool selects) {
   if (shared_bytes_of(qk_head_dim, v_head_dim).rows == 0) return 0;
-  constexpr int64_t kBytesOfToken = 800, kRows = 64, kTiles = 2 * 64 * 2;
+  constexpr int64_t kBytesOfToken = 800, kRows = 64, kTiles = int64_t{2} * 64 * 2;
   int64_t rows_of_token = 1;
   while (rows_of_token < std::min(group_size, kRows)) rows_of_token *= 2;
   const int64_t lists = selects ? kRows / rows_of_token * kBytesOfToken : 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/kernels/common/alignment.h"
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/kernels/interval/sm80/interval_attention_launch.h"
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
 
@@ -36,6 +37,9 @@ constexpr IntervalInstance kIntervalInstances[] = {
      sm90::select_192_128_fp16, sm80::interval_192_128_fp16},
 };
 
+static_assert(covers_head_dims(kIntervalInstances, 2));
+static_assert(kMaxTopNOfSelection == sm90::kMaxTopNOfSelect);
+
 const IntervalInstance* find_instance(const IntervalAttention& p) {
   for (const IntervalInstance& one : kIntervalInstances)
     if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
@@ -52,18 +56,12 @@ int64_t padded_keys(const IntervalAttention& p, int width) {
   return (span + width - 1) / width * width;
 }
 
-const char* unsupported_selection(const IntervalAttention& p) {
+const char* unsupported_choice(const IntervalAttention& p) {
   const BlockSelection& s = p.selection;
-  const int stride = p.rule.stride, extent = p.rule.extent;
   if (p.rule.window != IntervalRule::kEverything)
     return "blocks are chosen by the compressed branch only";
-  if (p.num_heads / p.num_kv_heads > 16)
-    return "block selection with more than 16 query heads a KV head";
-  if (s.top_n > sm90::kMaxTopNOfSelect) return "block selection of more than 32 blocks";
-  if (s.sel_block_size % stride != 0 || 128 % (s.sel_block_size / stride) != 0)
-    return "block selection where l'/d does not divide 128";
-  if (extent % stride != 0 || extent / stride > 4) return "block selection with l/d above 4";
-  return nullptr;
+  return unsupported_selection(
+      {p.num_heads / p.num_kv_heads, p.rule.extent, p.rule.stride, s.sel_block_size, s.top_n});
 }
 
 bool allows_tiles(const IntervalAttention& p) {
@@ -75,13 +73,13 @@ bool allows_tiles(const IntervalAttention& p) {
 }  // namespace
 
 const char* unsupported_reason(const IntervalAttention& p) {
-  if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
-  if (p.num_heads / p.num_kv_heads > 128) return "more than 128 query heads a KV head";
-  if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
+  const char* reason =
+      unsupported_interval({p.num_heads, p.num_kv_heads, p.qk_head_dim, p.v_head_dim});
+  if (reason != nullptr) return reason;
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
     return "an address or stride is no multiple of 16 bytes";
   if (p.batch > 65535 || p.num_kv_heads > 65535) return "more than 65535 sequences or KV heads";
-  return p.selection.block_idx == nullptr ? nullptr : unsupported_selection(p);
+  return p.selection.block_idx == nullptr ? nullptr : unsupported_choice(p);
 }
 
 cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t stream) {

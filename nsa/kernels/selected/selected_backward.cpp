@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "nsa/kernels/common/alignment.h"
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/kernels/selected/selected_sums.h"
 #include "nsa/kernels/selected/sm80/selected_backward_launch.h"
 #include "nsa/kernels/selected/sm90/selected_backward_launch.h"
@@ -35,6 +36,8 @@ constexpr SelectedInstance kSelectedInstances[] = {
     {192, 128, Element::kHalf, sm90::selected_backward_192_128_fp16,
      sm90::selected_early_192_128_fp16, sm80::selected_backward_192_128_fp16},
 };
+
+static_assert(covers_head_dims(kSelectedInstances, 2));
 
 const SelectedInstance* find_instance(const SelectedBackward& p) {
   for (const SelectedInstance& one : kSelectedInstances)
@@ -133,10 +136,9 @@ cudaError_t backward_of_early(const SelectedBackward& p, const sm90::SelectedEar
 }  // namespace
 
 const char* unsupported_reason(const SelectedBackward& p) {
-  if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
-  if (p.num_heads / p.num_kv_heads > 64) return "more than 64 query heads a KV head";
-  if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
-  if (p.num_ranges > 32) return "more than 32 ranges a row";
+  const char* reason = unsupported_selected_backward(
+      {p.num_heads, p.num_kv_heads, p.qk_head_dim, p.v_head_dim}, p.num_ranges);
+  if (reason != nullptr) return reason;
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.d_out))
     return "an address or stride is no multiple of 16 bytes";
   if (!rows_within_reach(p.q, p.num_queries, p.num_heads) ||

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "nsa/kernels/common/alignment.h"
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
 #include "nsa/kernels/interval/tile_ranges.h"
 #include "nsa/kernels/selected/selected_join.h"
@@ -36,6 +37,8 @@ constexpr ForwardInstance kForwardInstances[] = {
     {192, 128, Element::kHalf, sm90::selected_forward_192_128_fp16,
      sm90::selected_dense_192_128_fp16},
 };
+
+static_assert(covers_head_dims(kForwardInstances, 2));
 
 const ForwardInstance* find_forward(const RowAttention& p) {
   for (const ForwardInstance& one : kForwardInstances)
@@ -123,8 +126,7 @@ const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
   if (reason != nullptr) return reason;
   if (!rows_within_reach(p.q, p.num_queries, p.num_heads))
     return "rows of q more than 32 GiB apart";
-  return find_forward(p) == nullptr ? "head dims dk/dv are none of 64/64, 128/128, 192/128"
-                                    : unsupported_index(forward_sizes(p, max_tiles_of_row));
+  return unsupported_index(forward_sizes(p, max_tiles_of_row));
 }
 
 int dense_queries(const RowAttention& p, int max_tiles_of_row) {

@@ -2,6 +2,7 @@
 #include "nsa/kernels/selected/rows/row_attention.h"
 
 #include "nsa/kernels/common/alignment.h"
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/kernels/selected/rows/row_attention_launch.h"
 
 namespace nsa::kernels {
@@ -22,6 +23,8 @@ constexpr RowInstance kRowInstances[] = {
     {192, 128, Element::kHalf, portable::row_192_128_fp16},
 };
 
+static_assert(covers_head_dims(kRowInstances, 2));
+
 const RowInstance* find_instance(const RowAttention& p) {
   for (const RowInstance& one : kRowInstances)
     if (one.qk_head_dim == p.qk_head_dim && one.v_head_dim == p.v_head_dim &&
@@ -33,10 +36,9 @@ const RowInstance* find_instance(const RowAttention& p) {
 }  // namespace
 
 const char* unsupported_reason(const RowAttention& p) {
-  if (p.num_kv_heads < 1 || p.num_heads % p.num_kv_heads != 0) return "Hkv must divide Hq";
-  if (p.num_heads / p.num_kv_heads > 16) return "more than 16 query heads a KV head";
-  if (find_instance(p) == nullptr) return "head dims dk/dv are none of 64/64, 128/128, 192/128";
-  if (p.num_ranges > 32) return "more than 32 ranges a row";
+  const char* reason =
+      unsupported_rows({p.num_heads, p.num_kv_heads, p.qk_head_dim, p.v_head_dim}, p.num_ranges);
+  if (reason != nullptr) return reason;
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
     return "an address or stride is no multiple of 16 bytes";
   if (p.batch > 65535 || p.num_kv_heads > 65535) return "more than 65535 sequences or KV heads";

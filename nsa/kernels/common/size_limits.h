@@ -1,0 +1,84 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "nsa/kernels/common/shared_bytes.h"
+
+/// Which sizes the launchers of whole sequences take: they ask these functions, and so does who
+/// wants to know in a build without CUDA code. nullptr where a kernel exists, else why not.
+namespace nsa::kernels {
+
+struct HeadSizes {
+  int64_t num_heads, num_kv_heads, qk_head_dim, v_head_dim;
+};
+
+inline constexpr int64_t kMaxGroupOfInterval = 128, kMaxGroupOfSelection = 16, kMaxGroupOfRows = 16,
+                         kMaxGroupOfSelectedBackward = 64;
+inline constexpr int64_t kMaxTopNOfSelection = 32, kMaxRangesOfRow = 32;
+inline constexpr int64_t kMaxBlockStrides = 4;  ///< l / d where blocks are chosen
+
+inline constexpr const char* kOtherHeadDims = "head dims dk/dv are none of 64/64, 128/128, 192/128";
+
+constexpr bool have_kernels(int64_t qk_head_dim, int64_t v_head_dim) {
+  return sm80::shared_bytes_of(qk_head_dim, v_head_dim).rows != 0;
+}
+
+/// Whether a launcher's table has `entries` for each of the head dims, and for no others.
+template <class Instance, size_t kInstances>
+constexpr bool covers_head_dims(const Instance (&table)[kInstances], size_t entries) {
+  for (const Instance& one : table)
+    if (!have_kernels(one.qk_head_dim, one.v_head_dim)) return false;
+  for (const sm80::SharedBytes& dims : sm80::kSharedBytes) {
+    size_t found = 0;
+    for (const Instance& one : table)
+      found += one.qk_head_dim == dims.qk_head_dim && one.v_head_dim == dims.v_head_dim ? 1 : 0;
+    if (found != entries) return false;
+  }
+  return true;
+}
+
+constexpr const char* unsupported_heads(const HeadSizes& s, int64_t most, const char* too_many) {
+  if (s.num_kv_heads < 1 || s.num_heads % s.num_kv_heads != 0) return "Hkv must divide Hq";
+  if (s.num_heads / s.num_kv_heads > most) return too_many;
+  return have_kernels(s.qk_head_dim, s.v_head_dim) ? nullptr : kOtherHeadDims;
+}
+
+/// Window and compressed branch, forward and backward.
+constexpr const char* unsupported_interval(const HeadSizes& s) {
+  return unsupported_heads(s, kMaxGroupOfInterval, "more than 128 query heads a KV head");
+}
+
+struct SelectionSizes {
+  int64_t group_size, extent, stride;  ///< l, d
+  int64_t sel_block_size, top_n;
+};
+/// The compressed branch with the choice of blocks.
+constexpr const char* unsupported_selection(const SelectionSizes& s) {
+  if (s.group_size > kMaxGroupOfSelection)
+    return "block selection with more than 16 query heads a KV head";
+  if (s.top_n > kMaxTopNOfSelection) return "block selection of more than 32 blocks";
+  if (s.sel_block_size % s.stride != 0 || 128 % (s.sel_block_size / s.stride) != 0)
+    return "block selection where l'/d does not divide 128";
+  if (s.extent % s.stride != 0 || s.extent / s.stride > kMaxBlockStrides)
+    return "block selection with l/d above 4";
+  return nullptr;
+}
+
+constexpr const char* unsupported_ranges(int64_t num_ranges) {
+  return num_ranges > kMaxRangesOfRow ? "more than 32 ranges a row" : nullptr;
+}
+
+/// The selected branch in the order of rows, forward.
+constexpr const char* unsupported_rows(const HeadSizes& s, int64_t num_ranges) {
+  const char* reason = unsupported_heads(s, kMaxGroupOfRows, "more than 16 query heads a KV head");
+  return reason == nullptr ? unsupported_ranges(num_ranges) : reason;
+}
+
+/// The selected branch, backward.
+constexpr const char* unsupported_selected_backward(const HeadSizes& s, int64_t num_ranges) {
+  const char* reason =
+      unsupported_heads(s, kMaxGroupOfSelectedBackward, "more than 64 query heads a KV head");
+  return reason == nullptr ? unsupported_ranges(num_ranges) : reason;
+}
+
+}  // namespace nsa::kernels
