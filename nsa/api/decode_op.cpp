@@ -180,7 +180,7 @@ void check_captured(const DecodeArguments& a) {
   if (have < need)
     kDecodeCheck.fail("cmp_page_table" + captured,
                       "wide enough for the " + std::to_string(need) + " blocks of page_table",
-                      "room for " + std::to_string(have));
+                      std::to_string(have) + " places");
 }
 
 /// Tokens that each sequence holds, and will.

@@ -138,14 +138,12 @@ TEST(ReportMd, MissingHardwareIsACondition) {
     Results r = go();
     r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
     r.phases.resize(1);
-    r.phases[0].id = "P-p", r.phases[0].name = "p";
+    r.phases[0].name = "p", r.phases[0].cause = cause;
     r.phases[0].required = harness::Required::kIfHardware;
     r.phases[0].status = StepStatus::kDeferred;
-    r.phases[0].cause = cause;
     const std::string open = section(report(r), "Open, failed, deviating");
-    const size_t row = open.find("`C-x`");
-    ASSERT_NE(row, std::string::npos);
-    EXPECT_THAT(open.substr(row, open.find('\n', row) - row), HasSubstr(consequence)) << cause;
+    const std::string row = open.substr(std::min(open.find("`C-x`"), open.size()));
+    EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr(consequence)) << cause;
   }
 }
 

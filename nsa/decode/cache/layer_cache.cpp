@@ -52,7 +52,7 @@ at::Tensor half_turns(const NsaConfig& config) {
 at::Tensor half_turns_on(const NsaConfig& config, at::Device device) {
   using Key = std::tuple<int64_t, double, int>;
   static std::mutex mutex;
-  static std::map<Key, at::Tensor> copies;
+  static auto& copies = *new std::map<Key, at::Tensor>;  // never freed: CUDA may end before it
   if (!device.is_cuda()) return half_turns(config);
   const std::lock_guard lock(mutex);
   at::Tensor& copy = copies[Key{config.qk_head_dim, config.rope_base, device.index()}];

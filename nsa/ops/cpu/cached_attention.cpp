@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "nsa/ops/cpu/choose_blocks.h"
-#include "nsa/ops/cpu/head_rows.h"
 #include "nsa/ops/cpu/row_scores.h"
 #include "nsa/ops/cpu/softmax_rows.h"
 #include "nsa/ops/cpu/task_queue.h"
+#include "nsa/ops/cpu/tiles/head_rows.h"
 #include "nsa/ops/select/ranges_loop.h"
 
 namespace nsa::cpu {

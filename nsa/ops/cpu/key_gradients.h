@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "nsa/ops/cpu/key_panels.h"
-#include "nsa/ops/cpu/tile_keys.h"
+#include "nsa/ops/cpu/tiles/key_panels.h"
+#include "nsa/ops/cpu/tiles/tile_keys.h"
 
 namespace nsa::cpu {
 

@@ -6,8 +6,8 @@
 
 #include "nsa/ops/cpu/key_gradients.h"
 #include "nsa/ops/cpu/panel_attention.h"
-#include "nsa/ops/cpu/query_tile.h"
 #include "nsa/ops/cpu/task_queue.h"
+#include "nsa/ops/cpu/tiles/query_tile.h"
 
 namespace nsa::cpu {
 namespace {

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "nsa/ops/cpu/panel_attention.h"
-#include "nsa/ops/cpu/query_tile.h"
 #include "nsa/ops/cpu/softmax_rows.h"
 #include "nsa/ops/cpu/task_queue.h"
+#include "nsa/ops/cpu/tiles/query_tile.h"
 
 namespace nsa::cpu {
 namespace {

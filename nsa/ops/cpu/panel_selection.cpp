@@ -7,10 +7,10 @@
 
 #include "nsa/ops/cpu/choose_blocks.h"
 #include "nsa/ops/cpu/panel_attention.h"
-#include "nsa/ops/cpu/query_tile.h"
 #include "nsa/ops/cpu/row_scores.h"
 #include "nsa/ops/cpu/softmax_rows.h"
 #include "nsa/ops/cpu/task_queue.h"
+#include "nsa/ops/cpu/tiles/query_tile.h"
 #include "nsa/ops/select/ranges_loop.h"
 
 namespace nsa::cpu {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "nsa/ops/cpu/head_rows.h"
+#include "nsa/ops/cpu/tiles/head_rows.h"
 
 namespace nsa::cpu {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-#include "nsa/ops/cpu/key_panels.h"
 #include "nsa/ops/cpu/panel_attention.h"
+#include "nsa/ops/cpu/tiles/key_panels.h"
 
 namespace nsa::cpu {
 

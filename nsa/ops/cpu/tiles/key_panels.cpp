@@ -1,4 +1,4 @@
-#include "nsa/ops/cpu/key_panels.h"
+#include "nsa/ops/cpu/tiles/key_panels.h"
 
 #include <ATen/ATen.h>
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "nsa/ops/cpu/head_rows.h"
 #include "nsa/ops/cpu/inner_loops/kernel_table.h"
+#include "nsa/ops/cpu/tiles/head_rows.h"
 
 namespace nsa::cpu {
 

@@ -1,4 +1,4 @@
-#include "nsa/ops/cpu/query_tile.h"
+#include "nsa/ops/cpu/tiles/query_tile.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "nsa/ops/cpu/tile_keys.h"
+#include "nsa/ops/cpu/tiles/tile_keys.h"
 
 #include <ATen/ATen.h>
 

@@ -1,4 +1,4 @@
-#include "nsa/ops/cpu/head_rows.h"
+#include "nsa/ops/cpu/tiles/head_rows.h"
 
 #include <ATen/ATen.h>
 
