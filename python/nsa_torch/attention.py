@@ -9,6 +9,18 @@ from typing_extensions import Unpack
 from nsa_torch.settings import Settings, check
 
 
+# Overloads, not packets of overloads: resolving one takes longer than a call of it.
+ops = torch.ops.nsa
+attention_fwd = ops.attention_fwd.default
+attention_varlen_fwd = ops.attention_varlen_fwd.default
+attention_qkvpacked_fwd = ops.attention_qkvpacked_fwd.default
+
+
+def given(**arguments: object) -> dict:
+    """The arguments that are not None; the dispatcher takes time for every one that it is handed."""
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
 def equal_gates(q: Tensor, settings: dict) -> Tensor:
     """Gates of a call without any: every branch weighs the same (1 each where they are not activated)."""
     shape = (*q.shape[:-1], 3)
@@ -42,8 +54,8 @@ def nsa_attention(
     """
     check("nsa_attention", settings)
     gates = equal_gates(q, settings) if gates is None else gates
-    branches = dict(k_cmp=k_cmp, v_cmp=v_cmp, k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win)
-    return torch.ops.nsa.attention_fwd(q, k, v, gates, **branches, block_idx=block_idx, **settings)[0]
+    more = given(k_cmp=k_cmp, v_cmp=v_cmp, k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx)
+    return attention_fwd(q, k, v, gates, **more, **settings)[0]
 
 
 def nsa_attention_varlen(
@@ -69,9 +81,8 @@ def nsa_attention_varlen(
     """
     check("nsa_attention_varlen", settings)
     gates = equal_gates(q, settings) if gates is None else gates
-    branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx, max_seqlen=max_seqlen)
-    operator = torch.ops.nsa.attention_varlen_fwd
-    return operator(q, k, v, gates, cu_seqlens.to(torch.int32), **branches, **settings)[0]
+    more = given(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx, max_seqlen=max_seqlen)
+    return attention_varlen_fwd(q, k, v, gates, cu_seqlens.to(torch.int32), **more, **settings)[0]
 
 
 def nsa_attention_qkvpacked(
@@ -100,9 +111,8 @@ def nsa_attention_qkvpacked(
     check("nsa_attention_qkvpacked", settings)
     if gates is None:
         gates = equal_gates(qkv.unsqueeze(-2).expand(*qkv.shape[:-1], num_heads, qkv.shape[-1]), settings)
-    branches = dict(k_cmp=k_cmp, v_cmp=v_cmp, k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx)
-    operator = torch.ops.nsa.attention_qkvpacked_fwd
-    return operator(qkv, gates, num_heads, num_kv_heads, v_head_dim, **branches, **settings)[0]
+    more = given(k_cmp=k_cmp, v_cmp=v_cmp, k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win, block_idx=block_idx)
+    return attention_qkvpacked_fwd(qkv, gates, num_heads, num_kv_heads, v_head_dim, **more, **settings)[0]
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ def explain(q: Tensor, k: Tensor, v: Tensor, gates: Optional[Tensor] = None, **s
     gates = equal_gates(q, settings) if gates is None else gates
     if settings.get("backend") == "plain":
         return Explanation("plain", 'backend="plain" was asked for')
-    obstacle = torch.ops.nsa.why_not_fused(q, k, v, gates, **settings)
+    obstacle = ops.why_not_fused(q, k, v, gates, **settings)
     if settings.get("backend") == "fused" and obstacle:
         return Explanation("plain", obstacle)
-    return Explanation(torch.ops.nsa.which_backend(q, k, v, gates, **settings), obstacle)
+    return Explanation(ops.which_backend(q, k, v, gates, **settings), obstacle)

@@ -8,6 +8,7 @@ from typing_extensions import Unpack
 from nsa_torch.attention import equal_gates
 from nsa_torch.settings import Settings, check
 
+decode_op = torch.ops.nsa.decode_.default
 DEFAULTS = dict(block_size=32, block_stride=16, window=512)
 
 
@@ -86,7 +87,7 @@ class DecodeCache:
         tables = (self.page_table, self.cmp_page_table, self.num_tokens)
         branches = dict(k_sel=k_sel, v_sel=v_sel, k_win=k_win, v_win=v_win)
         more = dict(block_idx=block_idx, lengths=lengths)
-        return torch.ops.nsa.decode_(q, k, v, gates, *memory, *rings, *tables, **branches, **more, **self.settings)
+        return decode_op(q, k, v, gates, *memory, *rings, *tables, **branches, **more, **self.settings)
 
     def reset(self, sequence: int) -> None:
         """Empties a sequence."""
