@@ -8,6 +8,7 @@
 #include "nsa/layer/fused/packed_call.h"
 #include "nsa/layer/packed.h"
 #include "nsa/ops/attention/cpu_attention.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 namespace {
@@ -115,6 +116,9 @@ std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool chec
   if (options.sel != SelBackend::kFused || !in.q.is_cuda()) return std::nullopt;
   for (const at::Tensor& x : call.tensors)
     if (x.defined() && x.requires_grad() && at::GradMode::is_enabled()) return std::nullopt;
+  const ArgumentCheck check("attention");
+  check.rank("cu_seqlens", in.cu_seqlens, 1, "[docs + 1]");
+  check.dtype("cu_seqlens", in.cu_seqlens, at::kInt);
   if (checks_offsets && (!call.max_seqlen || in.cu_seqlens.is_cpu())) check_offsets(in);
   const int64_t num_ids = call.block_idx.defined() ? call.block_idx.size(-1) : call.config.top_n;
   PackedKernels kernels = choose_packed(in, call.config, num_ids);

@@ -332,6 +332,9 @@ TEST(PackedOnCuda, OffsetsAreRefusedWhereTheyAreRead) {
   EXPECT_THROW(packed(x, config, offsets({0, 60, 50, 100}).to(at::kCUDA)), c10::Error);
   EXPECT_THROW(packed(x, config, offsets({0, 60, 100}), 50), c10::Error);
   EXPECT_NO_THROW(packed(x, config, offsets({0, 60, 100}), 60));
+  // Type and rank are known without a look.
+  EXPECT_THROW(packed(x, config, offsets({0, 100}).to(at::kCUDA, at::kLong), 100), c10::Error);
+  EXPECT_THROW(packed(x, config, offsets({0, 100}).to(at::kCUDA).unsqueeze(0), 100), c10::Error);
 }
 
 TEST(PackedOnCuda, ADocumentThatIsNotFiniteReachesNoOther) {
