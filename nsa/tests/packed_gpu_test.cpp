@@ -271,15 +271,20 @@ void expect_same_bits(const variable_list& have, const variable_list& want) {
   for (size_t i = 0; i < have.size(); ++i) EXPECT_TRUE(have[i].equal(want[i])) << i;
 }
 
-TEST(PackedOnCuda, ABoundAndOffsetsOnTheHostChangeNothing) {
+TEST(PackedOnCuda, OffsetsOnTheHostChangeNoBitAndABoundOnlyTheOrderOfSums) {
   const Config config = config_of(4, 64, 64);
   const variable_list x = leaves_of(config, total(kLengths), at::kBFloat16);
   const at::Tensor offsets = offsets_of(kLengths), d_o = upstream_of(x[0]);
   const variable_list want = step(x, config, offsets, {}, d_o);
-  expect_same_bits(step(x, config, offsets, 200, d_o), want);
-  expect_same_bits(step(x, config, offsets, 100000, d_o), want);
   expect_same_bits(step(x, config, offsets.cpu(), {}, d_o), want);
   expect_same_bits(step(x, config, offsets, {}, d_o), want);
+  expect_same_bits(step(x, config, offsets, 100000, d_o), want);
+  EXPECT_TRUE(blocks_of(x, config, offsets, 200).equal(blocks_of(x, config, offsets)));
+  // Places of partial sums, and so their order, depend on how many tiles a row may attend.
+  const variable_list bounded = step(x, config, offsets, 200, d_o);
+  expect_same_bits(step(x, config, offsets, 200, d_o), bounded);
+  for (size_t i = 0; i < want.size(); ++i)
+    EXPECT_LE(distance(in_fp64(bounded[i]), in_fp64(want[i])), 4e-2) << i;
 }
 
 /// A host synchronisation would end the capture; the offsets are read when the graph runs.
