@@ -63,8 +63,11 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 
 /// The same for packed documents: tensors [T, heads, dim]; cu_seqlens int32 [documents + 1] starts
 /// at 0, never falls and ends at T. Positions, blocks and the window restart in each document.
-/// max_seqlen: a document with more tokens is refused (c10::ValueError); it changes nothing else,
-/// as the lengths are read from cu_seqlens anyway.
+/// max_seqlen: the most tokens of a document. Where the CUDA kernels cover the call, every launch
+/// is of all documents, and with max_seqlen and cu_seqlens on the GPU the host reads nothing of
+/// them: instead of an error, tokens from max_seqlen on and outside of all documents are NaN. In
+/// all other cases the offsets are read, and bad ones and longer documents are refused
+/// (c10::ValueError).
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& gates, const at::Tensor& cu_seqlens,
                             const Config& config = {}, const Options& options = {},

@@ -5,6 +5,7 @@
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/fused/packed_call.h"
 #include "nsa/ops/attention/cpu_attention.h"
 
 namespace nsa {
@@ -75,11 +76,29 @@ NsaOptions whole_call_options(Backend backend, bool strict, const at::Tensor& q)
   return options;
 }
 
+namespace {
+
+/// All documents at once where the kernels cover the call, else batches of similar ones.
+AttentionOutput compute_documents(const AttentionCall& call, const NsaInputs& in,
+                                  const NsaOptions& options, bool keep) {
+  if (const auto kernels = packed_kernels(call, /*checks_offsets=*/true)) {
+    const Steps steps = packed_steps(in, call.config, call.block_idx, *kernels);
+    AttentionOutput result{steps.out.o.squeeze(0), steps.out.block_idx.squeeze(0)};
+    if (keep) result.kept = kept_results(call, steps);
+    return result;
+  }
+  const NsaOutputs out = nsa_attention(in, call.config, options);
+  return {out.o, out.block_idx, keep ? kept_blanks(call) : std::vector<at::Tensor>{}};
+}
+
+}  // namespace
+
 AttentionOutput compute(const AttentionCall& call, bool keep) {
   check_attention(call);
   NsaOptions options = whole_call_options(call.backend, call.strict, call.q());
   options.block_idx = call.block_idx;
   const NsaInputs in = layer_inputs(call);
+  if (call.cu_seqlens.defined()) return compute_documents(call, in, options, keep);
   if (!keep && !call.compressed()) {
     const NsaOutputs out = nsa_attention(in, call.config, options);
     return {out.o, out.block_idx};

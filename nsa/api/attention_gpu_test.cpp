@@ -120,14 +120,17 @@ TEST(AttentionOnCuda, AgreesWithFp64OnTheSelectedBlocks) {
   }
 }
 
-TEST(AttentionOnCuda, PackedDocumentsHaveTheBitsOfTheLayerCall) {
+/// In batches, as the layer computes them. All at once: packed_gpu_test.
+TEST(AttentionOnCuda, PackedDocumentsInBatchesHaveTheBitsOfTheLayerCall) {
   const variable_list x = call_tensors({500});
   const at::Tensor offsets = at::tensor({0, 3, 3, 210, 500}, at::kInt).to(at::kCUDA);
-  const at::Tensor o = attention_varlen(x[0], x[1], x[2], x[3], offsets, call_config());
+  Options options;
+  options.backend = Backend::kPlain;
+  const at::Tensor o = attention_varlen(x[0], x[1], x[2], x[3], offsets, call_config(), options);
   NsaInputs in = as_layer_inputs(x);
   in.cu_seqlens = offsets;
   const at::Tensor want =
-      nsa_attention(in, call_config(), layer_options(Backend::kAuto, false, true)).o;
+      nsa_attention(in, call_config(), layer_options(Backend::kPlain, false, true)).o;
   EXPECT_TRUE(o.equal(want));
   expect_same_bits(call_gradients(o, x), call_gradients(want, x));
 }

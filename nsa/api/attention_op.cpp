@@ -2,7 +2,8 @@
 // packed documents (attention_varlen_*) and for one projection of q, k and v
 // (attention_qkvpacked_*). Functional: no output shares memory with an input. The backward
 // operator reads the arguments, the selected blocks and what its forward operator kept; where the
-// kernels do not cover the call, and for packed documents, it computes the branches once more.
+// kernels do not cover the call, and for packed documents on a CPU, it computes the branches once
+// more.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -30,15 +31,12 @@ AttentionOutput call_forward(const OperatorHandle& op, const OperatorArguments& 
   Stack stack;
   arguments.push(op.schema(), stack);
   op.callBoxed(stack);
-  AttentionOutput out{stack[0].toTensor(), stack[1].toTensor()};
-  if (stack.size() > 2) out.kept = stack[2].toTensorVector();
-  return out;
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensorVector()};
 }
 
-/// Puts the results of a forward operator on the stack; that of packed documents keeps none.
-void push_forward(const OperatorHandle& op, Stack& stack, const AttentionOutput& out) {
-  torch::jit::push(stack, out.o, out.block_idx);
-  if (op.schema().returns().size() > 2) torch::jit::push(stack, out.kept);
+/// Puts the results of a forward operator on the stack.
+void push_forward(Stack& stack, const AttentionOutput& out) {
+  torch::jit::push(stack, out.o, out.block_idx, out.kept);
 }
 
 OperatorHandle backward_of(const OperatorHandle& forward) {
@@ -83,7 +81,7 @@ void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   out.o = out.o.contiguous();
   out.block_idx = out.block_idx.contiguous();
   separate(out);
-  push_forward(op, *stack, out);
+  push_forward(*stack, out);
 }
 
 /// Gradients by autograd over the same call, computed once more.
@@ -162,7 +160,7 @@ void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   AttentionOutput out{at::empty_symint(o, call.q().options()),
                       at::empty_symint(ids, call.q().options().dtype(at::kInt))};
   if (arguments.keep) out.kept = kept_meta(call);
-  push_forward(op, *stack, out);
+  push_forward(*stack, out);
 }
 
 void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -258,8 +256,9 @@ bool any_requires_grad(const OperatorHandle& op, const Stack& stack) {
 /// dynamic sizes have the same answer. kept_gradients asks the kernels.
 bool kernels_may_differentiate(const AttentionCall& call) {
   const at::ScalarType type = call.q().scalar_type();
-  if (call.cu_seqlens.defined() || call.backend == Backend::kPlain) return false;
+  if (call.backend == Backend::kPlain) return false;
   const bool half = type == at::kBFloat16 || type == at::kHalf;
+  if (call.q().is_cpu() && call.cu_seqlens.defined()) return false;
   if (call.q().is_cpu()) return call.backend == Backend::kAuto && (half || type == at::kFloat);
   return call.q().is_cuda() && half;
 }
@@ -284,7 +283,7 @@ void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const variable_list out = AttentionNode::apply(t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7),
                                                  t(8), t(9), maybe(arguments.call.block_idx),
                                                  maybe(arguments.call.cu_seqlens), state);
-  push_forward(op, *stack, {out[0], out[1], variable_list(out.begin() + 2, out.end())});
+  push_forward(*stack, {out[0], out[1], variable_list(out.begin() + 2, out.end())});
 }
 
 void backward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -311,7 +310,7 @@ void forward_autocast(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
     if (x.defined() && std::string_view(kCallTensors[i]) != "gates")
       x = at::autocast::cached_cast(type, x, device);
   }
-  push_forward(op, *stack, call_forward(op, arguments));
+  push_forward(*stack, call_forward(op, arguments));
 }
 
 /// One kernel for the three operators of a direction, "_fwd" or "_bwd".

@@ -22,9 +22,6 @@ struct OperatorText {
   int gradients = 0;              ///< that the backward operator returns
   std::string gradients_of_qkv;   ///< the first of them
   std::string own_settings = {};  ///< of this operator alone
-  /// The forward operator can leave results for the backward operator. They are its last argument,
-  /// as code that torch.compile writes leaves an empty list out.
-  bool keeps = true;
 };
 
 /// The tensors of a backward operator: none has a default behind one that has none.
@@ -34,19 +31,18 @@ std::string required(std::string tensors) {
   return tensors;
 }
 
+/// The forward operator can leave results for the backward operator. They are its last argument, as
+/// code that torch.compile writes leaves an empty list out.
 void define(torch::Library& m, const OperatorText& text) {
   const std::vector<at::Tag> tags = {at::Tag::pt2_compliant_tag};
-  const auto where_kept = [&](const char* one) { return std::string(text.keeps ? one : ""); };
   const std::string settings = kSettings + text.own_settings;
   m.def((text.name + "_fwd(" + text.tensors + "Tensor? block_idx=None, " + settings +
-         where_kept(", bool keep=False") + ") -> (Tensor o, Tensor block_idx_out" +
-         where_kept(", Tensor[] kept") + ")")
+         ", bool keep=False) -> (Tensor o, Tensor block_idx_out, Tensor[] kept)")
             .c_str(),
         tags);
   m.def((text.name + "_bwd(Tensor d_o, " + required(text.tensors) + "Tensor block_idx, bool[" +
-         std::to_string(text.gradients) + "] wanted, " + settings +
-         where_kept(", Tensor[]? kept=None") + ") -> (" + text.gradients_of_qkv +
-         kGradientsOfBranches)
+         std::to_string(text.gradients) + "] wanted, " + settings + ", Tensor[]? kept=None) -> (" +
+         text.gradients_of_qkv + kGradientsOfBranches)
             .c_str(),
         tags);
 }
@@ -63,7 +59,7 @@ TORCH_LIBRARY_FRAGMENT(nsa, m) {
   nsa::define(
       m, {"attention_varlen",
           "Tensor q, Tensor k, Tensor v, Tensor gates, Tensor cu_seqlens, " + nsa::kOwnTensors, 10,
-          of_three, ", int? max_seqlen=None", /*keeps=*/false});
+          of_three, ", int? max_seqlen=None"});
   nsa::define(m, {"attention_qkvpacked",
                   "Tensor qkv, Tensor gates, int num_heads, int num_kv_heads, "
                   "int? v_head_dim=None, " +

@@ -2,9 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/diagnostics/run_record.h"
 #include "nsa/layer/cpu_gradients.h"
 #include "nsa/layer/fused/fused_call.h"
+#include "nsa/layer/fused/packed_call.h"
+#include "nsa/layer/packed.h"
 #include "nsa/ops/attention/cpu_attention.h"
+#include "nsa/ops/common/check.h"
 
 namespace nsa {
 namespace {
@@ -37,6 +41,20 @@ bool computed_by_cpu_kernels(const AttentionCall& call) {
   return call.backend == Backend::kAuto && cpu_kernel_obstacle(call.q()).empty();
 }
 
+/// Of packed documents, [T, ...]; empty where the forward pass kept nothing.
+Tensors gradients_of_documents(const AttentionCall& call, const NsaInputs& in, const Tensors& kept,
+                               const at::Tensor& d_o, bool branches) {
+  const auto kernels = packed_kernels(call, /*checks_offsets=*/false);
+  if (!kernels) return {};
+  Steps steps = steps_from(call, in, kept);
+  for (at::Tensor* const x : {&steps.out.q_rot, &steps.k_sel, &steps.k_win})
+    if (x->dim() == 3) *x = x->unsqueeze(0);  // an argument of the call
+  Tensors found = packed_gradients(in, call.config, steps, d_o, *kernels, branches);
+  for (at::Tensor& x : found)
+    if (x.defined()) x = x.squeeze(0);
+  return found;
+}
+
 /// Whether entry i of the list is left empty.
 bool is_left_out(const AttentionCall& call, size_t i) {
   if (i < 3) return !rotates(call) || (i == 2 && one_key(call));
@@ -57,9 +75,11 @@ Tensors kept_results(const AttentionCall& call, const Steps& steps) {
 Tensors kept_meta(const AttentionCall& call) {
   const Config& c = call.config;
   const at::Tensor& q = call.q();
-  const c10::SymInt batch = q.sym_size(0), tokens = q.sym_size(1);
+  const bool packed = call.cu_seqlens.defined();  // one sequence, blocks as in PackedTables
+  const c10::SymInt batch = packed ? c10::SymInt(1) : q.sym_size(0),
+                    tokens = q.sym_size(packed ? 0 : 1), stride(c.block_stride);
   const c10::SymInt blocks =
-      ((tokens - c.block_size + c.block_stride) / c10::SymInt(c.block_stride)).max(0);
+      packed ? tokens / stride : ((tokens - c.block_size + c.block_stride) / stride).max(0);
   const c10::SymInt ids = call.block_idx.defined() ? call.block_idx.sym_size(-1) : c.top_n;
   const at::ScalarType accumulated = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const auto make = [&](std::vector<c10::SymInt> sizes, at::ScalarType type) {
@@ -84,6 +104,30 @@ Tensors kept_meta(const AttentionCall& call) {
   return kept;
 }
 
+Tensors kept_blanks(const AttentionCall& call) {
+  Tensors blanks = kept_meta(call);
+  for (at::Tensor& x : blanks) x.zero_();
+  return blanks;
+}
+
+std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool checks_offsets) {
+  const NsaInputs in = layer_inputs(call);
+  const NsaOptions options = whole_call_options(call.backend, call.strict, in.q);
+  if (options.sel != SelBackend::kFused || !in.q.is_cuda()) return std::nullopt;
+  for (const at::Tensor& x : call.tensors)
+    if (x.defined() && x.requires_grad() && at::GradMode::is_enabled()) return std::nullopt;
+  const ArgumentCheck check("attention");
+  check.rank("cu_seqlens", in.cu_seqlens, 1, "[docs + 1]");
+  check.dtype("cu_seqlens", in.cu_seqlens, at::kInt);
+  if (checks_offsets && (!call.max_seqlen || in.cu_seqlens.is_cpu())) check_offsets(in);
+  const int64_t num_ids = call.block_idx.defined() ? call.block_idx.size(-1) : call.config.top_n;
+  PackedKernels kernels = choose_packed(in, call.config, num_ids);
+  record_backend("packed", "fused", kernels.obstacle.empty() ? "fused" : "batches", "",
+                 kernels.obstacle, /*strict=*/false);
+  if (!kernels.obstacle.empty()) return std::nullopt;
+  return kernels;
+}
+
 Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at::Tensor& d_o,
                        const std::bitset<kCallTensors.size()>& wanted) {
   AttentionCall own = call;  // tensors of their own: one given twice has two gradients
@@ -95,8 +139,10 @@ Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at:
     branches = branches || (wanted[i] && std::string_view(kCallTensors[i]) != "gates");
   auto* const gradients_by =
       computed_by_cpu_kernels(own) ? cpu_gradients_of_steps : gradients_of_steps;
-  const Tensors found =
-      gradients_by(in, own.config, steps_from(own, in, kept), d_o, own.compressed(), branches);
+  const Tensors found = own.cu_seqlens.defined()
+                            ? gradients_of_documents(own, in, kept, d_o, branches)
+                            : gradients_by(in, own.config, steps_from(own, in, kept), d_o,
+                                           own.compressed(), branches);
   if (found.empty()) return {};
   const std::array<const at::Tensor*, 8> inputs{&in.q,     &in.k_cmp_src,  &in.v_cmp_src,
                                                 &in.k_sel, &in.v_sel,      &in.k_win,

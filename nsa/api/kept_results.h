@@ -1,11 +1,13 @@
 #pragma once
 #include <bitset>
+#include <optional>
 #include <vector>
 
 #include "nsa/api/attention_call.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/fused/packed_tables.h"
 
-/// What a batched forward operator leaves for its backward operator: rotated q, k_sel and k_win,
+/// What a forward operator leaves for its backward operator: rotated q, k_sel and k_win,
 /// k_cmp, v_cmp, ranges, then outputs and log-sum-exp of the three branches. An entry that is
 /// an argument of the call, or the same as another, is a tensor of no elements. Shapes depend on
 /// the call alone, not on what computed it.
@@ -14,6 +16,15 @@ namespace nsa {
 std::vector<at::Tensor> kept_results(const AttentionCall& call, const Steps& steps);
 /// The same on the Meta device, dynamic sizes too.
 std::vector<at::Tensor> kept_meta(const AttentionCall& call);
+
+/// Zeros of these shapes, where a call was computed by what keeps nothing.
+std::vector<at::Tensor> kept_blanks(const AttentionCall& call);
+
+/// The kernels of a call of packed documents, all documents at once; none where they do not cover
+/// it, which is recorded (stage "packed"), and under autograd. Where it gives kernels the forward
+/// pass leaves results: the answer is the same for forward and backward operator. `checks_offsets`:
+/// cu_seqlens that lie on the host, or for which there is no bound, are read and refused if bad.
+std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool checks_offsets);
 
 /// Gradients of the tensors of a call, in their order, from `kept` and d_o, by the kernels;
 /// undefined where not `wanted`. Empty where the kernels do not cover the call.

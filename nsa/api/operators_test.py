@@ -285,7 +285,7 @@ class Operators(unittest.TestCase):
             opcheck(torch.ops.nsa.attention_fwd, tensors(grad=False), SMALL | settings)
         packed = tensors(rows=(23,))
         offsets = torch.tensor([0, 3, 3, 20, 23], dtype=torch.int32, device=DEVICE) * STRETCH
-        for settings in ({}, dict(max_seqlen=17 * STRETCH)):
+        for settings in ({}, dict(max_seqlen=17 * STRETCH), dict(keep=True)):
             opcheck(torch.ops.nsa.attention_varlen_fwd, (*packed, offsets), SMALL | settings)
         q, k, v, gates = tensors(grad=False)
         o, ids, kept = torch.ops.nsa.attention_fwd(q, k, v, gates, **SMALL, keep=True)
@@ -443,8 +443,9 @@ class Operators(unittest.TestCase):
             ("meta", -1, "max_seqlen must be at least 0, got -1"),
         ):
             with self.subTest(device=device, longest=longest), self.assertRaisesRegex(ValueError, message):
-                inputs = (x.to(device) for x in (*packed, offsets))
-                torch.ops.nsa.attention_varlen_fwd(*inputs, **SMALL, max_seqlen=longest)
+                inputs = [x.to(device) for x in packed]
+                bounds = offsets.to("meta" if device == "meta" else "cpu")  # on the host they are always read
+                torch.ops.nsa.attention_varlen_fwd(*inputs, bounds, **SMALL, max_seqlen=longest)
         # Lengths of Meta tensors are unknown.
         o = torch.ops.nsa.attention_varlen_fwd(*(x.to("meta") for x in (*packed, offsets)), **SMALL, max_seqlen=16)[0]
         self.assertEqual(o.shape, (23 * STRETCH, 4, DV))

@@ -99,12 +99,17 @@ NsaOutputs join_batches(const std::vector<NsaOutputs>& batches, const PackedLayo
 
 }  // namespace
 
+std::vector<int64_t> check_offsets(const NsaInputs& inputs) {
+  std::vector<int64_t> offsets =
+      document_offsets("nsa_attention", inputs.cu_seqlens, inputs.q.size(0));
+  check_longest(offsets, inputs.max_seqlen);
+  return offsets;
+}
+
 NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options) {
   check_packed(inputs, options);
-  const std::vector<int64_t> offsets =
-      document_offsets("nsa_attention", inputs.cu_seqlens, inputs.q.size(0));
-  check_longest(offsets, inputs.max_seqlen);
+  const std::vector<int64_t> offsets = check_offsets(inputs);
   const PackedLayout layout = packed_layout(offsets, config, inputs.q.device());
   std::vector<NsaOutputs> batches;
   for (const DocumentBatch& batch : layout.batches) {

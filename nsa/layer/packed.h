@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "nsa/layer/nsa_attention.h"
 
 namespace nsa {
@@ -8,5 +10,9 @@ namespace nsa {
 /// own. Reading cu_seqlens synchronises with the device.
 NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options);
+
+/// Throws c10::Error unless cu_seqlens ascend from 0 to T, no document longer than max_seqlen where
+/// that is given; returns them. Synchronises with the device.
+std::vector<int64_t> check_offsets(const NsaInputs& inputs);
 
 }  // namespace nsa

@@ -76,8 +76,9 @@ def nsa_attention_varlen(
     """nsa_attention for packed documents: tensors [T, heads, dim].
 
     cu_seqlens int32 or int64 [documents + 1] starts at 0, never falls and ends at T. Positions, blocks and the window
-    restart in each document. max_seqlen: a document with more tokens raises ValueError; it changes nothing else, as the
-    lengths are read from cu_seqlens anyway.
+    restart in each document. max_seqlen: the most tokens of a document. With it the CUDA kernels compute all documents
+    without a host synchronisation, and tokens from max_seqlen on, or outside of all documents, are NaN; without it, and
+    elsewhere, the offsets are read, and bad ones or longer documents raise ValueError.
     """
     check("nsa_attention_varlen", settings)
     gates = equal_gates(q, settings) if gates is None else gates

@@ -42,7 +42,7 @@ class Calls(unittest.TestCase):
         bounded = nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, 14, **SMALL)
         self.assertTrue(torch.equal(bounded, o))
         with self.assertRaisesRegex(ValueError, "document 1 of cu_seqlens must be of at most max_seqlen = 13 tokens, got 14"):
-            nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets, max_seqlen=13, **SMALL)
+            nsa_torch.nsa_attention_varlen(q, k, v, gates, offsets.cpu(), max_seqlen=13, **SMALL)
 
     def test_one_projection(self):
         q, k, v, gates = tokens()

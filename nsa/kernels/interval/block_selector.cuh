@@ -216,7 +216,7 @@ __device__ __forceinline__ void begin_lists(const Arguments& a, const Tile& tile
   const int lane = threadIdx.x % 32, token = w.first_token + lane;
   if (lane < w.tokens) {
     const BlockSelection& choice = a.selection;
-    const int current = a.by_sel_block.quotient(a.first_position + tile.first + token);
+    const int current = a.by_sel_block.quotient(tile.shift + tile.first + token);
     const bool chooses = token < tile.count && current + 1 > choice.top_n;
     ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
     w.states[lane] = state;
@@ -299,7 +299,7 @@ __device__ __forceinline__ void write_lists(const Arguments& a, const Tile& tile
     }
     const int64_t row =
         (int64_t(tile.batch) * a.num_queries + token) * a.by_kv_heads.value + tile.kv_head;
-    const int position = a.first_position + token;
+    const int position = tile.shift + token;
     write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
   }
 }

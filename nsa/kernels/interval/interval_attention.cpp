@@ -84,6 +84,8 @@ const char* unsupported_reason(const IntervalAttention& p) {
 
 cudaError_t interval_attention_forward(const IntervalAttention& p, cudaStream_t stream) {
   if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
+  if (p.documents != nullptr && (p.batch != 1 || p.first_position != 0))
+    return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
   const IntervalInstance& one = *find_instance(p);
   if (p.code == Code::kSm80) return one.sm80(p, stream);

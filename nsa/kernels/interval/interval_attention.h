@@ -39,6 +39,13 @@ struct BlockSelection {
   int sel_block_size = 0, top_n = 0, num_initial = 0, num_local = 0;  ///< as in NsaConfig
 };
 
+/// Tokens [first, first + count) of one document of a packed sequence.
+struct DocumentTile {
+  int32_t first, count;
+  int32_t start;      ///< first token of the document: token t stands at position t - start
+  int32_t first_key;  ///< of the document in k and v
+};
+
 struct IntervalAttention {
   Strided q;             ///< [B, S, Hq, dk]
   Strided k;             ///< [B, N, Hkv, dk]
@@ -51,6 +58,12 @@ struct IntervalAttention {
   IntervalRule rule;
   float scale = 0;
   BlockSelection selection;  ///< compressed branch only; first_position + num_queries tokens exist
+  /// Device memory or null. The documents of the one sequence of a batch, cut into tiles of
+  /// tokens_of_tile (document_tiles.h) tokens at most; a tile of no token is skipped. Keys of a
+  /// document are counted from its first one, positions, ids and ranges of blocks from its first
+  /// token. Forward only, first_position 0.
+  const DocumentTile* documents = nullptr;
+  int num_document_tiles = 0;
   Element element = Element::kBFloat16;
   Code code = Code::kSm90;
 };

@@ -42,14 +42,18 @@ template <typename T>
 __device__ void add_blocks(float (&sum)[kVector], const TokenGradients& p,
                            const TokenGradients::Of& of, const Divisor& stride, int batch,
                            int token, int column) {
-  const int before = token - p.block_size + 1;  // a block starts behind it
-  const int first = before <= 0 ? 0 : stride.quotient(before + p.block_stride - 1);
-  const int last = min(stride.quotient(token), p.num_blocks - 1),
+  const int start = p.start == nullptr ? 0 : p.start[token], row = stride.quotient(start);
+  const int before = token - start - p.block_size + 1;  // a block starts behind it
+  const int first = row + (before <= 0 ? 0 : stride.quotient(before + p.block_stride - 1));
+  const int last = min(row + stride.quotient(token - start), p.num_blocks - 1),
             width = of.num_heads * of.head_dim;
   float blocks[kVector] = {};
-  for (int block = first; block <= last; ++block)
+  for (int block = first; block <= last; ++block) {
+    // Behind the last block of a document lie rows of none or of the next one.
+    if (p.start != nullptr && p.block_first[block] != start + (block - row) * p.block_stride) break;
     add<T>(blocks, load_bits(static_cast<const T*>(of.blocks) +
                              (int64_t(batch) * p.num_blocks + block) * width + column));
+  }
   const float size = static_cast<float>(p.block_size);
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] += blocks[j] / size;
@@ -132,6 +136,8 @@ Cut cut_of(const TokenGradients& p, int& blocks) {
 cudaError_t token_gradients(const TokenGradients& p, cudaStream_t stream) {
   if (p.batch == 0 || p.num_tokens == 0 || p.count == 0) return cudaSuccess;
   if (p.count > TokenGradients::kMost || p.block_size < 1 || p.block_stride < 1)
+    return cudaErrorInvalidValue;
+  if ((p.start == nullptr) != (p.block_first == nullptr) || (p.start != nullptr && p.batch != 1))
     return cudaErrorInvalidValue;
   bool rotates = false;
   for (int i = 0; i < p.count; ++i) {

@@ -152,6 +152,9 @@ struct TokenSources {
   /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
   /// is rotated.
   const float2* cos_sin = nullptr;
+  /// Of packed documents: [num_blocks] first token of a block, -1 where its mean is to be 0; null:
+  /// block i begins at token i * block_stride.
+  const int32_t* block_first = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_sources(const TokenSources& problem, cudaStream_t stream);
@@ -176,6 +179,9 @@ struct TokenGradients {
   /// (cos, sin) of the angles, [>= num_tokens, qk_head_dim / 2], 16-byte aligned, where something
   /// is rotated.
   const float2* cos_sin = nullptr;
+  /// Of packed documents: `block_first` as in TokenSources, and [num_tokens] the first token of a
+  /// token's document, whose blocks begin at row start / block_stride; or null both.
+  const int32_t *block_first = nullptr, *start = nullptr;
   Element element = Element::kBFloat16;
 };
 cudaError_t token_gradients(const TokenGradients& problem, cudaStream_t stream);

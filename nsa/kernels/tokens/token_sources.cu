@@ -39,10 +39,14 @@ __device__ __forceinline__ void pool_blocks(const TokenSources& p, const TokenSo
       vector >= of.num_heads * vectors)
     return;
   const int head = vector / vectors, column = vector % vectors * kVector;
-  const int first = block * p.block_stride, end = first + p.block_size;  // tokens
+  const int64_t row = (int64_t(batch) * p.num_blocks + block) * of.num_heads + head;
+  T* const out = static_cast<T*>(of.out) + row * of.head_dim + column;
+  const int first = p.block_first == nullptr ? block * p.block_stride : p.block_first[block],
+            end = first + p.block_size;  // tokens
   const T* x = static_cast<const T*>(of.x.data) + batch * of.x.batch + head * of.x.head + column;
   const float2* cos_sin = p.cos_sin + column / 2;
   float sum[kVector] = {};
+  if (first < 0) return store(out, sum);
   for (int token = first; token < end; token += kTokensInFlight) {
     uint4 bits[kTokensInFlight];
 #pragma unroll
@@ -63,8 +67,7 @@ __device__ __forceinline__ void pool_blocks(const TokenSources& p, const TokenSo
   }
 #pragma unroll
   for (int j = 0; j < kVector; ++j) sum[j] /= static_cast<float>(p.block_size);
-  const int64_t row = (int64_t(batch) * p.num_blocks + block) * of.num_heads + head;
-  store(static_cast<T*>(of.out) + row * of.head_dim + column, sum);
+  store(out, sum);
 }
 
 template <typename T>
@@ -149,6 +152,7 @@ void cut_copies(const TokenSources& p, Cuts& cuts) {
 
 bool covered(const TokenSources& p) {
   if (p.num_copies > 3 || p.num_pools > 2 || p.block_size < 1 || p.block_stride < 1) return false;
+  if (p.block_first != nullptr && p.batch != 1) return false;
   bool turned = p.num_copies > 0;
   for (int i = 0; i < p.num_pools; ++i) {
     const TokenSources::Pool& of = p.pool[i];

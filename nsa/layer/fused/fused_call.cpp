@@ -135,21 +135,6 @@ c10::intrusive_ptr<CallPlan> plan_of(const NsaInputs& in, const NsaConfig& confi
   return plan;
 }
 
-SavedCall saved_of(const Steps& steps, const NsaInputs& in) {
-  const NsaOutputs& out = steps.out;
-  return {out.q_rot,
-          out.k_cmp,
-          out.v_cmp,
-          steps.k_sel,
-          in.v_sel,
-          steps.k_win,
-          in.v_win,
-          in.gate_logits.contiguous(),
-          out.ranges,
-          {out.o_cmp, out.o_sel, out.o_win},
-          {out.lse_cmp, out.lse_sel, out.lse_win}};
-}
-
 /// Gradients of the inputs but the logits. `own`: the terms are not shared and may be overwritten.
 variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradients& g,
                      const at::Tensor& room, bool own) {
@@ -172,7 +157,7 @@ variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradi
   if (plan.places.width > 0)
     lay_side_by_side(plan, room.defined() ? room : room_side_by_side(plan, s.q), keys, values,
                      list.parts);
-  const variable_list found = join_gradients(list.parts, config, s.q);
+  const variable_list found = join_gradients(list.parts, config, s.q, s.packed);
   const auto at = [&](int64_t i) { return i < 0 ? at::Tensor() : found[static_cast<size_t>(i)]; };
   variable_list result{at(g.q.empty() ? -1 : 0),
                        at(keys[0]),
@@ -221,7 +206,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
     const NsaOutputs& out = steps.out;
     plan->dropped_ids = out.dropped_ids;
-    ctx->save_for_backward(saved_of(steps, in).list());
+    ctx->save_for_backward(SavedCall::of(steps, in).list());
     ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
     ctx->set_materialize_grads(false);
     ctx->mark_non_differentiable({out.block_idx, out.ranges});
@@ -291,15 +276,22 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfi
   return kernels_of_call(in, config, num_ids, /*compressed=*/false);
 }
 
+variable_list gradients_of_saved(const NsaInputs& in, const NsaConfig& config,
+                                 const SavedCall& saved, const BranchKernels& kernels,
+                                 const at::Tensor& d_o, bool pooled, bool branches) {
+  const auto plan = plan_of(in, config, {}, kernels, pooled);
+  variable_list grads(kOutputs);
+  grads[kO] = d_o;
+  return input_gradients(*plan, saved, std::move(grads), branches);
+}
+
 variable_list gradients_of_steps(const NsaInputs& in, const NsaConfig& config, const Steps& steps,
                                  const at::Tensor& d_o, bool compressed, bool branches) {
   if (!compressed && !sources_are_pooled(config)) return {};
   const auto kernels = kernels_of_call(in, config, steps.out.ranges.size(3), compressed);
   if (!kernels) return {};
-  const auto plan = plan_of(in, config, {}, *kernels, /*pooled=*/!compressed);
-  variable_list grads(kOutputs);
-  grads[kO] = d_o;
-  return input_gradients(*plan, saved_of(steps, in), std::move(grads), branches);
+  return gradients_of_saved(in, config, SavedCall::of(steps, in), *kernels, d_o,
+                            /*pooled=*/!compressed, branches);
 }
 
 NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOptions& options,

@@ -30,4 +30,10 @@ std::vector<at::Tensor> gradients_of_steps(const NsaInputs& inputs, const NsaCon
                                            const Steps& steps, const at::Tensor& d_o,
                                            bool compressed, bool branches);
 
+/// The same from what the branches read and left, as the kernels take it; builds with CUDA code.
+/// `pooled`: k_cmp_src and v_cmp_src are the sources of compression.
+std::vector<at::Tensor> gradients_of_saved(const NsaInputs& inputs, const NsaConfig& config,
+                                           const SavedCall& saved, const BranchKernels& kernels,
+                                           const at::Tensor& d_o, bool pooled, bool branches);
+
 }  // namespace nsa

@@ -35,15 +35,22 @@ class RowStatistics {
   kernels::IntervalRows interval(int64_t which) const {
     return {place(2 * which), place(2 * which + 1), flags() + which};
   }
-  const float* selected() const { return place(4); }
+  /// Of a branch that the kernel of the selected one differentiates.
+  const float* selected(int64_t branch = 1) const { return place(pair_of(branch)); }
   std::array<kernels::GatedRows, 3> gated(const SavedCall& s) const {
     const auto lse = [&](size_t i) { return s.lse[i].const_data_ptr<float>(); };
+    const auto pairs = [&](int64_t i) {
+      float* const to = place(pair_of(i));
+      return kernels::GatedRows{lse(size_t(i)), to, to + 1, 2, false, /*marks_bad_rows=*/true};
+    };
+    if (s.packed != nullptr) return {pairs(0), pairs(1), pairs(2)};
     return {{{lse(0), place(0), place(1), 1, /*by_kv_head=*/true, false},
-             {lse(1), place(4), place(4) + 1, 2, false, /*marks_bad_rows=*/true},
+             pairs(1),
              {lse(2), place(2), place(3), 1, /*by_kv_head=*/true, false}}};
   }
 
  private:
+  static int64_t pair_of(int64_t branch) { return branch == 1 ? 4 : branch; }
   float* place(int64_t i) const { return data_.mutable_data_ptr<float>() + 4 + i * rows_; }
 
   int64_t rows_;
@@ -75,6 +82,19 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
     }();
   }
   if (!branches) return g;
+  const auto no_terms = [&] { return at::zeros(s.q.sizes(), s.q.options()); };
+  // Packed documents: keys that a token attends are a range of those of all.
+  const auto of_ranges = [&](const char* stage, size_t branch, const at::Tensor& k,
+                             const at::Tensor& v, const at::Tensor& ranges, double scale,
+                             int64_t max_tiles) -> AttentionGradients {
+    if (k.size(1) == 0) return {no_terms(), at::zeros_like(k), at::zeros_like(v)};
+    const NvtxRange range((std::string("nsa.") + stage).c_str());
+    record_stage(stage, "fused", "packed ranges");
+    const variable_list d = sel_attn_fused_backward(
+        {s.q, k, v, ranges, 0, scale, 0, max_tiles}, chosen.sel.code, d_out[branch], s.out[branch],
+        s.lse[branch], folded ? statistics.selected(int64_t(branch)) : nullptr);
+    return {d[0], d[1], d[2]};
+  };
   const auto interval = [&](const char* stage, const KernelChoice& kernel, size_t branch,
                             int64_t which, const at::Tensor& k, const at::Tensor& v,
                             const KeyMask& mask, double scale) {
@@ -84,19 +104,25 @@ BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
                                    scale, kernel.code, folded ? &rows : nullptr);
   };
-  const AttentionGradients cmp = interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
-                                          compressed_mask(config), config.cmp_scale());
+  const AttentionGradients cmp =
+      s.packed != nullptr
+          ? of_ranges("cmp_attn.backward", 0, s.k_cmp, s.v_cmp, s.packed->cmp_ranges,
+                      config.cmp_scale(), s.packed->cmp_tiles_of_row(config))
+          : interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
+                     compressed_mask(config), config.cmp_scale());
   const AttentionGradients win =
       config.window == 0  // no keys
-          ? AttentionGradients{at::zeros_like(s.q), at::zeros_like(s.k_win),
-                               at::zeros_like(s.v_win)}
-          : interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win, window_mask(config),
-                     config.win_scale());
+          ? AttentionGradients{no_terms(), at::zeros_like(s.k_win), at::zeros_like(s.v_win)}
+          : s.packed != nullptr
+                ? of_ranges("win_attn.backward", 2, s.k_win, s.v_win, s.packed->win_ranges,
+                            config.win_scale(), s.packed->win_tiles_of_row(config))
+                : interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win,
+                           window_mask(config), config.win_scale());
   g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.
   if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
-  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q)};
+  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q, s.packed)};
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
     record_stage("sel_attn.backward", "fused", chosen.sel.detail);

@@ -6,6 +6,8 @@
 
 #include "nsa/backend/kernel_choice.h"
 #include "nsa/config/config.h"
+#include "nsa/layer/batched.h"
+#include "nsa/layer/fused/packed_tables.h"
 #include "nsa/ops/attention/key_mask.h"
 #include "nsa/ops/selected/row_method.h"
 
@@ -16,11 +18,27 @@ namespace nsa {
 /// What a backward pass reads: tensors as the kernels take them, and what the forward pass left.
 struct SavedCall {
   at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
-  std::array<at::Tensor, 3> out, lse;  ///< cmp, sel, win
+  std::array<at::Tensor, 3> out, lse;    ///< cmp, sel, win
+  const PackedTables* packed = nullptr;  ///< of packed documents as one sequence
 
   std::vector<at::Tensor> list() const {
     return {q,      k_cmp,  v_cmp,  k_sel,  v_sel,  k_win,  v_win, logits,
             ranges, out[0], out[1], out[2], lse[0], lse[1], lse[2]};
+  }
+  static SavedCall of(const Steps& steps, const NsaInputs& in) {
+    const NsaOutputs& out = steps.out;
+    return {out.q_rot,
+            out.k_cmp,
+            out.v_cmp,
+            steps.k_sel,
+            in.v_sel,
+            steps.k_win,
+            in.v_win,
+            in.gate_logits.contiguous(),
+            out.ranges,
+            {out.o_cmp, out.o_sel, out.o_win},
+            {out.lse_cmp, out.lse_sel, out.lse_win},
+            nullptr};
   }
   static SavedCall from(const std::vector<at::Tensor>& x) {
     return {x[0],
@@ -33,9 +51,15 @@ struct SavedCall {
             x[7],
             x[8],
             {x[9], x[10], x[11]},
-            {x[12], x[13], x[14]}};
+            {x[12], x[13], x[14]},
+            nullptr};
   }
   SelAttnArgs selected(const NsaConfig& config) const {
+    if (packed != nullptr)
+      return {q,     k_sel,
+              v_sel, ranges,
+              0,     config.sel_scale(),
+              0,     packed->sel_tiles(config, ranges.size(3))};
     return {q, k_sel, v_sel, ranges, 0, config.sel_scale(), config.sel_block_size};
   }
 };

@@ -32,7 +32,7 @@ bool tokens_by_kernel(const NsaInputs& in, const NsaConfig& config) {
 namespace {
 
 template <class Problem>
-Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
+Problem problem_of(const NsaConfig& config, const at::Tensor& like, const PackedTables* packed) {
   Problem p;
   p.batch = static_cast<int>(like.size(0));
   p.num_tokens = static_cast<int>(like.size(1));
@@ -41,13 +41,17 @@ Problem problem_of(const NsaConfig& config, const at::Tensor& like) {
   p.block_stride = static_cast<int>(config.block_stride);
   p.qk_head_dim = static_cast<int>(config.qk_head_dim);
   p.element = element_of(like);
+  if (packed == nullptr) return p;
+  p.num_blocks = static_cast<int>(packed->num_blocks);
+  p.block_first = packed->block_first.const_data_ptr<int32_t>();
   return p;
 }
 
 /// What is returned must outlive the launch.
 template <class Problem>
-at::Tensor set_cos_sin(Problem& p, const NsaConfig& config, const at::Tensor& like) {
-  at::Tensor table = turns_of(config, like);
+at::Tensor set_cos_sin(Problem& p, const NsaConfig& config, const at::Tensor& like,
+                       const PackedTables* packed) {
+  at::Tensor table = turns_of(config, like, packed);
   if (table.defined()) p.cos_sin = reinterpret_cast<const float2*>(table.const_data_ptr<float>());
   return table;
 }
@@ -55,9 +59,9 @@ at::Tensor set_cos_sin(Problem& p, const NsaConfig& config, const at::Tensor& li
 /// A launch that is being put together; keeps what it reads.
 class SourcesLaunch {
  public:
-  SourcesLaunch(const NsaConfig& config, const at::Tensor& like)
-      : p_(problem_of<kernels::TokenSources>(config, like)) {
-    kept_.push_back(set_cos_sin(p_, config, like));
+  SourcesLaunch(const NsaConfig& config, const at::Tensor& like, const PackedTables* packed)
+      : p_(problem_of<kernels::TokenSources>(config, like, packed)) {
+    kept_.push_back(set_cos_sin(p_, config, like, packed));
   }
 
   at::Tensor rotated(const at::Tensor& input) {
@@ -86,14 +90,16 @@ class SourcesLaunch {
 
 }  // namespace
 
-at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like) {
+at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like, const PackedTables* packed) {
   if (config.rope == RopeMode::kNone) return {};
+  if (packed != nullptr) return packed->turns;
   return cos_sin_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
 }
 
-TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool pools) {
+TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool pools,
+                          const PackedTables* packed) {
   const c10::cuda::CUDAGuard guard(in.q.device());
-  SourcesLaunch launch(config, in.q);
+  SourcesLaunch launch(config, in.q, packed);
   TokenSources out{in.q, in.k_sel, in.k_win, {}, {}};
   const bool turned = config.rope != RopeMode::kNone;
   if (turned) {
@@ -110,10 +116,12 @@ TokenSources make_sources(const NsaInputs& in, const NsaConfig& config, bool poo
 }
 
 std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
-                                       const NsaConfig& config, const at::Tensor& like) {
+                                       const NsaConfig& config, const at::Tensor& like,
+                                       const PackedTables* packed) {
   const c10::cuda::CUDAGuard guard(like.device());
-  auto p = problem_of<kernels::TokenGradients>(config, like);
-  std::vector<at::Tensor> results, kept{set_cos_sin(p, config, like)};
+  auto p = problem_of<kernels::TokenGradients>(config, like, packed);
+  if (packed != nullptr) p.start = packed->start.const_data_ptr<int32_t>();
+  std::vector<at::Tensor> results, kept{set_cos_sin(p, config, like, packed)};
   for (const GradientParts& one : parts) {
     if (one.terms.size() == 1 && !one.blocks.defined() && !one.rotated && !one.out.defined()) {
       results.push_back(one.terms[0]);
@@ -146,14 +154,14 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
   return results;
 }
 #else
-at::Tensor turns_of(const NsaConfig&, const at::Tensor&) { return {}; }
+at::Tensor turns_of(const NsaConfig&, const at::Tensor&, const PackedTables*) { return {}; }
 
-TokenSources make_sources(const NsaInputs&, const NsaConfig&, bool) {
+TokenSources make_sources(const NsaInputs&, const NsaConfig&, bool, const PackedTables*) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }
 
 std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>&, const NsaConfig&,
-                                       const at::Tensor&) {
+                                       const at::Tensor&, const PackedTables*) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }
 #endif

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "nsa/layer/fused/packed_tables.h"
 #include "nsa/layer/nsa_attention.h"
 
 /// What stands between the inputs of a call and its branches, each direction in one launch; outside
@@ -21,8 +22,10 @@ struct TokenSources {
   at::Tensor q, k_sel, k_win;  ///< rotated
   at::Tensor k_cmp, v_cmp;     ///< means of blocks
 };
-/// `pools`: with k_cmp and v_cmp, where sources_are_pooled. Only where tokens_by_kernel.
-TokenSources make_sources(const NsaInputs& inputs, const NsaConfig& config, bool pools);
+/// `pools`: with k_cmp and v_cmp, where sources_are_pooled. Only where tokens_by_kernel. `packed`:
+/// of packed documents as one sequence, or null.
+TokenSources make_sources(const NsaInputs& inputs, const NsaConfig& config, bool pools,
+                          const PackedTables* packed = nullptr);
 
 /// The gradient of one input as its parts, [B, S, H, D] all.
 struct GradientParts {
@@ -36,11 +39,13 @@ struct GradientParts {
 };
 /// The table of the rotation as kernels read it, undefined where there is none; it must outlive the
 /// launches that are given it.
-at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like);
+at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like,
+                    const PackedTables* packed = nullptr);
 
 /// Gradients of inputs of one call, in the order of `parts`: sums of the parts in fp32 in their
 /// order, one rounding. `like` has batch, tokens and type. Only where tokens_by_kernel.
 std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
-                                       const NsaConfig& config, const at::Tensor& like);
+                                       const NsaConfig& config, const at::Tensor& like,
+                                       const PackedTables* packed = nullptr);
 
 }  // namespace nsa

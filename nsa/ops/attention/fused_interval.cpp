@@ -9,6 +9,7 @@
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
+#include "nsa/kernels/interval/document_tiles.h"
 #include "nsa/kernels/interval/interval_backward.h"
 
 #include <c10/cuda/CUDAGuard.h>
@@ -66,7 +67,7 @@ kernels::BlockSelection selection_of(const NsaConfig& config, int32_t* block_idx
 
 FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in,
                       const KeyMask& mask, double scale, KernelCode code,
-                      const NsaConfig* selection) {
+                      const NsaConfig* selection, const at::Tensor& tiles = {}) {
   const c10::cuda::CUDAGuard guard(q_in.device());
   const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
   FusedSelection result;
@@ -81,6 +82,10 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
     result.ranges = at::empty({q.size(0), q.size(1), k.size(2), selection->top_n, 2}, options);
     p.selection = selection_of(*selection, result.block_idx.mutable_data_ptr<int32_t>(),
                                result.ranges.mutable_data_ptr<int32_t>());
+  }
+  if (tiles.defined()) {
+    p.documents = reinterpret_cast<const kernels::DocumentTile*>(tiles.const_data_ptr<int32_t>());
+    p.num_document_tiles = static_cast<int>(tiles.size(0));
   }
   if (q.numel() == 0) return result;
   const cudaError_t status =
@@ -196,6 +201,23 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
       kernels::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
   check_launch(status, "fused_interval_attention backward");
   return g;
+}
+
+FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const KeyMask& mask, double scale,
+                                        KernelCode code, const at::Tensor& tiles,
+                                        const NsaConfig* selection) {
+  return launch(q, k, v, mask, scale, code, selection, tiles);
+}
+
+int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, KernelCode code,
+                             bool selects) {
+  kernels::IntervalAttention p;
+  int32_t asked = 0;
+  p.num_heads = static_cast<int>(q.size(-2)), p.num_kv_heads = static_cast<int>(k.size(-2));
+  p.qk_head_dim = static_cast<int>(q.size(-1)), p.code = launched_code(code);
+  if (selects) p.selection.block_idx = &asked;
+  return kernels::tokens_of_tile(p);
 }
 
 FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k,

@@ -30,6 +30,15 @@ FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k
                                         const KernelChoice& kernel, const char* stage,
                                         const NsaConfig* selection = nullptr);
 
+/// The same for packed documents, q, k and v of batch 1, outside of autograd; builds with CUDA code
+/// only. `tiles` [n, 4] int32 as kernels::DocumentTile, of interval_tile_tokens tokens at most.
+FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k,
+                                        const at::Tensor& v, const KeyMask& mask, double scale,
+                                        KernelCode code, const at::Tensor& tiles,
+                                        const NsaConfig* selection = nullptr);
+int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, KernelCode code,
+                             bool selects);
+
 /// Gradients by the kernels, outside of autograd; builds with CUDA code only. `out` and `lse` as
 /// the forward pass gave them; d_lse may be undefined. `rows` not null: the statistics of the rows,
 /// where they exist already; `out`, `lse` and `d_lse` are not read then.

@@ -34,6 +34,9 @@ struct JoinedGradient {
 /// The first query whose gradients are joined; those before it are left to the caller.
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code);
 
+/// {out, lse} by the kernels, outside of autograd; builds with CUDA code only.
+SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKernels& chosen);
+
 /// {d_q, d_k, d_v} by the kernels, outside of autograd; `code` is that of
 /// SelectedKernels::backward, which runs. `stats` is null, or [B, S, Hq] pairs as
 /// kernels::SelectedBackward::stats, and then out and lse are not read. `joined`: null, or d_q of

@@ -52,6 +52,8 @@ Problem problem_of(const SelAttnArgs& args) {
 /// At most how many aligned tiles of 64 keys the ranges of a row meet.
 int64_t tiles_of_row(const SelAttnArgs& args) {
   const int64_t all = (args.k.size(1) + kKeysOfTile - 1) / kKeysOfTile, block = args.block_size;
+  if (block == 0 && args.max_tiles > 0)
+    return std::clamp<int64_t>(args.max_tiles, 1, std::max<int64_t>(all, 1));
   if (block == 0) return std::max<int64_t>(all, 1);
   const int64_t of_block = block % kKeysOfTile == 0   ? block / kKeysOfTile
                            : kKeysOfTile % block == 0 ? 1
@@ -87,7 +89,7 @@ kernels::RowAttention forward_problem_of(const SelAttnArgs& args) {
 
 /// Whether the forward pass goes by tiles of keys, which only wgmma does; a question of sizes.
 bool goes_by_keys(const SelAttnArgs& args, KernelCode code) {
-  if (args.block_size == 0 || code != KernelCode::kSm90) return false;
+  if ((args.block_size == 0 && args.max_tiles == 0) || code != KernelCode::kSm90) return false;
   const kernels::RowAttention p = forward_problem_of(args);
   const int tiles = static_cast<int>(tiles_of_row(args));
   return kernels::unsupported_by_keys(p, tiles) == nullptr && kernels::prefer_by_keys(p, tiles);
@@ -267,6 +269,11 @@ SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
 
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code) {
   return backward_problem_of(args, code).dense;
+}
+
+SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKernels& chosen) {
+  record_backend("sel_attn", "fused", "fused", order_of(args, chosen), "", /*strict=*/false);
+  return launch(args, chosen.by_keys);
 }
 
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode code,

@@ -16,6 +16,9 @@ struct SelAttnArgs {
   int64_t first_position;
   double scale;
   int64_t block_size = 0;  ///< as in SelAttnOptions
+  /// Of ranges of any kind: no row's meet more aligned tiles of 64 keys; 0: not known. A row that
+  /// breaks it is NaN.
+  int64_t max_tiles = 0;
 };
 
 /// One call as independent rows (b, KV head, query), each with its G heads and its own tokens.

@@ -53,15 +53,15 @@ nsa::NsaOutputs with_blank_scores(const nsa::NsaInputs& in, const nsa::NsaConfig
 }  // namespace
 
 UserCall::UserCall(const nsa::NsaConfig& config, const std::vector<at::Tensor>& tensors,
-                   at::Tensor cu_seqlens)
-    : config_(config), cu_seqlens_(std::move(cu_seqlens)) {
+                   at::Tensor cu_seqlens, std::optional<int64_t> max_seqlen)
+    : config_(config), cu_seqlens_(std::move(cu_seqlens)), max_seqlen_(max_seqlen) {
   for (const at::Tensor& x : tensors) leaves_.push_back(x.detach().clone().requires_grad_(true));
 }
 
 at::Tensor UserCall::forward() const {
   const auto& x = leaves_;
   if (cu_seqlens_.defined())
-    return nsa::attention_varlen(x[0], x[1], x[2], x[3], cu_seqlens_, config_);
+    return nsa::attention_varlen(x[0], x[1], x[2], x[3], cu_seqlens_, config_, {}, {}, max_seqlen_);
   return nsa::attention(x[0], x[1], x[2], x[3], config_);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "nsa/layer/nsa_attention.h"
@@ -14,9 +15,9 @@ namespace suites {
 /// leaves.
 class UserCall {
  public:
-  /// q, K, V, gate logits; K and V are those of all branches.
+  /// q, K, V, gate logits; K and V are those of all branches. `max_seqlen`: given to the operator.
   UserCall(const nsa::NsaConfig& config, const std::vector<at::Tensor>& tensors,
-           at::Tensor cu_seqlens = {});
+           at::Tensor cu_seqlens = {}, std::optional<int64_t> max_seqlen = {});
 
   at::Tensor forward() const;
   std::vector<at::Tensor> backward(const at::Tensor& o, const at::Tensor& d_o) const;
@@ -28,6 +29,7 @@ class UserCall {
   nsa::NsaConfig config_;
   std::vector<at::Tensor> leaves_;
   at::Tensor cu_seqlens_;
+  std::optional<int64_t> max_seqlen_;
 };
 
 /// The registered operator with backend auto, for checks of its gradients; `packed`: each sequence

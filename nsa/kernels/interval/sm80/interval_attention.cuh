@@ -35,8 +35,10 @@ struct IntervalKernel {
     const uint32_t keys = shared_address(shared), values = keys + kStages * kKeyBytes;
     const IntervalTile tile = IntervalTile::of(a, static_cast<int>(blockIdx.x));
     const IntervalMask mask(a, tile);
-    const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch + tile.kv_head * a.k.head;
-    const T* v = static_cast<const T*>(a.v.data) + tile.batch * a.v.batch + tile.kv_head * a.v.head;
+    const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch +
+                 tile.kv_head * a.k.head + tile.first_key * a.k.token;
+    const T* v = static_cast<const T*>(a.v.data) + tile.batch * a.v.batch +
+                 tile.kv_head * a.v.head + tile.first_key * a.v.token;
     const int steps = tile.steps();
     const auto fetch = [&](int step) {
       const int first = tile.keys.begin + step * kTileKeys, stage = step % kStages;
@@ -177,8 +179,10 @@ struct IntervalKernel {
     const int lane = threadIdx.x % 32, batch = tile.batch, kv_head = tile.kv_head;
     const T* q = static_cast<const T*>(a.q.data) + batch * a.q.batch + row.token * a.q.token +
                  row.head * a.q.head;
-    const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head;
-    const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head;
+    const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head +
+                 tile.first_key * a.k.token;
+    const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head +
+                 tile.first_key * a.v.token;
     T* const out = static_cast<T*>(a.out) + row.place * DV;
     float total[DV / 32] = {};
 #pragma unroll 1
@@ -227,7 +231,9 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
     a.strides = p.selection.sel_block_size / p.rule.stride;
     a.overlap = p.rule.extent / p.rule.stride - 1;
   }
-  a.tiles = (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
+  a.documents = p.documents;
+  a.tiles = p.documents != nullptr ? p.num_document_tiles
+                                   : (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
   const int64_t head_parts = int64_t{p.batch} * p.num_kv_heads * tiling.parts,
                 units = head_parts * a.tiles;
   if (units == 0) return cudaSuccess;

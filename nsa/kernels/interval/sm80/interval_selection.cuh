@@ -54,10 +54,12 @@ struct IntervalSelection {
                                          const uint32_t (&q)[DK / 16][4], const float (&lse)[2],
                                          uint32_t keys, const TokenLists& w) {
     const IntervalTile tile = IntervalTile::again(a);
-    const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch + tile.kv_head * a.k.head;
+    const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch +
+                 tile.kv_head * a.k.head + tile.first_key * a.k.token;
     const auto fetch = [&](int i) {
       if (i < 2 * steps) {
-        const int first = i * kTileKeys, count = min(a.num_keys - first, kTileKeys);
+        const int first = i * kTileKeys,
+                  count = min(a.num_keys - tile.first_key - first, kTileKeys);
         copy_tile<DK>(keys + i % 2 * kKeyBytes, count > 0 ? k + first * a.k.token : k, a.k.token,
                       count);
       }

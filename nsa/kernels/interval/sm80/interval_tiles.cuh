@@ -27,7 +27,8 @@ struct IntervalArguments {
   float scale_log2;
   BlockSelection selection;
   Divisor by_sel_block;
-  int strides, overlap;  // l' / d, and l / d - 1
+  int strides, overlap;           // l' / d, and l / d - 1
+  const DocumentTile* documents;  // [tiles], or null
 };
 
 /// A row of the problem, or, if not used, one beside it.
@@ -41,6 +42,8 @@ struct IntervalRow {
 /// Tokens [first, first + count) and heads from first_head on, and the keys any of them attends.
 struct IntervalTile {
   int first, count, first_head, kv_head, batch;
+  int shift;         // token t stands at position shift + t
+  int first_key;     // where the keys of its document begin
   int select_steps;  // of 128 keys, until all blocks that a token may choose have their scores
   Span keys;
 
@@ -51,14 +54,20 @@ struct IntervalTile {
     t.batch = a.by_kv_heads.quotient(head_of_batch);
     t.kv_head = a.by_kv_heads.remainder(head_of_batch);
     t.first_head = t.kv_head * a.group_size + a.by_parts.remainder(head_part) * a.heads;
-    // The last tokens attend the most keys: they come first, those of all KV heads.
-    t.first = (a.tiles - 1 - index) * a.tokens_per_tile;
-    t.count = min(a.tokens_per_tile, a.num_queries - t.first);
-    t.keys = {keys_at(a, t.first).begin, keys_at(a, t.first + t.count - 1).end};
+    if (a.documents != nullptr) {
+      const DocumentTile own = a.documents[index];
+      t.first = own.first, t.count = own.count, t.shift = -own.start, t.first_key = own.first_key;
+    } else {
+      // The last tokens attend the most keys: they come first, those of all KV heads.
+      t.first = (a.tiles - 1 - index) * a.tokens_per_tile;
+      t.count = min(a.tokens_per_tile, a.num_queries - t.first);
+      t.shift = a.first_position, t.first_key = 0;
+    }
+    t.keys = {t.keys_at(a, t.first).begin, t.keys_at(a, t.first + t.count - 1).end};
     t.select_steps = 0;
     const BlockSelection& choice = a.selection;
     if (choice.block_idx == nullptr) return t;
-    const int current = a.by_sel_block.quotient(a.first_position + t.first + t.count - 1);
+    const int current = a.by_sel_block.quotient(max(t.shift + t.first + t.count - 1, 0));
     const int free_blocks = current + 1 - choice.num_local;  // candidates are below this
     if (current + 1 > choice.top_n && choice.top_n > choice.num_initial + choice.num_local)
       t.select_steps = (free_blocks * a.strides + kSelectKeys - 1) / kSelectKeys;
@@ -68,8 +77,8 @@ struct IntervalTile {
   __device__ static IntervalTile again(const IntervalArguments& a) {
     return of(a, anew(static_cast<int>(blockIdx.x)));
   }
-  __device__ static Span keys_at(const IntervalArguments& a, int token) {
-    return keys_of(a.rule, a.first_position + token, a.num_keys, a.by_stride);
+  __device__ Span keys_at(const IntervalArguments& a, int token) const {
+    return keys_of(a.rule, shift + token, a.num_keys, a.by_stride);
   }
   __device__ int steps() const {
     return keys.end <= keys.begin ? 0 : (keys.end - keys.begin + kTileKeys - 1) / kTileKeys;

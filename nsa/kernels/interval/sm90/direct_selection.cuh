@@ -89,7 +89,7 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
  private:
   /// The last block that a token may choose by score; -1 where all are chosen or there is no token.
   CUTE_DEVICE static int last_free_of(const IntervalArguments& a, const Tile& tile, int token) {
-    const int current = a.by_sel_block.quotient(a.first_position + tile.first + token);
+    const int current = a.by_sel_block.quotient(tile.shift + tile.first + token);
     const bool chooses = token < tile.count && current + 1 > a.selection.top_n;
     return chooses ? current - a.selection.num_local : -1;
   }
@@ -103,7 +103,7 @@ struct DirectSelection : SelectionPass<DK, DV, BN, T> {
   /// Where a token of the tile stands; `free`: see TokenRow.
   CUTE_DEVICE static TokenRow row_of_token(const IntervalArguments& a, const Tile& tile, int token,
                                            int free) {
-    const int position = a.first_position + tile.first + token;
+    const int position = tile.shift + tile.first + token;
     const int64_t row =
         (int64_t(tile.batch) * a.num_queries + tile.first + token) * a.by_kv_heads.value +
         tile.kv_head;

@@ -23,8 +23,9 @@ struct IntervalArguments {
   float scale_log2;
   const int2* ranges;  // of tiles, or null
   int num_ranges, tokens_of_batch;
-  int lanes_of_ranges;       // a power of two
-  BlockSelection selection;  // with kSelect only
+  int lanes_of_ranges;            // a power of two
+  const DocumentTile* documents;  // [tiles], or null
+  BlockSelection selection;       // with kSelect only
   Divisor by_sel_block;
   int strides, overlap;  // l' / d, and l / d - 1
 };

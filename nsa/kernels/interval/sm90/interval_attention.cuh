@@ -54,6 +54,7 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
         if (steps.count > 0) {
           attend(a, s, steps, half, rows, words, scheduler, loads, softmax, out);
         } else if (!kSelect) {
+          __syncwarp();  // all lanes have seen Q: the next one may come
           Base::release_q(s);
         }
         if (Base::kWords && a.ranges != nullptr) Base::arrive(s.words_empty[i % 2]);
@@ -267,7 +268,10 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, const TileRang
     a.strides = p.selection.sel_block_size / p.rule.stride;
     a.overlap = p.rule.extent / p.rule.stride - 1;
   }
-  const int tiles = (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
+  const int tiles = p.documents != nullptr
+                        ? p.num_document_tiles
+                        : (p.num_queries + a.tokens_per_tile - 1) / a.tokens_per_tile;
+  a.documents = p.documents;
   const int64_t units = int64_t{tiles} * p.num_kv_heads * p.batch;
   if (units > INT32_MAX) return cudaErrorInvalidValue;
   a.tiles = tiles, a.units = static_cast<int>(units);

@@ -175,7 +175,8 @@ struct IntervalLoads : IntervalShape<DK, DV, BN, T, kSelect> {
     cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(&full,
                                                                    BN * kColumns * sizeof(T));
     for (int c = 0; c < kColumns; c += 64)
-      SM90_TMA_LOAD_4D::copy(&map, &full, kKeep, to + c * BN, c, tile.kv_head, key, tile.batch);
+      SM90_TMA_LOAD_4D::copy(&map, &full, kKeep, to + c * BN, c, tile.kv_head, tile.first_key + key,
+                             tile.batch);
   }
 };
 

@@ -22,8 +22,10 @@ struct IntervalRepair : IntervalTiles<DK, DV, BN, T, kSelect> {
     const int lane = threadIdx.x % 32, kv_head = tile.kv_head, batch = tile.batch;
     const T* q =
         static_cast<const T*>(a.q.data) + batch * a.q.batch + token * a.q.token + q_head * a.q.head;
-    const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head;
-    const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head;
+    const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head +
+                 tile.first_key * a.k.token;
+    const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head +
+                 tile.first_key * a.v.token;
     float total[DV / 32] = {};
     for (int key = keys.begin; key < keys.end; ++key) {
       if (Base::kWords && a.ranges != nullptr && !(word.halves[key / 2048] >> key / 64 % 32 & 1))

@@ -127,22 +127,32 @@ struct IntervalShape {
     int first, count, begin, steps;
     int select_steps;  // steps of the selection pass
     int kv_head, batch;
+    int shift;      // token t stands at position shift + t
+    int first_key;  // where the keys of its document begin
   };
   CUTE_DEVICE static Tile tile_of(const IntervalArguments& a, int unit) {
     Tile tile;
     const int index = a.by_all_heads.quotient(unit), head_index = a.by_all_heads.remainder(unit);
     tile.batch = a.by_kv_heads.quotient(head_index);
     tile.kv_head = head_index - tile.batch * static_cast<int>(a.by_kv_heads.value);
-    // The last tokens attend the most keys: they come first, those of all KV heads.
-    tile.first = (a.tiles - 1 - index) * a.tokens_per_tile;
-    tile.count = min(a.tokens_per_tile, a.num_queries - tile.first);
-    tile.begin = keys_at(a, a.first_position + tile.first).begin;
-    const int end = keys_at(a, a.first_position + tile.first + tile.count - 1).end;
+    if (a.documents != nullptr) {
+      const DocumentTile own = a.documents[index];
+      tile.first = own.first, tile.count = own.count;
+      tile.shift = -own.start, tile.first_key = own.first_key;
+    } else {
+      // The last tokens attend the most keys: they come first, those of all KV heads.
+      tile.first = (a.tiles - 1 - index) * a.tokens_per_tile;
+      tile.count = min(a.tokens_per_tile, a.num_queries - tile.first);
+      tile.shift = a.first_position, tile.first_key = 0;
+    }
+    tile.begin = keys_at(a, tile.shift + tile.first).begin;
+    const int last = tile.shift + tile.first + tile.count - 1;  // -1 without tokens
+    const int end = keys_at(a, last).end;
     tile.steps = max(0, (end - tile.begin + BN - 1) / BN);
     tile.select_steps = 0;
     if constexpr (kSelect) {
       const BlockSelection& choice = a.selection;
-      const int current = a.by_sel_block.quotient(a.first_position + tile.first + tile.count - 1);
+      const int current = a.by_sel_block.quotient(max(last, 0));
       const int free_blocks = current + 1 - choice.num_local;  // candidates are below this
       const bool places = choice.top_n > choice.num_initial + choice.num_local;
       if (current + 1 > choice.top_n && places)

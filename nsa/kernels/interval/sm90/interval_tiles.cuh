@@ -49,10 +49,10 @@ struct IntervalTiles : IntervalLoads<DK, DV, BN, T, kSelect> {
     for (int r = 0; r < 2; ++r) {
       rows.index[r] = half * 64 + thread % 128 / 32 * 16 + thread % 32 / 4 + 8 * r;
       const int token = min(row_of(a, rows.index[r]).token, tile.count - 1);
-      rows.keys[r] = keys_at(a, a.first_position + tile.first + token);
+      rows.keys[r] = keys_at(a, tile.shift + tile.first + token);
     }
-    rows.inner = {keys_at(a, a.first_position + tile.first + tile.count - 1).begin,
-                  keys_at(a, a.first_position + tile.first).end};
+    rows.inner = {keys_at(a, tile.shift + tile.first + tile.count - 1).begin,
+                  keys_at(a, tile.shift + tile.first).end};
     return rows;
   }
 

@@ -4,6 +4,7 @@
 
 #include "nsa/kernels/common/shared_bytes.h"
 #include "nsa/kernels/tests/emulator/card.h"
+#include "nsa/kernels/tests/interval/interval_documents_emulated.h"
 #include "nsa/kernels/tests/interval/interval_emulated_problem.h"
 
 namespace nsa::kernels::sm80 {
@@ -111,6 +112,26 @@ TEST(IntervalAttentionEmulated, OtherChoices) {
   later("l 64 equal", 40, 1, 64, 2200, compressed(64, 16), {64, 16, 1, 2}, true, Data::kEqual);
   for (const int group : {1, 6, 16})
     later("comb", 16, group, 64, 8000, rule, {64, 16, 1, 2}, false, Data::kComb);
+}
+
+TEST(IntervalAttentionEmulated, DocumentsInOneLaunch) {
+  const std::vector<int> lengths = {0, 1, 3, 32, 31, 0, 65, 130, 0};
+  int i = -1;
+  for (const auto& [dk, dv] : kDims)
+    for (const int group : {dk == 64 ? 1 : 3, dk == 192 ? 4 : 16}) {
+      if (!taken(++i)) continue;
+      const auto run = [&](const char* name, const IntervalRule& rule, const Choice& choice,
+                           Data data = Data::kRandom) {
+        Sizes z{name, 1, 0, 0, 1 + i % 2, group, dk, dv, 0, rule, choice, i % 3 == 0, data};
+        run_documents(
+            z, lengths, [&](const IntervalAttention& p) { return launch_of(z)(p, nullptr); },
+            Code::kSm80);
+      };
+      run("window", window(i % 2 ? 17 : 512), {});
+      run("compressed", compressed(32, 16), {});
+      run("blocks", compressed(32, 16), {32, 3, 1, 1});
+      run("blocks of 16", compressed(16, 16), {16, 4, 1, 1}, Data::kEqual);
+    }
 }
 
 }  // namespace

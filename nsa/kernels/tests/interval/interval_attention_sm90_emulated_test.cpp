@@ -2,6 +2,7 @@
 // choice of blocks, ranges of tiles.
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
 #include "nsa/kernels/tests/emulator/card.h"
+#include "nsa/kernels/tests/interval/interval_documents_emulated.h"
 #include "nsa/kernels/tests/interval/interval_emulated_problem.h"
 
 namespace nsa::kernels::sm90 {
@@ -233,6 +234,34 @@ TEST(IntervalAttentionSm90, RangesOfTiles) {
     run_tiles(one,
               {"many", 2, 70, 200, 3, 16, 0, 0, 130, window(IntervalRule::kEverything), {}, false},
               3, 3);
+}
+
+TEST(IntervalAttentionSm90, DocumentsInOneLaunch) {
+  const std::vector<int> lengths = {0, 1, 3, 32, 31, 0, 65, 270, 0};
+  int i = -1;
+  for (const Instance& one : kInstances)
+    for (const int group : {one.dk == 64 ? 1 : one.dk == 128 ? 4 : 16}) {
+      if (!taken(++i)) continue;
+      const auto run = [&](const char* name, const IntervalRule& rule, const Choice& choice,
+                           Tiles tiles = kWide) {
+        emulator::set_card(emulator::Card::kH100);
+        const bool half = choice.block > 0 ? one.select_half : one.half;
+        const Sizes z{name,   1, 0,    0,      1 + i % 2, group,        one.dk,
+                      one.dv, 0, rule, choice, half,      Data::kRandom};
+        run_documents(
+            z, lengths,
+            [&](const IntervalAttention& p) {
+              if (p.selection.block_idx != nullptr) return one.select(p, nullptr);
+              return tiles == kNarrow ? one.narrow(p, nullptr) : one.wide(p, {}, nullptr);
+            },
+            Code::kSm90);
+      };
+      run("window", window(i % 2 ? 17 : 512), {}, i % 2 ? kWide : kNarrow);
+      run("compressed", compressed(32, 16), {});
+      run("blocks", compressed(32, 16), {64, 3, 1, 1});  // chosen directly at dk of 128 and 192
+      run("blocks of 32", compressed(32, 16), {32, 3, 1, 1});
+      run("blocks of 16", compressed(16, 16), {16, 4, 1, 1});
+    }
 }
 
 }  // namespace

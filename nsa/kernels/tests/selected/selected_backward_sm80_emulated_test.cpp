@@ -183,6 +183,12 @@ TEST(SelectedBackwardEmulated, RowsBeyondMaxTilesAreNaN) {
   EXPECT_LE(distance(have.q, want, x.c.half), 1.5e-2);
 }
 
+TEST(SelectedBackwardEmulated, RangesOfPackedDocuments) {
+  expect_documents({1, 0, 4, 2, 64, 64}, 50, 8, 4);
+  expect_documents({1, 0, 16, 1, 64, 64, true}, 100, 32, 16);
+  expect_documents({1, 0, 3, 1, 192, 128}, 70, 4, 4);
+}
+
 TEST(SelectedBackwardEmulated, WholeTilesHaveNoKernel) {
   SelectedCase c{1, 100, 2, 1, 64, 64};
   c.blocks = true;

@@ -227,6 +227,16 @@ TEST(SelectedBackwardSm90, RangesThatAreNoBlocksAreNaN) {
   }
 }
 
+TEST(SelectedBackwardSm90, RangesOfPackedDocuments) {
+  const auto expect = [](SelectedCase c, int window, int extent, int stride) {
+    c.code = Code::kSm90;
+    expect_documents(c, window, extent, stride);
+  };
+  expect({1, 0, 4, 2, 64, 64}, 50, 8, 4);
+  expect({1, 0, 16, 1, 128, 128, true}, 100, 32, 16);
+  expect({1, 0, 3, 1, 192, 128}, 70, 4, 4);
+}
+
 TEST(SelectedBackwardSm90, SetsOfHeadsAndOfTokens) {
   SelectedCase c{2, 100, 3, 2, 64, 64};
   c.code = Code::kSm90;

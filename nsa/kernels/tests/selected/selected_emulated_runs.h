@@ -3,8 +3,10 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "nsa/kernels/selected/selected_plan.h"
@@ -79,6 +81,47 @@ inline void expect_case(const SelectedCase& c, const std::vector<uint64_t>& othe
   expect_right(x, have, x.gradients());
   for (const uint64_t order : others)
     EXPECT_TRUE(run(x, order) == have) << c.name() << ": other bits in order " << order;
+}
+
+/// Window and compressed branch of packed documents as ranges of keys, one a token, with statistics
+/// as a gated sum leaves them: the documents do not begin with tiles, and some rows attend nothing.
+inline void expect_documents(SelectedCase c, int window, int extent, int stride) {
+  const std::vector<int> lengths = {0, 1, 3, 31, 40, 0, 70, 65};
+  c.batch = 1, c.num_ranges = 1, c.s = std::accumulate(lengths.begin(), lengths.end(), 0);
+  for (const bool compressed : {false, true}) {
+    SCOPED_TRACE(c.name() + (compressed ? " compressed" : " window"));
+    SelectedProblem x(c);
+    int start = 0, most = 1;
+    for (const int length : lengths) {
+      for (int t = start; t < start + length; ++t)
+        for (int head = 0; head < c.kv_heads; ++head) {
+          int32_t* const range = x.ranges.data() + (size_t(t) * c.kv_heads + head) * 2;
+          const int visible = t - start + 1 < extent ? 0 : (t - start + 1 - extent) / stride + 1;
+          range[0] = compressed ? start / stride : std::max(start, t - window + 1);
+          range[1] = compressed ? start / stride + visible : t + 1;
+          if (range[1] > range[0]) most = std::max(most, (range[1] - 1) / 64 - range[0] / 64 + 1);
+        }
+      start += length;
+    }
+    x.run_forward();
+    std::vector<float> stats;
+    const std::vector<double> d_out = x.d_out.values(), out = x.out.values();
+    for (size_t row = 0; row < x.lse.size(); ++row) {
+      stats.push_back(std::isfinite(x.lse[row]) ? x.lse[row] * 1.4426950408889634f : NAN);
+      stats.push_back(static_cast<float>(x.delta_of(row, d_out, out)));
+    }
+    Results first;
+    for (const uint64_t order : {0, 3}) {
+      Results have;
+      SelectedBackward p = problem_into(x, have);
+      p.stats = stats.data(), p.out = nullptr, p.lse = nullptr;
+      p.max_tiles_of_row = most;
+      launch_with(p, order);
+      expect_right(x, have, x.gradients());
+      if (order == 0) first = have;
+      EXPECT_TRUE(have == first) << "other bits in order " << order;
+    }
+  }
 }
 
 /// Whether rows of the tensors are the same.
