@@ -8,11 +8,11 @@ set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1")
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # no debug information: a seventh of the time to compile; the sanitizers have it
 set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
-# For code that waits for processes, calls operators or reads small files: a fifth less time to compile is worth more there
+# For code that waits for processes, calls operators or reads small files: a third less time to compile is worth more there
 # than -O2.
-set(NSA_BRIEF_COMPILE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+set(NSA_BRIEF_COMPILE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>)
 # Fat binaries carry machine code for A100-class and H100/H200-class cards; only machine code, so nothing is compiled at load.
 set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "")
 
@@ -20,7 +20,7 @@ if(NSA_UNITY)
   # Most of a file's cost is the headers and templates it shares with its neighbours. The price: names in unnamed
   # namespaces must differ within a target, tests included.
   set(CMAKE_UNITY_BUILD ON)
-  set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 32)
 endif()
 
 find_program(NSA_CCACHE ccache)
@@ -59,8 +59,4 @@ if(NSA_SANITIZER)
   target_compile_options(nsa_build_flags INTERFACE
     "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:NSA_TEST>>>>:${NSA_SANITIZER_OPTIONS}>")
   target_link_options(nsa_build_flags INTERFACE -fsanitize=${NSA_SANITIZER})
-  if(NSA_ENABLE_TORCH)
-    # With sanitizers GCC 12 takes empty optionals of LibTorch's headers for uninitialised ones.
-    target_compile_options(nsa_build_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
-  endif()
 endif()

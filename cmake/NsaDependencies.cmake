@@ -60,6 +60,8 @@ if(NSA_ENABLE_TORCH)
   target_include_directories(nsa_torch SYSTEM INTERFACE
     "${NSA_SITE}/torch/include" "${NSA_SITE}/torch/include/torch/csrc/api/include" "${NSA_CUDA_HOME}/include")
   target_link_directories(nsa_torch INTERFACE "${NSA_TORCH_LIB}")
+  # With -Og, and with sanitizers, GCC 12 takes empty optionals of LibTorch's headers for uninitialised ones.
+  target_compile_options(nsa_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   # In the build tree Torch is found where the wheel is; an installed tree finds its own libraries beside its programs and
   # Torch by LD_LIBRARY_PATH (or nsa-validate --torch DIR).
   target_link_options(nsa_torch INTERFACE "-Wl,-rpath-link,${NSA_TORCH_LIB}")

@@ -10,7 +10,8 @@ const std::string& base::build_dir() { static const std::string dir = "@CMAKE_BI
   target_include_directories(nsa_test_paths PUBLIC "${CMAKE_SOURCE_DIR}")
 endif()
 
-# nsa_add_test(NAME x_test SOURCES ... LIBS ... [LABELS cpu|gpu ...] [ARGS ...] [TIMEOUT s])
+# nsa_add_test(NAME x_test SOURCES ... LIBS ... [LABELS cpu|gpu|quick ...] [ARGS ...] [TIMEOUT s])
+# Label quick: what tools/test --quick builds and runs; seconds to compile, not many more to run.
 # One ctest entry a program: a LibTorch process costs about 0.3 s to start, so cases are not separate entries.
 function(nsa_add_test)
   if(NOT NSA_BUILD_TESTS)

@@ -100,9 +100,8 @@ inline void run_documents(const Sizes& z, const std::vector<int>& lengths, const
   set_order(0);
   std::vector<Results> alone;
   for (const Problem& one : p.documents) {
-    alone.push_back(one.forward([&](const IntervalAttention& x) {
-      return x.num_queries == 0 ? cudaSuccess : launch(x);
-    }));
+    alone.push_back(one.forward(
+        [&](const IntervalAttention& x) { return x.num_queries == 0 ? cudaSuccess : launch(x); }));
     if (one.z.queries > 0) judge(one, alone.back());
   }
   for (int seed = 0; seed < orders; ++seed) {
