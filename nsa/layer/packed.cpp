@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "nsa/layer/batched.h"
+#include "nsa/layer/call_memory.h"
 #include "nsa/layer/document_batches.h"
 #include "nsa/ops/common/check.h"
 
@@ -105,6 +106,7 @@ NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
   const std::vector<int64_t> offsets =
       document_offsets("nsa_attention", inputs.cu_seqlens, inputs.q.size(0));
   check_longest(offsets, inputs.max_seqlen);
+  require_memory(inputs, config, options, /*kept=*/false);
   const PackedLayout layout = packed_layout(offsets, config, inputs.q.device());
   std::vector<NsaOutputs> batches;
   for (const DocumentBatch& batch : layout.batches) {
