@@ -21,6 +21,7 @@ struct BenchOptions {
   bool no_dense = false;
   int64_t times = 1000;
   int64_t pairs = 10;
+  bool resume = false;
   std::string before, after;
   bool markdown = false;
   std::string samples = "reports/samples/bench";
@@ -60,6 +61,10 @@ void BenchOptions::describe(Visitor& v) {
      .most = 1000,
      .commands = "cpu"},
     &O::pairs);
+  v({.name = "resume",
+     .doc = "go on with the report of --out: its cases stay, and count up to --pairs",
+     .commands = "cpu"},
+    &O::resume);
   v({.name = "out", .doc = "JSON with every sample", .commands = kOfTimes}, &O::out);
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",

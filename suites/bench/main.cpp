@@ -1,6 +1,7 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or a command
 // of its own; see README.md.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -87,6 +88,9 @@ int run_cases(const BenchOptions& o, bool cold,
     throw std::invalid_argument("--out " + o.out + ": cannot be written");
   suites::TargetBenchOptions bench{
       .filter = o.filter, .seconds = o.seconds, .cold = cold, .dense = !o.no_dense, .seed = o.seed};
+  if (o.resume && o.out.empty())
+    throw std::invalid_argument("--resume: name the report to go on with by --out");
+  if (o.resume && std::filesystem::file_size(o.out) > 0) bench.earlier = read_report(o.out);
   if (!o.out.empty())
     bench.keep = [&](const nlohmann::json& report) { write_report(o.out, report); };
   const nlohmann::json report = run(bench);
