@@ -5,6 +5,7 @@
 #include "nsa/api/check_attention.h"
 #include "nsa/api/kept_results.h"
 #include "nsa/layer/batched.h"
+#include "nsa/layer/call_memory.h"
 #include "nsa/layer/fused/packed_call.h"
 #include "nsa/ops/attention/cpu_attention.h"
 
@@ -104,6 +105,7 @@ AttentionOutput compute(const AttentionCall& call, bool keep) {
     return {out.o, out.block_idx};
   }
   check_block_idx(in, call.config, options);
+  require_memory(in, call.config, options, keep);
   const Steps steps = compose_attention(in, call.config, options, call.compressed());
   AttentionOutput result{steps.out.o, steps.out.block_idx};
   if (keep) result.kept = kept_results(call, steps);

@@ -224,6 +224,39 @@ TEST(Decode, CpuKernelsAgreeWithTheWholeCall) {
     }
 }
 
+/// The kernels of a step choose blocks by themselves: given ones go to the operators, by name.
+TEST(Decode, GivenBlocksOnACpuAreNotForTheKernelsOfAStep) {
+  at::manual_seed(32);
+  const NsaConfig c = small();
+  const NsaInputs in = random_inputs(c, 2, 43, at::kFloat);
+  NsaOptions cpu;
+  cpu.sel = SelBackend::kCpu;
+  cpu.cmp = cpu.win = BranchBackend::kCpu;
+  cpu.keep_scores = false;
+  const DecodeOutputs chosen = decode_attention(in, c, cpu, {0, 23});
+  for (const char* stage : {"cmp_attn", "select", "sel_attn", "win_attn"})
+    EXPECT_THAT(ran_text(chosen, stage), HasSubstr("cpu>cpu")) << stage;
+  NsaOptions given = cpu;
+  given.block_idx = chosen.block_idx.clone();
+  given.block_idx.narrow(1, 20, 23).select(3, 0).fill_(0);  // other blocks than the chosen ones
+  const DecodeOutputs have = decode_attention(in, c, given, {20, 20});
+  NsaOptions plain;
+  plain.block_idx = given.block_idx;
+  const NsaOutputs want = nsa_attention(in, c, plain);
+  EXPECT_TRUE(at::equal(have.block_idx, want.block_idx));
+  EXPECT_TRUE(at::allclose(have.o, want.o, 1e-5, 3e-6));
+  for (const char* stage : {"cmp_attn", "win_attn"})
+    EXPECT_THAT(ran_text(have, stage),
+                HasSubstr("cpu>cache 23 the kernels of a step on a CPU select by themselves"))
+        << stage;
+  // The operator of the selected branch has a kernel for any ranges; 23 steps and one prefill.
+  EXPECT_THAT(ran_text(have, "sel_attn"), HasSubstr("cpu>cpu 24 "));
+  EXPECT_THAT(ran_text(have, "select"), HasSubstr("given>given 24 "));
+  given.strict_backend = true;
+  EXPECT_THAT(error_of([&] { decode_attention(in, c, given, {20, 20}); }),
+              HasSubstr("select by themselves"));
+}
+
 TEST(Decode, ScalesOfTheBranchesInEveryMode) {
   at::manual_seed(12);
   NsaConfig c = small();

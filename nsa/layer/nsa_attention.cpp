@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "nsa/layer/batched.h"
+#include "nsa/layer/call_memory.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/packed.h"
 
@@ -41,6 +42,7 @@ NsaOutputs nsa_attention(const NsaInputs& inputs, const NsaConfig& config,
     out = packed_attention(inputs, config, effective);
   } else {
     check_call(inputs, config, effective);
+    require_memory(inputs, config, effective, /*kept=*/false);
     out = batched_attention(inputs, config, effective);
   }
   out.record = record;

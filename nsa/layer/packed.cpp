@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "nsa/layer/batched.h"
+#include "nsa/layer/call_memory.h"
 #include "nsa/layer/document_batches.h"
 #include "nsa/ops/common/check.h"
 
@@ -110,6 +111,7 @@ NsaOutputs packed_attention(const NsaInputs& inputs, const NsaConfig& config,
                             const NsaOptions& options) {
   check_packed(inputs, options);
   const std::vector<int64_t> offsets = check_offsets(inputs);
+  require_memory(inputs, config, options, /*kept=*/false);
   const PackedLayout layout = packed_layout(offsets, config, inputs.q.device());
   std::vector<NsaOutputs> batches;
   for (const DocumentBatch& batch : layout.batches) {

@@ -270,6 +270,23 @@ TEST_F(ProgramTest, ADenseModelTrainsWithoutGates) {
   EXPECT_EQ(ran[1], (json{"step", "auto", "launches", "", 3, "on a device without CUDA"}));
 }
 
+TEST_F(ProgramTest, AStepThatCannotFitIsRefusedBeforeItComputes) {
+  const auto lines = work(request({{"model", "small.json"},
+                                   {"data", "synthetic"},
+                                   {"steps", 3},
+                                   {"warmup", 2},
+                                   {"batch", int64_t{1} << 32}}));
+  const json finding = of_type(lines, "finding").at(0);
+  EXPECT_EQ(finding["code"], "OOM");
+  EXPECT_THAT(finding["symptom"].get<std::string>(), HasSubstr("predicted: "));
+  EXPECT_THAT(finding["action"].get<std::string>(), HasSubstr("is predicted to fit"));
+  const json end = of_type(lines, "case").at(0);
+  EXPECT_EQ(end["status"], "failed");
+  EXPECT_THAT(end.dump(), ::testing::AllOf(HasSubstr("a step of 4294967296 rows of "),
+                                           HasSubstr(" GiB are available; nothing was computed")));
+  EXPECT_TRUE(of_type(lines, "beat").empty());
+}
+
 TEST_F(ProgramTest, OutOfMemoryNamesWhatWouldFit) {
   const auto memory_table = [&](const std::vector<json>& lines) {
     for (const json& table : of_type(lines, "table"))

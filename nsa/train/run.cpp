@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/machine/host_memory.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/model/blocks/loss.h"
@@ -17,6 +18,7 @@
 #include "nsa/train/loop/training_attention.h"
 #include "nsa/train/memory/memory.h"
 #include "nsa/train/memory/memory_report.h"
+#include "nsa/train/memory/mib.h"
 #include "nsa/train/record/run_lines.h"
 #include "nsa/train/record/step_watch.h"
 #include "nsa/train/run_parts.h"
@@ -51,7 +53,8 @@ class Run {
       facts_.stopped = e.what();
     } catch (const c10::OutOfMemoryError& e) {
       facts_.stopped = e.what_without_backtrace();
-      find(oom_finding(config_, shape_, last_allocation_failure(), facts_.stopped));
+      find(oom_finding(config_, shape_, refused_ ? refused_ : last_allocation_failure(),
+                       facts_.stopped));
     } catch (const c10::Error& e) {
       facts_.stopped = rank_text() + e.what_without_backtrace();
     } catch (const std::runtime_error& e) {  // of a backend of collectives
@@ -94,6 +97,7 @@ class Run {
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
+    require_memory();
     Decoder model = make_model(options_, config, device_, attention_.options);
     context_.print(
         config.name + ": " + std::to_string(model->num_parameters()) +
@@ -105,6 +109,20 @@ class Run {
         (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
         "data: " + tokens_->describe());
     make_trainer(std::move(model), seq_len);
+  }
+
+  /// Refuses a step that cannot fit into the memory of the host before anything is computed.
+  void require_memory() {
+    const auto available = device_.is_cpu() ? base::available_memory() : std::nullopt;
+    if (!available) return;
+    const double needed = plan_memory(config_, shape_).total_mib() * kMib;
+    if (needed <= static_cast<double>(*available)) return;
+    refused_ = AllocationFailure{.asked_mib = needed / kMib,
+                                 .capacity_mib = static_cast<double>(*available) / kMib};
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "a step of ", shape_.batch, " rows of ",
+                     shape_.seq_len, " tokens takes ", base::gib_text(needed), " at least and ",
+                     base::gib_text(static_cast<double>(*available)),
+                     " are available; nothing was computed");
   }
 
   void make_trainer(Decoder model, int64_t seq_len) {
@@ -350,6 +368,7 @@ class Run {
   RunFacts facts_;
   ModelConfig config_;
   StepShape shape_;
+  std::optional<AllocationFailure> refused_;
   TrainingAttention attention_;
   double tensors_peak_mib_ = 0;
   at::Device device_ = at::kCPU;

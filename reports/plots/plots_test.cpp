@@ -110,6 +110,44 @@ TEST(Plots, ScalingHasIntervalsAndALineAColumn) {
   EXPECT_THAT(plot.table, HasSubstr("[5.5, 6.5]"));
 }
 
+harness::Series lengths_series() {
+  harness::Series series = loss_series();
+  series.kind = "scaling";
+  series.x = "tokens";
+  series.unit = "ms";
+  series.limits = json::array();
+  series.lines = {{{"name", "NSA"}, {"points", {{1024, 4, 4, 4}, {2048, 8, 8, 8}, {4096, 16}}}},
+                  {{"name", "dense"}, {"points", {{1024, 2, 2, 2}, {2048, 8, 8, 8}, {4096, 32}}}}};
+  return series;
+}
+
+TEST(Plots, TimesAgainstTokensHaveTitledAxesAndTheCrossingPoint) {
+  harness::Results results = testing_data::go();
+  results.series = {lengths_series()};
+  const Plot plot = plots(Model(results)).at(0);
+  EXPECT_THAT(plot.script, AllOf(HasSubstr("set xlabel \"tokens\""), HasSubstr("set ylabel \"ms\""),
+                                 HasSubstr("logscale y"), HasSubstr("from first 2048, graph 0")));
+  EXPECT_THAT(plot.table, HasSubstr("NSA is faster than dense from about 2050 tokens on."));
+  EXPECT_THAT(plot.alt, HasSubstr("NSA is faster than dense from about"));
+}
+
+TEST(Plots, ACrossingIsWhereTheFirstLineStaysBelow) {
+  harness::Results results = testing_data::go();
+  results.series = {lengths_series()};
+  json& dense = results.series[0].lines[1]["points"];
+  const auto table = [&] { return plots(Model(results)).at(0).table; };
+  dense = {{1024, 8}, {2048, 16}, {4096, 32}};
+  EXPECT_THAT(table(), HasSubstr("NSA is faster than dense at every length that both have."));
+  dense = {{1024, 8}, {2048, 16}, {4096, 8}};
+  EXPECT_THAT(table(), HasSubstr("NSA is not faster than dense at the longest."));
+  dense = {{1024, 8}, {2048, 4}, {4096, 32}};
+  EXPECT_THAT(table(), HasSubstr("NSA is faster than dense from about 2900 tokens on."));
+  dense = {{512, 8}, {8192, 4}};
+  EXPECT_THAT(table(), Not(HasSubstr("faster")));
+  results.series[0].x = "layers";
+  EXPECT_THAT(table(), Not(HasSubstr("faster")));
+}
+
 TEST(Plots, RangesAreBars) {
   harness::Results results = testing_data::go();
   results.tables = {

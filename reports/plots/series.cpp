@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
@@ -130,11 +131,67 @@ std::string y_range(const std::vector<Line>& lines, const std::vector<Limit>& li
   return "set yrange [" + number(lo - air) + ":" + number(hi + air) + "]\n";
 }
 
+/// Times against the number of tokens, of which the first line's are compared with the others'.
+bool is_time_of_lengths(const Series& series) {
+  return series.kind == "scaling" && series.x == "tokens" && series.unit == "ms";
+}
+
 std::string axes(const Series& series) {
   const std::string unit = axis_unit(series.unit);
   std::string out = unit.empty() ? "" : "set ylabel \"" + unit + "\"\n";
   if (series.kind == "steps") return out + "set xlabel \"step\"\n";
+  if (series.x == "tokens") out += "set xlabel \"tokens\"\n";
+  if (is_time_of_lengths(series)) out += "set logscale y 10\n";
   return out + "set logscale x 2\n";
+}
+
+/// From where on the first line of a series is below another one.
+struct Crossing {
+  std::string other;
+  size_t common = 0;             ///< lengths that both have
+  std::optional<double> tokens;  ///< interpolated in logarithms; empty: above at the largest
+  bool everywhere = false;       ///< below at every common length
+};
+
+std::vector<Crossing> crossings_of(const Series& series, const std::vector<Line>& lines) {
+  std::vector<Crossing> found;
+  if (!is_time_of_lengths(series)) return found;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    std::vector<std::pair<double, double>> gaps;  // log tokens, log of other / first
+    for (const auto& first : lines[0].points)
+      for (const auto& other : lines[i].points)
+        if (other[0] == first[0] && first[0] > 0 && first[1] > 0 && other[1] > 0)
+          gaps.emplace_back(std::log(first[0]), std::log(other[1] / first[1]));
+    Crossing one{lines[i].name, gaps.size(), {}, false};
+    size_t from = gaps.size();
+    while (from > 0 && gaps[from - 1].second > 0) --from;
+    one.everywhere = from == 0 && !gaps.empty();
+    if (from > 0 && from < gaps.size()) {
+      const auto [x0, y0] = gaps[from - 1];
+      const auto [x1, y1] = gaps[from];
+      one.tokens = std::exp(x0 + (x1 - x0) * -y0 / (y1 - y0));
+    }
+    if (one.common > 0) found.push_back(one);
+  }
+  return found;
+}
+
+std::string crossing_text(const std::string& first, const Crossing& crossing) {
+  const std::string faster = first + " is faster than " + crossing.other;
+  if (crossing.everywhere) return faster + " at every length that both have";
+  if (!crossing.tokens) return first + " is not faster than " + crossing.other + " at the longest";
+  return faster + " from about " + harness::format_number(std::round(*crossing.tokens / 10) * 10) +
+         " tokens on";
+}
+
+/// A dotted line at each crossing point.
+std::string crossing_commands(const std::vector<Crossing>& crossings) {
+  std::string out;
+  for (const Crossing& one : crossings)
+    if (one.tokens)
+      out += "set arrow from first " + number(*one.tokens) + ", graph 0 to first " +
+             number(*one.tokens) + ", graph 1 nohead lc rgb \"#808080\" dt 3 lw 1.5\n";
+  return out;
 }
 
 std::string plot_command(const Series& series, const std::vector<Line>& lines) {
@@ -164,13 +221,19 @@ Plot plot_of(const Series& series) {
   plot.alt = plain(series.title, 120) + ", step " + plain(series.phase, 80) +
              (lines.size() > 1 ? ": " + std::to_string(lines.size()) + " lines" : "") +
              (shown.empty() ? "" : "; dashed: the thresholds of its criteria");
+  const std::vector<Crossing> crossings = crossings_of(series, lines);
+  for (const Crossing& one : crossings)
+    plot.alt += "; " + plain(crossing_text(lines[0].name, one), 120);
   plot.data = data_of(lines);
-  plot.script = axes(series) + y_range(lines, shown) + limit_commands(shown) +
+  plot.script = axes(series) + (is_time_of_lengths(series) ? "" : y_range(lines, shown)) +
+                limit_commands(shown) + crossing_commands(crossings) +
                 "set key outside bottom center horizontal\n" + plot_command(series, lines);
   plot.table = table_of(series, lines);
   for (const Limit& limit : limits)
     plot.table += "Threshold of " + code(limit.criterion) + ": " + escape(limit.op) + " " +
                   escape(harness::format_value(limit.value, series.unit)) + ".\n\n";
+  for (const Crossing& one : crossings)
+    plot.table += escape(crossing_text(lines[0].name, one)) + ".\n\n";
   return plot;
 }
 

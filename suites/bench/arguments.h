@@ -21,6 +21,7 @@ struct BenchOptions {
   bool no_dense = false;
   int64_t times = 1000;
   int64_t pairs = 10;
+  bool resume = false;
   std::string before, after;
   bool markdown = false;
   std::string samples = "reports/samples/bench";
@@ -39,7 +40,7 @@ template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
   constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead|users";
-  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|overhead|users";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|roofline|overhead|users";
   constexpr const char* kOfPasses = "targets|scaling";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
@@ -48,18 +49,24 @@ void BenchOptions::describe(Visitor& v) {
     &O::device);
   v({.name = "case",
      .doc = "only cases whose id contains this",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users"},
+     .commands = "targets|scaling|decode|launches|repeat|cpu|roofline|overhead|users"},
     &O::filter);
   v({.name = "seed",
      .doc = "of the data",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|overhead|users|microbenchmarks"},
+     .commands =
+         "targets|scaling|decode|launches|repeat|cpu|roofline|overhead|users|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
-     .doc = "of calls, the operator's and the library's dense attention alternately",
+     .doc = "of calls, the operator's and the library's dense attention alternately; roofline: "
+            "calls of a stage",
      .least = 1,
      .most = 1000,
-     .commands = "cpu"},
+     .commands = "cpu|roofline"},
     &O::pairs);
+  v({.name = "resume",
+     .doc = "go on with the report of --out: its cases stay, and count up to --pairs",
+     .commands = "cpu"},
+    &O::resume);
   v({.name = "out", .doc = "JSON with every sample", .commands = kOfTimes}, &O::out);
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",

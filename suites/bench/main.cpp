@@ -1,6 +1,7 @@
 // nsa-bench: microbenchmarks (Google Benchmark's flags, besides --device and --seed), or a command
 // of its own; see README.md.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -23,6 +24,7 @@
 #include "suites/bench/targets/cpu_bench.h"
 #include "suites/bench/targets/decode_target.h"
 #include "suites/bench/targets/repeated_bits.h"
+#include "suites/bench/targets/roofline_bench.h"
 #include "suites/bench/targets/target_bench.h"
 #include "suites/bench/users/users_bench.h"
 #include "suites/instrument/event_timer.h"
@@ -87,6 +89,9 @@ int run_cases(const BenchOptions& o, bool cold,
     throw std::invalid_argument("--out " + o.out + ": cannot be written");
   suites::TargetBenchOptions bench{
       .filter = o.filter, .seconds = o.seconds, .cold = cold, .dense = !o.no_dense, .seed = o.seed};
+  if (o.resume && o.out.empty())
+    throw std::invalid_argument("--resume: name the report to go on with by --out");
+  if (o.resume && std::filesystem::file_size(o.out) > 0) bench.earlier = read_report(o.out);
   if (!o.out.empty())
     bench.keep = [&](const nlohmann::json& report) { write_report(o.out, report); };
   const nlohmann::json report = run(bench);
@@ -145,6 +150,11 @@ int time_on_cpu(const BenchOptions& o, const std::string&) {
                    [&](const auto& bench) { return suites::run_cpu_bench(bench, o.pairs); });
 }
 
+int time_stages(const BenchOptions& o, const std::string&) {
+  return run_cases(o, false,
+                   [&](const auto& bench) { return suites::run_roofline_bench(bench, o.pairs); });
+}
+
 int time_overhead(const BenchOptions& o, const std::string& kernels) {
   const at::Device device = device_of(o, kernels);
   return run_cases(o, false,
@@ -190,6 +200,9 @@ constexpr Command kCommands[] = {
      "the CPU kernels at 2k to 64k tokens, in fp32 and bf16, alternately with the library's dense "
      "attention; each case judged against the oracle first",
      time_on_cpu},
+    {"roofline",
+     "stages of the CPU kernels, forward and backward, beside what products and copies reach here",
+     time_stages},
     {"overhead", "host time of a tiny call through the registered operator beside the layer's call",
      time_overhead},
     {"launches", "launches of a forward and a backward call with their times, through CUPTI",

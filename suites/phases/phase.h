@@ -83,6 +83,7 @@ bool honours(const PhaseKind& kind, std::string_view name);
 std::string run_ab_control(const PhaseCase& one);
 std::string run_ceilings(const PhaseCase& one);
 std::string run_attn_memory(const PhaseCase& one);
+std::string run_cpu_attention_ab(const PhaseCase& one);
 std::string run_decode_ab(const PhaseCase& one);
 std::string run_empty_rows(const PhaseCase& one);
 std::string run_gate_health(const PhaseCase& one);

@@ -7,12 +7,6 @@
 #include "nsa/ops/cpu/task_queue.h"
 
 namespace nsa::cpu {
-namespace {
-
-/// Ranges of a call that many threads can share, and that few threads finish at one time.
-constexpr int64_t kRangesOfCall = 16;
-
-}  // namespace
 
 KeyGradients::KeyGradients(const AttendedKeys& attended, const Sizes& sizes,
                            int64_t queries_of_tile)

@@ -8,6 +8,9 @@
 
 namespace nsa::cpu {
 
+/// Ranges of a call that many threads can share, and that few threads finish at one time.
+inline constexpr int64_t kRangesOfCall = 16;
+
 /// Gradients of keys and values while they are summed. Queries are cut into ranges whose number
 /// sizes decide; each range has sums of its own over the panels that it can reach, and they are
 /// added up in the order of the ranges. So every sum has one owner, and its bits do not depend on

@@ -68,7 +68,9 @@ struct TimesTable {
 
   void add(const Recorded& column, const json& report) {
     const size_t index = header.size() - 4;
-    header.push_back(report.at("device").get<std::string>() + column.note + ", " + column.type);
+    std::string name = report.at("device").get<std::string>() + column.note;
+    if (report.contains("threads")) name += ", " + report.at("threads").dump() + " threads";
+    header.push_back(name + ", " + column.type);
     for (const json& one : report.at("cases")) {
       const std::string times = times_of(one);
       if (one.at("dtype") != column.type || times.empty()) continue;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "suites/bench/targets/case_row.h"
-#include "suites/bench/targets/target_call.h"
 #include "suites/bench/targets/target_case.h"
 #include "suites/instrument/cupti/activity_collector.h"
 #include "suites/instrument/event_timer.h"
+#include "suites/phases/target_call.h"
 
 namespace suites {
 namespace {

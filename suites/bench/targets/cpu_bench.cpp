@@ -3,20 +3,19 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "suites/bench/sampled_time.h"
 #include "suites/bench/targets/case_row.h"
 #include "suites/bench/targets/cpu_decode_bench.h"
-#include "suites/bench/targets/target_call.h"
-#include "suites/conformance/checks/operator_checks.h"
-#include "suites/faults/variants.h"
+#include "suites/bench/targets/pair_times.h"
 #include "suites/phases/correctness/row_judge.h"
+#include "suites/phases/target_call.h"
+#include "suites/phases/timing/cpu_arms.h"
 
 namespace suites {
 namespace {
@@ -24,7 +23,8 @@ namespace {
 using at::Tensor;
 using nlohmann::json;
 
-constexpr int64_t kCpuGradientTokens = 200;
+/// Pairs that take longer are written to the report one by one.
+constexpr double kLongPairMs = 5000;
 
 double ms_of(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -33,128 +33,86 @@ double ms_of(const std::function<void()>& work) {
       .count();
 }
 
-/// Times of one arm, ms.
-struct Passes {
-  std::vector<double> forward, backward, both;
-
-  void add(double forward_ms, double backward_ms) {
-    forward.push_back(forward_ms);
-    backward.push_back(backward_ms);
-    both.push_back(forward_ms + backward_ms);
-  }
-  json times() const {
-    return {{"forward", time_json(forward)},
-            {"backward", time_json(backward)},
-            {"both", time_json(both)}};
-  }
-};
-
-/// Dense causal attention of LibTorch on the leaves of a call, [B, S, heads, dim] each, in `type`.
-class DenseArm {
- public:
-  DenseArm(const TargetCall& call, at::ScalarType type) {
-    for (size_t i = 0; i < 3; ++i)
-      leaves_.push_back(
-          call.leaves()[i].detach().to(type).transpose(1, 2).contiguous().requires_grad_(true));
-  }
-  void time(Passes& passes) const {
-    Tensor o;
-    const double forward = ms_of([&] {
-      o = at::scaled_dot_product_attention(leaves_[0], leaves_[1], leaves_[2], /*attn_mask=*/{},
-                                           /*dropout_p=*/0, /*is_causal=*/true,
-                                           /*scale=*/std::nullopt, /*enable_gqa=*/true);
-    });
-    const Tensor d_o = at::ones_like(o);
-    passes.add(forward, ms_of([&] { torch::autograd::grad({o}, leaves_, {d_o}); }));
-  }
-
- private:
-  std::vector<Tensor> leaves_;
-};
+std::vector<std::string> names_of(const std::vector<at::ScalarType>& types) {
+  std::vector<std::string> names;
+  for (const at::ScalarType type : types) names.push_back(dtype_name(type));
+  return names;
+}
 
 class CpuBench {
  public:
   CpuBench(const TargetCase& one, at::ScalarType type, const TargetBenchOptions& options,
-           int64_t pairs, json& row)
-      : one_(one), type_(type), options_(options), pairs_(pairs), row_(row) {}
+           const CpuCase& in)
+      : one_(one),
+        type_(type),
+        options_(options),
+        in_(in),
+        times_(names_of(dense_types(type)), {"forward", "backward"}) {}
 
-  void run() {
-    row_["dtype"] = dtype_name(type_);
-    judge_gradients();
+  void run(json& row) {
+    note_checks(judge_cpu_gradients(one_.config, type_, options_.seed, one_.id), row);
     call_ = TargetCall(one_.config, at::kCPU, options_.seed, type_, cpu_kernels());
-    judge_rows();
-    if (row_["problems"].empty()) time_pairs();
+    judge_rows(row);
+    if (row["problems"].empty()) time_pairs(row);
   }
 
  private:
-  void judge_gradients() {
-    CaseConfig small = one_.config;  // every KV head does the same: one is judged
-    small.num_heads = small.group_size();
-    small.num_kv_heads = 1;
-    small.tokens = std::min(small.tokens, kCpuGradientTokens);
-    const OperatorCase drawn{
-        .config = small, .type = type_, .seed = options_.seed, .name = one_.id};
-    for (const Variant& variant : variants())
-      if (variant.name == "cpu_selection")
-        note_checks(check_gradients(variant.make(), drawn), row_);
-  }
-
-  void judge_rows() {
+  void judge_rows(json& row) {
     const at::NoGradGuard no_grad;
     const auto positions = judged_positions(one_.config, options_.judged_rows, options_.seed);
     RowJudge judge(one_.config, queries_at(call_.inputs(), positions), positions);
     const nsa::NsaOutputs out = call_.forward();
-    note_checks(judge.judge(rows_of(out, positions), one_.id), row_);
-    note_selection(judge.selection(), row_);
-    note_paths(out.record->rows(), row_, "cpu");
+    note_checks(judge.judge(rows_of(out, positions), one_.id), row);
+    note_selection(judge.selection(), row);
+    note_paths(out.record->rows(), row, "cpu");
   }
 
-  void time_ours(Passes& passes) const {
+  std::vector<double> time_ours() const {
     nsa::NsaOutputs out;
     const double forward = ms_of([&] { out = call_.forward(); });
     const Tensor d_o = at::ones_like(out.o);
-    passes.add(forward, ms_of([&] { call_.backward(out.o, d_o); }));
+    return {forward, ms_of([&] { call_.backward(out.o, d_o); })};
   }
 
-  void time_pairs() {
-    std::vector<at::ScalarType> dense_types{type_};
-    if (type_ != at::kFloat) dense_types.push_back(at::kFloat);
+  static std::vector<double> time_dense(const DenseArm& arm) {
+    Tensor o;
+    const double forward = ms_of([&] { o = arm.forward(); });
+    const Tensor d_o = at::ones_like(o);
+    return {forward, ms_of([&] { arm.backward(o, d_o); })};
+  }
+
+  void time_pairs(json& row) {
+    if (in_.earlier != nullptr) times_.resume(*in_.earlier);
     std::vector<DenseArm> arms;
-    if (options_.dense)
-      for (const at::ScalarType type : dense_types) arms.emplace_back(call_, type);
-    Passes ours;
-    std::vector<Passes> dense(arms.size());
-    std::vector<std::vector<double>> ratios(arms.size());
+    for (const at::ScalarType type : dense_types(type_))
+      arms.emplace_back(call_.leaves()[0], call_.leaves()[1], call_.leaves()[2], type);
     // Each arm is first as often as last; one round warms up.
-    for (int64_t round = -1; round < pairs_; ++round) {
-      if (round == 0) ours = {}, dense.assign(arms.size(), {});
-      if (round % 2 == 0) time_ours(ours);
-      for (size_t i = 0; i < arms.size(); ++i) arms[i].time(dense[i]);
-      if (round % 2 != 0) time_ours(ours);
-      std::fprintf(stderr, "%s %s: pair %lld of %lld\r", one_.id.c_str(), dtype_name(type_).c_str(),
-                   static_cast<long long>(round + 1), static_cast<long long>(pairs_));
+    const auto first = static_cast<int64_t>(times_.count());
+    for (int64_t round = first - 1; round < in_.pairs; ++round) {
+      std::vector<double> ours;
+      std::vector<std::vector<double>> dense;
+      const bool ours_first = (round + 2) % 2 == 0;
+      const double ms = ms_of([&] {
+        if (ours_first) ours = time_ours();
+        for (const DenseArm& arm : arms) dense.push_back(time_dense(arm));
+        if (!ours_first) ours = time_ours();
+      });
+      if (round < first) continue;
+      times_.add(ours, dense);
+      std::fprintf(stderr, "  pair %lld of %lld, %.1f s\n", static_cast<long long>(round + 1),
+                   static_cast<long long>(in_.pairs), ms / 1000);
+      if (ms <= kLongPairMs) continue;
+      times_.write(row);
+      in_.keep(row);
     }
-    row_["ours"] = ours.times();
-    for (size_t i = 0; i < arms.size(); ++i) {
-      std::vector<double> ratio;
-      for (size_t pair = 0; pair < ours.both.size(); ++pair)
-        ratio.push_back(dense[i].both[pair] / ours.both[pair]);
-      const json median = time_json(ratio);
-      json& out = row_["dense"][dtype_name(dense_types[i])];
-      out = dense[i].times();
-      out["ratio"] = {{"n", median["n"]},
-                      {"median", median["median_ms"]},
-                      {"lo", median["lo_ms"]},
-                      {"hi", median["hi_ms"]},
-                      {"samples", median["samples_ms"]}};
-    }
+    times_.write(row);
   }
 
   const TargetCase& one_;
   at::ScalarType type_;
   const TargetBenchOptions& options_;
-  int64_t pairs_;
-  json& row_;
+  const CpuCase& in_;
+  PairTimes times_;
   TargetCall call_;
 };
 
@@ -162,7 +120,7 @@ std::string interval(const json& of, const char* middle, const char* low, const 
   const auto number = [&](const char* key) {
     char text[32];
     std::snprintf(text, sizeof text, "%.3g", of.at(key).get<double>());
-    return of.at(key).is_null() ? std::string("-") : std::string(text);
+    return std::string(text);
   };
   return number(middle) +
          (of.at(low).is_null() ? "" : " [" + number(low) + ", " + number(high) + "]");
@@ -175,9 +133,10 @@ void print_row(const json& row) {
     std::fprintf(stderr, "  %s\n", problem.get<std::string>().c_str());
   const auto line = [](const std::string& name, const json& arm) {
     std::fprintf(stderr, "  %-12s", name.c_str());
-    for (const char* pass : {"forward", "backward"})
-      std::fprintf(stderr, " %s %s ms", pass,
-                   interval(arm.at(pass), "median_ms", "lo_ms", "hi_ms").c_str());
+    for (const char* pass : {"forward", "backward", "step"})
+      if (arm.contains(pass))
+        std::fprintf(stderr, " %s %s ms", pass,
+                     interval(arm.at(pass), "median_ms", "lo_ms", "hi_ms").c_str());
     if (arm.contains("ratio"))
       std::fprintf(stderr, ", takes %s times ours",
                    interval(arm.at("ratio"), "median", "lo", "hi").c_str());
@@ -189,25 +148,82 @@ void print_row(const json& row) {
     for (const auto& [type, arm] : row.at("dense").items()) line("dense " + type, arm);
 }
 
+/// The cases of a report one after the other, those of an earlier one in their places.
+class CpuReport {
+ public:
+  CpuReport(const TargetBenchOptions& options, int64_t pairs)
+      : options_(options), pairs_(pairs), report_(bench_report(at::kCPU, options.seed)) {
+    report_["threads"] = at::get_num_threads();
+    if (!options.earlier.is_null()) require_same_setting(options.earlier, report_);
+  }
+
+  template <typename Run>
+  void add(CpuWork work, const TargetCase& one, at::ScalarType type, const Run& run) {
+    const std::string id =
+        (work == CpuWork::kDecode ? "decode_" : "") + one.id + "_" + dtype_name(type);
+    const json* earlier = find_case(options_.earlier, id, to_string(one.config));
+    const bool wanted = id.find(options_.filter) != std::string::npos;
+    if (wanted) ++wanted_;
+    if (earlier != nullptr && (!wanted || is_complete(*earlier, static_cast<size_t>(pairs_)))) {
+      report_["cases"].push_back(*earlier);
+      return;
+    }
+    if (!wanted) return;
+    std::fprintf(stderr, "%s\n", id.c_str());
+    const CpuCase in{pairs_, earlier, [&](const json& row) {
+                       json whole = report_;
+                       whole["cases"].push_back(row);
+                       keep(whole);
+                     }};
+    report_["cases"].push_back(run_case(id, one.config, at::kCPU, [&](json& row) {
+      row["dtype"] = dtype_name(type);
+      const std::string obstacle = cpu_arm_obstacle(work, one.config, type, dense_types(type));
+      if (!obstacle.empty()) {
+        row["not_run"] = obstacle;
+        throw std::runtime_error("not run: " + obstacle);
+      }
+      run(in, row);
+    }));
+    print_row(report_["cases"].back());
+    keep(report_);
+  }
+
+  json finish() const {
+    if (wanted_ == 0)
+      throw std::invalid_argument("--case " + options_.filter + ": no case has that in its name");
+    return report_;
+  }
+
+ private:
+  /// The report so far, with the earlier rows that come later.
+  void keep(json whole) const {
+    if (options_.earlier.contains("cases"))
+      for (const json& row : options_.earlier.at("cases"))
+        if (find_case(whole, row.at("id"), row.at("config")) == nullptr)
+          whole["cases"].push_back(row);
+    options_.keep(whole);
+  }
+
+  const TargetBenchOptions& options_;
+  int64_t pairs_;
+  json report_;
+  int64_t wanted_ = 0;
+};
+
 }  // namespace
 
 json run_cpu_bench(const TargetBenchOptions& options, int64_t pairs) {
-  json report = bench_report(at::kCPU, options.seed);
-  report["threads"] = at::get_num_threads();
-  for (const TargetCase& one : cpu_cases()) {
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const std::string id = one.id + "_" + dtype_name(type);
-      if (id.find(options.filter) == std::string::npos) continue;
-      report["cases"].push_back(run_case(id, one.config, at::kCPU, [&](json& row) {
-        CpuBench(one, type, options, pairs, row).run();
-      }));
-      print_row(report["cases"].back());
-      options.keep(report);
-    }
-  }
-  add_cpu_decode_cases(options, pairs, report);
-  require_cases(report, options.filter);
-  return report;
+  CpuReport report(options, pairs);
+  for (const CpuWork work : {CpuWork::kTraining, CpuWork::kDecode})
+    for (const TargetCase& one : cpu_cases())
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+        report.add(work, one, type, [&](const CpuCase& in, json& row) {
+          if (work == CpuWork::kDecode)
+            run_cpu_decode(one.config, type, options.seed, in, row);
+          else
+            CpuBench(one, type, options, in).run(row);
+        });
+  return report.finish();
 }
 
 }  // namespace suites

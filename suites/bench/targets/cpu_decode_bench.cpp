@@ -4,16 +4,15 @@
 #include <ATen/core/grad_mode.h>
 
 #include <chrono>
-#include <cstdio>
 
 #include "nsa/decode/cache/layer_cache.h"
 #include "nsa/layer/nsa_inputs.h"
-#include "suites/bench/sampled_time.h"
 #include "suites/bench/targets/case_row.h"
-#include "suites/bench/targets/target_case.h"
+#include "suites/bench/targets/pair_times.h"
 #include "suites/conformance/convert.h"
 #include "suites/phases/attention_case.h"
 #include "suites/phases/correctness/row_judge.h"
+#include "suites/phases/timing/cpu_arms.h"
 
 namespace suites {
 namespace {
@@ -34,14 +33,15 @@ double ms_of_one(const Work& work) {
 
 class CpuDecodeBench {
  public:
-  CpuDecodeBench(const TargetCase& one, at::ScalarType type, uint64_t seed, int64_t pairs,
+  CpuDecodeBench(const CaseConfig& config, at::ScalarType type, uint64_t seed, const CpuCase& in,
                  json& row)
-      : config_(one.config),
-        context_(one.config.tokens),
-        pairs_(pairs),
+      : config_(config),
+        context_(config.tokens),
+        type_(type),
+        in_(in),
         row_(row),
         tokens_(draw_inputs(with_steps(), type, at::kCPU, seed)),
-        cache_(to_nsa(config_), 1, context_ + kJudgedCpuSteps + kStepsOfPair * (pairs + 1),
+        cache_(to_nsa(config_), 1, context_ + kJudgedCpuSteps + kStepsOfPair * (in.pairs + 1),
                tokens_.q.options()) {
     options_.keep_scores = false;
     options_.sel = nsa::SelBackend::kCpu;
@@ -80,35 +80,29 @@ class CpuDecodeBench {
 
   void time() {
     const nsa::NsaInputs token = to_nsa(narrow_tokens(tokens_, context_, 1));
-    const auto by_head = [&](const Tensor& x, int64_t first, int64_t count) {
-      return x.narrow(1, first, count).transpose(1, 2).contiguous();
-    };
-    const Tensor q = by_head(token.q, 0, 1), k = by_head(tokens_.k_sel, 0, context_),
-                 v = by_head(tokens_.v_sel, 0, context_);
-    std::vector<double> ours, dense, ratio;
-    for (int64_t pair = -1; pair < pairs_; ++pair) {
-      const double step = ms_of_one([&] { cache_.step(token, options_); });
-      const double whole = ms_of_one([&] {
-        at::scaled_dot_product_attention(q, k, v, {}, 0, false, std::nullopt, /*enable_gqa=*/true);
-      });
-      if (pair < 0) continue;  // warms up
-      ours.push_back(step), dense.push_back(whole), ratio.push_back(whole / step);
+    std::vector<DenseArm> dense;
+    std::vector<std::string> names;
+    for (const at::ScalarType type : dense_types(type_)) {
+      dense.emplace_back(token.q, tokens_.k_sel.narrow(1, 0, context_),
+                         tokens_.v_sel.narrow(1, 0, context_), type, /*causal=*/false);
+      names.push_back(dtype_name(type));
     }
-    row_["step"] = {{"ours", time_json(ours)}, {"dense", time_json(dense)}};
-    const json found = time_json(ratio);
-    row_["step"]["ratio"] = {{"n", found["n"]},
-                             {"median", found["median_ms"]},
-                             {"lo", found["lo_ms"]},
-                             {"hi", found["hi_ms"]},
-                             {"samples", found["samples_ms"]}};
-    std::fprintf(stderr, "  step %.3f ms, dense %.3f ms, takes %.3g times ours\n",
-                 row_["step"]["ours"]["median_ms"].get<double>(),
-                 row_["step"]["dense"]["median_ms"].get<double>(),
-                 found["median_ms"].get<double>());
+    PairTimes times(names, {"step"});
+    if (in_.earlier != nullptr) times.resume(*in_.earlier);
+    const auto first = static_cast<int64_t>(times.count());
+    for (int64_t pair = first - 1; pair < in_.pairs; ++pair) {
+      const double step = ms_of_one([&] { cache_.step(token, options_); });
+      std::vector<std::vector<double>> whole;
+      for (const DenseArm& arm : dense) whole.push_back({ms_of_one([&] { arm.forward(); })});
+      if (pair >= first) times.add({step}, whole);  // the first warms up
+    }
+    times.write(row_);
   }
 
   CaseConfig config_;
-  int64_t context_, pairs_;
+  int64_t context_;
+  at::ScalarType type_;
+  const CpuCase& in_;
   json& row_;
   DenseInputs tokens_;
   nsa::LayerCache cache_;
@@ -117,19 +111,9 @@ class CpuDecodeBench {
 
 }  // namespace
 
-void add_cpu_decode_cases(const TargetBenchOptions& options, int64_t pairs, json& report) {
-  for (const TargetCase& one : cpu_cases()) {
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const std::string id = "decode_" + one.id + "_" + dtype_name(type);
-      if (id.find(options.filter) == std::string::npos) continue;
-      report["cases"].push_back(run_case(id, one.config, at::kCPU, [&](json& row) {
-        row["dtype"] = dtype_name(type);
-        std::fprintf(stderr, "%s\n", id.c_str());
-        CpuDecodeBench(one, type, options.seed, pairs, row).run();
-      }));
-      options.keep(report);
-    }
-  }
+void run_cpu_decode(const CaseConfig& config, at::ScalarType type, uint64_t seed, const CpuCase& in,
+                    json& row) {
+  CpuDecodeBench(config, type, seed, in, row).run();
 }
 
 }  // namespace suites

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "suites/bench/targets/case_row.h"
-#include "suites/bench/targets/target_call.h"
 #include "suites/bench/targets/target_case.h"
+#include "suites/phases/target_call.h"
 
 namespace suites {
 namespace {

@@ -12,10 +12,10 @@
 #include "suites/bench/sampled_time.h"
 #include "suites/bench/targets/case_row.h"
 #include "suites/bench/targets/dense_attention_bench.h"
-#include "suites/bench/targets/target_call.h"
 #include "suites/conformance/checks/operator_checks.h"
 #include "suites/conformance/convert.h"
 #include "suites/faults/variants.h"
+#include "suites/phases/target_call.h"
 #ifdef NSA_WITH_CUDA
 #include "suites/instrument/cupti/captured_call.h"
 #endif

@@ -20,6 +20,7 @@ struct TargetBenchOptions {
   /// Takes the report so far after every case, so that nothing is lost when the run ends early.
   std::function<void(const nlohmann::json&)> keep = [](const nlohmann::json&) {};
   uint64_t seed = kBenchSeed;
+  nlohmann::json earlier = {};  ///< the report to go on with; run_cpu_bench only
 };
 
 /// Every one of `cases` on `device` in bf16: first whether it is right (gradients and rows

@@ -62,6 +62,8 @@ std::vector<TargetCase> cpu_cases() {
   std::vector<TargetCase> cases;
   for (int64_t tokens = 2 * k; tokens <= 64 * k; tokens *= 2)
     cases.push_back({"m7c_" + in_k(tokens), m7c(tokens), {}, {}});
+  for (int64_t tokens = 2 * k; tokens <= 64 * k; tokens *= 2)
+    cases.push_back({"paper_" + in_k(tokens), paper(tokens), {}, {}});
   return cases;
 }
 

@@ -27,7 +27,7 @@ std::vector<TargetCase> target_cases();
 /// Lengths 1k to 256k of the paper's heads and of m7c_125m's, for the curves; without targets.
 std::vector<TargetCase> scaling_cases();
 
-/// Lengths 2k to 64k of m7c_125m's heads, for a CPU; without targets.
+/// Lengths 2k to 64k of m7c_125m's heads and of the paper's, for a CPU; without targets.
 std::vector<TargetCase> cpu_cases();
 
 /// A decode step of one layer behind `config.tokens` tokens of `config.batch` sequences.

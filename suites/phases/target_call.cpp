@@ -1,4 +1,4 @@
-#include "suites/bench/targets/target_call.h"
+#include "suites/phases/target_call.h"
 
 #include <torch/csrc/autograd/autograd.h>
 
