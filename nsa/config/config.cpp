@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "nsa/config/projection_config.h"
+
 namespace nsa {
 namespace {
 
@@ -44,6 +46,8 @@ constexpr Names<RopeMode, 3> kRopeNames{{{RopeMode::kBeforePool, "before_pool"},
                                          {RopeMode::kNone, "none"}}};
 constexpr Names<RopePairs, 2> kPairNames{
     {{RopePairs::kInterleaved, "interleaved"}, {RopePairs::kHalfSplit, "half_split"}}};
+constexpr Names<GateProjection, 2> kGateProjectionNames{
+    {{GateProjection::kMlp, "mlp"}, {GateProjection::kLinear, "linear"}}};
 
 template <typename E, size_t N>
 std::string name_of(const Names<E, N>& names, E value) {
@@ -76,6 +80,12 @@ GateActivation parse_gate_activation(const std::string& text) {
 RopeMode parse_rope_mode(const std::string& text) { return parse("rope", kRopeNames, text); }
 RopePairs parse_rope_pairs(const std::string& text) {
   return parse("rope_pairs", kPairNames, text);
+}
+std::string to_string(GateProjection projection) {
+  return name_of(kGateProjectionNames, projection);
+}
+GateProjection parse_gate_projection(const std::string& text) {
+  return parse("gate_projection", kGateProjectionNames, text);
 }
 
 void NsaConfig::validate() const {

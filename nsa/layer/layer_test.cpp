@@ -275,6 +275,28 @@ TEST(Module, PackedRowsEqualBatchedRows) {
   EXPECT_TRUE(at::allclose(packed, module->forward(x).flatten(0, 1), 1e-5, 1e-6));
 }
 
+/// One K and V, and gates of each query head by a matrix: what separate K and V with equal weights
+/// compute.
+TEST(Module, SharedKeysAreThreeEqualOnes) {
+  const NsaConfig c = small();
+  const ProjectionConfig linear{.gate = GateProjection::kLinear};
+  at::manual_seed(17);
+  NsaAttention separate(20, c, linear);
+  NsaAttention shared(20, c, ProjectionConfig{.shared_kv = true, .gate = linear.gate});
+  const at::NoGradGuard no_grad;
+  auto from = separate->named_parameters(), to = shared->named_parameters();
+  EXPECT_EQ(to.keys(), (std::vector<std::string>{"w_q", "w_k", "w_v", "w_g", "w_o"}));
+  for (const char* name : {"w_q", "w_g", "w_o"}) to[name].copy_(from[name]);
+  for (const char* branch : {"_cmp", "_sel", "_win"})
+    for (const std::string name : {"w_k", "w_v"}) from[name + branch].copy_(to[name]);
+  const at::Tensor x = at::randn({2, 40, 20});
+  const auto want = separate->forward_detailed(x);
+  EXPECT_EQ(want.attention.gates.sizes(), at::IntArrayRef({2, 40, c.num_heads, 3}));
+  EXPECT_TRUE(at::allclose(shared->forward(x), want.y, 1e-5, 1e-6));
+  const at::Tensor cu = at::tensor(std::vector<int32_t>{0, 40, 80}, at::kInt);
+  EXPECT_TRUE(at::allclose(shared->forward(x.flatten(0, 1), cu), want.y.flatten(0, 1), 1e-5, 1e-6));
+}
+
 TEST(Module, GatesVaryAtInitialisation) {
   at::manual_seed(16);
   NsaConfig c = small();
@@ -300,6 +322,23 @@ TEST(SplitProjection, IsTheColumnsAndTheirGates) {
   EXPECT_TRUE(at::equal(in.gate_logits, gate_mlp(in.q, gate, 2)));
   in.k_sel.sum().backward();
   EXPECT_EQ(columns.grad().sum().item<float>(), 2 * 5 * 16);
+}
+
+TEST(SplitProjection, SharedKeysAndLinearGatesAreColumns) {
+  const NsaConfig c = small();
+  const ProjectionConfig linear{.shared_kv = true, .gate = GateProjection::kLinear};
+  const int64_t width = 4 * 8 + 2 * 8 + 2 * 6 + 4 * 3;
+  const at::Tensor columns = at::randn({2, 5, width});
+  const NsaInputs in = split_projection(columns, {}, c, linear);
+  EXPECT_TRUE(at::equal(in.k_sel, columns.narrow(-1, 32, 16).unflatten(-1, {2, 8})));
+  EXPECT_TRUE(at::equal(in.v_win, columns.narrow(-1, 48, 12).unflatten(-1, {2, 6})));
+  EXPECT_TRUE(at::equal(in.gate_logits, columns.narrow(-1, 60, 12).unflatten(-1, {4, 3})));
+  EXPECT_TRUE(in.k_cmp_src.is_same(in.k_sel) && in.k_win.is_same(in.k_sel));
+  EXPECT_TRUE(in.v_cmp_src.is_same(in.v_sel) && in.v_win.is_same(in.v_sel));
+  const GateWeights gate = make_gate_weights(c.qk_head_dim);
+  const NsaInputs mlp = split_projection(columns.narrow(-1, 0, 60), gate, c, {.shared_kv = true});
+  EXPECT_TRUE(at::equal(mlp.v_sel, in.v_sel));
+  EXPECT_TRUE(at::equal(mlp.gate_logits, gate_mlp(mlp.q, gate, 2)));
 }
 
 TEST(ColumnPlaces, AreThoseOfSlicesThatFillOneTensor) {

@@ -11,31 +11,39 @@
 #include "nsa/ops/linear/rounded_linear.h"
 
 namespace nsa {
-NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config)
-    : dim_(dim), config_(config) {
+NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config,
+                                   const ProjectionConfig& projections)
+    : dim_(dim), config_(config), projections_(projections) {
   config_.validate();
   options.keep_scores = false;
   ArgumentCheck("NsaAttention").at_least("dim", dim, 1);
-  const auto linear = [&](const char* name, int64_t out, int64_t in) {
-    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-    return register_parameter(name, at::empty({out, in}).uniform_(-bound, bound));
-  };
-  const int64_t q_dim = config_.num_heads * config_.qk_head_dim;
-  const int64_t k_dim = config_.num_kv_heads * config_.qk_head_dim;
-  const int64_t v_dim = config_.num_kv_heads * config_.v_head_dim;
-  w_q_ = linear("w_q", q_dim, dim);
-  w_k_cmp_ = linear("w_k_cmp", k_dim, dim);
-  w_k_sel_ = linear("w_k_sel", k_dim, dim);
-  w_k_win_ = linear("w_k_win", k_dim, dim);
-  w_v_cmp_ = linear("w_v_cmp", v_dim, dim);
-  w_v_sel_ = linear("w_v_sel", v_dim, dim);
-  w_v_win_ = linear("w_v_win", v_dim, dim);
-  w_o_ = linear("w_o", dim, config_.num_heads * config_.v_head_dim);
+  w_q_ = register_linear("w_q", config_.num_heads * config_.qk_head_dim, dim);
+  w_k_ = register_kv("w_k", config_.num_kv_heads * config_.qk_head_dim);
+  w_v_ = register_kv("w_v", config_.num_kv_heads * config_.v_head_dim);
+  if (!projections_.has_gate_mlp()) w_g_ = register_linear("w_g", config_.num_heads * 3, dim);
+  w_o_ = register_linear("w_o", dim, config_.num_heads * config_.v_head_dim);
+  if (projections_.has_gate_mlp()) register_gate_mlp();
+  phi_k_ = register_phi("phi_k_", config_.qk_head_dim);
+  phi_v_ = register_phi("phi_v_", config_.v_head_dim);
+}
+
+at::Tensor NsaAttentionImpl::register_linear(const std::string& name, int64_t out, int64_t in) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+  return register_parameter(name, at::empty({out, in}).uniform_(-bound, bound));
+}
+
+std::vector<at::Tensor> NsaAttentionImpl::register_kv(const std::string& name, int64_t rows) {
+  if (projections_.shared_kv) return {register_linear(name, rows, dim_)};
+  std::vector<at::Tensor> weights;
+  for (const char* branch : {"_cmp", "_sel", "_win"})
+    weights.push_back(register_linear(name + branch, rows, dim_));
+  return weights;
+}
+
+void NsaAttentionImpl::register_gate_mlp() {
   const GateWeights gate = make_gate_weights(config_.qk_head_dim);
   gate_ = {register_parameter("gate_w1", gate.w1), register_parameter("gate_b1", gate.b1),
            register_parameter("gate_w2", gate.w2), register_parameter("gate_b2", gate.b2)};
-  phi_k_ = register_phi("phi_k_", config_.qk_head_dim);
-  phi_v_ = register_phi("phi_v_", config_.v_head_dim);
 }
 
 PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t head_dim) {
@@ -55,11 +63,15 @@ PhiWeights NsaAttentionImpl::register_phi(const std::string& prefix, int64_t hea
 // One product for all: small ones leave most of a card idle, and each would add to d_x by itself.
 // In the order of their registration, in which their rounded copies lie.
 std::vector<at::Tensor> NsaAttentionImpl::projection() const {
-  return {w_q_, w_k_cmp_, w_k_sel_, w_k_win_, w_v_cmp_, w_v_sel_, w_v_win_};
+  std::vector<at::Tensor> matrices = {w_q_};
+  matrices.insert(matrices.end(), w_k_.begin(), w_k_.end());
+  matrices.insert(matrices.end(), w_v_.begin(), w_v_.end());
+  if (w_g_.defined()) matrices.push_back(w_g_);
+  return matrices;
 }
 
 NsaInputs NsaAttentionImpl::split(const at::Tensor& columns, const at::Tensor& cu_seqlens) const {
-  NsaInputs in = split_projection(columns, gate_, config_);
+  NsaInputs in = split_projection(columns, gate_, config_, projections_);
   in.cu_seqlens = cu_seqlens;
   in.phi_k = phi_k_;
   in.phi_v = phi_v_;

@@ -25,7 +25,9 @@ DecoderImpl::DecoderImpl(const ModelConfig& config) : config_(config) {
   for (int64_t i = 0; i < config.num_layers; ++i)
     layers_.push_back(register_module("layer" + std::to_string(i), DecoderLayer(config_)));
   final_norm_ = register_parameter("final_norm", at::ones({config.dim}));
-  head_ = register_parameter("head", at::randn({config.vocab, config.dim}).mul_(kEmbeddingStd));
+  head_ = config.tied_head ? embedding_
+                           : register_parameter(
+                                 "head", at::randn({config.vocab, config.dim}).mul_(kEmbeddingStd));
 }
 
 int64_t DecoderImpl::num_parameters() const {

@@ -10,12 +10,12 @@
 
 namespace nsa {
 
-/// Decoder: logits = head(RMSNorm(layers(embedding(tokens)))); the head is untied from the
-/// embedding; no biases. Parameters are fp32 (or fp64) masters, rounded to the compute type where
-/// they are used, so gradients arrive in the masters' type. Weights are drawn from the global
-/// generator (at::manual_seed). Names: embedding, head [vocab, dim]; final_norm [dim];
-/// layerI.{attention_norm, mlp_norm} [dim]; layerI.w_gate_up [2*hidden, dim]; layerI.w_down [dim,
-/// hidden]; layerI.attention.* (nsa/layer/nsa_module.h).
+/// Decoder: logits = head(RMSNorm(layers(embedding(tokens)))); the head is the embedding where the
+/// configuration ties them; no biases. Parameters are fp32 (or fp64) masters, rounded to the
+/// compute type where they are used, so gradients arrive in the masters' type. Weights are drawn
+/// from the global generator (at::manual_seed). Names: embedding, head (untied) [vocab, dim];
+/// final_norm [dim]; layerI.{attention_norm, mlp_norm} [dim]; layerI.w_gate_up [2*hidden, dim];
+/// layerI.w_down [dim, hidden]; layerI.attention.* (nsa/layer/nsa_module.h).
 class DecoderImpl : public torch::nn::Module {
  public:
   /// Throws InputError for an impossible configuration.
@@ -23,7 +23,7 @@ class DecoderImpl : public torch::nn::Module {
 
   struct Outputs {
     at::Tensor logits;                  ///< [B, S, vocab], compute type
-    std::vector<at::Tensor> gates;      ///< per NSA layer [B, S, Hkv, 3], activated, detached
+    std::vector<at::Tensor> gates;      ///< per NSA layer [B, S, Hkv or Hq, 3], activated, detached
     std::vector<RunRecordPtr> records;  ///< per layer, what ran
   };
   /// tokens [B, S] int64 -> logits. Throws c10::Error for another shape or type. `attention`

@@ -18,6 +18,7 @@
 namespace nsa {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -237,6 +238,23 @@ TEST(DenseCounterpart, SharesSizesAndFirstWeights) {
     EXPECT_TRUE(at::equal(item.value(), theirs[item.key()])) << item.key();
 }
 
+TEST(DenseCounterpart, SharesFirstWeightsWithASharedKeyAndValue) {
+  ModelConfig config = shipped("tiny_cpu");
+  config.projections = {.shared_kv = true, .gate = GateProjection::kLinear};
+  config.tied_head = true;
+  at::manual_seed(7);
+  Decoder nsa(config);
+  config.attention_kind = AttentionKind::kDense;
+  at::manual_seed(7);
+  Decoder dense(config);
+  const auto theirs = nsa->named_parameters();
+  EXPECT_TRUE(theirs.contains("layer1.attention.w_g"));
+  EXPECT_FALSE(theirs.contains("head"));
+  EXPECT_EQ(dense->named_parameters().size() + 2, theirs.size());
+  for (const auto& item : dense->named_parameters())
+    EXPECT_TRUE(at::equal(item.value(), theirs[item.key()])) << item.key();
+}
+
 TEST(Decoder, RejectsOtherTokens) {
   Decoder model(shipped("tiny_cpu"));
   EXPECT_THAT(error_of([&] { model->forward(at::zeros({2, 3})); }),
@@ -262,6 +280,22 @@ TEST(ModelConfig, PairsOfTheRotationAreOptional) {
   EXPECT_THAT(describe(halves), HasSubstr("rope before_pool 10000 half_split"));
   EXPECT_THAT(error_of([] { with_attention(", \"rope_pairs\": \"neox\""); }),
               HasSubstr("rope_pairs must be one of interleaved, half_split, got 'neox'"));
+}
+
+TEST(ModelConfig, ProjectionsAndATiedHeadAreOptional) {
+  const ModelConfig plain = with_attention("");
+  EXPECT_FALSE(plain.projections.shared_kv || plain.tied_head);
+  EXPECT_TRUE(plain.projections.has_gate_mlp());
+  EXPECT_THAT(describe(plain), AllOf(Not(HasSubstr("shared")), Not(HasSubstr("gate projection")),
+                                     Not(HasSubstr("tied"))));
+  ModelConfig other = with_attention(", \"shared_kv\": true, \"gate_projection\": \"linear\"");
+  EXPECT_THAT(describe(other), HasSubstr(", shared K and V, gate projection linear"));
+  other.tied_head = true;
+  EXPECT_THAT(describe(other), HasSubstr(", tied head"));
+  EXPECT_THAT(error_of([] { with_attention(", \"gate_projection\": \"line\""); }),
+              HasSubstr("gate_projection must be one of mlp, linear, got 'line'"));
+  EXPECT_THAT(error_of([] { with_attention(", \"shared_kv\": 1"); }),
+              HasSubstr("\"shared_kv\" must be true or false, got 1"));
 }
 
 TEST(ModelConfig, ScalesOfTheBranchesAreOptional) {
@@ -300,7 +334,7 @@ TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
   EXPECT_THAT(error("\"dim\": 8", "\"dim\": 8, \"dim\": 9"), HasSubstr("\"dim\" is given twice"));
   EXPECT_THAT(error_of([] { shipped("tiny_cpo"); }),
               HasSubstr("unknown model \"tiny_cpo\"; known: m7c_125m, m7c_125m_checkpointed, "
-                        "m7c_125m_dense, tiny_cpu, "
+                        "m7c_125m_dense, nsa_1b, tiny_cpu, "
                         "tiny_cpu_dense; did you mean \"tiny_cpu\"?"));
   EXPECT_THAT(error_of([] { shipped("/no/such.json"); }),
               HasSubstr("cannot read model configuration /no/such.json"));

@@ -22,9 +22,8 @@ std::optional<double> read_scale(StrictObject& object, const char* key) {
   return std::isnan(value) ? std::nullopt : std::optional(value);  // JSON has no NaN
 }
 
-/// The keys of "attention" carry the names of NsaConfig.
-NsaConfig read_attention(StrictObject object) {
-  NsaConfig c;
+/// The keys of "attention" carry the names of NsaConfig and ProjectionConfig.
+void read_attention(StrictObject object, NsaConfig& c, ProjectionConfig& projections) {
   c.num_heads = object.required<int64_t>("num_heads");
   c.num_kv_heads = object.required<int64_t>("num_kv_heads");
   c.qk_head_dim = object.required<int64_t>("qk_head_dim");
@@ -44,8 +43,10 @@ NsaConfig read_attention(StrictObject object) {
   c.scale_cmp = read_scale(object, "scale_cmp");
   c.scale_sel = read_scale(object, "scale_sel");
   c.scale_win = read_scale(object, "scale_win");
+  projections.shared_kv = object.optional("shared_kv", projections.shared_kv);
+  projections.gate =
+      parse_gate_projection(object.optional("gate_projection", to_string(projections.gate)));
   object.finish();
-  return c;
 }
 
 AttentionKind read_attention_kind(StrictObject& object) {
@@ -136,6 +137,10 @@ std::string describe(const ModelConfig& config) {
   if (a.rope_pairs != RopePairs::kInterleaved) text << " " << to_string(a.rope_pairs);
   if (a.scale_cmp || a.scale_sel || a.scale_win)
     text << ", scales " << a.cmp_scale() << "/" << a.sel_scale() << "/" << a.win_scale();
+  if (config.projections.shared_kv) text << ", shared K and V";
+  if (!config.projections.has_gate_mlp())
+    text << ", gate projection " << to_string(config.projections.gate);
+  if (config.tied_head) text << ", tied head";
   return text.str();
 }
 
@@ -151,6 +156,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
   c.mlp_hidden = object.required<int64_t>("mlp_hidden");
   c.seq_len = object.required<int64_t>("seq_len");
   c.norm_eps = object.optional("norm_eps", c.norm_eps);
+  c.tied_head = object.optional("tied_head", c.tied_head);
   c.activation_checkpointing =
       object.optional("activation_checkpointing", c.activation_checkpointing);
   object.ignore("expected");
@@ -159,7 +165,7 @@ ModelConfig parse_model_config(const std::string& text, const std::string& where
       c.expected.push_back(read_expected(rate, where, text));
   try {
     c.attention_kind = read_attention_kind(object);
-    c.attention = read_attention(object.child("attention"));
+    read_attention(object.child("attention"), c.attention, c.projections);
   } catch (const std::invalid_argument& e) {
     throw InputError(where + ": " + e.what());
   }

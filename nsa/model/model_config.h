@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nsa/config/config.h"
+#include "nsa/config/projection_config.h"
 
 namespace nsa {
 
@@ -29,10 +30,12 @@ struct ModelConfig {
   int64_t mlp_hidden = 1920;  ///< width inside SwiGLU
   int64_t seq_len = 2048;     ///< tokens of a training row by default
   double norm_eps = 1e-6;     ///< of every RMSNorm
+  bool tied_head = false;     ///< the head is the embedding
   AttentionKind attention_kind = AttentionKind::kNsa;
   bool activation_checkpointing = false;  ///< layers compute their activations twice
   std::vector<ExpectedRate> expected;     ///< for the record; decides nothing
   NsaConfig attention;                    ///< of a dense model: heads, dims and RoPE count
+  ProjectionConfig projections;           ///< of a dense model: they decide what is drawn
 
   /// Throws InputError naming the first impossible field and its value.
   void validate() const;

@@ -82,7 +82,7 @@ class Run {
     if (kernels == "sm80" && config.attention_kind == AttentionKind::kDense)
       throw InputError("NSA_KERNELS=sm80 asks for kernels of NSA, the dense model " + config.name +
                        " runs none; unset it");
-    facts_.vocab = config.vocab;
+    facts_.vocab = num_token_values(config);
     facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
     facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
     device_ = open_rank_device(options_.device, context_.place);
@@ -108,6 +108,10 @@ class Run {
         " on " + device_.str() + "; " +
         (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
         "data: " + tokens_->describe());
+    if (config.vocab > facts_.vocab)
+      context_.print("tokens are bytes, the first " + std::to_string(facts_.vocab) +
+                     " of the model's vocabulary of " + std::to_string(config.vocab));
+    if (!options_.weights.empty()) load_weights(*model);
     make_trainer(std::move(model), seq_len);
   }
 
@@ -123,6 +127,19 @@ class Run {
                      shape_.seq_len, " tokens takes ", base::gib_text(needed), " at least and ",
                      base::gib_text(static_cast<double>(*available)),
                      " are available; nothing was computed");
+  }
+
+  /// Every rank reads the weights; none goes on where one could not, or read others.
+  void load_weights(DecoderImpl& model) {
+    std::string loaded, failure;
+    try {
+      loaded = start_from_weights(options_, model);
+    } catch (const InputError& e) {
+      failure = e.what();
+    }
+    require_agreement({{"weights", failure.empty() ? loaded : failure}});
+    if (!failure.empty()) throw InputError(failure);
+    context_.print("weights: " + options_.weights + ": " + loaded);
   }
 
   void make_trainer(Decoder model, int64_t seq_len) {

@@ -1,10 +1,19 @@
 #include "nsa/train/run_parts.h"
 
+#include <algorithm>
+
 #include "nsa/program/input_error.h"
 #include "nsa/program/open_device.h"
+#include "nsa/train/checkpoint/checkpoint_store.h"
+#include "nsa/train/checkpoint/pretrained_weights.h"
 #include "nsa/train/loop/training_model.h"
 
 namespace nsa::train {
+namespace {
+
+constexpr int64_t kByteValues = 256;
+
+}  // namespace
 
 at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
   if (options.dtype.empty()) return device.is_cpu() ? at::kFloat : at::kBFloat16;
@@ -21,12 +30,21 @@ Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::D
   return model;
 }
 
+std::string start_from_weights(const TrainOptions& options, DecoderImpl& model) {
+  if (options.resume && !checkpoint_steps(options.checkpoints).empty())
+    return "not read: the checkpoint has its own";
+  const PretrainedWeights loaded = load_pretrained_weights(options.weights, model);
+  return std::to_string(loaded.num_tensors) + " tensors, sha256 " + loaded.sha256;
+}
+
+int64_t num_token_values(const ModelConfig& config) { return std::min(config.vocab, kByteValues); }
+
 std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
                                          int64_t seq_len, int64_t world) {
-  if (options.is_synthetic()) return make_synthetic_source(config.vocab, options.seed);
-  if (config.vocab != 256)
-    throw InputError("corpora hold bytes: model " + config.name + " must have vocab 256, got " +
-                     std::to_string(config.vocab));
+  if (options.is_synthetic()) return make_synthetic_source(num_token_values(config), options.seed);
+  if (config.vocab < kByteValues)
+    throw InputError("corpora hold bytes: model " + config.name +
+                     " must have a vocab of at least 256, got " + std::to_string(config.vocab));
   return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1,
                             options.batch * options.accum * world);
 }
@@ -55,6 +73,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   const auto yes = [](bool on) { return on ? "true" : "false"; };
   identity["schedule_steps"] = identity["steps"];  // a run is identified by the schedule's steps
   identity["steps"] = std::to_string(o.steps);
+  identity["weights"] = o.weights.empty() ? "none" : "given";
   identity["slice_steps"] = std::to_string(o.slice_steps);
   identity["checkpoints"] = o.checkpoints.empty() ? "none" : "a folder";
   identity["checkpoint_every"] = std::to_string(o.checkpoint_every);

@@ -21,6 +21,14 @@ at::ScalarType compute_type(const TrainOptions& options, at::Device device);
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
                    const NsaOptions& attention);
 
+/// Loads the option weights into a model that was just made, unless a checkpoint will be resumed,
+/// which has its own. Returns a line that states which: it tells unlike files apart. Throws
+/// InputError.
+std::string start_from_weights(const TrainOptions& options, DecoderImpl& model);
+
+/// Values that a token can have: those of the vocabulary that data reach, which are bytes.
+int64_t num_token_values(const ModelConfig& config);
+
 /// Throws InputError for a corpus that is missing, altered or another one.
 std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
                                          int64_t seq_len, int64_t world);

@@ -15,6 +15,7 @@ namespace nsa::train {
 /// configs/kinds/nsa-train.json to it.
 struct TrainOptions {
   std::string model = "tiny_cpu";
+  std::string weights;
   std::string data = "local_text";
   std::string data_root = ".data";
   int64_t steps = 200;
@@ -76,6 +77,10 @@ template <class Visitor>
 void TrainOptions::describe(Visitor& v) {
   using O = TrainOptions;
   v({"model", "name in configs/models, or a .json file"}, &O::model);
+  v({"weights",
+     "safetensors file or folder of a pretrained model that the first step starts from; empty: "
+     "random weights"},
+    &O::weights);
   v({"data", "corpus made by nsa-data, or synthetic: fresh uniform random tokens each step"},
     &O::data);
   v({.name = "data_root", .doc = "folder of corpora", .in_kind = false}, &O::data_root);

@@ -110,6 +110,7 @@ TEST_F(UnlikeRanksTest, AreRefusedByNameOnEveryRankBeforeAStep) {
       {"", "--shard-optimizer", "option shard_optimizer is false on rank 0 ", "and true"},
       {"", "--activation-checkpointing", "option activation_checkpointing is false on rank 0 ",
        "and true"},
+      {"--weights w", "", "option weights is given on rank 0 ", "and none"},
       {"--checkpoints c", "", "option checkpoints is a folder on rank 0 ", "and none"},
       {"", "--checkpoint-every 1", "option checkpoint_every is 0 on rank 0 ", "and 1",
        "--checkpoints c"},

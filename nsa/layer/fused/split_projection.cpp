@@ -14,18 +14,21 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr size_t kParts = 7;
+constexpr size_t kParts = 7;  ///< of the node: each branch has its own K and V
 
 /// Heads and head dim of the parts, in their order.
-std::vector<std::pair<int64_t, int64_t>> parts_of(const NsaConfig& c) {
-  const std::pair<int64_t, int64_t> key{c.num_kv_heads, c.qk_head_dim},
-      value{c.num_kv_heads, c.v_head_dim};
-  return {{c.num_heads, c.qk_head_dim}, key, key, key, value, value, value};
+std::vector<std::pair<int64_t, int64_t>> parts_of(const NsaConfig& c, const ProjectionConfig& p) {
+  std::vector<std::pair<int64_t, int64_t>> parts = {{c.num_heads, c.qk_head_dim}};
+  for (const int64_t dim : {c.qk_head_dim, c.v_head_dim})
+    for (int64_t i = 0; i < p.num_kv(); ++i) parts.emplace_back(c.num_kv_heads, dim);
+  if (!p.has_gate_mlp()) parts.emplace_back(c.num_heads, 3);
+  return parts;
 }
 
 /// The parts as [..., H, D] views of columns [..., W].
-variable_list views_of(const at::Tensor& columns, const NsaConfig& config) {
-  const auto parts = parts_of(config);
+variable_list views_of(const at::Tensor& columns, const NsaConfig& config,
+                       const ProjectionConfig& projections = {}) {
+  const auto parts = parts_of(config, projections);
   std::vector<int64_t> widths;
   for (const auto& [heads, dim] : parts) widths.push_back(heads * dim);
   variable_list views = columns.split_with_sizes(widths, -1);
@@ -92,12 +95,16 @@ struct SplitProjection : torch::autograd::Function<SplitProjection> {
   }
 };
 
-NsaInputs inputs_of(const variable_list& parts) {
+/// The parts and, where there are any, gate logits behind them.
+NsaInputs inputs_of(const variable_list& parts, const ProjectionConfig& projections = {}) {
+  const auto num_kv = static_cast<size_t>(projections.num_kv());
+  const auto key = [&](size_t branch) { return parts[1 + branch % num_kv]; };
+  const auto value = [&](size_t branch) { return parts[1 + num_kv + branch % num_kv]; };
   NsaInputs in;
   in.q = parts[0];
-  in.k_cmp_src = parts[1], in.k_sel = parts[2], in.k_win = parts[3];
-  in.v_cmp_src = parts[4], in.v_sel = parts[5], in.v_win = parts[6];
-  if (parts.size() > kParts) in.gate_logits = parts[kParts];
+  in.k_cmp_src = key(0), in.k_sel = key(1), in.k_win = key(2);
+  in.v_cmp_src = value(0), in.v_sel = value(1), in.v_win = value(2);
+  if (parts.size() > 1 + 2 * num_kv) in.gate_logits = parts.back();
   return in;
 }
 
@@ -134,14 +141,16 @@ ColumnPlaces column_places(const std::vector<at::Tensor>& inputs) {
 }
 
 NsaInputs split_projection(const at::Tensor& columns, const GateWeights& gate,
-                           const NsaConfig& config) {
+                           const NsaConfig& config, const ProjectionConfig& projections) {
   const at::Tensor whole = columns.contiguous();
+  if (!projections.has_gate_mlp())
+    return inputs_of(views_of(whole, config, projections), projections);
   const at::Tensor q = whole.detach()
                            .narrow(-1, 0, config.num_heads * config.qk_head_dim)
                            .unflatten(-1, {config.num_heads, config.qk_head_dim});
-  if (whole.numel() > 0 && gates_by_kernel(rows_of(q), gate))
+  if (whole.numel() > 0 && !projections.shared_kv && gates_by_kernel(rows_of(q), gate))
     return inputs_of(SplitProjection::apply(whole, gate.w1, gate.b1, gate.w2, gate.b2, config));
-  NsaInputs in = inputs_of(views_of(whole, config));
+  NsaInputs in = inputs_of(views_of(whole, config, projections), projections);
   in.gate_logits = gate_mlp(in.q, gate, config.num_kv_heads);
   return in;
 }

@@ -57,9 +57,11 @@ DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config
   const int64_t dim = config.dim, hidden = config.mlp_hidden;
   attention_norm_ = register_parameter("attention_norm", at::ones({dim}));
   if (config.attention_kind == AttentionKind::kDense) {
-    dense_ = register_module("attention", DenseAttention(dim, config.attention));
+    dense_ =
+        register_module("attention", DenseAttention(dim, config.attention, config.projections));
   } else {
-    attention = register_module("attention", NsaAttention(dim, config.attention));
+    attention =
+        register_module("attention", NsaAttention(dim, config.attention, config.projections));
     attention->options.keep_scores = false;
   }
   named_parameters()["attention.w_o"].detach().mul_(residual);

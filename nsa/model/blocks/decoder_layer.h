@@ -30,7 +30,7 @@ class DecoderLayerImpl : public torch::nn::Module {
 
   struct Outputs {
     Residual stream;      ///< [B, S, dim]
-    at::Tensor gates;     ///< [B, S, Hkv, 3], activated, detached; undefined in a dense layer
+    at::Tensor gates;     ///< [B, S, Hkv or Hq, 3], activated, detached; undefined in a dense layer
     RunRecordPtr record;  ///< what ran; its backward pass writes here, too
   };
   /// Residual stream [B, S, dim] into layer `index`. "layer<index>" stands before every place that

@@ -52,14 +52,16 @@ at::Tensor cpu_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
 
 }  // namespace
 
-DenseAttentionImpl::DenseAttentionImpl(int64_t dim, const NsaConfig& config) : config_(config) {
-  const auto drawn = NsaAttention(dim, config)->named_parameters();
+DenseAttentionImpl::DenseAttentionImpl(int64_t dim, const NsaConfig& config,
+                                       const ProjectionConfig& projections)
+    : config_(config) {
+  const auto drawn = NsaAttention(dim, config, projections)->named_parameters();
   const auto keep = [&](const char* name) {
     return register_parameter(name, drawn[name].detach());
   };
   w_q_ = keep("w_q");
-  w_k_ = keep("w_k_win");
-  w_v_ = keep("w_v_win");
+  w_k_ = keep(projections.shared_kv ? "w_k" : "w_k_win");
+  w_v_ = keep(projections.shared_kv ? "w_v" : "w_v_win");
   w_o_ = keep("w_o");
 }
 

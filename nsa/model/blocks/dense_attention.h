@@ -4,6 +4,7 @@
 #include <torch/nn/pimpl.h>
 
 #include "nsa/config/config.h"
+#include "nsa/config/projection_config.h"
 #include "nsa/diagnostics/run_record.h"
 
 namespace nsa {
@@ -11,11 +12,13 @@ namespace nsa {
 /// Dense causal attention with RoPE, the counterpart that a sparse layer is compared with: the
 /// window branch alone, as long as the row, its gate 1. Parameters, without bias, carry the names
 /// they have in NsaAttention and are drawn as there, so that one seed gives both the same weights:
-/// w_q [Hq*dk, dim]; w_k_win [Hkv*dk, dim]; w_v_win [Hkv*dv, dim]; w_o [dim, Hq*dv].
+/// w_q [Hq*dk, dim]; w_k_win [Hkv*dk, dim]; w_v_win [Hkv*dv, dim] (w_k and w_v where they are
+/// shared); w_o [dim, Hq*dv].
 class DenseAttentionImpl : public torch::nn::Module {
  public:
   /// Of `config`, heads, dims and RoPE count; the rest decides only what is drawn and dropped.
-  DenseAttentionImpl(int64_t dim, const NsaConfig& config);
+  DenseAttentionImpl(int64_t dim, const NsaConfig& config,
+                     const ProjectionConfig& projections = {});
 
   struct Outputs {
     at::Tensor y;         ///< [B, S, dim]

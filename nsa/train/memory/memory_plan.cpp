@@ -33,7 +33,14 @@ void add_stream(const ModelConfig& model, const StepShape& shape, LayerBytes& b)
   b.mlp = (shape.kernels ? 2 : 4) * static_cast<double>(model.mlp_hidden) * e;
 }
 
-LayerBytes bytes_by_kernels(const NsaConfig& c, double e) {
+/// Logits of linear gates come with the projection, in its type; the gates are in another.
+double linear_gates(const NsaConfig& c, double logit, double gate) {
+  return 3 * static_cast<double>(c.num_heads) * (logit + gate);
+}
+
+LayerBytes bytes_by_kernels(const ModelConfig& model, double e) {
+  const NsaConfig& c = model.attention;
+  const auto sets = static_cast<double>(model.projections.num_kv());
   const auto kv = static_cast<double>(c.num_kv_heads), heads = static_cast<double>(c.num_heads);
   const double q = heads * static_cast<double>(c.qk_head_dim) * e;
   const double output = heads * (static_cast<double>(c.v_head_dim) * e + kFloat);  // and its lse
@@ -42,16 +49,17 @@ LayerBytes bytes_by_kernels(const NsaConfig& c, double e) {
   LayerBytes b;
   // The projection, whole, as values and the gates' queries are columns of it; q and two sorts of
   // keys rotated; o for w_o.
-  b.shared = q + 3 * pair + heads * static_cast<double>(c.v_head_dim) * e;
+  b.shared = q + sets * pair + heads * static_cast<double>(c.v_head_dim) * e;
   if (c.rope != RopeMode::kNone) b.shared += q + 2 * keys;
   b.compressed = output + pair / static_cast<double>(c.block_stride);
   b.selected = output + 8 * kv * static_cast<double>(c.top_n);  // ranges
   b.window = output;
-  b.gates = 3 * kFloat * kv;
+  b.gates = model.projections.has_gate_mlp() ? 3 * kFloat * kv : linear_gates(c, e, 0);
   return b;
 }
 
-LayerBytes bytes_by_operators(const NsaConfig& c, double e) {
+LayerBytes bytes_by_operators(const ModelConfig& model, double e) {
+  const NsaConfig& c = model.attention;
   const double sum = std::max(kFloat, e);
   const auto kv = static_cast<double>(c.num_kv_heads);
   const double pair = kv * static_cast<double>(c.qk_head_dim + c.v_head_dim) * e;
@@ -60,7 +68,14 @@ LayerBytes bytes_by_operators(const NsaConfig& c, double e) {
   b.shared = static_cast<double>(c.num_heads * (c.qk_head_dim + c.v_head_dim)) * e;  // q, o for w_o
   b.compressed = output + pair / static_cast<double>(c.block_stride);
   b.selected = output + pair + 8 * kv * static_cast<double>(c.top_n);  // ranges
-  b.window = output + pair;
+  // A shared V is the selected branch's; keys are rotated once more.
+  const double window_values =
+      model.projections.shared_kv ? 0 : kv * static_cast<double>(c.v_head_dim) * e;
+  b.window = output + kv * static_cast<double>(c.qk_head_dim) * e + window_values;
+  if (!model.projections.has_gate_mlp()) {
+    b.gates = linear_gates(c, e, 2 * sum);
+    return b;
+  }
   // Group means of q, both layers of the gate MLP, logits and gates.
   const auto hidden = static_cast<double>(std::max<int64_t>(1, c.qk_head_dim / 2));
   b.gates = kv * sum * (static_cast<double>(c.qk_head_dim) + 2 * hidden + 6);
@@ -80,8 +95,8 @@ LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
   const NsaConfig& c = model.attention;
   const auto e = static_cast<double>(shape.value_bytes);
   LayerBytes b = model.attention_kind == AttentionKind::kDense ? bytes_of_dense(c, e)
-                 : shape.kernels                               ? bytes_by_kernels(c, e)
-                                                               : bytes_by_operators(c, e);
+                 : shape.kernels                               ? bytes_by_kernels(model, e)
+                                                               : bytes_by_operators(model, e);
   add_stream(model, shape, b);
   return b;
 }
@@ -176,18 +191,19 @@ int64_t count_parameters(const ModelConfig& model) {
   const int64_t q = c.num_heads * c.qk_head_dim, o = c.num_heads * c.v_head_dim;
   const int64_t pair = c.num_kv_heads * (c.qk_head_dim + c.v_head_dim);
   const bool dense = model.attention_kind == AttentionKind::kDense;
-  int64_t layer = model.dim * (q + o + (dense ? 1 : 3) * pair) + 3 * model.dim * model.mlp_hidden +
-                  2 * model.dim;
+  int64_t layer = model.dim * (q + o + (dense ? 1 : model.projections.num_kv()) * pair) +
+                  3 * model.dim * model.mlp_hidden + 2 * model.dim;
   if (!dense) {
     const int64_t hidden = std::max<int64_t>(1, c.qk_head_dim / 2);
-    layer += hidden * (c.qk_head_dim + 1) + 3 * (hidden + 1);
+    layer += model.projections.has_gate_mlp() ? hidden * (c.qk_head_dim + 1) + 3 * (hidden + 1)
+                                              : 3 * c.num_heads * model.dim;
     for (const int64_t dim : {c.qk_head_dim, c.v_head_dim}) {
       const int64_t l = c.block_size;
       if (c.phi == Phi::kConv) layer += dim * l;
       if (c.phi == Phi::kMlp) layer += l * dim + (l * dim + 1) * dim + (dim + 1) * dim;
     }
   }
-  return 2 * model.vocab * model.dim + model.dim + model.num_layers * layer;
+  return (model.tied_head ? 1 : 2) * model.vocab * model.dim + model.dim + model.num_layers * layer;
 }
 
 MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape) {

@@ -22,6 +22,15 @@ ModelConfig shipped(const std::string& name) {
   return load_model_config(name, {std::filesystem::path(base::source_dir()) / "configs/models"});
 }
 
+/// A small model with the choices of a shipped one.
+ModelConfig small_of(const std::string& name) {
+  ModelConfig config = shipped(name);
+  config.vocab = 256, config.dim = 64, config.num_layers = 2, config.mlp_hidden = 160;
+  config.attention.num_heads = 4, config.attention.num_kv_heads = 2;
+  config.attention.qk_head_dim = config.attention.v_head_dim = 16;
+  return config;
+}
+
 double part(const MemoryPlan& plan, const std::string& name) {
   for (const MemoryPart& each : plan.parts)
     if (each.name == name) return each.mib;
@@ -29,13 +38,18 @@ double part(const MemoryPlan& plan, const std::string& name) {
 }
 
 TEST(CountParameters, IsThatOfTheModel) {
-  for (const char* name : {"tiny_cpu", "tiny_cpu_dense"}) {
-    ModelConfig config = shipped(name);
+  for (const char* name : {"tiny_cpu", "tiny_cpu_dense", "nsa_1b"}) {
+    ModelConfig config = small_of(name);
     for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp}) {
       config.attention.phi = phi;
       EXPECT_EQ(count_parameters(config), Decoder(config)->num_parameters()) << name;
     }
   }
+}
+
+TEST(CountParameters, OfNsa1b) {
+  const int64_t layer = 2048 * (2 * 2048 + 2 * 128 + 96 + 3 * 8192 + 2);
+  EXPECT_EQ(count_parameters(shipped("nsa_1b")), 16 * layer + 128256 * 2048 + 2048);
 }
 
 TEST(PlanMemory, ByHand) {
@@ -121,8 +135,8 @@ double measured_mib(const ModelConfig& config, const TrainOptions& options, int6
 /// It is a lower bound, as a step whose prediction does not fit is refused.
 TEST(PlanMemory, IsALowerBoundNearTheMeasuredMemoryOfAStep) {
   watch_tensor_memory(at::kCPU, 0);
-  for (const std::string name : {"tiny_cpu", "tiny_cpu_dense"}) {
-    ModelConfig config = shipped(name);
+  for (const std::string name : {"tiny_cpu", "tiny_cpu_dense", "nsa_1b"}) {
+    ModelConfig config = small_of(name);
     config.dim = 128, config.mlp_hidden = 320, config.num_layers = 4;
     for (const bool checkpointing : {false, true}) {
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {

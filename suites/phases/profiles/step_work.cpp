@@ -104,8 +104,10 @@ std::map<std::string, AnalyticalWork> step_work(const nsa::ModelConfig& model,
   const auto dim = static_cast<double>(model.dim), hidden = static_cast<double>(model.mlp_hidden);
   const AnalyticalWork mlp =
       product(tokens, dim, 2 * hidden, s.bytes) + product(tokens, hidden, dim, s.bytes);
+  const auto num_kv = static_cast<double>(model.projections.num_kv());
+  const double gate_logits = model.projections.has_gate_mlp() ? 0 : 3 * s.heads;
   const AnalyticalWork project =
-      product(tokens, dim, s.heads * s.dk + 3 * s.kv * s.width(), s.bytes) +
+      product(tokens, dim, s.heads * s.dk + num_kv * s.kv * s.width() + gate_logits, s.bytes) +
       product(tokens, s.heads * s.dv, dim, s.bytes);
   const AnalyticalWork head = product(tokens, dim, static_cast<double>(model.vocab), s.bytes);
   return {{"nsa.rope", scaled(rope(s), layers)},
