@@ -16,25 +16,6 @@ namespace ref = reference;
 
 constexpr double kRelative = 1e-12;
 
-ref::Config to_ref(const NsaConfig& c) {
-  ref::Config r;
-  r.num_heads = c.num_heads, r.num_kv_heads = c.num_kv_heads;
-  r.qk_head_dim = c.qk_head_dim, r.v_head_dim = c.v_head_dim;
-  r.block_size = c.block_size, r.block_stride = c.block_stride;
-  r.sel_block_size = c.sel_block_size, r.top_n = c.top_n;
-  r.n_initial = c.num_initial, r.n_local = c.num_local, r.window = c.window;
-  r.phi = std::array{ref::Phi::kMean, ref::Phi::kConv, ref::Phi::kMlp}[static_cast<int>(c.phi)];
-  r.gate = std::array{ref::Gate::kNone, ref::Gate::kSoftmax,
-                      ref::Gate::kSigmoid}[static_cast<int>(c.gate)];
-  r.rope = std::array{ref::Rope::kBeforePool, ref::Rope::kBlockStart,
-                      ref::Rope::kNone}[static_cast<int>(c.rope)];
-  r.rope_base = c.rope_base;
-  r.rope_pairs = c.rope_pairs == RopePairs::kHalfSplit ? ref::RopePairs::kHalfSplit
-                                                       : ref::RopePairs::kInterleaved;
-  r.scale_cmp = c.scale_cmp, r.scale_sel = c.scale_sel, r.scale_win = c.scale_win;
-  return r;
-}
-
 ref::PhiWeights to_ref(const PhiWeights& w) {
   return {ref_of<double>(w.conv), ref_of<double>(w.pe), ref_of<double>(w.w1),
           ref_of<double>(w.b1),   ref_of<double>(w.w2), ref_of<double>(w.b2)};
@@ -125,7 +106,7 @@ void compare(const NsaConfig& config, int64_t num_tokens) {
                to_string(config.rope) + " gate " + to_string(config.gate));
   NsaInputs in = random_inputs(config, 2, num_tokens, at::kDouble);
   const ref::Inputs ref_in = to_ref(in);
-  const ref::Config ref_config = to_ref(config);
+  const ref::Config ref_config = ref_of(config);
   for (auto& [name, tensor] : differentiable(in)) tensor->requires_grad_(true);
   const NsaOutputs out = nsa_attention(in, config);
   const ref::Outputs want = ref::forward(ref_config, ref_in);
@@ -232,7 +213,7 @@ TEST(LayerAgainstOracle, PackedDocumentsEqualSeparateCalls) {
     for (auto& [name, tensor] : differentiable(own)) {
       *tensor = tensor->narrow(0, begin, length).unsqueeze(0);
     }
-    const ref::Outputs want = ref::forward(to_ref(c), to_ref(own));
+    const ref::Outputs want = ref::forward(ref_of(c), to_ref(own));
     expect_close("o", packed.o.narrow(0, begin, length).unsqueeze(0), to_aten(want.o, at::kDouble));
     EXPECT_TRUE(at::equal(packed.block_idx.narrow(0, begin, length).unsqueeze(0),
                           to_aten(want.block_idx, at::kInt)));

@@ -99,22 +99,6 @@ at::Tensor upstream_of(const at::Tensor& o) {
   return at::randn(o.sizes(), at::kDouble).to(o.device(), o.scalar_type());
 }
 
-ref::Config to_ref(const Config& c) {
-  ref::Config r;
-  r.num_heads = c.num_heads, r.num_kv_heads = c.num_kv_heads;
-  r.qk_head_dim = c.qk_head_dim, r.v_head_dim = c.v_head_dim;
-  r.block_size = c.block_size, r.block_stride = c.block_stride;
-  r.sel_block_size = c.sel_block_size, r.top_n = c.top_n;
-  r.n_initial = c.num_initial, r.n_local = c.num_local, r.window = c.window;
-  r.phi = ref::Phi::kMean;
-  r.gate = std::array{ref::Gate::kNone, ref::Gate::kSoftmax,
-                      ref::Gate::kSigmoid}[static_cast<int>(c.gate)];
-  r.rope = c.rope == RopeMode::kNone ? ref::Rope::kNone : ref::Rope::kBeforePool;
-  r.rope_base = c.rope_base;
-  r.scale_cmp = c.scale_cmp, r.scale_sel = c.scale_sel, r.scale_win = c.scale_win;
-  return r;
-}
-
 at::Tensor in_fp64(const at::Tensor& x) { return x.detach().to(at::kCPU, at::kDouble); }
 
 /// The oracle's output and gradients, in the order of `x`, on the blocks that were selected.
@@ -131,7 +115,7 @@ variable_list oracle(const variable_list& x, const Config& config, const at::Ten
   const at::Tensor host = offsets.cpu();
   const std::vector<int32_t> cu(host.const_data_ptr<int32_t>(),
                                 host.const_data_ptr<int32_t>() + host.numel());
-  const ref::Config c = to_ref(config);
+  const ref::Config c = ref_of(config);
   const ref::Tensor<double> o = ref::forward_varlen(c, in, cu, given).o;
   const ref::Inputs d = ref::backward_varlen(c, in, cu, ref_of<double>(in_fp64(d_o)), given);
   const auto back = [](const ref::Tensor<double>& t) { return to_aten(t, at::kDouble); };

@@ -92,7 +92,7 @@ class SourcesLaunch {
 
 at::Tensor turns_of(const NsaConfig& config, const at::Tensor& like, const PackedTables* packed) {
   if (config.rope == RopeMode::kNone) return {};
-  if (packed != nullptr) return packed->turns;
+  if (packed != nullptr) return packed->cos_sin;
   return cos_sin_table(like.size(1), config.qk_head_dim, config.rope_base, like.device());
 }
 

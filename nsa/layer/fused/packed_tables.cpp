@@ -140,8 +140,8 @@ PackedTables make_packed_tables(const NsaInputs& in, const NsaConfig& config,
   check_launch(kernels::document_tables(p, c10::cuda::getCurrentCUDAStream(in.q.get_device())),
                "nsa_attention");
   if (config.rope != RopeMode::kNone)
-    t.turns = cos_sin_table(tokens, config.qk_head_dim, config.rope_base, in.q.device())
-                  .index_select(0, t.position);
+    t.cos_sin = cos_sin_table(tokens, config.qk_head_dim, config.rope_base, in.q.device())
+                    .index_select(0, t.position);
   return t;
 }
 #else

@@ -28,7 +28,7 @@ struct PackedTables {
   at::Tensor poison;                  ///< float [T] 0, or NaN where offsets or bound are broken
   at::Tensor win_ranges, cmp_ranges;  ///< int32 [1, T, Hkv, 1, 2]; with `backward`
   at::Tensor cmp_tiles, win_tiles;    ///< int32 [n, 4]; without `backward`
-  at::Tensor turns;                   ///< float [T, dk / 2, 2] (cos, sin) of a token; or undefined
+  at::Tensor cos_sin;                 ///< float [T, dk / 2, 2] of a token; undefined: not rotated
 
   int64_t sel_tiles(const NsaConfig& config, int64_t num_ids) const;  ///< of a row, at most
   int64_t win_tiles_of_row(const NsaConfig& config) const;

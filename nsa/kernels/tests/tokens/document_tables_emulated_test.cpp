@@ -137,7 +137,7 @@ struct Pooling {
   std::vector<int32_t> offsets;
   int size, stride, tokens;
   Tables tables;
-  std::vector<float2> turns;  // of the packed tokens
+  std::vector<float2> cos_sin;  // of the packed tokens
 
   Pooling(const std::vector<int>& lengths, int size, int stride, int dim)
       : offsets(offsets_of(lengths)),
@@ -147,8 +147,8 @@ struct Pooling {
         tables(offsets, tokens, size, stride, tokens) {
     const std::vector<float2> all = cos_sin_for_test(tokens, dim);
     for (int token = 0; token < tokens; ++token)
-      turns.insert(turns.end(), all.begin() + tables.position[token] * (dim / 2),
-                   all.begin() + (tables.position[token] + 1) * (dim / 2));
+      cos_sin.insert(cos_sin.end(), all.begin() + tables.position[token] * (dim / 2),
+                     all.begin() + (tables.position[token] + 1) * (dim / 2));
   }
   int blocks_of(size_t d) const {
     const int length = offsets[d + 1] - offsets[d];
@@ -176,7 +176,7 @@ TEST(DocumentTables, SourcesOfADocumentAreThoseItHasAlone) {
     for (const bool half : {false, true}) {
       const Pooling x(lengths, 8, 4, kDim);
       const Numbers q = Numbers(1, x.tokens, kHeads, kDim, half).draw(3, 1.f);
-      const auto run = [&](const Numbers& from, int blocks, const float2* turns,
+      const auto run = [&](const Numbers& from, int blocks, const float2* cos_sin,
                            const int32_t* block_first, std::vector<uint16_t>& copy,
                            std::vector<uint16_t>& means) {
         copy = unwritten(size_t(from.tokens) * kHeads * kDim);
@@ -186,18 +186,18 @@ TEST(DocumentTables, SourcesOfADocumentAreThoseItHasAlone) {
         p.pool[p.num_pools++] = {from.strided(), means.data(), kHeads, kDim, /*rotated=*/true};
         p.batch = 1, p.num_tokens = from.tokens, p.num_blocks = blocks;
         p.block_size = x.size, p.block_stride = x.stride, p.qk_head_dim = kDim;
-        p.cos_sin = turns, p.block_first = block_first;
+        p.cos_sin = cos_sin, p.block_first = block_first;
         p.element = half ? Element::kHalf : Element::kBFloat16;
         EXPECT_EQ(token_sources(p, nullptr), cudaSuccess);
       };
       std::vector<uint16_t> copy, means, own_copy, own_means;
-      run(q, x.tokens / x.stride, x.turns.data(), x.tables.block_first.data(), copy, means);
-      const std::vector<float2> turns = cos_sin_for_test(x.tokens, kDim);
+      run(q, x.tokens / x.stride, x.cos_sin.data(), x.tables.block_first.data(), copy, means);
+      const std::vector<float2> cos_sin = cos_sin_for_test(x.tokens, kDim);
       std::vector<bool> written(x.tokens / x.stride, false);
       for (size_t d = 0; d < lengths.size(); ++d) {
         if (lengths[d] == 0) continue;
         const Numbers own = cut(q, x.offsets[d], lengths[d]);
-        run(own, x.blocks_of(d), turns.data(), nullptr, own_copy, own_means);
+        run(own, x.blocks_of(d), cos_sin.data(), nullptr, own_copy, own_means);
         const int first = x.offsets[d] / x.stride;
         expect_rows(copy, int64_t(x.offsets[d]) * kHeads * kDim, own_copy, "copy");
         expect_rows(means, int64_t(first) * kHeads * kDim, own_means, "means");
@@ -217,7 +217,7 @@ TEST(DocumentTables, GradientsOfADocumentAreThoseItHasAlone) {
       const Numbers term = Numbers(1, x.tokens, kHeads, kDim, false).draw(3, 1.f);
       // Rows of no block hold numbers that must not be added.
       const Numbers means = Numbers(1, x.tokens / stride, kHeads, kDim, false).draw(4, 5.f);
-      const auto run = [&](const Numbers& from, const Numbers& blocks, const float2* turns,
+      const auto run = [&](const Numbers& from, const Numbers& blocks, const float2* cos_sin,
                            const int32_t* block_first, const int32_t* start) {
         std::vector<uint16_t> out = unwritten(size_t(from.tokens) * kHeads * kDim);
         TokenGradients p;
@@ -227,18 +227,18 @@ TEST(DocumentTables, GradientsOfADocumentAreThoseItHasAlone) {
         p.count = 1;
         p.batch = 1, p.num_tokens = from.tokens, p.num_blocks = blocks.tokens;
         p.block_size = size, p.block_stride = stride, p.qk_head_dim = kDim;
-        p.cos_sin = turns, p.block_first = block_first, p.start = start;
+        p.cos_sin = cos_sin, p.block_first = block_first, p.start = start;
         EXPECT_EQ(token_gradients(p, nullptr), cudaSuccess);
         return out;
       };
       const std::vector<uint16_t> all =
-          run(term, means, x.turns.data(), x.tables.block_first.data(), x.tables.start.data());
-      const std::vector<float2> turns = cos_sin_for_test(x.tokens, kDim);
+          run(term, means, x.cos_sin.data(), x.tables.block_first.data(), x.tables.start.data());
+      const std::vector<float2> cos_sin = cos_sin_for_test(x.tokens, kDim);
       for (size_t d = 0; d < lengths.size(); ++d) {
         if (lengths[d] == 0) continue;
-        const std::vector<uint16_t> own =
-            run(cut(term, x.offsets[d], lengths[d]),
-                cut(means, x.offsets[d] / stride, x.blocks_of(d)), turns.data(), nullptr, nullptr);
+        const std::vector<uint16_t> own = run(cut(term, x.offsets[d], lengths[d]),
+                                              cut(means, x.offsets[d] / stride, x.blocks_of(d)),
+                                              cos_sin.data(), nullptr, nullptr);
         expect_rows(all, int64_t(x.offsets[d]) * kHeads * kDim, own, "gradient");
       }
     }
