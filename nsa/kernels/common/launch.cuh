@@ -48,10 +48,13 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
         kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
     if (status != cudaSuccess) return status;
   }
-  // clang-format off
-  kernel<<<grid, block, shared_bytes, stream>>>(arguments...);
-  // clang-format on
-  return cudaGetLastError();
+  // Unlike <<<>>> it returns the launch's own status: an error that others left stays theirs.
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
 #endif
 }
 

@@ -1,7 +1,6 @@
 #include "nsa/ops/attention/library_attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 
 #include <algorithm>
 #include <limits>
@@ -9,6 +8,7 @@
 #include <sstream>
 
 #include "nsa/diagnostics/run_record.h"
+#include "nsa/ops/attention/deterministic_scope.h"
 
 namespace nsa {
 namespace {
@@ -34,22 +34,6 @@ std::string obstacle(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (q.numel() == 0 || k.numel() == 0) return "there is nothing to compute";
   return "";
 }
-
-/// While it lives, the library's backward passes take their deterministic variants.
-class DeterministicScope {
- public:
-  DeterministicScope()
-      : on_(at::globalContext().deterministicAlgorithms()),
-        warn_only_(at::globalContext().deterministicAlgorithmsWarnOnly()) {
-    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
-  }
-  ~DeterministicScope() { at::globalContext().setDeterministicAlgorithms(on_, warn_only_); }
-  DeterministicScope(const DeterministicScope&) = delete;
-  DeterministicScope& operator=(const DeterministicScope&) = delete;
-
- private:
-  bool on_, warn_only_;
-};
 
 /// Stands for the state of dropout, which is never used.
 at::Tensor no_dropout_state(const at::Tensor& like) {

@@ -316,8 +316,9 @@ struct QueryGradients {
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_q);
       if (lane == 0) arrive(s.k_empty[(count + tile.steps - 1) % kStages]);
-    } else if (lane == 0) {
-      arrive(s.rows_empty);
+    } else {
+      __syncwarp();  // all lanes have seen the rows that are given back
+      if (lane == 0) arrive(s.rows_empty);
     }
 
     store(a, s, work, i, half, d_q);

@@ -97,6 +97,15 @@ TEST(IntervalBackwardSm90, SeveralTilesOfRows) {
   check(z);
 }
 
+// The first 31 tokens attend no block: a CTA of theirs gives the rows of its first tile back
+// without having read them, and may not do so before all its lanes have seen them.
+TEST(IntervalBackwardSm90, SeveralTilesWithoutKeys) {
+  const Sizes z =
+      planned({"no keys", 1, 680, 41, 1, 65, 64, 64, 0, compressed(32, 16), true}, 680 - 31);
+  ASSERT_EQ(sm90::tiles_of_unit(z.queries, z.batch * z.kv_heads), 2);
+  check(z);
+}
+
 TEST(IntervalBackwardSm90, WideGroups) {
   for (const auto& [dk, dv] : kDims)
     check({"group 128", 1, 5, 70, 2, 128, dk, dv, 65, window(60), dk == 128, true});
