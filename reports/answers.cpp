@@ -58,12 +58,6 @@ Answered of(std::string id, std::string question, std::vector<const CriterionRes
           .says = std::move(sentence)};
 }
 
-bool passes(const Model& model, const std::string& id) {
-  return std::ranges::any_of(model.results.criteria, [&](const CriterionResult& c) {
-    return c.id == id && c.verdict == CriterionVerdict::kPass;
-  });
-}
-
 const Metric* measured(const Model& model, std::string_view name) {
   const Metric* metric = model.metric(name);
   return metric != nullptr && metric->value && metric->withheld.empty() ? metric : nullptr;
@@ -86,8 +80,7 @@ std::string plain_figure_of(const Model& model, std::string_view name) {
 std::vector<std::string> sentences_that_hold(const Model& model) {
   std::vector<std::string> held;
   for (const harness::Sentence& one : model.results.answer) {
-    const bool holds = std::ranges::all_of(one.when, [&](auto& id) { return passes(model, id); });
-    const std::string& text = holds ? one.text : one.otherwise;
+    const std::string& text = all_pass(model, one.when) ? one.text : one.otherwise;
     if (!text.empty()) held.push_back(text);
   }
   return held;
@@ -107,6 +100,14 @@ std::string counted_sentence(const Model& model) {
 }
 
 }  // namespace
+
+bool all_pass(const Model& model, const std::vector<std::string>& criteria) {
+  return std::ranges::all_of(criteria, [&](const std::string& id) {
+    return std::ranges::any_of(model.results.criteria, [&](const CriterionResult& c) {
+      return c.id == id && c.verdict == CriterionVerdict::kPass;
+    });
+  });
+}
 
 std::vector<Answered> answered(const Model& model) {
   std::vector<Answered> all;

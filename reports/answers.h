@@ -20,6 +20,9 @@ struct Answered {
   std::string says;  ///< sentence of the runbook, may be empty
 };
 
+/// Each of these criteria PASSed; true of none.
+bool all_pass(const Model& model, const std::vector<std::string>& criteria);
+
 /// In the order of the runbook. A question is a yes where every blocker and major criterion of it
 /// PASSes; criteria for information decide only where there are no others.
 std::vector<Answered> answered(const Model& model);

@@ -46,14 +46,18 @@ struct Question {
   }
 };
 
-/// What to do after the run, whatever it found.
+/// What to do after the run.
 struct NextStep {
   std::string text;
-  std::string command;  ///< that does it; may be empty
+  std::string command;              ///< that does it; may be empty
+  std::vector<std::string> unless;  ///< left out where all of these PASS; empty: never
   template <class V>
   static void describe(V& v) {
     v({.name = "text", .doc = "what to do", .required = true}, &NextStep::text);
     v({.name = "command", .doc = "the command that does it"}, &NextStep::command);
+    v({.name = "unless",
+       .doc = "criteria; where all PASS the step is left out; C-x.* for all that begin so"},
+      &NextStep::unless);
   }
 };
 

@@ -383,8 +383,7 @@ struct Results {
     v({.name = "answer", .doc = "sentences that the report begins with"}, &Results::answer);
     v({.name = "questions", .doc = "what the run was to decide; decided_by has whole ids"},
       &Results::questions);
-    v({.name = "next_steps", .doc = "what to do after the run, whatever it found"},
-      &Results::next_steps);
+    v({.name = "next_steps", .doc = "what to do after the run"}, &Results::next_steps);
     v({.name = "verdict", .doc = "the verdict", .required = true}, &Results::verdict);
   }
 };

@@ -277,7 +277,7 @@ struct Runbook {
   std::vector<std::string> goals;    ///< of runs before there were questions; refused when loaded
   std::vector<Sentence> answer;      ///< sentences at the top of the report
   std::vector<Question> questions;   ///< what the run is to decide, in the order of the report
-  std::vector<NextStep> next_steps;  ///< what to do after the run, whatever it found
+  std::vector<NextStep> next_steps;  ///< what to do after the run
   std::vector<nlohmann::json>
       history;  ///< historical figures shown beside ours: {metric, value, unit, source}
   std::vector<PhaseSpec> phases;
@@ -305,8 +305,7 @@ struct Runbook {
       &Runbook::goals);
     v({.name = "answer", .doc = "sentences that the report begins with"}, &Runbook::answer);
     v({.name = "questions", .doc = "what the run is to decide"}, &Runbook::questions);
-    v({.name = "next_steps", .doc = "what to do after the run, whatever it found"},
-      &Runbook::next_steps);
+    v({.name = "next_steps", .doc = "what to do after the run"}, &Runbook::next_steps);
     v({.name = "history", .doc = "historical figures: {metric, value, unit, source}"},
       &Runbook::history);
     v({.name = "phases", .doc = "phases in display order", .required = true}, &Runbook::phases);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "reports/answers.h"
 #include "reports/escape.h"
 #include "reports/markdown/sections.h"
 
@@ -73,13 +74,18 @@ void add_findings(const Model& model, std::vector<Step>& steps) {
       steps.push_back({"**" + escape(finding.code) + "**: " + escape(finding.action, 300), ""});
 }
 
+/// The criteria that a step is to decide all PASS already.
+bool done(const Model& model, const harness::NextStep& step) {
+  return !step.unless.empty() && all_pass(model, step.unless);
+}
+
 std::vector<Step> all_steps(const Model& model) {
   std::vector<Step> steps;
   for (const PhaseResult& phase : model.results.phases) add_failed(model, phase, steps);
   add_findings(model, steps);
   for (const PhaseResult& phase : model.results.phases) add_undecided(model, phase, steps);
   for (const harness::NextStep& step : model.results.next_steps)
-    steps.push_back({escape(step.text), step.command});
+    if (!done(model, step)) steps.push_back({escape(step.text), step.command});
   return steps;
 }
 

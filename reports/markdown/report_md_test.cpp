@@ -179,8 +179,16 @@ Results asking() {
   Results r = go();
   r.answer = {{"It counts {p.x_count}.", {"C-x"}, "It does not count: {p.x_count}, {p.gone_ms}."}};
   r.questions = {{"G-x", "Does it <count>?", {"C-x"}, "{p.x_count} counted"}};
-  r.next_steps = {{"Count again", "nsa-validate --runbook smoke"}};
+  r.next_steps = {{"Count again", "nsa-validate --runbook smoke", {}}};
   return r;
+}
+
+TEST(ReportMd, ANextStepIsLeftOutWhereAllItsCriteriaPass) {
+  Results r = asking();
+  r.next_steps[0].unless = {"C-x"};
+  EXPECT_THAT(report(r), Not(HasSubstr("Count again")));
+  r.criteria[0].verdict = CriterionVerdict::kNotEvaluated;
+  EXPECT_THAT(report(r), HasSubstr("1. Count again"));
 }
 
 TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
@@ -198,6 +206,22 @@ TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
   EXPECT_THAT(report(r), HasSubstr("⬜ not run"));
 }
 
+TEST(ReportMd, TablesOfEqualRowsStandOnce) {
+  Results r = go();
+  r.tables = nlohmann::json::array();
+  for (const auto& [id, cell] : {std::pair{"a", 17.5}, {"b", 17.5}, {"c", 18.5}, {"d", 17.5}})
+    r.tables.push_back({{"id", std::string("p.") + id},
+                        {"phase", "p"},
+                        {"title", "Sent"},
+                        {"columns", {"MiB"}},
+                        {"rows", {{cell}}}});
+  const std::string text = report(r);
+  EXPECT_THAT(text, HasSubstr("Every row is the same in 2 more tables: `p.b`, `p.d`.\n"));
+  EXPECT_THAT(text, HasSubstr("**Sent** `p.a`"));
+  EXPECT_THAT(text, HasSubstr("**Sent** `p.c`"));
+  EXPECT_THAT(text, Not(HasSubstr("**Sent** `p.b`")));
+}
+
 TEST(ReportMd, LargeRunsStayReadable) {
   Results r = testing_data::sized({10, 300, 10, 5, 11, 5});
   for (size_t i = 1; i < r.phases.size(); ++i) r.phases[i].name = "p" + std::to_string(i);
@@ -207,7 +231,7 @@ TEST(ReportMd, LargeRunsStayReadable) {
     for (int i = 0; i < 50; ++i) rows.push_back({i, "x"});
     r.tables.push_back({{"id", "p.t" + std::to_string(t)},
                         {"phase", r.phases[t % r.phases.size()].name},
-                        {"title", "t"},
+                        {"title", "t" + std::to_string(t)},
                         {"columns", {"a", "b"}},
                         {"rows", rows}});
   }
@@ -330,7 +354,7 @@ Results hostile(const std::string& text) {
   r.verdict.conditions = {text};
   r.answer = {{text, {}, text}};
   r.questions = {{text, text, {text}, text}};
-  r.next_steps = {{text, text}};
+  r.next_steps = {{text, text, {}}};
   return r;
 }
 

@@ -35,6 +35,8 @@ std::string results_section(const Model& model);  ///< every step: tables, compa
 
 // tables.cpp
 std::string table_markdown(const nlohmann::json& table);  ///< title, rows and id of one table
+/// Each of the tables; those of the same title, columns and rows once, with the ids of the others.
+std::vector<std::string> tables_markdown(const std::vector<const nlohmann::json*>& tables);
 std::string comparisons_table(const std::vector<const harness::Metric*>& comparisons);
 std::string history_table(const Model& model, const std::string& phase);
 

@@ -56,9 +56,11 @@ std::vector<std::string> parts_of(const Model& model, const std::vector<Plot>& p
   if (!own.empty()) parts.push_back(comparisons_table(own));
   if (std::string history = history_table(model, phase); !history.empty())
     parts.push_back(std::move(history));
+  std::vector<const json*> tables;
   if (model.results.tables.is_array())
     for (const json& table : model.results.tables)
-      if (of_phase(table, phase)) parts.push_back(table_markdown(table));
+      if (of_phase(table, phase)) tables.push_back(&table);
+  std::ranges::move(tables_markdown(tables), std::back_inserter(parts));
   const size_t at = std::min<size_t>(parts.size(), own.empty() ? 0 : 1);
   std::vector<std::string> drawn;
   for (const Plot& plot : plots)

@@ -1,5 +1,6 @@
 // Tables of steps, of comparisons and of history.
 #include <algorithm>
+#include <array>
 
 #include "harness/results/number.h"
 #include "harness/results/plain_figure.h"
@@ -84,10 +85,44 @@ std::string ab_verdict_text(const Metric& m) {
          (throttled.empty() ? "" : " (clock of " + code(throttled) + " differed)");
 }
 
+bool same_but_id(const json& a, const json& b) {
+  return std::ranges::all_of(std::array{"title", "columns", "rows"}, [&](const char* key) {
+    return a.contains(key) && b.contains(key) && a[key] == b[key];
+  });
+}
+
+/// "Every row is the same in 19 more tables: ..."
+std::string also(const std::vector<std::string>& ids) {
+  if (ids.empty()) return "";
+  std::string out = "Every row is the same in " + std::to_string(ids.size()) +
+                    (ids.size() == 1 ? " more table: " : " more tables: ") + ids.front();
+  for (size_t i = 1; i < ids.size(); ++i) out += ", " + ids[i];
+  return out + ".\n\n";
+}
+
 }  // namespace
 
 std::string folded(const std::string& summary, const std::string& body) {
   return "<details><summary>" + summary + "</summary>\n\n" + body + "</details>\n\n";
+}
+
+std::vector<std::string> tables_markdown(const std::vector<const json*>& tables) {
+  std::vector<std::string> shown;
+  std::vector<const json*> first;             // of those that are alike
+  std::vector<std::vector<std::string>> ids;  // of the others, Markdown
+  for (const json* table : tables) {
+    const auto alike =
+        std::ranges::find_if(first, [&](const json* other) { return same_but_id(*other, *table); });
+    if (alike == first.end()) {
+      first.push_back(table);
+      ids.emplace_back();
+    } else {
+      ids[static_cast<size_t>(alike - first.begin())].push_back(code(text_at(*table, "/id")));
+    }
+  }
+  for (size_t i = 0; i < first.size(); ++i)
+    shown.push_back(table_markdown(*first[i]) + also(ids[i]));
+  return shown;
 }
 
 std::string table_markdown(const json& table) {

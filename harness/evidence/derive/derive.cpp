@@ -74,6 +74,7 @@ class Deriver {
     for (Question& question : results_.questions)
       question.decided_by = named_ids(question.decided_by, criteria);
     results_.next_steps = files_.runbook.next_steps;
+    for (NextStep& step : results_.next_steps) step.unless = named_ids(step.unless, criteria);
   }
 
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {

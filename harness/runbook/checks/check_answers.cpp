@@ -29,6 +29,9 @@ class AnswerChecker {
       check_question(document.at("questions")[i], runbook_.questions[i]);
     for (size_t i = 0; i < runbook_.answer.size(); ++i)
       check_sentence(document.at("answer")[i], runbook_.answer[i]);
+    for (size_t i = 0; i < runbook_.next_steps.size(); ++i)
+      check_ids(at(document.at("next_steps")[i], "unless"), "next step: unless",
+                runbook_.next_steps[i].unless);
     if (runbook_.questions.empty()) return;
     require(source_, document, !runbook_.answer.empty(),
             "answer is missing: the sentences that the report begins with");

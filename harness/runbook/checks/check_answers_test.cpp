@@ -50,6 +50,8 @@ TEST(Answers, ABadWordIsNamedWithItsPlaceAndRemedy) {
   EXPECT_THAT(refused("/questions/0/id", "right"), HasSubstr("the id must be G-"));
   EXPECT_THAT(refused("/questions/0/question", "Is v2 right"), HasSubstr("must end with '?'"));
   EXPECT_THAT(refused("/goals", {"v2 is right"}), HasSubstr("write questions"));
+  EXPECT_THAT(refused("/next_steps", {{{"text", "Run"}, {"unless", {"C-furst.*"}}}}),
+              HasSubstr("next step: unless names 'C-furst.*', and no criterion is called so"));
   EXPECT_THAT(refused("/answer", nlohmann::json::array()), HasSubstr("answer is missing"));
 }
 
