@@ -29,9 +29,11 @@ struct Options {
   std::vector<std::string> formats;
   bool dry_run = false, quiet = false, json = false;
   std::string torch;
-  std::string configs;  ///< default: beside the program, else the checkout's
-  std::string target;   ///< verify, report, bundle, explain: run folder or tar
-  std::string against;  ///< compare: the second run
+  std::string configs;                      ///< default: beside the program, else the checkout's
+  std::string target;                       ///< verify, report, bundle, explain: run folder or tar
+  std::string against;                      ///< compare, why: the second run
+  std::string phase;                        ///< why
+  std::string criterion, work, build, bin;  ///< bisect
   bool other_hardware = false;
   std::string id;  ///< explain
   std::string head;
@@ -73,7 +75,7 @@ void Options::describe(Visitor& v) {
   describe_trials(v);
   v({.name = "json",
      .doc = "Print machine-readable JSON instead of text",
-     .commands = "run|list|plan|doctor|selftest|ab-rate|compare"},
+     .commands = "run|list|plan|doctor|selftest|ab-rate|compare|ingest|why"},
     &Options::json);
 }
 
@@ -88,6 +90,12 @@ void Options::describe_plan(Visitor& v) {
      .must = TextMust::kNotBeEmpty,
      .not_with = "resume",
      .commands = kPlanned},
+    &O::runbook);
+  v({.name = "runbook",
+     .doc = "Runbook of the criterion (default pr_gate, which compares each commit with GOOD in "
+            "pairs)",
+     .must = TextMust::kNotBeEmpty,
+     .commands = "bisect"},
     &O::runbook);
   v({.name = "runbook",
      .doc = "Runbook of one phase: ab_rate_cpu, ab_rate_gpu",
@@ -108,7 +116,7 @@ void Options::describe_plan(Visitor& v) {
      .doc = "PHASE.KEY=VALUE: change a declared argument of a phase",
      .form = base::ListForm::kRepeated,
      .not_with = "resume",
-     .commands = "run|plan|ab-rate"},
+     .commands = "run|plan|ab-rate|bisect"},
     &O::set);
   v({.name = "ci_status",
      .doc = "JUnit file of a CI run, for phases that judge it",
@@ -118,7 +126,7 @@ void Options::describe_plan(Visitor& v) {
   v({.name = "configs",
      .doc = "Folder with runbooks and phase kinds (default: the shipped ones)",
      .must = TextMust::kNotBeEmpty,
-     .commands = "run|plan|list|witnesses|ab-rate|baseline promote"},
+     .commands = "run|plan|list|witnesses|ab-rate|bisect|baseline promote"},
     &O::configs);
 }
 
@@ -197,21 +205,70 @@ void Options::describe_evidence(Visitor& v) {
      .commands = "explain"},
     &O::targets);
   v({.name = "a",
-     .doc = "Run folder or tar made by bundle",
+     .doc = "Run folder or tar made by bundle (compare: or the JSON of --benchmark_out)",
      .required = true,
      .positional = true,
-     .commands = "compare"},
+     .commands = "compare|why"},
     &O::target);
   v({.name = "b",
-     .doc = "Run folder or tar made by bundle",
+     .doc = "Run folder or tar made by bundle (compare: or the JSON of --benchmark_out)",
      .required = true,
      .positional = true,
-     .commands = "compare"},
+     .commands = "compare|why"},
     &O::against);
   v({.name = "other_hardware",
      .doc = "Compare runs of different machines, and state it in the first line",
      .commands = "compare"},
     &O::other_hardware);
+  v({.name = "file",
+     .doc = "JSON that Google Benchmark or GoogleTest wrote",
+     .must = base::TextMust::kNameFile,
+     .required = true,
+     .positional = true,
+     .commands = "ingest"},
+    &O::target);
+  v({.name = "good",
+     .doc = "Commit at which the criterion PASSes",
+     .required = true,
+     .positional = true,
+     .commands = "bisect"},
+    &O::target);
+  v({.name = "bad",
+     .doc = "Later commit at which it FAILs",
+     .required = true,
+     .positional = true,
+     .commands = "bisect"},
+    &O::against);
+  v({.name = "criterion",
+     .doc = "Criterion of the runbook: C-...",
+     .required = true,
+     .commands = "bisect"},
+    &O::criterion);
+  v({.name = "work",
+     .doc = "Folder for programs, runs and the worktree; an interrupted search goes on there "
+            "(default runs/bisect-CRITERION-BAD)",
+     .must = base::TextMust::kNotBeEmpty,
+     .commands = "bisect"},
+    &O::work);
+  v({.name = "build",
+     .doc = "Shell command that builds a commit in its worktree (default: the preset cpu)",
+     .must = base::TextMust::kNotBeEmpty,
+     .commands = "bisect"},
+    &O::build);
+  v({.name = "bin",
+     .doc = "Where it leaves the programs (default build/gate/bin)",
+     .must = base::TextMust::kNotBeEmpty,
+     .commands = "bisect"},
+    &O::bin);
+  v({.name = "phase",
+     .doc = "Explain the profile of this phase only (default: of every phase that both recorded)",
+     .must = base::TextMust::kNotBeEmpty,
+     .commands = "why"},
+    &O::phase);
+  v({.name = "out",
+     .doc = "Folder for why.md and its plot (default: Markdown without a plot is printed)",
+     .commands = "why"},
+    &O::out);
   v({.name = "target",
      .doc = "Run folder",
      .required = true,

@@ -101,9 +101,10 @@ TestProgram test_program(const PlannedPhase& phase, const fs::path& report) {
             {"--gtest_filter=" + phase.filter, "--gtest_output=json:" + report.string()},
             parse_gtest_list,
             ingest_gtest};
+  const auto repetitions = phase.args.value("repetitions", int64_t{1});
   return {{"--benchmark_list_tests=true", "--benchmark_filter=" + phase.filter},
           {"--benchmark_filter=" + phase.filter, "--benchmark_out=" + report.string(),
-           "--benchmark_out_format=json"},
+           "--benchmark_out_format=json", "--benchmark_repetitions=" + std::to_string(repetitions)},
           parse_benchmark_list,
           ingest_benchmark};
 }

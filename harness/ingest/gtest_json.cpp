@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/ingest/compare_names.h"
+#include "harness/ingest/gtest_checks.h"
 
 namespace harness {
 namespace {
@@ -39,13 +40,16 @@ Check check_of(const json& suite, const json& test) {
   return check;
 }
 
-std::vector<Check> read_checks(std::string_view text) {
+}  // namespace
+
+std::vector<Check> read_gtest_checks(const json& report) {
   std::vector<Check> checks;
-  const json report = json::parse(text);
   for (const auto& suite : report.at("testsuites"))
     for (const auto& test : suite.at("testsuite")) checks.push_back(check_of(suite, test));
   return checks;
 }
+
+namespace {
 
 std::string summary(const std::vector<Check>& checks) {
   size_t failed = 0;
@@ -83,7 +87,7 @@ IngestVerdict ingest_gtest(std::string_view text, const std::vector<std::string>
                            const IngestTarget& target, base::protocol::Emitter& emitter) {
   std::vector<Check> checks;
   try {
-    checks = read_checks(text);
+    checks = read_gtest_checks(json::parse(text));
   } catch (const json::exception& e) {
     return {"BAD_TEST_JSON", std::string("the GoogleTest report cannot be read: ") + e.what()};
   }

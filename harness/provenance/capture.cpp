@@ -77,8 +77,10 @@ int spawn(std::vector<std::string> argv, const CaptureOptions& options, int inpu
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  if (options.own_group) {
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  }
   std::vector<std::string> env = environment_with(options);
   const int error = ::posix_spawnp(&pid, argv[0].c_str(), &actions, &attributes,
                                    pointers(argv).data(), pointers(env).data());
@@ -183,7 +185,7 @@ Captured capture(const std::vector<std::string>& argv, const CaptureOptions& opt
     result.exit = exit_of(status);
     return result;
   }
-  ::kill(-pid, SIGKILL);
+  ::kill(options.own_group ? -pid : pid, SIGKILL);
   result.problem = fmt::format("{} did not end within {} s", argv[0], options.timeout_s);
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }

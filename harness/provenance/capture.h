@@ -15,14 +15,16 @@ struct Captured {
 };
 
 struct CaptureOptions {
-  std::string input;         ///< given on standard input
+  std::string input = {};    ///< given on standard input
   double timeout_s = 10;     ///< then the program's process group is killed
   bool with_stderr = false;  ///< standard error joins `out`; else it is dropped
-  std::string
-      without_prefix;  ///< variables of this process that start so are left out; empty: none are
-  std::vector<std::pair<std::string, std::string>> env;  ///< added to this process's environment
+  std::string without_prefix =
+      {};  ///< variables of this process that start so are left out; empty: none are
+  std::vector<std::pair<std::string, std::string>> env =
+      {};                    ///< added to this process's environment
   bool whole_tree = false;   ///< what left the program's process group is killed at its end, too
   bool only_env = false;     ///< `env` is the whole environment
+  bool own_group = true;     ///< false: an interrupt of this program's group ends it, too
   size_t max_out = 1 << 20;  ///< bytes of `out` that are kept
 };
 

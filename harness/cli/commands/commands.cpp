@@ -60,9 +60,25 @@ const std::vector<Command>& commands() {
        "  nsa-validate report runs/smoke_cpu-TIME\n"
        "  nsa-validate report run.tar                      into the folder run, beside it\n",
        "0 rendered, 6 the evidence was changed", report_command},
-      {"compare", "Two finished runs: criterion by criterion, figure by figure",
-       "  nsa-validate compare runs/before runs/after\n",
-       "0 compared, 2 different hardware, 6 one of them was changed", compare_command},
+      {"compare", "Two finished runs, or two reports of Google Benchmark: figure by figure",
+       "  nsa-validate compare runs/before runs/after\n"
+       "  nsa-validate compare old.json new.json           of --benchmark_out, with intervals\n",
+       "0 compared, 1 a benchmark is lost or failed, 2 different hardware, 6 one of them was "
+       "changed",
+       compare_command},
+      {"ingest", "A report of Google Benchmark or GoogleTest: figures with intervals, what failed",
+       "  nsa-validate ingest bench.json                   of --benchmark_out=bench.json\n"
+       "  nsa-validate ingest tests.json                   of --gtest_output=json:tests.json\n",
+       "0 all passed, 1 something failed or was skipped, 3 no such report", ingest_command},
+      {"why", "Why a step of one run is slower than one of another: by kernel, range and pause",
+       "  nsa-validate why runs/before runs/after\n"
+       "  nsa-validate why runs/before runs/after --out why     why/why.md with a waterfall plot\n",
+       "0 explained, 5 not decidable, 2 no profile or other work, 6 one of them was changed",
+       why_command},
+      {"bisect", "The commit that turned a criterion: builds, runs and judges commits in between",
+       "  nsa-validate bisect v1.0 HEAD --criterion C-speed.forward\n"
+       "  nsa-validate bisect HEAD~40 HEAD --criterion C-operators.mismatch --runbook smoke_cpu\n",
+       "0 found, 5 not decidable, 2 GOOD or BAD is not as claimed, 3 git failed", bisect_command},
       {"bundle", "Pack a run folder into one deterministic tar",
        "  nsa-validate bundle runs/smoke_cpu-TIME --out run.tar.gz\n"
        "  nsa-validate bundle --in-place reports/samples/smoke_cpu\n",

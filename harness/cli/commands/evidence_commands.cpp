@@ -2,6 +2,7 @@
 
 #include "base/text/plain_text.h"
 #include "harness/cli/commands/commands.h"
+#include "harness/cli/commands/report_files.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/rendering/rendering.h"
 #include "harness/evidence/bundle.h"
@@ -99,6 +100,7 @@ int report_command(const Options& options) {
 }
 
 int compare_command(const Options& options) {
+  if (are_report_files(options)) return compare_report_files(options);
   const Results a = whole_results(options.target), b = whole_results(options.against);
   const std::string difference = hardware_difference(a, b);
   if (!difference.empty() && !options.other_hardware)
