@@ -6,8 +6,8 @@ namespace nsa {
 
 BranchChoices choose_branches(const WholeCall& call, const CardFacts& card,
                               const std::string& wanted_code) {
-  const kernels::HeadSizes heads{call.num_heads, call.num_kv_heads, call.qk_head_dim,
-                                 call.v_head_dim};
+  const auto dims = kernels::computed_head_dims(call.qk_head_dim, call.v_head_dim);
+  const kernels::HeadSizes heads{call.num_heads, call.num_kv_heads, dims.qk, dims.v};
   const int64_t group = call.num_heads / call.num_kv_heads;
   const auto choose = [&](KernelFamily family, bool selects) {
     return choose_kernel({.family = family,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nsa/kernels/common/shared_bytes.h"
+#include "nsa/kernels/common/size_limits.h"
 
 namespace nsa {
 namespace {
@@ -22,6 +23,28 @@ std::string missing_machine_code(const CardFacts& card) {
 
 bool has_wgmma_code(KernelFamily family) {
   return family == KernelFamily::kInterval || family == KernelFamily::kSelectedKeys;
+}
+
+/// Whether heads of other dims are padded: of whole sequences. A decode step reads caches in place.
+bool pads_heads(KernelFamily family) {
+  return family == KernelFamily::kInterval || family == KernelFamily::kSelectedRows ||
+         family == KernelFamily::kSelectedKeys;
+}
+
+/// The call as it is computed.
+KernelCall computed_call(KernelCall call) {
+  if (!pads_heads(call.family)) return call;
+  const auto dims = kernels::computed_head_dims(call.qk_head_dim, call.v_head_dim);
+  call.qk_head_dim = dims.qk, call.v_head_dim = dims.v;
+  return call;
+}
+
+std::string detail_of(const KernelCall& asked, const KernelCall& computed, bool names_code) {
+  std::string detail = names_code ? "sm_80" : "";
+  if (computed.qk_head_dim != asked.qk_head_dim || computed.v_head_dim != asked.v_head_dim)
+    detail += (detail.empty() ? "padded to " : ", padded to ") +
+              std::to_string(computed.qk_head_dim) + "/" + std::to_string(computed.v_head_dim);
+  return detail;
 }
 
 std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCode code) {
@@ -53,14 +76,15 @@ KernelChoice KernelChoice::unless(const char* reason) const {
   return reason == nullptr ? *this : unless(std::string(reason));
 }
 
-KernelChoice choose_kernel(const KernelCall& call, const CardFacts& card,
+KernelChoice choose_kernel(const KernelCall& asked, const CardFacts& card,
                            const std::string& wanted_code) {
+  const KernelCall call = computed_call(asked);
   const bool two_codes = has_wgmma_code(call.family);
   const bool wgmma = two_codes && wanted_code != "sm80" && card.major == 9;
   const KernelCode code = wgmma ? KernelCode::kSm90 : KernelCode::kSm80;
   const std::string obstacle = obstacle_on(card, call, code);
   if (!obstacle.empty()) return {KernelCode::kNone, obstacle, ""};
-  return {code, "", two_codes && !wgmma ? "sm_80" : ""};
+  return {code, "", detail_of(asked, call, two_codes && !wgmma)};
 }
 
 size_t sm80_shared_bytes(const KernelCall& call) {

@@ -35,11 +35,11 @@ enum class KernelFamily {
 /// What the choice depends on of a call.
 struct KernelCall {
   KernelFamily family = KernelFamily::kTokens;
-  bool sixteen_bits = true;  ///< of type bfloat16 or half
-  int64_t qk_head_dim = 0, v_head_dim = 0;
-  int64_t group_size = 1;  ///< query heads of a KV head
-  bool selects = false;    ///< with the choice of blocks (kInterval)
-  int64_t num_keys = 0;    ///< (kSelectedKeys)
+  bool sixteen_bits = true;                 ///< of type bfloat16 or half
+  int64_t qk_head_dim = 0, v_head_dim = 0;  ///< of the caller's tensors
+  int64_t group_size = 1;                   ///< query heads of a KV head
+  bool selects = false;                     ///< with the choice of blocks (kInterval)
+  int64_t num_keys = 0;                     ///< (kSelectedKeys)
 };
 
 /// The code of a kernel. kSm80 is mma.sync and cp.async and is compiled for 9.0 as well; families
@@ -49,7 +49,9 @@ enum class KernelCode { kNone, kSm80, kSm90 };
 struct KernelChoice {
   KernelCode code = KernelCode::kNone;
   std::string obstacle;  ///< why no kernel runs; empty where one does
-  std::string detail;    ///< for the record: "sm_80" of a family that has two codes
+  /// For the record, joined by ", ": "sm_80" of a family that has two codes; "padded to 128/128",
+  /// head dims that are computed instead of the call's.
+  std::string detail;
 
   bool runs() const { return code != KernelCode::kNone; }
   /// The same choice, or none where `reason` is neither null nor empty.
@@ -57,8 +59,10 @@ struct KernelChoice {
   KernelChoice unless(const char* reason) const;
 };
 
-/// `wanted_code`: "auto", the best that the card has, or "sm80" (switch NSA_KERNELS). Sizes that no
-/// kernel takes are the launcher's to name: see KernelChoice::unless.
+/// Branches with other head dims than kernels have are computed with the next larger ones
+/// (kernels::computed_head_dims). `wanted_code`: "auto", the best that the card has, or "sm80"
+/// (switch NSA_KERNELS). Sizes that no kernel takes are the launcher's to name: see
+/// KernelChoice::unless.
 KernelChoice choose_kernel(const KernelCall& call, const CardFacts& card,
                            const std::string& wanted_code);
 

@@ -8,8 +8,13 @@
 #include "nsa/backend/branch_choice.h"
 #include "nsa/backend/kernel_choice.h"
 #include "nsa/backend/known_cards.h"
+#include "nsa/kernels/common/size_limits.h"
 
 namespace nsa {
+
+namespace kernels {
+void PrintTo(const HeadDims& dims, std::ostream* out) { *out << dims.qk << "/" << dims.v; }
+}  // namespace kernels
 
 void PrintTo(KernelCode code, std::ostream* out) {
   *out << (code == KernelCode::kNone ? "none" : code == KernelCode::kSm80 ? "sm80" : "sm90");
@@ -179,10 +184,42 @@ TEST(ChooseKernel, ALongSequenceNeedsMoreForItsIndex) {
   EXPECT_TRUE(choose_kernel(keys, kH100, "auto").runs());
 }
 
+/// Other head dims are computed in the next larger ones that have a kernel, and need what those do.
+TEST(ChooseKernel, OtherHeadDimsArePadded) {
+  using kernels::computed_head_dims;
+  using kernels::HeadDims;
+  EXPECT_EQ(computed_head_dims(96, 96), (HeadDims{128, 128}));
+  EXPECT_EQ(computed_head_dims(80, 32), (HeadDims{128, 128}));
+  EXPECT_EQ(computed_head_dims(32, 32), (HeadDims{64, 64}));
+  EXPECT_EQ(computed_head_dims(1, 64), (HeadDims{64, 64}));
+  EXPECT_EQ(computed_head_dims(64, 65), (HeadDims{128, 128}));
+  EXPECT_EQ(computed_head_dims(129, 96), (HeadDims{192, 128}));
+  for (const auto& [dk, dv] : kDims) EXPECT_EQ(computed_head_dims(dk, dv), (HeadDims{dk, dv}));
+  EXPECT_EQ(computed_head_dims(193, 64), (HeadDims{193, 64}));
+  EXPECT_EQ(computed_head_dims(64, 129), (HeadDims{64, 129}));
+  EXPECT_EQ(computed_head_dims(0, 0), (HeadDims{0, 0}));
+  for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kSelectedKeys}) {
+    expect_choice(choose_kernel(call(family, 96, 96), kH100, "auto"), KernelCode::kSm90, "",
+                  "padded to 128/128");
+    expect_choice(choose_kernel(call(family, 96, 96), kA100, "auto"), KernelCode::kSm80, "",
+                  "sm_80, padded to 128/128");
+    expect_choice(choose_kernel(call(family, 48, 32), kRtx40, "auto"), KernelCode::kSm80, "",
+                  "sm_80, padded to 64/64");
+  }
+  expect_choice(choose_kernel(call(KernelFamily::kSelectedRows, 96, 96), kA100, "auto"),
+                KernelCode::kSm80, "", "padded to 128/128");
+  expect_choice(choose_kernel(call(KernelFamily::kSelectedRows, 96, 96), kRtx40, "auto"),
+                KernelCode::kNone,
+                "the kernels take up to 112 KB of shared memory a block, this card has 99", "");
+  // A decode step reads its caches in place, and what goes by tokens takes any dims.
+  for (const KernelFamily family : {KernelFamily::kDecodeStep, KernelFamily::kTokens})
+    EXPECT_EQ(choose_kernel(call(family, 96, 96), kH100, "auto").detail, "");
+}
+
 /// Sizes that no kernel takes are named by the launcher, not by a lack of memory.
 TEST(ChooseKernel, UnknownHeadDimsAskForNoMemory) {
   for (const KernelFamily family : kFamilies) {
-    KernelCall other = call(family, 96, 96);
+    KernelCall other = call(family, 256, 256);
     other.num_keys = 64;
     EXPECT_LE(sm80_shared_bytes(other), 4u);
     const KernelChoice chosen = choose_kernel(other, kRtx40, "auto");
@@ -235,7 +272,11 @@ TEST(ChooseBranches, LimitsOfTheLaunchersAreNamed) {
   call.qk_head_dim = 96;
   chosen = choose_branches(call, kH100, "auto");
   for (const KernelChoice& branch : {chosen.compressed, chosen.window, chosen.selected})
-    EXPECT_EQ(branch.obstacle, "head dims dk/dv are none of 64/64, 128/128, 192/128");
+    expect_choice(branch, KernelCode::kSm90, "", "padded to 128/128");
+  call.qk_head_dim = 256;
+  chosen = choose_branches(call, kH100, "auto");
+  for (const KernelChoice& branch : {chosen.compressed, chosen.window, chosen.selected})
+    EXPECT_EQ(branch.obstacle, "head dims dk/dv are above 192/128, the largest that kernels have");
 }
 
 }  // namespace

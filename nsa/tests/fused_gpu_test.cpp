@@ -15,12 +15,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Sizes the kernels are built for, at every kind of group.
+/// Sizes the kernels are built for, at every kind of group, and some that are padded to them.
 struct FusedSizes {
   int64_t group, dk, dv;
 };
 constexpr FusedSizes kFusedSizes[] = {{1, 64, 64},   {2, 128, 128}, {3, 64, 64},    {4, 128, 128},
-                                      {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64}};
+                                      {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64},
+                                      {4, 96, 96},   {2, 32, 32},   {16, 80, 80},   {5, 160, 120},
+                                      {3, 24, 128}};
 
 TEST(FusedOnCuda, SelectedBranchAgreesWithFp64) {
   at::manual_seed(10);
@@ -265,6 +267,39 @@ TEST(FusedOnCuda, CompressedGradientsAgreeWithFp64) {
   }
 }
 
+/// What runs is the kernel of the next larger dims, and every row of the record names them.
+TEST(FusedOnCuda, PaddedHeadsAreRecorded) {
+  at::manual_seed(17);
+  const Inputs in = draw(at::kBFloat16, 100, 4, 96, 80);
+  const auto record = c10::make_intrusive<RunRecord>();
+  {
+    const RunRecordScope scope(record);
+    for (const Call& call : {Call([](const Inputs& x) {
+                               return win_attn(x.q, x.k, x.v, 8, 0, {BranchBackend::kFused, true});
+                             }),
+                             Call([](const Inputs& x) {
+                               return sel_attn(x.q, x.k, x.v, x.ranges, 0,
+                                               {SelBackend::kFused, true, true});
+                             })})
+      run(in, at::kBFloat16, at::kCUDA, call, at::randn({2, 100, 8, 80}));
+  }
+  for (const char* stage : {"win_attn", "win_attn.backward", "sel_attn", "sel_attn.backward"}) {
+    EXPECT_THAT(ran(record, stage), testing::StartsWith("fused ")) << stage;
+    EXPECT_THAT(ran(record, stage), HasSubstr("padded to 128/128")) << stage;
+  }
+}
+
+TEST(FusedOnCuda, HeadsAboveAllKernelsAreNamed) {
+  const Inputs in = draw(at::kBFloat16, 40, 2, 256, 256);
+  const auto record = c10::make_intrusive<RunRecord>();
+  const RunRecordScope scope(record);
+  win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,
+           {BranchBackend::kFused});
+  EXPECT_EQ(last_row(record).backend, "plain");
+  EXPECT_EQ(last_row(record).reason,
+            "head dims dk/dv are above 192/128, the largest that kernels have");
+}
+
 TEST(FusedOnCuda, GradientsAreComputedByTheKernelAndRecorded) {
   const auto record = c10::make_intrusive<RunRecord>();
   const RunRecordScope scope(record);
@@ -319,8 +354,10 @@ TEST(FusedOnCuda, ABadGradientReachesItsOwnRowAndKeysOnly) {
 
 TEST(FusedOnCuda, BadValuesReachOnlyRowsThatAttendThem) {
   at::manual_seed(13);
-  for (const double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
-    const Inputs in = draw(at::kBFloat16, 300, 4, 64, 64);
+  for (const auto& [bad, dim] :
+       {std::pair{static_cast<double>(NAN), 64}, std::pair{static_cast<double>(INFINITY), 64},
+        std::pair{static_cast<double>(NAN), 96}}) {
+    const Inputs in = draw(at::kBFloat16, 300, 4, dim, dim);
     const auto windows = [&](const Inputs& x) {
       return win_attn(x.q.to(at::kCUDA), x.k.to(at::kCUDA), x.v.to(at::kCUDA), 20, 0,
                       {BranchBackend::kFused, true})

@@ -193,6 +193,24 @@ TEST(PackedOnCuda, AgreesWithTheOracleInOtherSettings) {
   }
 }
 
+/// Heads of other dims than the kernels': all documents at once, in larger ones.
+TEST(PackedOnCuda, PaddedHeadsAgreeWithTheOracle) {
+  for (const char* code : {"auto", "sm80"}) {
+    const CodeScope scope(code);
+    for (const auto& [type, bound] : kBounds)
+      for (const auto& [group, dk, dv] :
+           {std::tuple{4, 96, 96}, {2, 32, 32}, {16, 80, 80}, {4, 160, 120}})
+        expect_oracle(
+            (std::string(code) + " " + std::to_string(dk) + "/" + std::to_string(dv)).c_str(),
+            config_of(group, dk, dv), kLengths, type, bound);
+    Config config = config_of(4, 96, 96);
+    config.gate = GateActivation::kNone;
+    expect_oracle("own keys, gates as they are", config, kLengths, at::kBFloat16, 4e-2, true);
+    config.rope = RopeMode::kNone;
+    expect_oracle("not rotated, given blocks", config, kLengths, at::kBFloat16, 4e-2, false, true);
+  }
+}
+
 TEST(PackedOnCuda, ManyShortAndFewLongDocuments) {
   const Config config = config_of(4, 64, 64);
   expect_oracle("one", config, {300}, at::kBFloat16, 4e-2);
@@ -350,7 +368,7 @@ TEST(PackedOnCuda, ADocumentThatIsNotFiniteReachesNoOther) {
 }
 
 TEST(PackedOnCuda, WhatTheKernelsDoNotCoverRunsInBatchesAndIsRecorded) {
-  Config config = config_of(4, 96, 96);
+  Config config = config_of(4, 96, 256);
   const variable_list x = leaves_of(config, 100, at::kBFloat16);
   const at::Tensor offsets = offsets_of({40, 60});
   const auto record = c10::make_intrusive<RunRecord>();

@@ -18,9 +18,25 @@ inline constexpr int64_t kMaxTopNOfSelection = 32, kMaxRangesOfRow = 32;
 inline constexpr int64_t kMaxBlockStrides = 4;  ///< l / d where blocks are chosen
 
 inline constexpr const char* kOtherHeadDims = "head dims dk/dv are none of 64/64, 128/128, 192/128";
+inline constexpr const char* kLargeHeadDims =
+    "head dims dk/dv are above 192/128, the largest that kernels have";
 
 constexpr bool have_kernels(int64_t qk_head_dim, int64_t v_head_dim) {
   return sm80::shared_bytes_of(qk_head_dim, v_head_dim).rows != 0;
+}
+
+struct HeadDims {
+  int64_t qk = 0, v = 0;
+  constexpr bool operator==(const HeadDims& other) const { return qk == other.qk && v == other.v; }
+};
+/// The head dims that kernels compute a call with: its own where they have them, else the smallest
+/// that hold both, with zeros behind the elements of a head; its own where none do.
+constexpr HeadDims computed_head_dims(int64_t qk_head_dim, int64_t v_head_dim) {
+  for (const sm80::SharedBytes& one : sm80::kSharedBytes)  // the smallest first
+    if (qk_head_dim > 0 && v_head_dim > 0 && qk_head_dim <= one.qk_head_dim &&
+        v_head_dim <= one.v_head_dim)
+      return {one.qk_head_dim, one.v_head_dim};
+  return {qk_head_dim, v_head_dim};
 }
 
 /// Whether a launcher's table has `entries` for each of the head dims, and for no others.
@@ -40,7 +56,9 @@ constexpr bool covers_head_dims(const Instance (&table)[kInstances], size_t entr
 constexpr const char* unsupported_heads(const HeadSizes& s, int64_t most, const char* too_many) {
   if (s.num_kv_heads < 1 || s.num_heads % s.num_kv_heads != 0) return "Hkv must divide Hq";
   if (s.num_heads / s.num_kv_heads > most) return too_many;
-  return have_kernels(s.qk_head_dim, s.v_head_dim) ? nullptr : kOtherHeadDims;
+  if (have_kernels(s.qk_head_dim, s.v_head_dim)) return nullptr;
+  const HeadDims computed = computed_head_dims(s.qk_head_dim, s.v_head_dim);
+  return have_kernels(computed.qk, computed.v) ? kOtherHeadDims : kLargeHeadDims;
 }
 
 /// Window and compressed branch, forward and backward.

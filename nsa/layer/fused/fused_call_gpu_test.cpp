@@ -169,6 +169,42 @@ TEST_F(OneCall, EverySizeGateAndRotation) {
   }
 }
 
+/// Heads of other dims than the kernels', in every compression, rotation and activation: the same
+/// node of the graph. Beyond 333 tokens the selected branch goes in the order of keys.
+TEST_F(OneCall, PaddedHeads) {
+  const RopeMode ropes[] = {RopeMode::kBeforePool, RopeMode::kNone, RopeMode::kBlockStart};
+  const GateActivation gates[] = {GateActivation::kSigmoid, GateActivation::kSoftmax,
+                                  GateActivation::kNone};
+  int round = 0;
+  for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp})
+    for (const auto& [group, dk, dv] : {std::tuple{4, 96, 96}, std::tuple{2, 32, 32},
+                                        std::tuple{16, 80, 80}, std::tuple{3, 160, 120}})
+      for (const int64_t tokens : {20, 333, 900}) {
+        if (phi != Phi::kMean && (tokens != 333 || dk > 96)) continue;
+        NsaConfig c = config_of(group, dk, dv);
+        c.phi = phi;
+        c.rope = ropes[round % 3];
+        c.gate = gates[round / 3 % 3];
+        SCOPED_TRACE(to_string(phi) + " " + to_string(c.rope) + " " + to_string(c.gate) + " " +
+                     std::to_string(dk) + "/" + std::to_string(dv) + ", " + std::to_string(tokens) +
+                     " tokens");
+        expect_gradients(case_of(c, tokens, round % 2 ? at::kHalf : at::kBFloat16));
+        ++round;
+      }
+}
+
+TEST_F(OneCall, PaddedHeadsWithScalesOtherOutputsAndSharedKeys) {
+  NsaConfig c = config_of(4, 96, 80);
+  c.scale_cmp = 0.2, c.scale_sel = 0.02, c.scale_win = 0.07;
+  CallCase one = case_of(c, 150);
+  expect_gradients(one);
+  one.loss = [](const NsaOutputs& x) { return Tensors{x.o, x.o_sel, x.lse_win, x.q_rot, x.k_cmp}; };
+  expect_gradients(one);
+  CallCase shared = case_of(config_of(4, 96, 96), 900);
+  shared.one_key = true;
+  expect_gradients(shared);
+}
+
 /// Behind the first queries, which go in whole tiles, gradients of q join where parts are summed.
 TEST_F(OneCall, TokensBehindTheFirst) {
   for (const auto& [group, dk, dv] :

@@ -72,8 +72,7 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
   }
   {
     const NvtxRange range("nsa.sel_attn");
-    SelectedKernels chosen;
-    chosen.by_keys = kernels.sel_by_keys;
+    const SelectedKernels chosen{kernels.sel_rows, kernels.sel_by_keys, kernels.sel};
     std::tie(out.o_sel, out.lse_sel) =
         sel_attn_fused_forward({out.q_rot, steps.k_sel, in.v_sel, out.ranges, 0, config.sel_scale(),
                                 0, tables.sel_tiles(config, out.ranges.size(3))},

@@ -84,7 +84,7 @@ PackedKernels choose_packed(const NsaInputs& in, const NsaConfig& config, int64_
   };
   const SelectedKernels sel = selected("selected branch: ", sequence.k_sel, sequence.v_sel, num_ids,
                                        bounds.sel_tiles(config, num_ids));
-  chosen.sel = sel.backward, chosen.sel_by_keys = sel.by_keys;
+  chosen.sel = sel.backward, chosen.sel_rows = sel.forward, chosen.sel_by_keys = sel.by_keys;
   selected("gradients of the window: ", k_win, v_win, 1, bounds.win_tiles_of_row(config));
   if (blocks > 0)
     selected("gradients of the compressed branch: ", k_cmp, v_cmp, 1,
@@ -127,7 +127,7 @@ PackedTables make_packed_tables(const NsaInputs& in, const NsaConfig& config,
   } else {
     const auto tiles = [&](at::Tensor& to, const KernelChoice& kernel, bool of_blocks) {
       const int64_t of_tile =
-          interval_tile_tokens(in.q, in.k_sel, kernel.code, /*selects=*/of_blocks);
+          interval_tile_tokens(in.q, in.k_sel, in.v_sel, kernel.code, /*selects=*/of_blocks);
       const int count = kernels::num_document_tiles(p.num_tokens, p.documents, int(of_tile));
       to = ints({count, 4});
       return kernels::DocumentTables::Tiles{

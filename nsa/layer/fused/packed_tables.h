@@ -11,7 +11,8 @@ namespace nsa {
 /// takes any ranges of keys. A question of sizes, type and device: nothing is read from a device.
 struct PackedKernels {
   KernelChoice cmp, win, sel;  ///< sel: backward, of all three branches
-  bool sel_by_keys = false;    ///< the forward pass of the selected branch
+  KernelChoice sel_rows;       ///< the forward pass of the selected branch, in the order of rows
+  bool sel_by_keys = false;    ///< it goes in the order of keys instead
   int64_t longest = 0;         ///< tokens of a document: the caller's bound, or all
   std::string obstacle;
 };

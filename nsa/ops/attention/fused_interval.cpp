@@ -6,6 +6,7 @@
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
+#include "nsa/ops/common/head_padding.h"
 #include "nsa/ops/common/kernel_problem.h"
 
 #ifdef NSA_WITH_CUDA
@@ -35,8 +36,10 @@ kernels::IntervalRule rule_of(const KeyMask& mask) {
   return rule;
 }
 
+/// The head dims are those that are computed; the tensors may have their own yet.
 kernels::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const KeyMask& mask, double scale, KernelCode code) {
+  const kernels::HeadDims dims = computed_head_dims(q, v);
   kernels::IntervalAttention p;
   p.q = strided(q);
   p.k = strided(k);
@@ -44,10 +47,10 @@ kernels::IntervalAttention problem_of(const at::Tensor& q, const at::Tensor& k, 
   p.batch = static_cast<int>(q.size(0));
   p.num_queries = static_cast<int>(q.size(1));
   p.num_heads = static_cast<int>(q.size(2));
-  p.qk_head_dim = static_cast<int>(q.size(3));
+  p.qk_head_dim = static_cast<int>(dims.qk);
   p.num_keys = static_cast<int>(k.size(1));
   p.num_kv_heads = static_cast<int>(k.size(2));
-  p.v_head_dim = static_cast<int>(v.size(3));
+  p.v_head_dim = static_cast<int>(dims.v);
   p.first_position = static_cast<int>(mask.first_position);
   p.rule = rule_of(mask);
   p.scale = static_cast<float>(scale);
@@ -69,7 +72,8 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
                       const KeyMask& mask, double scale, KernelCode code,
                       const NsaConfig* selection, const at::Tensor& tiles = {}) {
   const c10::cuda::CUDAGuard guard(q_in.device());
-  const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
+  const KernelInputs in(q_in, k_in, v_in);
+  const auto& [dims, q, k, v] = in;
   FusedSelection result;
   result.out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
   result.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
@@ -87,10 +91,12 @@ FusedSelection launch(const at::Tensor& q_in, const at::Tensor& k_in, const at::
     p.documents = reinterpret_cast<const kernels::DocumentTile*>(tiles.const_data_ptr<int32_t>());
     p.num_document_tiles = static_cast<int>(tiles.size(0));
   }
-  if (q.numel() == 0) return result;
-  const cudaError_t status =
-      kernels::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
-  check_launch(status, "fused_interval_attention");
+  if (q.numel() > 0) {
+    const cudaError_t status =
+        kernels::interval_attention_forward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
+    check_launch(status, "fused_interval_attention");
+  }
+  result.out = narrowed_heads(result.out, v_in.size(3));
   return result;
 }
 
@@ -178,15 +184,17 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
                                            double scale, KernelCode code,
                                            const kernels::IntervalRows* rows) {
   const c10::cuda::CUDAGuard guard(q_in.device());
-  const at::Tensor q = addressable(q_in), k = addressable(k_in), v = addressable(v_in);
-  const at::Tensor d_out =
-      d_out_in.defined() ? addressable(d_out_in.to(out.scalar_type())) : at::zeros_like(out);
+  const KernelInputs in(q_in, k_in, v_in);
+  const auto& [dims, q, k, v] = in;
+  const at::Tensor wide_out = rows == nullptr ? padded_heads(out, dims.v) : out;
+  const at::Tensor d_out = addressable(padded_heads(
+      d_out_in.defined() ? d_out_in.to(out.scalar_type()) : at::zeros_like(out), dims.v));
   const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradients g{like(q), like(k), like(v)};
   kernels::IntervalBackward p;
   p.forward = problem_of(q, k, v, mask, scale, code);
-  p.forward.out = out.data_ptr();  // read only
+  p.forward.out = wide_out.data_ptr();  // read only
   p.forward.lse = lse.data_ptr<float>();
   p.d_out = strided(d_out);
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
@@ -200,7 +208,8 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   const cudaError_t status =
       kernels::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
   check_launch(status, "fused_interval_attention backward");
-  return g;
+  return {narrowed_heads(g.q, q_in.size(3)), narrowed_heads(g.k, k_in.size(3)),
+          narrowed_heads(g.v, v_in.size(3))};
 }
 
 FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k,
@@ -210,12 +219,12 @@ FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k
   return launch(q, k, v, mask, scale, code, selection, tiles);
 }
 
-int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, KernelCode code,
-                             bool selects) {
+int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             KernelCode code, bool selects) {
   kernels::IntervalAttention p;
   int32_t asked = 0;
   p.num_heads = static_cast<int>(q.size(-2)), p.num_kv_heads = static_cast<int>(k.size(-2));
-  p.qk_head_dim = static_cast<int>(q.size(-1)), p.code = launched_code(code);
+  p.qk_head_dim = static_cast<int>(computed_head_dims(q, v).qk), p.code = launched_code(code);
   if (selects) p.selection.block_idx = &asked;
   return kernels::tokens_of_tile(p);
 }

@@ -36,8 +36,8 @@ FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k
                                         const at::Tensor& v, const KeyMask& mask, double scale,
                                         KernelCode code, const at::Tensor& tiles,
                                         const NsaConfig* selection = nullptr);
-int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, KernelCode code,
-                             bool selects);
+int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             KernelCode code, bool selects);
 
 /// Gradients by the kernels, outside of autograd; builds with CUDA code only. `out` and `lse` as
 /// the forward pass gave them; d_lse may be undefined. `rows` not null: the statistics of the rows,

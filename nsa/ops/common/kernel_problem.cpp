@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/ops/common/head_padding.h"
+
 #ifdef NSA_WITH_CUDA
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -19,6 +21,12 @@ at::Tensor addressable(const at::Tensor& x) {
   }
   return fits ? x : x.contiguous().clone(at::MemoryFormat::Contiguous);
 }
+
+KernelInputs::KernelInputs(const at::Tensor& q_in, const at::Tensor& k_in, const at::Tensor& v_in)
+    : dims(computed_head_dims(q_in, v_in)),
+      q(addressable(padded_heads(q_in, dims.qk))),
+      k(addressable(padded_heads(k_in, dims.qk))),
+      v(addressable(padded_heads(v_in, dims.v))) {}
 
 kernels::Strided strided(const at::Tensor& x) {
   // The stride of an axis of one place means nothing, and may be anything.

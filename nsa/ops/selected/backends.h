@@ -31,7 +31,8 @@ struct JoinedGradient {
   at::Tensor out;                 ///< [B, S, Hq, dk], heads side by side: their sum
   at::Tensor cos_sin;  ///< table of the rotation that is taken back from the sum, or undefined
 };
-/// The first query whose gradients are joined; those before it are left to the caller.
+/// The first query whose gradients are joined; those before it are left to the caller: all, S,
+/// where heads are padded.
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code);
 
 /// {out, lse} by the kernels, outside of autograd; builds with CUDA code only.

@@ -9,6 +9,7 @@
 
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/ops/common/head_padding.h"
 #include "nsa/ops/common/kernel_problem.h"
 #include "nsa/ops/selected/backends.h"
 
@@ -32,16 +33,18 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kKeysOfTile = 64;
 
+/// The head dims are those that are computed; the tensors may have their own yet.
 template <typename Problem>
 Problem problem_of(const SelAttnArgs& args) {
+  const kernels::HeadDims dims = computed_head_dims(args.q, args.v);
   Problem p;
   p.batch = static_cast<int>(args.q.size(0));
   p.num_queries = static_cast<int>(args.q.size(1));
   p.num_heads = static_cast<int>(args.q.size(2));
-  p.qk_head_dim = static_cast<int>(args.q.size(3));
+  p.qk_head_dim = static_cast<int>(dims.qk);
   p.num_keys = static_cast<int>(args.k.size(1));
   p.num_kv_heads = static_cast<int>(args.k.size(2));
-  p.v_head_dim = static_cast<int>(args.v.size(3));
+  p.v_head_dim = static_cast<int>(dims.v);
   p.num_ranges = static_cast<int>(args.ranges.size(3));
   p.first_position = static_cast<int>(args.first_position);
   p.scale = static_cast<float>(args.scale);
@@ -95,7 +98,6 @@ bool goes_by_keys(const SelAttnArgs& args, KernelCode code) {
   return kernels::unsupported_by_keys(p, tiles) == nullptr && kernels::prefer_by_keys(p, tiles);
 }
 
-/// The order of the forward pass, for the record.
 std::string order_of(const SelAttnArgs& args, const SelectedKernels& chosen) {
   if (!chosen.by_keys) return "by rows";
   const kernels::RowAttention p = forward_problem_of(args);
@@ -103,6 +105,12 @@ std::string order_of(const SelAttnArgs& args, const SelectedKernels& chosen) {
   if (dense == p.num_queries) return "whole tiles";
   return dense == 0 ? "order of keys"
                     : "whole tiles below " + std::to_string(dense) + ", then order of keys";
+}
+
+/// For the record: the order of the forward pass, and how it differs from the usual.
+std::string detail_of(const SelAttnArgs& args, const SelectedKernels& chosen) {
+  const std::string& more = chosen.forward.detail;
+  return order_of(args, chosen) + (more.empty() ? "" : ", ") + more;
 }
 
 at::Tensor workspace_of(size_t bytes, const at::Tensor& like) {
@@ -128,12 +136,17 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
                               const float* stats = nullptr,
                               const JoinedGradient* joined = nullptr) {
   const c10::cuda::CUDAGuard guard(args.q.device());
-  const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
-  const at::Tensor d_out =
-      grads[0].defined() ? addressable(grads[0]) : at::zeros(out.sizes(), out.options());
+  TORCH_INTERNAL_ASSERT(joined == nullptr || !pads_heads(args.q, args.v));
+  const KernelInputs in(args.q, args.k, args.v);
+  const auto& [dims, q, k, v] = in;
+  const at::Tensor wide_out = stats == nullptr ? padded_heads(out, dims.v) : out;
+  const at::Tensor d_out = addressable(
+      padded_heads(grads[0].defined() ? grads[0] : at::zeros(out.sizes(), out.options()), dims.v));
   const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
   const at::Tensor ranges = args.ranges.contiguous();
-  if (q.numel() == 0) return {at::zeros_like(q), at::zeros_like(k), at::zeros_like(v)};
+  if (q.numel() == 0)
+    return {at::zeros(args.q.sizes(), q.options()), at::zeros(args.k.sizes(), q.options()),
+            at::zeros(args.v.sizes(), q.options())};
   kernels::SelectedBackward p = backward_problem_of(args, code);
   // Of a single sequence the queries that are joined need no place in d_q.
   const int64_t rows = joined != nullptr && q.size(0) == 1 ? p.dense : q.size(1);
@@ -144,7 +157,7 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
   p.v = strided(v);
   p.d_out = strided(d_out);
   p.ranges = ranges.const_data_ptr<int32_t>();
-  p.out = out.const_data_ptr();
+  p.out = wide_out.const_data_ptr();
   p.lse = lse.const_data_ptr<float>();
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
   p.stats = stats;
@@ -157,17 +170,19 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
       p, workspace.mutable_data_ptr(), c10::cuda::getCurrentCUDAStream(q.get_device()));
   TORCH_CHECK(status == cudaSuccess,
               "nsa::sel_attn: backward launch failed: ", cudaGetErrorString(status));
-  return result;
+  return {narrowed_heads(result[0], args.q.size(3)), narrowed_heads(result[1], args.k.size(3)),
+          narrowed_heads(result[2], args.v.size(3))};
 }
 
 SelAttnResult launch(const SelAttnArgs& args, bool in_order_of_keys) {
   const c10::cuda::CUDAGuard guard(args.q.device());
-  const at::Tensor q = addressable(args.q), k = addressable(args.k), v = addressable(args.v);
+  const KernelInputs in(args.q, args.k, args.v);
+  const auto& [dims, q, k, v] = in;
   const at::Tensor ranges = args.ranges.contiguous();
   const at::Tensor out = at::empty({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options());
   const at::Tensor lse =
       at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
-  if (q.numel() == 0) return {out, lse};
+  if (q.numel() == 0) return {narrowed_heads(out, args.v.size(3)), lse};
   kernels::RowAttention p = forward_problem_of(args);
   p.q = strided(q);
   p.k = strided(k);
@@ -186,7 +201,7 @@ SelAttnResult launch(const SelAttnArgs& args, bool in_order_of_keys) {
   const cudaError_t status =
       in_order_of_keys ? by_keys() : kernels::row_attention_forward(p, stream);
   TORCH_CHECK(status == cudaSuccess, "nsa::sel_attn: launch failed: ", cudaGetErrorString(status));
-  return {out, lse};
+  return {narrowed_heads(out, args.v.size(3)), lse};
 }
 
 struct FusedRows : torch::autograd::Function<FusedRows> {
@@ -268,11 +283,12 @@ SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
 }
 
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code) {
+  if (pads_heads(args.q, args.v)) return args.q.size(1);
   return backward_problem_of(args, code).dense;
 }
 
 SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKernels& chosen) {
-  record_backend("sel_attn", "fused", "fused", order_of(args, chosen), "", /*strict=*/false);
+  record_backend("sel_attn", "fused", "fused", detail_of(args, chosen), "", /*strict=*/false);
   return launch(args, chosen.by_keys);
 }
 
@@ -285,7 +301,7 @@ std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelC
 #else
 namespace {
 
-std::string order_of(const SelAttnArgs&, const SelectedKernels&) { return ""; }
+std::string detail_of(const SelAttnArgs&, const SelectedKernels&) { return ""; }
 
 SelAttnResult run(const SelAttnArgs& args, const SelectedKernels&) { return sel_attn_gather(args); }
 
@@ -314,7 +330,7 @@ const std::string& SelectedKernels::obstacle() const {
 SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
   const SelectedKernels chosen = choose_selected_kernels(args);
   if (chosen.forward.runs()) {
-    record_backend("sel_attn", "fused", "fused", order_of(args, chosen), "", strict);
+    record_backend("sel_attn", "fused", "fused", detail_of(args, chosen), "", strict);
     return run(args, chosen);
   }
   record_backend("sel_attn", "fused", "gather", "", chosen.forward.obstacle, strict);

@@ -26,7 +26,8 @@ struct TypeAsked {
 };
 constexpr TypeAsked kTypes[] = {
     {"bf16", at::kBFloat16}, {"fp16", at::kHalf}, {"fp32", at::kFloat}, {"fp64", at::kDouble}};
-constexpr std::array<int64_t, 2> kDims[] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+constexpr std::array<int64_t, 2> kDims[] = {{32, 32},   {64, 64},   {96, 96},
+                                            {128, 128}, {192, 128}, {256, 256}};
 constexpr int64_t kGroups[] = {1, 2, 4, 6, 8, 16, 32, 64};
 constexpr int64_t kTopN[] = {4, 8, 16, 32, 64};
 /// l, d, l'.
@@ -67,8 +68,10 @@ std::string general_reason(const std::string& reason) {
   return std::regex_replace(text, card, "");
 }
 
-std::string name_of(nsa::KernelCode code) {
-  return code == nsa::KernelCode::kSm90 ? "sm_90 kernels" : "sm_80 kernels";
+std::string name_of(const nsa::KernelChoice& choice) {
+  const bool padded = choice.detail.find("padded") != std::string::npos;
+  return std::string(padded ? "padded " : "") +
+         (choice.code == nsa::KernelCode::kSm90 ? "sm_90 kernels" : "sm_80 kernels");
 }
 
 Ran ran_on_card(const nsa::WholeCall& call, const nsa::CardFacts& card) {
@@ -78,7 +81,7 @@ Ran ran_on_card(const nsa::WholeCall& call, const nsa::CardFacts& card) {
   std::string code, missing, reason;
   for (const auto& [name, choice] : branches) {
     if (choice.runs()) {
-      code = name_of(choice.code);
+      code = name_of(choice);
       continue;
     }
     missing += (missing.empty() ? "" : ", ") + std::string(name);

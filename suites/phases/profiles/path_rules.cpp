@@ -44,17 +44,17 @@ struct OwnKernels {
 };
 
 OwnKernels selected_forward(const std::string& order) {
-  if (order == "by rows") return {{kRows}, "sm90::"};
-  if (order == "order of keys") return {{kKeys}, kRows};
-  if (order == "whole tiles") return {{kTiles}, kRows};
+  if (order.starts_with("by rows")) return {{kRows}, "sm90::"};
+  if (order.starts_with("order of keys")) return {{kKeys}, kRows};
   if (order.starts_with("whole tiles below")) return {{kTiles, kKeys}, kRows};
+  if (order.starts_with("whole tiles")) return {{kTiles}, kRows};
   return {{kOwnRows}, ""};
 }
 
 OwnKernels own_kernels(const std::string& stage, const std::string& detail) {
   const bool selected = stage.starts_with("sel_attn"), backward = stage.ends_with(kBackward);
   if (selected && !backward) return selected_forward(detail);
-  const bool sm80 = detail == "sm_80";
+  const bool sm80 = detail.starts_with("sm_80");
   if (selected) {
     const std::string keys = "::selected_backward";
     return sm80 ? OwnKernels{{"sm80" + keys}, "sm90::"}

@@ -108,6 +108,12 @@ TEST(PathRules, EveryOrderOfTheSelectedBranchHasItsKernels) {
   EXPECT_TRUE(selected(both, {tiles, index, keys}));
   EXPECT_FALSE(selected(both, {tiles}));
   EXPECT_FALSE(selected(both, {index, keys}));
+  for (const std::string& order : {std::string("by rows"), order_of_keys, both}) {
+    const std::string padded = order + ", padded to 128/128";
+    EXPECT_EQ(selected(padded, {rows}), selected(order, {rows}));
+    EXPECT_EQ(selected(padded, {index, keys}), selected(order, {index, keys}));
+    EXPECT_EQ(selected(padded, {tiles, index, keys}), selected(order, {tiles, index, keys}));
+  }
 }
 
 /// Both codes launch kernels of the same names, and helpers of `portable` in common.
@@ -115,10 +121,10 @@ TEST(PathRules, TheCodeOfTheRecordIsTheOneThatRan) {
   const std::string rows = kPortable + "prepare_rows_kernel<64>";
   const auto expect_code = [&](const std::string& stage, const std::string& range,
                                const std::string& kernel) {
-    for (const std::string& recorded : {std::string(), std::string("sm_80")})
+    for (const std::string recorded : {"", "padded to 128/128", "sm_80", "sm_80, padded to 64/64"})
       for (const std::string& ran : {kSm90, kSm80})
         EXPECT_EQ(proven(stage, recorded, {rows, ran + kernel + "<64>"}, range),
-                  (recorded == "sm_80") == (ran == kSm80))
+                  recorded.starts_with("sm_80") == (ran == kSm80))
             << stage << " recorded '" << recorded << "', ran " << ran;
     EXPECT_FALSE(proven(stage, "sm_80", {kSm80 + kernel + "<64>", kSm90 + kernel + "<64>"}, range));
     EXPECT_FALSE(proven(stage, "", {kSm80 + kernel + "<64>", kSm90 + kernel + "<64>"}, range));
