@@ -138,36 +138,44 @@ class Footnotes {
   std::vector<std::string> reasons_;
 };
 
-Box one_call(const std::array<size_t, kNumAxes>& at, const std::vector<Column>& columns) {
+using Place = std::array<size_t, kNumAxes>;
+
+CoveredCall call_at(const Place& at) {
   const at::ScalarType type = kTypes[at[kTypeAxis]].type;
   const auto& [dk, dv] = kDims[at[kDimsAxis]];
   const auto& [l, d, sel] = kBlocks[at[kBlocksAxis]];
-  const nsa::WholeCall call{.sixteen_bits = type == at::kBFloat16 || type == at::kHalf,
-                            .num_heads = kGroups[at[kGroupAxis]],
-                            .qk_head_dim = dk,
-                            .v_head_dim = dv,
-                            .block_size = l,
-                            .block_stride = d,
-                            .sel_block_size = sel,
-                            .top_n = kTopN[at[kTopNAxis]]};
+  return {type,
+          {.sixteen_bits = type == at::kBFloat16 || type == at::kHalf,
+           .num_heads = kGroups[at[kGroupAxis]],
+           .qk_head_dim = dk,
+           .v_head_dim = dv,
+           .block_size = l,
+           .block_stride = d,
+           .sel_block_size = sel,
+           .top_n = kTopN[at[kTopNAxis]]}};
+}
+
+Box box_of(const Place& at, const std::vector<Column>& columns) {
+  const CoveredCall one = call_at(at);
   Box box;
   for (const size_t index : at) box.sets.push_back({index});
   for (const Column& column : columns) {
-    const Ran ran = column.ran(type, call);
+    const Ran ran = column.ran(one.type, one.call);
     box.value.push_back(ran.what);
     box.value.push_back(ran.reason);
   }
   return box;
 }
 
-std::vector<Box> all_calls(const std::vector<Axis>& axes, const std::vector<Column>& columns) {
-  std::vector<Box> boxes;
-  std::array<size_t, kNumAxes> at{};
+/// Places of all calls.
+std::vector<Place> all_places(const std::vector<Axis>& axes) {
+  std::vector<Place> places;
+  Place at{};
   for (size_t axis = 0; axis < kNumAxes;) {
-    boxes.push_back(one_call(at, columns));
+    places.push_back(at);
     for (axis = 0; axis < kNumAxes && ++at[axis] == axes[axis].values.size(); ++axis) at[axis] = 0;
   }
-  return boxes;
+  return places;
 }
 
 /// Columns that agree in every row become one, named after all of them.
@@ -205,6 +213,12 @@ std::string asked_for(const std::vector<Axis>& axes) {
 
 }  // namespace
 
+std::vector<CoveredCall> coverage_calls() {
+  std::vector<CoveredCall> calls;
+  for (const Place& at : all_places(axes_of_calls())) calls.push_back(call_at(at));
+  return calls;
+}
+
 std::string kernel_coverage(bool markdown) {
   const std::vector<Axis> axes = axes_of_calls();
   const std::vector<Column> columns = columns_of_cards();
@@ -213,8 +227,9 @@ std::string kernel_coverage(bool markdown) {
   for (const Column& column : columns) header.push_back(column.name);
   std::vector<Row> rows{header};
   Footnotes notes;
-  for (const Box& box : join_boxes(all_calls(axes, columns)))
-    rows.push_back(row_of(box, axes, notes));
+  std::vector<Box> boxes;
+  for (const Place& at : all_places(axes)) boxes.push_back(box_of(at, columns));
+  for (const Box& box : join_boxes(std::move(boxes))) rows.push_back(row_of(box, axes, notes));
   join_columns(rows, axes.size());
   return table_text(rows, markdown) + "\n" + asked_for(axes) + "\n" + notes.text();
 }
