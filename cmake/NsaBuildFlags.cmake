@@ -13,8 +13,9 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")
 # For code that waits for processes, calls operators or reads small files: a third less time to compile is worth more there
 # than -O2.
 set(NSA_BRIEF_COMPILE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>)
-# Fat binaries carry machine code for A100-class and H100/H200-class cards; only machine code, so nothing is compiled at load.
-set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "")
+# Fat binaries carry machine code for A100-class and H100/H200-class cards, and beside the first its PTX, which the driver of
+# a later card compiles at the first launch (nsa/backend). Code of sm90/ folders has machine code alone.
+set(CMAKE_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING "")
 
 if(NSA_UNITY)
   # Most of a file's cost is the headers and templates it shares with its neighbours. The price: names in unnamed

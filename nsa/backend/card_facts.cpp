@@ -13,15 +13,27 @@ namespace nsa {
 #ifdef NSA_WITH_CUDA
 namespace {
 
+/// PTX of a compiler needs a driver that is as new.
+bool compiles_ptx() {
+  int driver = 0;
+  return cudaDriverGetVersion(&driver) == cudaSuccess && driver >= CUDART_VERSION;
+}
+
 CardFacts facts_of_card(c10::DeviceIndex index) {
   const cudaDeviceProp& card = *at::cuda::getDeviceProperties(index);
-  return {true, true, card.major, card.minor, card.sharedMemPerBlockOptin, built_machine_code()};
+  return {true,
+          true,
+          card.major,
+          card.minor,
+          card.sharedMemPerBlockOptin,
+          built_machine_code(),
+          compiles_ptx()};
 }
 
 }  // namespace
 
 const CardFacts& card_facts(c10::Device device) {
-  static const CardFacts no_card{true, false, 0, 0, 0, built_machine_code()};
+  static const CardFacts no_card{true, false, 0, 0, 0, built_machine_code(), false};
   if (!device.is_cuda()) return no_card;
   static std::mutex mutex;
   static std::vector<std::unique_ptr<const CardFacts>> cards;

@@ -14,11 +14,29 @@ bool has_machine_code(const CardFacts& card) {
   return card.major == 9 && card.minor == 0 && card.machine_code.sm90a;
 }
 
-std::string missing_machine_code(const CardFacts& card) {
-  std::string built = card.machine_code.sm80 ? "8.x" : "";
-  if (card.machine_code.sm90a) built += built.empty() ? "9.0" : " and 9.0";
+/// Whether PTX is all that the card can take. Not on 9.x, whose decode step runs in clusters.
+bool needs_ptx(const CardFacts& card) {
+  return card.machine_code.sm80_ptx && card.major >= 8 && card.major != 9 &&
+         !has_machine_code(card);
+}
+
+void append(std::string& list, const std::string& item) {
+  list += (list.empty() ? "" : ", ") + item;
+}
+
+/// Why the card runs no code of the build; empty where it does.
+std::string missing_code(const CardFacts& card) {
+  if (has_machine_code(card) || (needs_ptx(card) && card.compiles_ptx)) return "";
+  const std::string own = std::to_string(card.major) + "." + std::to_string(card.minor);
+  if (needs_ptx(card))
+    return "on compute capability " + own +
+           " the kernel is compiled from PTX, for which the driver is too old";
+  std::string built;
+  if (card.machine_code.sm80) append(built, "8.x");
+  if (card.machine_code.sm90a) append(built, "9.0");
+  if (card.machine_code.sm80_ptx) append(built, "10.0 and later");
   return "the kernel is built for compute capability " + (built.empty() ? "none" : built) +
-         ", this card has " + std::to_string(card.major) + "." + std::to_string(card.minor);
+         ", this card has " + own;
 }
 
 bool has_wgmma_code(KernelFamily family) {
@@ -39,11 +57,15 @@ KernelCall computed_call(KernelCall call) {
   return call;
 }
 
-std::string detail_of(const KernelCall& asked, const KernelCall& computed, bool names_code) {
-  std::string detail = names_code ? "sm_80" : "";
-  if (computed.qk_head_dim != asked.qk_head_dim || computed.v_head_dim != asked.v_head_dim)
-    detail += (detail.empty() ? "padded to " : ", padded to ") +
-              std::to_string(computed.qk_head_dim) + "/" + std::to_string(computed.v_head_dim);
+/// `asked`: the call before its heads are padded.
+std::string detail_of(const KernelCall& asked, const KernelCall& call, const CardFacts& card,
+                      KernelCode code) {
+  std::string detail;
+  if (has_wgmma_code(call.family) && code == KernelCode::kSm80) append(detail, "sm_80");
+  if (needs_ptx(card)) append(detail, "from PTX");
+  if (call.qk_head_dim != asked.qk_head_dim || call.v_head_dim != asked.v_head_dim)
+    append(detail,
+           "padded to " + std::to_string(call.qk_head_dim) + "/" + std::to_string(call.v_head_dim));
   return detail;
 }
 
@@ -51,7 +73,8 @@ std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCod
   if (!card.build_has_kernels) return "this build has no CUDA code";
   if (!card.is_cuda) return "the kernel runs on CUDA only";
   if (!call.sixteen_bits) return "the kernel takes bfloat16 and half only";
-  if (!has_machine_code(card)) return missing_machine_code(card);
+  const std::string missing = missing_code(card);
+  if (!missing.empty()) return missing;
   if (code == KernelCode::kSm90) return "";  // 9.0 has what its code asks for
   return shared_memory_obstacle(sm80_shared_bytes(call), card.shared_bytes);
 }
@@ -60,11 +83,11 @@ std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCod
 
 MachineCode machine_code_of(const std::string& architectures) {
   const std::string list = " " + architectures + " ";
-  const auto has = [&](const std::string& name) {  // virtual code would be compiled at load
+  const auto has = [&](const std::string& name, const std::string& kind) {
     return list.find(" " + name + " ") != std::string::npos ||
-           list.find(" " + name + "-real ") != std::string::npos;
+           list.find(" " + name + kind + " ") != std::string::npos;
   };
-  return {has("80"), has("90a")};
+  return {has("80", "-real"), has("90a", "-real"), has("80", "-virtual")};
 }
 
 KernelChoice KernelChoice::unless(const std::string& reason) const {
@@ -79,12 +102,11 @@ KernelChoice KernelChoice::unless(const char* reason) const {
 KernelChoice choose_kernel(const KernelCall& asked, const CardFacts& card,
                            const std::string& wanted_code) {
   const KernelCall call = computed_call(asked);
-  const bool two_codes = has_wgmma_code(call.family);
-  const bool wgmma = two_codes && wanted_code != "sm80" && card.major == 9;
+  const bool wgmma = has_wgmma_code(call.family) && wanted_code != "sm80" && card.major == 9;
   const KernelCode code = wgmma ? KernelCode::kSm90 : KernelCode::kSm80;
   const std::string obstacle = obstacle_on(card, call, code);
   if (!obstacle.empty()) return {KernelCode::kNone, obstacle, ""};
-  return {code, "", detail_of(asked, call, two_codes && !wgmma)};
+  return {code, "", detail_of(asked, call, card, code)};
 }
 
 size_t sm80_shared_bytes(const KernelCall& call) {

@@ -6,12 +6,13 @@
 /// Which kernel of the project runs a call on a card, as a pure function of both.
 namespace nsa {
 
-/// Machine code that a build holds. Code for sm_80 runs on every 8.x, code for sm_90a on 9.0 only;
-/// neither runs on 10.x and 12.x.
+/// Code that a build holds. Machine code for sm_80 runs on every 8.x, that for sm_90a on 9.0 only;
+/// PTX of sm_80 is compiled by the driver of any later card at the first launch of a kernel.
 struct MachineCode {
   bool sm80 = false, sm90a = false;
+  bool sm80_ptx = false;
 };
-/// From architectures as CMake names them, such as "80-real 90a-real".
+/// From architectures as CMake names them, such as "80 90a-real": "80" is machine code and PTX.
 MachineCode machine_code_of(const std::string& architectures);
 
 /// What the choice depends on of a device and of the build.
@@ -21,6 +22,7 @@ struct CardFacts {
   int major = 0, minor = 0;  ///< compute capability
   size_t shared_bytes = 0;   ///< that a block of threads may have where it asks for them
   MachineCode machine_code;
+  bool compiles_ptx = false;  ///< the driver is not older than the compiler of the build
 };
 
 /// Kernels that have the same codes.
@@ -49,8 +51,8 @@ enum class KernelCode { kNone, kSm80, kSm90 };
 struct KernelChoice {
   KernelCode code = KernelCode::kNone;
   std::string obstacle;  ///< why no kernel runs; empty where one does
-  /// For the record, joined by ", ": "sm_80" of a family that has two codes; "padded to 128/128",
-  /// head dims that are computed instead of the call's.
+  /// For the record, joined by ", ": "sm_80" of a family that has two codes; "from PTX", compiled
+  /// by the driver; "padded to 128/128", head dims that are computed instead of the call's.
   std::string detail;
 
   bool runs() const { return code != KernelCode::kNone; }

@@ -3,7 +3,7 @@
 
 #include <ostream>
 #include <string>
-#include <utility>
+#include <tuple>
 
 #include "nsa/backend/branch_choice.h"
 #include "nsa/backend/kernel_choice.h"
@@ -106,14 +106,52 @@ TEST(ChooseKernel, CardsWith99KilobytesRunWhatFits) {
     }
 }
 
-/// A launch would end with "no kernel image is available".
-TEST(ChooseKernel, CardsWithoutMachineCodeRunNone) {
-  const std::string built =
-      "the kernel is built for compute capability 8.x and 9.0, this card has ";
-  expect_none(kB200, built + "10.0");
-  expect_none(kB300, built + "10.3");
-  expect_none(kRtx50, built + "12.0");
-  expect_none(known_card(7, 5, 65536), built + "7.5");
+/// Their driver compiles the code of sm_80; the record names that.
+TEST(ChooseKernel, LaterCardsRunTheCodeOfSm80FromPtx) {
+  for (const CardFacts& card : {kB200, kB300})
+    for (const KernelFamily family : kFamilies)
+      for (const auto& [dk, dv] : kDims)
+        for (const char* wanted : kWanted)
+          expect_choice(choose_kernel(call(family, dk, dv), card, wanted), KernelCode::kSm80, "",
+                        has_two_codes(family) ? "sm_80, from PTX" : "from PTX");
+  expect_choice(choose_kernel(call(KernelFamily::kInterval, 192, 128), kRtx50, "auto"),
+                KernelCode::kSm80, "", "sm_80, from PTX");
+  expect_choice(choose_kernel(call(KernelFamily::kSelectedKeys, 32, 32), kRtx50, "auto"),
+                KernelCode::kSm80, "", "sm_80, from PTX, padded to 64/64");
+  expect_choice(choose_kernel(call(KernelFamily::kSelectedKeys, 192, 128), kRtx50, "auto"),
+                KernelCode::kNone,
+                "the kernels take up to 139 KB of shared memory a block, this card has 99", "");
+}
+
+/// A launch would end with "no kernel image is available" or with "unsupported PTX version".
+TEST(ChooseKernel, CardsWithoutCodeRunNone) {
+  CardFacts b200 = kB200;
+  b200.compiles_ptx = false;
+  expect_none(b200,
+              "on compute capability 10.0 the kernel is compiled from PTX, for which the driver is "
+              "too old");
+  const std::string built = "the kernel is built for compute capability ";
+  b200.machine_code = machine_code_of("80-real 90a-real");
+  expect_none(b200, built + "8.x, 9.0, this card has 10.0");
+  expect_none(known_card(7, 5, 65536), built + "8.x, 9.0, 10.0 and later, this card has 7.5");
+}
+
+/// Whatever runs finds the shared memory that it asks for.
+TEST(ChooseKernel, NoCodeAsksForMoreSharedMemoryThanTheCardHas) {
+  int ran = 0;
+  for (const CardFacts& card : {kA100, kRtx30, kRtx40, kH100, kB200, kB300, kRtx50})
+    for (const KernelFamily family : kFamilies)
+      for (const auto& [dk, dv] : kDims)
+        for (const int64_t group : {1, 2, 16, 64})
+          for (const int64_t keys : {int64_t{64}, int64_t{1} << 20, int64_t{1} << 24}) {
+            KernelCall one = call(family, dk, dv);
+            one.group_size = group, one.num_keys = keys;
+            if (choose_kernel(one, card, "sm80").runs()) {
+              EXPECT_LE(sm80_shared_bytes(one), card.shared_bytes);
+              ++ran;
+            }
+          }
+  EXPECT_GT(ran, 900);
 }
 
 TEST(ChooseKernel, ABuildForOneArchitectureRunsThereOnly) {
@@ -124,6 +162,9 @@ TEST(ChooseKernel, ABuildForOneArchitectureRunsThereOnly) {
             KernelCode::kSm90);
   a100.machine_code = h100.machine_code = machine_code_of("80-real");
   expect_none(h100, "the kernel is built for compute capability 8.x, this card has 9.0");
+  h100.machine_code = machine_code_of("80");
+  expect_none(h100,
+              "the kernel is built for compute capability 8.x, 10.0 and later, this card has 9.0");
   EXPECT_EQ(choose_kernel(call(KernelFamily::kInterval, 64, 64), a100, "auto").code,
             KernelCode::kSm80);
 }
@@ -131,13 +172,14 @@ TEST(ChooseKernel, ABuildForOneArchitectureRunsThereOnly) {
 TEST(ChooseKernel, ListsOfArchitecturesAreRead) {
   const auto read = [](const char* list) {
     const MachineCode code = machine_code_of(list);
-    return std::pair(code.sm80, code.sm90a);
+    return std::tuple(code.sm80, code.sm90a, code.sm80_ptx);
   };
-  EXPECT_EQ(read("80-real 90a-real"), std::pair(true, true));
-  EXPECT_EQ(read("90a 80"), std::pair(true, true));
-  EXPECT_EQ(read("80-virtual 90-real"), std::pair(false, false));
-  EXPECT_EQ(read("86-real"), std::pair(false, false));
-  EXPECT_EQ(read(""), std::pair(false, false));
+  EXPECT_EQ(read("80-real 90a-real"), std::tuple(true, true, false));
+  EXPECT_EQ(read("80 90a-real"), std::tuple(true, true, true));
+  EXPECT_EQ(read("90a 80"), std::tuple(true, true, true));
+  EXPECT_EQ(read("80-virtual 90-real"), std::tuple(false, false, true));
+  EXPECT_EQ(read("86-real"), std::tuple(false, false, false));
+  EXPECT_EQ(read(""), std::tuple(false, false, false));
 }
 
 TEST(ChooseKernel, NoGpuRunsNone) {
@@ -228,7 +270,9 @@ TEST(ChooseKernel, UnknownHeadDimsAskForNoMemory) {
     expect_choice(chosen.unless(nullptr), chosen.code, "", chosen.detail);
     expect_choice(chosen.unless(std::string()), chosen.code, "", chosen.detail);
   }
-  const KernelChoice none = choose_kernel(call(KernelFamily::kTokens, 64, 64), kB200, "auto");
+  CardFacts old_driver = kB200;
+  old_driver.compiles_ptx = false;
+  const KernelChoice none = choose_kernel(call(KernelFamily::kTokens, 64, 64), old_driver, "auto");
   EXPECT_EQ(none.unless("head dims").obstacle, none.obstacle);
 }
 

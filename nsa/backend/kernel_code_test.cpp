@@ -73,9 +73,10 @@ TEST(KernelCode, CpuTensorsHaveNoKernel) {
   }
 }
 
-TEST(KernelCode, TheBuildHasMachineCodeForBothArchitectures) {
+TEST(KernelCode, TheBuildHasMachineCodeForBothArchitecturesAndPtxForLaterOnes) {
   EXPECT_TRUE(built_machine_code().sm80);
   EXPECT_TRUE(built_machine_code().sm90a);
+  EXPECT_TRUE(built_machine_code().sm80_ptx);
 }
 
 }  // namespace

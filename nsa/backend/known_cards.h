@@ -6,7 +6,13 @@
 namespace nsa {
 
 inline CardFacts known_card(int major, int minor, size_t shared_bytes) {
-  return {true, true, major, minor, shared_bytes, machine_code_of("80-real 90a-real")};
+  return {true,
+          true,
+          major,
+          minor,
+          shared_bytes,
+          machine_code_of("80 90a-real"),
+          /*compiles_ptx=*/true};
 }
 
 inline const CardFacts kA100 = known_card(8, 0, 166912), kRtx30 = known_card(8, 6, 101376),

@@ -39,7 +39,7 @@ TEST(Coverage, ReasonsAreThoseOfTheChoice) {
   const std::string text = kernel_coverage(/*markdown=*/false);
   EXPECT_THAT(text, HasSubstr("head dims dk/dv are above 192/128"));
   EXPECT_THAT(text, HasSubstr("more shared memory a block of threads than 99 KB"));
-  EXPECT_THAT(text, HasSubstr("built for compute capability 8.x and 9.0"));
+  EXPECT_THAT(text, HasSubstr("sm_80 kernels from PTX"));
 }
 
 TEST(Coverage, AMissingReportIsNamed) {

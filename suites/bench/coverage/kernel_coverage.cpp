@@ -69,9 +69,10 @@ std::string general_reason(const std::string& reason) {
 }
 
 std::string name_of(const nsa::KernelChoice& choice) {
-  const bool padded = choice.detail.find("padded") != std::string::npos;
-  return std::string(padded ? "padded " : "") +
-         (choice.code == nsa::KernelCode::kSm90 ? "sm_90 kernels" : "sm_80 kernels");
+  const auto has = [&](const char* word) { return choice.detail.find(word) != std::string::npos; };
+  return std::string(has("padded") ? "padded " : "") +
+         (choice.code == nsa::KernelCode::kSm90 ? "sm_90 kernels" : "sm_80 kernels") +
+         (has("from PTX") ? " from PTX" : "");
 }
 
 Ran ran_on_card(const nsa::WholeCall& call, const nsa::CardFacts& card) {
