@@ -44,6 +44,14 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
   }
 }
 
+std::vector<std::vector<at::Tensor>> DecoderImpl::section_parameters() const {
+  std::vector<std::vector<at::Tensor>> all = {{embedding_}};
+  for (const DecoderLayer& layer : layers_) all.push_back(layer->parameters());
+  all.push_back({final_norm_});
+  if (!config_.tied_head) all.back().push_back(head_);
+  return all;
+}
+
 at::Tensor DecoderImpl::embed(const at::Tensor& tokens) const {
   const NvtxRange range("model.embedding");
   return embed_tokens(embedding_, tokens, compute_type);
@@ -70,6 +78,13 @@ DecoderLayerImpl::Outputs DecoderImpl::run_layer(size_t index, const Residual& x
                       : layers_[index]->forward(x, index, probe, attention);
 }
 
+/// With checkpointing a layer rounds its own weights, so that they need not lie by all the time;
+/// with an observer they are not all there at once.
+bool DecoderImpl::rounds_weights() const {
+  return embedding_.is_cuda() && compute_type != embedding_.scalar_type() &&
+         !activation_checkpointing && sections == nullptr;
+}
+
 DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe& probe,
                                           const LayerAttention& attention) {
   TORCH_CHECK(tokens.dim() == 2 && tokens.scalar_type() == at::kLong,
@@ -82,22 +97,27 @@ DecoderImpl::Outputs DecoderImpl::forward(const at::Tensor& tokens, const Probe&
   const auto report = [&](const char* place, const at::Tensor& value) {
     if (probe) probe(place, value);
   };
-  // With checkpointing a layer rounds its own weights, so that they need not lie by all the time.
   std::optional<RoundedWeights> rounded;
-  if (embedding_.is_cuda() && compute_type != embedding_.scalar_type() && !activation_checkpointing)
-    rounded.emplace(parameters(), compute_type);
+  if (rounds_weights()) rounded.emplace(parameters(), compute_type);
   Outputs out;
-  Residual x{embed(tokens), {}};
+  Residual x = run_section(sections, 0, {},
+                           [&](const Residual&) -> Residual { return {embed(tokens), {}}; });
   report("embedding", x.x);
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const DecoderLayerImpl::Outputs layer = run_layer(i, x, probe, attention);
-    x = layer.stream;
+    DecoderLayerImpl::Outputs layer;
+    x = run_section(sections, i + 1, x, [&](const Residual& in) {
+      layer = run_layer(i, in, probe, attention);
+      return layer.stream;
+    });
     if (layer.gates.defined()) out.gates.push_back(layer.gates);
     out.records.push_back(layer.record);
   }
   std::function<void(const at::Tensor&)> look;
   if (probe) look = [&](const at::Tensor& normed) { probe("final RMSNorm", normed); };
-  out.logits = normed_linear(x, final_norm_, config_.norm_eps, {head_}, "model.head", look).y;
+  const auto head = [&](const Residual& in) -> Residual {
+    return {normed_linear(in, final_norm_, config_.norm_eps, {head_}, "model.head", look).y, {}};
+  };
+  out.logits = run_section(sections, layers_.size() + 1, x, head).x;
   report("logits", out.logits);
   return out;
 }

@@ -7,6 +7,7 @@
 
 #include "nsa/model/blocks/decoder_layer.h"
 #include "nsa/model/model_config.h"
+#include "nsa/model/sections.h"
 
 namespace nsa {
 
@@ -40,8 +41,14 @@ class DecoderImpl : public torch::nn::Module {
   bool activation_checkpointing = false;
   void set_attention_options(const NsaOptions& options);
 
+  /// The parameters that each section reads (sections.h), in the order of their registration. A
+  /// tied head reads the embedding, which is in the list of section 0 alone.
+  std::vector<std::vector<at::Tensor>> section_parameters() const;
+  SectionObserver* sections = nullptr;  ///< of every forward pass and its backward pass
+
  private:
   at::Tensor embed(const at::Tensor& tokens) const;
+  bool rounds_weights() const;
   DecoderLayerImpl::Outputs run_layer(size_t index, const Residual& x, const Probe& probe,
                                       const LayerAttention& attention);
   DecoderLayerImpl::Outputs run_layer_checkpointed(size_t index, const Residual& x,

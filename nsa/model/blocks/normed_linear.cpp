@@ -8,6 +8,7 @@
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/model/blocks/fused_norm.h"
 #include "nsa/ops/linear/rounded_linear.h"
+#include "nsa/ops/linear/transient_weights.h"
 
 namespace nsa {
 namespace {
@@ -28,7 +29,9 @@ struct FusedNormedLinear : torch::autograd::Function<FusedNormedLinear> {
     const at::Tensor rounded = rounded_rows(weights.vec(), x.scalar_type());
     std::vector<int64_t> heights;
     for (const at::Tensor& weight : weights) heights.push_back(weight.size(0));
-    ctx->save_for_backward({sum, wide, scale, rounded});
+    variable_list kept = {sum, wide, scale};
+    for (const at::Tensor& rows : kept_rows(rounded, weights)) kept.push_back(rows);
+    ctx->save_for_backward(kept);
     ctx->saved_data["adds"] = added.has_value();
     ctx->saved_data["norm_type"] = norm_weight.scalar_type();
     ctx->saved_data["heights"] = heights;
@@ -41,7 +44,8 @@ struct FusedNormedLinear : torch::autograd::Function<FusedNormedLinear> {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::normed_linear: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &sum = saved[0], &rounded = saved[3], &d_sum = grads[0];
+    const at::Tensor &sum = saved[0], &d_sum = grads[0];
+    const at::Tensor rounded = rounded_rows({saved.begin() + 3, saved.end()}, sum.scalar_type());
     const bool adds = ctx->saved_data["adds"].toBool();
     const std::vector<int64_t> heights = ctx->saved_data["heights"].toIntVector();
     if (!grads[1].defined()) {

@@ -6,6 +6,7 @@
 #include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 #include "nsa/ops/linear/rounded_linear.h"
+#include "nsa/ops/linear/transient_weights.h"
 
 #ifdef NSA_WITH_CUDA
 #include <c10/cuda/CUDAGuard.h>
@@ -71,7 +72,7 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
                             const at::Tensor& w_down) {
     const at::Tensor gate_up = gate_up_in.contiguous();
     const at::Tensor rounded = rounded_rows({w_down}, gate_up.scalar_type());
-    ctx->save_for_backward({gate_up, rounded});
+    ctx->save_for_backward({gate_up, kept_rows(rounded, w_down).front()});
     return at::linear(product_of(gate_up), rounded);
   }
 
@@ -79,7 +80,8 @@ struct FusedDown : torch::autograd::Function<FusedDown> {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::swiglu: double backward is not supported; detach the gradient first");
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &gate_up = saved[0], &rounded = saved[1];
+    const at::Tensor& gate_up = saved[0];
+    const at::Tensor rounded = rounded_rows({saved[1]}, gate_up.scalar_type());
     const c10::cuda::CUDAGuard guard(gate_up.device());
     const at::Tensor d_out = grads[0].reshape({-1, rounded.size(0)});
     // The gradient of the product, then the product.

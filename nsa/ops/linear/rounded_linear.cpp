@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "nsa/ops/linear/transient_weights.h"
+
 namespace nsa {
 namespace {
 
@@ -19,20 +21,30 @@ struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
     for (const at::Tensor& weight : weights) heights.push_back(weight.size(0));
     ctx->saved_data["heights"] = heights;
     ctx->saved_data["sizes"] = x.sizes().vec();
-    ctx->save_for_backward({rounded, x});
+    variable_list kept = kept_rows(rounded, weights);
+    kept.push_back(x);
+    ctx->save_for_backward(kept);
+    ctx->saved_data["wide"] = keeps_gradients_wide(x, weights.vec());
+    ctx->saved_data["type"] = weights.front().scalar_type();
     return at::linear(x, rounded);
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     TORCH_CHECK(!at::GradMode::is_enabled(),
                 "nsa::rounded_linear: double backward is not supported; detach the gradient first");
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor &rounded = saved[0], &x = saved[1];
+    variable_list kept = ctx->get_saved_variables();
+    const at::Tensor x = std::move(kept.back());
+    kept.pop_back();
+    const at::Tensor rounded = rounded_rows(kept, x.scalar_type());
     const at::Tensor d_out = grads[0].reshape({-1, rounded.size(0)});
     const std::vector<int64_t> sizes = ctx->saved_data["sizes"].toIntVector();
     variable_list result{ctx->needs_input_grad(0) ? at::mm(d_out, rounded).view(sizes)
                                                   : at::Tensor()};
-    const at::Tensor d_rows = at::mm(d_out.t(), x.reshape({-1, x.size(-1)}), at::kFloat);
+    const at::Tensor rows_in = x.reshape({-1, x.size(-1)});
+    const at::Tensor d_rows =
+        ctx->saved_data["wide"].toBool()
+            ? at::mm(d_out.t(), rows_in, at::kFloat)
+            : at::mm(d_out.t(), rows_in).to(ctx->saved_data["type"].toScalarType());
     for (at::Tensor& d_weight :
          d_rows.split_with_sizes(ctx->saved_data["heights"].toIntVector(), 0))
       result.push_back(std::move(d_weight));
@@ -51,7 +63,8 @@ bool keeps_gradients_wide(const at::Tensor& x, const std::vector<at::Tensor>& we
 }
 
 at::Tensor rounded_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights) {
-  if (keeps_gradients_wide(x, weights)) return RoundedLinear::apply(x, at::TensorList(weights));
+  if (keeps_gradients_wide(x, weights) || TransientWeights::here())
+    return RoundedLinear::apply(x, at::TensorList(weights));
   return at::linear(x, (weights.size() == 1 ? weights[0] : at::cat(weights)).to(x.scalar_type()));
 }
 
