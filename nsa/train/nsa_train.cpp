@@ -89,6 +89,10 @@ SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::V
       throw std::invalid_argument(std::string(name) +
                                   " is ignored by nsa-train with one rank, where no gradient "
                                   "travels; unset it or start several ranks");
+  if (options.shard == "full" && !switches.is_default("NSA_DDP_BUCKET_MB"))
+    throw std::invalid_argument(
+        "NSA_DDP_BUCKET_MB is ignored by nsa-train with --shard full, where the gradients of a "
+        "layer travel together; unset it");
   return switches;
 }
 

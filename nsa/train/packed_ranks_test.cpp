@@ -90,7 +90,7 @@ TEST_F(PackedRanksTest, RanksAndStepsWithoutTargetsTakePart) {
   for (const PackedStep& step : want) EXPECT_EQ(step.loss == -1, step.targets == 0);
   expect_near(train(1, rest + "--batch 1 --accum 2"), want, 1e-9);
   expect_near(train(2, rest + "--batch 1"), want, 1e-9);
-  expect_near(train(2, rest + "--batch 1 --shard-optimizer"), want, 1e-9);
+  expect_near(train(2, rest + "--batch 1 --shard optimizer"), want, 1e-9);
 }
 
 }  // namespace

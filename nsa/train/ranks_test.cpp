@@ -35,7 +35,7 @@ TEST_F(RanksTest, TwoRanksTrainAsOneWithTwiceTheBatch) {
 TEST_F(RanksTest, ShardedOptimizerHasTheSameBits) {
   const std::string rest = " --model small.json --batch 2 --steps 6 --checkpoints ";
   ASSERT_EQ(two_ranks("--result whole" + rest + "w"), 0) << slurp("err0");
-  ASSERT_EQ(two_ranks("--result parts --shard-optimizer" + rest + "p"), 0) << slurp("err0");
+  ASSERT_EQ(two_ranks("--result parts --shard optimizer" + rest + "p"), 0) << slurp("err0");
   EXPECT_EQ(curve("whole"), curve("parts"));
   expect_same_state(checkpoint_path(dir_ / "w", 6), checkpoint_path(dir_ / "p", 6));
 }

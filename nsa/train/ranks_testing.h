@@ -56,11 +56,17 @@ class RanksTest : public ProgramTest {
            " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + port.text() + " " + program("nsa-train") + " " +
            args + " 2> err" + std::to_string(rank) + " & p" + std::to_string(rank) + "=$!; ";
   }
-  /// Both ranks to their ends; the sum of their exit statuses.
-  int two_ranks(const std::string& args, const std::string& variables = "") {
+  /// All ranks to their ends; the sum of their exit statuses.
+  int all_ranks(int64_t world, const std::string& args, const std::string& variables = "") {
     const Port port;
-    return shell("export NSA_NVTX=0 " + variables + "; " + rank(0, 2, port, args) +
-                 rank(1, 2, port, args) + "wait $p0; a=$?; wait $p1; exit $((a + $?))");
+    std::string command = "export NSA_NVTX=0 " + variables + "; s=0; ";
+    for (int64_t i = 0; i < world; ++i) command += rank(i, world, port, args);
+    for (int64_t i = 0; i < world; ++i)
+      command += "wait $p" + std::to_string(i) + "; s=$((s + $?)); ";
+    return shell(command + "exit $s");
+  }
+  int two_ranks(const std::string& args, const std::string& variables = "") {
+    return all_ranks(2, args, variables);
   }
   std::vector<json> lines_of(const std::string& result) {
     std::vector<json> lines;

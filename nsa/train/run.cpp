@@ -98,7 +98,8 @@ class Run {
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
     require_memory();
-    Decoder model = make_model(options_, config, device_, attention_.options);
+    Decoder model = make_model(options_, config, device_, attention_.options,
+                               ranks_ && options_.shard == "full");
     context_.print(
         config.name + ": " + std::to_string(model->num_parameters()) +
         " parameters, S=" + std::to_string(seq_len) + " B=" + std::to_string(options_.batch) +
@@ -288,7 +289,16 @@ class Run {
     facts_.loader = trainer_->loader_telemetry();
     facts_.bucket_bytes = trainer_->bucket_bytes();
     trainer_->finish();
-    if (ranks_) ranks_->leave();
+    leave_ranks();
+  }
+
+  void leave_ranks() {
+    if (!ranks_) return;
+    collectives_->begin("exchange of the peaks of memory");
+    for (const std::string& peak : ranks_->gather(std::to_string(tensors_peak_mib_)))
+      facts_.rank_peaks_mib.push_back(std::stod(peak));
+    collectives_->end();
+    ranks_->leave();
   }
 
   double validate(int64_t step) {
@@ -362,11 +372,12 @@ class Run {
     const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
     facts_.memory = memory_figures(plan, tensors_peak_mib_,
                                    facts_.stopped.empty() ? "no step was done" : facts_.stopped);
-    emit_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_);
+    emit_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_, facts_.rank_peaks_mib);
   }
 
   void report_judgement() {
-    emit_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
+    if (options_.shard != "full")
+      emit_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
     report_memory();
     emit_expected(*context_.lines, context_.case_id, config_);
     ResultLines& lines = *context_.lines;
@@ -406,19 +417,6 @@ class Run {
 
 RunEnd run_case(const TrainOptions& options, const RunContext& context) {
   return Run(options, context).execute();
-}
-
-void apply_switches(const SwitchSet& switches, TrainOptions& options) {
-  options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
-  options.accum = switches.get_int("NSA_ACCUM", options.accum);
-  options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
-  options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
-  options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
-  options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
-  options.loader.queue = switches.get_int("NSA_FWE_Q");
-  options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
-  options.loader.warmup_batches = switches.get_int("NSA_FWE_WARMUP_BATCHES");
-  options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
 }
 
 }  // namespace nsa::train

@@ -7,6 +7,7 @@
 #include "nsa/train/checkpoint/checkpoint_store.h"
 #include "nsa/train/checkpoint/pretrained_weights.h"
 #include "nsa/train/loop/training_model.h"
+#include "nsa/train/run.h"
 
 namespace nsa::train {
 namespace {
@@ -23,9 +24,9 @@ at::ScalarType compute_type(const TrainOptions& options, at::Device device) {
 }
 
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
-                   const NsaOptions& attention) {
-  Decoder model =
-      training_model(config, options.seed, compute_type(options, device), device, attention);
+                   const NsaOptions& attention, bool to_be_sharded) {
+  Decoder model = training_model(config, options.seed, compute_type(options, device),
+                                 to_be_sharded ? at::kCPU : device, attention);
   model->activation_checkpointing |= options.activation_checkpointing;
   return model;
 }
@@ -80,7 +81,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   identity["resume"] = yes(o.resume);
   identity["validate_every"] = std::to_string(o.validate_every);
   identity["validate_batches"] = std::to_string(o.validate_batches);
-  identity["shard_optimizer"] = yes(o.shard_optimizer);
+  identity["shard"] = o.shard;
   identity["activation_checkpointing"] =
       yes(o.activation_checkpointing || config.activation_checkpointing);
   identity["cuda_graph"] = o.cuda_graph;
@@ -95,11 +96,24 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
           .accum = o.accum,
           .seq_len = seq_len,
           .ranks = ranks,
-          .shard_optimizer = o.shard_optimizer,
+          .sharding = sharding_of(o.shard),
           .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
           .value_bytes = bytes(type),
           .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),
           .kernels = device.is_cuda() && bytes(type) == 2 && o.backend != "switches"};
+}
+
+void apply_switches(const SwitchSet& switches, TrainOptions& options) {
+  options.batch = switches.get_int("NSA_BATCH_SIZE", options.batch);
+  options.accum = switches.get_int("NSA_ACCUM", options.accum);
+  options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
+  options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
+  options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
+  options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
+  options.loader.queue = switches.get_int("NSA_FWE_Q");
+  options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");
+  options.loader.warmup_batches = switches.get_int("NSA_FWE_WARMUP_BATCHES");
+  options.loader.warmup_timeout_s = static_cast<double>(switches.get_int("NSA_FWE_WARMUP_TIMEOUT"));
 }
 
 }  // namespace nsa::train

@@ -17,9 +17,10 @@ namespace nsa::train {
 /// Type of activations and matrix products: the option, or the device's default.
 at::ScalarType compute_type(const TrainOptions& options, at::Device device);
 
-/// The model with weights of the run's seed, on the device.
+/// The model with weights of the run's seed, on the device; on the CPU if they are `to_be_sharded`,
+/// which takes them to the device unit by unit.
 Decoder make_model(const TrainOptions& options, const ModelConfig& config, at::Device device,
-                   const NsaOptions& attention);
+                   const NsaOptions& attention, bool to_be_sharded = false);
 
 /// Loads the option weights into a model that was just made, unless a checkpoint will be resumed,
 /// which has its own. Returns a line that states which: it tells unlike files apart. Throws

@@ -47,8 +47,8 @@ struct TrainOptions {
   LoaderOptions loader;  ///< from the switches NSA_FWE_*
   int64_t ranks = 0;
   double rank_timeout_s = 300;
-  bool shard_optimizer = false;
-  ReducerOptions reducer;  ///< from the switches NSA_DDP_*
+  std::string shard = "none";  ///< sharding_of (shard/sharding.h)
+  ReducerOptions reducer;      ///< from the switches NSA_DDP_*
   bool activation_checkpointing = false;
   std::string backend = "auto";
   /// A step is one launch of a CUDA graph (step_graph.h): auto (where no obstacle exists), on (an
@@ -143,8 +143,11 @@ void TrainOptions::describe(Visitor& v) {
      .flag = "rank-timeout",
      .above = 0},
     &O::rank_timeout_s);
-  v({"shard_optimizer", "each rank keeps the moments of a part of the parameters"},
-    &O::shard_optimizer);
+  v({.name = "shard",
+     .doc = "what the ranks divide among them: none, optimizer (moments) or full (parameters and "
+            "gradients, too, gathered layer by layer)",
+     .choices = "none, optimizer or full"},
+    &O::shard);
   v({"activation_checkpointing",
      "layers keep their input alone and compute the rest twice; same gradients"},
     &O::activation_checkpointing);

@@ -107,14 +107,14 @@ class Reader {
     left_.erase(name);
     return from_file(found->second);
   }
-  void copy_to(const std::string& name, const at::Tensor& target) {
-    const at::Tensor source = take(name);
-    if (!target.defined()) return;  // another rank keeps it
-    if (source.sizes() != target.sizes() || source.scalar_type() != target.scalar_type())
+  /// Of the type and shape of `like`.
+  at::Tensor take_like(const std::string& name, const at::Tensor& like) {
+    at::Tensor source = take(name);
+    if (source.sizes() != like.sizes() || source.scalar_type() != like.scalar_type())
       throw InputError("checkpoint: tensor " + name + " is " + c10::toString(source.scalar_type()) +
                        " " + c10::str(source.sizes()) + ", this model needs " +
-                       c10::toString(target.scalar_type()) + " " + c10::str(target.sizes()));
-    target.copy_(source);
+                       c10::toString(like.scalar_type()) + " " + c10::str(like.sizes()));
+    return source;
   }
   void finish() const {
     if (!left_.empty())
@@ -135,9 +135,10 @@ Checkpoint take_checkpoint(const Trainer& trainer, const std::vector<StepRecord>
   };
   const auto parameters = trainer.model()->named_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor parameter = trainer.whole_parameter(i);
     const AdamW::Moments moments = trainer.whole_moments(i);
     if (trainer.rank() != 0) continue;  // took part in collecting them, that is all
-    add("parameter." + parameters[i].key(), parameters[i].value());
+    add("parameter." + parameters[i].key(), parameter);
     add("first_moment." + parameters[i].key(), moments.first);
     add("second_moment." + parameters[i].key(), moments.second);
   }
@@ -157,11 +158,17 @@ std::vector<StepRecord> restore_checkpoint(const Checkpoint& checkpoint, Trainer
   const auto parameters = trainer.model()->named_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const AdamW::Moments& moments = trainer.optimizer().moments(i);
-    reader.copy_to("parameter." + parameters[i].key(), parameters[i].value());
-    reader.copy_to("first_moment." + parameters[i].key(), moments.first);
-    reader.copy_to("second_moment." + parameters[i].key(), moments.second);
+    const auto restore = [&](const std::string& kind, const at::Tensor& target) {
+      const at::Tensor whole =
+          reader.take_like(kind + "." + parameters[i].key(), parameters[i].value());
+      if (target.defined()) target.copy_(trainer.kept_part(i, whole));  // else another rank's
+    };
+    restore("parameter", trainer.optimizer().parameter(i));
+    restore("first_moment", moments.first);
+    restore("second_moment", moments.second);
   }
-  reader.copy_to("update_count", trainer.optimizer().update_count());
+  const at::Tensor& updates = trainer.optimizer().update_count();
+  updates.copy_(reader.take_like("update_count", updates));
   for (auto& [name, generator] : generators(trainer.device())) {
     const at::Tensor state = reader.take(name);
     const std::lock_guard lock(generator.mutex());

@@ -5,16 +5,21 @@
 namespace nsa::train {
 
 AdamW::AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options,
-             const std::vector<bool>& owned)
+             const std::vector<bool>& owned, const std::vector<bool>& matrices)
     : options_(options), parameters_(parameters), moments_(parameters.size()) {
   TORCH_CHECK(!parameters.empty(), "nsa::AdamW: parameters must not be empty");
   TORCH_CHECK(owned.empty() || owned.size() == parameters.size(), "nsa::AdamW: owned must have ",
               parameters.size(), " entries, got ", owned.size());
-  Group matrices, vectors;
-  matrices.weight_decay = options.weight_decay;
-  for (size_t i = 0; i < parameters.size(); ++i)
-    add(parameters[i].dim() >= 2 ? matrices : vectors, i, owned.empty() || owned[i]);
-  for (Group* group : {&matrices, &vectors})
+  TORCH_CHECK(matrices.empty() || matrices.size() == parameters.size(),
+              "nsa::AdamW: matrices must have ", parameters.size(), " entries, got ",
+              matrices.size());
+  Group decaying, others;
+  decaying.weight_decay = options.weight_decay;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool decays = matrices.empty() ? parameters[i].dim() >= 2 : matrices[i];
+    add(decays ? decaying : others, i, owned.empty() || owned[i]);
+  }
+  for (Group* group : {&decaying, &others})
     if (!group->members.empty()) groups_.push_back(std::move(*group));
   const auto scalar = parameters.front().options().requires_grad(false);
   update_count_ = at::zeros({}, scalar.dtype(at::kFloat));
@@ -30,7 +35,8 @@ void AdamW::add(Group& group, size_t i, bool owned) {
   group.second_moments.push_back(moments_[i].second);
 }
 
-/// All gradients, in the order of the groups; the groups keep those they update with.
+/// All gradients that are not empty, in the order of the groups; the groups keep those they update
+/// with.
 std::vector<at::Tensor> AdamW::take_gradients() {
   std::vector<at::Tensor> all;
   for (Group& group : groups_) {
@@ -39,7 +45,7 @@ std::vector<at::Tensor> AdamW::take_gradients() {
       TORCH_CHECK(slot.defined(), "nsa::AdamW: parameter ", i, " of shape ", parameters_[i].sizes(),
                   " must have a gradient, got none");
       if (moments_[i].first.defined()) group.gradients.push_back(slot);
-      all.push_back(std::move(slot));
+      if (slot.numel() > 0) all.push_back(std::move(slot));
       slot = at::Tensor();
     }
   }
@@ -47,7 +53,10 @@ std::vector<at::Tensor> AdamW::take_gradients() {
 }
 
 at::Tensor AdamW::gradient_norm(const std::vector<at::Tensor>& gradients) const {
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+  const at::Tensor here = gradients.empty()
+                              ? at::zeros({}, learning_rate_.options().dtype(at::kFloat))
+                              : at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients)));
+  return options_.norm_of_all ? options_.norm_of_all(here) : here;
 }
 
 at::Tensor AdamW::step(double learning_rate) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 namespace nsa::train {
@@ -11,6 +12,8 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< decoupled; of parameters with two or more axes only
   double clip_norm = 1.0;     ///< gradients are scaled down to this global L2 norm; 0: never
+  /// Where gradients are sharded: the norm of all from that of those here, scalars on the device.
+  std::function<at::Tensor(const at::Tensor& norm_here)> norm_of_all = {};
 };
 
 /// AdamW over LibTorch's fused kernel (at::_fused_adamw_), one call for all matrices and one for
@@ -23,9 +26,10 @@ class AdamW {
  public:
   /// Parameters of one floating type on one device, all of which receive gradients. `owned`, one
   /// entry a parameter: false leaves moments and update to another rank; empty: all are owned. The
-  /// gradient norm is over all parameters either way.
+  /// gradient norm is over all parameters either way. `matrices`, one entry a parameter: whether
+  /// its weights decay; empty: those with two or more axes.
   AdamW(const std::vector<at::Tensor>& parameters, const AdamWOptions& options,
-        const std::vector<bool>& owned = {});
+        const std::vector<bool>& owned = {}, const std::vector<bool>& matrices = {});
 
   /// One update from the parameters' gradients; gradients are cleared. Returns their global L2 norm
   /// before clipping, a scalar on the device. If it is not finite the parameters and moments stay
@@ -40,6 +44,9 @@ class AdamW {
 
   /// Learning rate that was set last.
   double applied_learning_rate() const { return applied_learning_rate_; }
+
+  /// What is updated: parameter `i`, or the part of it that this rank keeps.
+  const at::Tensor& parameter(size_t i) const { return parameters_[i]; }
 
   /// First and second moment of parameter `i`, by reference; undefined where it is not owned.
   struct Moments {

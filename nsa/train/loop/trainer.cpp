@@ -6,7 +6,7 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -30,28 +30,6 @@ bool have_unlike_inputs(std::span<const uint8_t> rows, int64_t row_tokens) {
   return false;
 }
 
-/// Parameters to ranks, the largest first, each to the rank that has the least so far.
-std::vector<int64_t> spread(const std::vector<at::Tensor>& parameters, int64_t world) {
-  std::vector<size_t> order(parameters.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return parameters[a].numel() > parameters[b].numel();
-  });
-  std::vector<int64_t> owner(parameters.size()), load(static_cast<size_t>(world));
-  for (const size_t i : order) {
-    const auto least = std::min_element(load.begin(), load.end());
-    owner[i] = least - load.begin();
-    *least += parameters[i].numel();
-  }
-  return owner;
-}
-
-std::vector<bool> owned_by(const std::vector<int64_t>& owner, int64_t rank) {
-  std::vector<bool> owned;
-  for (const int64_t each : owner) owned.push_back(each == rank);
-  return owned;
-}
-
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len,
@@ -60,19 +38,15 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
       options_(options),
       seq_len_(seq_len),
       device_(device),
-      owner_(options.shard_optimizer && parts_.ranks
-                 ? spread(parts_.model->parameters(), parts_.ranks->world())
-                 : std::vector<int64_t>()),
-      optimizer_(parts_.model->parameters(),
-                 {.weight_decay = options.weight_decay, .clip_norm = options.clip_norm},
-                 owned_by(owner_, rank())) {
+      sharding_(parts_.ranks ? sharding_of(options.shard) : Sharding::kNone),
+      optimizer_(make_optimizer()) {
   prepare_graph();
   prepare_reducer();
 }
 
 /// On the stream of the steps: gradients are accumulated where the reducer met their parameters.
 void Trainer::prepare_reducer() {
-  if (!parts_.ranks) return;
+  if (!parts_.ranks || sharded_) return;
   c10::OptionalStreamGuard stream;
   if (graph_) stream.reset_stream(graph_->follow());
   reducer_ = std::make_unique<GradientReducer>(
@@ -84,6 +58,7 @@ void Trainer::prepare_reducer() {
 void Trainer::prepare_graph() {
   if (options_.cuda_graph == "off") return;
   no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, device_);
+  if (sharded_ && no_graph_.empty()) no_graph_ = "with shard full, whose parameters come and go";
   if (options_.cuda_graph == "on") require_graph(no_graph_);
   if (no_graph_.empty())
     graph_ = std::make_unique<StepGraph>(
@@ -99,16 +74,6 @@ void Trainer::check_graph() {
 
 void Trainer::finish() {
   if (graph_) graph_->release();
-}
-
-AdamW::Moments Trainer::whole_moments(size_t i) const {
-  AdamW::Moments moments = optimizer_.moments(i);
-  if (owner_.empty()) return moments;
-  const at::NoGradGuard no_grad;
-  const at::Tensor parameter = parts_.model->parameters()[i];
-  if (!moments.first.defined()) moments = {at::empty_like(parameter), at::empty_like(parameter)};
-  parts_.ranks->broadcast({moments.first, moments.second}, owner_[i]);
-  return moments;
 }
 
 std::vector<int64_t> Trainer::bucket_bytes() const {
@@ -187,7 +152,7 @@ at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage
   {
     const NvtxRange range("train.backward");
     (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
-    if (reducer_ && last) reducer_->after_backward();
+    after_backward(last);
   }
   end_stage(Stage::kBackward);
   computed.gates = std::move(out.gates);
@@ -293,18 +258,6 @@ void Trainer::ask_stop() {
   if (wanted != std::exchange(stop_asked_, wanted)) stop_.fill_(wanted ? 1.0 : 0.0);
 }
 
-/// Every owner's updated parameters to all.
-void Trainer::share_parameters() {
-  parts_.collectives->begin("broadcast of updated parameters");
-  const auto parameters = parts_.model->parameters();
-  for (int64_t root = 0; root < world(); ++root) {
-    std::vector<at::Tensor> theirs;
-    for (size_t i = 0; i < parameters.size(); ++i)
-      if (owner_[i] == root) theirs.push_back(parameters[i]);
-    if (!theirs.empty()) parts_.ranks->broadcast(theirs, root);
-  }
-}
-
 /// Inputs of a step, of all ranks.
 int64_t Trainer::positions() const { return options_.batch * options_.accum * world() * seq_len_; }
 
@@ -361,7 +314,7 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
       graph_ && graph_->due() ? compute_by_graph(end_stage) : compute_loaded(end_stage);
   merge_rows(ran_, computed.ran);
   rows_done_ += options_.accum * batch_shape().stride;
-  if (!owner_.empty()) share_parameters();
+  if (owners_) owners_->share_parameters();
   if (parts_.ranks) end_stage(Stage::kCollective);
   ++steps_done_;
   StepRecord record = read_back(computed);
@@ -395,6 +348,8 @@ double Trainer::loss_of(const TokenSource& rows, int64_t batches) {
 }
 
 std::string Trainer::locate_non_finite() {
+  std::optional<ShardedParameters::Whole> whole;
+  if (sharded_) whole.emplace(*sharded_);
   for (int64_t micro = options_.accum; micro > 0; --micro) {
     const Batch batch = load_again(rows_done_ - micro * batch_shape().stride);
     const std::string found =

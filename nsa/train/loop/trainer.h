@@ -14,6 +14,9 @@
 #include "nsa/train/loop/step_graph.h"
 #include "nsa/train/loop/step_record.h"
 #include "nsa/train/ranks/gradient_reducer.h"
+#include "nsa/train/shard/moment_owners.h"
+#include "nsa/train/shard/sharded_parameters.h"
+#include "nsa/train/shard/sharding.h"
 #include "nsa/train/train_options.h"
 
 namespace nsa::train {
@@ -41,7 +44,8 @@ class Trainer {
   /// for).
   using OnStage = std::function<void(Stage)>;
 
-  /// The model must be on the device already.
+  /// The model must be on the device already, unless its parameters are to be sharded: they go
+  /// there unit by unit.
   Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len, at::Device device);
 
   /// Runs the next step. `wait_each`: see StageClock. A non-finite loss or gradient leaves the
@@ -68,8 +72,12 @@ class Trainer {
   /// step; weights, moments and generators are the caller's (train_state.h).
   void set_position(int64_t steps, int64_t rows);
 
-  /// Moments of parameter `i`, wherever they are kept: a collective call where they are sharded.
+  /// Parameter `i` and its moments, wherever they are kept: collective calls where they are
+  /// sharded.
+  at::Tensor whole_parameter(size_t i) const;
   AdamW::Moments whole_moments(size_t i) const;
+  /// The part of `whole`, of the shape of parameter `i`, that this rank keeps.
+  at::Tensor kept_part(size_t i, const at::Tensor& whole) const;
 
   /// Some rank wanted to stop before the step that was run last ended.
   bool stop_agreed() const { return stop_agreed_; }
@@ -117,11 +125,12 @@ class Trainer {
   int64_t positions() const;
   void prepare_graph();
   void prepare_reducer();
+  AdamW make_optimizer();
+  void after_backward(bool last);
   void check_graph();
   StepTensors compute_by_graph(const OnStage& end_stage);
   at::Tensor pack_host_values(const StepTensors& computed);
   void ask_stop();
-  void share_parameters();
   StepRecord read_back(const StepTensors& computed);
   void take_times(const StageClock& clock, StepRecord& record) const;
 
@@ -129,7 +138,9 @@ class Trainer {
   TrainOptions options_;
   int64_t seq_len_;
   at::Device device_;
-  std::vector<int64_t> owner_;  ///< rank that keeps the moments of a parameter; empty: all do
+  Sharding sharding_;                           ///< none with one rank
+  std::unique_ptr<MomentOwners> owners_;        ///< with Sharding::kOptimizer
+  std::unique_ptr<ShardedParameters> sharded_;  ///< with Sharding::kFull
   AdamW optimizer_;
   std::unique_ptr<GradientReducer> reducer_;
   std::unique_ptr<BatchLoader> loader_;

@@ -103,11 +103,35 @@ LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
 
 double mib(double bytes) { return bytes / kMib; }
 
-/// What exists in every moment of a step.
+bool is_sharded(const StepShape& shape) {
+  return shape.sharding == Sharding::kFull && shape.ranks > 1;
+}
+
+/// Parameters that a rank keeps between steps, and their moments; gradients as the parameters.
 std::vector<MemoryPart> lasting_parts(const ModelConfig& model, const StepShape& shape) {
   const double bytes = static_cast<double>(count_parameters(model) * shape.master_bytes);
-  const double owners = shape.shard_optimizer ? static_cast<double>(shape.ranks) : 1;
-  return {{"parameters", mib(bytes)}, {"moments", mib(2 * bytes / owners)}};
+  const auto ranks = static_cast<double>(shape.ranks);
+  const double parameters = is_sharded(shape) ? bytes / ranks : bytes;
+  const double moments = shape.sharding == Sharding::kNone ? bytes : bytes / ranks;
+  return {{"parameters", mib(parameters)}, {"moments", mib(2 * moments)}};
+}
+
+/// Sharded parameters that are whole when the backward pass begins: the head's, and the last
+/// layer's on their way.
+double gathered_mib(const ModelConfig& model, const StepShape& shape) {
+  const int64_t head = (model.vocab + 1) * model.dim;
+  return mib(static_cast<double>((head + layer_parameters(model)) * shape.master_bytes));
+}
+
+/// A layer's parameters and gradients.
+double whole_layer_mib(const ModelConfig& model, const StepShape& shape) {
+  return mib(static_cast<double>(2 * layer_parameters(model) * shape.master_bytes));
+}
+
+/// Share of the weights whose copies in the compute type are kept.
+double rounded_share(const ModelConfig& model, const StepShape& shape) {
+  if (shape.activation_checkpointing) return 1.0 / static_cast<double>(model.num_layers);
+  return is_sharded(shape) ? 0 : 1;
 }
 
 /// What exists beside it when the backward pass begins.
@@ -122,11 +146,10 @@ std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepSha
   const double inputs =
       shape.activation_checkpointing ? tokens * dim * e * static_cast<double>(model.num_layers) : 0;
   const auto count = static_cast<double>(count_parameters(model));
-  const double rounded_layers =
-      shape.activation_checkpointing ? 1.0 / static_cast<double>(model.num_layers) : 1.0;
   std::vector<MemoryPart> parts;
+  if (is_sharded(shape)) parts.push_back({"gathered parameters", gathered_mib(model, shape)});
   if (shape.value_bytes < shape.master_bytes)
-    parts.push_back({"weights in the compute type", mib(count * e * rounded_layers)});
+    parts.push_back({"weights in the compute type", mib(count * e * rounded_share(model, shape))});
   if (inputs > 0) parts.push_back({"inputs of the layers", mib(inputs)});
   parts.insert(parts.end(), {{"norms and residual stream", mib(layer.norms * layers)},
                              {"queries and attention output", mib(layer.shared * layers)},
@@ -186,7 +209,7 @@ std::vector<StepShape> changes(StepShape shape) {
 
 double MemoryPlan::total_mib() const { return sum_of(parts); }
 
-int64_t count_parameters(const ModelConfig& model) {
+int64_t layer_parameters(const ModelConfig& model) {
   const NsaConfig& c = model.attention;
   const int64_t q = c.num_heads * c.qk_head_dim, o = c.num_heads * c.v_head_dim;
   const int64_t pair = c.num_kv_heads * (c.qk_head_dim + c.v_head_dim);
@@ -203,18 +226,29 @@ int64_t count_parameters(const ModelConfig& model) {
       if (c.phi == Phi::kMlp) layer += l * dim + (l * dim + 1) * dim + (dim + 1) * dim;
     }
   }
-  return (model.tied_head ? 1 : 2) * model.vocab * model.dim + model.dim + model.num_layers * layer;
+  return layer;
+}
+
+int64_t count_parameters(const ModelConfig& model) {
+  return (model.tied_head ? 1 : 2) * model.vocab * model.dim + model.dim +
+         model.num_layers * layer_parameters(model);
 }
 
 MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape) {
   MemoryPlan plan{lasting_parts(model, shape)};
   const MemoryPart gradients{"gradients", plan.parts.front().mib};
   const std::vector<MemoryPart> activations = activation_parts(model, shape);
+  // Sharded gradients are all there when the first layer's backward pass ends, whose parameters and
+  // gradients are whole then.
+  const MemoryPart whole_layer{"a layer on its way",
+                               is_sharded(shape) ? whole_layer_mib(model, shape) : 0};
   // Gradients come while activations go, unless they stay from micro-batch to micro-batch, or lie
   // in the buckets of several ranks.
-  const bool kept = shape.accum > 1 || shape.ranks > 1;
-  if (!kept && gradients.mib > sum_of(activations)) {
+  const bool kept = shape.accum > 1 || (shape.ranks > 1 && !is_sharded(shape));
+  const double at_end = gradients.mib + whole_layer.mib;
+  if (at_end > sum_of(activations) + (kept ? gradients.mib : 0) && (!kept || is_sharded(shape))) {
     plan.parts.push_back(gradients);
+    if (whole_layer.mib > 0) plan.parts.push_back(whole_layer);
     return plan;
   }
   if (kept) plan.parts.push_back(gradients);

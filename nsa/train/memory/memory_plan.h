@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "nsa/model/model_config.h"
+#include "nsa/train/shard/sharding.h"
 
 namespace nsa::train {
 
@@ -11,7 +12,7 @@ namespace nsa::train {
 struct StepShape {
   int64_t batch = 1, accum = 1, seq_len = 1;
   int64_t ranks = 1;
-  bool shard_optimizer = false;
+  Sharding sharding = Sharding::kNone;
   bool activation_checkpointing = false;
   int64_t value_bytes = 4;   ///< of activations
   int64_t master_bytes = 4;  ///< of parameters, gradients and moments
@@ -23,7 +24,8 @@ struct MemoryPart {
   double mib = 0;
 };
 
-/// Memory of tensors where a step needs most: when its backward pass begins, or at the update.
+/// Memory of a rank's tensors where a step needs most: when its backward pass begins, or at the
+/// update.
 struct MemoryPlan {
   std::vector<MemoryPart> parts;
   double total_mib() const;
@@ -34,8 +36,9 @@ struct MemoryPlan {
 /// Temporaries of single operators, and what an allocator loses, are not in it.
 MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape);
 
-/// Parameters of a model, by formula.
+/// Parameters of a model and of one of its layers, by formula.
 int64_t count_parameters(const ModelConfig& model);
+int64_t layer_parameters(const ModelConfig& model);
 
 /// A change of settings that keeps the rows of a step; `text` states it if it does not.
 struct FittingChange {

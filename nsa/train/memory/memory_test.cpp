@@ -68,9 +68,30 @@ TEST(PlanMemory, ByHand) {
   EXPECT_DOUBLE_EQ(part(plan, "logits and loss"), 4096.0 * 256 * 12 / kMib);
   EXPECT_EQ(part(plan, "gradients"), 0) << "they come while activations go";
   StepShape ranks = shape;
-  ranks.ranks = 2, ranks.shard_optimizer = true;
+  ranks.ranks = 2, ranks.sharding = Sharding::kOptimizer;
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "gradients"), parameters);
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "moments"), parameters);
+}
+
+TEST(PlanMemory, ShardedByHand) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  const StepShape shape{
+      .batch = 2, .seq_len = 2048, .ranks = 4, .sharding = Sharding::kFull, .value_bytes = 2};
+  const MemoryPlan plan = plan_memory(m7c, shape);
+  constexpr double kMib = 1 << 20;
+  const double parameters = static_cast<double>(count_parameters(m7c)) * 4 / kMib;
+  const double layer = static_cast<double>(layer_parameters(m7c)) * 4 / kMib;
+  EXPECT_DOUBLE_EQ(part(plan, "parameters"), parameters / 4);
+  EXPECT_DOUBLE_EQ(part(plan, "moments"), parameters / 2);
+  EXPECT_EQ(part(plan, "weights in the compute type"), 0) << "made again in the backward pass";
+  EXPECT_NEAR(part(plan, "gathered parameters"), layer + 257 * 768 * 4 / kMib, 1e-9);
+  EXPECT_EQ(part(plan, "gradients"), 0) << "activations are more, and go while they come";
+  StepShape small = shape;
+  small.batch = 1, small.seq_len = 64;
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "gradients"), parameters / 4);
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "a layer on its way"), 2 * layer);
+  small.ranks = 1;
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "parameters"), parameters) << "nothing to divide";
 }
 
 TEST(PlanMemory, OfKernelsByHand) {

@@ -243,7 +243,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                                   [](const auto& r) { return r.grad_norm; }));
   }
   if (facts.has_gates && have_comparable_gates(trace)) checks.push_back(check_gates(trace));
-  if (facts.ranks > 1 && facts.stopped.empty())
+  if (facts.ranks > 1 && facts.stopped.empty() && options.shard != "full")
     checks.push_back(check_buckets(options.reducer, facts));
   if (facts.loader.batches > 0) checks.push_back(check_loader(facts.loader, trace));
   const std::vector<Check> paths = check_paths(facts.paths);

@@ -47,7 +47,8 @@ struct RunFacts {
   std::vector<PathRow> paths;       ///< which backend every stage asked for and ran
   int64_t step_tokens = 0;  ///< tokens of an optimizer step: batch x accum x seq_len x ranks
   int64_t ranks = 1;
-  std::vector<int64_t> bucket_bytes = {};  ///< of gradients as they were sent, in order
+  std::vector<int64_t> bucket_bytes = {};   ///< of gradients as they were sent, in order
+  std::vector<double> rank_peaks_mib = {};  ///< of each rank's tensors; empty with one rank
   int64_t largest_parameter_bytes = 0;
   LoaderTelemetry loader = {};
   std::string kept_out = {};  ///< rows that losses without training were measured on; empty: none

@@ -89,7 +89,7 @@ void emit_buckets(ResultLines& lines, const std::string& case_id, const RunFacts
 }
 
 void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
-                 double peak_mib) {
+                 double peak_mib, const std::vector<double>& rank_peaks_mib) {
   nlohmann::json rows = nlohmann::json::array();
   for (const MemoryPart& part : plan.parts) rows.push_back({part.name, part.mib});
   rows.push_back({"all of it, predicted", plan.total_mib()});
@@ -97,6 +97,12 @@ void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPla
                   peak_mib > 0 ? nlohmann::json(peak_mib) : nlohmann::json()});
   lines.table(case_id, "memory", "Memory of a step by formula, and as measured", {"part", "MiB"},
               rows);
+  if (rank_peaks_mib.empty()) return;
+  rows.clear();
+  for (size_t rank = 0; rank < rank_peaks_mib.size(); ++rank)
+    rows.push_back({rank, plan.total_mib(), rank_peaks_mib[rank]});
+  lines.table(case_id, "memory_by_rank", "Memory of the tensors of each rank",
+              {"rank", "predicted, MiB", "peak, measured, MiB"}, rows);
 }
 
 void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config) {

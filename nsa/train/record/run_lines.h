@@ -31,13 +31,13 @@ std::string progress_line(const StepRecord& record, int64_t of, double median_st
 PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
 
 /// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
-/// memory as predicted and as measured (0: not known); rates that the model's configuration
-/// expects.
+/// memory as predicted and as measured (0: not known), of several ranks one by one, too; rates
+/// that the model's configuration expects.
 void emit_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths);
 void emit_buckets(ResultLines& lines, const std::string& case_id, const RunFacts& facts,
                   const ReducerOptions& asked);
 void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
-                 double peak_mib);
+                 double peak_mib, const std::vector<double>& rank_peaks_mib);
 void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
 
 }  // namespace nsa::train
