@@ -26,7 +26,7 @@ class ResumeTest : public ProgramTest {
     return checkpoint_path(dir_ / folder, kSteps);
   }
   void expect_same_end(const std::string& a, const std::string& b) {
-    expect_same_state(last_checkpoint(a), last_checkpoint(b));
+    expect_same_state(dir_ / a, dir_ / b, kSteps);
     EXPECT_EQ(losses(a), losses(b));
   }
   /// Losses and gradient norms of the whole run, from the last checkpoint.

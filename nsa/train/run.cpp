@@ -163,7 +163,7 @@ class Run {
           std::max(facts_.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
     trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
     checkpointer_ = std::make_unique<Checkpointer>(
-        options_, identity_of(*parts.tokens, parts.model->compute_type), context_.place.rank);
+        options_, identity_of(*parts.tokens, parts.model->compute_type), ranks_.get());
     trace_ = checkpointer_->resume(*trainer_);
     if (options_.resume)
       require_agreement({{"checkpoints", "at step " + std::to_string(trainer_->steps_done())}});

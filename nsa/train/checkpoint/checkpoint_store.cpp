@@ -37,11 +37,12 @@ std::string content_hash(const TensorFile& file) {
   return hash.hex();
 }
 
-/// The step in a file's name, or -1 for another file.
-int64_t step_of(const std::string& name) {
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return -1;
-  const std::string digits =
-      name.substr(kPrefix.size(), name.size() - kPrefix.size() - kSuffix.size());
+/// The step in the name of a file, or of the folder of a sharded checkpoint; -1 for another one.
+int64_t step_of(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename();
+  const size_t suffix = entry.is_directory() ? 0 : kSuffix.size();
+  if (!name.starts_with(kPrefix) || (suffix > 0 && !name.ends_with(kSuffix))) return -1;
+  const std::string digits = name.substr(kPrefix.size(), name.size() - kPrefix.size() - suffix);
   const bool number = !digits.empty() && digits.size() < 18 &&
                       std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
   return number ? std::stoll(digits) : -1;
@@ -56,20 +57,6 @@ int64_t step_of(const std::string& name) {
                    ", or start anew in another folder");
 }
 
-void check_identity(const fs::path& path, const nlohmann::json& have, const RunIdentity& want) {
-  const auto refuse = [&](const std::string& what) {
-    throw InputError("checkpoint " + path.string() + " is of another run: " + what +
-                     "; run with the options it was made with, or in another folder");
-  };
-  for (const auto& [key, value] : want) {
-    const std::string there =
-        have.contains(key) && have[key].is_string() ? have[key].get<std::string>() : "unknown";
-    if (there != value) refuse(key + " is " + there + " there and " + value + " here");
-  }
-  for (const auto& [key, value] : have.items())
-    if (!want.contains(key)) refuse(key + " is " + value.dump() + " there and unknown here");
-}
-
 std::string metadata_of(const fs::path& path, const TensorFile& file, const std::string& key) {
   const auto found = file.metadata.find(key);
   if (found == file.metadata.end()) fail_damaged(path, "its metadata lack \"" + key + "\"");
@@ -82,10 +69,41 @@ void remove_leftovers(const fs::path& dir) {
     const std::string name = entry.path().filename();
     if (name.starts_with(kPrefix) && name.find(".safetensors.part-") != std::string::npos)
       fs::remove(entry.path(), ignored);
+    if (name.starts_with(kPrefix) && name.ends_with(kPartOfCheckpoint))
+      remove_folder(entry.path(), ignored);
   }
 }
 
 }  // namespace
+
+void remove_folder(const fs::path& folder, std::error_code& error) {
+  error.clear();
+  if (!fs::exists(folder)) return;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder, error)) files.push_back(entry.path());
+  for (const fs::path& file : files) fs::remove(file, error);
+  fs::remove(folder, error);
+}
+
+std::string first_difference(const RunIdentity& there, const RunIdentity& here) {
+  const auto value = [](const RunIdentity& run, const std::string& key) {
+    const auto found = run.find(key);
+    return found == run.end() ? "unknown" : found->second;
+  };
+  RunIdentity all = there;
+  all.insert(here.begin(), here.end());
+  for (const auto& [key, _] : all)
+    if (value(there, key) != value(here, key))
+      return key + " is " + value(there, key) + " there and " + value(here, key) + " here";
+  return "";
+}
+
+void require_same_run(const fs::path& path, const RunIdentity& there, const RunIdentity& here) {
+  const std::string other = first_difference(there, here);
+  if (!other.empty())
+    throw InputError("checkpoint " + path.string() + " is of another run: " + other +
+                     "; run with the options it was made with, or in another folder");
+}
 
 fs::path checkpoint_path(const fs::path& dir, int64_t step) {
   char digits[24];
@@ -93,14 +111,20 @@ fs::path checkpoint_path(const fs::path& dir, int64_t step) {
   return dir / (std::string(kPrefix) + digits + std::string(kSuffix));
 }
 
+fs::path sharded_checkpoint_path(const fs::path& dir, int64_t step) {
+  return checkpoint_path(dir, step).replace_extension();
+}
+
 std::vector<int64_t> checkpoint_steps(const fs::path& dir) {
   std::vector<int64_t> steps;
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(dir, none)) {
-    const int64_t step = step_of(entry.path().filename());
+    const int64_t step = step_of(entry);
     if (step >= 0) steps.push_back(step);
   }
   std::ranges::sort(steps);
+  const auto twice = std::ranges::unique(steps);
+  steps.erase(twice.begin(), twice.end());
   return steps;
 }
 
@@ -142,10 +166,20 @@ void CheckpointStore::save(const Checkpoint& checkpoint) const {
                                            " is intact: make room and continue with --resume"));
   }
   fsync(dir_fd_);  // the new name, too, survives a loss of power
-  std::vector<int64_t> steps = checkpoint_steps(dir_);
+  remove_old();
+}
+
+void CheckpointStore::remove_old() const {
+  const std::vector<int64_t> steps = checkpoint_steps(dir_);
   std::error_code ignored;
-  for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size(); ++i)
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < steps.size(); ++i) {
     fs::remove(checkpoint_path(dir_, steps[i]), ignored);
+    const fs::path folder = sharded_checkpoint_path(dir_, steps[i]);
+    fs::path part = folder;
+    part += kPartOfCheckpoint;
+    fs::rename(folder, part, ignored);  // no part of it counts as a checkpoint from here on
+    remove_folder(part, ignored);
+  }
 }
 
 std::optional<Checkpoint> read_newest_checkpoint(const fs::path& dir, const RunIdentity& run) {
@@ -167,7 +201,10 @@ std::optional<Checkpoint> read_newest_checkpoint(const fs::path& dir, const RunI
   const auto identity =
       nlohmann::json::parse(metadata_of(path, file, "run"), nullptr, /*allow_exceptions=*/false);
   if (!identity.is_object()) fail_damaged(path, "its \"run\" is not a JSON object");
-  check_identity(path, identity, run);
+  RunIdentity there;
+  for (const auto& [key, value] : identity.items())
+    there[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  require_same_run(path, there, run);
   return Checkpoint{steps.back(), std::move(file.tensors)};
 }
 

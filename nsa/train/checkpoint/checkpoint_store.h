@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "nsa/tensor_file/tensor_file.h"
@@ -26,7 +27,8 @@ struct Checkpoint {
 class CheckpointStore {
  public:
   /// Makes the folder and keeps it for this process: a second run in it is refused. Temporary
-  /// files of a killed run are removed. `keep` >= 1: checkpoints that stay, the newest ones.
+  /// files and folders of a killed run are removed. `keep` >= 1: checkpoints that stay, the newest
+  /// ones.
   CheckpointStore(std::filesystem::path dir, RunIdentity run, int64_t keep);
   ~CheckpointStore();
   CheckpointStore(const CheckpointStore&) = delete;
@@ -35,6 +37,8 @@ class CheckpointStore {
   /// Adds a checkpoint, then removes the old ones. If it cannot be written (a full disk), those
   /// that were there stay as they are.
   void save(const Checkpoint& checkpoint) const;
+  /// Removes old checkpoints, whole and sharded ones (sharded_checkpoint.h), until `keep` are left.
+  void remove_old() const;
 
  private:
   std::filesystem::path dir_;
@@ -43,14 +47,28 @@ class CheckpointStore {
   int dir_fd_ = -1;
 };
 
-/// Steps of the checkpoints in a folder, ascending; empty when it is not there.
+/// Steps of the checkpoints in a folder, whole and sharded ones, ascending; empty when it is not
+/// there.
 std::vector<int64_t> checkpoint_steps(const std::filesystem::path& dir);
 
-/// Path of the checkpoint behind `step`.
+/// Path of the checkpoint behind `step`, and of the folder of a sharded one.
 std::filesystem::path checkpoint_path(const std::filesystem::path& dir, int64_t step);
+std::filesystem::path sharded_checkpoint_path(const std::filesystem::path& dir, int64_t step);
+/// Behind the name of such a folder while it is not whole.
+inline constexpr const char* kPartOfCheckpoint = ".part";
 
-/// The newest checkpoint of a folder; nothing if it holds none. Throws InputError for one that is
-/// truncated, altered or of another run; an older one never takes its place unasked.
+/// Removes a folder of files, if it is there. std::filesystem::remove_all crashes in programs with
+/// LibTorch 2.11, whose library exports one of its own.
+void remove_folder(const std::filesystem::path& folder, std::error_code& error);
+
+/// Throws InputError naming checkpoint `path`, a key and both values unless the identities agree.
+void require_same_run(const std::filesystem::path& path, const RunIdentity& there,
+                      const RunIdentity& here);
+/// "key is A there and B here", of the first key that differs; empty: none does.
+std::string first_difference(const RunIdentity& there, const RunIdentity& here);
+
+/// The newest checkpoint of a folder of whole ones; nothing if it holds none. Throws InputError for
+/// one that is truncated, altered or of another run; an older one never takes its place unasked.
 std::optional<Checkpoint> read_newest_checkpoint(const std::filesystem::path& dir,
                                                  const RunIdentity& run);
 

@@ -112,7 +112,7 @@ TEST_F(CheckpointStoreTest, ForeignRunsAreNamed) {
               HasSubstr("is of another run: model is small there and other here; run with"));
   EXPECT_THAT(error_of_reading({{"model", "small"}, {"seed", "1"}, {"ranks", "2"}}),
               HasSubstr("ranks is unknown there and 2 here"));
-  EXPECT_THAT(error_of_reading({{"model", "small"}}), HasSubstr("seed is \"1\" there and unknown"));
+  EXPECT_THAT(error_of_reading({{"model", "small"}}), HasSubstr("seed is 1 there and unknown"));
 }
 
 TEST_F(CheckpointStoreTest, OneRunAFolder) {

@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "nsa/program/input_error.h"
+#include "nsa/train/checkpoint/sharded_state.h"
+#include "nsa/train/ranks/rank_errors.h"
 
 namespace nsa::train {
 namespace {
@@ -47,9 +49,9 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model,
   return identity;
 }
 
-Checkpointer::Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank)
-    : options_(options), identity_(std::move(identity)) {
-  if (options_.checkpoints.empty() || rank != 0) return;
+Checkpointer::Checkpointer(const TrainOptions& options, RunIdentity identity, RankGroup* ranks)
+    : options_(options), identity_(std::move(identity)), ranks_(ranks) {
+  if (options_.checkpoints.empty() || (ranks_ && ranks_->rank() != 0)) return;
   const std::vector<int64_t> steps = checkpoint_steps(options_.checkpoints);
   if (!steps.empty() && !options_.resume)
     throw InputError("checkpoint folder " + options_.checkpoints +
@@ -62,6 +64,21 @@ Checkpointer::Checkpointer(const TrainOptions& options, RunIdentity identity, in
 
 std::vector<StepRecord> Checkpointer::resume(Trainer& trainer) const {
   if (!options_.resume) return {};
+  if (!ranks_) return restore(trainer);
+  std::vector<StepRecord> trace;
+  gather_or_throw(*ranks_, [&] {
+    trace = restore(trainer);
+    return std::string();
+  });
+  return trace;
+}
+
+std::vector<StepRecord> Checkpointer::restore(Trainer& trainer) const {
+  const std::vector<int64_t> steps = checkpoint_steps(options_.checkpoints);
+  if (steps.empty()) return {};
+  const auto sharded = sharded_checkpoint_path(options_.checkpoints, steps.back());
+  if (std::filesystem::is_directory(sharded))
+    return restore_shards(sharded, identity_of_any_world(identity_), trainer);
   const auto newest = read_newest_checkpoint(options_.checkpoints, identity_);
   return newest ? restore_checkpoint(*newest, trainer) : std::vector<StepRecord>();
 }
@@ -71,6 +88,11 @@ void Checkpointer::after_step(const Trainer& trainer, const std::vector<StepReco
   if (options_.checkpoints.empty()) return;
   const int64_t every = options_.checkpoint_every;
   if (!last && (every == 0 || trainer.steps_done() % every != 0)) return;
+  if (trainer.is_sharded()) {
+    save_shards(trainer, trace, options_.checkpoints, identity_, *ranks_);
+    if (store_) store_->remove_old();
+    return;
+  }
   const Checkpoint checkpoint = take_checkpoint(trainer, trace);
   if (store_) store_->save(checkpoint);
 }

@@ -26,11 +26,13 @@ RunIdentity run_identity(const TrainOptions& options, const ModelConfig& model,
 class Checkpointer {
  public:
   /// Throws InputError if the folder holds checkpoints and --resume was not given.
-  /// Rank 0 alone writes; all read, so the folder must be one that all of them see.
-  Checkpointer(const TrainOptions& options, RunIdentity identity, int64_t rank);
+  /// `ranks`: null with one; it outlives this. Of sharded parameters every rank writes its part, of
+  /// others rank 0 all; every rank reads, so the folder must be one that all of them see.
+  Checkpointer(const TrainOptions& options, RunIdentity identity, RankGroup* ranks);
 
   /// Goes on from the newest checkpoint, if --resume was given and there is one. Returns the trace
-  /// so far. Throws InputError for a damaged or foreign one.
+  /// so far. Throws InputError for a damaged or foreign one: on all ranks, naming the first that
+  /// found it so. All ranks call it.
   std::vector<StepRecord> resume(Trainer& trainer) const;
 
   /// Saves behind a step: at every `checkpoint_every`-th, and at the `last` of this process.
@@ -38,8 +40,11 @@ class Checkpointer {
   void after_step(const Trainer& trainer, const std::vector<StepRecord>& trace, bool last) const;
 
  private:
+  std::vector<StepRecord> restore(Trainer& trainer) const;
+
   TrainOptions options_;
   RunIdentity identity_;
+  RankGroup* ranks_;
   std::unique_ptr<CheckpointStore> store_;  ///< of rank 0 alone
 };
 

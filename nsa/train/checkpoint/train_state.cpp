@@ -1,181 +1,43 @@
 #include "nsa/train/checkpoint/train_state.h"
 
-#include <ATen/ATen.h>
-#include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 
-#include <cstring>
-#include <mutex>
-#include <set>
-
-#include "nsa/program/input_error.h"
+#include "nsa/train/checkpoint/run_state.h"
 
 namespace nsa::train {
-namespace {
-
-using tensor_file::Dtype;
-using tensor_file::FileTensor;
-
-const std::pair<at::ScalarType, Dtype> kTypes[] = {
-    {at::kFloat, Dtype::kF32}, {at::kDouble, Dtype::kF64}, {at::kByte, Dtype::kU8}};
-
-FileTensor to_file(const at::Tensor& tensor) {
-  const at::Tensor host = tensor.detach().cpu().contiguous();
-  FileTensor result;
-  const auto* type =
-      std::ranges::find(kTypes, host.scalar_type(), &std::pair<at::ScalarType, Dtype>::first);
-  TORCH_INTERNAL_ASSERT(type != std::end(kTypes), "no checkpoint type for ", host.scalar_type());
-  result.dtype = type->second;
-  result.shape = host.sizes().vec();
-  result.bytes.resize(host.nbytes());
-  std::memcpy(result.bytes.data(), host.const_data_ptr(), host.nbytes());
-  return result;
-}
-
-at::Tensor from_file(const FileTensor& file) {
-  const auto* type =
-      std::ranges::find(kTypes, file.dtype, &std::pair<at::ScalarType, Dtype>::second);
-  if (type == std::end(kTypes))
-    throw InputError("of type " + std::string(name_of(file.dtype)) + ", which no state has");
-  at::Tensor tensor = at::empty(file.shape, type->first);
-  std::memcpy(tensor.data_ptr(), file.bytes.data(), file.bytes.size());
-  return tensor;
-}
-
-/// The generators a run may draw from: the CPU's and, on a GPU, that of the device.
-std::vector<std::pair<std::string, at::Generator>> generators(at::Device device) {
-  std::vector<std::pair<std::string, at::Generator>> list = {
-      {"generator.cpu", at::globalContext().defaultGenerator(at::kCPU)}};
-  if (!device.is_cpu())
-    list.emplace_back("generator.device", at::globalContext().defaultGenerator(device));
-  return list;
-}
-
-constexpr double StepRecord::* kFigures[] = {
-    &StepRecord::loss,         &StepRecord::grad_norm,     &StepRecord::lr,
-    &StepRecord::load_ms,      &StepRecord::forward_ms,    &StepRecord::backward_ms,
-    &StepRecord::optimizer_ms, &StepRecord::collective_ms, &StepRecord::step_ms,
-    &StepRecord::tok_s,        &StepRecord::mem_mib,       &StepRecord::peak_mib};
-constexpr double GateStats::* kGates[] = {&GateStats::cmp,
-                                          &GateStats::sel,
-                                          &GateStats::win,
-                                          &GateStats::entropy,
-                                          &GateStats::layer_entropy_min,
-                                          &GateStats::layer_entropy_max,
-                                          &GateStats::layer_spread_min};
-constexpr int64_t kOldTraceWidth = 2 + std::size(kFigures) + std::size(kGates);
-constexpr int64_t kTraceWidth = kOldTraceWidth + 1;  ///< behind them the number of targets
-
-at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
-  at::Tensor rows = at::empty({static_cast<int64_t>(trace.size()), kTraceWidth}, at::kDouble);
-  double* next = rows.data_ptr<double>();
-  for (const StepRecord& record : trace) {
-    *next++ = static_cast<double>(record.step);
-    *next++ = static_cast<double>(record.rows);
-    for (const auto figure : kFigures) *next++ = record.*figure;
-    for (const auto gate : kGates) *next++ = record.gate.*gate;
-    *next++ = static_cast<double>(record.targets);
-  }
-  return rows;
-}
-
-std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
-  const bool fits = rows.dim() == 2 && rows.scalar_type() == at::kDouble &&
-                    (rows.size(1) == kTraceWidth || rows.size(1) == kOldTraceWidth);
-  if (!fits)
-    throw InputError("checkpoint: trace must be F64 [steps, " + std::to_string(kTraceWidth) + "]");
-  std::vector<StepRecord> trace(static_cast<size_t>(rows.size(0)));
-  const double* next = rows.data_ptr<double>();
-  for (StepRecord& record : trace) {
-    record.step = static_cast<int64_t>(*next++);
-    record.rows = static_cast<int64_t>(*next++);
-    for (const auto figure : kFigures) record.*figure = *next++;
-    for (const auto gate : kGates) record.gate.*gate = *next++;
-    if (rows.size(1) == kTraceWidth) record.targets = static_cast<int64_t>(*next++);
-  }
-  return trace;
-}
-
-/// Hands out the tensors of a checkpoint, each once.
-class Reader {
- public:
-  explicit Reader(const Checkpoint& checkpoint) : tensors_(checkpoint.tensors) {
-    for (const auto& [name, _] : tensors_) left_.insert(name);
-  }
-  at::Tensor take(const std::string& name) {
-    const auto found = tensors_.find(name);
-    if (found == tensors_.end()) throw InputError("checkpoint: tensor " + name + " is missing");
-    left_.erase(name);
-    return from_file(found->second);
-  }
-  /// Of the type and shape of `like`.
-  at::Tensor take_like(const std::string& name, const at::Tensor& like) {
-    at::Tensor source = take(name);
-    if (source.sizes() != like.sizes() || source.scalar_type() != like.scalar_type())
-      throw InputError("checkpoint: tensor " + name + " is " + c10::toString(source.scalar_type()) +
-                       " " + c10::str(source.sizes()) + ", this model needs " +
-                       c10::toString(like.scalar_type()) + " " + c10::str(like.sizes()));
-    return source;
-  }
-  void finish() const {
-    if (!left_.empty())
-      throw InputError("checkpoint: tensor " + *left_.begin() + " is unknown to this model");
-  }
-
- private:
-  const std::map<std::string, FileTensor>& tensors_;
-  std::set<std::string> left_;
-};
-
-}  // namespace
 
 Checkpoint take_checkpoint(const Trainer& trainer, const std::vector<StepRecord>& trace) {
   Checkpoint checkpoint{trainer.steps_done(), {}};
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    checkpoint.tensors[name] = to_file(tensor);
-  };
   const auto parameters = trainer.model()->named_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
-    const at::Tensor parameter = trainer.whole_parameter(i);
     const AdamW::Moments moments = trainer.whole_moments(i);
     if (trainer.rank() != 0) continue;  // took part in collecting them, that is all
-    add("parameter." + parameters[i].key(), parameter);
-    add("first_moment." + parameters[i].key(), moments.first);
-    add("second_moment." + parameters[i].key(), moments.second);
+    checkpoint.tensors["parameter." + parameters[i].key()] = to_file(parameters[i].value());
+    checkpoint.tensors["first_moment." + parameters[i].key()] = to_file(moments.first);
+    checkpoint.tensors["second_moment." + parameters[i].key()] = to_file(moments.second);
   }
-  add("update_count", trainer.optimizer().update_count());
-  for (auto& [name, generator] : generators(trainer.device())) {
-    const std::lock_guard lock(generator.mutex());
-    add(name, generator.get_state());
-  }
-  add("rows", at::scalar_tensor(static_cast<double>(trainer.rows_done()), at::kDouble));
-  add("trace", trace_to_tensor(trace));
+  add_run_state(trainer, trace, checkpoint.tensors);
   return checkpoint;
 }
 
 std::vector<StepRecord> restore_checkpoint(const Checkpoint& checkpoint, Trainer& trainer) {
   const at::NoGradGuard no_grad;
-  Reader reader(checkpoint);
+  TensorReader reader(checkpoint.tensors);
   const auto parameters = trainer.model()->named_parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const AdamW::Moments& moments = trainer.optimizer().moments(i);
     const auto restore = [&](const std::string& kind, const at::Tensor& target) {
       const at::Tensor whole =
           reader.take_like(kind + "." + parameters[i].key(), parameters[i].value());
-      if (target.defined()) target.copy_(trainer.kept_part(i, whole));  // else another rank's
+      if (!target.defined()) return;  // another rank keeps it
+      const ShardLayout::Piece kept = trainer.kept_piece(i);
+      target.view({-1}).copy_(whole.flatten().narrow(0, kept.in_parameter, kept.size));
     };
     restore("parameter", trainer.optimizer().parameter(i));
     restore("first_moment", moments.first);
     restore("second_moment", moments.second);
   }
-  const at::Tensor& updates = trainer.optimizer().update_count();
-  updates.copy_(reader.take_like("update_count", updates));
-  for (auto& [name, generator] : generators(trainer.device())) {
-    const at::Tensor state = reader.take(name);
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
-  trainer.set_position(checkpoint.step, static_cast<int64_t>(reader.take("rows").item<double>()));
-  std::vector<StepRecord> trace = trace_from_tensor(reader.take("trace"));
+  std::vector<StepRecord> trace = restore_run_state(reader, checkpoint.step, trainer);
   reader.finish();
   return trace;
 }

@@ -72,12 +72,13 @@ class Trainer {
   /// step; weights, moments and generators are the caller's (train_state.h).
   void set_position(int64_t steps, int64_t rows);
 
-  /// Parameter `i` and its moments, wherever they are kept: collective calls where they are
-  /// sharded.
-  at::Tensor whole_parameter(size_t i) const;
+  /// Moments of parameter `i`, wherever they are kept: a collective call where they are sharded.
+  /// Not where parameters are.
   AdamW::Moments whole_moments(size_t i) const;
-  /// The part of `whole`, of the shape of parameter `i`, that this rank keeps.
-  at::Tensor kept_part(size_t i, const at::Tensor& whole) const;
+  /// Which elements of parameter `i` this rank keeps, and where in its part of their unit.
+  ShardLayout::Piece kept_piece(size_t i) const;
+  /// Every rank keeps a part of the parameters and their moments.
+  bool is_sharded() const { return sharded_ != nullptr; }
 
   /// Some rank wanted to stop before the step that was run last ended.
   bool stop_agreed() const { return stop_agreed_; }

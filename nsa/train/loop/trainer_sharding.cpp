@@ -27,23 +27,14 @@ void Trainer::after_backward(bool last) {
   if (sharded_ && last) sharded_->give_gradients();
 }
 
-at::Tensor Trainer::whole_parameter(size_t i) const {
-  const at::Tensor& here = optimizer_.parameter(i);
-  return sharded_ ? sharded_->whole_of_pieces(i, here) : here;
-}
-
 AdamW::Moments Trainer::whole_moments(size_t i) const {
   const AdamW::Moments& here = optimizer_.moments(i);
-  if (owners_) return owners_->whole_moments(i, here);
-  if (!sharded_) return here;
-  const auto whole = [&](const at::Tensor& moment) {
-    return sharded_->whole_of_pieces(i, moment.defined() ? moment : optimizer_.parameter(i));
-  };
-  return {whole(here.first), whole(here.second)};
+  return owners_ ? owners_->whole_moments(i, here) : here;
 }
 
-at::Tensor Trainer::kept_part(size_t i, const at::Tensor& whole) const {
-  return sharded_ ? sharded_->piece_of_whole(i, whole) : whole;
+ShardLayout::Piece Trainer::kept_piece(size_t i) const {
+  if (sharded_) return sharded_->piece_place(i);
+  return {0, 0, optimizer_.parameter(i).numel()};
 }
 
 }  // namespace nsa::train

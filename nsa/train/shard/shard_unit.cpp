@@ -61,20 +61,6 @@ at::Tensor ShardUnit::piece_of(const at::Tensor& shard, size_t i) const {
   return shard.narrow(0, piece.in_shard, piece.size);
 }
 
-at::Tensor ShardUnit::piece_of_whole(size_t i, const at::Tensor& whole) const {
-  const ShardLayout::Piece piece = layout_.piece(i, collectives_.rank());
-  return whole.flatten().narrow(0, piece.in_parameter, piece.size);
-}
-
-at::Tensor ShardUnit::whole_of_pieces(size_t i, const at::Tensor& piece) const {
-  const at::NoGradGuard no_grad;
-  const at::Tensor shard = at::zeros_like(shard_);
-  piece_of(shard, i).copy_(piece);
-  const at::Tensor whole = at::empty({layout_.total()}, shard.options());
-  collectives_.gather(whole, shard, name_)->wait();
-  return whole.narrow(0, layout_.offset(i), parameters_[i].numel()).view(parameters_[i].sizes());
-}
-
 void ShardUnit::begin_average() {
   const at::NoGradGuard no_grad;
   const auto type = collectives_.gradient_type(shard_.scalar_type());

@@ -33,10 +33,6 @@ class ShardUnit {
   /// What this rank keeps of parameter `i`: [size] of its values, maybe none; writing it changes
   /// them, once they are gathered again.
   at::Tensor piece(size_t i) const { return piece_of(shard_, i); }
-  /// The part of `whole`, of the size of parameter `i`, that this rank keeps.
-  at::Tensor piece_of_whole(size_t i, const at::Tensor& whole) const;
-  /// The whole of which every rank gives its `piece` of parameter `i`. Collective.
-  at::Tensor whole_of_pieces(size_t i, const at::Tensor& piece) const;
 
   /// Every parameter has a gradient: takes them away and begins to average them.
   void begin_average();

@@ -121,12 +121,8 @@ std::vector<bool> ShardedParameters::matrices() const {
   return result;
 }
 
-at::Tensor ShardedParameters::piece_of_whole(size_t i, const at::Tensor& whole) const {
-  return units_[places_[i].unit]->piece_of_whole(places_[i].index, whole);
-}
-
-at::Tensor ShardedParameters::whole_of_pieces(size_t i, const at::Tensor& piece) const {
-  return units_[places_[i].unit]->whole_of_pieces(places_[i].index, piece);
+ShardLayout::Piece ShardedParameters::piece_place(size_t i) const {
+  return units_[places_[i].unit]->layout().piece(places_[i].index, collectives_.rank());
 }
 
 ShardedParameters::Whole::Whole(ShardedParameters& sharded) : sharded_(sharded) {

@@ -45,10 +45,8 @@ class ShardedParameters : public SectionObserver {
   const std::vector<at::Tensor>& pieces() const { return pieces_; }
   /// Whether the weights of parameter `i` decay: pieces do not show its axes.
   std::vector<bool> matrices() const;
-  /// The part of `whole`, of the size of parameter `i`, that this rank keeps.
-  at::Tensor piece_of_whole(size_t i, const at::Tensor& whole) const;
-  /// The whole of which every rank gives its `piece` of parameter `i`. Collective.
-  at::Tensor whole_of_pieces(size_t i, const at::Tensor& piece) const;
+  /// Which elements of parameter `i` its piece has.
+  ShardLayout::Piece piece_place(size_t i) const;
   const ShardCollectives& collectives() const { return collectives_; }
 
   /// While it lives all parameters are there, and nothing is averaged. Collective.

@@ -47,7 +47,7 @@ TEST_F(ShardedRanksTest, TrainAsOneProcessWithAllRows) {
       EXPECT_EQ(curve(name), curve(name + ".rank1"));
     }
   };
-  hold("small", {2, 3, 4});
+  hold("small", {3, 4});
   hold("tied", {2});
 }
 
@@ -59,8 +59,8 @@ TEST_F(ShardedRanksTest, TwoRanksHaveTheBitsOfWholeParameters) {
   ASSERT_EQ(two_ranks("--result f.jsonl --shard full" + rest + "f"), 0) << slurp("err0");
   ASSERT_EQ(two_ranks("--result a.jsonl --shard full --activation-checkpointing" + rest + "a"), 0)
       << slurp("err0");
-  expect_same_state(checkpoint_path(dir_ / "n", 6), checkpoint_path(dir_ / "f", 6));
-  expect_same_state(checkpoint_path(dir_ / "n", 6), checkpoint_path(dir_ / "a", 6));
+  expect_same_state(dir_ / "n", dir_ / "f", 6);
+  expect_same_state(dir_ / "n", dir_ / "a", 6);
 }
 
 /// bf16 activations: copies of weights in the compute type are made again in the backward pass.
@@ -69,7 +69,7 @@ TEST_F(ShardedRanksTest, Bf16ProductsHaveTheBitsOfWholeParameters) {
       " --model small.json --dtype bf16 --batch 2 --steps 4 --clip-norm 0 --checkpoints ";
   ASSERT_EQ(two_ranks("--result n.jsonl --shard none" + rest + "n"), 0) << slurp("err0");
   ASSERT_EQ(two_ranks("--result f.jsonl --shard full" + rest + "f"), 0) << slurp("err0");
-  expect_same_state(checkpoint_path(dir_ / "n", 4), checkpoint_path(dir_ / "f", 4));
+  expect_same_state(dir_ / "n", dir_ / "f", 4);
 }
 
 TEST_F(ShardedRanksTest, GradientsAsBf16AreCloseAndNotTheSame) {
@@ -156,7 +156,7 @@ TEST_F(ShardedRanksTest, AKilledRankIsNamedAndTheRunGoesOn) {
                                    HasSubstr("failed: ")));
   ASSERT_EQ(two_ranks(args + "killed --result again"), 0) << slurp("err0");
   EXPECT_THAT(slurp("err0"), HasSubstr("resumed behind step"));
-  expect_same_state(checkpoint_path(dir_ / "whole", 12), checkpoint_path(dir_ / "killed", 12));
+  expect_same_state(dir_ / "whole", dir_ / "killed", 12);
 }
 
 TEST_F(ShardedRanksTest, OptionsThatCannotWorkAreNamed) {
