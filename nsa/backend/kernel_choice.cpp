@@ -73,8 +73,7 @@ std::string obstacle_on(const CardFacts& card, const KernelCall& call, KernelCod
   if (!card.build_has_kernels) return "this build has no CUDA code";
   if (!card.is_cuda) return "the kernel runs on CUDA only";
   if (!call.sixteen_bits) return "the kernel takes bfloat16 and half only";
-  const std::string missing = missing_code(card);
-  if (!missing.empty()) return missing;
+  if (std::string missing = missing_code(card); !missing.empty()) return missing;
   if (code == KernelCode::kSm90) return "";  // 9.0 has what its code asks for
   return shared_memory_obstacle(sm80_shared_bytes(call), card.shared_bytes);
 }
