@@ -72,6 +72,7 @@ class Run {
     options_.validate();
     facts_.ranks = context_.place.world;
     require_ranks(context_.place, options_.ranks);
+    require_shard_group(context_.place, options_.shard_group);
     if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
     const ModelConfig& config = config_ = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;

@@ -82,6 +82,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   identity["validate_every"] = std::to_string(o.validate_every);
   identity["validate_batches"] = std::to_string(o.validate_batches);
   identity["shard"] = o.shard;
+  identity["shard_group"] = std::to_string(o.shard_group);
   identity["activation_checkpointing"] =
       yes(o.activation_checkpointing || config.activation_checkpointing);
   identity["cuda_graph"] = o.cuda_graph;
@@ -97,6 +98,7 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
           .seq_len = seq_len,
           .ranks = ranks,
           .sharding = sharding_of(o.shard),
+          .shard_ranks = o.shard_group > 0 ? o.shard_group : ranks,
           .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
           .value_bytes = bytes(type),
           .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),

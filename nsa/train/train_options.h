@@ -48,7 +48,8 @@ struct TrainOptions {
   int64_t ranks = 0;
   double rank_timeout_s = 300;
   std::string shard = "none";  ///< sharding_of (shard/sharding.h)
-  ReducerOptions reducer;      ///< from the switches NSA_DDP_*
+  int64_t shard_group = 0;
+  ReducerOptions reducer;  ///< from the switches NSA_DDP_*
   bool activation_checkpointing = false;
   std::string backend = "auto";
   /// A step is one launch of a CUDA graph (step_graph.h): auto (where no obstacle exists), on (an
@@ -148,6 +149,11 @@ void TrainOptions::describe(Visitor& v) {
             "gradients, too, gathered layer by layer)",
      .choices = "none, optimizer or full"},
     &O::shard);
+  v({.name = "shard_group",
+     .doc = "with shard full: ranks that divide one copy among them, as the next ones do with "
+            "another; 0: all",
+     .least = 0},
+    &O::shard_group);
   v({"activation_checkpointing",
      "layers keep their input alone and compute the rest twice; same gradients"},
     &O::activation_checkpointing);

@@ -108,6 +108,8 @@ TEST_F(UnlikeRanksTest, AreRefusedByNameOnEveryRankBeforeAStep) {
       {"", "NSA_DDP_COMPRESS=bf16", "switch NSA_DDP_COMPRESS is none on rank 0 ", "and bf16"},
       {"", "NSA_USE_SEL_VARLEN=1", "switch NSA_USE_SEL_VARLEN is 0 on rank 0 ", "and 1"},
       {"", "--shard optimizer", "option shard is none on rank 0 ", "and optimizer"},
+      {"--shard full", "--shard full --shard-group 2", "option shard_group is 0 on rank 0 ",
+       "and 2"},
       {"", "--activation-checkpointing", "option activation_checkpointing is false on rank 0 ",
        "and true"},
       {"--weights w", "", "option weights is given on rank 0 ", "and none"},

@@ -88,7 +88,7 @@ void Checkpointer::after_step(const Trainer& trainer, const std::vector<StepReco
   if (options_.checkpoints.empty()) return;
   const int64_t every = options_.checkpoint_every;
   if (!last && (every == 0 || trainer.steps_done() % every != 0)) return;
-  if (trainer.is_sharded()) {
+  if (trainer.shard_group() != nullptr) {
     save_shards(trainer, trace, options_.checkpoints, identity_, *ranks_);
     if (store_) store_->remove_old();
     return;

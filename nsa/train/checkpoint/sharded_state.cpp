@@ -32,8 +32,8 @@ ShardFileRecord write_pieces(const Trainer& trainer, const fs::path& folder,
     tensors[kFirst + name] = to_file(trainer.optimizer().moments(i).first);
     tensors[kSecond + name] = to_file(trainer.optimizer().moments(i).second);
   }
-  return write_shard(folder, shard_file_name(trainer.rank(), trainer.world()), head, tensors,
-                     pieces);
+  const ShardCollectives& group = *trainer.shard_group();
+  return write_shard(folder, shard_file_name(group.rank(), group.world()), head, tensors, pieces);
 }
 
 /// What a rank needs of a parameter: a range of its elements, for three tensors of that size.
@@ -108,16 +108,18 @@ void write_all(const Trainer& trainer, const std::vector<StepRecord>& trace, con
     if (first) begin_sharded_checkpoint(dir, head.step);
     return std::string();
   });
-  const std::vector<std::string> records =
-      gather_or_throw(ranks, [&] { return to_text(write_pieces(trainer, folder, head)); });
+  const std::vector<std::string> records = gather_or_throw(ranks, [&] {
+    const bool writes = trainer.shard_group()->is_first_group();
+    return writes ? to_text(write_pieces(trainer, folder, head)) : std::string();
+  });
   gather_or_throw(ranks, [&] {
     if (!first) return std::string();
     FileTensors common;
     add_run_state(trainer, trace, common);
-    ShardedManifest manifest{head.step, ranks.world(), head.run,
+    ShardedManifest manifest{head.step, trainer.shard_group()->world(), head.run,
                              write_shard(folder, kCommonFile, head, common, {})};
     for (const std::string& record : records)
-      manifest.shards.push_back(shard_record_of_text(record));
+      if (!record.empty()) manifest.shards.push_back(shard_record_of_text(record));
     finish_sharded_checkpoint(dir, manifest);
     return std::string();
   });

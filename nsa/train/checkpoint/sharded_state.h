@@ -7,9 +7,9 @@
 
 namespace nsa::train {
 
-/// Saves a trainer whose parameters are sharded: every rank writes its pieces of parameters and
-/// moments. Collective. Throws InputError on all ranks, naming the rank that could not write;
-/// checkpoints that were there stay as they are.
+/// Saves a trainer whose parameters are sharded: every rank of the first shard group writes its
+/// pieces of parameters and moments. Collective. Throws InputError on all ranks, naming the rank
+/// that could not write; checkpoints that were there stay as they are.
 void save_shards(const Trainer& trainer, const std::vector<StepRecord>& trace,
                  const std::filesystem::path& dir, const RunIdentity& run, RankGroup& ranks);
 

@@ -74,6 +74,7 @@ void Trainer::check_graph() {
 
 void Trainer::finish() {
   if (graph_) graph_->release();
+  if (sharded_) sharded_->leave();
 }
 
 std::vector<int64_t> Trainer::bucket_bytes() const {

@@ -77,8 +77,10 @@ class Trainer {
   AdamW::Moments whole_moments(size_t i) const;
   /// Which elements of parameter `i` this rank keeps, and where in its part of their unit.
   ShardLayout::Piece kept_piece(size_t i) const;
-  /// Every rank keeps a part of the parameters and their moments.
-  bool is_sharded() const { return sharded_ != nullptr; }
+  /// Groups of ranks keep a part of the parameters and their moments each; null: all are whole.
+  const ShardCollectives* shard_group() const {
+    return sharded_ ? &sharded_->collectives() : nullptr;
+  }
 
   /// Some rank wanted to stop before the step that was run last ended.
   bool stop_agreed() const { return stop_agreed_; }
@@ -92,8 +94,8 @@ class Trainer {
   /// Whether steps are launches of a graph by now; why not, where they were to be if possible.
   GraphUse graph_use() const { return {graph_ && graph_->captured(), no_graph_}; }
 
-  /// No step may follow: gives back what only steps need. A graph with sums in it must be gone
-  /// before its ranks leave their group.
+  /// No step may follow, of any rank: gives back what only steps need. A graph with sums in it must
+  /// be gone before its ranks leave their group.
   void finish();
 
   /// Starts the loader, which warms up; the first step does it otherwise.

@@ -12,7 +12,8 @@ AdamW Trainer::make_optimizer() {
   }
   if (sharding_ == Sharding::kNone) return {parameters, options};
   sharded_ = std::make_unique<ShardedParameters>(parts_.model, device_, *parts_.ranks,
-                                                 options_.reducer, *parts_.collectives);
+                                                 options_.shard_group, options_.reducer,
+                                                 *parts_.collectives);
   options.norm_of_all = [&all = sharded_->collectives()](const at::Tensor& norm_here) {
     return all.norm_of_all(norm_here);
   };

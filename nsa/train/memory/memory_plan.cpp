@@ -104,13 +104,13 @@ LayerBytes layer_bytes(const ModelConfig& model, const StepShape& shape) {
 double mib(double bytes) { return bytes / kMib; }
 
 bool is_sharded(const StepShape& shape) {
-  return shape.sharding == Sharding::kFull && shape.ranks > 1;
+  return shape.sharding == Sharding::kFull && shape.shard_ranks > 1;
 }
 
 /// Parameters that a rank keeps between steps, and their moments; gradients as the parameters.
 std::vector<MemoryPart> lasting_parts(const ModelConfig& model, const StepShape& shape) {
   const double bytes = static_cast<double>(count_parameters(model) * shape.master_bytes);
-  const auto ranks = static_cast<double>(shape.ranks);
+  const auto ranks = static_cast<double>(shape.shard_ranks);
   const double parameters = is_sharded(shape) ? bytes / ranks : bytes;
   const double moments = shape.sharding == Sharding::kNone ? bytes : bytes / ranks;
   return {{"parameters", mib(parameters)}, {"moments", mib(2 * moments)}};

@@ -13,6 +13,7 @@ struct StepShape {
   int64_t batch = 1, accum = 1, seq_len = 1;
   int64_t ranks = 1;
   Sharding sharding = Sharding::kNone;
+  int64_t shard_ranks = 1;  ///< that divide one copy among them
   bool activation_checkpointing = false;
   int64_t value_bytes = 4;   ///< of activations
   int64_t master_bytes = 4;  ///< of parameters, gradients and moments

@@ -68,15 +68,19 @@ TEST(PlanMemory, ByHand) {
   EXPECT_DOUBLE_EQ(part(plan, "logits and loss"), 4096.0 * 256 * 12 / kMib);
   EXPECT_EQ(part(plan, "gradients"), 0) << "they come while activations go";
   StepShape ranks = shape;
-  ranks.ranks = 2, ranks.sharding = Sharding::kOptimizer;
+  ranks.ranks = ranks.shard_ranks = 2, ranks.sharding = Sharding::kOptimizer;
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "gradients"), parameters);
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, ranks), "moments"), parameters);
 }
 
 TEST(PlanMemory, ShardedByHand) {
   const ModelConfig m7c = shipped("m7c_125m");
-  const StepShape shape{
-      .batch = 2, .seq_len = 2048, .ranks = 4, .sharding = Sharding::kFull, .value_bytes = 2};
+  const StepShape shape{.batch = 2,
+                        .seq_len = 2048,
+                        .ranks = 4,
+                        .sharding = Sharding::kFull,
+                        .shard_ranks = 4,
+                        .value_bytes = 2};
   const MemoryPlan plan = plan_memory(m7c, shape);
   constexpr double kMib = 1 << 20;
   const double parameters = static_cast<double>(count_parameters(m7c)) * 4 / kMib;
@@ -90,7 +94,7 @@ TEST(PlanMemory, ShardedByHand) {
   small.batch = 1, small.seq_len = 64;
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "gradients"), parameters / 4);
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "a layer on its way"), 2 * layer);
-  small.ranks = 1;
+  small.shard_ranks = 1;
   EXPECT_DOUBLE_EQ(part(plan_memory(m7c, small), "parameters"), parameters) << "nothing to divide";
 }
 

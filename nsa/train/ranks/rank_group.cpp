@@ -54,8 +54,15 @@ bool is_this_machine(const std::string& host) {
 }  // namespace
 
 RankGroup::RankGroup(const RankPlace& place, at::Device device, std::chrono::milliseconds timeout)
-    : place_(place), device_(device), backend_(device.is_cuda() ? "nccl" : "gloo") {
-  store_ = open_store(place_, timeout);
+    : RankGroup(place, device, timeout, open_store(place, timeout)) {}
+
+RankGroup::RankGroup(const RankPlace& place, at::Device device, std::chrono::milliseconds timeout,
+                     c10::intrusive_ptr<c10d::Store> store)
+    : place_(place),
+      device_(device),
+      timeout_(timeout),
+      backend_(device.is_cuda() ? "nccl" : "gloo"),
+      store_(std::move(store)) {
   const int rank = static_cast<int>(place_.rank), world = static_cast<int>(place_.world);
   group_ = c10::make_intrusive<c10d::ProcessGroup>(store_, rank, world);
   const auto type = device.is_cuda() ? c10d::ProcessGroup::BackendType::NCCL
@@ -77,6 +84,18 @@ RankGroup::RankGroup(const RankPlace& place, at::Device device, std::chrono::mil
 }
 
 RankGroup::~RankGroup() = default;
+
+std::unique_ptr<RankGroup> RankGroup::subgroup(const std::string& name,
+                                               const std::vector<int64_t>& members) const {
+  RankPlace place = place_;
+  const auto here = std::ranges::find(members, rank());
+  TORCH_CHECK(here != members.end(), "nsa::RankGroup: members of ", name, " must have rank ",
+              rank());
+  place.rank = here - members.begin();
+  place.world = static_cast<int64_t>(members.size());
+  return std::unique_ptr<RankGroup>(new RankGroup(
+      place, device_, timeout_, c10::make_intrusive<c10d::PrefixStore>(name, store_)));
+}
 
 void RankGroup::broadcast(const std::vector<at::Tensor>& tensors, int64_t root) {
   const at::NoGradGuard no_grad;

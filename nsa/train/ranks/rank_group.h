@@ -20,6 +20,11 @@ class RankGroup {
   RankGroup(const RankPlace& place, at::Device device, std::chrono::milliseconds timeout);
   ~RankGroup();
 
+  /// Some of these ranks as a group of their own, in the order of `members`, which has this one.
+  /// `name` tells it apart from other groups that these ranks are in. All members call it.
+  std::unique_ptr<RankGroup> subgroup(const std::string& name,
+                                      const std::vector<int64_t>& members) const;
+
   int64_t rank() const { return place_.rank; }
   int64_t world() const { return place_.world; }
   at::Device device() const { return device_; }
@@ -38,9 +43,12 @@ class RankGroup {
   void leave();
 
  private:
+  RankGroup(const RankPlace& place, at::Device device, std::chrono::milliseconds timeout,
+            c10::intrusive_ptr<c10d::Store> store);
   at::Tensor sum_on_host(const at::Tensor& tensor);
   RankPlace place_;
   at::Device device_;
+  std::chrono::milliseconds timeout_;
   std::string backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;

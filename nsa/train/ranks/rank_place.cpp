@@ -97,6 +97,12 @@ void require_ranks(const RankPlace& place, int64_t wanted) {
                      place.source + ")");
 }
 
+void require_shard_group(const RankPlace& place, int64_t size) {
+  if (size > 0 && place.world % size != 0)
+    throw InputError("training option shard_group must divide the number of ranks (" +
+                     std::to_string(place.world) + "), got " + std::to_string(size));
+}
+
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);

@@ -27,6 +27,8 @@ RankPlace read_rank_place(const Variables& variables);
 
 /// Throws InputError when a run is to have `wanted` ranks (0: any number) and has others.
 void require_ranks(const RankPlace& place, int64_t wanted);
+/// Throws InputError unless groups of `size` ranks (0: all) are all of them.
+void require_shard_group(const RankPlace& place, int64_t size);
 
 /// The variables of this process.
 std::optional<std::string> environment_variable(const std::string& name);

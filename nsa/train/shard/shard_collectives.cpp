@@ -18,8 +18,26 @@ std::string describe(const char* call, const std::string& what, const at::Tensor
 
 }  // namespace
 
-ShardCollectives::ShardCollectives(RankGroup& ranks, CollectiveLog& log, bool bf16)
-    : ranks_(ranks), log_(log), bf16_(bf16) {}
+ShardCollectives::ShardCollectives(RankGroup& ranks, CollectiveLog& log, int64_t size, bool bf16)
+    : ranks_(ranks), log_(log), bf16_(bf16) {
+  if (size == 0 || size == ranks.world()) return;
+  TORCH_CHECK(size > 0 && ranks.world() % size == 0, "nsa::ShardCollectives: size must divide the ",
+              ranks.world(), " ranks, got ", size);
+  const int64_t group = ranks.rank() / size, index = ranks.rank() % size;
+  std::vector<int64_t> members, replicas;
+  for (int64_t i = 0; i < size; ++i) members.push_back(group * size + i);
+  for (int64_t rank = index; rank < ranks.world(); rank += size) replicas.push_back(rank);
+  log_.begin("meeting of shard group " + std::to_string(group));
+  own_group_ = ranks.subgroup("shard group " + std::to_string(group), members);
+  log_.begin("meeting of the replicas of part " + std::to_string(index));
+  replicas_ = ranks.subgroup("replicas " + std::to_string(index), replicas);
+  log_.end();
+}
+
+void ShardCollectives::leave() {
+  if (own_group_) own_group_->leave();
+  if (replicas_) replicas_->leave();
+}
 
 at::ScalarType ShardCollectives::gradient_type(at::ScalarType type) const {
   return bf16_ ? at::kBFloat16 : type;
@@ -29,7 +47,7 @@ ShardCollectives::WorkPtr ShardCollectives::gather(at::Tensor whole, at::Tensor 
                                                    const std::string& what) const {
   const at::NoGradGuard no_grad;
   log_.begin(describe("all-gather", what, whole));
-  return ranks_.group()->_allgather_base(whole, shard);
+  return group().group()->_allgather_base(whole, shard);
 }
 
 // NCCL divides on its way, as it does for whole gradients.
@@ -42,7 +60,15 @@ ShardCollectives::WorkPtr ShardCollectives::average(at::Tensor whole, at::Tensor
     options.reduceOp = c10d::ReduceOp::AVG;
   else
     whole.div_(world());
-  return ranks_.group()->_reduce_scatter_base(shard, whole, options);
+  return group().group()->_reduce_scatter_base(shard, whole, options);
+}
+
+void ShardCollectives::average_replicas(at::Tensor shard, const std::string& what) const {
+  if (!replicas_) return;
+  const at::NoGradGuard no_grad;
+  log_.begin(describe("allreduce", what, shard));
+  shard.div_(replicas_->world());
+  replicas_->sum(std::move(shard));
 }
 
 void ShardCollectives::broadcast(const at::Tensor& tensor) const {
@@ -54,7 +80,7 @@ void ShardCollectives::broadcast(const at::Tensor& tensor) const {
 at::Tensor ShardCollectives::norm_of_all(const at::Tensor& norm_here) const {
   log_.begin("allreduce of the gradient's norm");
   const at::Tensor squares = norm_here.to(at::kDouble).square().view({1});
-  ranks_.sum(squares);
+  group().sum(squares);
   return squares.sqrt().to(norm_here.scalar_type()).squeeze();
 }
 

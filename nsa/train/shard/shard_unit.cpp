@@ -78,6 +78,7 @@ void ShardUnit::finish_average() {
   const at::NoGradGuard no_grad;
   std::exchange(averaging_, nullptr)->wait();
   sent_ = at::Tensor();
+  collectives_.average_replicas(arriving_, name_);
   const at::Tensor mean = std::exchange(arriving_, at::Tensor()).to(shard_.scalar_type());
   if (gradient_.defined())
     gradient_.add_(mean);

@@ -19,8 +19,9 @@ std::string name_of(size_t section, size_t num_sections) {
 }  // namespace
 
 ShardedParameters::ShardedParameters(Decoder model, at::Device device, RankGroup& ranks,
-                                     const ReducerOptions& options, CollectiveLog& log)
-    : model_(std::move(model)), collectives_(ranks, log, options.bf16) {
+                                     int64_t group_size, const ReducerOptions& options,
+                                     CollectiveLog& log)
+    : model_(std::move(model)), collectives_(ranks, log, group_size, options.bf16) {
   make_units(device);
   arrived_.resize(units_.size());
   for (size_t unit = 0; unit < units_.size(); ++unit) watch_gradients(unit);

@@ -23,8 +23,8 @@ class ShardedParameters : public SectionObserver {
  public:
   /// Takes the parameters of `model`, with the values of rank 0, to `device`, and observes its
   /// sections from now on; they may be on the CPU, unit by unit they leave it. `ranks` and `log`
-  /// outlive it.
-  ShardedParameters(Decoder model, at::Device device, RankGroup& ranks,
+  /// outlive it. `group_size`: see ShardCollectives.
+  ShardedParameters(Decoder model, at::Device device, RankGroup& ranks, int64_t group_size,
                     const ReducerOptions& options, CollectiveLog& log);
   ~ShardedParameters() override;
   ShardedParameters(const ShardedParameters&) = delete;
@@ -48,6 +48,8 @@ class ShardedParameters : public SectionObserver {
   /// Which elements of parameter `i` its piece has.
   ShardLayout::Piece piece_place(size_t i) const;
   const ShardCollectives& collectives() const { return collectives_; }
+  /// No pass may follow.
+  void leave() { collectives_.leave(); }
 
   /// While it lives all parameters are there, and nothing is averaged. Collective.
   class Whole {

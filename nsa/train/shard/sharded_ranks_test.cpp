@@ -159,7 +159,31 @@ TEST_F(ShardedRanksTest, AKilledRankIsNamedAndTheRunGoesOn) {
   expect_same_state(dir_ / "whole", dir_ / "killed", 12);
 }
 
+/// Two groups of two ranks, with a copy each: memory of two, rows of four.
+TEST_F(ShardedRanksTest, GroupsWithACopyEachTrainAsOneProcess) {
+  const std::string rest = "--dtype fp64 --steps 4 --accum 2 --model small.json ";
+  const std::string groups = rest + "--shard full --shard-group 2 --checkpoints c";
+  ASSERT_EQ(twelve_rows(1, "one", rest), 0) << slurp("err0");
+  ASSERT_EQ(twelve_rows(4, "four", groups + " --slice-steps 2"), 0) << slurp("err0");
+  const fs::path last = sharded_checkpoint_path(dir_ / "c", 2);
+  EXPECT_TRUE(fs::exists(last / "rank-00001-of-00002.safetensors"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(last), {}), 4) << "two shards, common, manifest";
+  ASSERT_EQ(twelve_rows(4, "again", groups + " --resume"), 0) << slurp("err0");
+  Curve all = curve("four");
+  for (const auto& step : curve("again")) all.push_back(step);
+  expect_near(curve("one"), all, 1e-9);
+  EXPECT_EQ(curve("again"), curve("again.rank3"));
+  ASSERT_EQ(twelve_rows(2, "two", rest + "--shard full"), 0) << slurp("err0");
+  const double of_two = table("two", "memory").back().at(1);
+  const double of_groups = table("four", "memory").back().at(1);
+  EXPECT_TRUE(of_groups < of_two) << of_groups << ", with fewer rows; of two ranks " << of_two;
+}
+
 TEST_F(ShardedRanksTest, OptionsThatCannotWorkAreNamed) {
+  EXPECT_EQ(shell(program("nsa-train") + " --shard-group 2 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("shard_group must be 0 unless shard is full, got 2"));
+  EXPECT_EQ(two_ranks("--shard full --shard-group 3 --model small.json"), 2);
+  EXPECT_THAT(slurp("err1"), HasSubstr("shard_group must divide the number of ranks (2), got 3"));
   EXPECT_EQ(shell(program("nsa-train") + " --shard half 2> err"), 2);
   EXPECT_THAT(slurp("err"), HasSubstr("--shard: half not in {none,optimizer,full}"));
   EXPECT_NE(two_ranks("--shard full --model small.json", "NSA_DDP_BUCKET_MB=1"), 0);
