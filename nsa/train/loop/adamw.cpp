@@ -1,6 +1,7 @@
 #include "nsa/train/loop/adamw.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 namespace nsa::train {
 

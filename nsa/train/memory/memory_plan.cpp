@@ -175,6 +175,7 @@ std::string change_text(const StepShape& from, const StepShape& to) {
   const auto add = [&](const std::string& setting) { text += (text.empty() ? "" : " ") + setting; };
   if (to.activation_checkpointing != from.activation_checkpointing)
     add("activation_checkpointing=true");
+  if (to.sharding != from.sharding) add("shard=full");
   if (to.batch != from.batch)
     add("batch=" + std::to_string(to.batch) + " accum=" + std::to_string(to.accum));
   if (to.seq_len != from.seq_len)
@@ -183,14 +184,20 @@ std::string change_text(const StepShape& from, const StepShape& to) {
 }
 
 /// Every change worth a look, the one that costs least first: the largest micro-batch, for each
-/// first without and then with checkpointing, as long as the rows of a step are kept; then shorter
-/// rows.
+/// first without and then with checkpointing, of several ranks with whole and then with sharded
+/// parameters, as long as the rows of a step are kept; then shorter rows.
 std::vector<StepShape> changes(StepShape shape) {
   std::vector<StepShape> candidates;
-  const auto add = [&](StepShape candidate) {
+  const auto add_both = [&](StepShape candidate) {
     candidates.push_back(candidate);
     candidate.activation_checkpointing = true;
     candidates.push_back(candidate);
+  };
+  const auto add = [&](StepShape candidate) {
+    add_both(candidate);
+    if (candidate.ranks == 1 || candidate.sharding == Sharding::kFull) return;
+    candidate.sharding = Sharding::kFull;
+    add_both(candidate);
   };
   add(shape);
   while (shape.batch % 2 == 0) {

@@ -48,7 +48,8 @@ struct FittingChange {
 };
 
 /// The first change that is predicted to fit `capacity_mib`: the largest micro-batch, without and
-/// with activation checkpointing, that keeps the rows of a step; else shorter rows. Predictions are
+/// with activation checkpointing, of several ranks without and with sharded parameters, that keeps
+/// the rows of a step; else shorter rows. Predictions are
 /// multiplied by `factor`, the measured memory over the predicted one.
 FittingChange fitting_change(const ModelConfig& model, const StepShape& shape, double capacity_mib,
                              double factor);

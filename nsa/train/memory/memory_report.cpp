@@ -41,7 +41,7 @@ std::string remedy(const ModelConfig& model, const StepShape& shape, double pred
       std::max(1.0, (failure->in_use_mib + failure->asked_mib) / std::max(1e-9, predicted_mib));
   const FittingChange change = fitting_change(model, shape, failure->capacity_mib, factor);
   if (change.text.empty())
-    return "no change of batch, checkpointing or seq_len is predicted to fit";
+    return "no change of batch, checkpointing, shard or seq_len is predicted to fit";
   return change.text + " is predicted to fit with " + number(change.predicted_mib) + " of " +
          number(failure->capacity_mib) + " MiB";
 }

@@ -128,6 +128,9 @@ TEST(FittingChange, TakesTheFirstThatFits) {
             "activation_checkpointing=true batch=8 accum=2");
   EXPECT_EQ(fitting_change(m7c, checkpointed, 0.95 * less, 1).text, "batch=8 accum=2");
   EXPECT_EQ(fitting_change(m7c, shape, 100, 1).text, "") << "the parameters alone are 285 MiB";
+  StepShape ranks{.batch = 1, .seq_len = 64, .ranks = 4, .shard_ranks = 4, .value_bytes = 2};
+  EXPECT_EQ(fitting_change(m7c, ranks, 0.5 * plan_memory(m7c, ranks).total_mib(), 1).text,
+            "shard=full");
   const StepShape one{.batch = 1, .accum = 1, .seq_len = 1 << 20, .value_bytes = 2};
   EXPECT_THAT(fitting_change(m7c, one, 20000, 1).text,
               HasSubstr("activation_checkpointing=true seq_len="));
