@@ -31,6 +31,9 @@ function(nsa_add_test)
     set(T_TIMEOUT 300)
   endif()
   set_tests_properties(${T_NAME} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT})
+  if(T_TIMEOUT GREATER 300)  # the longest start first, so that none of them ends alone
+    set_tests_properties(${T_NAME} PROPERTIES COST ${T_TIMEOUT})
+  endif()
 endfunction()
 
 # nsa_add_torch_test(NAME ...): a test that includes LibTorch.
