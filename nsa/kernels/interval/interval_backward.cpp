@@ -93,7 +93,8 @@ void sm90::choose_chunks(const IntervalAttention& f, BackwardPlan& plan) {
     longest = std::max(longest, run);
   }
   const int64_t share = std::max<int64_t>(total / sm90::kBusySms, 16 * tiling.tokens);
-  const int64_t most = std::max<int64_t>(1, int64_t{kMaxPartialBytes} / partial_bytes(f, 1));
+  const int64_t bytes = std::max<int64_t>(1, partial_bytes(f, 1));  // 0 without keys
+  const int64_t most = std::max<int64_t>(1, int64_t{kMaxPartialBytes} / bytes);
   int64_t chunks = longest <= share ? 1 : ceil_div(longest * 4, share * 3);
   chunks = std::min(chunks, most);
   const int64_t tokens = ceil_div(ceil_div(longest, chunks), tiling.tokens) * tiling.tokens;

@@ -106,6 +106,19 @@ TEST(IntervalBackwardSm90, SeveralTilesWithoutKeys) {
   check(z);
 }
 
+// A sequence shorter than a compression block has no compressed key.
+TEST(IntervalBackwardSm90, NoKeys) {
+  IntervalBackward p;
+  p.forward.batch = 2, p.forward.num_queries = 20, p.forward.num_keys = 0;
+  p.forward.num_heads = 8, p.forward.num_kv_heads = 2;
+  p.forward.qk_head_dim = p.forward.v_head_dim = 64;
+  p.forward.rule = compressed(32, 16);
+  EXPECT_GT(workspace_bytes(p), 0U);
+  sm90::BackwardPlan plan;
+  sm90::choose_chunks(p.forward, plan);
+  EXPECT_EQ(plan.num_chunks, 1);
+}
+
 TEST(IntervalBackwardSm90, WideGroups) {
   for (const auto& [dk, dv] : kDims)
     check({"group 128", 1, 5, 70, 2, 128, dk, dv, 65, window(60), dk == 128, true});
