@@ -12,7 +12,8 @@ namespace {
 
 constexpr const char* kExamples =
     "Exit codes: 0 GO, 7 CONDITIONAL GO, 8 PARTIAL (--only, --skip), 1 NO-GO, 4/5 undecided, "
-    "6 evidence, 3 fault, 2 usage, 129/130/131/143 interrupted.\n"
+    "6 evidence, 3 fault, 2 usage, 129/130/131/143 interrupted. "
+    "Also: ab-rate, schema, witnesses.\n"
     "Examples:\n"
     "  nsa-validate --runbook smoke_cpu                       judge this checkout on this machine, "
     "no GPU needed\n"
@@ -51,6 +52,7 @@ void declare_command(CLI::App& app, Options& o, const Command& command) {
   const bool grouped = space != std::string::npos;
   CLI::App& above = grouped ? *app.get_subcommand(name.substr(0, space)) : app;
   CLI::App* added = above.add_subcommand(grouped ? name.substr(space + 1) : name, command.help);
+  if (!command.listed) added->group("");
   if (command.run == nullptr)
     added->require_subcommand(1);
   else

@@ -1,7 +1,6 @@
 // nsa::attention on a GPU: the kernels run by default, their results are those of the layer call
 // bit for bit and agree with fp64, whatever strides, stream, mode or gradients; part of
 // backends_gpu_test.
-#include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -11,7 +10,6 @@
 #include "nsa/api/attention_call.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/nsa.h"
-#include "nsa/ops/common/fp64_tensors.h"
 #include "nsa/tests/backends_gpu_testing.h"
 
 namespace nsa {
@@ -119,63 +117,6 @@ TEST(AttentionOnCuda, AgreesWithFp64OnTheSelectedBlocks) {
     for (size_t i = 0; i < have.size(); ++i)
       EXPECT_LE(distance(have[i].to(at::kCPU, at::kDouble), ideal[i]), bound)
           << type << " " << kCallTensors[i];
-  }
-}
-
-/// Angles of the rotation alone are in fp64. That fp64 is seen: attention_api_test, on a CPU.
-TEST(AttentionOnCuda, Fp32IsNotComputedInFp64) {
-  const int64_t tokens = 300, angles = tokens * call_config().qk_head_dim / 2;
-  const variable_list x = call_tensors({2, tokens}, at::kFloat);
-  EXPECT_THAT(why_not_fused(x[0], x[1], x[2], x[3], call_config()),
-              testing::HasSubstr("bfloat16 and half only"));
-  const at::Tensor d_o = at::randn({2, tokens, 8, 64}, x[0].options().requires_grad(false));
-  EXPECT_LE(largest_fp64_result([&] { torch::autograd::grad({call(x)}, x, {d_o}); }), angles);
-  const variable_list packed = call_tensors({tokens}, at::kFloat);
-  const at::Tensor offsets = at::tensor({0, 3, 210, 300}, at::kInt).to(at::kCUDA);
-  EXPECT_LE(largest_fp64_result([&] {
-              const at::Tensor o = attention_varlen(packed[0], packed[1], packed[2], packed[3],
-                                                    offsets, call_config());
-              torch::autograd::grad({o}, packed, {d_o.select(0, 0)});
-            }),
-            angles);
-}
-
-struct AllowTf32 {
-  AllowTf32() { at::globalContext().setFloat32MatmulPrecision("high"); }
-  ~AllowTf32() { at::globalContext().setFloat32MatmulPrecision("highest"); }
-};
-
-TEST(AttentionOnCuda, Fp32IsNotMultipliedAsTf32) {
-  const variable_list x = call_tensors({2, 300}, at::kFloat);
-  const at::Tensor want = call(x), a = at::randn({512, 512}, x[0].options().requires_grad(false));
-  const at::Tensor product = a.mm(a);
-  const variable_list wanted = call_gradients(want, x);
-  const AllowTf32 allowed;
-  EXPECT_FALSE(a.mm(a).equal(product)) << "TF32 is not in use";
-  const at::Tensor have = call(x);
-  EXPECT_TRUE(have.equal(want));
-  expect_same_bits(call_gradients(have, x), wanted);
-}
-
-/// As close to fp64 as sums of fp32 are: a hundredth of what TF32 or a half type would leave.
-TEST(AttentionOnCuda, Fp32AgreesWithFp64) {
-  for (const int64_t tokens : {70, 700}) {
-    const variable_list x = call_tensors({2, tokens}, at::kFloat);
-    Options given;
-    given.block_idx =
-        nsa_attention(as_layer_inputs(x), call_config(), layer_options(Backend::kAuto, false, true))
-            .block_idx;
-    variable_list exact;
-    for (const at::Tensor& t : x)
-      exact.push_back(t.detach().to(at::kCPU, at::kDouble).requires_grad_(true));
-    const at::Tensor o = call(x, given);
-    given.block_idx = given.block_idx.cpu();
-    const at::Tensor want = call(exact, given);
-    EXPECT_LE(distance(o.detach().to(at::kCPU, at::kDouble), want.detach()), 1e-5) << tokens;
-    const variable_list have = call_gradients(o, x), ideal = call_gradients(want, exact);
-    for (size_t i = 0; i < have.size(); ++i)
-      EXPECT_LE(distance(have[i].to(at::kCPU, at::kDouble), ideal[i]), 1e-5)
-          << tokens << " " << kCallTensors[i];
   }
 }
 

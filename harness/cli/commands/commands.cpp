@@ -41,13 +41,14 @@ const std::vector<Command>& commands() {
        "0 every fault was reported, 1 one was not, others as a run's", selftest_command},
       {"witnesses", "How each criterion of the shipped runbooks was seen to fail",
        "  nsa-validate witnesses\n",
-       "0 each one was, 1 those that were not are listed, 2 a file is wrong", witnesses_command},
+       "0 each one was, 1 those that were not are listed, 2 a file is wrong", witnesses_command,
+       false},
       {"ab-rate", "Count the results of the A/B procedure for an A/B phase over many runs",
        "  nsa-validate ab-rate --runbook ab_rate_cpu --out equal.jsonl\n"
        "  nsa-validate ab-rate --runbook ab_rate_cpu --set ab.slowdown_pct=15 --out "
        "slower.jsonl\n",
        "0 counted, 2 usage, 3 a run has no verdict, 130/143 interrupted (call it again)",
-       ab_rate_command},
+       ab_rate_command, false},
       {"verify", "Check hashes, derive figures, verdict and reports again, compare bytes",
        "  nsa-validate verify runs/smoke_cpu-TIME\n"
        "  nsa-validate verify run.tar --head 6b350ac5...   nothing changed since it was printed\n",
@@ -86,7 +87,7 @@ const std::vector<Command>& commands() {
       {"schema", "JSON Schema of a file this program reads or writes",
        "  nsa-validate schema runbook > runbook.schema.json\n"
        "  nsa-validate schema runbook --page\n",
-       "0, 2 no such document", schema_command}};
+       "0, 2 no such document", schema_command, false}};
   return all;
 }
 

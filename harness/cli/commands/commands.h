@@ -37,6 +37,7 @@ struct Command {
   const char* examples;    ///< how it is called, a line each
   const char* exit_codes;  ///< what they mean
   int (*run)(const Options&);
+  bool listed = true;  ///< false: in the help by its name alone, for who works on the instrument
 };
 
 /// All of them, in the order of the help; the first, "run", is the program without a command.

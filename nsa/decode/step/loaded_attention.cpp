@@ -1,7 +1,6 @@
 #include "nsa/decode/step/loaded_attention.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 
 #include <limits>
 
@@ -21,7 +20,6 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
   if (a.is_cuda() && at::isReducedFloatingType(low) && !records) {
     return at::bmm(a.to(low), b.to(low), sums);
   }
-  const at::NoTF32Guard fp32_as_it_is;
   return at::bmm(a.to(sums), b.to(sums));
 }
 

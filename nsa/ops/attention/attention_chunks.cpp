@@ -1,7 +1,6 @@
 #include "nsa/ops/attention/attention_chunks.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 
 #include <algorithm>
 
@@ -49,7 +48,7 @@ GroupedHeads::GroupedHeads(const at::Tensor& q, const at::Tensor& k)
       num_kv_heads(k.size(2)),
       group_size(q.size(2) / k.size(2)),
       sums(sum_type(q)),
-      product_type(q.is_cuda() ? q.scalar_type() : sums) {}
+      product_type(q.is_cuda() && q.scalar_type() != at::kFloat ? q.scalar_type() : sums) {}
 
 at::Tensor GroupedHeads::rows(const at::Tensor& x, const QueryChunk& chunk) const {
   const int64_t dim = x.size(3);
@@ -91,7 +90,6 @@ at::Tensor GroupedHeads::flatten(const at::Tensor& x, const QueryChunk& chunk) c
 }
 
 at::Tensor GroupedHeads::product(const at::Tensor& a, const at::Tensor& b) const {
-  const at::NoTF32Guard fp32_as_it_is;  // whatever the program allows: TF32 has ten bits
   return product_type == sums ? at::bmm(a, b) : at::bmm(a, b, sums);
 }
 

@@ -38,8 +38,7 @@ class GroupedHeads {
   at::Tensor flatten(const at::Tensor& x, const QueryChunk& chunk) const;
 
   /// a [R, x, y] times b [R, y, z], both in the type of products, summed and returned in the
-  /// type of sums. On CUDA, half and bfloat16 multiply on tensor cores; else the two types are one,
-  /// and fp32 is never multiplied as TF32.
+  /// type of sums. On CUDA, half and bfloat16 multiply on tensor cores; else the two types are one.
   at::Tensor product(const at::Tensor& a, const at::Tensor& b) const;
   /// rows [R, M, D] times keys [R, n, D], scaled: [R, M, n]. Equal keys have equal logits to the
   /// last bit, so that what the definition calls a tie is one.

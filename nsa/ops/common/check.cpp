@@ -148,9 +148,7 @@ at::ScalarType wider_type(at::ScalarType dtype) {
   return dtype == at::kFloat ? at::kDouble : accumulation_type(dtype);
 }
 
-at::ScalarType sum_type(const at::Tensor& x) {
-  return x.is_cuda() ? accumulation_type(x.scalar_type()) : wider_type(x.scalar_type());
-}
+at::ScalarType sum_type(const at::Tensor& x) { return wider_type(x.scalar_type()); }
 
 std::vector<int64_t> document_offsets(const char* op, const at::Tensor& cu_seqlens,
                                       int64_t num_tokens) {

@@ -58,9 +58,8 @@ at::ScalarType accumulation_type(at::ScalarType dtype);
 /// fp32 for the half types, fp64 for the others.
 at::ScalarType wider_type(at::ScalarType dtype);
 
-/// Type that products of such tensors are summed in: the accumulation type, but on a CPU fp64 for
-/// fp32, as the order of a library's fp32 sums there differs between columns. GPUs keep fp32, since
-/// most of them have few units for fp64.
+/// Type that products of such tensors are summed in: the accumulation type, but fp64 for fp32. The
+/// order of a library's fp32 sums is not known, and fp32 is there for checks, not for speed.
 at::ScalarType sum_type(const at::Tensor& x);
 
 /// cu_seqlens on the host after checking: int32 [docs + 1], starts at 0, never falls, ends at
