@@ -56,9 +56,9 @@ struct BranchTensors {
 /// Compression is config.phi = kMean; others are given as branches.k_cmp and v_cmp. Differentiable
 /// once in every floating argument; the selection is not differentiated. A dispatcher operator
 /// (nsa::attention_fwd), so torch.compile and autocast see one call.
-/// The CUDA kernels have head dims dk/dv of 64/64, 128/128 and 192/128. Branches of other dims, up
-/// to 192/128, are computed in the next larger ones, with zeros behind the elements of a head; the
-/// scale, rotation and compression are those of dk.
+/// The CUDA kernels have head dims dk/dv of 64/64, 128/128 and 192/128. Branches of other dims
+/// from 24 up to 192/128 are computed in the next larger ones, with zeros behind the elements of a
+/// head; the scale, rotation and compression are those of dk.
 /// Throws c10::Error (c10::ValueError, c10::NotImplementedError) that names argument and value.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const at::Tensor& gates, const Config& config = {},

@@ -233,7 +233,8 @@ TEST(ChooseKernel, OtherHeadDimsArePadded) {
   EXPECT_EQ(computed_head_dims(96, 96), (HeadDims{128, 128}));
   EXPECT_EQ(computed_head_dims(80, 32), (HeadDims{128, 128}));
   EXPECT_EQ(computed_head_dims(32, 32), (HeadDims{64, 64}));
-  EXPECT_EQ(computed_head_dims(1, 64), (HeadDims{64, 64}));
+  EXPECT_EQ(computed_head_dims(24, 64), (HeadDims{64, 64}));
+  EXPECT_EQ(computed_head_dims(23, 64), (HeadDims{23, 64})) << "too small to be padded";
   EXPECT_EQ(computed_head_dims(64, 65), (HeadDims{128, 128}));
   EXPECT_EQ(computed_head_dims(129, 96), (HeadDims{192, 128}));
   for (const auto& [dk, dv] : kDims) EXPECT_EQ(computed_head_dims(dk, dv), (HeadDims{dk, dv}));

@@ -29,12 +29,17 @@ struct HeadDims {
   int64_t qk = 0, v = 0;
   constexpr bool operator==(const HeadDims& other) const { return qk == other.qk && v == other.v; }
 };
+/// Smaller heads are not padded: more than half of a kernel's work would be zeros.
+inline constexpr int64_t kLeastPaddedDim = 24;
+
 /// The head dims that kernels compute a call with: its own where they have them, else the smallest
-/// that hold both, with zeros behind the elements of a head; its own where none do.
+/// that hold both, with zeros behind the elements of a head; its own where none do, and where a dim
+/// is below kLeastPaddedDim.
 constexpr HeadDims computed_head_dims(int64_t qk_head_dim, int64_t v_head_dim) {
+  if (qk_head_dim < kLeastPaddedDim || v_head_dim < kLeastPaddedDim)
+    return {qk_head_dim, v_head_dim};
   for (const sm80::SharedBytes& one : sm80::kSharedBytes)  // the smallest first
-    if (qk_head_dim > 0 && v_head_dim > 0 && qk_head_dim <= one.qk_head_dim &&
-        v_head_dim <= one.v_head_dim)
+    if (qk_head_dim <= one.qk_head_dim && v_head_dim <= one.v_head_dim)
       return {one.qk_head_dim, one.v_head_dim};
   return {qk_head_dim, v_head_dim};
 }
@@ -58,7 +63,8 @@ constexpr const char* unsupported_heads(const HeadSizes& s, int64_t most, const 
   if (s.num_heads / s.num_kv_heads > most) return too_many;
   if (have_kernels(s.qk_head_dim, s.v_head_dim)) return nullptr;
   const HeadDims computed = computed_head_dims(s.qk_head_dim, s.v_head_dim);
-  return have_kernels(computed.qk, computed.v) ? kOtherHeadDims : kLargeHeadDims;
+  const bool small = s.qk_head_dim < kLeastPaddedDim || s.v_head_dim < kLeastPaddedDim;
+  return small || have_kernels(computed.qk, computed.v) ? kOtherHeadDims : kLargeHeadDims;
 }
 
 /// Window and compressed branch, forward and backward.
