@@ -42,8 +42,9 @@ Trial from_json(const json& text) {
               .reason = text.at("reason"),
               .run = text.at("run"),
               .measured = text.at("measured")};
+  const auto outcome = text.at("outcome").get<std::string>();
   for (const Outcome each : {Outcome::kGood, Outcome::kBad, Outcome::kNotBuilt})
-    if (to_string(each) == text.at("outcome")) trial.outcome = each;
+    if (to_string(each) == outcome) trial.outcome = each;
   return trial;
 }
 
@@ -152,7 +153,7 @@ std::vector<std::string> Trials::call(const std::string& commit, const fs::path&
   if (!plan_.paired) return argv;
   for (const auto& [arm, folder] :
        {std::pair{"base_bin", programs_of(plan_.good)}, {"head_bin", programs_of(commit)}}) {
-    argv.push_back("--set");
+    argv.emplace_back("--set");
     argv.push_back(plan_.phase + "." + arm + "=" + folder.string());
   }
   return argv;

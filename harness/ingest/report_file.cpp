@@ -39,7 +39,7 @@ void note_context(const json& report, BenchmarkFile& file) {
     if (context.value(key, "") == "debug" || context.value(key, "") == "Debug")
       file.deviations.push_back(std::string(key) + " is a debug build: its times are no evidence");
   if (context.value("cpu_scaling_enabled", false))
-    file.deviations.push_back("the processor changes its clock (cpu_scaling_enabled)");
+    file.deviations.emplace_back("the processor changes its clock (cpu_scaling_enabled)");
 }
 
 void note_repetitions(BenchmarkFile& file) {

@@ -110,7 +110,7 @@ std::optional<MeasuredStep> measured_step(const Results& results, const std::str
   }
   for (const Metric& metric : results.metrics)
     if (metric.name == phase + ".step.unrecorded_ms" && metric.value)
-      return MeasuredStep{.ms = *metric.value, .lo = {}, .hi = {}, .n = 1};
+      return MeasuredStep{.ms = metric.value.value_or(NAN), .lo = {}, .hi = {}, .n = 1};
   return std::nullopt;
 }
 
@@ -119,7 +119,8 @@ std::string no_difference(const std::optional<MeasuredStep>& a,
                           const std::optional<MeasuredStep>& b) {
   if (!a || !b)
     return std::string("no step of ") + (a ? "B" : "A") + " was measured with recording off";
-  if (a->lo && b->lo && *a->lo <= *b->hi && *b->lo <= *a->hi)
+  const double a_hi = a->hi.value_or(NAN), b_hi = b->hi.value_or(NAN);
+  if (a->lo && b->lo && *a->lo <= b_hi && *b->lo <= a_hi)
     return "the intervals of the measured steps touch: no difference is shown";
   if (a->ms == b->ms) return "both steps take the same time";
   return "";
@@ -180,15 +181,21 @@ std::string at_pointer(const Results& results, const char* pointer) {
 
 }  // namespace
 
+std::optional<double> Explanation::measured_ms() const {
+  if (!a || !b) return std::nullopt;
+  return b->ms - a->ms;
+}
+
 std::optional<double> Explanation::unexplained_ms() const {
-  if (!a || !b || recorded.parts.empty()) return std::nullopt;
-  return b->ms - a->ms - recorded.delta_ms();
+  const auto measured = measured_ms();
+  if (!measured || recorded.parts.empty()) return std::nullopt;
+  return *measured - recorded.delta_ms();
 }
 
 std::optional<double> Explanation::unexplained_pct() const {
-  const auto left = unexplained_ms();
-  if (!left || b->ms == a->ms) return std::nullopt;
-  return 100 * std::abs(*left / (b->ms - a->ms));
+  const auto measured = measured_ms(), left = unexplained_ms();
+  if (!measured || !left || *measured == 0) return std::nullopt;
+  return 100 * std::abs(*left / *measured);
 }
 
 std::vector<Explanation> explain_difference(const RunFolder& a, const Results& of_a,

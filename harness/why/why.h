@@ -27,6 +27,8 @@ struct Explanation {
   std::optional<MeasuredStep> a, b;
   std::string not_decidable;  ///< why there is no difference to explain; empty: there is one
   StepDifference recorded;    ///< empty where the profiles themselves cannot be compared
+  /// What a step of B takes more than one of A; none without both measured steps.
+  std::optional<double> measured_ms() const;
   /// What the profiles leave of the measured difference, ms; none without both measured steps.
   std::optional<double> unexplained_ms() const;
   /// The same as a share of the measured difference, percent.

@@ -59,7 +59,7 @@ bisect::TrialPlan plan_of(const Options& options, const bisect::Range& range,
   if (!options.bin.empty()) plan.bin = options.bin;
   if (!options.configs.empty()) plan.more = {"--configs", fs::absolute(options.configs).string()};
   for (const std::string& set : options.set) {
-    plan.more.push_back("--set");
+    plan.more.emplace_back("--set");
     plan.more.push_back(set);
   }
   return plan;

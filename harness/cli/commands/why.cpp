@@ -1,4 +1,5 @@
 // why A B: the difference between two runs, closed by their profiles.
+#include <cmath>
 #include <cstdio>
 
 #include "base/text/plain_text.h"
@@ -34,10 +35,11 @@ Run whole_run(const std::string& path) {
 
 /// The largest changes, then the others as one, then what the profiles leave unexplained.
 reports::Waterfall waterfall_of(const Explanation& e) {
+  const double from = e.a ? e.a->ms : NAN;
   reports::Waterfall w{.name = "why-" + e.phase,
                        .title = "A step of A, what changed, a step of B",
-                       .from_ms = e.a->ms,
-                       .to_ms = e.b->ms,
+                       .from_ms = from,
+                       .to_ms = from + e.measured_ms().value_or(NAN),
                        .changes = {}};
   double rest = 0;
   for (size_t i = 0; i < e.recorded.parts.size(); ++i) {
