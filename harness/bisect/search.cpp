@@ -89,7 +89,7 @@ class Search {
     if (trial.outcome == wanted) return;
     throw ConfigError("bisect: " + std::string(wanted == Outcome::kGood ? "GOOD " : "BAD ") +
                       commit.substr(0, 12) + " is " + to_string(trial.outcome) + " (" +
-                      trial.reason + "), so there is no turn to look for");
+                      trial.reason + "), so there is no change to look for");
   }
 
   void take_steps() {
@@ -129,7 +129,7 @@ class Search {
                                [&](const Trial& trial) { return trial.commit == commit; });
   }
 
-  /// The commit in the middle of those that the search left out on one side of the turn.
+  /// The commit in the middle of those that the search left out on one side of the change.
   void try_between(const std::string& from, const std::string& to, Outcome wanted) {
     std::vector<std::string> untried;
     for (const std::string& commit :
@@ -140,10 +140,10 @@ class Search {
     if (trial.outcome == wanted || trial.outcome == Outcome::kUndecided ||
         trial.outcome == Outcome::kNotBuilt)
       return;
-    found_.contradiction = "the criterion turns more than once: it is " + to_string(trial.outcome) +
-                           " at " + trial.commit.substr(0, 12) +
-                           (wanted == Outcome::kGood ? ", before" : ", behind") + " the turn at " +
-                           found_.first_bad.substr(0, 12);
+    found_.contradiction = "the criterion changes more than once: it is " +
+                           to_string(trial.outcome) + " at " + trial.commit.substr(0, 12) +
+                           (wanted == Outcome::kGood ? ", before" : ", behind") +
+                           " the change at " + found_.first_bad.substr(0, 12);
   }
 
   void try_controls() {

@@ -39,7 +39,7 @@ struct Found {
   std::string first_bad;            ///< empty: only commits without a decision are left
   std::vector<std::string> one_of;  ///< then it is one of these
   std::vector<Trial> trials;        ///< in the order in which they were made
-  /// Two trials that contradict a single turn, in words; empty: none do.
+  /// Two trials that contradict a single change, in words; empty: none do.
   std::string contradiction;
   /// At most this share of such searches names a wrong commit: the sum over measured trials.
   double error_rate = 0;
@@ -50,8 +50,8 @@ struct Found {
 using TestCommit = std::function<Trial(const std::string& commit, int64_t left)>;
 
 /// Tries good and bad first, then what git bisect names; commits without a decision are skipped as
-/// git bisect skips them. Afterwards tries up to `controls` commits on either side of the turn, to
-/// see that there is only one. Throws ConfigError where good is no ancestor of bad, or where the
+/// git bisect skips them. Afterwards tries up to `controls` commits on either side of the change,
+/// to see that there is only one. Throws ConfigError where good is no ancestor of bad, or where the
 /// criterion is not as claimed at one of them, and Error where git fails.
 Found search(const Range& range, const TestCommit& test, int controls = 1);
 

@@ -10,7 +10,7 @@ namespace {
 std::string answer(const SearchPage& page) {
   if (!page.contradiction.empty())
     return "**Not decidable:** " + escape(page.contradiction) +
-           ". Search between two commits between which it turns once.\n\n";
+           ". Search between two commits between which it changes once.\n\n";
   if (!page.first_bad.empty())
     return "**" + escape(page.first_bad) + "** is the first commit at which " +
            code(page.criterion) + " FAILs.\n\n";

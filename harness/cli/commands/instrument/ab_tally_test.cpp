@@ -1,4 +1,4 @@
-#include "harness/cli/commands/ab_tally.h"
+#include "harness/cli/commands/instrument/ab_tally.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,8 +9,8 @@
 #include <map>
 #include <optional>
 
-#include "harness/cli/commands/ab_tally.h"
 #include "harness/cli/commands/commands.h"
+#include "harness/cli/commands/instrument/ab_tally.h"
 #include "harness/cli/paths.h"
 #include "harness/cli/work.h"
 #include "harness/evidence/derive/ab_stages.h"

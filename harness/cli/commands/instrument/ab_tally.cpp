@@ -1,4 +1,4 @@
-#include "harness/cli/commands/ab_tally.h"
+#include "harness/cli/commands/instrument/ab_tally.h"
 
 #include <fmt/format.h>
 #include <stdlib.h>
