@@ -2,54 +2,40 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
+#include "nsa/layer/branches.h"
 #include "nsa/layer/fused/fused_call.h"
 #include "nsa/layer/fused/fused_tokens.h"
 #include "nsa/layer/nsa_inputs.h"
-#include "nsa/layer/strict_asserts.h"
-#include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/common/operator_call.h"
-#include "nsa/ops/compressed/cmp_attn.h"
-#include "nsa/ops/gate/fused_combine.h"
-#include "nsa/ops/gate/gate.h"
 #include "nsa/ops/rope/rope.h"
 #include "nsa/ops/select/positions.h"
-#include "nsa/ops/select/scores.h"
-#include "nsa/ops/select/top_n.h"
-#include "nsa/ops/selected/sel_attn.h"
-#include "nsa/ops/window/win_attn.h"
 
 namespace nsa {
 namespace {
 
-/// Queries whose probabilities over all compressed blocks exist at one time.
-constexpr int64_t kSelectionQueries = 4096;
-
-/// One call on batched inputs; the steps read like docs/semantics.md, Stages.
-class BatchedAttention {
+/// What stands before the branches of one call on batched inputs: rotation and compression.
+class Sources {
  public:
-  BatchedAttention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)
+  Sources(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options)
       : in_(inputs), config_(config), options_(options) {}
 
-  Steps run(bool compressed) {
+  AttendedKeys prepare(bool compressed) {
+    keys_.v_win = in_.v_win;
     if (tokens_by_kernel(in_, config_) && !differentiated()) {
       prepare_by_kernel(compressed);
     } else {
       rotate();
       compress_sources(compressed);
     }
-    compressed_branch_and_selection();
-    assert_compressed_branch();
-    selected_branch();
-    window_branch();
-    combine();
-    return {std::move(out_), k_sel_, k_win_};
+    keys_.selected = [k = k_sel_, v = in_.v_sel](const at::Tensor&) { return std::pair(k, v); };
+    return std::move(keys_);
   }
+  const at::Tensor& k_sel() const { return k_sel_; }
 
  private:
   NvtxRange stage(const char* name) const { return NvtxRange(name, options_.nvtx); }
@@ -59,207 +45,51 @@ class BatchedAttention {
                            in_.v_win, in_.gate_logits});
   }
 
-  /// int64 [S]; most kernels know them.
-  const at::Tensor& positions() {
-    if (!positions_.defined())
-      positions_ = at::arange(in_.q.size(1), in_.q.options().dtype(at::kLong));
-    return positions_;
-  }
-
   /// Rotation, and compression where it is the mean, in one launch without a gradient.
   void prepare_by_kernel(bool compressed) {
     const NvtxRange range =
         stage(config_.rope == RopeMode::kNone ? "nsa.compress" : "nsa.rope");  // most of it
     const bool pools = !compressed && sources_are_pooled(config_);
     const TokenSources sources = make_sources(in_, config_, pools);
-    out_.q_rot = sources.q;
+    keys_.q_rot = sources.q;
     k_sel_ = sources.k_sel;
-    k_win_ = sources.k_win;
+    keys_.k_win = sources.k_win;
     if (!pools) return compress_sources(compressed);
-    out_.k_cmp = sources.k_cmp;
-    out_.v_cmp = sources.v_cmp;
+    keys_.k_cmp = sources.k_cmp;
+    keys_.v_cmp = sources.v_cmp;
     record_stage("compress", "fused");
   }
 
   void rotate() {
     const NvtxRange range = stage("nsa.rope");
-    out_.q_rot = in_.q;
+    keys_.q_rot = in_.q;
     k_sel_ = in_.k_sel;
-    k_win_ = in_.k_win;
+    keys_.k_win = in_.k_win;
     if (config_.rope == RopeMode::kNone) return;
-    Rotation rotation(positions(), config_.rope_base, config_.rope_pairs);
-    out_.q_rot = rotation(in_.q);
+    Rotation rotation(at::arange(in_.q.size(1), in_.q.options().dtype(at::kLong)),
+                      config_.rope_base, config_.rope_pairs);
+    keys_.q_rot = rotation(in_.q);
     k_sel_ = rotation(in_.k_sel);
-    k_win_ = rotation(in_.k_win);
+    keys_.k_win = rotation(in_.k_win);
   }
 
   void compress_sources(bool compressed) {
     if (compressed) {
-      out_.k_cmp = in_.k_cmp_src;
-      out_.v_cmp = in_.v_cmp_src;
+      keys_.k_cmp = in_.k_cmp_src;
+      keys_.v_cmp = in_.v_cmp_src;
       return;
     }
     const NvtxRange range = stage("nsa.compress");
-    std::tie(out_.k_cmp, out_.v_cmp) =
+    std::tie(keys_.k_cmp, keys_.v_cmp) =
         compress(in_.k_cmp_src, in_.v_cmp_src, in_.phi_k, in_.phi_v, config_);
     record_stage("compress", compress_backend(in_.k_cmp_src, config_));
-  }
-
-  /// The kernel of branch, choice and ranges together, or why there is none; no obstacle either
-  /// where that was not requested and where nothing is to be chosen.
-  KernelChoice fused_selection_kernel() const {
-    if (options_.cmp != BranchBackend::kFused || options_.block_idx.defined()) return {};
-    if (options_.keep_scores)
-      return {KernelCode::kNone, "the kernel leaves no scores (keep_scores)", ""};
-    return choose_select_kernel(out_.q_rot, out_.k_cmp, out_.v_cmp, config_);
-  }
-
-  void fused_compressed_branch_and_selection(const KernelChoice& kernel) {
-    take_selection(cmp_attn_select(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, kernel), "fused");
-  }
-
-  void take_selection(const CmpSelectResult& r, const char* backend) {
-    ranges_backend_ = backend;
-    out_.o_cmp = r.out;
-    out_.lse_cmp = r.lse;
-    out_.block_idx = r.block_idx;
-    out_.ranges = r.ranges;
-    record_stage("select", backend);
-  }
-
-  /// Whether the CPU kernels choose blocks in the compressed branch: they leave no scores.
-  bool selects_on_cpu() const {
-    return options_.cmp == BranchBackend::kCpu && !options_.block_idx.defined() &&
-           !options_.keep_scores && cpu_kernel_obstacle(out_.q_rot).empty();
-  }
-
-  void compressed_branch_and_selection() {
-    const NvtxRange range = stage("nsa.cmp_attn+select");
-    if (selects_on_cpu())
-      return take_selection(cmp_attn_select_cpu(out_.q_rot, out_.k_cmp, out_.v_cmp, config_),
-                            "cpu");
-    const KernelChoice fused = fused_selection_kernel();
-    if (fused.runs()) return fused_compressed_branch_and_selection(fused);
-    const int64_t num_tokens = in_.q.size(1);
-    const bool given = options_.block_idx.defined();
-    std::vector<at::Tensor> out, lse, scores, block_idx;
-    int64_t begin = 0;
-    do {  // once at least: no tokens give empty tensors of the right shapes
-      const int64_t count = std::min(kSelectionQueries, num_tokens - begin);
-      const CmpAttnResult cmp =
-          cmp_attn(out_.q_rot.narrow(1, begin, count), out_.k_cmp, out_.v_cmp, config_, begin,
-                   {options_.cmp, options_.strict_backend}, !given || options_.keep_scores);
-      out.push_back(cmp.out);
-      lse.push_back(cmp.lse);
-      if (!given || options_.keep_scores) {
-        const NvtxRange select_range = stage("nsa.select");
-        const at::Tensor part =
-            block_scores(cmp.group_probs, config_.num_sel_blocks(num_tokens), config_);
-        if (options_.keep_scores) scores.push_back(part);
-        if (!given) {
-          block_idx.push_back(select_blocks(part, positions().narrow(0, begin, count), config_));
-        }
-      }
-      begin += count;
-    } while (begin < num_tokens);
-    const auto join = [](const std::vector<at::Tensor>& parts) {
-      return parts.size() == 1 ? parts[0] : at::cat(parts, 1);
-    };
-    out_.o_cmp = join(out);
-    out_.lse_cmp = join(lse);
-    if (options_.keep_scores) out_.scores = join(scores);
-    if (given) {
-      const BlockSet set = block_set(options_.block_idx, positions(), config_.sel_block_size);
-      out_.block_idx = set.block_idx;
-      out_.dropped_ids = set.outside;
-    } else {
-      out_.block_idx = join(block_idx);
-    }
-    if (fused.obstacle.empty()) {
-      record_stage("select", given ? "given" : "plain");
-    } else {
-      record_backend("select", "fused", "plain", "", fused.obstacle, options_.strict_backend);
-    }
-  }
-
-  void assert_compressed_branch() {
-    if (!options_.strict_asserts) return;
-    std::tie(out_.o_cmp, out_.lse_cmp) = rerouted_if_not_finite(
-        "cmp_attn", {out_.o_cmp, out_.lse_cmp}, {out_.q_rot, out_.k_cmp, out_.v_cmp},
-        to_string(options_.cmp), to_string(BranchBackend::kPlain), [&]() -> BranchResult {
-          const CmpAttnResult again = cmp_attn(out_.q_rot, out_.k_cmp, out_.v_cmp, config_, 0, {},
-                                               /*want_group_probs=*/false);
-          return {again.out, again.lse};
-        });
-  }
-
-  void selected_branch() {
-    if (out_.ranges.defined()) {
-      record_stage("ranges", ranges_backend_);
-    } else {
-      const NvtxRange range = stage("nsa.ranges");
-      out_.ranges =
-          block_ranges(options_.ranges, out_.block_idx, positions(), config_.sel_block_size);
-      record_stage("ranges", to_string(options_.ranges));
-    }
-    const NvtxRange range = stage("nsa.sel_attn");
-    const auto run = [&](SelBackend backend) {
-      return sel_attn(
-          out_.q_rot, k_sel_, in_.v_sel, out_.ranges, 0,
-          {backend, options_.safe_pack, options_.strict_backend, config_.sel_block_size},
-          config_.scale_sel);
-    };
-    BranchResult result = run(options_.sel);
-    if (options_.strict_asserts) {
-      if (!options_.block_idx.defined()) {
-        check_causal_blocks(out_.block_idx, config_.sel_block_size);
-      }
-      check_causal_ranges(out_.ranges);
-      result = rerouted_if_not_finite("sel_attn", result, {out_.q_rot, k_sel_, in_.v_sel},
-                                      to_string(options_.sel), to_string(SelBackend::kGather),
-                                      [&] { return run(SelBackend::kGather); });
-    }
-    std::tie(out_.o_sel, out_.lse_sel) = result;
-  }
-
-  void window_branch() {
-    const NvtxRange range = stage("nsa.win_attn");
-    const auto run = [&](BranchBackend backend) {
-      return win_attn(out_.q_rot, k_win_, in_.v_win, config_.window, 0,
-                      {backend, options_.strict_backend}, config_.scale_win);
-    };
-    BranchResult result = run(options_.win);
-    if (options_.strict_asserts) {
-      result = rerouted_if_not_finite("win_attn", result, {out_.q_rot, k_win_, in_.v_win},
-                                      to_string(options_.win), to_string(BranchBackend::kPlain),
-                                      [&] { return run(BranchBackend::kPlain); });
-    }
-    std::tie(out_.o_win, out_.lse_win) = result;
-  }
-
-  void combine() {
-    const NvtxRange range = stage("nsa.gate");
-    if (combines_by_kernel(out_.o_cmp, in_.gate_logits) &&
-        !needs_gradient({out_.o_cmp, out_.o_sel, out_.o_win, in_.gate_logits})) {
-      const GatedOutput sum = gated_sum_by_kernel(
-          {{out_.o_cmp.contiguous(), out_.o_sel.contiguous(), out_.o_win.contiguous()},
-           in_.gate_logits.contiguous(),
-           config_.gate});
-      out_.o = sum.o;
-      out_.gates = sum.gates;
-      return record_stage("gate", "fused");
-    }
-    out_.gates = gate_activate(in_.gate_logits, config_.gate);
-    out_.o = gate_combine(out_.o_cmp, out_.o_sel, out_.o_win, out_.gates);
-    record_stage("gate", gate_combine_backend(out_.o_cmp, out_.gates));
   }
 
   const NsaInputs& in_;
   const NsaConfig& config_;
   const NsaOptions& options_;
-  at::Tensor positions_, k_sel_, k_win_;
-  const char* ranges_backend_ = "fused";  ///< of ranges that came with the selection
-  NsaOutputs out_;
+  at::Tensor k_sel_;
+  AttendedKeys keys_;
 };
 
 }  // namespace
@@ -287,7 +117,9 @@ NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
 
 Steps compose_attention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
                         bool compressed) {
-  return BatchedAttention(inputs, config, options).run(compressed);
+  Sources sources(inputs, config, options);
+  const AttendedKeys keys = sources.prepare(compressed);
+  return {attend_branches(keys, inputs.gate_logits, config, options), sources.k_sel(), keys.k_win};
 }
 
 }  // namespace nsa

@@ -73,6 +73,7 @@ class Run {
     facts_.ranks = context_.place.world;
     require_ranks(context_.place, options_.ranks);
     require_shard_group(context_.place, options_.shard_group);
+    require_context_ranks(context_.place, options_.context_ranks);
     if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
     const ModelConfig& config = config_ = load_model_config(options_.model, model_config_folders());
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
@@ -85,7 +86,14 @@ class Run {
                        " runs none; unset it");
     facts_.vocab = num_token_values(config);
     facts_.has_gates = config.attention_kind == AttentionKind::kNsa;
-    facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.ranks;
+    if (options_.context_ranks > 1) {
+      if (config.attention_kind == AttentionKind::kDense)
+        throw InputError("training option context_ranks must be 1 with the dense model " +
+                         config.name + ", got " + std::to_string(options_.context_ranks));
+      require_context_shards(config.attention, seq_len, options_.context_ranks);
+    }
+    facts_.context_ranks = options_.context_ranks;
+    facts_.step_tokens = options_.batch * options_.accum * seq_len * facts_.row_groups();
     device_ = open_rank_device(options_.device, context_.place);
     want_kernels(kernels, device_);
     shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
@@ -145,6 +153,9 @@ class Run {
   }
 
   void make_trainer(Decoder model, int64_t seq_len) {
+    if (options_.context_ranks > 1)
+      context_layers_ = std::make_unique<ContextLayers>(
+          *ranks_, *collectives_, options_.context_ranks, config_.attention, seq_len);
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.whole_run()};
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
@@ -152,6 +163,7 @@ class Run {
                        .learning_rate = [schedule](int64_t k) { return schedule.at(k); },
                        .ranks = ranks_.get(),
                        .collectives = collectives_.get(),
+                       .context = context_layers_.get(),
                        .stop_wanted = [this] { return signal() != 0; }};
     if (context_.exchange) {
       context_.exchange(parts);
@@ -246,7 +258,7 @@ class Run {
   /// Missing or foreign data ends the run; it is never replaced.
   void open_data(const ModelConfig& config, int64_t seq_len) {
     try {
-      tokens_ = open_tokens(options_, config, seq_len, facts_.ranks);
+      tokens_ = open_tokens(options_, config, seq_len, facts_.row_groups());
       kept_out_ = open_kept_out(options_, seq_len);
       if (kept_out_) facts_.kept_out = kept_out_->describe();
     } catch (const InputError& e) {
@@ -299,6 +311,10 @@ class Run {
     for (const std::string& peak : ranks_->gather(std::to_string(tensors_peak_mib_)))
       facts_.rank_peaks_mib.push_back(std::stod(peak));
     collectives_->end();
+    if (context_layers_) {
+      context_traffic_ = context_layers_->traffic(*ranks_, shape_.batch, shape_.value_bytes);
+      context_layers_->leave();
+    }
     ranks_->leave();
   }
 
@@ -380,6 +396,7 @@ class Run {
     if (options_.shard != "full")
       emit_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
     report_memory();
+    emit_context_traffic(*context_.lines, context_.case_id, context_traffic_);
     emit_expected(*context_.lines, context_.case_id, config_);
     ResultLines& lines = *context_.lines;
     const Judgement judgement = judge(options_, facts_, trace_);
@@ -406,6 +423,8 @@ class Run {
   std::unique_ptr<StageRecord> stages_;
   std::unique_ptr<CollectiveLog> collectives_;
   std::unique_ptr<RankGroup> ranks_;
+  std::unique_ptr<ContextLayers> context_layers_;  ///< where ranks divide rows among them
+  std::vector<ContextLayers::Traffic> context_traffic_;
   std::unique_ptr<StepWatch> watch_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpointer> checkpointer_;

@@ -83,6 +83,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   identity["validate_batches"] = std::to_string(o.validate_batches);
   identity["shard"] = o.shard;
   identity["shard_group"] = std::to_string(o.shard_group);
+  identity["context_ranks"] = std::to_string(o.context_ranks);
   identity["activation_checkpointing"] =
       yes(o.activation_checkpointing || config.activation_checkpointing);
   identity["cuda_graph"] = o.cuda_graph;
@@ -95,8 +96,9 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
   const auto bytes = [](at::ScalarType t) { return static_cast<int64_t>(c10::elementSize(t)); };
   return {.batch = o.batch,
           .accum = o.accum,
-          .seq_len = seq_len,
+          .seq_len = seq_len / o.context_ranks,
           .ranks = ranks,
+          .context_ranks = o.context_ranks,
           .sharding = sharding_of(o.shard),
           .shard_ranks = o.shard_group > 0 ? o.shard_group : ranks,
           .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,

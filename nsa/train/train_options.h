@@ -49,6 +49,7 @@ struct TrainOptions {
   double rank_timeout_s = 300;
   std::string shard = "none";  ///< sharding_of (shard/sharding.h)
   int64_t shard_group = 0;
+  int64_t context_ranks = 1;
   ReducerOptions reducer;  ///< from the switches NSA_DDP_*
   bool activation_checkpointing = false;
   std::string backend = "auto";
@@ -154,6 +155,11 @@ void TrainOptions::describe(Visitor& v) {
             "another; 0: all",
      .least = 0},
     &O::shard_group);
+  v({.name = "context_ranks",
+     .doc = "ranks that divide the tokens of every row among them, a divisor of their number; 1: each "
+            "has rows of its own",
+     .least = 1},
+    &O::context_ranks);
   v({"activation_checkpointing",
      "layers keep their input alone and compute the rest twice; same gradients"},
     &O::activation_checkpointing);

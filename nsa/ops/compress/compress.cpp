@@ -57,7 +57,7 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
                        const OptionalTensor& w1, const OptionalTensor& b1, const OptionalTensor& w2,
                        const OptionalTensor& b2, c10::string_view phi_name, int64_t block_size,
                        int64_t block_stride, c10::string_view rope_name, double rope_base,
-                       c10::string_view pair_name) {
+                       c10::string_view pair_name, int64_t first_position) {
   const ArgumentCheck check("compress");
   check.rank("x", x, 4, "[B, S, Hkv, D]");
   check.floating("x", x);
@@ -77,7 +77,8 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
   if (num_tokens < block_size) return x.narrow(1, 0, 0).clone();
 
   const auto positions = [&](int64_t count, int64_t step) {
-    return at::arange(0, count * step, step, x.options().dtype(at::kLong));
+    return at::arange(first_position, first_position + count * step, step,
+                      x.options().dtype(at::kLong));
   };
   const at::Tensor source =
       mode == RopeMode::kBeforePool ? rope(x, positions(num_tokens, 1), rope_base, pairs) : x;
@@ -92,7 +93,7 @@ at::Tensor compress_op(const at::Tensor& x, const OptionalTensor& conv, const Op
 }
 
 at::Tensor compress_one(const at::Tensor& x, const PhiWeights& weights, const NsaConfig& config,
-                        RopeMode mode) {
+                        RopeMode mode, int64_t first_position) {
   static const auto op = find_operator<decltype(compress_op)>("nsa::compress");
   const auto optional = [](const at::Tensor& tensor) {
     return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
@@ -100,7 +101,7 @@ at::Tensor compress_one(const at::Tensor& x, const PhiWeights& weights, const Ns
   return op.call(x, optional(weights.conv), optional(weights.pe), optional(weights.w1),
                  optional(weights.b1), optional(weights.w2), optional(weights.b2),
                  to_string(config.phi), config.block_size, config.block_stride, to_string(mode),
-                 config.rope_base, to_string(config.rope_pairs));
+                 config.rope_base, to_string(config.rope_pairs), first_position);
 }
 
 }  // namespace
@@ -125,14 +126,14 @@ PhiWeights make_phi_weights(const NsaConfig& config, int64_t dim, at::TensorOpti
 
 std::pair<at::Tensor, at::Tensor> compress(const at::Tensor& k, const at::Tensor& v,
                                            const PhiWeights& phi_k, const PhiWeights& phi_v,
-                                           const NsaConfig& config) {
+                                           const NsaConfig& config, int64_t first_position) {
   const ArgumentCheck check("compress");
   check.rank("k", k, 4, "[B, S, Hkv, dk]");
   check.sizes("v", v, {k.size(0), k.size(1), k.size(2), -1}, "[B, S, Hkv, dv]");
   check.same_dtype("v", v, "k", k);
   check.same_device("v", v, "k", k);
-  return {compress_one(k, phi_k, config, config.rope),
-          compress_one(v, phi_v, config, RopeMode::kNone)};
+  return {compress_one(k, phi_k, config, config.rope, first_position),
+          compress_one(v, phi_v, config, RopeMode::kNone, 0)};
 }
 
 const char* compress_backend(const at::Tensor& k, const NsaConfig& config) {
@@ -170,6 +171,6 @@ TORCH_LIBRARY_FRAGMENT(nsa, m) {
       "compress(Tensor x, Tensor? conv, Tensor? pe, Tensor? w1, Tensor? b1, Tensor? w2, Tensor? "
       "b2, "
       "str phi, int block_size, int block_stride, str rope, float rope_base, "
-      "str rope_pairs='interleaved') -> Tensor",
+      "str rope_pairs='interleaved', int first_position=0) -> Tensor",
       TORCH_FN(nsa::compress_op));
 }

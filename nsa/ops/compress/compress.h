@@ -27,10 +27,11 @@ PhiWeights make_phi_weights(const NsaConfig& config, int64_t dim, at::TensorOpti
 ///   -> {k_cmp [B, N_c, Hkv, dk], v_cmp [B, N_c, Hkv, dv]}, same type, N_c = num_compressed(S).
 /// RoPE per config.rope, keys only: before_pool rotates token t at position t, block_start block i
 /// at position i*d. Sums in the accumulation type, one rounding at the end. A token behind the last
-/// whole block has no influence. Differentiable in k, v, weights. Throws c10::Error by name.
+/// whole block has no influence. Token 0 of k stands at `first_position`, which may be below 0.
+/// Differentiable in k, v, weights. Throws c10::Error by name.
 std::pair<at::Tensor, at::Tensor> compress(const at::Tensor& k, const at::Tensor& v,
                                            const PhiWeights& phi_k, const PhiWeights& phi_v,
-                                           const NsaConfig& config);
+                                           const NsaConfig& config, int64_t first_position = 0);
 
 struct PackedCompressed {
   at::Tensor k_cmp;   ///< [sum of N_c(len), Hkv, dk]

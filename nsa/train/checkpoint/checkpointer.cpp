@@ -44,6 +44,7 @@ RunIdentity run_identity(const TrainOptions& o, const ModelConfig& model,
                           {"packing", o.packing ? "documents" : "none"},
                           {"dtype", c10::toString(surroundings.compute_type)},
                           {"device", c10::DeviceTypeName(surroundings.device.type(), true)}};
+  if (o.context_ranks > 1) identity["context_ranks"] = std::to_string(o.context_ranks);
   for (const SwitchValue& value : switches.list())
     if (changes_bits(value)) identity[value.name] = value.value;
   return identity;

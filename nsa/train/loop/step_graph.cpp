@@ -45,6 +45,7 @@ std::string run_obstacle(const TrainOptions& options, bool activation_checkpoint
 #ifndef NSA_WITH_CUDA
   return "in a build without CUDA";
 #endif
+  if (options.context_ranks > 1) return "with context_ranks, which exchange keys in every layer";
   if (options.packing) return "with packing, whose documents are others in every step";
   if (activation_checkpointing) return "with activation_checkpointing, which is not captured";
   return "";

@@ -94,8 +94,8 @@ void Trainer::set_position(int64_t steps, int64_t rows) {
 BatchShape Trainer::batch_shape() const {
   return {.rows = options_.batch,
           .row_tokens = seq_len_ + 1,  // S inputs and, one place later, S targets
-          .stride = options_.batch * world(),
-          .offset = options_.batch * rank()};
+          .stride = options_.batch * num_row_groups(),
+          .offset = options_.batch * row_group()};
 }
 
 void Trainer::start_loader() {
@@ -113,6 +113,7 @@ Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
   Batch batch{rows.to(device_).to(at::kLong), {}};
+  if (parts_.context != nullptr) batch.attention = parts_.context->attention();
   if (options_.packing) {
     batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
     batch.targets = count_targets(bytes, seq_len_ + 1);
@@ -134,11 +135,20 @@ Trainer::Batch Trainer::load_again(int64_t first_row) const {
   return to_device(BatchLoader(*parts_.tokens, shape, plain, first_row / shape.stride).next());
 }
 
+at::Tensor Trainer::inputs_of(const Batch& batch) const {
+  return parts_.context ? parts_.context->inputs(batch.tokens) : batch.tokens.slice(1, 0, -1);
+}
+
+at::Tensor Trainer::mean_loss(const at::Tensor& logits, const at::Tensor& rows) const {
+  return parts_.context ? parts_.context->mean_loss(parts_.loss, logits, rows)
+                        : parts_.loss(logits, rows);
+}
+
 at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
   const NvtxRange range("train.forward");
-  out = parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
+  out = parts_.model->forward(inputs_of(batch), /*probe=*/{}, batch.attention);
   const NvtxRange loss_range("train.loss");
-  const at::Tensor loss = parts_.loss(out.logits, batch.tokens);
+  const at::Tensor loss = mean_loss(out.logits, batch.tokens);
   return batch.share.defined() ? loss * batch.share.to(loss.scalar_type())
                                : loss / static_cast<double>(options_.accum);
 }
@@ -260,7 +270,7 @@ void Trainer::ask_stop() {
 }
 
 /// Inputs of a step, of all ranks.
-int64_t Trainer::positions() const { return options_.batch * options_.accum * world() * seq_len_; }
+int64_t Trainer::positions() const { return options_.batch * options_.accum * num_row_groups() * seq_len_; }
 
 StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
@@ -340,15 +350,22 @@ double Trainer::loss_of(const TokenSource& rows, int64_t batches) {
     const double here =
         static_cast<double>(options_.packing ? batch.targets : options_.batch * seq_len_);
     if (here == 0) continue;
-    const auto out =
-        parts_.model->forward(batch.tokens.slice(1, 0, -1), /*probe=*/{}, batch.attention);
-    sum += parts_.loss(out.logits, batch.tokens).to(at::kDouble).item<double>() * here;
+    const auto out = parts_.model->forward(inputs_of(batch), /*probe=*/{}, batch.attention);
+    sum += mean_loss(out.logits, batch.tokens).to(at::kDouble).item<double>() * here;
     targets += here;
+  }
+  if (parts_.context != nullptr) {  // each rank has the mean over its part of the same rows
+    const at::Tensor all = at::full({1}, sum / targets, at::TensorOptions(device_).dtype(at::kDouble));
+    parts_.collectives->begin("allreduce of the loss of kept-out rows");
+    parts_.ranks->sum(all);
+    return all.item<double>() / static_cast<double>(world());
   }
   return sum / targets;
 }
 
 std::string Trainer::locate_non_finite() {
+  // A rank that found it would leave the others waiting in an exchange of keys.
+  if (parts_.context != nullptr) return "not located, as ranks divide rows (context_ranks)";
   std::optional<ShardedParameters::Whole> whole;
   if (sharded_) whole.emplace(*sharded_);
   for (int64_t micro = options_.accum; micro > 0; --micro) {

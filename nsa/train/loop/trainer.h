@@ -6,6 +6,7 @@
 #include <string>
 
 #include "nsa/model/decoder.h"
+#include "nsa/train/context/context_layers.h"
 #include "nsa/train/data/batch_loader.h"
 #include "nsa/train/data/token_source.h"
 #include "nsa/train/loop/adamw.h"
@@ -29,6 +30,7 @@ struct TrainerParts {
   std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
   RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
   CollectiveLog* collectives = nullptr;    ///< with ranks
+  ContextLayers* context = nullptr;        ///< where ranks divide rows among them
   std::function<bool()> stop_wanted = {};  ///< called once a step; true on one rank stops all
   std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
   std::function<LoaderOptions(const LoaderOptions&)> load = {};      ///< the same of the loader's
@@ -86,6 +88,9 @@ class Trainer {
   bool stop_agreed() const { return stop_agreed_; }
   int64_t rank() const { return parts_.ranks ? parts_.ranks->rank() : 0; }
   int64_t world() const { return parts_.ranks ? parts_.ranks->world() : 1; }
+  /// Groups of ranks with rows of their own, and which of them this rank is in.
+  int64_t num_row_groups() const { return parts_.context ? parts_.context->num_groups() : world(); }
+  int64_t row_group() const { return parts_.context ? parts_.context->group_index() : rank(); }
   /// Buckets of gradients as they were sent in the last step, bytes; empty with one rank.
   std::vector<int64_t> bucket_bytes() const;
   /// How the sums of the last step's buckets overlapped its backward pass; zeros with one rank.
@@ -114,6 +119,9 @@ class Trainer {
   Batch to_device(const std::vector<uint8_t>& bytes) const;
   Batch load();
   Batch load_again(int64_t first_row) const;
+  /// Tokens that this rank's model reads of a batch, and the loss of what it makes of them.
+  at::Tensor inputs_of(const Batch& batch) const;
+  at::Tensor mean_loss(const at::Tensor& logits, const at::Tensor& rows) const;
   /// The loss of one micro-batch, weighted so that their sum is that of the step.
   at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
   at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,

@@ -134,6 +134,16 @@ double rounded_share(const ModelConfig& model, const StepShape& shape) {
   return is_sharded(shape) ? 0 : 1;
 }
 
+/// Keys and values of other ranks' parts of the rows, which selected and compressed attention of a
+/// layer keep.
+double others_bytes(const ModelConfig& model, const StepShape& shape) {
+  const NsaConfig& c = model.attention;
+  const double pair = static_cast<double>(c.num_kv_heads * (c.qk_head_dim + c.v_head_dim)) *
+                      static_cast<double>(shape.value_bytes);
+  return static_cast<double>(shape.context_ranks - 1) * pair *
+         (1 + 1 / static_cast<double>(c.block_stride));
+}
+
 /// What exists beside it when the backward pass begins.
 std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepShape& shape) {
   const auto tokens = static_cast<double>(shape.batch * shape.seq_len);
@@ -156,6 +166,7 @@ std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepSha
                              {"compressed branch", mib(layer.compressed * layers)},
                              {"selected branch", mib(layer.selected * layers)},
                              {"window branch", mib(layer.window * layers)},
+                             {"keys of other ranks", mib(others_bytes(model, shape) * layers)},
                              {"gates", mib(layer.gates * layers)},
                              {"MLP", mib(layer.mlp * layers)},
                              // Logits, their softmax, and the gradients of both.

@@ -12,6 +12,7 @@ namespace nsa::train {
 struct StepShape {
   int64_t batch = 1, accum = 1, seq_len = 1;
   int64_t ranks = 1;
+  int64_t context_ranks = 1;  ///< that divide a row among them; seq_len is a part
   Sharding sharding = Sharding::kNone;
   int64_t shard_ranks = 1;  ///< that divide one copy among them
   bool activation_checkpointing = false;

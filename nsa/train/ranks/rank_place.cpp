@@ -103,6 +103,12 @@ void require_shard_group(const RankPlace& place, int64_t size) {
                      std::to_string(place.world) + "), got " + std::to_string(size));
 }
 
+void require_context_ranks(const RankPlace& place, int64_t size) {
+  if (place.world % size != 0)
+    throw InputError("training option context_ranks must divide the number of ranks (" +
+                     std::to_string(place.world) + "), got " + std::to_string(size));
+}
+
 std::optional<std::string> environment_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);

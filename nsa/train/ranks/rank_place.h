@@ -29,6 +29,8 @@ RankPlace read_rank_place(const Variables& variables);
 void require_ranks(const RankPlace& place, int64_t wanted);
 /// Throws InputError unless groups of `size` ranks (0: all) are all of them.
 void require_shard_group(const RankPlace& place, int64_t size);
+/// The same of groups of `size` ranks that divide rows among them.
+void require_context_ranks(const RankPlace& place, int64_t size);
 
 /// The variables of this process.
 std::optional<std::string> environment_variable(const std::string& name);

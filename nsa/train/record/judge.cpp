@@ -46,18 +46,19 @@ double tail_mean(const Trace& trace) {
 
 /// Learning rate that the rows consumed so far demand. Written apart from Schedule::at (half-angle
 /// form, and the step counted from rows) so that an error in one is not repeated in the other.
-double wanted_lr(const TrainOptions& o, int64_t ranks, int64_t rows) {
-  const double updates = static_cast<double>(rows) / static_cast<double>(o.batch * o.accum * ranks);
+double wanted_lr(const TrainOptions& o, int64_t row_groups, int64_t rows) {
+  const double updates =
+      static_cast<double>(rows) / static_cast<double>(o.batch * o.accum * row_groups);
   const auto warmup = static_cast<double>(o.warmup), steps = static_cast<double>(o.whole_run());
   if (updates <= warmup) return o.lr / warmup * updates;
   const double half = std::cos(0.5 * std::numbers::pi * (updates - warmup) / (steps - warmup));
   return o.min_lr + (o.lr - o.min_lr) * half * half;
 }
 
-Check check_lr(const TrainOptions& options, int64_t ranks, const Trace& trace) {
+Check check_lr(const TrainOptions& options, int64_t row_groups, const Trace& trace) {
   Check check{"lr_trace", "LR_TRACE", "", true, 0, 1e-9 * options.lr};
   for (const StepRecord& r : trace) {
-    const double want = wanted_lr(options, ranks, r.rows);
+    const double want = wanted_lr(options, row_groups, r.rows);
     const double error = std::abs(r.lr - want);
     if (!(error <= check.error)) check.error = error;
     if (!(error <= check.tolerance) && check.ok) {
@@ -231,7 +232,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
                       options.data + " was asked for, " + facts.substitute + " was there", false, 0,
                       0});
   if (trace.empty()) return checks;
-  checks.push_back(check_lr(options, facts.ranks, trace));
+  checks.push_back(check_lr(options, facts.row_groups(), trace));
   const Trace learned = steps_with_targets(trace);
   const auto steps = static_cast<int64_t>(learned.size());
   if (steps >= kTail && options.is_synthetic())

@@ -45,8 +45,11 @@ struct RunFacts {
   double peak_mib = 0;
   std::vector<Figure> memory = {};  ///< predicted and measured (memory_report.h)
   std::vector<PathRow> paths;       ///< which backend every stage asked for and ran
-  int64_t step_tokens = 0;  ///< tokens of an optimizer step: batch x accum x seq_len x ranks
+  int64_t step_tokens = 0;  ///< of an optimizer step: batch x accum x seq_len x row_groups()
   int64_t ranks = 1;
+  int64_t context_ranks = 1;  ///< that divide rows among them
+  /// With rows of their own.
+  int64_t row_groups() const { return ranks / context_ranks; }
   std::vector<int64_t> bucket_bytes = {};   ///< of gradients as they were sent, in order
   std::vector<double> rank_peaks_mib = {};  ///< of each rank's tensors; empty with one rank
   int64_t largest_parameter_bytes = 0;

@@ -105,6 +105,15 @@ void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPla
               {"rank", "predicted, MiB", "peak, measured, MiB"}, rows);
 }
 
+void emit_context_traffic(ResultLines& lines, const std::string& case_id,
+                          const std::vector<ContextLayers::Traffic>& traffic) {
+  if (traffic.empty()) return;
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& row : traffic) rows.push_back({row.part, row.predicted_mib, row.received_mib});
+  lines.table(case_id, "context", "What a rank receives of the rows that ranks divide, a layer",
+              {"part", "by formula, MiB", "received, MiB"}, rows);
+}
+
 void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config) {
   if (config.expected.empty()) return;
   nlohmann::json rows = nlohmann::json::array();

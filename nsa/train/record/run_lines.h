@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "nsa/model/model_config.h"
+#include "nsa/train/context/context_layers.h"
 #include "nsa/train/loop/step_graph.h"
 #include "nsa/train/loop/step_record.h"
 #include "nsa/train/memory/memory_plan.h"
@@ -38,6 +39,9 @@ void emit_buckets(ResultLines& lines, const std::string& case_id, const RunFacts
                   const ReducerOptions& asked);
 void emit_memory(ResultLines& lines, const std::string& case_id, const MemoryPlan& plan,
                  double peak_mib, const std::vector<double>& rank_peaks_mib);
+/// What ranks received that divide rows among them, beside the formula's; no table without any.
+void emit_context_traffic(ResultLines& lines, const std::string& case_id,
+                          const std::vector<ContextLayers::Traffic>& traffic);
 void emit_expected(ResultLines& lines, const std::string& case_id, const ModelConfig& config);
 
 }  // namespace nsa::train

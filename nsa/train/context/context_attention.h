@@ -1,0 +1,66 @@
+#pragma once
+#include <string>
+#include <utility>
+
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/train/context/context_exchange.h"
+#include "nsa/train/context/context_shard.h"
+
+namespace nsa::train {
+
+/// How keys and values of selected blocks come to the queries that chose them.
+enum class SelectedTransfer {
+  kAuto,    ///< whichever moves less at the rank that gets most (context_cost.h)
+  kGather,  ///< all of them to every rank
+  kFetch    ///< by need: the blocks that some query of a rank chose
+};
+std::string to_string(SelectedTransfer transfer);
+
+/// NSA of sequences whose tokens are divided among the ranks of a group (context parallelism):
+/// queries stay; compressed keys and values are gathered, a block belongs to the rank that has its
+/// last token; the window's keys come from the rank that has the piece before; selected blocks as
+/// SelectedTransfer says. Forward and backward equal one device's up to rounding. Every call is
+/// collective.
+class ContextAttention {
+ public:
+  /// `group` and `log` outlive it. `sequence`: tokens of a whole sequence. Throws InputError where it
+  /// cannot be divided (context_shard.h).
+  ContextAttention(RankGroup& group, CollectiveLog& log, const NsaConfig& config, int64_t sequence,
+                   SelectedTransfer selected = SelectedTransfer::kAuto);
+
+  /// This rank's part of a call: `local` as NsaInputs with S = shard().count(), its two pieces one
+  /// behind the other, not packed. Scores are not kept; of the outputs o, o_*, lse_*, gates and
+  /// block_idx are there. Differentiable in all inputs; gradients of phi's weights are this rank's
+  /// terms of their sum over the ranks. Throws c10::Error by name.
+  NsaOutputs operator()(const NsaInputs& local, const NsaOptions& options = {});
+
+  const ContextShard& shard() const { return shard_; }
+  /// Since the construction.
+  const ReceivedBytes& received() const { return exchange_.received(); }
+  int64_t calls() const { return calls_; }
+  /// What the last call did: gather or fetch.
+  SelectedTransfer last_transfer() const { return last_; }
+
+ private:
+  using KeysAndValues = std::pair<at::Tensor, at::Tensor>;
+
+  struct Keys {
+    at::Tensor q_rot, k_sel, v_sel;  ///< of this rank
+    at::Tensor k_cmp, v_cmp;         ///< of the sequence
+    at::Tensor k_win, v_win;         ///< of this rank's pieces, what is before each in front of it
+    KeysAndValues gathered;          ///< of the selected branch, once they are
+  };
+  Keys keys_of(const NsaInputs& local);
+  KeysAndValues compressed(const NsaInputs& local);
+  KeysAndValues selected(Keys& keys, int64_t slot, const at::Tensor& block_idx);
+  NsaOutputs attend(Keys& keys, int64_t slot, const at::Tensor& gate_logits,
+                    const NsaOptions& options);
+
+  ContextExchange exchange_;
+  NsaConfig config_;
+  ContextShard shard_;
+  SelectedTransfer wanted_, last_ = SelectedTransfer::kGather;
+  int64_t calls_ = 0;
+};
+
+}  // namespace nsa::train

@@ -1,0 +1,90 @@
+#include "nsa/train/context/context_layers.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "nsa/train/context/context_cost.h"
+#include "nsa/train/memory/mib.h"
+
+namespace nsa::train {
+namespace {
+
+/// The row that a part of ReceivedBytes belongs to; nothing for counts and ids of blocks.
+std::optional<size_t> row_of(std::string_view part) {
+  if (part.ends_with("gradients")) return 3;
+  if (part == "compressed") return 0;
+  if (part == "selected") return 1;
+  if (part == "compression" || part == "window") return 2;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ContextLayers::ContextLayers(const RankGroup& ranks, CollectiveLog& log, int64_t size,
+                             const NsaConfig& config, int64_t sequence)
+    : config_(config),
+      group_index_(ranks.rank() / size),
+      num_groups_(ranks.world() / size) {
+  require_context_shards(config, sequence, size);
+  std::vector<int64_t> members;
+  for (int64_t i = 0; i < size; ++i) members.push_back(group_index_ * size + i);
+  const std::string name = "context group " + std::to_string(group_index_);
+  log.begin("meeting of " + name);
+  group_ = ranks.subgroup(name, members);
+  log.end();
+  attention_ = std::make_unique<ContextAttention>(*group_, log, config, sequence);
+}
+
+LayerAttention ContextLayers::attention() {
+  return [this](size_t, NsaAttentionImpl& layer, const at::Tensor& x) {
+    NsaAttentionImpl::Detailed out;
+    out.attention = (*attention_)(layer.project(x), layer.options);
+    out.y = layer.project_out(out.attention.o);
+    return out;
+  };
+}
+
+at::Tensor ContextLayers::inputs(const at::Tensor& rows) const {
+  const ContextShard& s = shard();
+  return at::cat({rows.slice(1, s.begin(0), s.end(0)), rows.slice(1, s.begin(1), s.end(1))}, 1);
+}
+
+at::Tensor ContextLayers::mean_loss(const LossFunction& loss, const at::Tensor& logits,
+                                    const at::Tensor& rows) const {
+  const ContextShard& s = shard();
+  const auto of_piece = [&](int64_t slot) {
+    return loss(logits.narrow(1, slot * s.piece_tokens(), s.piece_tokens()),
+                rows.slice(1, s.begin(slot), s.end(slot) + 1));
+  };
+  return (of_piece(0) + of_piece(1)) / 2;
+}
+
+std::vector<ContextLayers::Traffic> ContextLayers::traffic(RankGroup& ranks, int64_t batch,
+                                                           int64_t value_bytes) const {
+  at::Tensor here = at::zeros({ranks.world(), 4}, at::kDouble);
+  for (const auto& [part, bytes] : attention_->received())
+    if (const auto row = row_of(part))
+      here[ranks.rank()][static_cast<int64_t>(*row)] += static_cast<double>(bytes);
+  here = here.to(ranks.device());
+  ranks.sum(here);
+  const auto calls = static_cast<double>(std::max<int64_t>(1, attention_->calls()));
+  const at::Tensor most = std::get<0>(here.cpu().max(0)) / calls / kMib;
+  const ContextBytes bytes =
+      context_bytes(config_, {.sequence = shard().sequence,
+                              .ranks = shard().world,
+                              .batch = batch,
+                              .value_bytes = value_bytes});
+  std::vector<Traffic> rows = {{"compressed keys and values", bytes.compressed / kMib, 0},
+                               {"selected keys and values", bytes.selected / kMib, 0},
+                               {"boundaries of parts", bytes.boundaries / kMib, 0},
+                               {"gradients", bytes.gradients / kMib, 0}};
+  for (size_t i = 0; i < rows.size(); ++i)
+    rows[i].received_mib = most[static_cast<int64_t>(i)].item<double>();
+  return rows;
+}
+
+}  // namespace nsa::train
