@@ -75,4 +75,10 @@ std::vector<BenchmarkEntry> read_benchmark_entries(const json& report) {
   return all;
 }
 
+std::string library_build(const json& report) {
+  const json context = report.value("context", json::object());
+  const std::string build = context.is_object() ? context.value("library_build_type", "") : "";
+  return build.empty() ? "build type not stated" : build + " build";
+}
+
 }  // namespace harness

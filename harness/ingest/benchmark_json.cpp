@@ -79,8 +79,11 @@ std::vector<std::string> parse_benchmark_list(std::string_view listing) {
 IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::string>& planned,
                                const IngestTarget& target, base::protocol::Emitter& emitter) {
   std::vector<BenchmarkEntry> all;
+  std::string build;
   try {
-    all = read_benchmark_entries(json::parse(text));
+    const json report = json::parse(text);
+    all = read_benchmark_entries(report);
+    build = library_build(report);
   } catch (const json::exception& error) {
     return unreadable(text, error);
   } catch (const BadBenchmarkField& field) {
@@ -91,7 +94,9 @@ IngestVerdict ingest_benchmark(std::string_view text, const std::vector<std::str
   for (const auto& [name, result] : results) run.push_back(name);
   auto verdict = compare_names(planned, run, "benchmarks");
   if (!verdict.cause.empty()) return verdict;
-  emitter.hello(target.hello);
+  base::protocol::Hello hello = target.hello;
+  hello.versions[kBenchmarkLibrary] = build;
+  emitter.hello(hello);
   const auto case_id = target.cases.empty() ? "" : target.cases.front();
   end_cases(target, emit(all, results, case_id, emitter), emitter);
   return {};

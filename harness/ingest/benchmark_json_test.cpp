@@ -34,6 +34,21 @@ TEST(BenchmarkJson, OneSampleARepetition) {
   EXPECT_EQ(got.transcript.ended.at("c").status, "ok");
 }
 
+TEST(BenchmarkJson, HowTheLibraryWasBuiltIsRecorded) {
+  const auto recorded = [](const std::string& context) {
+    const auto got =
+        ingest_with(ingest_benchmark,
+                    R"({"context": )" + context + R"(, "benchmarks": [{"name": "b", "iterations": 1,
+                        "real_time": 1, "cpu_time": 1, "time_unit": "ms"}]})",
+                    {"b"});
+    return std::get<base::protocol::Hello>(got.transcript.lines.at(0).message)
+        .versions.at("Google Benchmark");
+  };
+  EXPECT_EQ(recorded(R"({"library_build_type": "debug"})"), "debug build");
+  EXPECT_EQ(recorded(R"({"library_build_type": "release"})"), "release build");
+  EXPECT_EQ(recorded("{}"), "build type not stated");
+}
+
 TEST(BenchmarkJson, NonFiniteTimesAreNamed) {
   for (const std::string time : {"NaN", "Infinity", "-nan"}) {
     const auto got = ingest_with(ingest_benchmark, report(time), {"v1/256", "v2/256"});

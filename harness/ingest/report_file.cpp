@@ -31,10 +31,9 @@ json parsed(std::string_view text, const std::string& name) {
 void note_context(const json& report, BenchmarkFile& file) {
   const json context = report.value("context", json::object());
   if (!context.is_object()) return;
-  if (context.value("library_build_type", "release") != "release")
-    file.deviations.push_back("Google Benchmark itself is a " +
-                              context.value("library_build_type", "") +
-                              " build, which takes longer around each iteration");
+  if (library_build(report) == "debug build")
+    file.deviations.push_back(std::string(kBenchmarkLibrary) +
+                              " itself is a debug build, which takes longer around each iteration");
   for (const char* key : {"build_type", "nsa_build_type", "CMAKE_BUILD_TYPE"})
     if (context.value(key, "") == "debug" || context.value(key, "") == "Debug")
       file.deviations.push_back(std::string(key) + " is a debug build: its times are no evidence");

@@ -90,6 +90,7 @@ struct KindSpec {
   std::string doc;
   std::string mode = "check";  ///< check | time | profile | trace: what its workers are started in
   double minutes = 1;          ///< expected duration for `plan`
+  std::string device = "";     ///< cpu | cuda: runs only there; empty: on both
   std::vector<ArgSpec> args;
   std::map<std::string, std::vector<std::string>> lists;  ///< words that {NAME} stands for
   std::vector<MetricSpec> metrics;  ///< a name with {NAME}: one metric a word (metric_families.h)
@@ -108,6 +109,8 @@ struct KindSpec {
     v({.name = "doc", .doc = "what the phase does", .required = true}, &KindSpec::doc);
     v({.name = "mode", .doc = "check, time, profile or trace"}, &KindSpec::mode);
     v({.name = "minutes", .doc = "expected duration"}, &KindSpec::minutes);
+    v({.name = "device", .doc = "cpu or cuda when its phases run only there; empty: on both"},
+      &KindSpec::device);
     v({.name = "args", .doc = "declared arguments"}, &KindSpec::args);
     v({.name = "lists",
        .doc =

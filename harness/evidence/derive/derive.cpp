@@ -179,8 +179,13 @@ class Deriver {
       }
       for (const auto& value : group.hello.switches)
         settings_.insert({value.name, plan.id, value.value, value.origin});
-      for (const auto& [library, version] : group.hello.versions)
+      for (const auto& [library, version] : group.hello.versions) {
         versions_[{library, version}].insert(plan.id);
+        if (version == "debug build")
+          deviate("D-library." + plan.id,
+                  library + " of phase " + plan.id + " is a debug build: its times are no evidence",
+                  "DEBUG_LIBRARY");
+      }
       check_build_id_of(plan, group);
     }
     for (const GroupEvidence& group : raw.view.groups)

@@ -283,6 +283,23 @@ TEST(Derive, WorkerOfAnotherBuildIsADeviationAndAFinding) {
   EXPECT_EQ(r.verdict.exit, 7);
 }
 
+TEST(Derive, ALibraryBuiltForDebuggingIsADeviation) {
+  const auto with = [](const std::string& library) {
+    return derived_after({}, [&](const fs::path& run) {
+             const fs::path file = run / "phases/speed/g01.jsonl";
+             std::string lines = read_bytes(file);
+             const std::string said = R"("mini":"1.0")";
+             lines.replace(lines.find(said), said.size(), library);
+             write_bytes(file, lines);
+           })
+        .results;
+  };
+  const Results debug = with(R"("Google Benchmark":"debug build")");
+  EXPECT_THAT(by_id(debug.deviations, "D-library.speed").what, HasSubstr("Google Benchmark"));
+  EXPECT_EQ(debug.verdict.exit, 7);
+  EXPECT_THAT(with(R"("Google Benchmark":"release build")").deviations, IsEmpty());
+}
+
 TEST(Derive, HistoryIsTheRunbooks) {
   const Results r = derived().results;
   ASSERT_EQ(r.history.size(), 1U);

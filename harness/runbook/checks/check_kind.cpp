@@ -127,6 +127,8 @@ void check_kind(const Source& source, const json& document, const KindSpec& kind
   require(source, at(document, "kind"), kind.kind == stem,
           "kind " + in_quotes(kind.kind) + " must be named like its file, '" + stem + "'");
   require_one_of(source, at(document, "program"), "program", kind.program, program_names());
+  if (!kind.device.empty())
+    require_one_of(source, at(document, "device"), "device", kind.device, device_names());
   require_one_of(source, at(document, "mode"), "mode", kind.mode, worker_modes());
   require(source, at(document, "minutes"), std::isfinite(kind.minutes) && kind.minutes > 0,
           "minutes must be above 0");

@@ -225,6 +225,15 @@ void check_needs(const Source& source, const json& document, const Runbook& runb
               "phases need each other in a cycle: " + text + runbook.phases[first].id);
 }
 
+/// A phase stands on the one device that its kind runs on, if it names one.
+void check_device(const Source& source, const json& document, const Runbook& runbook,
+                  const PhaseSpec& phase, const KindSpec& kind) {
+  const std::string& device = runbook.device_of(phase);
+  require(source, at(document, "device"), kind.device.empty() || kind.device == device,
+          "phase '" + phase.id + "': device must be " + kind.device + ", where alone " + kind.kind +
+              " runs, got " + device + "; add \"device\": \"" + kind.device + "\" to the phase");
+}
+
 void check_ids(const Source& source, const json& list, const std::string& what) {
   std::set<std::string> seen;
   for (const json& item : list)
@@ -244,8 +253,12 @@ void check_unique_ids(const Source& source, const json& document) {
 void check_runbook(const Source& source, const json& document, const Runbook& runbook,
                    const Kinds& kinds) {
   check_head(source, document, runbook);
-  for (size_t i = 0; i < runbook.phases.size(); ++i)
-    check_phase(source, document.at("phases")[i], runbook.phases[i], kinds);
+  for (size_t i = 0; i < runbook.phases.size(); ++i) {
+    const PhaseSpec& phase = runbook.phases[i];
+    check_phase(source, document.at("phases")[i], phase, kinds);
+    check_device(source, document.at("phases")[i], runbook, phase,
+                 kinds.at(parse_run(phase.run).kind));
+  }
   check_needs(source, document, runbook);
   CriterionChecker criteria(source, runbook, kinds);
   for (size_t i = 0; i < runbook.phases.size(); ++i)

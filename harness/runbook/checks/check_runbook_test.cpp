@@ -9,6 +9,7 @@ namespace {
 
 using testing::EndsWith;
 using testing::HasSubstr;
+using testing::Not;
 
 class BadRunbook : public testing::TestWithParam<BadInput> {};
 
@@ -175,6 +176,19 @@ TEST(BadRunbookWhole, FiguresOfAnotherDeviceDoNotExist) {
   };
   EXPECT_EQ(metrics_of(document.dump()), metrics_of(minimal_text()) + 5)
       << "three counts of synchronisations, two ratios with a cold cache";
+}
+
+TEST(BadRunbookWhole, AKindOfOneDeviceRunsThere) {
+  TempConfigs configs;
+  auto document = minimal_json();
+  document["phases"][0]["run"] = "nsa-worker:cpu_attention_ab";
+  document["phases"][0].erase("args");
+  document["device"] = "cuda";
+  EXPECT_THAT(configs.error_of(document.dump()),
+              HasSubstr("phase 'first': device must be cpu, where alone cpu_attention_ab runs, got "
+                        "cuda; add \"device\": \"cpu\" to the phase"));
+  document["phases"][0]["device"] = "cpu";
+  EXPECT_THAT(configs.error_of(document.dump()), Not(HasSubstr("cpu_attention_ab")));
 }
 
 TEST(BadRunbookWhole, BoolMetricsTakeBools) {
