@@ -22,14 +22,15 @@ CommunicationPlan plan_communication(const ShardedWork& work, const LinkRates& r
   const double collective_ms = messages * rates.message_us / kUsOfMs;
   plan.transfer_ms = 2 * gather_ms + average_ms;
   plan.latency_ms = 3 * units * collective_ms;
+  const double all_ms = plan.transfer_ms + plan.latency_ms;
   const double ends_ms = (gather_ms + average_ms) / units + 2 * collective_ms;
-  const double beside_ms = plan.transfer_ms + plan.latency_ms - ends_ms;
-  plan.step_ms = std::max(work.compute_ms, beside_ms) + ends_ms;
+  plan.step_ms = work.overlaps ? std::max(work.compute_ms, all_ms - ends_ms) + ends_ms
+                               : work.compute_ms + all_ms;
   plan.exposed_ms = plan.step_ms - work.compute_ms;
   plan.linear_pct = 100 * work.compute_ms / plan.step_ms;
-  plan.limit = plan.transfer_ms + plan.latency_ms <= work.compute_ms ? "compute"
-               : plan.transfer_ms >= plan.latency_ms                 ? "bandwidth"
-                                                                     : "latency";
+  plan.limit = all_ms <= work.compute_ms             ? "compute"
+               : plan.transfer_ms >= plan.latency_ms ? "bandwidth"
+                                                     : "latency";
   return plan;
 }
 

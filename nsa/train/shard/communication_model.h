@@ -11,6 +11,8 @@ struct ShardedWork {
   double gradient_bytes = 0;   ///< the same of their gradients
   int64_t units = 1;           ///< that are gathered and averaged one by one
   double compute_ms = 0;       ///< forward and backward with parameters that are there, > 0
+  /// Collectives run beside the computation. Not over Gloo, which takes the cores that compute.
+  bool overlaps = true;
 };
 
 /// What one rank sends, as it was measured.

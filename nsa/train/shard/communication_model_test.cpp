@@ -29,6 +29,12 @@ TEST(CommunicationModel, TwoRanksHideAllButTheEnds) {
   EXPECT_EQ(two.limit, "compute");
 }
 
+TEST(CommunicationModel, WithoutOverlapAllOfItAddsUp) {
+  ShardedWork work = kWork;
+  work.overlaps = false;
+  EXPECT_DOUBLE_EQ(plan_communication(work, {100, 50, 100}, 2).step_ms, 123);
+}
+
 TEST(CommunicationModel, SlowLinksAreLimitedByBandwidth) {
   const CommunicationPlan plan = plan_communication(kWork, {10, 10, 0}, 4);
   EXPECT_DOUBLE_EQ(plan.transfer_ms, 225);  // 75 ms each
