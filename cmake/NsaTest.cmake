@@ -1,10 +1,11 @@
-# Where the checkout and the build folder are, for tests (base/testing/paths.h). Compiled once: as definitions on a command
-# line they would make the objects of every test differ between two clones.
+# Where checkout, build folder and Python environment are, for tests (base/testing/paths.h). Compiled once: as definitions
+# on a command line they would make the objects of every test differ between two clones.
 if(NSA_BUILD_TESTS)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/generated/test_paths.cpp" @ONLY CONTENT [[
 #include "base/testing/paths.h"
 const std::string& base::source_dir() { static const std::string dir = "@CMAKE_SOURCE_DIR@"; return dir; }
 const std::string& base::build_dir() { static const std::string dir = "@CMAKE_BINARY_DIR@"; return dir; }
+const std::string& base::venv_dir() { static const std::string dir = "@NSA_VENV@"; return dir; }
 ]])
   add_library(nsa_test_paths STATIC "${CMAKE_BINARY_DIR}/generated/test_paths.cpp")
   target_include_directories(nsa_test_paths PUBLIC "${CMAKE_SOURCE_DIR}")

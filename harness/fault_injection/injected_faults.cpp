@@ -135,7 +135,7 @@ std::vector<InjectedFault> faults_of_training() {
   };
 }
 
-/// World size 1 where two ranks were asked for, and a rank killed while both train.
+/// World size 1 where two ranks were asked for, and a rank killed or stopped while both train.
 InjectedFault missing_rank() {
   const auto both = [](const FaultAction& a, const FaultAction& b) {
     return [a, b](const SelftestSetup& setup) {
@@ -144,9 +144,9 @@ InjectedFault missing_rank() {
     };
   };
   return {"P21",
-          "one rank where two were asked for; a rank killed",
+          "one rank where two were asked for; a rank killed or stopped",
           "RANK_FAULT",
-          both(injection::inject_lone_rank, injection::inject_killed_rank),
+          both(injection::inject_lone_rank, injection::inject_lost_rank),
           both(injection::control_lone_rank, injection::control_both_ranks),
           Needs::kTwoRanks};
 }

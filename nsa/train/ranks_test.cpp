@@ -2,7 +2,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "base/testing/paths.h"
 #include "nsa/train/checkpoint/checkpoint_store.h"
 #include "nsa/train/checkpoint/state_testing.h"
 #include "nsa/train/ranks_testing.h"
@@ -140,20 +139,6 @@ TEST_F(RanksTest, StartsThatCannotWorkAreNamed) {
   EXPECT_THAT(slurp("err0"), HasSubstr("not all of the 2 ranks came to 127.0.0.1:"));
   EXPECT_EQ(shell(rank(1, 2, alone, "--model small.json --rank-timeout 1") + "wait $p1"), 1);
   EXPECT_THAT(slurp("err1"), HasSubstr("rank 1 of 2 cannot reach 127.0.0.1:" + alone.text()));
-}
-
-TEST_F(RanksTest, TheLauncherOfTheWheel) {
-  const fs::path torchrun = fs::path(base::source_dir()) / ".venv/bin/torchrun";
-  if (!fs::exists(torchrun)) GTEST_SKIP() << "no torchrun at " << torchrun;
-  const Port port;
-  ASSERT_EQ(shell(torchrun.string() + " --no-python --nproc-per-node 2 --master-port " +
-                  port.text() + " " + program("nsa-train") +
-                  " --model small.json --data synthetic --ranks 2 --batch 2 --steps 4 --result t "
-                  "2> err"),
-            0)
-      << slurp("err");
-  EXPECT_EQ(curve("t").size(), 4u);
-  EXPECT_EQ(curve("t"), curve("t.rank1"));
 }
 
 }  // namespace

@@ -123,6 +123,11 @@ const std::vector<PhaseKind>& phase_kinds() {
        kAttention},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence, kRanges},
+      {"sharded_training",
+       {"model", "S", "B", "steps", "ranks", "rank_timeout_s", "dtype", "backend", "bound", "parts",
+        "shards", "node_ranks", "network_gb_s", "network_us", "fault"},
+       run_sharded_training,
+       kAttention},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback, kKernels},
   };
   return kinds;

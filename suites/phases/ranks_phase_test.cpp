@@ -117,6 +117,58 @@ TEST_F(RanksPhase, SweepOfBucketsComparesArmsOnTheSameRanks) {
   EXPECT_GE(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 10u);
 }
 
+/// Small enough for both ranks and all parts of the kind.
+const json kSharded = {{"model", "tiny_cpu"}, {"S", 32},         {"steps", 4},
+                       {"ranks", 2},          {"dtype", "fp64"}, {"bound", 1e-9}};
+
+TEST_F(RanksPhase, ShardedTrainingIsThatOfWholeParameters) {
+  const auto ranks = two_ranks("sharded_training", kSharded, "check");
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank.violations.empty()) << rank.violations.front().detail;
+    ASSERT_EQ(rank.ended.size(), 1u);
+    EXPECT_EQ(rank.ended.begin()->second.status, "ok") << rank.ended.begin()->second.reason;
+  }
+  EXPECT_TRUE(lines_of<protocol::Check>(ranks[1]).empty()) << "rank 0 reports for all";
+  std::map<std::string, std::string> checks;
+  for (const auto& check : lines_of<protocol::Check>(ranks[0])) {
+    EXPECT_TRUE(check.ok) << check.id << " " << check.detail;
+    checks[check.id] = check.detail;
+  }
+  EXPECT_EQ(checks.size(), 8u);
+  EXPECT_EQ(checks.at("equal/full.parameters"), "the same bits") << "sums of two terms";
+  EXPECT_EQ(checks.at("resume/2_to_2.parameters"), "the same bits");
+  EXPECT_TRUE(checks.contains("resume/2_to_1.loss"));
+  std::map<std::string, json> metrics;
+  for (const auto& metric : lines_of<protocol::Metric>(ranks[0]))
+    metrics[metric.name] = metric.value;
+  for (const char* name :
+       {"none.peak_mib", "full.predicted_mib", "rates.gather_gb_s", "rates.average_gb_s",
+        "rates.message_us", "rates.compute_ms", "rates.linear_pct", "model.here_pct",
+        "model.optimism_ratio", "model.x1024_pct"})
+    EXPECT_GT(metrics.at(name).get<double>(), 0) << name;
+  EXPECT_LT(metrics.at("full.of_whole_ratio").get<double>(), 1);
+  EXPECT_EQ(metrics.at("model.points_count"), 11);
+  const auto tables = lines_of<protocol::Table>(ranks[0]);
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].rows.size(), 6u) << "three arms of two ranks";
+  EXPECT_EQ(tables[1].rows.size(), 11u) << "1 to 1,024 ranks";
+  EXPECT_FALSE(fs::exists(dir_ / "resume_2_to_1")) << "checkpoints are removed";
+}
+
+/// Both ranks judge alike, also where one of them alone sees the difference.
+TEST_F(RanksPhase, AShardedTrainingOfOtherWeightsDiffers) {
+  json args = kSharded;
+  args["parts"] = {"equivalence"};
+  args["fault"] = "other_weights";
+  const auto checks = lines_of<protocol::Check>(two_ranks("sharded_training", args, "check")[0]);
+  EXPECT_EQ(checks.size(), 4u);
+  for (const auto& check : checks) {
+    EXPECT_FALSE(check.ok) << check.id;
+    EXPECT_EQ(check.code, "SHARDING_DIFFERS");
+    EXPECT_THAT(check.detail, testing::StartsWith("differs by up to "));
+  }
+}
+
 /// Without a GPU nothing is profiled, and each rank defers without waiting for the other.
 TEST_F(RanksPhase, AProfileOfTwoRanksIsDeferredOnBothOfThem) {
   const auto ranks =

@@ -12,7 +12,7 @@ Injected inject_lost_position(const SelftestSetup& setup);  ///< P19
 Injected control_exact_resume(const SelftestSetup& setup);
 Injected inject_lone_rank(const SelftestSetup& setup);  ///< P21, too few started
 Injected control_lone_rank(const SelftestSetup& setup);
-Injected inject_killed_rank(const SelftestSetup& setup);  ///< P21, one lost on the way
+Injected inject_lost_rank(const SelftestSetup& setup);  ///< P21, one lost on the way
 Injected control_both_ranks(const SelftestSetup& setup);
 Injected inject_bad_baselines(const SelftestSetup& setup);  ///< P24
 Injected control_baseline(const SelftestSetup& setup);

@@ -37,9 +37,28 @@ TEST(RankFaults, ALoneRankIsSeenWhereItIsNamed) {
   }
 }
 
+// P21: two ranks, of which the second one is lost; here rank 0 alone does something.
+TEST(RankFaults, ALostRankIsSeenWhereItIsNamed) {
+  const TempDir bin;
+  const SelftestSetup setup{.bin_dir = bin.path()};
+  const auto write = [&](const std::string& first) {
+    write_bytes(bin / "nsa-train", "#!/bin/sh\n[ \"$RANK\" = 0 ] && { " + first + "; }\nexit 0\n");
+    std::filesystem::permissions(bin / "nsa-train", std::filesystem::perms::owner_all);
+  };
+  write("echo 'RANK_FAULT: rank 0, step 4: allreduce failed' >&2; exit 1");
+  EXPECT_TRUE(inject_lost_rank(setup).as_wanted) << inject_lost_rank(setup).seen;
+  write("echo 'RANK_FAULT: not all of the 2 ranks came' >&2; exit 1");
+  EXPECT_FALSE(inject_lost_rank(setup).as_wanted) << "never trained together";
+  write("exit 1");
+  EXPECT_FALSE(inject_lost_rank(setup).as_wanted) << "no message";
+  write("echo 'RANK_FAULT: rank 0, step 4: x' >&2; exit 0");
+  EXPECT_FALSE(inject_lost_rank(setup).as_wanted) << "goes on";
+  EXPECT_FALSE(control_both_ranks(setup).as_wanted) << "a fault where there is none";
+}
+
 TEST(RankFaults, AMissingProgramIsNeverAsWanted) {
   for (const Action action :
-       {inject_lone_rank, control_lone_rank, inject_killed_rank, control_both_ranks})
+       {inject_lone_rank, control_lone_rank, inject_lost_rank, control_both_ranks})
     expect_never_as_wanted_without_programs(action);
 }
 
