@@ -15,7 +15,10 @@ Candidate plain_candidate() {
   plain.rope = [](const at::Tensor& x, const at::Tensor& positions, double base) {
     return nsa::rope(x, positions, base);
   };
-  plain.compress = nsa::compress;
+  plain.compress = [](const at::Tensor& k, const at::Tensor& v, const nsa::PhiWeights& phi_k,
+                      const nsa::PhiWeights& phi_v, const nsa::NsaConfig& config) {
+    return nsa::compress(k, v, phi_k, phi_v, config);
+  };
   plain.cmp_attn = [](const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const nsa::NsaConfig& config, int64_t first_position) {
     return nsa::cmp_attn(q, k, v, config, first_position);

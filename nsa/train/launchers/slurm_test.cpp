@@ -11,6 +11,7 @@ class SlurmTest : public RanksTest {
  protected:
   void SetUp() override {
     RanksTest::SetUp();
+    if (const std::string what = SlurmCluster::missing(); !what.empty()) GTEST_SKIP() << what;
     try {
       cluster_ = std::make_unique<SlurmCluster>(dir_ / "slurm", 3);
     } catch (const std::runtime_error& error) {
