@@ -102,8 +102,8 @@ class Branches {
       lse.push_back(cmp.lse);
       if (!given || options_.keep_scores) {
         const NvtxRange select_range = stage("nsa.select");
-        const at::Tensor part = block_scores(
-            cmp.group_probs, config_.num_sel_blocks(first() + num_queries()), config_);
+        const at::Tensor part =
+            block_scores(cmp.group_probs, config_.num_sel_blocks(first() + num_queries()), config_);
         if (options_.keep_scores) scores.push_back(part);
         if (!given) {
           block_idx.push_back(select_blocks(part, positions().narrow(0, begin, count), config_));

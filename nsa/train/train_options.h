@@ -156,8 +156,9 @@ void TrainOptions::describe(Visitor& v) {
      .least = 0},
     &O::shard_group);
   v({.name = "context_ranks",
-     .doc = "ranks that divide the tokens of every row among them, a divisor of their number; 1: each "
-            "has rows of its own",
+     .doc =
+         "ranks that divide the tokens of every row among them, a divisor of their number; 1: each "
+         "has rows of its own",
      .least = 1},
     &O::context_ranks);
   v({"activation_checkpointing",

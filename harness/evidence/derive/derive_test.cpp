@@ -285,13 +285,14 @@ TEST(Derive, WorkerOfAnotherBuildIsADeviationAndAFinding) {
 
 TEST(Derive, ALibraryBuiltForDebuggingIsADeviation) {
   const auto with = [](const std::string& library) {
-    return derived_after({}, [&](const fs::path& run) {
-             const fs::path file = run / "phases/speed/g01.jsonl";
-             std::string lines = read_bytes(file);
-             const std::string said = R"("mini":"1.0")";
-             lines.replace(lines.find(said), said.size(), library);
-             write_bytes(file, lines);
-           })
+    return derived_after({},
+                         [&](const fs::path& run) {
+                           const fs::path file = run / "phases/speed/g01.jsonl";
+                           std::string lines = read_bytes(file);
+                           const std::string said = R"("mini":"1.0")";
+                           lines.replace(lines.find(said), said.size(), library);
+                           write_bytes(file, lines);
+                         })
         .results;
   };
   const Results debug = with(R"("Google Benchmark":"debug build")");

@@ -19,10 +19,9 @@ namespace {
 /// Results of the two pieces, one behind the other.
 NsaOutputs join(const NsaOutputs& a, const NsaOutputs& b) {
   NsaOutputs out;
-  for (const auto field :
-       {&NsaOutputs::o, &NsaOutputs::o_cmp, &NsaOutputs::o_sel, &NsaOutputs::o_win,
-        &NsaOutputs::lse_cmp, &NsaOutputs::lse_sel, &NsaOutputs::lse_win, &NsaOutputs::gates,
-        &NsaOutputs::block_idx})
+  for (const auto field : {&NsaOutputs::o, &NsaOutputs::o_cmp, &NsaOutputs::o_sel,
+                           &NsaOutputs::o_win, &NsaOutputs::lse_cmp, &NsaOutputs::lse_sel,
+                           &NsaOutputs::lse_win, &NsaOutputs::gates, &NsaOutputs::block_idx})
     out.*field = at::cat({a.*field, b.*field}, 1);
   return out;
 }
@@ -51,8 +50,8 @@ ContextAttention::ContextAttention(RankGroup& group, CollectiveLog& log, const N
   require_context_shards(config, sequence, group.world());
 }
 
-/// All blocks of the sequence. What is before the first piece is zeros: blocks that reach into it do
-/// not exist and are left out behind the gather.
+/// All blocks of the sequence. What is before the first piece is zeros: blocks that reach into it
+/// do not exist and are left out behind the gather.
 ContextAttention::KeysAndValues ContextAttention::compressed(const NsaInputs& local) {
   const int64_t halo = config_.block_size - config_.block_stride;
   const at::Tensor k = exchange_.with_previous(local.k_cmp_src, halo, "compression");
@@ -67,8 +66,7 @@ ContextAttention::KeysAndValues ContextAttention::compressed(const NsaInputs& lo
     v_here.push_back(v_cmp);
   }
   record_stage("compress", compress_backend(k, config_));
-  const int64_t absent = halo / config_.block_stride,
-                all = config_.num_compressed(shard_.sequence);
+  const int64_t absent = halo / config_.block_stride, all = config_.num_compressed(shard_.sequence);
   const auto whole = [&](const std::vector<at::Tensor>& here) {
     return exchange_.gather_tokens(at::cat(here, 1), "compressed").narrow(1, absent, all);
   };
@@ -106,7 +104,8 @@ ContextAttention::KeysAndValues ContextAttention::selected(Keys& keys, int64_t s
     transfer = exchange_.agree_on_blocks(block_idx, blocks, most);
     const int64_t rest = keys.k_sel.size(0) * keys.k_sel.size(2) * blocks * (shard_.world - 1);
     // Half of a gather is this piece's.
-    last_ = wanted_ == SelectedTransfer::kFetch || fetching_is_cheaper(ContextShard::kPieces * most, rest)
+    last_ = wanted_ == SelectedTransfer::kFetch ||
+                    fetching_is_cheaper(ContextShard::kPieces * most, rest)
                 ? SelectedTransfer::kFetch
                 : SelectedTransfer::kGather;
     if (last_ == SelectedTransfer::kFetch) {
@@ -134,13 +133,14 @@ NsaOutputs ContextAttention::attend(Keys& keys, int64_t slot, const at::Tensor& 
     return x.narrow(1, slot * (halo + tokens) + halo - before, before + tokens);
   };
   const int64_t seen = config_.num_compressed(shard_.end(slot));
-  AttendedKeys attended{.q_rot = piece(keys.q_rot),
-                        .k_cmp = keys.k_cmp.narrow(1, 0, seen),
-                        .v_cmp = keys.v_cmp.narrow(1, 0, seen),
-                        .k_win = in_window(keys.k_win),
-                        .v_win = in_window(keys.v_win),
-                        .selected = [&](const at::Tensor& ids) { return selected(keys, slot, ids); },
-                        .first_position = shard_.begin(slot)};
+  AttendedKeys attended{
+      .q_rot = piece(keys.q_rot),
+      .k_cmp = keys.k_cmp.narrow(1, 0, seen),
+      .v_cmp = keys.v_cmp.narrow(1, 0, seen),
+      .k_win = in_window(keys.k_win),
+      .v_win = in_window(keys.v_win),
+      .selected = [&](const at::Tensor& ids) { return selected(keys, slot, ids); },
+      .first_position = shard_.begin(slot)};
   return attend_branches(attended, piece(gate_logits), config_, options);
 }
 

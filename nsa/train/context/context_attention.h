@@ -23,8 +23,8 @@ std::string to_string(SelectedTransfer transfer);
 /// collective.
 class ContextAttention {
  public:
-  /// `group` and `log` outlive it. `sequence`: tokens of a whole sequence. Throws InputError where it
-  /// cannot be divided (context_shard.h).
+  /// `group` and `log` outlive it. `sequence`: tokens of a whole sequence. Throws InputError where
+  /// it cannot be divided (context_shard.h).
   ContextAttention(RankGroup& group, CollectiveLog& log, const NsaConfig& config, int64_t sequence,
                    SelectedTransfer selected = SelectedTransfer::kAuto);
 

@@ -45,8 +45,11 @@ void on_ranks(int64_t world, const std::function<void(RankGroup&, CollectiveLog&
   for (int64_t rank = 0; rank < world; ++rank)
     ranks.emplace_back([&, rank] {
       try {
-        const RankPlace place{.rank = rank, .world = world, .local_rank = rank,
-                              .host = "127.0.0.1", .port = std::stoll(port.text())};
+        const RankPlace place{.rank = rank,
+                              .world = world,
+                              .local_rank = rank,
+                              .host = "127.0.0.1",
+                              .port = std::stoll(port.text())};
         RankGroup group(place, at::kCPU, seconds(30));
         CollectiveLog log;
         body(group, log);
@@ -62,14 +65,13 @@ void on_ranks(int64_t world, const std::function<void(RankGroup&, CollectiveLog&
 
 /// This rank's tokens of x [B, S, ..], its two pieces one behind the other.
 at::Tensor pieces_of(const at::Tensor& x, const ContextShard& shard) {
-  return at::cat({x.slice(1, shard.begin(0), shard.end(0)), x.slice(1, shard.begin(1), shard.end(1))},
-                 1);
+  return at::cat(
+      {x.slice(1, shard.begin(0), shard.end(0)), x.slice(1, shard.begin(1), shard.end(1))}, 1);
 }
 
 /// This rank's rows of the inputs of a call, leaves of their own; weights too.
 NsaInputs part_of(const NsaInputs& whole, const ContextShard& shard) {
-  NsaInputs part =
-      map_tokens(whole, [&](const at::Tensor& x) { return pieces_of(x, shard); });
+  NsaInputs part = map_tokens(whole, [&](const at::Tensor& x) { return pieces_of(x, shard); });
   for (auto& [name, tensor] : differentiable(part))
     *tensor = tensor->detach().clone().set_requires_grad(true);
   return part;

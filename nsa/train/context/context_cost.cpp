@@ -39,9 +39,9 @@ ContextBytes context_bytes(const NsaConfig& c, const ContextCall& call) {
   bytes.compressed = others * part / static_cast<double>(c.block_stride) * row;
   bytes.selected = others * part * row;
   const double pieces = call.ranks > 2 ? 2 : 1;  // of two ranks each has one that follows its own
-  bytes.boundaries = pieces * row *
-                     static_cast<double>(c.block_size - c.block_stride +
-                                         std::max<int64_t>(c.window - 1, 0));
+  bytes.boundaries =
+      pieces * row *
+      static_cast<double>(c.block_size - c.block_stride + std::max<int64_t>(c.window - 1, 0));
   bytes.gradients = bytes.compressed + bytes.selected + bytes.boundaries;
   return bytes;
 }
@@ -66,13 +66,11 @@ ContextTimes context_times(const NsaConfig& c, const ContextCall& call, const Co
   // Forward 2 (dk + dv), backward 6 dk + 4 dv for each head and key.
   const auto dk = static_cast<double>(c.qk_head_dim), dv = static_cast<double>(c.v_head_dim);
   const double flops = (8 * dk + 6 * dv) * static_cast<double>(call.batch * c.num_heads);
-  const double mean = attended_keys(c, 0, static_cast<double>(call.sequence)) /
-                      static_cast<double>(call.ranks);
-  const double balance =
-      work_balance(c, call.sequence, call.ranks, ContextLayout::kZigzag);
+  const double mean =
+      attended_keys(c, 0, static_cast<double>(call.sequence)) / static_cast<double>(call.ranks);
+  const double balance = work_balance(c, call.sequence, call.ranks, ContextLayout::kZigzag);
   return {.attention_ms = mean / balance * flops / (rates.attention_tflops * 1e12) * 1e3,
-          .communication_ms =
-              context_bytes(c, call).total() / (rates.link_gb_per_s * 1e9) * 1e3};
+          .communication_ms = context_bytes(c, call).total() / (rates.link_gb_per_s * 1e9) * 1e3};
 }
 
 }  // namespace nsa::train

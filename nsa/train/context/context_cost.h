@@ -46,7 +46,7 @@ double work_balance(const NsaConfig& config, int64_t sequence, int64_t ranks, Co
 struct ContextTimes {
   double attention_ms = 0;      ///< of the rank that has most
   double communication_ms = 0;  ///< not overlapped
-  std::string limit() const;   ///< "attention" or "communication": whichever takes longer
+  std::string limit() const;    ///< "attention" or "communication": whichever takes longer
 };
 ContextTimes context_times(const NsaConfig& config, const ContextCall& call,
                            const ContextRates& rates);

@@ -41,8 +41,8 @@ class ContextExchange {
   /// In front of each piece the last `rows` tokens of the piece before it in the sequence, zeros in
   /// front of the first: [B, 2 (rows + n / 2), H, D]; rows <= n / 2. Differentiable.
   at::Tensor with_previous(const at::Tensor& x, int64_t rows, const std::string& part);
-  /// The first `tokens` tokens of the sequence [B, tokens, H, D]: this rank's rows and the blocks of
-  /// `transfer` where they belong, zeros elsewhere. `block`: tokens of a block. Differentiable.
+  /// The first `tokens` tokens of the sequence [B, tokens, H, D]: this rank's rows and the blocks
+  /// of `transfer` where they belong, zeros elsewhere. `block`: tokens of a block. Differentiable.
   at::Tensor fetch_blocks(const at::Tensor& x, const BlockTransfer& transfer, int64_t block,
                           int64_t tokens, const std::string& part);
 

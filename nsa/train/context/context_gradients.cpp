@@ -41,9 +41,10 @@ at::Tensor in_sequence(const at::Tensor& of_ranks) {
 /// The inverse: [B, world n, ..] -> [world, B, n, ..].
 at::Tensor by_ranks(const at::Tensor& sequence, int64_t world) {
   const int64_t half = sequence.size(1) / (ContextShard::kPieces * world);
-  const at::Tensor pieces =
-      sequence.view({sequence.size(0), ContextShard::kPieces * world, half, sequence.size(2), sequence.size(3)})
-          .transpose(0, 1);
+  const at::Tensor pieces = sequence
+                                .view({sequence.size(0), ContextShard::kPieces * world, half,
+                                       sequence.size(2), sequence.size(3)})
+                                .transpose(0, 1);
   return at::cat({pieces.narrow(0, 0, world), pieces.narrow(0, world, world).flip(0)}, 2);
 }
 
@@ -177,8 +178,8 @@ struct FetchBlocks : Function<FetchBlocks> {
     const at::Tensor g = grads[0].contiguous();
     const at::Tensor terms = exchange.exchange(by_blocks(g, block).index_select(0, places), from,
                                                to, part_of_gradients(ctx));
-    at::Tensor own = at::zeros({g.size(0), count, g.size(2), g.size(3)},
-                               g.options().dtype(sum_type(g)));
+    at::Tensor own =
+        at::zeros({g.size(0), count, g.size(2), g.size(3)}, g.options().dtype(sum_type(g)));
     for_own_pieces(exchange, count, g.size(1), [&](int64_t at, int64_t in_g, int64_t tokens) {
       own.narrow(1, at, tokens).copy_(g.narrow(1, in_g, tokens));
     });
@@ -212,8 +213,9 @@ at::Tensor ContextExchange::gather_tokens(const at::Tensor& x, const std::string
 
 at::Tensor ContextExchange::with_previous(const at::Tensor& x, int64_t rows,
                                           const std::string& part) {
-  TORCH_CHECK(rows <= x.size(1) / ContextShard::kPieces, "nsa::ContextExchange: a piece must have at least ",
-              rows, " tokens, got ", x.size(1) / ContextShard::kPieces);
+  TORCH_CHECK(rows <= x.size(1) / ContextShard::kPieces,
+              "nsa::ContextExchange: a piece must have at least ", rows, " tokens, got ",
+              x.size(1) / ContextShard::kPieces);
   return rows <= 0 ? x : WithPrevious::apply(x, rows, this, part);
 }
 

@@ -26,9 +26,7 @@ std::optional<size_t> row_of(std::string_view part) {
 
 ContextLayers::ContextLayers(const RankGroup& ranks, CollectiveLog& log, int64_t size,
                              const NsaConfig& config, int64_t sequence)
-    : config_(config),
-      group_index_(ranks.rank() / size),
-      num_groups_(ranks.world() / size) {
+    : config_(config), group_index_(ranks.rank() / size), num_groups_(ranks.world() / size) {
   require_context_shards(config, sequence, size);
   std::vector<int64_t> members;
   for (int64_t i = 0; i < size; ++i) members.push_back(group_index_ * size + i);
@@ -73,11 +71,10 @@ std::vector<ContextLayers::Traffic> ContextLayers::traffic(RankGroup& ranks, int
   ranks.sum(here);
   const auto calls = static_cast<double>(std::max<int64_t>(1, attention_->calls()));
   const at::Tensor most = std::get<0>(here.cpu().max(0)) / calls / kMib;
-  const ContextBytes bytes =
-      context_bytes(config_, {.sequence = shard().sequence,
-                              .ranks = shard().world,
-                              .batch = batch,
-                              .value_bytes = value_bytes});
+  const ContextBytes bytes = context_bytes(config_, {.sequence = shard().sequence,
+                                                     .ranks = shard().world,
+                                                     .batch = batch,
+                                                     .value_bytes = value_bytes});
   std::vector<Traffic> rows = {{"compressed keys and values", bytes.compressed / kMib, 0},
                                {"selected keys and values", bytes.selected / kMib, 0},
                                {"boundaries of parts", bytes.boundaries / kMib, 0},

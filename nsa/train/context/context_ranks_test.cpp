@@ -92,11 +92,13 @@ TEST_F(ContextRanksTest, WhatCannotBeDividedIsNamedBeforeTraining) {
     EXPECT_NE(two_ranks("--batch 2 --steps 2 --result r " + args), 0) << args;
     EXPECT_THAT(slurp("err0"), HasSubstr(reason));
   };
-  refused("--model long.json --context-ranks 3", "context_ranks must divide the number of ranks (2), got 3");
+  refused("--model long.json --context-ranks 3",
+          "context_ranks must divide the number of ranks (2), got 3");
   refused("--model long.json --seq-len 48 --context-ranks 2", "multiples of 8 tokens), not of 12");
   refused("--model long.json --seq-len 32 --context-ranks 2", "at least 11 tokens");
   refused("--model long.json --packing --context-ranks 2", "context_ranks must be 1 with packing");
-  refused("--model tiny_cpu_dense --context-ranks 2", "context_ranks must be 1 with the dense model");
+  refused("--model tiny_cpu_dense --context-ranks 2",
+          "context_ranks must be 1 with the dense model");
 }
 
 TEST_F(ContextRanksTest, ADeadRankIsNamed) {

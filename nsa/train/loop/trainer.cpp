@@ -270,7 +270,9 @@ void Trainer::ask_stop() {
 }
 
 /// Inputs of a step, of all ranks.
-int64_t Trainer::positions() const { return options_.batch * options_.accum * num_row_groups() * seq_len_; }
+int64_t Trainer::positions() const {
+  return options_.batch * options_.accum * num_row_groups() * seq_len_;
+}
 
 StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
@@ -355,7 +357,8 @@ double Trainer::loss_of(const TokenSource& rows, int64_t batches) {
     targets += here;
   }
   if (parts_.context != nullptr) {  // each rank has the mean over its part of the same rows
-    const at::Tensor all = at::full({1}, sum / targets, at::TensorOptions(device_).dtype(at::kDouble));
+    const at::Tensor all =
+        at::full({1}, sum / targets, at::TensorOptions(device_).dtype(at::kDouble));
     parts_.collectives->begin("allreduce of the loss of kept-out rows");
     parts_.ranks->sum(all);
     return all.item<double>() / static_cast<double>(world());
