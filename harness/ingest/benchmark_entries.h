@@ -38,9 +38,9 @@ std::vector<BenchmarkEntry> read_benchmark_entries(const nlohmann::json& report)
 /// Its name among the versions of a process.
 inline constexpr const char* kBenchmarkLibrary = "Google Benchmark";
 
-/// How Google Benchmark itself was built, as a report says in its context: "release build" or
-/// "debug build", whose times hold the library's own checks; "build type not stated" where it says
-/// nothing.
+/// How Google Benchmark itself was built, as the context of a report states it: "release build" or
+/// "debug build", whose times hold the library's own checks; "build type not stated" where it is
+/// not there.
 std::string library_build(const nlohmann::json& report);
 
 }  // namespace harness

@@ -289,8 +289,8 @@ TEST(Derive, ALibraryBuiltForDebuggingIsADeviation) {
                          [&](const fs::path& run) {
                            const fs::path file = run / "phases/speed/g01.jsonl";
                            std::string lines = read_bytes(file);
-                           const std::string said = R"("mini":"1.0")";
-                           lines.replace(lines.find(said), said.size(), library);
+                           const std::string recorded = R"("mini":"1.0")";
+                           lines.replace(lines.find(recorded), recorded.size(), library);
                            write_bytes(file, lines);
                          })
         .results;

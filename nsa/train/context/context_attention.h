@@ -18,8 +18,8 @@ std::string to_string(SelectedTransfer transfer);
 
 /// NSA of sequences whose tokens are divided among the ranks of a group (context parallelism):
 /// queries stay; compressed keys and values are gathered, a block belongs to the rank that has its
-/// last token; the window's keys come from the rank that has the piece before; selected blocks as
-/// SelectedTransfer says. Forward and backward equal one device's up to rounding. Every call is
+/// last token; the window's keys come from the rank that has the piece before; selected blocks by
+/// SelectedTransfer. Forward and backward equal one device's up to rounding. Every call is
 /// collective.
 class ContextAttention {
  public:
