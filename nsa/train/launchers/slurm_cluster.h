@@ -64,6 +64,13 @@ class SlurmCluster {
     }
     return false;
   }
+  /// Ends everything on a node at once, as a loss of power does: its daemon, and the task `pid`
+  /// with the process that started it.
+  void lose_node(int node, pid_t pid) const {
+    const std::string task = std::to_string(pid);
+    shell("kill -KILL $(ps -o ppid= -p " + task + ") " + task);
+    kill(pids_[static_cast<size_t>(node) + 1], SIGKILL);  // behind munged and slurmctld
+  }
   /// The last lines of every log.
   std::string logs() const {
     shell("tail -n 8 *.out *.log > all 2> /dev/null");
@@ -143,7 +150,7 @@ class SlurmCluster {
         << "SlurmdParameters=config_overrides\nMpiDefault=none\nReturnToService=2\n"
         << "SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nSchedulerType=sched/"
            "backfill\n"
-        << "SchedulerParameters=sched_interval=1,bf_interval=1\nKillWait=2\nSlurmdTimeout=10\n";
+        << "SchedulerParameters=sched_interval=1,bf_interval=1\nKillWait=2\nSlurmdTimeout=5\n";
     for (int node = 1; node <= nodes_; ++node)
       out << "NodeName=" << name(node) << " NodeHostname=" << short_host
           << " NodeAddr=" << name(node) << " Port=" << Port().text() << " CPUs=4\n";
