@@ -169,6 +169,37 @@ TEST_F(RanksPhase, AShardedTrainingOfOtherWeightsDiffers) {
   }
 }
 
+const json kContext = {{"model", "tiny_cpu"}, {"S", 256}, {"equal_S", 128}, {"ranks", 2}};
+
+TEST_F(RanksPhase, DividedSequencesHaveTheAttentionOfOneDevice) {
+  const auto ranks = two_ranks("context_parallel", kContext, "check");
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank.violations.empty()) << rank.violations.front().detail;
+    ASSERT_EQ(rank.ended.size(), 1u);
+    EXPECT_EQ(rank.ended.begin()->second.status, "ok") << rank.ended.begin()->second.reason;
+  }
+  const auto checks = lines_of<protocol::Check>(ranks[0]);
+  EXPECT_EQ(checks.size(), 16u);
+  for (const auto& check : checks) EXPECT_TRUE(check.ok) << check.id << " " << check.detail;
+  std::map<std::string, json> metrics;
+  for (const auto& metric : lines_of<protocol::Metric>(ranks[0]))
+    metrics[metric.name] = metric.value;
+  for (const char* name : {"time.one_ms", "time.divided_ms", "time.linear_pct", "rates.link_gb_s"})
+    EXPECT_GT(metrics.at(name).get<double>(), 0) << name;
+  EXPECT_NEAR(metrics.at("bytes.unpredicted_ratio").get<double>(), 1, 0.1);
+  EXPECT_EQ(metrics.at("model.points_count"), 30);
+  EXPECT_EQ(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 30u);
+}
+
+TEST_F(RanksPhase, ARankWithOtherInputsDiffers) {
+  json args = kContext;
+  args["fault"] = "other_inputs";
+  const auto checks = lines_of<protocol::Check>(two_ranks("context_parallel", args, "check")[0]);
+  ASSERT_EQ(checks.size(), 16u);
+  EXPECT_FALSE(checks[0].ok);
+  EXPECT_EQ(checks[0].code, "SHARDING_DIFFERS");
+}
+
 /// Without a GPU nothing is profiled, and each rank defers without waiting for the other.
 TEST_F(RanksPhase, AProfileOfTwoRanksIsDeferredOnBothOfThem) {
   const auto ranks =

@@ -54,6 +54,17 @@ reports::Waterfall waterfall_of(const Explanation& e) {
   return w;
 }
 
+/// Draws a waterfall in the folder; Markdown of it, its table alone where nothing can be drawn.
+std::string drawn_in(const fs::path& out, const reports::Waterfall& waterfall) {
+  const reports::Plot plot = reports::waterfall_plot(waterfall);
+  const auto drawings = draw({plot}, "gnuplot");
+  fs::create_directories(out / "plots");
+  for (const auto& [path, svg] : drawings) write_bytes(out / path, svg);
+  return drawings.empty()
+             ? "**" + plot.title + "** (no plot: gnuplot is not installed)\n\n" + plot.table + "\n"
+             : reports::plot_markdown(plot);
+}
+
 nlohmann::json as_json(const Explanation& e) {
   const auto step = [](const std::optional<MeasuredStep>& x) {
     if (!x) return nlohmann::json();
@@ -88,25 +99,18 @@ int why_command(const Options& options) {
     std::printf("%s\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return decided ? 0 : 5;
   }
+  const fs::path out = options.out;
   std::vector<reports::Difference> differences;
-  std::vector<reports::Plot> plots;
-  for (const Explanation& e : found) {
-    reports::Difference each{e.phase, difference_text(e), "", difference_tables(e)};
-    if (!options.out.empty() && e.unexplained_ms()) {
-      plots.push_back(reports::waterfall_plot(waterfall_of(e)));
-      each.plot = reports::plot_markdown(plots.back());
-    }
-    differences.push_back(std::move(each));
-  }
+  for (const Explanation& e : found)
+    differences.push_back({e.phase, difference_text(e),
+                           out.empty() || !e.unexplained_ms() ? "" : drawn_in(out, waterfall_of(e)),
+                           difference_tables(e)});
   const std::string text =
       reports::render_difference_md(differences, surroundings_table(a.results, b.results));
-  if (options.out.empty()) {
+  if (out.empty()) {
     std::printf("%s", text.c_str());
     return decided ? 0 : 5;
   }
-  const fs::path out = options.out;
-  fs::create_directories(out / "plots");
-  for (const auto& [path, svg] : draw(plots, "gnuplot")) write_bytes(out / path, svg);
   write_bytes(out / "why.md", text);
   std::printf("%s\n", base::plain_text((out / "why.md").string()).c_str());
   return decided ? 0 : 5;

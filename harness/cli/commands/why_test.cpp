@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "base/testing/paths.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/testing.h"
@@ -40,6 +42,19 @@ TEST(WhyCommand, TheFolderHasThePageAndItsPlot) {
   options.out = (dir / "why").string();
   EXPECT_THAT(printed(why_command, options).out, HasSubstr("why/why.md"));
   EXPECT_THAT(read_bytes(dir / "why/why.md"), HasSubstr("](plots/why-hotspots.svg)"));
+}
+
+TEST(WhyCommand, WithoutGnuplotThePageNamesNoPicture) {
+  const TempDir dir;
+  Options options = of(sample("single_gpu-h100"), sample("single_gpu-h100"));
+  options.out = (dir / "why").string();
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  printed(why_command, options);
+  setenv("PATH", path.c_str(), 1);
+  const std::string page = read_bytes(dir / "why/why.md");
+  EXPECT_THAT(page, testing::Not(HasSubstr(".svg")));
+  EXPECT_THAT(page, HasSubstr("(no plot: gnuplot is not installed)"));
 }
 
 TEST(WhyCommand, RunsThatDoNotCompareAreNamed) {

@@ -1,0 +1,235 @@
+// Attention on sequences whose tokens are divided among ranks, beside one device with the whole
+// sequence: outputs and gradients, bytes beside the formula's, time; and what that predicts for
+// longer sequences and more ranks. Rank 0 reports.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <functional>
+
+#include "nsa/layer/nsa_inputs.h"
+#include "nsa/layer/random_inputs.h"
+#include "nsa/model/model_config.h"
+#include "nsa/train/context/context_attention.h"
+#include "nsa/train/context/context_cost.h"
+#include "suites/phases/phase_ranks.h"
+#include "suites/phases/training_phases.h"
+
+namespace suites {
+namespace {
+
+namespace train = nsa::train;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBound = 1e-12;  ///< of the largest value; both sides are fp64
+constexpr double kMib = 1 << 20;
+constexpr int64_t kTimedCalls = 5;
+
+/// Operations of a forward and a backward call of attention, by the keys that queries attend to.
+double giga_flops(const nsa::NsaConfig& config, int64_t tokens, int64_t batch) {
+  // A device of 1 TFLOP/s takes as many ms as the call has GFLOP.
+  return train::context_times(config, {.sequence = tokens, .ranks = 1, .batch = batch},
+                              {.attention_tflops = 1, .link_gb_per_s = 1})
+      .attention_ms;
+}
+
+train::SelectedTransfer transfer_of(const std::string& name) {
+  for (const auto transfer : {train::SelectedTransfer::kGather, train::SelectedTransfer::kFetch})
+    if (train::to_string(transfer) == name) return transfer;
+  throw ConfigError("args.transfers must name gather or fetch, got '" + name + "'");
+}
+
+class ContextParallel {
+ public:
+  explicit ContextParallel(const PhaseCase& one)
+      : one_(one),
+        batch_(one.args.get_int("B", 1, 1)),
+        tokens_(one.args.get_int("S", 4096, 2)),
+        equal_tokens_(one.args.get_int("equal_S", 1024, 2)),
+        transfers_(one.args.get_list("transfers", {"gather", "fetch"})),
+        fault_(one.args.get_text("fault", "")),
+        config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
+                                       nsa::model_config_folders())
+                    .attention),
+        ranks_(open_ranks(one, 2)) {
+    if (!fault_.empty() && fault_ != "other_inputs" && fault_ != "sent_twice")
+      throw ConfigError("args.fault must be other_inputs or sent_twice, got '" + fault_ + "'");
+    train::require_context_shards(config_, tokens_, world());
+    train::require_context_shards(config_, equal_tokens_, world());
+  }
+
+  std::string run() {
+    compare();
+    measure();
+    ranks_.group->leave();
+    return "";
+  }
+
+ private:
+  int64_t world() const { return ranks_.place.world; }
+  bool reports() const { return ranks_.reports(); }
+
+  void metric(const std::string& name, double value, const std::string& unit) const {
+    if (reports())
+      one_.emitter.metric({.case_id = one_.id, .name = name, .value = value, .unit = unit});
+  }
+
+  /// The same on every rank, but for the fault.
+  nsa::NsaInputs draw(int64_t tokens, at::ScalarType type) const {
+    at::manual_seed(one_.seed() + (fault_ == "other_inputs" && ranks_.place.rank == 1 ? 1 : 0));
+    return nsa::random_inputs(config_, batch_, tokens, at::TensorOptions(one_.device).dtype(type));
+  }
+
+  static at::Tensor pieces_of(const at::Tensor& x, const train::ContextShard& s) {
+    return at::cat({x.slice(1, s.begin(0), s.end(0)), x.slice(1, s.begin(1), s.end(1))}, 1);
+  }
+  static nsa::NsaInputs leaves(const nsa::NsaInputs& inputs) {
+    return nsa::map_tokens(
+        inputs, [](const at::Tensor& x) { return x.detach().clone().set_requires_grad(true); });
+  }
+
+  /// In fp64 by the plain operators, on every rank.
+  void compare() {
+    const nsa::NsaInputs whole = draw(equal_tokens_, at::kDouble);
+    nsa::NsaInputs one = leaves(whole);
+    const nsa::NsaOutputs want = nsa::nsa_attention(one, config_);
+    const at::Tensor d_o = at::randn_like(want.o);
+    want.o.backward(d_o);
+    for (const std::string& name : transfers_) {
+      const auto transfer = transfer_of(name);
+      train::ContextAttention attend(*ranks_.group, log_, config_, equal_tokens_, transfer);
+      const auto here = [&](const at::Tensor& x) { return pieces_of(x, attend.shard()); };
+      nsa::NsaInputs part = leaves(nsa::map_tokens(whole, here));
+      const nsa::NsaOutputs got = attend(part);
+      got.o.backward(here(d_o));
+      const std::string by = train::to_string(transfer) + ".";
+      judge(by + "o", got.o, here(want.o));
+      judge(by + "d_q", part.q.grad(), here(one.q.grad()));
+      judge(by + "d_k_cmp", part.k_cmp_src.grad(), here(one.k_cmp_src.grad()));
+      judge(by + "d_v_cmp", part.v_cmp_src.grad(), here(one.v_cmp_src.grad()));
+      judge(by + "d_k_sel", part.k_sel.grad(), here(one.k_sel.grad()));
+      judge(by + "d_v_sel", part.v_sel.grad(), here(one.v_sel.grad()));
+      judge(by + "d_k_win", part.k_win.grad(), here(one.k_win.grad()));
+      judge(by + "d_v_win", part.v_win.grad(), here(one.v_win.grad()));
+    }
+  }
+
+  /// A check of the largest difference on any rank, over the largest value.
+  void judge(const std::string& name, const at::Tensor& got, const at::Tensor& want) {
+    const double scale = std::max(1.0, want.abs().max().item<double>());
+    const double here = (got - want).abs().max().item<double>() / scale;
+    const at::Tensor beyond = at::zeros({1}, at::device(one_.device).dtype(at::kDouble));
+    if (!(here <= kBound)) beyond.fill_(1);
+    ranks_.group->sum(beyond);
+    const auto differ = static_cast<int64_t>(beyond.item<double>());
+    if (reports())
+      one_.emitter.check({.case_id = one_.id,
+                          .id = "equal/" + name,
+                          .ok = differ == 0,
+                          .code = differ == 0 ? "" : "SHARDING_DIFFERS",
+                          .detail = std::to_string(differ) + " of " + std::to_string(world()) +
+                                    " ranks differ by more than 1e-12 of the largest value"});
+  }
+
+  /// The shortest call in ms, the mean over the ranks; the first one warms up.
+  double time_ms(const std::function<void()>& call) {
+    double shortest = INFINITY;
+    for (int64_t i = 0; i <= kTimedCalls; ++i) {
+      ranks_.group->barrier();
+      wait();
+      const auto begin = Clock::now();
+      call();
+      wait();
+      const double ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+      if (i > 0) shortest = std::min(shortest, ms);
+    }
+    return ranks_.mean(shortest);
+  }
+  void wait() const { at::zeros({1}, at::TensorOptions(one_.device)).cpu(); }
+
+  void measure() {
+    const at::ScalarType type = one_.device.is_cuda() ? at::kBFloat16 : at::kFloat;
+    const nsa::NsaInputs whole = draw(tokens_, type);
+    nsa::NsaOptions options = one_.options;
+    options.keep_scores = false;
+    nsa::NsaInputs one = leaves(whole);
+    const double one_ms =
+        time_ms([&] { nsa::nsa_attention(one, config_, options).o.sum().backward(); });
+    train::ContextAttention attend(*ranks_.group, log_, config_, tokens_);
+    nsa::NsaInputs part = leaves(
+        nsa::map_tokens(whole, [&](const at::Tensor& x) { return pieces_of(x, attend.shard()); }));
+    const double divided_ms = time_ms([&] { attend(part, options).o.sum().backward(); });
+    metric("time.one_ms", one_ms, "ms");
+    metric("time.divided_ms", divided_ms, "ms");
+    metric("time.linear_pct", 100 * one_ms / divided_ms / static_cast<double>(world()), "pct");
+    report_bytes(attend, static_cast<int64_t>(c10::elementSize(type)));
+    predict(giga_flops(config_, tokens_, batch_) / one_ms, time_link(whole.k_sel),
+            static_cast<int64_t>(c10::elementSize(type)));
+  }
+
+  void report_bytes(const train::ContextAttention& attend, int64_t value_bytes) {
+    double here = 0;
+    for (const auto& [part, bytes] : attend.received())
+      if (!part.ends_with("ids") && !part.ends_with("counts")) here += static_cast<double>(bytes);
+    if (fault_ == "sent_twice") here *= 2;
+    const at::Tensor all = at::zeros({world()}, at::device(one_.device).dtype(at::kDouble));
+    all[ranks_.place.rank] = here / static_cast<double>(attend.calls());
+    ranks_.group->sum(all);
+    const double most = all.max().item<double>();
+    const double predicted =
+        train::context_bytes(
+            config_,
+            {.sequence = tokens_, .ranks = world(), .batch = batch_, .value_bytes = value_bytes})
+            .total();
+    metric("bytes.received_mib", most / kMib, "mib");
+    metric("bytes.predicted_mib", predicted / kMib, "mib");
+    metric("bytes.unpredicted_ratio", most / predicted, "ratio");
+  }
+
+  /// GB/s that a rank receives in a gather of keys.
+  double time_link(const at::Tensor& keys) {
+    train::ContextExchange exchange(*ranks_.group, log_);
+    const at::Tensor here = keys.narrow(1, 0, keys.size(1) / world()).contiguous();
+    const double ms = time_ms([&] { exchange.gather(here, "rate"); });
+    const double rate =
+        static_cast<double>((world() - 1) * static_cast<int64_t>(here.nbytes())) / (ms * 1e6);
+    metric("rates.link_gb_s", rate, "gb_s");
+    return rate;
+  }
+
+  void predict(double tflops, double link_gb_s, int64_t value_bytes) {
+    nlohmann::json rows = nlohmann::json::array();
+    for (int64_t tokens = 65536; tokens <= (1 << 20); tokens *= 2)
+      for (int64_t ranks = 2; ranks <= 64; ranks *= 2) {
+        const train::ContextCall call{tokens, ranks, batch_, value_bytes};
+        const auto times = train::context_times(
+            config_, call, {.attention_tflops = tflops, .link_gb_per_s = link_gb_s});
+        rows.push_back({tokens, ranks, train::context_bytes(config_, call).total() / kMib,
+                        times.attention_ms, times.communication_ms, times.limit()});
+      }
+    metric("model.points_count", static_cast<double>(rows.size()), "count");
+    if (reports())
+      one_.emitter.table({.case_id = one_.id,
+                          .id = "prediction",
+                          .title = "A layer of attention, forward and backward, by the rates "
+                                   "measured here; nothing overlaps",
+                          .columns = {"tokens", "ranks", "received by a rank, MiB", "attention, ms",
+                                      "communication, ms", "longer"},
+                          .rows = rows});
+  }
+
+  const PhaseCase& one_;
+  int64_t batch_, tokens_, equal_tokens_;
+  std::vector<std::string> transfers_;
+  std::string fault_;
+  nsa::NsaConfig config_;
+  PhaseRanks ranks_;
+  train::CollectiveLog log_;
+};
+
+}  // namespace
+
+std::string run_context_parallel(const PhaseCase& one) { return ContextParallel(one).run(); }
+
+}  // namespace suites
