@@ -123,6 +123,11 @@ const std::vector<PhaseKind>& phase_kinds() {
        kAttention},
       {"ranges_ab", {"B", "S", "Hkv", "K", "lsel", "arms", "rounds", "fault"}, run_ranges_ab},
       {"ranges_equivalence", {"file", "fault"}, run_ranges_equivalence, kRanges},
+      {"recall",
+       {"model", "attention", "seeds",        "threads",     "S",    "pairs",    "vocab", "lead",
+        "gap",   "power",     "least_pairs",  "random_fill", "rows", "val_rows", "steps", "batch",
+        "lr",    "warmup",    "weight_decay", "fault"},
+       run_recall},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback, kKernels},
   };
   return kinds;

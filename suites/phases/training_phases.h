@@ -6,5 +6,6 @@ namespace suites {
 
 std::string run_checkpointing_ab(const PhaseCase& one);
 std::string run_ddp_sweep(const PhaseCase& one);
+std::string run_recall(const PhaseCase& one);
 
 }  // namespace suites

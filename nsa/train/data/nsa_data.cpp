@@ -52,6 +52,7 @@ struct DataOptions {
   int64_t rows = nsa::train::TaskRows().train, val_rows = nsa::train::TaskRows().val;
   uint64_t seed = nsa::train::TaskRows().seed;
   int64_t pairs = nsa::train::RecallSizes().pairs, vocab = nsa::train::RecallSizes().vocab;
+  int64_t least_pairs = 0;
   int64_t lead = nsa::train::RecallSizes().lead, gap = nsa::train::RecallSizes().gap;
   double power = nsa::train::RecallSizes().power;
   bool random_fill = false;
@@ -61,7 +62,8 @@ struct DataOptions {
   template <class Visitor>
   static void describe(Visitor& v);
 
-  std::unique_ptr<nsa::train::Task> make_task() const {
+  /// `kept_out`: rows that are kept out have all pairs.
+  std::unique_ptr<nsa::train::Task> make_task(bool kept_out) const {
     if (task == "recall")
       return nsa::train::make_recall(
           {.seq_len = seq_len > 0 ? seq_len : nsa::train::RecallSizes().seq_len,
@@ -70,6 +72,7 @@ struct DataOptions {
            .lead = lead,
            .gap = gap,
            .power = power,
+           .least_pairs = kept_out ? 0 : least_pairs,
            .random_fill = random_fill});
     return nsa::train::make_pass_key(
         {.seq_len = seq_len > 0 ? seq_len : nsa::train::PassKeySizes().seq_len,
@@ -120,6 +123,10 @@ void DataOptions::describe(Visitor& v) {
   v({"seed", "task: of the rows"}, &O::seed);
   v({.name = "pairs", .doc = "recall: pairs of key and value", .least = 1}, &O::pairs);
   v({.name = "vocab", .doc = "recall: keys and values", .least = 4, .most = 256}, &O::vocab);
+  v({.name = "least_pairs",
+     .doc = "recall: different pairs in a row to train on, at least; 0: all",
+     .least = 0},
+    &O::least_pairs);
   v({.name = "lead", .doc = "recall: tokens before the pairs", .least = 0}, &O::lead);
   v({.name = "gap", .doc = "recall: tokens between pairs and queries", .least = 0}, &O::gap);
   v({.name = "power", .doc = "recall: places of queries, weights i^(power - 1)", .above = 0},
@@ -146,8 +153,8 @@ void print_counts(const nsa::train::DocumentCounts& counts, const std::string& f
 int write_task(const DataOptions& asked, const std::filesystem::path& folder,
                const std::string& name) {
   const auto manifest = nsa::train::write_task_corpus(
-      *asked.make_task(), {.train = asked.rows, .val = asked.val_rows, .seed = asked.seed}, folder,
-      name);
+      *asked.make_task(false), {.train = asked.rows, .val = asked.val_rows, .seed = asked.seed},
+      folder, name, asked.make_task(true).get());
   std::printf("%s: %s, %lld rows to train on and %lld kept out: %s\n",
               base::plain_text(folder.string()).c_str(), base::plain_text(name).c_str(),
               static_cast<long long>(asked.rows), static_cast<long long>(asked.val_rows),

@@ -39,6 +39,8 @@ class Recall : public Task {
                  ">= " + std::to_string(4 * sizes.pairs + sizes.lead + sizes.gap - 1) +
                      " for these pairs, lead and gap",
                  sizes.seq_len);
+    require_size(sizes.least_pairs >= 0 && sizes.least_pairs <= sizes.pairs, kRecall, "least_pairs",
+                 "in 0.." + std::to_string(sizes.pairs), sizes.least_pairs);
     require_size(sizes.power > 0, kRecall, "power", "above 0", static_cast<int64_t>(sizes.power));
   }
 
@@ -49,6 +51,9 @@ class Recall : public Task {
            " pairs, vocabulary " + std::to_string(sizes_.vocab) + ", " +
            std::to_string(sizes_.seq_len) + " tokens, lead " + std::to_string(sizes_.lead) +
            ", gap " + std::to_string(sizes_.gap) + ", power " + std::to_string(sizes_.power) +
+           (sizes_.least_pairs > 0
+                ? ", from " + std::to_string(sizes_.least_pairs) + " different pairs on"
+                : "") +
            (sizes_.random_fill ? ", random fill" : ", fill 0");
   }
 
@@ -62,13 +67,17 @@ class Recall : public Task {
     const auto keys = choose_tokens(random, 1, half - 1, sizes_.pairs);
     const auto values = choose_tokens(random, half, sizes_.vocab - half, sizes_.pairs);
     const std::vector<int64_t> places = choose_places(random);
+    const int64_t least = sizes_.least_pairs > 0 ? sizes_.least_pairs : sizes_.pairs;
+    const auto different =
+        static_cast<size_t>(sizes_.pairs - random.below(sizes_.pairs - least + 1));
     for (size_t i = 0; i < keys.size(); ++i) {
+      const uint8_t key = keys[i % different], value = values[i % different];
       const auto pair = static_cast<size_t>(sizes_.lead) + 2 * i;
-      tokens[pair] = keys[i];
-      tokens[pair + 1] = values[i];
+      tokens[pair] = key;
+      tokens[pair + 1] = value;
       const auto query = static_cast<size_t>(first_place() + 2 * places[i]);
-      tokens[query] = keys[i];
-      answers[query + 1] = values[i];
+      tokens[query] = key;
+      answers[query + 1] = value;
     }
   }
 

@@ -18,9 +18,12 @@ struct RecallSizes {
   int64_t seq_len = 64;  ///< inputs of a row
   int64_t pairs = 8;
   int64_t vocab = 256;
-  int64_t lead = 0;          ///< tokens before the pairs; even
-  int64_t gap = 0;           ///< tokens between the pairs and the first place of a query; even
-  double power = 0.01;       ///< of the places' weights; 1: all alike
+  int64_t lead = 0;     ///< tokens before the pairs; even
+  int64_t gap = 0;      ///< tokens between the pairs and the first place of a query; even
+  double power = 0.01;  ///< of the places' weights; 1: all alike
+  /// Rows have from this many different pairs to `pairs`, drawn for each; the others repeat them.
+  /// 0: `pairs` in every row. Easier rows among those to train on let recall emerge sooner.
+  int64_t least_pairs = 0;
   bool random_fill = false;  ///< random tokens where neither pair nor query stands; else 0
 };
 

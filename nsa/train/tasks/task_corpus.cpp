@@ -50,15 +50,15 @@ class TaskWriter {
 }  // namespace
 
 Manifest write_task_corpus(const Task& task, const TaskRows& rows, const std::filesystem::path& dir,
-                           const std::string& name) {
+                           const std::string& name, const Task* kept_out) {
   CorpusTarget target(dir, {});
   Manifest manifest;
   manifest.name = name;
   manifest.row_tokens = task.row_tokens();
   manifest.task = task.describe() + ", seed " + std::to_string(rows.seed);
-  TaskWriter writer(task, rows.seed, target, manifest);
-  writer.write_split(kTrainSplit, 0, rows.train);
-  writer.write_split(kValidationSplit, rows.train, rows.val);
+  TaskWriter(task, rows.seed, target, manifest).write_split(kTrainSplit, 0, rows.train);
+  TaskWriter(kept_out ? *kept_out : task, rows.seed, target, manifest)
+      .write_split(kValidationSplit, rows.train, rows.val);
   std::ranges::sort(manifest.shards, {}, &ShardFile::file);
   target.commit(manifest);
   return manifest;

@@ -15,9 +15,11 @@ struct TaskRows {
 
 /// Writes the rows of a task into `dir` as a corpus that the trainer reads: shards of tokens and,
 /// as long, shards of answers. Kept-out rows are behind the others in the order in
-/// which the seed makes them, so no row is in both. An earlier corpus there is replaced when the
-/// new one is complete. Throws InputError for no rows and as CorpusTarget does.
+/// which the seed makes them, so no row is in both; `kept_out`: the
+/// task that they are of, with rows of the same length, where it is another one. An earlier corpus
+/// there is replaced when the new one is complete. Throws InputError for no rows and as
+/// CorpusTarget does.
 Manifest write_task_corpus(const Task& task, const TaskRows& rows, const std::filesystem::path& dir,
-                           const std::string& name);
+                           const std::string& name, const Task* kept_out = nullptr);
 
 }  // namespace nsa::train

@@ -77,6 +77,28 @@ TEST(Recall, EveryKeyIsAskedOnceAndItsValueIsTheAnswer) {
   }
 }
 
+/// Rows to train on may repeat pairs: each number of different ones is drawn, and what is asked
+/// stays right.
+TEST(Recall, EasierRowsRepeatPairs) {
+  const auto task = make_recall({.seq_len = 32, .pairs = 4, .vocab = 32, .least_pairs = 1});
+  std::map<size_t, int> rows_with;
+  for (int64_t r = 0; r < 200; ++r) {
+    const Row row = row_of(*task, 3, r);
+    std::map<uint8_t, uint8_t> value_of;
+    for (size_t i = 0; i < 8; i += 2) value_of[row.tokens[i]] = row.tokens[i + 1];
+    ++rows_with[value_of.size()];
+    ASSERT_EQ(row.num_answers(), 4);
+    for (size_t i = 8; i < row.answers.size(); ++i) {
+      if (row.answers[i] == 0) continue;
+      EXPECT_EQ(row.answers[i], value_of.at(row.tokens[i - 1]));
+    }
+  }
+  ASSERT_EQ(rows_with.size(), 4u);
+  for (const auto& [different, rows] : rows_with) EXPECT_GT(rows, 30) << different;
+  EXPECT_THAT(error_of([] { make_recall({.pairs = 8, .least_pairs = 9}); }),
+              HasSubstr("least_pairs must be in 0..8, got 9"));
+}
+
 /// Mean place of a query: near the pairs with the published weights, in the middle when all are
 /// alike.
 TEST(Recall, PlacesHaveTheirWeights) {
