@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -14,9 +15,14 @@ enum class GateProjection {
 struct ProjectionConfig {
   bool shared_kv = false;  ///< one K and V for the three branches; false: each has its own
   GateProjection gate = GateProjection::kMlp;
+  /// Branches that take part, in the order compressed, selected, window; the gate of another one is
+  /// 0 for every token. What a branch computes for others (the compressed one its choice of blocks)
+  /// it still does.
+  std::array<bool, 3> branch_on = {true, true, true};
 
   int64_t num_kv() const { return shared_kv ? 1 : 3; }  ///< matrices of K, and of V
   bool has_gate_mlp() const { return gate == GateProjection::kMlp; }
+  bool all_branches() const { return branch_on == std::array{true, true, true}; }
 };
 
 /// "mlp", "linear". The parser throws std::invalid_argument naming the value and the choices.

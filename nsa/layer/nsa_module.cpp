@@ -11,6 +11,24 @@
 #include "nsa/ops/linear/rounded_linear.h"
 
 namespace nsa {
+namespace {
+
+/// A logit from which softmax beside others and sigmoid make exactly 0; finite, in any float type.
+constexpr double kNoGate = -1e4;
+
+/// Logits [..., 3] with those of branches that are off replaced by what makes their gates 0.
+at::Tensor switched_off(const at::Tensor& logits, const ProjectionConfig& projections,
+                        GateActivation activation) {
+  std::vector<at::Tensor> parts = logits.split(1, -1);
+  for (size_t branch = 0; branch < parts.size(); ++branch)
+    if (!projections.branch_on[branch])
+      parts[branch] =
+          at::full_like(parts[branch], activation == GateActivation::kNone ? 0 : kNoGate);
+  return at::cat(parts, -1);
+}
+
+}  // namespace
+
 NsaAttentionImpl::NsaAttentionImpl(int64_t dim, const NsaConfig& config,
                                    const ProjectionConfig& projections)
     : dim_(dim), config_(config), projections_(projections) {
@@ -72,6 +90,8 @@ std::vector<at::Tensor> NsaAttentionImpl::projection() const {
 
 NsaInputs NsaAttentionImpl::split(const at::Tensor& columns, const at::Tensor& cu_seqlens) const {
   NsaInputs in = split_projection(columns, gate_, config_, projections_);
+  if (!projections_.all_branches())
+    in.gate_logits = switched_off(in.gate_logits, projections_, config_.gate);
   in.cu_seqlens = cu_seqlens;
   in.phi_k = phi_k_;
   in.phi_v = phi_v_;

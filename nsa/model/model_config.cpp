@@ -140,6 +140,9 @@ std::string describe(const ModelConfig& config) {
   if (config.projections.shared_kv) text << ", shared K and V";
   if (!config.projections.has_gate_mlp())
     text << ", gate projection " << to_string(config.projections.gate);
+  const char* const branches[] = {"compressed", "selected", "window"};
+  for (size_t i = 0; i < std::size(branches); ++i)
+    if (!config.projections.branch_on[i]) text << ", without " << branches[i];
   if (config.tied_head) text << ", tied head";
   return text.str();
 }

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/options/command_line.h"
@@ -41,6 +42,8 @@ Examples:
   nsa-train --model tiny_cpu --data local_text --steps 200
   nsa-train --model m7c_125m --data local_text --device cuda --batch 8 --steps 1000 --out runs/m7c
   nsa-train --model tiny_cpu --data synthetic --steps 100 --result loss.jsonl
+  nsa-train --model tiny_cpu --data local_text --checkpoints runs/tiny --resume --eval
+  nsa-train --model tiny_cpu --data local_text --checkpoints runs/tiny --resume --sample "In the"
   torchrun --no-python --nproc-per-node 2 nsa-train --model m7c_125m --data local_text --device cuda)";
 
 std::atomic<int> stop_signal{0};
@@ -51,6 +54,13 @@ extern "C" void on_stop_signal(int signal) {
 
 void print(const std::string& line) {
   std::fprintf(stderr, "nsa-train: %s\n", base::plain_text(line).c_str());
+}
+
+/// Text of a model on standard output, its lines kept; nothing in it controls a terminal.
+void print_text(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    std::printf("%s\n", base::plain_text(line).c_str());
 }
 
 /// Switches of a run; the training shape counts as configuration, so that the record shows it.
@@ -124,7 +134,12 @@ std::unique_ptr<ResultLines> open_lines(std::string result, const std::string& o
 /// One case of a worker; args that make no sense fail the case, not the process.
 void work_on(const CaseIn& request, const CaseArgs& work, const RankPlace& place,
              ResultLines& lines) {
-  RunContext context{work.id, &lines, nullptr, place, request.out, &stop_signal, print};
+  RunContext context{.case_id = work.id,
+                     .lines = &lines,
+                     .place = place,
+                     .out = request.out,
+                     .stop_signal = &stop_signal,
+                     .print = print};
   try {
     TrainOptions options = nsa::train::options_of_case(request, work);
     const SwitchSet switches = make_switches(options, place.world, request.switches, {});
@@ -161,7 +176,15 @@ int run_once(TrainOptions options, const SwitchSet::Values& command_line, const 
   const auto lines = open_lines(result, out, false, place.rank);
   emit_hello(*lines, switches, place, options.device);
   const nsa::train::RunEnd end =
-      run_case(options, {"train", lines.get(), &switches, place, out, &stop_signal, print});
+      run_case(options, {.case_id = "train",
+                         .lines = lines.get(),
+                         .switches = &switches,
+                         .place = place,
+                         .out = out,
+                         .losses = out.empty() ? "" : std::filesystem::path(out) / "losses.csv",
+                         .stop_signal = &stop_signal,
+                         .print = print,
+                         .print_text = print_text});
   lines->done();
   if (stop_signal != 0) return 128 + stop_signal;
   return end.failure.empty() && end.num_findings == 0 ? 0 : 1;
@@ -179,7 +202,7 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));
-  app.add_option("--out", a.out, "folder for result.jsonl");
+  app.add_option("--out", a.out, "folder for result.jsonl and losses.csv");
   app.add_option("--result", a.result, "file for the result lines (worker: default descriptor 3)");
   app.add_flag("--worker", a.worker, "read a request from standard input");
   app.footer(kExamples);

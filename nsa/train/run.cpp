@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "base/machine/host_memory.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/model/attention_variant.h"
 #include "nsa/model/blocks/loss.h"
 #include "nsa/model/document_packing.h"
 #include "nsa/program/input_error.h"
@@ -18,10 +18,11 @@
 #include "nsa/train/loop/training_attention.h"
 #include "nsa/train/memory/memory.h"
 #include "nsa/train/memory/memory_report.h"
-#include "nsa/train/memory/mib.h"
+#include "nsa/train/record/loss_file.h"
 #include "nsa/train/record/run_lines.h"
 #include "nsa/train/record/step_watch.h"
 #include "nsa/train/run_parts.h"
+#include "nsa/train/run_report.h"
 
 namespace nsa::train {
 namespace {
@@ -53,8 +54,8 @@ class Run {
       facts_.stopped = e.what();
     } catch (const c10::OutOfMemoryError& e) {
       facts_.stopped = e.what_without_backtrace();
-      find(oom_finding(config_, shape_, refused_ ? refused_ : last_allocation_failure(),
-                       facts_.stopped));
+      end_by(oom_finding(config_, shape_, refused_ ? refused_ : last_allocation_failure(),
+                         facts_.stopped));
     } catch (const c10::Error& e) {
       facts_.stopped = rank_text() + e.what_without_backtrace();
     } catch (const std::runtime_error& e) {  // of a backend of collectives
@@ -62,7 +63,7 @@ class Run {
     }
     watch_.reset();
     if (stages_ && !facts_.stopped.empty()) stages_->keep();
-    if (facts_.stopped.starts_with(kRankFault)) find(rank_finding(facts_.stopped));
+    if (facts_.stopped.starts_with(kRankFault)) end_by(rank_finding(facts_.stopped));
     report();
     return {facts_.stopped, num_findings_};
   }
@@ -75,7 +76,8 @@ class Run {
     require_shard_group(context_.place, options_.shard_group);
     require_context_ranks(context_.place, options_.context_ranks);
     if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
-    const ModelConfig& config = config_ = load_model_config(options_.model, model_config_folders());
+    const ModelConfig& config = config_ = with_attention(
+        load_model_config(options_.model, model_config_folders()), options_.attention);
     const int64_t seq_len = options_.seq_len > 0 ? options_.seq_len : config.seq_len;
     if (options_.packing && config.attention_kind == AttentionKind::kDense)
       throw InputError("training option packing must be false with the dense model " + config.name +
@@ -106,37 +108,16 @@ class Run {
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
-    require_memory();
+    require_host_memory(config, shape_, device_, refused_);
     Decoder model = make_model(options_, config, device_, attention_.options,
                                ranks_ && options_.shard == "full");
-    context_.print(
-        config.name + ": " + std::to_string(model->num_parameters()) +
-        " parameters, S=" + std::to_string(seq_len) + " B=" + std::to_string(options_.batch) +
-        " accum=" + std::to_string(options_.accum) + ", " + c10::toString(model->compute_type) +
-        (model->activation_checkpointing ? ", activation checkpointing" : "") + ", " +
-        std::to_string(std::lround(plan_memory(config, shape_).total_mib())) + " MiB predicted" +
-        " on " + device_.str() + "; " +
-        (ranks_ ? std::to_string(facts_.ranks) + " ranks over " + ranks_->backend() + "; " : "") +
-        "data: " + tokens_->describe());
+    context_.print(describe_run(*model, shape_, device_, ranks_ ? ranks_->backend() : "") +
+                   "; data: " + tokens_->describe());
     if (config.vocab > facts_.vocab)
       context_.print("tokens are bytes, the first " + std::to_string(facts_.vocab) +
                      " of the model's vocabulary of " + std::to_string(config.vocab));
     if (!options_.weights.empty()) load_weights(*model);
     make_trainer(std::move(model), seq_len);
-  }
-
-  /// Refuses a step that cannot fit into the memory of the host before anything is computed.
-  void require_memory() {
-    const auto available = device_.is_cpu() ? base::available_memory() : std::nullopt;
-    if (!available) return;
-    const double needed = plan_memory(config_, shape_).total_mib() * kMib;
-    if (needed <= static_cast<double>(*available)) return;
-    refused_ = AllocationFailure{.asked_mib = needed / kMib,
-                                 .capacity_mib = static_cast<double>(*available) / kMib};
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "a step of ", shape_.batch, " rows of ",
-                     shape_.seq_len, " tokens takes ", base::gib_text(needed), " at least and ",
-                     base::gib_text(static_cast<double>(*available)),
-                     " are available; nothing was computed");
   }
 
   /// Every rank reads the weights; none goes on where one could not, or read others.
@@ -153,6 +134,9 @@ class Run {
   }
 
   void make_trainer(Decoder model, int64_t seq_len) {
+    if (options_.context_ranks > 1 && tokens_->answers_per_row() > 0)
+      throw InputError("training option context_ranks must be 1 with rows of a task, got " +
+                       std::to_string(options_.context_ranks));
     if (options_.context_ranks > 1)
       context_layers_ = std::make_unique<ContextLayers>(
           *ranks_, *collectives_, options_.context_ranks, config_.attention, seq_len);
@@ -170,7 +154,7 @@ class Run {
       // A replaced part may do other work in every step.
       if (options_.cuda_graph == "auto") options_.cuda_graph = "off";
     }
-    require_named_data(*parts.tokens);
+    require_named_data(*parts.tokens, options_, facts_);
     for (const at::Tensor& p : parts.model->parameters())
       facts_.largest_parameter_bytes =
           std::max(facts_.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
@@ -183,15 +167,9 @@ class Run {
     if (trainer_->steps_done() > 0)
       context_.print("resumed behind step " + std::to_string(trainer_->steps_done()));
     first_step_ = trainer_->steps_done() + 1;
-  }
-
-  /// Requires the named corpus: it is never replaced.
-  void require_named_data(const TokenSource& tokens) {
-    facts_.real_data = tokens.is_real();
-    facts_.substitute = options_.is_synthetic() || facts_.real_data ? "" : tokens.describe();
-    if (!facts_.substitute.empty())
-      throw InputError("data " + options_.data + " were replaced by " + facts_.substitute +
-                       "; nothing was trained");
+    const std::string extended = extension_line(trace_, options_.whole_run());
+    if (!extended.empty()) context_.print(extended);
+    if (reports() && !context_.losses.empty()) losses_ = LossFile(context_.losses, trace_);
   }
 
   /// Records the stage of every thread, to be read when this rank hangs.
@@ -262,9 +240,10 @@ class Run {
       kept_out_ = open_kept_out(options_, seq_len);
       if (kept_out_) facts_.kept_out = kept_out_->describe();
     } catch (const InputError& e) {
-      find({"DATA_MISSING", e.what(), "data.real_bool",
-            "the corpus is absent, damaged, another one or too small",
-            "run tools/setup, or make the corpus with nsa-data"});
+      end_by({"DATA_MISSING", e.what(), "data.real_bool",
+              "the corpus is absent, damaged, another one or too small",
+              "run tools/setup, or make the corpus with nsa-data"},
+             e.what());
       throw;
     }
   }
@@ -275,6 +254,15 @@ class Run {
     context_.print(finding.code + ": " + finding.symptom + "; " + finding.cause);
   }
 
+  /// What ends the run; it is told once. `text`: for people.
+  void end_by(const Finding& finding, const std::string& text) {
+    ++num_findings_;
+    context_.lines->finding(finding);
+    context_.print("failed: " + finding.code + ": " + text);
+    told_ = true;
+  }
+  void end_by(const Finding& finding) { end_by(finding, finding.symptom + "; " + finding.cause); }
+
   bool waits(int64_t step) const {
     return device_.is_cpu() || !options_.timed || step < first_step_ + kWaitingSteps ||
            (!trace_.empty() && trace_.back().step_ms > kSlowStepMs);
@@ -284,6 +272,7 @@ class Run {
     const int64_t last = options_.slice_steps > 0
                              ? std::min(options_.steps, first_step_ + options_.slice_steps - 1)
                              : options_.steps;
+    if (!options_.trains()) return look();
     trainer_->start_loader();
     reset_tensor_peak(device_);
     for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
@@ -293,14 +282,32 @@ class Run {
         if (wait_each)
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
-      if (kept_out_ && record.is_finite() && (step % options_.validate_every == 0 || step == last))
-        record.validation_loss = validate(step);
+      record.schedule_steps = options_.whole_run();
+      const bool due = kept_out_ && (step % options_.validate_every == 0 || step == last);
+      if (due && record.is_finite()) {
+        const Evaluation found = validate(step);
+        record.validation_loss = found.loss_nat;
+        record.validation_accuracy = found.accuracy;
+      }
       take(record);
       if (record.is_finite())
         checkpointer_->after_step(*trainer_, trace_, step == last || !facts_.stopped.empty());
     }
     facts_.loader = trainer_->loader_telemetry();
     facts_.bucket_bytes = trainer_->bucket_bytes();
+    trainer_->finish();
+    leave_ranks();
+  }
+
+  /// The loss of kept-out rows, or a text that the model continues, and nothing else.
+  void look() {
+    if (options_.eval) {
+      const Evaluation found = validate(trainer_->steps_done());
+      facts_.evaluated_loss = found.loss_nat;
+      facts_.evaluated_accuracy = found.accuracy;
+    } else if (reports()) {
+      context_.print_text(options_.sample + sample_text(options_, trainer_->model()));
+    }
     trainer_->finish();
     leave_ranks();
   }
@@ -318,12 +325,11 @@ class Run {
     ranks_->leave();
   }
 
-  double validate(int64_t step) {
-    const double loss = trainer_->loss_of(*kept_out_, options_.validate_batches);
+  Evaluation validate(int64_t step) {
+    const Evaluation found = trainer_->evaluate(*kept_out_, options_.validate_batches);
     if (reports())
-      context_.print("step " + std::to_string(step) + "/" + std::to_string(options_.steps) +
-                     "  loss of kept-out rows " + std::to_string(loss));
-    return loss;
+      context_.print(evaluation_line(step, options_.steps, found.loss_nat, found.accuracy));
+    return found;
   }
 
   void take(const StepRecord& record) {
@@ -335,11 +341,12 @@ class Run {
     if (recorded) lines.beat(context_.case_id, record, options_.steps);
     if (!record.is_finite()) {
       const std::string where = trainer_->locate_non_finite();
-      find(non_finite_finding(where, record.step));
+      end_by(non_finite_finding(where, record.step));
       facts_.stopped = "non-finite at step " + std::to_string(record.step) + ": " + where;
       return;
     }
     trace_.push_back(record);
+    losses_.add(record);
     facts_.peak_mib = std::max(facts_.peak_mib, record.peak_mib);
     tensors_peak_mib_ = std::max(tensors_peak_mib_, tensor_peak_mib(device_));
     if (recorded && reports() && options_.timed &&
@@ -356,24 +363,15 @@ class Run {
                        " after step " + std::to_string(record.step);
   }
 
-  /// Which backend every stage asked for and ran, all layers and steps together.
-  void report_paths() {
-    if (!trainer_) return;
-    for (const RanBackend& row : trainer_->ran())
-      facts_.paths.push_back(
-          {row.stage, attention_.requested(row), row.backend, row.detail, row.reason, row.count});
-    const GraphUse graph = trainer_->graph_use();
-    facts_.by_graph = graph.captured;
-    facts_.paths.push_back(step_path(options_.cuda_graph, graph, trainer_->steps_done()));
-    emit_paths(*context_.lines, context_.case_id, facts_.paths);
-  }
-
   void report() {
     if (reports()) {
-      report_paths();
-      report_judgement();
+      const auto findings =
+          report_run({options_, context_, config_, shape_, attention_, trainer_.get(),
+                      tensors_peak_mib_, trace_, context_traffic_},
+                     facts_);
+      for (const Finding& finding : findings) find(finding);
     }
-    if (!facts_.stopped.empty()) context_.print(stop_text());
+    if (!facts_.stopped.empty() && !told_) context_.print(stop_text());
     context_.lines->case_end(context_.case_id, facts_.stopped);
   }
 
@@ -382,31 +380,6 @@ class Run {
     if (!facts_.stopped.starts_with(kStoppedBy)) return "failed: " + facts_.stopped;
     return facts_.stopped + (options_.checkpoints.empty() ? "; nothing was saved: no --checkpoints"
                                                           : "; saved, --resume continues");
-  }
-
-  /// The parts of the prediction beside what the tensors took.
-  void report_memory() {
-    const MemoryPlan plan = shape_.seq_len > 1 ? plan_memory(config_, shape_) : MemoryPlan{};
-    facts_.memory = memory_figures(plan, tensors_peak_mib_,
-                                   facts_.stopped.empty() ? "no step was done" : facts_.stopped);
-    emit_memory(*context_.lines, context_.case_id, plan, tensors_peak_mib_, facts_.rank_peaks_mib);
-  }
-
-  void report_judgement() {
-    if (options_.shard != "full")
-      emit_buckets(*context_.lines, context_.case_id, facts_, options_.reducer);
-    report_memory();
-    emit_context_traffic(*context_.lines, context_.case_id, context_traffic_);
-    emit_expected(*context_.lines, context_.case_id, config_);
-    ResultLines& lines = *context_.lines;
-    const Judgement judgement = judge(options_, facts_, trace_);
-    for (const Figure& figure : judgement.figures) {
-      lines.metric(context_.case_id, figure);
-      if (figure.value && figure.unit == "nat")
-        context_.print(figure.name + " " + std::to_string(*figure.value));
-    }
-    for (const Check& check : judgement.checks) lines.check(context_.case_id, check);
-    for (const Finding& finding : judgement.findings) find(finding);
   }
 
   TrainOptions options_;
@@ -430,6 +403,8 @@ class Run {
   std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<StepRecord> trace_;
   int64_t first_step_ = 1;  ///< of this process
+  LossFile losses_;
+  bool told_ = false;  ///< why it ended
   int64_t num_findings_ = 0;
 };
 

@@ -19,9 +19,11 @@ struct RunContext {
   const SwitchSet* switches = nullptr;
   RankPlace place = {};            ///< rank 0 reports; the others report only how their case ended
   std::filesystem::path out = {};  ///< for files of the run; empty: none
+  std::filesystem::path losses = {};  ///< CSV of the losses (loss_file.h); empty: none
   const std::atomic<int>* stop_signal =
       nullptr;  ///< non-zero: end after this step; the signal's number
-  std::function<void(const std::string&)> print;  ///< one line for people
+  std::function<void(const std::string&)> print;            ///< one line for people
+  std::function<void(const std::string&)> print_text = {};  ///< a model's, for option sample
   /// Exchanges or wraps parts of the trainer before it is made; empty: the usual ones.
   std::function<void(TrainerParts&)> exchange = {};
 };

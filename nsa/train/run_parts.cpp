@@ -1,12 +1,18 @@
 #include "nsa/train/run_parts.h"
 
-#include <algorithm>
+#include <ATen/ops/tensor.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "base/machine/host_memory.h"
+#include "nsa/model/sampling.h"
 #include "nsa/program/input_error.h"
 #include "nsa/program/open_device.h"
 #include "nsa/train/checkpoint/checkpoint_store.h"
 #include "nsa/train/checkpoint/pretrained_weights.h"
 #include "nsa/train/loop/training_model.h"
+#include "nsa/train/memory/mib.h"
 #include "nsa/train/run.h"
 
 namespace nsa::train {
@@ -51,9 +57,17 @@ std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const Mode
 }
 
 std::unique_ptr<TokenSource> open_kept_out(const TrainOptions& options, int64_t seq_len) {
-  if (options.validate_every == 0) return nullptr;
+  if (options.validate_every == 0 && !options.eval) return nullptr;
   return open_corpus_source(options.corpus_dir(), options.data, options.seed, seq_len + 1, 1,
                             kValidationSplit);
+}
+
+void require_named_data(const TokenSource& tokens, const TrainOptions& options, RunFacts& facts) {
+  facts.real_data = tokens.is_real();
+  facts.substitute = options.is_synthetic() || facts.real_data ? "" : tokens.describe();
+  if (!facts.substitute.empty())
+    throw InputError("data " + options.data + " were replaced by " + facts.substitute +
+                     "; nothing was trained");
 }
 
 at::Device open_rank_device(const std::string& name, const RankPlace& place) {
@@ -81,6 +95,7 @@ RankSettings rank_settings(const TrainOptions& o, const ModelConfig& config,
   identity["resume"] = yes(o.resume);
   identity["validate_every"] = std::to_string(o.validate_every);
   identity["validate_batches"] = std::to_string(o.validate_batches);
+  identity["eval"] = yes(o.eval);
   identity["shard"] = o.shard;
   identity["shard_group"] = std::to_string(o.shard_group);
   identity["context_ranks"] = std::to_string(o.context_ranks);
@@ -105,6 +120,45 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
           .value_bytes = bytes(type),
           .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),
           .kernels = device.is_cuda() && bytes(type) == 2 && o.backend != "switches"};
+}
+
+void require_host_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
+                         std::optional<AllocationFailure>& refused) {
+  const auto available = device.is_cpu() ? base::available_memory() : std::nullopt;
+  if (!available) return;
+  const double needed = plan_memory(config, shape).total_mib() * kMib;
+  if (needed <= static_cast<double>(*available)) return;
+  refused = AllocationFailure{.asked_mib = needed / kMib,
+                              .capacity_mib = static_cast<double>(*available) / kMib};
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "a step of ", shape.batch, " rows of ", shape.seq_len,
+                   " tokens takes ", base::gib_text(needed), " at least and ",
+                   base::gib_text(static_cast<double>(*available)),
+                   " are available; nothing was computed");
+}
+
+std::string sample_text(const TrainOptions& options, const Decoder& model) {
+  std::vector<int64_t> prompt;
+  for (const char byte : options.sample) prompt.push_back(static_cast<uint8_t>(byte));
+  const at::Tensor made = sample_tokens(model, at::tensor(prompt, at::kLong),
+                                        {.tokens = options.sample_tokens,
+                                         .temperature = options.temperature,
+                                         .seed = options.seed,
+                                         .num_values = num_token_values(model->config())});
+  std::string text;
+  for (int64_t i = 0; i < made.numel(); ++i) text += static_cast<char>(made[i].item<int64_t>());
+  return text;
+}
+
+std::string describe_run(const DecoderImpl& model, const StepShape& shape, at::Device device,
+                         const std::string& collectives) {
+  return model.config().name + ": " + std::to_string(model.num_parameters()) +
+         " parameters, S=" + std::to_string(shape.seq_len) + " B=" + std::to_string(shape.batch) +
+         " accum=" + std::to_string(shape.accum) + ", " + c10::toString(model.compute_type) +
+         (model.activation_checkpointing ? ", activation checkpointing" : "") + ", " +
+         std::to_string(std::lround(plan_memory(model.config(), shape).total_mib())) +
+         " MiB predicted on " + device.str() +
+         (collectives.empty() ? ""
+                              : "; " + std::to_string(shape.ranks) + " ranks over " + collectives);
 }
 
 void apply_switches(const SwitchSet& switches, TrainOptions& options) {

@@ -2,13 +2,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "nsa/model/decoder.h"
 #include "nsa/train/data/token_source.h"
 #include "nsa/train/memory/memory_plan.h"
+#include "nsa/train/memory/tensor_memory.h"
 #include "nsa/train/ranks/rank_agreement.h"
 #include "nsa/train/ranks/rank_place.h"
+#include "nsa/train/record/judge.h"
 #include "nsa/train/train_options.h"
 
 /// What a run is made of, from its options.
@@ -34,9 +37,13 @@ int64_t num_token_values(const ModelConfig& config);
 std::unique_ptr<TokenSource> open_tokens(const TrainOptions& options, const ModelConfig& config,
                                          int64_t seq_len, int64_t world);
 
-/// Rows that are never trained on, for the option validate_every; null where it is 0. Throws
-/// InputError as above, also for a corpus without kept-out blocks.
+/// Rows that are never trained on, for the options validate_every and eval; null without either.
+/// Throws InputError as above, also for a corpus without kept-out blocks.
 std::unique_ptr<TokenSource> open_kept_out(const TrainOptions& options, int64_t seq_len);
+
+/// Requires the named corpus, which is never replaced, and notes in `facts` whether it is there.
+/// Throws InputError.
+void require_named_data(const TokenSource& tokens, const TrainOptions& options, RunFacts& facts);
 
 /// The device of a rank: where ranks share a machine, each takes the GPU of its local rank. Throws
 /// InputError (RANK_FAULT) where there is none for it.
@@ -46,6 +53,19 @@ at::Device open_rank_device(const std::string& name, const RankPlace& place);
 /// which collective calls a rank makes. Folders, threads, timeouts and the loader may differ.
 RankSettings rank_settings(const TrainOptions& options, const ModelConfig& config,
                            RankSettings identity);
+
+/// Refuses a step that cannot fit into the memory of the host before anything is computed: throws
+/// c10::OutOfMemoryError, what was asked for is in `refused`.
+void require_host_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
+                         std::optional<AllocationFailure>& refused);
+
+/// One line for people: model, sizes, type, predicted memory, device. `collectives`: backend of
+/// several ranks; empty: there is one.
+std::string describe_run(const DecoderImpl& model, const StepShape& shape, at::Device device,
+                         const std::string& collectives);
+
+/// What the model makes behind the text of option sample: bytes.
+std::string sample_text(const TrainOptions& options, const Decoder& model);
 
 /// Input of the prediction of memory.
 StepShape step_shape(const TrainOptions& options, const ModelConfig& config, int64_t seq_len,

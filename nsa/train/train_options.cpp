@@ -61,6 +61,9 @@ void TrainOptions::validate() const {
   require(validate_every == 0 || !is_synthetic(), "validate_every",
           "0 where data is synthetic: random tokens have no kept-out part",
           std::to_string(validate_every));
+  require(!eval || sample.empty(), "eval", "false where sample is given", "true");
+  require(!eval || !is_synthetic(), "eval",
+          "false where data is synthetic: random tokens have no kept-out part", "true");
   require(!checkpoints.empty() || (checkpoint_every == 0 && !resume && slice_steps == 0),
           "checkpoints", "a folder where checkpoint_every, resume or slice_steps is given", "\"\"");
   require(memory_limit_mib == 0 || device == "cpu", "memory_limit_mib",

@@ -15,6 +15,7 @@ namespace nsa::train {
 /// configs/kinds/nsa-train.json to it.
 struct TrainOptions {
   std::string model = "tiny_cpu";
+  std::string attention;  ///< with_attention (nsa/model/attention_variant.h); empty: the model's
   std::string weights;
   std::string data = "local_text";
   std::string data_root = ".data";
@@ -43,6 +44,10 @@ struct TrainOptions {
   int64_t slice_steps = 0;
   int64_t validate_every = 0;
   int64_t validate_batches = 8;
+  bool eval = false;
+  std::string sample;
+  int64_t sample_tokens = 200;
+  double temperature = 0;
   int64_t record_every = 1;
   LoaderOptions loader;  ///< from the switches NSA_FWE_*
   int64_t ranks = 0;
@@ -64,6 +69,7 @@ struct TrainOptions {
 
   /// Steps of the schedule: a run may be continued to a later `steps` of the same one.
   int64_t whole_run() const { return schedule_steps > 0 ? schedule_steps : steps; }
+  bool trains() const { return !eval && sample.empty(); }
   bool is_synthetic() const { return data == "synthetic"; }
   std::filesystem::path corpus_dir() const;
 
@@ -79,6 +85,12 @@ template <class Visitor>
 void TrainOptions::describe(Visitor& v) {
   using O = TrainOptions;
   v({"model", "name in configs/models, or a .json file"}, &O::model);
+  v({.name = "attention",
+     .doc = "in place of the model's: nsa, dense, no_compressed, no_selected or no_window (NSA "
+            "without "
+            "a branch); empty: the model's",
+     .choices = "nsa, dense, no_compressed, no_selected or no_window"},
+    &O::attention);
   v({"weights",
      "safetensors file or folder of a pretrained model that the first step starts from; empty: "
      "random weights"},
@@ -131,6 +143,23 @@ void TrainOptions::describe(Visitor& v) {
      .doc = "micro-batches that such a loss is the mean of",
      .least = 1},
     &O::validate_batches);
+  v({.name = "eval",
+     .doc =
+         "train nothing: the loss of the corpus's kept-out rows, with --resume behind the newest "
+         "checkpoint",
+     .in_kind = false},
+    &O::eval);
+  v({.name = "sample",
+     .doc = "train nothing: continue this text, with --resume by the newest checkpoint",
+     .in_kind = false},
+    &O::sample);
+  v({.name = "sample_tokens", .doc = "bytes that --sample makes", .least = 1, .in_kind = false},
+    &O::sample_tokens);
+  v({.name = "temperature",
+     .doc = "of --sample; 0: the most likely byte each time",
+     .least = 0,
+     .in_kind = false},
+    &O::temperature);
   v({.name = "record_every",
      .doc = "optimizer steps between two lines of the record and two samples of speed",
      .least = 1},

@@ -39,6 +39,8 @@ constexpr auto kCodes = std::to_array<CodeRow>({
      "look for a silent fallback of the requested backend", kNow},
     {"LOSS_TOO_GOOD", "the loss is lower than the data allow",
      "check the label shift and that targets are not inputs", kNow},
+    {"DIVERGED", "the loss rose above that of a model that knows nothing",
+     "lower the learning rate, or lengthen its warm-up", kNow},
     {"NON_FINITE", "a value is NaN or infinite",
      "look at the first non-finite tensor the worker names", kNow},
     {"DATA_SUBSTITUTED", "the named corpus was not there and other data were used",

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -22,6 +23,7 @@ using tensor_file::TensorFile;
 constexpr const char* kFormat = "nsa checkpoint 1";
 constexpr std::string_view kPrefix = "step-", kSuffix = ".safetensors";
 constexpr const char* kHashKey = "sha256";
+constexpr const char* kScheduleSteps = "steps";  ///< key of an identity
 
 /// Hash over the content of a file without the hash itself.
 std::string content_hash(const TensorFile& file) {
@@ -63,6 +65,14 @@ std::string metadata_of(const fs::path& path, const TensorFile& file, const std:
   return found->second;
 }
 
+/// Whether the run that ended behind `step` did all steps of its schedule, and `here` has more.
+bool may_be_extended(const RunIdentity& there, const RunIdentity& here, int64_t step) {
+  const auto old = there.find(kScheduleSteps), longer = here.find(kScheduleSteps);
+  if (old == there.end() || longer == here.end()) return false;
+  return old->second == std::to_string(step) &&
+         std::strtoll(longer->second.c_str(), nullptr, 10) > step;
+}
+
 void remove_leftovers(const fs::path& dir) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(dir, ignored)) {
@@ -98,8 +108,11 @@ std::string first_difference(const RunIdentity& there, const RunIdentity& here) 
   return "";
 }
 
-void require_same_run(const fs::path& path, const RunIdentity& there, const RunIdentity& here) {
-  const std::string other = first_difference(there, here);
+void require_same_run(const fs::path& path, const RunIdentity& there, const RunIdentity& here,
+                      int64_t step) {
+  RunIdentity run = there;
+  if (may_be_extended(there, here, step)) run[kScheduleSteps] = here.at(kScheduleSteps);
+  const std::string other = first_difference(run, here);
   if (!other.empty())
     throw InputError("checkpoint " + path.string() + " is of another run: " + other +
                      "; run with the options it was made with, or in another folder");
@@ -204,7 +217,7 @@ std::optional<Checkpoint> read_newest_checkpoint(const fs::path& dir, const RunI
   RunIdentity there;
   for (const auto& [key, value] : identity.items())
     there[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  require_same_run(path, there, run);
+  require_same_run(path, there, run, steps.back());
   return Checkpoint{steps.back(), std::move(file.tensors)};
 }
 

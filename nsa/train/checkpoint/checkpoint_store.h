@@ -61,9 +61,10 @@ inline constexpr const char* kPartOfCheckpoint = ".part";
 /// LibTorch 2.11, whose library exports one of its own.
 void remove_folder(const std::filesystem::path& folder, std::error_code& error);
 
-/// Throws InputError naming checkpoint `path`, a key and both values unless the identities agree.
+/// Throws InputError naming checkpoint `path`, which was made behind `step`, a key and both values
+/// unless the identities agree. `here` may have more steps than a run that did all of its own.
 void require_same_run(const std::filesystem::path& path, const RunIdentity& there,
-                      const RunIdentity& here);
+                      const RunIdentity& here, int64_t step);
 /// "key is A there and B here", of the first key that differs; empty: none does.
 std::string first_difference(const RunIdentity& there, const RunIdentity& here);
 

@@ -66,7 +66,9 @@ constexpr double GateStats::* kGates[] = {&GateStats::cmp,
                                           &GateStats::layer_entropy_max,
                                           &GateStats::layer_spread_min};
 constexpr int64_t kOldTraceWidth = 2 + std::size(kFigures) + std::size(kGates);
-constexpr int64_t kTraceWidth = kOldTraceWidth + 1;  ///< behind them the number of targets
+/// Behind them the number of targets, then the length of the schedule; older versions end before.
+constexpr int64_t StepRecord::* kCounts[] = {&StepRecord::targets, &StepRecord::schedule_steps};
+constexpr int64_t kTraceWidth = kOldTraceWidth + static_cast<int64_t>(std::size(kCounts));
 
 at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
   at::Tensor rows = at::empty({static_cast<int64_t>(trace.size()), kTraceWidth}, at::kDouble);
@@ -76,14 +78,14 @@ at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
     *next++ = static_cast<double>(record.rows);
     for (const auto figure : kFigures) *next++ = record.*figure;
     for (const auto gate : kGates) *next++ = record.gate.*gate;
-    *next++ = static_cast<double>(record.targets);
+    for (const auto count : kCounts) *next++ = static_cast<double>(record.*count);
   }
   return rows;
 }
 
 std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
   const bool fits = rows.dim() == 2 && rows.scalar_type() == at::kDouble &&
-                    (rows.size(1) == kTraceWidth || rows.size(1) == kOldTraceWidth);
+                    rows.size(1) >= kOldTraceWidth && rows.size(1) <= kTraceWidth;
   if (!fits)
     throw InputError("checkpoint: trace must be F64 [steps, " + std::to_string(kTraceWidth) + "]");
   std::vector<StepRecord> trace(static_cast<size_t>(rows.size(0)));
@@ -93,7 +95,8 @@ std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
     record.rows = static_cast<int64_t>(*next++);
     for (const auto figure : kFigures) record.*figure = *next++;
     for (const auto gate : kGates) record.gate.*gate = *next++;
-    if (rows.size(1) == kTraceWidth) record.targets = static_cast<int64_t>(*next++);
+    for (int64_t i = kOldTraceWidth; i < rows.size(1); ++i)
+      record.*kCounts[i - kOldTraceWidth] = static_cast<int64_t>(*next++);
   }
   return trace;
 }

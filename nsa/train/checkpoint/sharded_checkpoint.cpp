@@ -182,7 +182,7 @@ void finish_sharded_checkpoint(const fs::path& dir, const ShardedManifest& manif
 ShardedManifest read_sharded_manifest(const fs::path& folder, const RunIdentity& run) {
   const fs::path path = folder / kShardedManifestName;
   ShardedManifest manifest = parse_manifest(path);
-  require_same_run(folder, manifest.run, run);
+  require_same_run(folder, manifest.run, run, manifest.step);
   if (sharded_checkpoint_path(folder.parent_path(), manifest.step) != folder)
     fail(path, "was made behind step " + std::to_string(manifest.step));
   if (manifest.shards.size() != static_cast<size_t>(manifest.ranks))

@@ -25,6 +25,8 @@ class ContextLayers {
   LayerAttention attention();
   /// The inputs of this rank [B, shard().count()] of rows [B, S + 1].
   at::Tensor inputs(const at::Tensor& rows) const;
+  /// The tokens behind them.
+  at::Tensor targets(const at::Tensor& rows) const { return inputs(rows.slice(1, 1)); }
   /// Mean of `loss` over its pieces; each is called with logits and tokens of one.
   at::Tensor mean_loss(const LossFunction& loss, const at::Tensor& logits,
                        const at::Tensor& rows) const;

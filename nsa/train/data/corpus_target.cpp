@@ -26,7 +26,7 @@ std::string new_name(const ShardFile& shard) {
 
 /// The name of a shard behind commit(), from the one before; "" for other names.
 std::string final_name(const std::string& name) {
-  static const std::regex pattern(R"(((?:train|val)_\d{5,})\.[0-9a-f]{12}\.tokens)");
+  static const std::regex pattern(R"(((?:train|val)(?:_answers)?_\d{5,})\.[0-9a-f]{12}\.tokens)");
   std::smatch match;
   return std::regex_match(name, match, pattern) ? match[1].str() + ".tokens" : "";
 }
@@ -34,7 +34,7 @@ std::string final_name(const std::string& name) {
 /// Names that only an unfinished call of this program leaves.
 bool is_leftover(const std::string& name) {
   static const std::regex pattern(
-      R"((train|val)_\d{5,}\.[0-9a-f]{12}\.tokens(\.part)?|manifest\.json\.part)");
+      R"((train|val)(_answers)?_\d{5,}\.[0-9a-f]{12}\.tokens(\.part)?|manifest\.json\.part)");
   return std::regex_match(name, pattern);
 }
 

@@ -36,8 +36,10 @@ ShardFile read_shard(const nlohmann::json& json, const std::string& where, std::
   ShardFile shard{object.required<std::string>("file"), object.required<std::string>("split"),
                   object.required<int64_t>("tokens"), object.required<std::string>("sha256")};
   object.finish();
-  if (shard.split != "train" && shard.split != "val")
-    object.fail(json, "\"split\" must be train or val, got \"" + shard.split + "\"");
+  if (shard.split != "train" && shard.split != "val" && shard.split != "train_answers" &&
+      shard.split != "val_answers")
+    object.fail(json, "\"split\" must be train or val (of a task with _answers behind it, too), " +
+                          std::string("got \"") + shard.split + "\"");
   if (shard.file.empty() || std::filesystem::path(shard.file).filename() != shard.file)
     object.fail(json, "\"file\" must be a name without folders, got \"" + shard.file + "\"");
   if (shard.tokens < 1)
@@ -67,11 +69,16 @@ Manifest read_manifest(const std::filesystem::path& dir, std::string* sha256) {
   manifest.name = object.required<std::string>("name");
   manifest.vocab = object.required<int64_t>("vocab");
   manifest.end_of_document = object.required<int64_t>("end_of_document");
+  manifest.row_tokens = object.optional("row_tokens", manifest.row_tokens);
+  manifest.task = object.optional("task", manifest.task);
   for (const auto& source : object.required<nlohmann::json::array_t>("sources"))
     manifest.sources.push_back(read_source(source, path.string(), text));
   for (const auto& shard : object.required<nlohmann::json::array_t>("shards"))
     manifest.shards.push_back(read_shard(shard, path.string(), text));
   object.finish();
+  if (manifest.row_tokens < 0 || manifest.row_tokens == 1)
+    object.fail(json,
+                "\"row_tokens\" must be 0 or >= 2, got " + std::to_string(manifest.row_tokens));
   if (manifest.vocab != 256)
     object.fail(json, "\"vocab\" must be 256 (bytes), got " + std::to_string(manifest.vocab));
   return manifest;
@@ -84,6 +91,8 @@ void write_manifest(const std::filesystem::path& dir, const Manifest& manifest) 
                                  {"end_of_document", manifest.end_of_document},
                                  {"sources", nlohmann::ordered_json::array()},
                                  {"shards", nlohmann::ordered_json::array()}};
+  if (manifest.row_tokens > 0)
+    json["row_tokens"] = manifest.row_tokens, json["task"] = manifest.task;
   for (const SourceFile& s : manifest.sources)
     json["sources"].push_back({{"file", s.file}, {"bytes", s.bytes}, {"sha256", s.sha256}});
   for (const ShardFile& s : manifest.shards)

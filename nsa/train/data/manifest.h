@@ -9,7 +9,7 @@ namespace nsa::train {
 /// One file of tokens: `tokens` bytes, one token a byte.
 struct ShardFile {
   std::string file;   ///< name inside the corpus folder
-  std::string split;  ///< train | val
+  std::string split;  ///< train | val; of a task also train_answers | val_answers
   int64_t tokens = 0;
   std::string sha256;
 };
@@ -27,6 +27,8 @@ struct Manifest {
   std::string name;             ///< corpus name, e.g. local_text
   int64_t vocab = 256;          ///< one token a byte
   int64_t end_of_document = 0;  ///< token behind every document
+  int64_t row_tokens = 0;       ///< of a row of a task; 0: running text
+  std::string task = {};        ///< how the rows of a task were made; empty: running text
   std::vector<SourceFile> sources;
   std::vector<ShardFile> shards;
 

@@ -13,8 +13,13 @@ class TokenSource {
  public:
   virtual ~TokenSource() = default;
 
-  /// Fills one row of tokens; row counts from 0 over the whole run.
+  /// Fills one row of tokens; row counts from 0 over the whole run. Where a row has answers, `out`
+  /// may be twice as long: behind the tokens come as many bytes, at place t the answer that is to
+  /// be predicted from the tokens before t, 0 where nothing is asked.
   virtual void read_row(int64_t row, std::span<uint8_t> out) const = 0;
+
+  /// Answers in each row of a task: the only targets of loss and accuracy. 0: every token is one.
+  virtual int64_t answers_per_row() const { return 0; }
 
   /// True only for a named corpus whose hashes were verified.
   virtual bool is_real() const = 0;
@@ -25,9 +30,13 @@ class TokenSource {
 
 inline constexpr const char* kTrainSplit = "train";
 inline constexpr const char* kValidationSplit = "val";
+/// Behind the name of a split of a task: its answers.
+inline constexpr const char* kAnswersSplit = "_answers";
 
-/// Rows at uniformly random positions of a split of the corpus `name` in `dir`. Throws InputError,
-/// also when the split is smaller than one batch of `rows_per_batch` rows of `row_tokens` tokens.
+/// Rows at uniformly random positions of a split of the corpus `name` in `dir`; of a task its rows,
+/// random ones of split train, those of another one after the other. Throws InputError, also when
+/// the split is smaller than one batch of `rows_per_batch` rows of `row_tokens` tokens (which a
+/// task need not fill: its rows come again), and when the rows of a task have another length.
 std::unique_ptr<TokenSource> open_corpus_source(const std::filesystem::path& dir,
                                                 const std::string& name, uint64_t seed,
                                                 int64_t row_tokens, int64_t rows_per_batch,

@@ -25,9 +25,10 @@ struct StepRecord {
   int64_t rows = 0;  ///< rows consumed since the start, this step included
   /// That the loss is over, of all micro-batches and ranks; -1: not known (old checkpoints).
   int64_t targets = -1;
-  double loss = 0;       ///< mean over the step's targets, nat; NaN without any
-  double grad_norm = 0;  ///< L2 norm of all gradients before clipping
-  double lr = 0;         ///< learning rate the optimizer applied
+  double loss = 0;             ///< mean over the step's targets, nat; NaN without any
+  double grad_norm = 0;        ///< L2 norm of all gradients before clipping
+  double lr = 0;               ///< learning rate the optimizer applied
+  int64_t schedule_steps = 0;  ///< length of the schedule that lr is of; 0: the run's
   double load_ms = 0;
   double forward_ms = 0, backward_ms = 0, optimizer_ms = 0;  ///< NaN: one launch did all three
   double collective_ms = 0;  ///< with the other ranks, behind the backward pass
@@ -36,7 +37,8 @@ struct StepRecord {
   double mem_mib = 0;        ///< device memory allocated (CPU: resident set) at the step's end
   double peak_mib = 0;  ///< largest device memory during the step (CPU: resident set at its end)
   GateStats gate;
-  std::optional<double> validation_loss = {};  ///< nat, behind this step; where it was measured
+  std::optional<double> validation_loss = {};      ///< nat, behind this step; where it was measured
+  std::optional<double> validation_accuracy = {};  ///< share of its targets that were right
 
   /// A step without targets trains nothing: it has no loss and changes no weight.
   bool has_targets() const { return targets != 0; }

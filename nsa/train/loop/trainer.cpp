@@ -21,12 +21,11 @@ namespace {
 
 constexpr const char* kSumOfLossAndStop = "allreduce of loss and stop";
 
-/// Whether inputs (all tokens of a row but the last) are two different ones.
-bool have_unlike_inputs(std::span<const uint8_t> rows, int64_t row_tokens) {
+/// Whether inputs, the first `inputs` bytes of each row, are two different ones.
+bool have_unlike_inputs(std::span<const uint8_t> rows, int64_t row_bytes, int64_t inputs) {
   const auto is_other = [&](uint8_t token) { return token != rows.front(); };
-  for (size_t row = 0; row < rows.size(); row += static_cast<size_t>(row_tokens))
-    if (std::ranges::any_of(rows.subspan(row, static_cast<size_t>(row_tokens - 1)), is_other))
-      return true;
+  for (size_t row = 0; row < rows.size(); row += static_cast<size_t>(row_bytes))
+    if (std::ranges::any_of(rows.subspan(row, static_cast<size_t>(inputs)), is_other)) return true;
   return false;
 }
 
@@ -38,6 +37,7 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
       options_(options),
       seq_len_(seq_len),
       device_(device),
+      answers_(parts_.tokens->answers_per_row()),
       sharding_(parts_.ranks ? sharding_of(options.shard) : Sharding::kNone),
       optimizer_(make_optimizer()) {
   prepare_graph();
@@ -58,6 +58,7 @@ void Trainer::prepare_reducer() {
 void Trainer::prepare_graph() {
   if (options_.cuda_graph == "off") return;
   no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, device_);
+  if (answers_ > 0 && no_graph_.empty()) no_graph_ = "with a task, whose answers are no part of it";
   if (sharded_ && no_graph_.empty()) no_graph_ = "with shard full, whose parameters come and go";
   if (options_.cuda_graph == "on") require_graph(no_graph_);
   if (no_graph_.empty())
@@ -91,9 +92,12 @@ void Trainer::set_position(int64_t steps, int64_t rows) {
   rows_done_ = rows;
 }
 
+/// S inputs and, one place later, S targets; behind them the answers of a task.
+int64_t Trainer::row_bytes() const { return (seq_len_ + 1) * (answers_ > 0 ? 2 : 1); }
+
 BatchShape Trainer::batch_shape() const {
   return {.rows = options_.batch,
-          .row_tokens = seq_len_ + 1,  // S inputs and, one place later, S targets
+          .row_tokens = row_bytes(),
           .stride = options_.batch * num_row_groups(),
           .offset = options_.batch * row_group()};
 }
@@ -110,9 +114,11 @@ LoaderTelemetry Trainer::loader_telemetry() const {
 }
 
 Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
-  at::Tensor rows = at::empty({options_.batch, seq_len_ + 1}, at::kByte);
+  at::Tensor rows = at::empty({options_.batch, row_bytes()}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
-  Batch batch{rows.to(device_).to(at::kLong), {}};
+  rows = rows.to(device_);
+  Batch batch{rows.narrow(1, 0, seq_len_ + 1).to(at::kLong), {}};
+  if (answers_ > 0) batch.answers = rows.slice(1, seq_len_ + 1).to(at::kLong);
   if (parts_.context != nullptr) batch.attention = parts_.context->attention();
   if (options_.packing) {
     batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
@@ -124,7 +130,7 @@ Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
 Trainer::Batch Trainer::load() {
   const NvtxRange range("train.load");
   const std::vector<uint8_t> bytes = loader_->next();
-  inputs_differ_ = have_unlike_inputs(bytes, seq_len_ + 1);
+  inputs_differ_ = have_unlike_inputs(bytes, row_bytes(), seq_len_);
   return to_device(bytes);
 }
 
@@ -139,16 +145,18 @@ at::Tensor Trainer::inputs_of(const Batch& batch) const {
   return parts_.context ? parts_.context->inputs(batch.tokens) : batch.tokens.slice(1, 0, -1);
 }
 
-at::Tensor Trainer::mean_loss(const at::Tensor& logits, const at::Tensor& rows) const {
-  return parts_.context ? parts_.context->mean_loss(parts_.loss, logits, rows)
-                        : parts_.loss(logits, rows);
+at::Tensor Trainer::loss_of(const Batch& batch, const at::Tensor& logits) const {
+  if (parts_.context != nullptr)
+    return parts_.context->mean_loss(parts_.loss, logits, batch.tokens);
+  if (!batch.answers.defined()) return parts_.loss(logits, batch.tokens);
+  return masked_next_token_loss(logits, batch.answers, batch.answers.slice(1, 1).eq(0));
 }
 
 at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
   const NvtxRange range("train.forward");
   out = parts_.model->forward(inputs_of(batch), /*probe=*/{}, batch.attention);
   const NvtxRange loss_range("train.loss");
-  const at::Tensor loss = mean_loss(out.logits, batch.tokens);
+  const at::Tensor loss = loss_of(batch, out.logits);
   return batch.share.defined() ? loss * batch.share.to(loss.scalar_type())
                                : loss / static_cast<double>(options_.accum);
 }
@@ -270,9 +278,9 @@ void Trainer::ask_stop() {
 }
 
 /// Inputs of a step, of all ranks.
-int64_t Trainer::positions() const {
-  return options_.batch * options_.accum * num_row_groups() * seq_len_;
-}
+int64_t Trainer::positions() const { return rows_of_step() * seq_len_; }
+
+int64_t Trainer::rows_of_step() const { return options_.batch * options_.accum * num_row_groups(); }
 
 StepRecord Trainer::read_back(const StepTensors& computed) {
   const NvtxRange range("train.read_back");
@@ -282,8 +290,9 @@ StepRecord Trainer::read_back(const StepTensors& computed) {
   StepRecord record;
   record.step = steps_done_;
   record.rows = rows_done_;
-  record.targets =
-      computed.targets.defined() ? static_cast<int64_t>(v[3 + kNumGateStats]) : positions();
+  record.targets = computed.targets.defined() ? static_cast<int64_t>(v[3 + kNumGateStats])
+                   : answers_ > 0             ? rows_of_step() * answers_
+                                              : positions();
   record.loss = record.has_targets() ? v[0] : std::numeric_limits<double>::quiet_NaN();
   stop_agreed_ = v[1] > 0;
   record.grad_norm = v[2];
@@ -338,32 +347,6 @@ StepRecord Trainer::step(bool wait_each, const OnStage& on_stage) {
   record.peak_mib = device_.is_cpu() ? record.mem_mib : peak_memory_mib(device_);
   if (graph_) record.peak_mib = std::max(record.peak_mib, graph_->peak_mib());
   return record;
-}
-
-double Trainer::loss_of(const TokenSource& rows, int64_t batches) {
-  const at::NoGradGuard no_grad;
-  const NvtxRange range("train.validate");
-  const BatchShape shape{
-      .rows = options_.batch, .row_tokens = seq_len_ + 1, .stride = options_.batch, .offset = 0};
-  BatchLoader loader(rows, shape, {.threads = 0, .warmup_batches = 0}, 0);
-  double sum = 0, targets = 0;
-  for (int64_t i = 0; i < batches; ++i) {
-    const Batch batch = to_device(loader.next());
-    const double here =
-        static_cast<double>(options_.packing ? batch.targets : options_.batch * seq_len_);
-    if (here == 0) continue;
-    const auto out = parts_.model->forward(inputs_of(batch), /*probe=*/{}, batch.attention);
-    sum += mean_loss(out.logits, batch.tokens).to(at::kDouble).item<double>() * here;
-    targets += here;
-  }
-  if (parts_.context != nullptr) {  // each rank has the mean over its part of the same rows
-    const at::Tensor all =
-        at::full({1}, sum / targets, at::TensorOptions(device_).dtype(at::kDouble));
-    parts_.collectives->begin("allreduce of the loss of kept-out rows");
-    parts_.ranks->sum(all);
-    return all.item<double>() / static_cast<double>(world());
-  }
-  return sum / targets;
 }
 
 std::string Trainer::locate_non_finite() {

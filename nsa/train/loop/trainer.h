@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "nsa/model/blocks/loss.h"
 #include "nsa/model/decoder.h"
 #include "nsa/train/context/context_layers.h"
 #include "nsa/train/data/batch_loader.h"
@@ -26,7 +27,7 @@ namespace nsa::train {
 struct TrainerParts {
   Decoder model{nullptr};
   const TokenSource* tokens = nullptr;                ///< outlives the trainer
-  LossFunction loss;                                  ///< nsa::next_token_loss
+  LossFunction loss;                                  ///< nsa::next_token_loss; not of a task
   std::function<double(int64_t step)> learning_rate;  ///< of optimizer step 0, 1, ..
   RankGroup* ranks = nullptr;              ///< of several; every rank reads its part of a batch
   CollectiveLog* collectives = nullptr;    ///< with ranks
@@ -34,6 +35,12 @@ struct TrainerParts {
   std::function<bool()> stop_wanted = {};  ///< called once a step; true on one rank stops all
   std::function<ReducerOptions(const ReducerOptions&)> reduce = {};  ///< what is in force of them
   std::function<LoaderOptions(const LoaderOptions&)> load = {};      ///< the same of the loader's
+};
+
+/// What a model does on rows that it is not trained on.
+struct Evaluation {
+  double loss_nat = 0;  ///< mean over the targets
+  double accuracy = 0;  ///< share of the targets whose token is the most likely one
 };
 
 /// The training loop, one optimizer step at a time: load, forward, backward (`accum` times), clip,
@@ -54,9 +61,9 @@ class Trainer {
   /// weights as they were.
   StepRecord step(bool wait_each, const OnStage& on_stage = {});
 
-  /// Mean loss over the targets of the first `batches` micro-batches of `rows`, nat, without
+  /// Loss and accuracy over the targets of the first `batches` micro-batches of `rows`, without
   /// gradients and with the parameters as they are; the same on every rank. NaN without targets.
-  double loss_of(const TokenSource& rows, int64_t batches);
+  Evaluation evaluate(const TokenSource& rows, int64_t batches);
 
   /// The first non-finite tensor of the step that was run last.
   std::string locate_non_finite();
@@ -109,11 +116,13 @@ class Trainer {
   LoaderTelemetry loader_telemetry() const;
 
  private:
+  int64_t row_bytes() const;
   BatchShape batch_shape() const;
   struct Batch {
     at::Tensor tokens;         ///< int64 [B, S + 1] on the device
     LayerAttention attention;  ///< within documents; empty: over whole rows
     int64_t targets = 0;       ///< that its loss is the mean of, with packing
+    at::Tensor answers = {};   ///< of a task, int64 [B, S + 1]; 0: nothing is asked
     at::Tensor share = {};     ///< what that mean counts for; undefined: as that of any micro-batch
   };
   Batch to_device(const std::vector<uint8_t>& bytes) const;
@@ -121,7 +130,7 @@ class Trainer {
   Batch load_again(int64_t first_row) const;
   /// Tokens that this rank's model reads of a batch, and the loss of what it makes of them.
   at::Tensor inputs_of(const Batch& batch) const;
-  at::Tensor mean_loss(const at::Tensor& logits, const at::Tensor& rows) const;
+  at::Tensor loss_of(const Batch& batch, const at::Tensor& logits) const;
   /// The loss of one micro-batch, weighted so that their sum is that of the step.
   at::Tensor forward(const Batch& batch, DecoderImpl::Outputs& out);
   at::Tensor micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
@@ -134,6 +143,7 @@ class Trainer {
   StepTensors compute_packed(const OnStage& end_stage);
   at::Tensor sum_targets(const std::vector<Batch>& batches);
   int64_t positions() const;
+  int64_t rows_of_step() const;
   void prepare_graph();
   void prepare_reducer();
   AdamW make_optimizer();
@@ -149,6 +159,7 @@ class Trainer {
   TrainOptions options_;
   int64_t seq_len_;
   at::Device device_;
+  int64_t answers_;                             ///< of a row; 0: every token is a target
   Sharding sharding_;                           ///< none with one rank
   std::unique_ptr<MomentOwners> owners_;        ///< with Sharding::kOptimizer
   std::unique_ptr<ShardedParameters> sharded_;  ///< with Sharding::kFull

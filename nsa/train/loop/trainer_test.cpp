@@ -370,7 +370,7 @@ TEST(Trainer, TheLossOfOtherRowsIsMeasuredWithoutTraining) {
   for (int step = 0; step < 3; ++step) {
     with.trainer->step(true);
     without.trainer->step(true);
-    const double loss = with.trainer->loss_of(kept_out, 3);
+    const double loss = with.trainer->evaluate(kept_out, 3).loss_nat;
     double sum = 0;
     const at::NoGradGuard no_grad;
     for (int64_t batch = 0; batch < 3; ++batch) {
@@ -383,7 +383,8 @@ TEST(Trainer, TheLossOfOtherRowsIsMeasuredWithoutTraining) {
   }
   EXPECT_EQ(with.trainer->step(true).loss, without.trainer->step(true).loss);
   const auto random = make_synthetic_source(16, 5);
-  EXPECT_GT(with.trainer->loss_of(*random, 3), 2.5) << "nothing can be known of random tokens";
+  EXPECT_GT(with.trainer->evaluate(*random, 3).loss_nat, 2.5)
+      << "nothing can be known of random tokens";
 }
 
 TEST(Trainer, GatesOfEqualTokensAreMarked) {

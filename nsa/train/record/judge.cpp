@@ -10,11 +10,13 @@
 
 #include "nsa/train/record/bucket_report.h"
 #include "nsa/train/record/loader_report.h"
+#include "nsa/train/record/loss_report.h"
 
 namespace nsa::train {
 namespace {
 
 using Trace = std::vector<StepRecord>;
+constexpr const char* kStuckMetric = "STUCK_METRIC";
 constexpr int64_t kTail = 20;           ///< losses behind loss.last20_nat
 constexpr double kEtaSteps = 50000;     ///< of the long run that the rate is projected to
 constexpr int64_t kQuarters = 8;        ///< steps of which quarters can be compared
@@ -44,12 +46,14 @@ double tail_mean(const Trace& trace) {
   return sum / weights;
 }
 
-/// Learning rate that the rows consumed so far demand. Written apart from Schedule::at (half-angle
-/// form, and the step counted from rows) so that an error in one is not repeated in the other.
-double wanted_lr(const TrainOptions& o, int64_t row_groups, int64_t rows) {
+/// Learning rate that the rows consumed so far demand, by the schedule that was in force. Written
+/// apart from Schedule::at (half-angle form, and the step counted from rows) so that an error in
+/// one is not repeated in the other.
+double wanted_lr(const TrainOptions& o, int64_t row_groups, const StepRecord& r) {
   const double updates =
-      static_cast<double>(rows) / static_cast<double>(o.batch * o.accum * row_groups);
-  const auto warmup = static_cast<double>(o.warmup), steps = static_cast<double>(o.whole_run());
+      static_cast<double>(r.rows) / static_cast<double>(o.batch * o.accum * row_groups);
+  const auto warmup = static_cast<double>(o.warmup);
+  const auto steps = static_cast<double>(r.schedule_steps > 0 ? r.schedule_steps : o.whole_run());
   if (updates <= warmup) return o.lr / warmup * updates;
   const double half = std::cos(0.5 * std::numbers::pi * (updates - warmup) / (steps - warmup));
   return o.min_lr + (o.lr - o.min_lr) * half * half;
@@ -58,7 +62,7 @@ double wanted_lr(const TrainOptions& o, int64_t row_groups, int64_t rows) {
 Check check_lr(const TrainOptions& options, int64_t row_groups, const Trace& trace) {
   Check check{"lr_trace", "LR_TRACE", "", true, 0, 1e-9 * options.lr};
   for (const StepRecord& r : trace) {
-    const double want = wanted_lr(options, row_groups, r.rows);
+    const double want = wanted_lr(options, row_groups, r);
     const double error = std::abs(r.lr - want);
     if (!(error <= check.error)) check.error = error;
     if (!(error <= check.tolerance) && check.ok) {
@@ -88,7 +92,7 @@ Check check_varies(const std::string& id, const std::string& what, const Trace& 
       trace.begin(), trace.end(), [&](const auto& a, const auto& b) { return get(a) < get(b); });
   const double range = get(*high) - get(*low);
   return {id,
-          "STUCK_METRIC",
+          kStuckMetric,
           what + " runs from " + std::to_string(get(*low)) + " to " + std::to_string(get(*high)),
           range > 0,
           range,
@@ -170,10 +174,13 @@ Finding finding_of(const Check& check) {
             "batches are read slower than they are used",
             "warm up (NSA_FWE_WARMUP_BATCHES), read ahead (NSA_FWE_PREFETCH, NSA_FWE_Q), or look "
             "at the storage"};
+  if (check.code == kDiverged)
+    return text("the steps are too large: the weights left the region in which they learn",
+                "lower lr, lengthen warmup, or clip gradients (clip_norm)");
   if (check.code == "DATA_SUBSTITUTED")
     return text("another source of tokens stands where the named corpus should",
                 "look at what opens the data; nothing may stand in for a corpus");
-  if (check.code == "STUCK_METRIC")
+  if (check.code == kStuckMetric)
     return text(
         "the quantity is not computed where it exists (gradients already cleared, dead gate)",
         "look where the quantity is read, and whether its parameters receive gradients");
@@ -216,7 +223,7 @@ Check check_gates(const Trace& trace) {
   const double spread =
       extreme(trace, [](const auto& r) { return r.gate.layer_spread_min; }, false);
   return {"stuck.gate",
-          "STUCK_METRIC",
+          kStuckMetric,
           "smallest deviation of gate outputs over tokens, any layer and step: " +
               std::to_string(spread),
           spread > kSpreadFloor,
@@ -237,6 +244,7 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   const auto steps = static_cast<int64_t>(learned.size());
   if (steps >= kTail && options.is_synthetic())
     checks.push_back(check_floor(facts, tail_mean(learned)));
+  if (steps > 0) checks.push_back(check_divergence(facts, learned));
   if (steps >= 2) {
     checks.push_back(
         check_varies("stuck.loss", "loss", learned, [](const auto& r) { return r.loss; }));
@@ -252,27 +260,6 @@ std::vector<Check> run_checks(const TrainOptions& options, const RunFacts& facts
   return checks;
 }
 
-/// The loss of kept-out rows: the last one and the smallest. One that is not finite voids both.
-std::vector<Figure> validation_figures(const RunFacts& facts, const Trace& trace) {
-  Figure last{"loss.validation_nat", "nat", std::nullopt, ""};
-  Figure least{"loss.validation_min_nat", "nat", std::nullopt, ""};
-  std::string reason = facts.kept_out.empty()
-                           ? "validate_every is 0: no loss of kept-out rows was asked for"
-                           : "no step with a loss of kept-out rows was done by this process";
-  for (const StepRecord& record : trace) {
-    if (!record.validation_loss) continue;
-    if (!std::isfinite(*record.validation_loss)) {
-      last.value = least.value = std::nullopt;
-      reason = "the loss of kept-out rows is not finite at step " + std::to_string(record.step);
-      break;
-    }
-    last.value = record.validation_loss;
-    least.value = std::min(least.value.value_or(*last.value), *last.value);
-  }
-  if (!last.value) last.reason = least.reason = reason;
-  return {last, least};
-}
-
 /// Why figures of loss and gradient lack steps: as for all others, or those without targets.
 std::string reason_for_fewer(const Trace& trace, const Trace& learned, const std::string& stopped) {
   const size_t idle = trace.size() - learned.size();
@@ -285,8 +272,10 @@ std::string reason_for_fewer(const Trace& trace, const Trace& learned, const std
 Judgement judge(const TrainOptions& options, const RunFacts& facts, const Trace& trace) {
   Judgement result;
   result.checks = run_checks(options, facts, trace);
+  const bool diverged = std::ranges::any_of(result.checks, is_divergence);
   for (const Check& check : result.checks)
-    if (!check.ok) result.findings.push_back(finding_of(check));
+    if (!check.ok && !(diverged && check.code == kStuckMetric))  // stuck because it diverged
+      result.findings.push_back(finding_of(check));
 
   const auto passed = [&](const std::string& id) {
     for (const Check& check : result.checks)

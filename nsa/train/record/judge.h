@@ -55,9 +55,12 @@ struct RunFacts {
   int64_t largest_parameter_bytes = 0;
   LoaderTelemetry loader = {};
   std::string kept_out = {};  ///< rows that losses without training were measured on; empty: none
-  bool has_gates = true;      ///< a dense model has none
-  bool by_graph = false;      ///< steps were launches of a CUDA graph
-  std::string stopped;        ///< why it ended before `steps`; empty when it did not
+  /// That of kept-out rows behind the last step of the trace, where nothing was trained; nat.
+  std::optional<double> evaluated_loss = {};
+  std::optional<double> evaluated_accuracy = {};  ///< share of its targets
+  bool has_gates = true;                          ///< a dense model has none
+  bool by_graph = false;                          ///< steps were launches of a CUDA graph
+  std::string stopped;  ///< why it ended before `steps`; empty when it did not
 };
 
 struct Judgement {
@@ -68,8 +71,9 @@ struct Judgement {
 
 /// Figures, checks and findings of a run. Steps without targets are left out of those of loss and
 /// gradient. Figures that the trace does not allow (too few steps) are empty with a reason. Checks:
-/// lr_trace (P18), loss_floor (P14, synthetic tokens only), stuck.*
-/// (P20), path/STAGE (P07), loader_stall (P17), data_source (P16, only when it fails).
+/// lr_trace (P18), loss_floor (P14, synthetic tokens only), loss_diverged, stuck.* (P20; no finding
+/// of its own where the loss diverged), path/STAGE (P07), loader_stall (P17), data_source (P16,
+/// only when it fails).
 Judgement judge(const TrainOptions& options, const RunFacts& facts,
                 const std::vector<StepRecord>& trace);
 

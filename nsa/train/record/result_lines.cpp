@@ -27,6 +27,7 @@ nlohmann::json figures_of(const StepRecord& r) {
   if (r.has_targets()) figures["loss"] = r.loss;
   if (r.targets >= 0) figures["targets"] = r.targets;
   if (r.validation_loss) figures["validation_loss"] = *r.validation_loss;
+  if (r.validation_accuracy) figures["validation_accuracy"] = *r.validation_accuracy;
   if (r.gate.known())
     figures.update({{"gate_cmp", r.gate.cmp},
                     {"gate_sel", r.gate.sel},

@@ -57,6 +57,21 @@ std::string progress_line(const StepRecord& r, int64_t of, double median_step_ms
   return text;
 }
 
+std::string evaluation_line(int64_t step, int64_t of, double loss_nat, double accuracy) {
+  char text[128];
+  std::snprintf(text, sizeof text, "step %lld/%lld  loss of kept-out rows %.6f, right %.2f %%",
+                static_cast<long long>(step), static_cast<long long>(of), loss_nat, 100 * accuracy);
+  return text;
+}
+
+std::string extension_line(const std::vector<StepRecord>& trace, int64_t steps) {
+  const int64_t before = trace.empty() ? 0 : trace.back().schedule_steps;
+  if (before == 0 || before == steps) return "";
+  return "extended from " + std::to_string(before) + " to " + std::to_string(steps) +
+         " steps: from here on the learning rate is that of a schedule of " +
+         std::to_string(steps) + " steps; a run of that length from the start ends elsewhere";
+}
+
 PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps) {
   const std::string graph = "graph", launches = "launches";
   return {.stage = "step",

@@ -28,6 +28,13 @@ double median_step_ms(std::vector<StepRecord> trace);
 /// One line for people; `of`: steps of the run.
 std::string progress_line(const StepRecord& record, int64_t of, double median_step_ms);
 
+/// The same of kept-out rows; `accuracy`: share of their targets.
+std::string evaluation_line(int64_t step, int64_t of, double loss_nat, double accuracy);
+
+/// What to tell of a run that did all steps of its schedule and goes on to `steps`; empty where the
+/// schedule of `trace`, the steps so far, is that one or not known.
+std::string extension_line(const std::vector<StepRecord>& trace, int64_t steps);
+
 /// How steps were given to the device, as a row of what ran: "graph" or "launches".
 PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
 

@@ -1,0 +1,209 @@
+// Multi-query associative recall: dense attention, NSA and NSA without a branch trained on the same
+// rows from the same first weights, over several seeds, and asked for kept-out rows.
+#include "nsa/train/tasks/recall.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "nsa/model/attention_variant.h"
+#include "nsa/train/checkpoint/checkpoint_store.h"
+#include "nsa/train/tasks/task_corpus.h"
+#include "suites/phases/learning/learning_faults.h"
+#include "suites/phases/learning/task_training.h"
+#include "suites/phases/training_phases.h"
+
+namespace suites {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Accuracy that dense attention must pass before another one is held against it, percent.
+constexpr double kDenseLearned = 90;
+constexpr const char* kDense = "dense";
+constexpr const char* kWhole = "nsa";
+constexpr int64_t kBeats = 100;  ///< of an arm
+
+/// The rows of one seed as a corpus in a folder that goes with it.
+class RecallRows {
+ public:
+  RecallRows(const nsa::train::RecallSizes& sizes, const nsa::train::TaskRows& rows)
+      : dir_(fs::temp_directory_path() /
+             ("nsa_recall_" + std::to_string(getpid()) + "_" + std::to_string(rows.seed))) {
+    nsa::train::RecallSizes kept_out_sizes = sizes;
+    kept_out_sizes.least_pairs = 0;  // all different
+    write_task_corpus(*nsa::train::make_recall(sizes), rows, dir_, "recall",
+                      nsa::train::make_recall(kept_out_sizes).get());
+    const auto open = [&](const char* split) {
+      return nsa::train::open_corpus_source(dir_, "recall", rows.seed, sizes.seq_len + 1, 1, split);
+    };
+    train = open(nsa::train::kTrainSplit);
+    kept_out = open(nsa::train::kValidationSplit);
+  }
+  ~RecallRows() {
+    std::error_code ignored;
+    nsa::train::remove_folder(dir_, ignored);
+  }
+  RecallRows(const RecallRows&) = delete;
+  RecallRows& operator=(const RecallRows&) = delete;
+
+  std::unique_ptr<nsa::train::TokenSource> train, kept_out;
+
+ private:
+  fs::path dir_;
+};
+
+class RecallPhase {
+ public:
+  explicit RecallPhase(const PhaseCase& one)
+      : one_(one),
+        variants_(one.args.get_list("attention", {"dense", "nsa", "no_selected"})),
+        seeds_(one.args.get_int("seeds", 2, 1)),
+        threads_(one.args.get_int("threads", 2, 1)),
+        training_{.steps = one.args.get_int("steps", 1500, 1),
+                  .batch = one.args.get_int("batch", 32, 1),
+                  .warmup = one.args.get_int("warmup", 50, 0),
+                  .lr = one.args.get_number("lr", 1e-3, 0),
+                  .weight_decay = one.args.get_number("weight_decay", 0.1, 0),
+                  .val_rows = one.args.get_int("val_rows", 512, 1)},
+        sizes_{.seq_len = one.args.get_int("S", 48, 1),
+               .pairs = one.args.get_int("pairs", 4, 1),
+               .vocab = one.args.get_int("vocab", 32, 4),
+               .lead = one.args.get_int("lead", 0, 0),
+               .gap = one.args.get_int("gap", 16, 0),
+               .power = one.args.get_number("power", 0.01, 0),
+               .least_pairs = one.args.get_int("least_pairs", 1, 0),
+               .random_fill = one.args.get_bool("random_fill", false)} {
+    config_ = nsa::load_model_config(one.args.get_text("model", "recall_cpu"),
+                                     nsa::model_config_folders());
+    config_.seq_len = sizes_.seq_len;
+  }
+
+  std::string run() {
+    for (int64_t i = 0; i < seeds_; ++i) {
+      const uint64_t seed = one_.seed() + static_cast<uint64_t>(i);
+      rows_.push_back(std::make_unique<RecallRows>(
+          sizes_, nsa::train::TaskRows{.train = one_.args.get_int("rows", 50000, 1),
+                                       .val = training_.val_rows,
+                                       .seed = seed}));
+      for (const std::string& variant : variants_) arms_.push_back({variant, i, seed});
+    }
+    results_.resize(arms_.size());
+    train_all();
+    report();
+    return "";
+  }
+
+ private:
+  struct Arm {
+    std::string variant;
+    int64_t index = 0;  ///< of the seed
+    uint64_t seed = 0;
+  };
+
+  TaskResult train(const Arm& arm) {
+    const RecallRows& rows = *rows_[static_cast<size_t>(arm.index)];
+    TaskArm task{.name = arm.variant + ", seed " + std::to_string(arm.seed),
+                 .config = nsa::with_attention(config_, arm.variant),
+                 .seed = arm.seed,
+                 .train_rows = rows.train.get(),
+                 .kept_out = rows.kept_out.get()};
+    if (arm.variant != kDense)
+      task.change = learning_fault(one_.args.get_text("fault", ""), task.config, training_.batch);
+    const int64_t every = std::max<int64_t>(1, training_.steps / kBeats);
+    return train_on_task(task, training_, one_.device, [&](const nsa::train::StepRecord& record) {
+      if (record.step % every != 0) return;
+      one_.emitter.beat({.case_id = one_.id,
+                         .step = record.step,
+                         .of = training_.steps,
+                         .at = "step",
+                         .extra = {{"line", task.name}, {"loss", record.loss}}});
+    });
+  }
+
+  /// Each arm on a thread of its own, `threads` at a time.
+  void train_all() {
+    std::atomic<size_t> next = 0;
+    std::mutex mutex;
+    std::exception_ptr failed;
+    const auto work = [&] {
+      for (size_t i = next++; i < arms_.size(); i = next++) try {
+          results_[i] = train(arms_[i]);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!failed) failed = std::current_exception();
+          next = arms_.size();
+        }
+    };
+    std::vector<std::thread> others;
+    for (int64_t i = 1; i < threads_; ++i) others.emplace_back(work);
+    work();
+    for (std::thread& thread : others) thread.join();
+    if (failed) std::rethrow_exception(failed);
+  }
+
+  void emit_pct(const std::string& name, std::optional<double> value,
+                const std::string& reason = "") {
+    one_.emitter.metric({.case_id = one_.id,
+                         .name = name,
+                         .value = value ? nlohmann::json(*value) : nlohmann::json(),
+                         .unit = "pct",
+                         .reason = reason});
+  }
+
+  void report() {
+    nlohmann::json table = nlohmann::json::array();
+    std::map<std::pair<std::string, int64_t>, double> accuracy;
+    for (size_t i = 0; i < arms_.size(); ++i) {
+      const TaskResult& r = results_[i];
+      emit_pct(arms_[i].variant + ".accuracy_pct", r.accuracy_pct);
+      accuracy[{arms_[i].variant, arms_[i].index}] = r.accuracy_pct;
+      table.push_back({arms_[i].variant, arms_[i].seed, r.accuracy_pct, r.loss_nat, r.tokens,
+                       std::lround(r.seconds)});
+    }
+    compare(accuracy);
+    one_.emitter.table(
+        {.case_id = one_.id,
+         .id = "recall",
+         .title = "Answers of kept-out rows: " + rows_.front()->kept_out->describe(),
+         .columns = {"attention", "seed", "right, %", "loss, nat", "tokens trained on", "seconds"},
+         .rows = table});
+  }
+
+  /// How far NSA is behind dense attention of the same seed, where that learned the task.
+  void compare(const std::map<std::pair<std::string, int64_t>, double>& accuracy) {
+    int64_t compared = 0;
+    for (int64_t i = 0; i < seeds_; ++i) {
+      const auto dense = accuracy.find({kDense, i}), whole = accuracy.find({kWhole, i});
+      if (dense == accuracy.end() || whole == accuracy.end()) continue;
+      const bool learned = dense->second > kDenseLearned;
+      compared += learned ? 1 : 0;
+      emit_pct("nsa.behind_pct",
+               learned ? std::optional(dense->second - whole->second) : std::nullopt,
+               learned ? "" : "dense attention did not learn the task: it cannot tell NSA's fault");
+    }
+    one_.emitter.metric(
+        {.case_id = one_.id, .name = "seeds.compared_count", .value = compared, .unit = "count"});
+  }
+
+  const PhaseCase& one_;
+  std::vector<std::string> variants_;
+  int64_t seeds_, threads_;
+  TaskTraining training_;
+  nsa::train::RecallSizes sizes_;
+  nsa::ModelConfig config_;
+  std::vector<std::unique_ptr<RecallRows>> rows_;
+  std::vector<Arm> arms_;
+  std::vector<TaskResult> results_;
+};
+
+}  // namespace
+
+std::string run_recall(const PhaseCase& one) { return RecallPhase(one).run(); }
+
+}  // namespace suites
