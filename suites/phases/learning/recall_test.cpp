@@ -51,8 +51,8 @@ TEST(RecallPhase, EveryAttentionIsTrainedWithEverySeedOnTheSameRows) {
   EXPECT_EQ(recorded.lines("table").at(0)["rows"].size(), 6u);
 }
 
-/// Four steps teach nothing: then NSA is not held against dense attention, and no figure claims that
-/// it is not behind.
+/// Four steps teach nothing: then NSA is not held against dense attention, and no figure claims
+/// that it is not behind.
 TEST(RecallPhase, WhatDenseAttentionDidNotLearnComparesNothing) {
   const RecordedCase recorded("recall", small_recall());
   run_recall(recorded.one());
@@ -67,8 +67,7 @@ TEST(RecallPhase, BlocksThatAreRandomChangeNsaAlone) {
     EXPECT_EQ(run_recall(recorded.one()), "");
     std::map<std::string, json> losses;
     const json rows = recorded.lines("table").at(0)["rows"];
-    for (const json& row : rows)
-      losses.emplace(row[0], row[3]);  // of the first seed
+    for (const json& row : rows) losses.emplace(row[0], row[3]);  // of the first seed
     return losses;
   };
   auto healthy = loss_of(json::object()), again = loss_of(json::object()),
