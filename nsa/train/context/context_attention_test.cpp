@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -144,6 +145,12 @@ void expect_close(const Results& have, const Results& want, double relative) {
 
 class ContextAttentionTest : public testing::Test {
  protected:
+  /// LibTorch records the collectives of all groups of a process in one place, which is not safe for
+  /// threads: off. Ranks of a run are processes.
+  static void SetUpTestSuite() {
+    setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
+    setenv("TORCH_NCCL_TRACE_BUFFER_SIZE", "0", 1);
+  }
   void SetUp() override { at::manual_seed(7); }
 };
 
