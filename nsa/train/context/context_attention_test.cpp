@@ -145,8 +145,8 @@ void expect_close(const Results& have, const Results& want, double relative) {
 
 class ContextAttentionTest : public testing::Test {
  protected:
-  /// LibTorch records the collectives of all groups of a process in one place, which is not safe for
-  /// threads: off. Ranks of a run are processes.
+  /// LibTorch records the collectives of all groups of a process in one place, which is not safe
+  /// for threads: off. Ranks of a run are processes.
   static void SetUpTestSuite() {
     setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
     setenv("TORCH_NCCL_TRACE_BUFFER_SIZE", "0", 1);
