@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <random>
 #include <utility>
 
 #include "nsa/train/program_testing.h"
@@ -11,16 +12,18 @@ namespace nsa::train {
 /// Loss and gradient norm of each step.
 using Curve = std::vector<std::pair<double, double>>;
 
-/// A port that no process listens on; `held` keeps it taken.
+/// A port that no process listens on; `held` keeps it taken. Below those that the kernel gives to
+/// connections: none of another process takes it before the ranks do.
 class Port {
  public:
-  explicit Port(bool held = false) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    socklen_t size = sizeof address;
-    bind(socket_, reinterpret_cast<sockaddr*>(&address), size);
-    getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
-    number_ = ntohs(address.sin_port);
+  explicit Port(bool held = false) {
+    static std::mt19937 random(std::random_device{}());
+    std::uniform_int_distribution<int> numbers(21000, 31999);
+    do {
+      if (socket_ >= 0) close(socket_);
+      number_ = numbers(random);
+      socket_ = socket(AF_INET, SOCK_STREAM, 0);
+    } while (!is_bound());
     if (held) listen(socket_, 1);
     if (!held) close(std::exchange(socket_, -1));
   }
@@ -30,7 +33,14 @@ class Port {
   std::string text() const { return std::to_string(number_); }
 
  private:
-  int socket_;
+  bool is_bound() const {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(number_));
+    return bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }
+
+  int socket_ = -1;
   int number_ = 0;
 };
 
