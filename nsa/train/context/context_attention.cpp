@@ -40,6 +40,11 @@ std::string to_string(SelectedTransfer transfer) {
   return "?";
 }
 
+at::Tensor pieces_of(const at::Tensor& x, const ContextShard& shard) {
+  return at::cat(
+      {x.slice(1, shard.begin(0), shard.end(0)), x.slice(1, shard.begin(1), shard.end(1))}, 1);
+}
+
 ContextAttention::ContextAttention(RankGroup& group, CollectiveLog& log, const NsaConfig& config,
                                    int64_t sequence, SelectedTransfer selected)
     : exchange_(group, log),
@@ -148,6 +153,9 @@ NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions
   TORCH_CHECK(!local.cu_seqlens.defined(),
               "nsa::ContextAttention: cu_seqlens must not be given: packed documents are not "
               "divided among ranks");
+  TORCH_CHECK(!options.block_idx.defined(),
+              "nsa::ContextAttention: options.block_idx must not be given: ranks choose blocks of "
+              "whole sequences");
   check_inputs("ContextAttention", local, config_);
   TORCH_CHECK(local.q.size(1) == shard_.count(), "nsa::ContextAttention: q must have the ",
               shard_.count(), " tokens of this rank's part, got ", local.q.size(1));

@@ -16,6 +16,10 @@ enum class SelectedTransfer {
 };
 std::string to_string(SelectedTransfer transfer);
 
+/// The tokens of a rank among those of whole sequences: x [B, S or more, ..] -> [B, shard.count(),
+/// ..], its two pieces one behind the other.
+at::Tensor pieces_of(const at::Tensor& x, const ContextShard& shard);
+
 /// NSA of sequences whose tokens are divided among the ranks of a group (context parallelism):
 /// queries stay; compressed keys and values are gathered, a block belongs to the rank that has its
 /// last token; the window's keys come from the rank that has the piece before; selected blocks by
@@ -29,9 +33,9 @@ class ContextAttention {
                    SelectedTransfer selected = SelectedTransfer::kAuto);
 
   /// This rank's part of a call: `local` as NsaInputs with S = shard().count(), its two pieces one
-  /// behind the other, not packed. Scores are not kept; of the outputs o, o_*, lse_*, gates and
-  /// block_idx are there. Differentiable in all inputs; gradients of phi's weights are this rank's
-  /// terms of their sum over the ranks. Throws c10::Error by name.
+  /// behind the other, not packed; no block ids are given in `options`. Scores are not kept; of the
+  /// outputs o, o_*, lse_*, gates and block_idx are there. Differentiable in all inputs; gradients
+  /// of phi's weights are this rank's terms of their sum over the ranks. Throws c10::Error by name.
   NsaOutputs operator()(const NsaInputs& local, const NsaOptions& options = {});
 
   const ContextShard& shard() const { return shard_; }

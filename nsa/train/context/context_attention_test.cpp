@@ -64,12 +64,6 @@ void on_ranks(int64_t world, const std::function<void(RankGroup&, CollectiveLog&
   if (failure) std::rethrow_exception(failure);
 }
 
-/// This rank's tokens of x [B, S, ..], its two pieces one behind the other.
-at::Tensor pieces_of(const at::Tensor& x, const ContextShard& shard) {
-  return at::cat(
-      {x.slice(1, shard.begin(0), shard.end(0)), x.slice(1, shard.begin(1), shard.end(1))}, 1);
-}
-
 /// This rank's rows of the inputs of a call, leaves of their own; weights too.
 NsaInputs part_of(const NsaInputs& whole, const ContextShard& shard) {
   NsaInputs part = map_tokens(whole, [&](const at::Tensor& x) { return pieces_of(x, shard); });
@@ -175,8 +169,8 @@ TEST_F(ContextAttentionTest, ForwardAndBackwardAreThoseOfOneDevice) {
   hold(Phi::kMean, RopeMode::kBeforePool, 1, SelectedTransfer::kAuto);
 }
 
-/// fp32 by the CPU kernels, as nsa-train runs it.
-TEST_F(ContextAttentionTest, CpuKernelsAgreeWithinTheirTolerance) {
+/// fp32 by the CPU kernels, as nsa-train runs it, against the plain operators in fp64.
+TEST_F(ContextAttentionTest, CpuKernelsAgreeWithPlainOperators) {
   const NsaConfig config = small();
   const NsaInputs in = random_inputs(config, kBatch, 96, at::kFloat);
   const at::Tensor d_o = at::randn({kBatch, 96, 4, 6});
@@ -184,7 +178,8 @@ TEST_F(ContextAttentionTest, CpuKernelsAgreeWithinTheirTolerance) {
   kernels.keep_scores = false;
   kernels.sel = SelBackend::kCpu;
   kernels.cmp = kernels.win = BranchBackend::kCpu;
-  const Results want = one_device(in, config, kernels, d_o);
+  const auto to_double = [](const at::Tensor& x) { return x.to(at::kDouble); };
+  const Results want = one_device(map_tokens(in, to_double), config, {}, to_double(d_o));
   for (const SelectedTransfer transfer : {SelectedTransfer::kGather, SelectedTransfer::kFetch})
     expect_close(divided(3, in, config, kernels, d_o, transfer), want, 2e-6);
 }
@@ -244,6 +239,11 @@ TEST_F(ContextAttentionTest, WhatCannotBeDividedIsNamedBeforeAnythingIsSent) {
     EXPECT_THAT([&] { attend(random_inputs(small(), 1, 40)); },
                 testing::ThrowsMessage<c10::Error>(
                     testing::HasSubstr("q must have the 64 tokens of this rank's part, got 40")));
+    NsaOptions given;
+    given.block_idx = at::zeros({1, 64, 2, 5}, at::kInt);
+    EXPECT_THAT([&] { attend(random_inputs(small(), 1, 64), given); },
+                testing::ThrowsMessage<c10::Error>(
+                    testing::HasSubstr("options.block_idx must not be given")));
     EXPECT_EQ(log.last(), CollectiveLog().last()) << "nothing was sent";
   });
 }

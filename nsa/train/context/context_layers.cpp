@@ -46,11 +46,6 @@ LayerAttention ContextLayers::attention() {
   };
 }
 
-at::Tensor ContextLayers::inputs(const at::Tensor& rows) const {
-  const ContextShard& s = shard();
-  return at::cat({rows.slice(1, s.begin(0), s.end(0)), rows.slice(1, s.begin(1), s.end(1))}, 1);
-}
-
 at::Tensor ContextLayers::mean_loss(const LossFunction& loss, const at::Tensor& logits,
                                     const at::Tensor& rows) const {
   const ContextShard& s = shard();

@@ -24,7 +24,7 @@ class ContextLayers {
   /// Runs every layer on this rank's part of the rows.
   LayerAttention attention();
   /// The inputs of this rank [B, shard().count()] of rows [B, S + 1].
-  at::Tensor inputs(const at::Tensor& rows) const;
+  at::Tensor inputs(const at::Tensor& rows) const { return pieces_of(rows, shard()); }
   /// The tokens behind them.
   at::Tensor targets(const at::Tensor& rows) const { return inputs(rows.slice(1, 1)); }
   /// Mean of `loss` over its pieces; each is called with logits and tokens of one.

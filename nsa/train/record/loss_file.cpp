@@ -34,7 +34,7 @@ void LossFile::add(const StepRecord& r) {
        << (r.validation_loss ? cell(*r.validation_loss) : "") << ',' << cell(r.lr) << ','
        << cell(r.grad_norm) << ',' << cell(r.tok_s) << '\n'
        << std::flush;
-  if (!out_) throw std::runtime_error(path_.string() + " cannot be written; make room");
+  if (!out_) throw std::runtime_error(path_.string() + " cannot be written; is the disk full?");
 }
 
 }  // namespace nsa::train

@@ -26,8 +26,8 @@ class PassKey : public Task {
                  sizes.digits);
     require_size(sizes.depth_pct >= -1 && sizes.depth_pct <= 100, kPassKey, "depth_pct",
                  "in 0..100, or -1", sizes.depth_pct);
-    require_size(room() >= 0, kPassKey, "seq_len", ">= " + std::to_string(sizes.seq_len - room()),
-                 sizes.seq_len);
+    require_size(filler_bytes() >= 0, kPassKey, "seq_len",
+                 ">= " + std::to_string(sizes.seq_len - filler_bytes()), sizes.seq_len);
   }
 
   int64_t row_tokens() const override { return sizes_.seq_len + 1; }
@@ -43,18 +43,18 @@ class PassKey : public Task {
     RowRandom random(seed, row);
     std::string number;
     for (int64_t i = 0; i < sizes_.digits; ++i) number += static_cast<char>('0' + random.below(10));
-    const int64_t before =
-        sizes_.depth_pct < 0 ? random.below(room() + 1) : room() * sizes_.depth_pct / 100;
+    const int64_t before = sizes_.depth_pct < 0 ? random.below(filler_bytes() + 1)
+                                                : filler_bytes() * sizes_.depth_pct / 100;
     const std::string text = std::string(kOpening) + filler(before) + pass_key_statement(number) +
-                             filler(room() - before) + std::string(kQuestion) + number;
+                             filler(filler_bytes() - before) + std::string(kQuestion) + number;
     std::ranges::copy(text, tokens.begin());
     std::ranges::fill(answers, uint8_t{0});
     std::ranges::copy(number, answers.last(number.size()).begin());
   }
 
  private:
-  /// Bytes of text around the statement.
-  int64_t room() const {
+  /// Of the text around the statement.
+  int64_t filler_bytes() const {
     const std::string number(static_cast<size_t>(sizes_.digits), '0');
     return row_tokens() - static_cast<int64_t>(kOpening.size() + pass_key_statement(number).size() +
                                                kQuestion.size() + number.size());

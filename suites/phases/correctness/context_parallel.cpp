@@ -81,9 +81,6 @@ class ContextParallel {
     return nsa::random_inputs(config_, batch_, tokens, at::TensorOptions(one_.device).dtype(type));
   }
 
-  static at::Tensor pieces_of(const at::Tensor& x, const train::ContextShard& s) {
-    return at::cat({x.slice(1, s.begin(0), s.end(0)), x.slice(1, s.begin(1), s.end(1))}, 1);
-  }
   static nsa::NsaInputs leaves(const nsa::NsaInputs& inputs) {
     return nsa::map_tokens(
         inputs, [](const at::Tensor& x) { return x.detach().clone().set_requires_grad(true); });
@@ -99,7 +96,7 @@ class ContextParallel {
     for (const std::string& name : transfers_) {
       const auto transfer = transfer_of(name);
       train::ContextAttention attend(*ranks_.group, log_, config_, equal_tokens_, transfer);
-      const auto here = [&](const at::Tensor& x) { return pieces_of(x, attend.shard()); };
+      const auto here = [&](const at::Tensor& x) { return train::pieces_of(x, attend.shard()); };
       nsa::NsaInputs part = leaves(nsa::map_tokens(whole, here));
       const nsa::NsaOutputs got = attend(part);
       got.o.backward(here(d_o));
@@ -157,8 +154,8 @@ class ContextParallel {
     const double one_ms =
         time_ms([&] { nsa::nsa_attention(one, config_, options).o.sum().backward(); });
     train::ContextAttention attend(*ranks_.group, log_, config_, tokens_);
-    nsa::NsaInputs part = leaves(
-        nsa::map_tokens(whole, [&](const at::Tensor& x) { return pieces_of(x, attend.shard()); }));
+    nsa::NsaInputs part = leaves(nsa::map_tokens(
+        whole, [&](const at::Tensor& x) { return train::pieces_of(x, attend.shard()); }));
     const double divided_ms = time_ms([&] { attend(part, options).o.sum().backward(); });
     metric("time.one_ms", one_ms, "ms");
     metric("time.divided_ms", divided_ms, "ms");
