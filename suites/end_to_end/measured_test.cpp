@@ -37,6 +37,23 @@ TEST(Measured, HealthyPhasesAreGoWithFiguresAndTables) {
   EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
 }
 
+/// A library that was built for debugging is a deviation; how this machine's was built is recorded.
+TEST(Measured, BenchmarksAreEvidence) {
+  const fs::path dir = fresh_dir("benchmarks");
+  const Outcome done = validate(
+      {"--configs", configs_with_faults(), "--runbook", "benchmarks", "--out", dir.string()});
+  const json found = results(dir);
+  EXPECT_EQ(by_id(found["phases"], "P-rotation")["status"], "COMPLETED") << done.output;
+  EXPECT_EQ(by_id(found["metrics"], "M-rotation.forward.rope_ms")["n"], 2);
+  const json versions = by_id(found["tables"], "versions")["rows"];
+  const auto library =
+      std::ranges::find_if(versions, [](const json& row) { return row[0] == "Google Benchmark"; });
+  ASSERT_NE(library, versions.end());
+  const bool debug = (*library)[1] == "debug build";
+  EXPECT_EQ(!by_id(found["deviations"], "D-library.rotation").is_null(), debug);
+  EXPECT_EQ(done.exit_code, debug ? 7 : 0) << done.output;
+}
+
 struct Fault {
   const char *phase, *id, *code;
 };

@@ -16,7 +16,8 @@ struct NoData : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// "CASE/NAME" or "NAME"; an empty name where the source has none.
+/// "CASE/NAME" or "NAME", "/NAME" where the name has slashes of its own; an empty name where the
+/// source has none.
 struct Source {
   std::string case_id;  ///< empty: any
   std::string name;
