@@ -104,8 +104,8 @@ void check_table(const Source& source, const json& document, const KindTable& ta
       for (size_t j = 0; j < cells.size(); ++j) {
         if (!cells[j].starts_with("=")) continue;
         const std::string name = cells[j].substr(1);
-        require(source, row[j], contains(names, name),
-                what + "no metric " + in_quotes(name) + did_you_mean(name, names));
+        if (!contains(names, name))
+          source.fail(row[j], what + "no metric " + in_quotes(name) + did_you_mean(name, names));
       }
   }
 }

@@ -90,29 +90,49 @@ void read_registers(const Issued& x, float* to) {
     }
 }
 
+// The widest vectors that the processor has, chosen when the program starts; not in sanitized
+// programs, which start before they can choose.
+#if defined(__SANITIZE_ADDRESS__)
+#define NSA_WIDEST_VECTORS
+#else
+#define NSA_WIDEST_VECTORS __attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+
+/// sums[row][column] of 16 rows and kColumns columns, k in ascending order.
+template <int kColumns>
+inline void multiply_columns(const float* a, const float* b, float* sums) {
+  for (int row = 0; row < 16; ++row) {
+    float sum[kColumns] = {};
+    for (int k = 0; k < kDepth; ++k)
+      for (int c = 0; c < kColumns; ++c) sum[c] += a[k * 16 + row] * b[k * kMostColumns + c];
+    std::memcpy(sums + row * kMostColumns, sum, sizeof sum);
+  }
+}
+NSA_WIDEST_VECTORS void multiply(const float* a, const float* b, float* sums, int columns) {
+  int first = 0;
+  for (; first + 64 <= columns; first += 64) multiply_columns<64>(a, b + first, sums + first);
+  for (; first < columns; first += 8) multiply_columns<8>(a, b + first, sums + first);
+}
+
 /// The 16 rows of warp `index`. Sums of 16 products are added to d: the order within a sum is the
 /// machine's own, none is promised.
 void compute(const Issued& x, int index) {
   const WarpgroupProduct& p = x.of_warp;
-  static float a[kDepth * 16], b[kDepth * kMostColumns], sums[kMostColumns];
+  static float a[kDepth * 16], b[kDepth * kMostColumns], sums[16 * kMostColumns];
   if (p.a_in_registers) {
     read_registers(x, a);
   } else {
     read_matrix(p.a, p.a_by_columns, p.half, index % 4 * 16, 16, a, 16);
   }
   read_matrix(p.b, p.b_by_rows, p.half, 0, p.columns, b, kMostColumns);
-  for (int row = 0; row < 16; ++row) {
-    std::memset(sums, 0, sizeof sums);
-    for (int k = 0; k < kDepth; ++k) {
-      const float factor = a[k * 16 + row];
-      const float* const values = b + k * kMostColumns;
-      for (int column = 0; column < p.columns; ++column) sums[column] += factor * values[column];
+  multiply(a, b, sums, p.columns);
+  for (int lane = 0; lane < 32; ++lane)
+    for (int j = 0; j < p.columns / 2; ++j) {
+      const int row = lane / 4 + j / 2 % 2 * 8, column = j / 4 * 8 + lane % 4 * 2 + j % 2;
+      const float sum = sums[row * kMostColumns + column];
+      float& to = x.d[lane][j];
+      to = p.accumulates ? to + sum : sum;
     }
-    for (int column = 0; column < p.columns; ++column) {
-      float& to = x.d[row % 8 * 4 + column % 8 / 2][column / 8 * 4 + row / 8 * 2 + column % 2];
-      to = p.accumulates ? to + sums[column] : sums[column];
-    }
-  }
 }
 
 void compute_until(WarpProducts& warp, int index, int group) {
