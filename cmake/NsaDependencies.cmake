@@ -17,9 +17,9 @@ target_compile_definitions(nsa_json INTERFACE JSON_DIAGNOSTIC_POSITIONS=1)
 add_library(nsa_fmt INTERFACE)  # Debian has no static fmt: header-only
 target_compile_definitions(nsa_fmt INTERFACE FMT_HEADER_ONLY=1)
 
-find_library(NSA_SODIUM libsodium.a REQUIRED)
-add_library(nsa_sodium INTERFACE)
-target_link_libraries(nsa_sodium INTERFACE "${NSA_SODIUM}")
+find_library(NSA_CRYPTO libcrypto.a REQUIRED)  # OpenSSL's
+add_library(nsa_crypto INTERFACE)
+target_link_libraries(nsa_crypto INTERFACE "${NSA_CRYPTO}" Threads::Threads ${CMAKE_DL_LIBS})
 
 find_library(NSA_SQLITE libsqlite3.a REQUIRED)
 add_library(nsa_sqlite INTERFACE)

@@ -1,15 +1,42 @@
 #include "base/hash/sha256.h"
 
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+
 #include <array>
 #include <fstream>
 #include <stdexcept>
 
 namespace base {
+namespace {
 
-Sha256::Sha256() { crypto_hash_sha256_init(&state_); }
+void require(int done) {
+  if (done != 1) throw std::runtime_error("SHA-256: OpenSSL could not go on; is memory left?");
+}
+
+}  // namespace
+
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+
+  State() = default;
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  // No configuration of the machine's: a hash is the same everywhere.
+  static const int ready = OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+  require(ready);
+  require(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr));
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
 void Sha256::update(std::span<const uint8_t> bytes) {
-  crypto_hash_sha256_update(&state_, bytes.data(), bytes.size());
+  require(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()));
 }
 
 void Sha256::update(std::string_view text) {
@@ -17,11 +44,14 @@ void Sha256::update(std::string_view text) {
 }
 
 std::string Sha256::hex() {
-  std::array<uint8_t, crypto_hash_sha256_BYTES> digest;
-  crypto_hash_sha256_final(&state_, digest.data());
-  std::string hex(2 * digest.size() + 1, '\0');
-  sodium_bin2hex(hex.data(), hex.size(), digest.data(), digest.size());
-  hex.pop_back();
+  std::array<uint8_t, 32> digest;
+  require(EVP_DigestFinal_ex(state_->context, digest.data(), nullptr));
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string hex;
+  for (const uint8_t byte : digest) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
   return hex;
 }
 

@@ -56,6 +56,13 @@ __device__ __forceinline__ void copy_bulk(uint32_t to, const void* from, uint32_
       "l"(from), "r"(bytes), "r"(barrier), "l"(hint)
       : "memory");
 }
+/// What a bulk copy brought, by a plain load. Before the place is given back for the next copy the
+/// thread fences the async proxy: nothing else orders that copy behind the load (PTX ISA, "async
+/// proxy").
+template <typename V>
+__device__ __forceinline__ V load_copied(const V* from) {
+  return *from;
+}
 __device__ __forceinline__ void prefetch_bulk(const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(from), "r"(bytes));
 }

@@ -47,8 +47,9 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
         float2 stats[2];
         CUTE_UNROLL
         for (int i = 0; i < 2; ++i)
-          stats[i] = first + i < count[r] ? s.stats[walk.stage][described[r] + i * a.group_size]
-                                          : make_float2(-INFINITY, 0.f);
+          stats[i] = first + i < count[r]
+                         ? load_copied(s.stats[walk.stage] + described[r] + i * a.group_size)
+                         : make_float2(-INFINITY, 0.f);
         const float top = fmaxf(softmax.peak[r], fmaxf(stats[0].x, stats[1].x)),
                     shift = top == -INFINITY ? 0.f : top;
         factor[r] = softmax.peak[r] == top ? 1.f : exp2f((softmax.peak[r] - shift) * a.scale_log2);
@@ -72,10 +73,11 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
           if (first + i >= count[r]) continue;
           CUTE_UNROLL
           for (int c = 0; c < DV / 32; ++c)
-            add_piece<Cuda>(places[i][piece[r] + c * 32], weights[i][r], c, r, out);
+            add_piece<Cuda>(load_copied(places[i] + piece[r] + c * 32), weights[i][r], c, r, out);
         }
       }
-      warpgroup_fence_operand(out);  // the pieces are read
+      warpgroup_fence_operand(out);              // the pieces are read
+      cutlass::arch::fence_view_async_shared();  // plain loads -> copies into these places
       __syncwarp();
       if (threadIdx.x % 32 == 0) {
         arrive_at(s.k_empty[walk.stage]);

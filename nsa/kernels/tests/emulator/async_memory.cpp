@@ -55,8 +55,9 @@ void write_async(uint32_t address, const void* from, uint32_t bytes) {
     char* const to = shared_at(address + i, 16, "a bulk copy");
     if (const uint32_t warps = loads[(to - shared_memory()) / 16]; warps != 0)
       fail(
-          "a bulk copy overwrites what warp %d has just loaded by ldmatrix: neither a fence of the "
-          "async proxy nor a product since",
+          "a bulk copy overwrites what warp %d has just loaded: neither a fence of the async proxy "
+          "nor "
+          "a product since",
           __builtin_ctz(warps));
     std::memcpy(to, static_cast<const char*>(from) + i, 16);
     std::memcpy(view.data() + (to - shared_memory()), to, 16);

@@ -2,9 +2,9 @@
 // and what was there when a fence (fence.proxy.async) last let plain accesses through. A fence of
 // any thread lets all of it through, so only a fence that no thread executes is found missing.
 //
-// The other way round: what ldmatrix has read may still be on the way when a bulk copy overwrites
-// it, barriers or not, until such a fence, or until the warp's next product takes its operand A
-// from registers.
+// The other way round: what ldmatrix or a plain load (load_copied) has read may still be on the way
+// when a bulk copy overwrites it, barriers or not, until such a fence, or until the warp's next
+// product takes its operand A from registers.
 #pragma once
 #include <cstddef>
 #include <cstdint>

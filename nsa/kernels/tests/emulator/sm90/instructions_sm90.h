@@ -34,6 +34,11 @@ inline uint4* piece_anew(uint4* pieces, int place) { return pieces + place; }
 inline void copy_bulk(uint32_t to, const void* from, uint32_t bytes, uint32_t barrier, uint64_t) {
   emulator::load_bytes(to, from, bytes, barrier);
 }
+template <typename V>
+V load_copied(const V* from) {
+  emulator::begin_load(emulator::shared_address(from) & ~15u);
+  return *from;
+}
 inline void prefetch_bulk(const void* from, uint32_t bytes) {
   if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(from) % 16 != 0)
     emulator::fail("a prefetch of %u bytes from %p", bytes, from);
