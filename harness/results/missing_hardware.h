@@ -18,4 +18,11 @@ inline bool lacks_hardware(const PhaseResult& phase) {
          is_missing_hardware(phase.cause);
 }
 
+/// Whether a phase is required only on machines of its size, and was DEFERRED because this one has
+/// fewer GPUs: the verdict makes no statement about it, and its scope states so.
+inline bool is_beyond_size(const PhaseResult& phase) {
+  return phase.required == Required::kBySize && phase.status == StepStatus::kDeferred &&
+         phase.cause == "GPU_COUNT";
+}
+
 }  // namespace harness

@@ -44,12 +44,13 @@ struct EnumNames<Severity> {
       {{Severity::kBlocker, "blocker"}, {Severity::kMajor, "major"}, {Severity::kInfo, "info"}});
 };
 
-enum class Required { kAlways, kIfHardware, kNo };
+enum class Required { kAlways, kIfHardware, kBySize, kNo };
 template <>
 struct EnumNames<Required> {
   static constexpr auto names =
       std::to_array<std::pair<Required, std::string_view>>({{Required::kAlways, "always"},
                                                             {Required::kIfHardware, "if_hardware"},
+                                                            {Required::kBySize, "by_size"},
                                                             {Required::kNo, "no"}});
 };
 
@@ -95,7 +96,7 @@ struct PhaseResult {
     v({.name = "name", .doc = "phase id in the runbook", .required = true}, &PhaseResult::name);
     v({.name = "title", .doc = "what the phase shows, in words"}, &PhaseResult::title);
     v({.name = "run", .doc = "what ran", .required = true}, &PhaseResult::run);
-    v({.name = "required", .doc = "always, if_hardware or no", .required = true},
+    v({.name = "required", .doc = "always, if_hardware, by_size or no", .required = true},
       &PhaseResult::required);
     v({.name = "status", .doc = "step status", .required = true}, &PhaseResult::status);
     v({.name = "cause", .doc = "cause from the closed list; empty when COMPLETED"},

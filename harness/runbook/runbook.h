@@ -243,7 +243,7 @@ struct PhaseSpec {
       &PhaseSpec::require);
     v({.name = "on_unmet", .doc = "defer, fail or warn (run and record a deviation)"},
       &PhaseSpec::on_unmet);
-    v({.name = "required", .doc = "always, if_hardware or no"}, &PhaseSpec::required);
+    v({.name = "required", .doc = "always, if_hardware, by_size or no"}, &PhaseSpec::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
       &PhaseSpec::timeout_s);
     v({.name = "retries", .doc = "further attempts after infrastructure faults", .unit = "count"},

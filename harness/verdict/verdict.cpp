@@ -21,11 +21,13 @@ constexpr std::string_view kLeftOutDeviation = "D-skip.";
 struct Facts {
   const VerdictInput& in;
   std::set<std::string> deferred_phases;  ///< if_hardware, DEFERRED for missing hardware
+  std::set<std::string> beyond_size;      ///< by_size, DEFERRED: this machine has fewer GPUs
   std::set<std::string> left_out;         ///< by the user
 
   explicit Facts(const VerdictInput& input) : in(input) {
     for (const PhaseResult& phase : in.phases) {
       if (harness::lacks_hardware(phase)) deferred_phases.insert(phase.name);
+      if (is_beyond_size(phase)) beyond_size.insert(phase.name);
       if (phase.status == StepStatus::kNotRun && phase.cause == "SKIPPED")
         left_out.insert(phase.name);
     }
@@ -33,10 +35,11 @@ struct Facts {
 
   bool lacks_hardware(const std::string& phase) const { return deferred_phases.contains(phase); }
 
-  /// Not decided because its phase, or the one that measures its figure, was left out.
+  /// Not decided because its phase, or the one that measures its figure, was left out, or its phase
+  /// needs more GPUs than this machine has.
   bool not_selected(const CriterionResult& c) const {
     return c.verdict == CriterionVerdict::kNotEvaluated &&
-           (left_out.contains(c.phase) ||
+           (left_out.contains(c.phase) || beyond_size.contains(c.phase) ||
             left_out.contains(c.metric.substr(0, c.metric.find('.'))));
   }
 
@@ -45,7 +48,7 @@ struct Facts {
     Reasons found;
     for (const PhaseResult& phase : in.phases) {
       if (phase.required == Required::kNo || lacks_hardware(phase.name)) continue;
-      if (left_out.contains(phase.name)) continue;
+      if (left_out.contains(phase.name) || beyond_size.contains(phase.name)) continue;
       if (std::ranges::find(states, phase.status) == states.end()) continue;
       found.push_back(phase.id + " " + std::string(enum_name(phase.status)) +
                       (phase.cause.empty() ? "" : " (" + phase.cause + ")"));
@@ -215,6 +218,16 @@ std::string weakest_sentence(const Facts& f) {
   return text;
 }
 
+/// The scope of the runbook, and for how many GPUs the verdict is where phases need more.
+std::string scope(const Facts& f) {
+  std::string text(f.in.scope);
+  if (f.beyond_size.empty()) return text;
+  std::string phases;
+  for (const std::string& phase : f.beyond_size) phases += (phases.empty() ? "" : ", ") + phase;
+  return text + " Decided for " + std::to_string(f.in.gpus) + (f.in.gpus == 1 ? " GPU" : " GPUs") +
+         "; no statement about more (" + phases + ").";
+}
+
 }  // namespace
 
 Verdict decide(const VerdictInput& input) {
@@ -224,7 +237,7 @@ Verdict decide(const VerdictInput& input) {
   verdict.exit = 0;
   verdict.rule = "every blocker and major criterion PASSes, every required phase COMPLETED";
   verdict.weakest = weakest_sentence(facts);
-  verdict.scope = input.scope;
+  verdict.scope = scope(facts);
   verdict.gate = input.gate;
   for (const Line& line : kTable) {
     const Reasons reasons = line.matches(facts);

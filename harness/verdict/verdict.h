@@ -56,6 +56,7 @@ struct VerdictInput {
   bool evidence_ok = false;             ///< the ledger and every hash verified
   std::string_view gate = "strict";     ///< strict | advisory
   std::string_view scope;  ///< from the runbook: what a verdict makes a statement about
+  int64_t gpus = 0;        ///< that the plan was made for; count
 };
 
 /// The verdict table of docs/verdicts.md; the first line that matches wins: 6, 3, 1, 5, 4,
@@ -64,7 +65,8 @@ struct VerdictInput {
 /// phase that is PARTIAL counts as undecided (5), and without one COMPLETED phase (5) or one
 /// blocker or major criterion (4) a run is undecided, never GO. An `if_hardware` phase DEFERRED for
 /// missing hardware caps the verdict at CONDITIONAL GO, and its criteria, which could not be
-/// evaluated, are conditions instead of line 4.
+/// evaluated, are conditions instead of line 4. A `by_size` phase DEFERRED for GPU_COUNT and its
+/// criteria match no line; the scope names it and the number of GPUs of the machine.
 /// `--gate advisory` turns exit codes 4, 5 and 7 into 0; word and rule stay, and the rule states
 /// it. 8 stays: a gate that asks for less than the runbook must not look green.
 Verdict decide(const VerdictInput& input);

@@ -19,6 +19,7 @@ struct TestRun {
   std::vector<std::string> faults;
   bool evidence_ok = true;
   std::string gate = "strict";
+  int64_t gpus = 0;
 
   TestRun() {
     add_phase("smoke", StepStatus::kCompleted);
@@ -49,7 +50,8 @@ struct TestRun {
     deviations.push_back({"D-skip." + phase, "phase does not run", ""});
   }
   Verdict verdict() const {
-    return decide({phases, criteria, deviations, faults, evidence_ok, gate, "no GPU statement"});
+    return decide(
+        {phases, criteria, deviations, faults, evidence_ok, gate, "no GPU statement", gpus});
   }
 };
 
@@ -221,6 +223,36 @@ TEST(Decide, BusyHardwareIsNotMissingHardware) {
     EXPECT_FALSE(is_missing_hardware(cause)) << cause;
   for (const char* cause : {"GPU_COUNT", "GPU_SKU_MISMATCH", "GPU_CC"})
     EXPECT_TRUE(is_missing_hardware(cause)) << cause;
+}
+
+/// A phase for 4 GPUs on a machine with 2, and a criterion of it.
+TestRun on_two_gpus(StepStatus status, const char* cause) {
+  TestRun run;
+  PhaseResult& phase = run.add_phase("scale_4", status);
+  phase.required = Required::kBySize;
+  phase.cause = cause;
+  run.gpus = 2;
+  run.add_criterion("C-4", Severity::kBlocker, CriterionVerdict::kNotEvaluated, "scale_4");
+  run.add_criterion("C-4m", Severity::kMajor, CriterionVerdict::kNotEvaluated, "scale_4");
+  return run;
+}
+
+TEST(Decide, APhaseOfLargerMachinesIsOutsideTheScope) {
+  const Verdict v = on_two_gpus(StepStatus::kDeferred, "GPU_COUNT").verdict();
+  EXPECT_EQ(v.word, "GO");
+  EXPECT_EQ(v.scope, "no GPU statement Decided for 2 GPUs; no statement about more (scale_4).");
+  EXPECT_THAT(v.weakest, HasSubstr("C-ok PASS"));
+}
+
+TEST(Decide, APhaseOfLargerMachinesIsRequiredWhereItsSizeIs) {
+  EXPECT_EQ(on_two_gpus(StepStatus::kFailed, "HANG").verdict().exit, 1);
+  EXPECT_EQ(on_two_gpus(StepStatus::kCompleted, "").verdict().exit, 4) << "C-4 has no figure";
+  EXPECT_EQ(on_two_gpus(StepStatus::kNotRun, "UPSTREAM").verdict().exit, 5);
+  for (const char* cause : {"DATA_MISSING", "GPU_NOT_FREE", "GPU_CC", "GPU_SKU_MISMATCH", ""})
+    EXPECT_EQ(on_two_gpus(StepStatus::kDeferred, cause).verdict().exit, 5) << cause;
+  TestRun failed = on_two_gpus(StepStatus::kDeferred, "GPU_COUNT");
+  failed.criteria[1].verdict = CriterionVerdict::kFail;
+  EXPECT_EQ(failed.verdict().exit, 1) << "a figure that is there decides";
 }
 
 TEST(Decide, IfHardwarePhaseThatFailedIsRequired) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/results/missing_hardware.h"
 #include "reports/answers.h"
 #include "reports/escape.h"
 #include "reports/markdown/sections.h"
@@ -60,7 +61,8 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
     steps.push_back(
         {"**Decide** " + named(open) + " with more samples: " + escape(open.front()->reason, 200),
          again(model, phase.name)});
-  if (phase.status == StepStatus::kDeferred || phase.status == StepStatus::kPartial)
+  const bool deferred = phase.status == StepStatus::kDeferred && !harness::is_beyond_size(phase);
+  if (deferred || phase.status == StepStatus::kPartial)
     steps.push_back({"**Run step** " + code(phase.id) + " (" + escape(phase.title, 120) +
                          "): " + escape(phase.reason, 300),
                      again(model, phase.name)});

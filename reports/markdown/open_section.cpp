@@ -20,17 +20,19 @@ namespace {
 
 constexpr std::string_view kRevisions = "revisions";  // table of what changed between revisions
 
+constexpr const char* kBeyondSize = "none: outside the scope of this verdict";
 constexpr const char* kConditional = "caps the verdict at CONDITIONAL GO";
 
-bool lacks_hardware(const Model& model, const std::string& phase) {
-  return std::ranges::any_of(model.results.phases, [&](const PhaseResult& p) {
-    return p.name == phase && harness::lacks_hardware(p);
-  });
+bool phase_is(const Model& model, const std::string& phase, bool (*state)(const PhaseResult&)) {
+  return std::ranges::any_of(model.results.phases,
+                             [&](const PhaseResult& p) { return p.name == phase && state(p); });
 }
 
 std::string consequence(const Model& model, const CriterionResult& c) {
   if (c.severity == Severity::kInfo) return "none: for information";
-  if (c.severity == Severity::kMajor || lacks_hardware(model, c.phase)) return kConditional;
+  if (phase_is(model, c.phase, harness::is_beyond_size)) return kBeyondSize;
+  if (c.severity == Severity::kMajor || phase_is(model, c.phase, harness::lacks_hardware))
+    return kConditional;
   return c.verdict == CriterionVerdict::kFail ? "NO-GO" : "leaves the verdict undecided";
 }
 
@@ -62,6 +64,8 @@ std::string required_text(harness::Required required) {
       return "the step is required";
     case harness::Required::kIfHardware:
       return "required where the hardware is";
+    case harness::Required::kBySize:
+      return "required on machines of its size";
     case harness::Required::kNo:
       break;
   }
@@ -82,7 +86,9 @@ void add_rows(const Model& model, Table& table) {
       table.add({"step " + code(p.id),
                  status_text(p.status) + (p.cause.empty() ? "" : " " + code(p.cause)) +
                      (p.reason.empty() ? "" : ": " + escape(p.reason, 400)),
-                 harness::lacks_hardware(p) ? kConditional : required_text(p.required)});
+                 harness::lacks_hardware(p)   ? kConditional
+                 : harness::is_beyond_size(p) ? kBeyondSize
+                                              : required_text(p.required)});
   for (const harness::Deviation& d : model.results.deviations)
     table.add({"deviation " + code(d.id),
                escape(d.what) + (d.why.empty() ? "" : ": " + escape(d.why)), kConditional});

@@ -147,6 +147,24 @@ TEST(ReportMd, MissingHardwareIsACondition) {
   }
 }
 
+TEST(ReportMd, AStepOfLargerMachinesIsOutsideTheScopeAndNoNextStep) {
+  for (const auto& [cause, consequence] :
+       {std::pair{"GPU_COUNT", "| none: outside the scope of this verdict"},
+        {"DATA_MISSING", "| leaves the verdict undecided"}}) {
+    Results r = go();
+    r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
+    r.phases.resize(1);
+    r.phases[0].name = "p", r.phases[0].cause = cause;
+    r.phases[0].required = harness::Required::kBySize;
+    r.phases[0].status = StepStatus::kDeferred;
+    const std::string open = section(report(r), "Open, failed, deviating");
+    const std::string row = open.substr(std::min(open.find("`C-x`"), open.size()));
+    EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr(consequence)) << cause;
+    EXPECT_EQ(section(report(r), "Next steps").find("Run step") == std::string::npos,
+              cause == std::string("GPU_COUNT"));
+  }
+}
+
 TEST(ReportMd, OneCauseIsSaidOnceAndTheLeastRoomComesFirst) {
   Results r = go();
   for (int i = 0; i < 100; ++i) {

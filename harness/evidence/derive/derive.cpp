@@ -332,6 +332,11 @@ class Deriver {
     results_.tables = tables_;
   }
 
+  int64_t planned_gpus() const {
+    const auto count = files_.plan.facts.find("gpu.count");
+    return count != files_.plan.facts.end() && count->is_number() ? count->get<int64_t>() : 0;
+  }
+
   void decide_verdict() {
     results_.verdict = decide({.phases = results_.phases,
                                .criteria = results_.criteria,
@@ -339,7 +344,8 @@ class Deriver {
                                .faults = faults_,
                                .evidence_ok = problems_.empty(),
                                .gate = files_.run.gate,
-                               .scope = files_.runbook.scope});
+                               .scope = files_.runbook.scope,
+                               .gpus = planned_gpus()});
   }
 
   template <class T>

@@ -225,6 +225,33 @@ void check_needs(const Source& source, const json& document, const Runbook& runb
               "phases need each other in a cycle: " + text + runbook.phases[first].id);
 }
 
+double least_gpus(const PhaseSpec& phase) {
+  const auto want = phase.require.find("gpu.count");
+  if (want == phase.require.end() || !want->second.is_string()) return 0;
+  const auto text = want->second.get<std::string>();
+  return text.starts_with(">=") ? std::strtod(text.c_str() + 2, nullptr) : 0;
+}
+
+/// A phase of larger machines leaves no machine unjudged: one that is asked of every machine needs
+/// GPUs too, and fewer. What is outside the scope has criteria in its own phase.
+void check_size(const Source& source, const json& document, const Runbook& runbook,
+                const PhaseSpec& phase) {
+  if (phase.required != Required::kBySize) return;
+  const std::string what = "phase '" + phase.id + "': required by_size ";
+  require(source, at(document, "required"), least_gpus(phase) > 1,
+          what + "needs \"gpu.count\": \">=N\" in require, with N above 1");
+  const bool smaller = std::ranges::any_of(runbook.phases, [&](const PhaseSpec& other) {
+    const bool asked =
+        other.required == Required::kAlways || other.required == Required::kIfHardware;
+    return asked && !other.criteria.empty() && least_gpus(other) >= 1 &&
+           least_gpus(other) < least_gpus(phase);
+  });
+  require(source, at(document, "required"), smaller,
+          what +
+              "needs a phase with criteria that is required always or if_hardware and asks for "
+              "fewer GPUs: without one a machine without GPUs would pass");
+}
+
 /// A phase stands on the one device that its kind runs on, if it names one.
 void check_device(const Source& source, const json& document, const Runbook& runbook,
                   const PhaseSpec& phase, const KindSpec& kind) {
@@ -256,6 +283,7 @@ void check_runbook(const Source& source, const json& document, const Runbook& ru
   for (size_t i = 0; i < runbook.phases.size(); ++i) {
     const PhaseSpec& phase = runbook.phases[i];
     check_phase(source, document.at("phases")[i], phase, kinds);
+    check_size(source, document.at("phases")[i], runbook, phase);
     check_device(source, document.at("phases")[i], runbook, phase,
                  kinds.at(parse_run(phase.run).kind));
   }

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <array>
+
 #include "harness/runbook/checks/check_testing.h"
 
 namespace harness {
@@ -254,6 +256,29 @@ TEST(BadRunbookWhole, TheSameIdTwiceIsNotHiddenByMerging) {
   EXPECT_THAT(configs.error_of(R"({"schema": "nsa-runbook/1", "name": "minimal", "extends": "base",
     "phases": [{"id": "first"}, {"id": "first"}]})"),
               EndsWith(":2:40: phase 'first' is given twice"));
+}
+
+/// The minimal runbook whose second phase is for larger machines.
+std::string with_size(const std::string& first, const std::string& second) {
+  std::string text = minimal_text();
+  text = with(text, "\"run\": \"nsa-worker:ranges_equivalence\",",
+              "\"run\": \"nsa-worker:ranges_equivalence\", " + first);
+  text = with(text, "\"require\": {\"gpu.free_mib\": \">=0\"}",
+              "\"required\": \"by_size\", \"require\": {" + second + "}");
+  return text;
+}
+
+TEST(BySize, NeedsASmallerSizeThatIsAskedOfEveryMachine) {
+  const std::string four = "\"gpu.count\": \">=4\"", one = "\"require\": {\"gpu.count\": \">=1\"},";
+  TempConfigs().load(with_size(one, four));
+  for (const auto& [first, second, error] : std::initializer_list<std::array<std::string, 3>>{
+           {one, "", "needs \"gpu.count\": \">=N\""},
+           {one, "\"gpu.count\": 4", "needs \"gpu.count\": \">=N\""},
+           {one, "\"gpu.count\": \">=1\"", "with N above 1"},
+           {"", four, "asks for fewer GPUs"},
+           {"\"require\": {\"gpu.count\": \">=4\"},", four, "asks for fewer GPUs"},
+           {one + " \"required\": \"no\",", four, "asks for fewer GPUs"}})
+    EXPECT_THAT(TempConfigs().error_of(with_size(first, second)), HasSubstr(error)) << first;
 }
 
 }  // namespace

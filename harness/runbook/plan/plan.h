@@ -127,7 +127,7 @@ struct PlannedPhase {
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PlannedPhase::needs);
     v({.name = "needs_criteria", .doc = "criteria of other phases that must PASS before"},
       &PlannedPhase::needs_criteria);
-    v({.name = "required", .doc = "always, if_hardware or no"}, &PlannedPhase::required);
+    v({.name = "required", .doc = "always, if_hardware, by_size or no"}, &PlannedPhase::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
       &PlannedPhase::timeout_s);
     v({.name = "retries", .doc = "further attempts after infrastructure faults", .unit = "count"},
