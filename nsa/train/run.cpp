@@ -18,9 +18,9 @@
 #include "nsa/train/loop/training_attention.h"
 #include "nsa/train/memory/memory.h"
 #include "nsa/train/memory/memory_report.h"
+#include "nsa/train/ranks/rank_watch.h"
 #include "nsa/train/record/loss_file.h"
 #include "nsa/train/record/run_lines.h"
-#include "nsa/train/record/step_watch.h"
 #include "nsa/train/run_parts.h"
 #include "nsa/train/run_report.h"
 
@@ -32,8 +32,6 @@ namespace {
 constexpr int64_t kWaitingSteps = 3;
 constexpr double kSlowStepMs = 5000;
 constexpr int64_t kProgressLines = 20;
-/// A backend's own timeout names the fault better; the watch comes behind it.
-constexpr double kBackendGraceS = 5;
 constexpr int kStalledExit = 3;
 constexpr const char* kStoppedBy = "stopped by ";
 
@@ -61,7 +59,10 @@ class Run {
     } catch (const std::runtime_error& e) {  // of a backend of collectives
       facts_.stopped = rank_text() + e.what();
     }
+    const std::string lost = watch_ ? watch_->lost() : "";
     watch_.reset();
+    // An error that follows from a rank that was found lost is told as that.
+    if (!lost.empty() && !facts_.stopped.empty()) end_by(lost_finding(facts_.stopped = lost));
     if (stages_ && !facts_.stopped.empty()) stages_->keep();
     if (facts_.stopped.starts_with(kRankFault)) end_by(rank_finding(facts_.stopped));
     report();
@@ -190,8 +191,9 @@ class Run {
     const auto timeout =
         std::chrono::milliseconds(static_cast<int64_t>(1000 * options_.rank_timeout_s));
     ranks_ = std::make_unique<RankGroup>(context_.place, device_, timeout);
-    watch_ = std::make_unique<StepWatch>(options_.rank_timeout_s + kBackendGraceS,
-                                         [this](double silence_s) { end_stalled(silence_s); });
+    watch_ =
+        std::make_unique<RankWatch>(context_.place, *ranks_, *collectives_, options_.rank_timeout_s,
+                                    [this](const Finding& finding) { end_stalled(finding); });
   }
 
   RunIdentity identity_of(const TokenSource& tokens, at::ScalarType type) const {
@@ -216,8 +218,7 @@ class Run {
   }
 
   /// The main thread is stuck in a call that never returns: reports that and exits.
-  [[noreturn]] void end_stalled(double silence_s) {
-    const Finding finding = stall_finding(context_.place, silence_s, collectives_->last());
+  [[noreturn]] void end_stalled(const Finding& finding) {
     context_.print(finding.code + ": " + finding.symptom);
     context_.lines->finding(finding);
     std::_Exit(kStalledExit);
@@ -322,6 +323,7 @@ class Run {
       context_traffic_ = context_layers_->traffic(*ranks_, shape_.batch, shape_.value_bytes);
       context_layers_->leave();
     }
+    watch_->leave();
     ranks_->leave();
   }
 
@@ -398,7 +400,7 @@ class Run {
   std::unique_ptr<RankGroup> ranks_;
   std::unique_ptr<ContextLayers> context_layers_;  ///< where ranks divide rows among them
   std::vector<ContextLayers::Traffic> context_traffic_;
-  std::unique_ptr<StepWatch> watch_;
+  std::unique_ptr<RankWatch> watch_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<StepRecord> trace_;

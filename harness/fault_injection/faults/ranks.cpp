@@ -120,7 +120,7 @@ Injected lose_killed_rank(const SelftestSetup& setup, const std::string& shard) 
 
 /// Rank 1 is stopped, not ended: its connections stay.
 Injected lose_stopped_rank(const SelftestSetup& setup) {
-  const Training training{.steps = "1000000", .shard = "full", .rank_timeout_s = "5"};
+  const Training training{.steps = "1000000", .shard = "full", .rank_timeout_s = "300"};
   const TempDir dir;
   const std::string tenths = std::to_string(static_cast<int>(10 * kLostAfterS));
   std::vector<std::string> second = {

@@ -51,6 +51,11 @@ std::string CollectiveLog::last() const {
   return "step " + std::to_string(step_) + ": " + what_ + (ended_ ? ", ended" : ", begun");
 }
 
+bool CollectiveLog::has_ended() const {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
 void CollectiveLog::write() const {
   if (descriptor_ < 0) return;
   std::string line = last();

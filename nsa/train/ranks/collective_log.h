@@ -25,6 +25,7 @@ class CollectiveLog {
 
   /// "step 12: allreduce of bucket 3 (25.0 MiB), begun"
   std::string last() const;
+  bool has_ended() const;
 
  private:
   void write() const;

@@ -13,6 +13,20 @@
 namespace nsa::train {
 namespace {
 
+/// Counts a thread that waits for other ranks.
+class Waiting {
+ public:
+  explicit Waiting(std::shared_ptr<std::atomic<int>> count) : count_(std::move(count)) {
+    ++*count_;
+  }
+  ~Waiting() { --*count_; }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::shared_ptr<std::atomic<int>> count_;
+};
+
 constexpr size_t kBroadcastBytes = size_t{64} << 20;  ///< that travel at a time
 
 /// torchrun keeps a store of its own at MASTER_PORT and announces it; its ranks are clients there.
@@ -93,17 +107,21 @@ std::unique_ptr<RankGroup> RankGroup::subgroup(const std::string& name,
               rank());
   place.rank = here - members.begin();
   place.world = static_cast<int64_t>(members.size());
-  return std::unique_ptr<RankGroup>(new RankGroup(
+  std::unique_ptr<RankGroup> group(new RankGroup(
       place, device_, timeout_, c10::make_intrusive<c10d::PrefixStore>(name, store_)));
+  group->waiting_ = waiting_;
+  return group;
 }
 
 void RankGroup::broadcast(const std::vector<at::Tensor>& tensors, int64_t root) {
   const at::NoGradGuard no_grad;
+  const Waiting waiting(waiting_);
   c10d::broadcast_coalesced(group_, tensors, kBroadcastBytes, static_cast<int>(root));
 }
 
 void RankGroup::sum(at::Tensor tensor) {
   std::vector<at::Tensor> tensors = {std::move(tensor)};
+  const Waiting waiting(waiting_);
   group_->allreduce(tensors)->wait();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -24,6 +25,12 @@ class RankGroup {
   /// `name` tells it apart from other groups that these ranks are in. All members call it.
   std::unique_ptr<RankGroup> subgroup(const std::string& name,
                                       const std::vector<int64_t>& members) const;
+
+  /// A connection of its own to the store where the ranks met, for texts of a thread of its own.
+  c10::intrusive_ptr<c10d::Store> connect() const { return store_->clone(); }
+
+  /// Whether a thread of this process waits in a call of this group or one made from it.
+  bool waits() const { return *waiting_ > 0; }
 
   int64_t rank() const { return place_.rank; }
   int64_t world() const { return place_.world; }
@@ -52,6 +59,7 @@ class RankGroup {
   std::string backend_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  std::shared_ptr<std::atomic<int>> waiting_ = std::make_shared<std::atomic<int>>(0);
 };
 
 }  // namespace nsa::train

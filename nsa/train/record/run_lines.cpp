@@ -20,6 +20,12 @@ Finding stall_finding(const RankPlace& place, double silence_s, const std::strin
           "compare the last collectives of the ranks: the one that began less is to blame"};
 }
 
+Finding lost_finding(const std::string& lost) {
+  return {"HANG", lost, "steps.done_count",
+          "a rank is stopped or hangs, its machine is gone, or the ranks took different paths",
+          "look at the rank named and its machine; continue with --resume"};
+}
+
 Finding non_finite_finding(const std::string& where, int64_t step) {
   return {
       "NON_FINITE", "step " + std::to_string(step) + ": " + where, "steps.done_count",

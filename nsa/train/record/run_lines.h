@@ -17,6 +17,8 @@ namespace nsa::train {
 /// Begins the reason of a case whose ranks were not all there.
 inline constexpr const char* kRankFault = "RANK_FAULT: ";
 
+/// `lost`: which rank, and how long, by the signs of life between ranks.
+Finding lost_finding(const std::string& lost);
 /// A rank that made no progress for `silence_s`.
 Finding stall_finding(const RankPlace& place, double silence_s, const std::string& collective);
 /// `where`: the first tensor of the step that is not finite.
