@@ -44,6 +44,7 @@ struct RunOptions {
   /// Measures a group of nsa-worker (case line, result file) where no process is to be started for
   /// it: for counting over many runs, see process/resident_worker.h. Throws Error.
   std::function<void(const std::string&, const std::filesystem::path&)> resident = {};
+  std::vector<std::string> nodes = {};  ///< of the allocation of Slurm; none: outside of one
   WatchPolicy
       limits;  ///< stall constants; timeout_s, first_step_s and rate_floor come from the phases
 };

@@ -9,6 +9,7 @@
 #include "base/protocol/ranks.h"
 #include "harness/engine/interrupt.h"
 #include "harness/engine/rank_runner.h"
+#include "harness/engine/srun_ranks.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
@@ -237,6 +238,8 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
   const int port = world > 1 ? base::protocol::free_port() : 0;
   if (world > 1 && port == 0)
     throw Error("no free TCP port on this machine: " + std::generic_category().message(errno));
+  if (phase.launcher == "srun" && options_.nodes.empty())
+    throw Error("phase " + phase.id + " is to be started by srun, outside of an allocation");
   for (int rank = 0; rank < world; ++rank) {
     auto& spec = ranks.emplace_back(worker_spec(phase, group.id, stems[static_cast<size_t>(rank)]));
     if (phase.program == "nsa-train") spec.argv.emplace_back("--worker");
@@ -246,6 +249,7 @@ GroupOutcome GroupRunner::run_worker_program(const PlannedPhase& phase,
         dir_.phase_dir(phase.id) / "out" / ("last_stage.rank" + std::to_string(rank) + ".bin");
     if (world == 1) break;
     spec.env.merge(base::protocol::rank_variables(rank, world, port));
+    if (phase.launcher == "srun") start_by_srun(spec, place_of_rank(options_.nodes, rank, world));
     spec.marker += ".r" + std::to_string(rank);  // a rank ends without its neighbours
   }
   const fs::path out = dir_.phase_dir(phase.id) / "out";

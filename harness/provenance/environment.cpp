@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/hash/sha256.h"
+#include "harness/provenance/allocation.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/build/git.h"
 #include "harness/provenance/build/libraries.h"
@@ -109,6 +110,7 @@ Facts facts(fs::path data_folder) {
   add_gpu_facts(list_gpus(), find_library("libcupti.so.13", "nvidia/cu13/lib").has_value(), facts);
   if (data_folder.empty()) data_folder = checkout.value_or(fs::current_path()) / ".data";
   add_data_facts(data_folder, facts);
+  facts["slurm.nodes"] = allocated_nodes().size();
   add_program_facts(facts);
   facts["git.checkout"] = checkout && git_facts(*checkout).known;
   return facts;

@@ -23,8 +23,8 @@ nlohmann::json environment(const EnvironmentRequest& request = {});
 /// What a plan may require. A fact that is absent is unknown, which meets no requirement.
 /// gpu.count, gpu.sku (all names equal: that name), gpu.cc (number, smallest), gpu.free_mib
 /// (smallest), gpu.exclusive, cupti.ok, git.checkout, data.NAME (DATA/NAME/manifest.json is there),
-/// program.NAME (the program lies beside this one). `data_folder` empty: .data of the checkout,
-/// else of the working directory.
+/// program.NAME (the program lies beside this one), slurm.nodes (of the allocation; 0: outside).
+/// `data_folder` empty: .data of the checkout, else of the working directory.
 std::map<std::string, nlohmann::json> facts(std::filesystem::path data_folder = {});
 
 }  // namespace harness

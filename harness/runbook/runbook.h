@@ -203,6 +203,7 @@ struct PhaseSpec {
   std::map<std::string, nlohmann::json>
       require;  ///< fact -> "A100*" (glob), ">=1" (number) or true
   OnUnmet on_unmet = OnUnmet::kDefer;
+  std::string launcher = "engine";  ///< of the ranks: engine | srun
   Required required = Required::kAlways;
   double timeout_s = 600;
   int64_t retries = 0;  ///< after infrastructure faults only
@@ -243,6 +244,10 @@ struct PhaseSpec {
       &PhaseSpec::require);
     v({.name = "on_unmet", .doc = "defer, fail or warn (run and record a deviation)"},
       &PhaseSpec::on_unmet);
+    v({.name = "launcher",
+       .doc = "what starts the ranks: engine (on this machine) or srun (on the nodes of the "
+              "allocation that nsa-validate runs in)"},
+      &PhaseSpec::launcher);
     v({.name = "required", .doc = "always, if_hardware, by_size or no"}, &PhaseSpec::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
       &PhaseSpec::timeout_s);

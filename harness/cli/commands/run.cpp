@@ -16,6 +16,7 @@
 #include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/derive/derive.h"
 #include "harness/phases/builtin_phases.h"
+#include "harness/provenance/allocation.h"
 #include "harness/provenance/build/build_id.h"
 #include "harness/provenance/gpu/gpu.h"
 #include "harness/results/runbook_notice.h"
@@ -84,6 +85,7 @@ int run_command(const Options& options) {
     work.run.build_id = built->id;
     work.run.programs = built->contents;
   }
+  work.run.nodes = allocated_nodes();
   if (work.plan.device != "cpu") {
     work.run.device_facts = [] { return to_json(list_gpus()); };
     work.run.device_held = [] { return held_text(list_gpus()); };

@@ -69,6 +69,11 @@ void check_limits(const Source& source, const json& document, const PhaseSpec& p
           what + "minutes must not be negative");
   if (!phase.device.empty())
     require_one_of(source, at(document, "device"), what + "device", phase.device, device_names());
+  require_one_of(source, at(document, "launcher"), what + "launcher", phase.launcher,
+                 {"engine", "srun"});
+  require(source, at(document, "launcher"),
+          phase.launcher == "engine" || phase.args.value("ranks", int64_t{1}) > 1,
+          what + "launcher srun starts ranks; set args.ranks to 2 or more");
   require(source, at(document, "retries"), phase.retries >= 0 && phase.retries <= kMostRetries,
           what + "retries must be 0 to 10, got " + std::to_string(phase.retries));
 }

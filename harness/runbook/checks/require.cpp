@@ -36,6 +36,8 @@ constexpr auto kFacts = std::to_array<FactSpec>({
     {"change.base", FactType::kText, "CHANGE_BASE",
      "name the commit that the change starts from (--set PHASE.base=COMMIT) and the paths that it "
      "is about (--set 'PHASE.paths=[\"GLOB\"]'), or run ci/pr_gate"},
+    {"slurm.nodes", FactType::kNumber, "NO_ALLOCATION",
+     "start nsa-validate inside an allocation of Slurm (salloc, sbatch) with that many nodes"},
     {"program.", FactType::kBool, "PROGRAM_MISSING", "build the program"},
     {"baseline.ok", FactType::kBool, "BASELINE_INVALID", "promote a baseline of this hardware"},
 });

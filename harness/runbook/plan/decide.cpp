@@ -33,12 +33,13 @@ const PlannedPhase* missing_need(const std::vector<std::string>& before, const P
 }
 
 /// What the phase requires of the machine. Always required: its program is not known to be missing,
-/// and on cuda every program needs a GPU.
+/// and on cuda every program needs a GPU, and srun an allocation.
 std::map<std::string, nlohmann::json> requirements(const PhaseSpec& spec, const PlannedPhase& phase,
                                                    const Facts& facts) {
   auto all = spec.require;
   if (phase.program == "builtin") return all;
   if (phase.device == "cuda") all.try_emplace("gpu.count", ">=1");
+  if (spec.launcher == "srun") all.try_emplace("slurm.nodes", ">=1");
   const std::string program = "program." + phase.program;
   if (facts.contains(program)) all.try_emplace(program, true);
   return all;

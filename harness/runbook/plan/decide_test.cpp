@@ -56,6 +56,18 @@ TEST(Decide, MoreGpusThanOneStayAsked) {
   EXPECT_THAT(one.phase.reason, StartsWith("gpu.count is 1, want >=2"));
 }
 
+TEST(Decide, RanksThatSrunStartsNeedAnAllocation) {
+  for (const int64_t nodes : {0, 2}) {
+    Decided one;
+    one.spec.launcher = "srun";
+    one.facts["slurm.nodes"] = nodes;
+    EXPECT_EQ(one.run().cause, nodes == 0 ? "NO_ALLOCATION" : "");
+  }
+  Decided unknown;
+  unknown.spec.launcher = "srun";
+  EXPECT_EQ(unknown.run().cause, "NO_ALLOCATION");
+}
+
 TEST(Decide, AProgramOfWhichNothingIsKnownIsNotMissing) {
   Decided unknown;
   EXPECT_EQ(unknown.run().decision, Decision::kRun);

@@ -64,6 +64,7 @@ PlannedPhase describe_phase(const PhaseSpec& spec, const Runbook& runbook, const
   phase.further = further_stages(spec, runbook);
   phase.needs = spec.needs;
   phase.needs_criteria = spec.needs_criteria;
+  phase.launcher = spec.launcher;
   phase.required = spec.required;
   phase.timeout_s = spec.timeout_s;
   phase.retries = spec.retries;

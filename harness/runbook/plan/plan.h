@@ -92,6 +92,7 @@ struct PlannedPhase {
       {};  ///< in this order; see harness/evidence/derive/ab_stages.h
   std::vector<std::string> needs;
   std::vector<std::string> needs_criteria;
+  std::string launcher = "engine";
   Required required = Required::kAlways;
   double timeout_s = 600;
   int64_t retries = 0;
@@ -127,6 +128,8 @@ struct PlannedPhase {
     v({.name = "needs", .doc = "phases that must be COMPLETED before"}, &PlannedPhase::needs);
     v({.name = "needs_criteria", .doc = "criteria of other phases that must PASS before"},
       &PlannedPhase::needs_criteria);
+    v({.name = "launcher", .doc = "what starts the ranks: engine or srun"},
+      &PlannedPhase::launcher);
     v({.name = "required", .doc = "always, if_hardware, by_size or no"}, &PlannedPhase::required);
     v({.name = "timeout_s", .doc = "wall time limit of one process", .unit = "s"},
       &PlannedPhase::timeout_s);

@@ -50,6 +50,57 @@ TEST_F(SlurmTest, TasksOfSeveralNodesTrainAsOneProcess) {
   ASSERT_EQ(shell("test \"$(sort local | tr '\\n' ' ')\" = '0 0 1 '"), 0) << slurp("local");
 }
 
+/// nsa-validate inside an allocation: the engine has srun start a rank on each node.
+class SlurmValidateTest : public SlurmTest {
+ protected:
+  void SetUp() override {
+    SlurmTest::SetUp();
+    std::ofstream(dir_ / "book.json") << R"({
+  "schema": "nsa-runbook/1", "name": "book", "title": "Ranks by srun", "scope": "the launcher",
+  "phases": [{"id": "train", "run": "nsa-train", "launcher": "srun", "timeout_s": 120,
+    "args": {"model": "tiny_cpu", "data": "synthetic", "steps": 3, "warmup": 1, "batch": 1, "ranks": 2},
+    "criteria": [
+      {"id": "C-train.steps", "text": "all steps were done", "metric": "train.steps.done_count", "op": "==",
+       "value": 3, "unit": "count", "severity": "blocker", "evidence": "record"},
+      {"id": "C-train.ranks", "text": "2 ranks trained together", "metric": "train.ddp.ranks_count", "op": "==",
+       "value": 2, "unit": "count", "severity": "blocker", "evidence": "record"}]}]})";
+  }
+  std::string validate(const std::string& out, const std::string& more = "") {
+    return program("nsa-validate") + " --runbook ./book.json --out " + out + " " + more + " > " +
+           out + ".log 2>&1";
+  }
+  json phase(const std::string& out) {
+    const json results = json::parse(slurp(out + "/results.json"), nullptr, false);
+    return results.is_discarded() ? json{{"missing", slurp(out + ".log")}} : results["phases"][0];
+  }
+};
+
+TEST_F(SlurmValidateTest, SrunStartsTheRanksOfAPhaseOnTheNodes) {
+  ASSERT_EQ(slurm("salloc --quiet --nodes 2 --ntasks 2 " + validate("run")), 0)
+      << slurp("run.log") << phase("run") << cluster_->logs();
+  for (const char* node : {"slurm/slurmd.127.0.0.1.log", "slurm/slurmd.127.0.0.2.log"})
+    EXPECT_THAT(slurp(node), HasSubstr("launch task StepId=")) << node;
+}
+
+TEST_F(SlurmValidateTest, OutsideOfAnAllocationThePhaseIsDeferred) {
+  EXPECT_EQ(slurm(validate("run")), 5) << slurp("run.log");
+  EXPECT_EQ(phase("run")["status"], "DEFERRED");
+  EXPECT_EQ(phase("run")["cause"], "NO_ALLOCATION");
+}
+
+TEST_F(SlurmValidateTest, ARankThatIsKilledFailsThePhaseAndLeavesNothing) {
+  ASSERT_NE(
+      slurm("(until grep -qs '\"at\":\"step\"' run/phases/train/g01.r1.jsonl; do sleep .1; done; "
+            "kill -KILL $(sed -n 's/.*\"pid\":\\([0-9]*\\).*/\\1/p;1q' "
+            "run/phases/train/g01.r1.jsonl)) & "
+            "salloc --quiet --nodes 2 --ntasks 2 " +
+            validate("run", "--set train.steps=1000000")),
+      0);
+  EXPECT_EQ(phase("run")["status"], "FAILED") << phase("run");
+  EXPECT_THAT(phase("run")["reason"].get<std::string>(), HasSubstr("rank 1 of 2"));
+  EXPECT_TRUE(cluster_->becomes_true("test -z \"$(squeue --steps -h)\"", 15));
+}
+
 /// A batch job of two ranks, which is queued again when one is lost.
 class SlurmJobTest : public SlurmTest {
  protected:
