@@ -70,8 +70,6 @@ void TrainOptions::validate() const {
           "0 where the device is not the CPU", std::to_string(memory_limit_mib));
   require(shard_group == 0 || shard == "full", "shard_group", "0 unless shard is full",
           std::to_string(shard_group));
-  require(context_ranks == 1 || !packing, "context_ranks", "1 with packing",
-          std::to_string(context_ranks));
   require(min_lr <= lr, "min_lr", "<= lr (" + std::to_string(lr) + ")", std::to_string(min_lr));
   require(!model.empty(), "model", "a name or a file", "\"\"");
   require(!data.empty(), "data", "a corpus name or synthetic", "\"\"");

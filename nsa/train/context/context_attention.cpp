@@ -149,10 +149,11 @@ NsaOutputs ContextAttention::attend(Keys& keys, int64_t slot, const at::Tensor& 
   return attend_branches(attended, piece(gate_logits), config_, options);
 }
 
-NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions& options) {
+NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions& options,
+                                        const at::Tensor& cu_seqlens) {
   TORCH_CHECK(!local.cu_seqlens.defined(),
-              "nsa::ContextAttention: cu_seqlens must not be given: packed documents are not "
-              "divided among ranks");
+              "nsa::ContextAttention: cu_seqlens must not be among the inputs of a part: documents "
+              "of whole rows are given beside them");
   TORCH_CHECK(!options.block_idx.defined(),
               "nsa::ContextAttention: options.block_idx must not be given: ranks choose blocks of "
               "whole sequences");
@@ -164,9 +165,14 @@ NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions
   const RunRecordScope scope(record);
   NsaOptions effective = options.effective();
   effective.keep_scores = false;
-  Keys keys = keys_of(local);
-  const NsaOutputs first = attend(keys, 0, local.gate_logits, effective);
-  NsaOutputs out = join(first, attend(keys, 1, local.gate_logits, effective));
+  NsaOutputs out;
+  if (cu_seqlens.defined()) {
+    out = attend_documents(local, cu_seqlens, effective);
+  } else {
+    Keys keys = keys_of(local);
+    const NsaOutputs first = attend(keys, 0, local.gate_logits, effective);
+    out = join(first, attend(keys, 1, local.gate_logits, effective));
+  }
   out.record = record;
   out.ran = record->rows();
   return out;

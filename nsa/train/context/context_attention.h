@@ -1,8 +1,10 @@
 #pragma once
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "nsa/layer/nsa_attention.h"
+#include "nsa/train/context/context_documents.h"
 #include "nsa/train/context/context_exchange.h"
 #include "nsa/train/context/context_shard.h"
 
@@ -33,10 +35,14 @@ class ContextAttention {
                    SelectedTransfer selected = SelectedTransfer::kAuto);
 
   /// This rank's part of a call: `local` as NsaInputs with S = shard().count(), its two pieces one
-  /// behind the other, not packed; no block ids are given in `options`. Scores are not kept; of the
+  /// behind the other; no block ids are given in `options`. Scores are not kept; of the
   /// outputs o, o_*, lse_*, gates and block_idx are there. Differentiable in all inputs; gradients
   /// of phi's weights are this rank's terms of their sum over the ranks. Throws c10::Error by name.
-  NsaOutputs operator()(const NsaInputs& local, const NsaOptions& options = {});
+  /// `cu_seqlens` int32 [documents + 1] on the CPU: where documents begin in the whole rows, one
+  /// row behind the other; a row begins one, and attention stays within them. Not defined: rows
+  /// are not packed.
+  NsaOutputs operator()(const NsaInputs& local, const NsaOptions& options = {},
+                        const at::Tensor& cu_seqlens = {});
 
   const ContextShard& shard() const { return shard_; }
   /// Since the construction.
@@ -59,6 +65,12 @@ class ContextAttention {
   KeysAndValues selected(Keys& keys, int64_t slot, const at::Tensor& block_idx);
   NsaOutputs attend(Keys& keys, int64_t slot, const at::Tensor& gate_logits,
                     const NsaOptions& options);
+  struct WholeRows;
+  WholeRows gather_rows(const NsaInputs& local, const std::vector<DocumentSegment>& segments);
+  NsaOutputs attend_segment(const WholeRows& rows, const DocumentSegment& segment,
+                            const NsaInputs& local, const NsaOptions& options);
+  NsaOutputs attend_documents(const NsaInputs& local, const at::Tensor& cu_seqlens,
+                              const NsaOptions& options);
 
   ContextExchange exchange_;
   NsaConfig config_;

@@ -88,18 +88,19 @@ Results one_device(const NsaInputs& whole, const NsaConfig& config, const NsaOpt
 
 /// The parts of all ranks joined; gradients of weights summed.
 Results divided(int64_t world, const NsaInputs& whole, const NsaConfig& config,
-                const NsaOptions& options, const at::Tensor& d_o, SelectedTransfer transfer) {
+                const NsaOptions& options, const at::Tensor& d_o, SelectedTransfer transfer,
+                const at::Tensor& cu_seqlens = {}) {
   std::vector<Results> parts(static_cast<size_t>(world));
   on_ranks(world, [&](RankGroup& group, CollectiveLog& log) {
     ContextAttention attend(group, log, config, whole.q.size(1), transfer);
     const ContextShard& shard = attend.shard();
     NsaInputs in = part_of(whole, shard);
-    const NsaOutputs out = attend(in, options);
+    const NsaOutputs out = attend(in, options, cu_seqlens);
     out.o.backward(pieces_of(d_o, shard));
     Results& r = parts[static_cast<size_t>(group.rank())];
     r.values = {{"o", out.o.detach()}, {"block_idx", out.block_idx}};
     for (auto& [name, tensor] : differentiable(in)) r.values[name] = tensor->grad();
-    if (transfer != SelectedTransfer::kAuto) {
+    if (transfer != SelectedTransfer::kAuto && !cu_seqlens.defined()) {
       EXPECT_EQ(attend.last_transfer(), transfer);
     }
   });
@@ -184,16 +185,52 @@ TEST_F(ContextAttentionTest, CpuKernelsAgreeWithPlainOperators) {
     expect_close(divided(3, in, config, kernels, d_o, transfer), want, 2e-6);
 }
 
-TEST_F(ContextAttentionTest, RowsOfEveryPartAreThoseOfTheOracle) {
-  const NsaConfig config = small();
-  const NsaInputs in = random_inputs(config, kBatch, 128, at::kDouble);
+ref::Outputs by_oracle(const NsaConfig& config, const NsaInputs& in) {
   ref::Inputs r;
   r.q = ref_of<double>(in.q);
   r.k_cmp_src = ref_of<double>(in.k_cmp_src), r.v_cmp_src = ref_of<double>(in.v_cmp_src);
   r.k_sel = ref_of<double>(in.k_sel), r.v_sel = ref_of<double>(in.v_sel);
   r.k_win = ref_of<double>(in.k_win), r.v_win = ref_of<double>(in.v_win);
   r.gates = ref_of<double>(in.gate_logits);
-  const ref::Outputs want = ref::forward(ref_of(config), r);
+  return ref::forward(ref_of(config), r);
+}
+
+/// Documents that end inside of pieces, one of a token, one shorter than a block, and some that
+/// span several pieces: outputs are the oracle's of each document, gradients those of one device.
+TEST_F(ContextAttentionTest, PackedRowsOfEveryPartAreThoseOfTheOracle) {
+  const NsaConfig config = small();
+  const std::vector<int32_t> starts = {0, 1, 6, 77, 128, 128 + 127, 256};
+  const at::Tensor cu_seqlens = at::tensor(starts, at::kInt);
+  const NsaInputs in = random_inputs(config, kBatch, 128, at::kDouble);
+  const at::Tensor d_o = at::randn({kBatch, 128, 4, 6}, at::kDouble);
+  NsaInputs flat = map_tokens(in, [](const at::Tensor& x) { return x.flatten(0, 1); });
+  for (auto& [name, tensor] : differentiable(flat))
+    *tensor = tensor->detach().clone().set_requires_grad(true);
+  flat.cu_seqlens = cu_seqlens;
+  nsa_attention(flat, config).o.backward(d_o.flatten(0, 1));
+  for (const int64_t world : {2, 4}) {
+    const Results have = divided(world, in, config, {}, d_o, SelectedTransfer::kAuto, cu_seqlens);
+    const at::Tensor o = have.values.at("o").flatten(0, 1);
+    for (size_t doc = 0; doc + 1 < starts.size(); ++doc) {
+      const NsaInputs own = map_tokens(in, [&](const at::Tensor& x) {
+        return x.flatten(0, 1).slice(0, starts[doc], starts[doc + 1]).unsqueeze(0);
+      });
+      const at::Tensor want = to_aten(by_oracle(config, own).o, at::kDouble).squeeze(0);
+      EXPECT_LE((o.slice(0, starts[doc], starts[doc + 1]) - want).abs().max().item<double>(), 1e-12)
+          << "document " << doc << " on " << world;
+    }
+    for (auto& [name, tensor] : differentiable(flat)) {
+      const at::Tensor& got = have.values.at(name);
+      EXPECT_LE((got.view_as(tensor->grad()) - tensor->grad()).abs().max().item<double>(), 1e-12)
+          << name << " on " << world;
+    }
+  }
+}
+
+TEST_F(ContextAttentionTest, RowsOfEveryPartAreThoseOfTheOracle) {
+  const NsaConfig config = small();
+  const NsaInputs in = random_inputs(config, kBatch, 128, at::kDouble);
+  const ref::Outputs want = by_oracle(config, in);
   const at::Tensor d_o = at::randn({kBatch, 128, 4, 6}, at::kDouble);
   const Results have = divided(4, in, config, {}, d_o, SelectedTransfer::kFetch);
   const at::Tensor o = to_aten(want.o, at::kDouble);

@@ -30,6 +30,8 @@ struct ContextBytes {
 };
 /// Of the rank that receives most, where all keys and values are gathered.
 ContextBytes context_bytes(const NsaConfig& config, const ContextCall& call);
+/// With packed documents, forward or backward: keys and values of the three branches, all gathered.
+inline double packed_bytes(const ContextBytes& bytes) { return 3 * bytes.selected; }
 
 /// Rates of one device and its links.
 struct ContextRates {

@@ -53,6 +53,30 @@ TEST(ContextCost, TheLimitIsWhatTakesLonger) {
   EXPECT_EQ(context_times(config(), eight, slow).limit(), "communication");
 }
 
+/// The table of docs/several_gpus.md: how many ranks (powers of two) make communication the longer
+/// part, 0: none of up to 64.
+TEST(ContextCost, CommunicationIsLongerFromTheseRanksOn) {
+  const auto ranks_from = [](int64_t tokens, double link_gb_per_s) {
+    for (int64_t ranks = 2; ranks <= 64; ranks *= 2)
+      if (context_times(config(), {.sequence = tokens, .ranks = ranks},
+                        {.attention_tflops = 300, .link_gb_per_s = link_gb_per_s})
+              .limit() == "communication")
+        return ranks;
+    return int64_t{0};
+  };
+  std::vector<int64_t> nvlink, network;
+  for (int64_t tokens = 65536; tokens <= (1 << 20); tokens *= 2) {
+    nvlink.push_back(ranks_from(tokens, 200));
+    network.push_back(ranks_from(tokens, 50));
+    for (const int64_t ranks : {2, 64})
+      EXPECT_GT(work_balance(config(), tokens, ranks, ContextLayout::kZigzag), 0.99) << tokens;
+  }
+  EXPECT_THAT(nvlink, testing::ElementsAre(32, 64, 0, 0, 0));
+  EXPECT_THAT(network, testing::ElementsAre(8, 16, 32, 32, 64));
+  EXPECT_NEAR(work_balance(config(), 65536, 2, ContextLayout::kContiguous), 0.78, 0.005);
+  EXPECT_NEAR(work_balance(config(), 1 << 20, 64, ContextLayout::kContiguous), 0.52, 0.005);
+}
+
 TEST(ContextShard, PiecesOfAllRanksAreTheSequence) {
   std::vector<int64_t> begins;
   for (int64_t rank = 0; rank < 3; ++rank)

@@ -21,18 +21,21 @@ class ContextLayers {
   int64_t group_index() const { return group_index_; }  ///< among the data-parallel groups
   int64_t num_groups() const { return num_groups_; }
 
-  /// Runs every layer on this rank's part of the rows.
-  LayerAttention attention();
+  /// Runs every layer on this rank's part of the rows; within documents where `cu_seqlens` has
+  /// them (ContextAttention).
+  LayerAttention attention(const at::Tensor& cu_seqlens = {});
   /// The inputs of this rank [B, shard().count()] of rows [B, S + 1].
   at::Tensor inputs(const at::Tensor& rows) const { return pieces_of(rows, shard()); }
   /// The tokens behind them.
   at::Tensor targets(const at::Tensor& rows) const { return inputs(rows.slice(1, 1)); }
-  /// Mean of `loss` over its pieces; each is called with logits and tokens of one.
-  at::Tensor mean_loss(const LossFunction& loss, const at::Tensor& logits,
-                       const at::Tensor& rows) const;
+  /// Mean of `loss` over its pieces; each is called with logits and tokens of one. `packed`: over
+  /// the targets that packed_next_token_loss counts, which pieces have unlike numbers of.
+  at::Tensor mean_loss(const LossFunction& loss, const at::Tensor& logits, const at::Tensor& rows,
+                       bool packed) const;
   /// MiB that a rank received in a call (a layer of a micro-batch), at the rank that received most,
   /// beside the formula's: a row each for compressed and selected keys and values, those at the
-  /// boundaries of parts, and gradients. Of all calls until now; collective over `ranks`.
+  /// boundaries of parts, and gradients; of packed rows one for all keys and values. Of all calls
+  /// until now; collective over `ranks`.
   struct Traffic {
     const char* part;
     double predicted_mib, received_mib;

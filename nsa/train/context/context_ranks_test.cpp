@@ -1,4 +1,6 @@
 // Training with rows divided among ranks, which are processes over Gloo.
+#include <tuple>
+
 #include "nsa/train/checkpoint/state_testing.h"
 #include "nsa/train/ranks_testing.h"
 
@@ -42,6 +44,40 @@ TEST_F(ContextRanksTest, TrainAsOneProcessWithWholeRows) {
   EXPECT_EQ(check("two", "lr_trace")["ok"], true);
 }
 
+/// Documents that end in every piece, and some that span all of them.
+TEST_F(ContextRanksTest, PackedDocumentsTrainAsOneProcess) {
+  std::ofstream text(dir_ / "t.jsonl");
+  for (int i = 0; i < 2000; ++i)
+    text << json{{"text", std::string(static_cast<size_t>(i % 7 == 0 ? 200 : 1 + i * 37 % 61),
+                                      static_cast<char>('a' + i % 26))}}
+                .dump()
+         << "\n";
+  text.close();
+  ASSERT_EQ(shell(program("nsa-data") + " --in t.jsonl --out .data/docs > out"), 0);
+  const std::string rest =
+      " --data docs --packing --warmup 2 --model long.json --dtype fp64 "
+      "--steps 4 --accum 2 --result ";
+  ASSERT_EQ(one("--batch 4" + rest + "one"), 0) << slurp("err0");
+  for (const auto& [world, context, batch, more] :
+       {std::tuple{2, 2, 4, ""}, {4, 4, 4, ""}, {4, 2, 2, ""}, {4, 2, 2, " --shard full"}}) {
+    const Port port;
+    std::string command = "export NSA_NVTX=0; rm -f divided*; s=0; ";
+    for (int64_t r = 0; r < world; ++r)
+      command += start(r, world, port,
+                       "--context-ranks " + std::to_string(context) + " --batch " +
+                           std::to_string(batch) + more + rest + "divided");
+    for (int64_t r = 0; r < world; ++r) command += "wait $p" + std::to_string(r) + " || s=1; ";
+    ASSERT_EQ(shell(command + "exit $s"), 0) << slurp("err0");
+    expect_near(curve("one"), curve("divided"), 1e-9);
+    EXPECT_EQ(steps_of(lines_of("one"))[3]["extra"]["targets"],
+              steps_of(lines_of("divided"))[3]["extra"]["targets"]);
+    for (const json& row : table("divided", "context")) {
+      EXPECT_GT(row.at(2), 0) << row;
+      EXPECT_NEAR(row.at(2), row.at(1).get<double>(), 0.1 * row.at(1).get<double>()) << row;
+    }
+  }
+}
+
 /// Queries of a part choose nearly all blocks of the other one, so all are gathered.
 TEST_F(ContextRanksTest, TrafficIsWithinATenthOfTheFormula) {
   const std::string args =
@@ -68,23 +104,27 @@ TEST_F(ContextRanksTest, AResumedRunHasTheBitsOfAWholeOne) {
 TEST_F(ContextRanksTest, KeptOutRowsHaveTheLossOfWholeRows) {
   make_corpus();
   ASSERT_EQ(shell(program("nsa-data") + " --in t.txt --out .data/kept --val-every 2 > out"), 0);
-  const std::string args =
-      " --data kept --model long.json --dtype fp64 --batch 2 --steps 2 --warmup 1 "
-      "--validate-every 2 --validate-batches 2 --result ";
-  const auto loss = [&](const std::string& name) {
-    for (const json& line : of_type(lines_of(name), "metric"))
-      if (line["name"] == "loss.validation_nat") return line["value"].get<double>();
-    return std::nan("");
-  };
-  ASSERT_EQ(one(args + "one"), 0) << slurp("err0");
-  const Port port;
-  ASSERT_EQ(shell("export NSA_NVTX=0; " + start(0, 2, port, "--context-ranks 2" + args + "two") +
-                  start(1, 2, port, "--context-ranks 2" + args + "two") +
-                  "wait $p0; s=$?; wait $p1; exit $((s + $?))"),
-            0)
-      << slurp("err0");
-  EXPECT_GT(loss("one"), 0);
-  EXPECT_NEAR(loss("one"), loss("two"), 1e-9);
+  for (const std::string packing : {"", " --packing"}) {
+    ASSERT_EQ(shell("rm -f one* two*"), 0);
+    const std::string args =
+        packing +
+        " --data kept --model long.json --dtype fp64 --batch 2 --steps 2 --warmup 1 "
+        "--validate-every 2 --validate-batches 2 --result ";
+    const auto loss = [&](const std::string& name) {
+      for (const json& line : of_type(lines_of(name), "metric"))
+        if (line["name"] == "loss.validation_nat") return line["value"].get<double>();
+      return std::nan("");
+    };
+    ASSERT_EQ(one(args + "one"), 0) << slurp("err0");
+    const Port port;
+    ASSERT_EQ(shell("export NSA_NVTX=0; " + start(0, 2, port, "--context-ranks 2" + args + "two") +
+                    start(1, 2, port, "--context-ranks 2" + args + "two") +
+                    "wait $p0; s=$?; wait $p1; exit $((s + $?))"),
+              0)
+        << slurp("err0");
+    EXPECT_GT(loss("one"), 0);
+    EXPECT_NEAR(loss("one"), loss("two"), 1e-9) << packing;
+  }
 }
 
 TEST_F(ContextRanksTest, WhatCannotBeDividedIsNamedBeforeTraining) {
@@ -96,7 +136,6 @@ TEST_F(ContextRanksTest, WhatCannotBeDividedIsNamedBeforeTraining) {
           "context_ranks must divide the number of ranks (2), got 3");
   refused("--model long.json --seq-len 48 --context-ranks 2", "multiples of 8 tokens), not of 12");
   refused("--model long.json --seq-len 32 --context-ranks 2", "at least 11 tokens");
-  refused("--model long.json --packing --context-ranks 2", "context_ranks must be 1 with packing");
   refused("--model tiny_cpu_dense --context-ranks 2",
           "context_ranks must be 1 with the dense model");
 }

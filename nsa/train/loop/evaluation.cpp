@@ -32,24 +32,27 @@ Evaluation Trainer::evaluate(const TokenSource& rows, int64_t batches) {
     const int64_t of_row = answers_ > 0 ? rows.answers_per_row() : seq_len_;
     const auto here =
         static_cast<double>(options_.packing ? batch.targets : options_.batch * of_row);
-    if (here == 0) continue;
+    if (here == 0 && parts_.context == nullptr) continue;  // ranks of a row go together
     const auto out = parts_.model->forward(inputs_of(batch), /*probe=*/{}, batch.attention);
     sum += loss_of(batch, out.logits).to(at::kDouble).item<double>() * here;
     const at::Tensor& wanted = answers_ > 0 ? batch.answers : batch.tokens;
     at::Tensor ignored;
     if (answers_ > 0) ignored = wanted.slice(1, 1).eq(0);
-    if (options_.packing) ignored = batch.tokens.slice(1, 0, -1).eq(kDocumentEnd);
+    if (options_.packing) ignored = inputs_of(batch).eq(kDocumentEnd);
     right += count_right(
         out.logits, parts_.context ? parts_.context->targets(wanted) : wanted.slice(1, 1), ignored);
     targets += here;
   }
   if (parts_.context != nullptr) {  // each rank has the mean over its part of the same rows
-    const at::Tensor all =
-        at::tensor({sum / static_cast<double>(world()), right}, at::kDouble).to(device_);
+    const at::Tensor all = at::tensor({sum, right, targets}, at::kDouble).to(device_);
     parts_.collectives->begin("allreduce of the loss of kept-out rows");
     parts_.ranks->sum(all);
-    sum = all[0].item<double>();
-    right = all[1].item<double>() / static_cast<double>(num_row_groups());
+    // Without packing each rank counts the targets of whole rows.
+    const auto groups = static_cast<double>(num_row_groups());
+    const double part = options_.packing ? groups : static_cast<double>(world());
+    sum = all[0].item<double>() / part;
+    right = all[1].item<double>() / groups;
+    targets = all[2].item<double>() / part;
   }
   return {sum / targets, right / targets};
 }

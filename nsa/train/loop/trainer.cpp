@@ -119,10 +119,13 @@ Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   rows = rows.to(device_);
   Batch batch{rows.narrow(1, 0, seq_len_ + 1).to(at::kLong), {}};
   if (answers_ > 0) batch.answers = rows.slice(1, seq_len_ + 1).to(at::kLong);
-  if (parts_.context != nullptr) batch.attention = parts_.context->attention();
+  if (parts_.context != nullptr && !options_.packing) batch.attention = parts_.context->attention();
   if (options_.packing) {
-    batch.attention = within_documents(document_starts(bytes, seq_len_ + 1));
-    batch.targets = count_targets(bytes, seq_len_ + 1);
+    const at::Tensor documents = document_starts(bytes, seq_len_ + 1);
+    batch.attention =
+        parts_.context ? parts_.context->attention(documents) : within_documents(documents);
+    batch.targets = parts_.context ? count_targets(bytes, seq_len_ + 1, parts_.context->shard())
+                                   : nsa::count_targets(bytes, seq_len_ + 1);
   }
   return batch;
 }
@@ -147,7 +150,7 @@ at::Tensor Trainer::inputs_of(const Batch& batch) const {
 
 at::Tensor Trainer::loss_of(const Batch& batch, const at::Tensor& logits) const {
   if (parts_.context != nullptr)
-    return parts_.context->mean_loss(parts_.loss, logits, batch.tokens);
+    return parts_.context->mean_loss(parts_.loss, logits, batch.tokens, options_.packing);
   if (!batch.answers.defined()) return parts_.loss(logits, batch.tokens);
   return masked_next_token_loss(logits, batch.answers, batch.answers.slice(1, 1).eq(0));
 }
