@@ -27,11 +27,13 @@ BranchChoices choose_branches(const WholeCall& call, const CardFacts& card,
           .unless(interval)
           .unless(kernels::unsupported_selection(
               {group, call.block_size, call.block_stride, call.sel_block_size, call.top_n}));
+  kernels::HeadSizes split = heads;  // as sel_attn splits groups
+  split.num_kv_heads *= kernels::group_parts(group);
   const KernelChoice rows = choose(KernelFamily::kSelectedRows, false)
-                                .unless(kernels::unsupported_rows(heads, call.top_n));
+                                .unless(kernels::unsupported_rows(split, call.top_n));
   choices.selected = rows.runs()
                          ? choose(KernelFamily::kSelectedKeys, false)
-                               .unless(kernels::unsupported_selected_backward(heads, call.top_n))
+                               .unless(kernels::unsupported_selected_backward(split, call.top_n))
                          : rows;
   return choices;
 }

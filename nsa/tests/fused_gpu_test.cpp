@@ -23,6 +23,8 @@ constexpr FusedSizes kFusedSizes[] = {{1, 64, 64},   {2, 128, 128}, {3, 64, 64},
                                       {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64},
                                       {4, 96, 96},   {2, 32, 32},   {16, 80, 80},   {5, 160, 120},
                                       {3, 24, 128}};
+/// Groups that the selected branch splits: into 2, 2 and 4.
+constexpr FusedSizes kLargeGroups[] = {{32, 128, 128}, {24, 64, 64}, {64, 192, 128}};
 
 TEST(FusedOnCuda, SelectedBranchAgreesWithFp64) {
   at::manual_seed(10);
@@ -47,6 +49,51 @@ std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& 
     if (row.stage == stage) return row.backend + " " + row.detail;
   }
   return "nothing";
+}
+
+TEST(FusedOnCuda, LargeGroupsAreSplitInTheSelectedBranch) {
+  at::manual_seed(20);
+  const Call reference = [](const Inputs& x) {
+    return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kMasked});
+  };
+  for (const auto& [group, dk, dv] : kLargeGroups) {
+    SCOPED_TRACE(std::to_string(group) + " heads, " + std::to_string(dk));
+    const auto record = c10::make_intrusive<RunRecord>();
+    const RunRecordScope scope(record);
+    const Call call = [](const Inputs& x) {
+      return sel_attn(x.q, x.k, x.v, x.ranges, 0, {SelBackend::kFused, true, true});
+    };
+    expect_agreement(draw(at::kBFloat16, 170, group, dk, dv), at::kBFloat16, call, reference);
+    EXPECT_THAT(ran(record, "sel_attn"),
+                HasSubstr(group == 64 ? "each group in 4" : "each group in 2"));
+  }
+}
+
+/// The kernel computes the branch though it cannot choose for such groups; the probabilities that
+/// operators choose by are those of fp64.
+TEST(FusedOnCuda, ProbabilitiesOfLargeGroupsComeBesideTheKernel) {
+  at::manual_seed(21);
+  for (const auto& [group, dk, dv] : kLargeGroups) {
+    SCOPED_TRACE(std::to_string(group) + " heads");
+    NsaConfig c;
+    c.num_heads = 2 * group;
+    c.num_kv_heads = 2;
+    c.qk_head_dim = dk;
+    c.v_head_dim = dv;
+    c.validate();
+    const Inputs x = draw(at::kBFloat16, 300, group, dk, dv);
+    const auto k = [&](const at::Tensor& t) { return t.narrow(1, 0, c.num_compressed(300)); };
+    const auto fp64 = [](const at::Tensor& t) { return t.to(at::kCPU, at::kDouble); };
+    const auto cuda = [](const at::Tensor& t) { return t.to(at::kCUDA); };
+    const auto record = c10::make_intrusive<RunRecord>();
+    const RunRecordScope scope(record);
+    const CmpAttnResult have =
+        cmp_attn(cuda(x.q), cuda(k(x.k)), cuda(k(x.v)), c, 0, {BranchBackend::kFused, true});
+    const CmpAttnResult want = cmp_attn(fp64(x.q), fp64(k(x.k)), fp64(k(x.v)), c);
+    EXPECT_THAT(ran(record, "cmp_attn"), testing::StartsWith("fused"));
+    EXPECT_LE(distance(fp64(have.out), want.out), 4e-2);
+    EXPECT_LE(distance(fp64(have.group_probs), want.group_probs), 1e-5);
+  }
 }
 
 /// NSA_KERNELS=sm80 for the length of a test.

@@ -98,6 +98,14 @@ constexpr const char* unsupported_rows(const HeadSizes& s, int64_t num_ranges) {
   return reason == nullptr ? unsupported_ranges(num_ranges) : reason;
 }
 
+/// Into how many groups of equal size a larger one is split, for the selected branch: the kernels
+/// take up to 16 heads.
+constexpr int64_t group_parts(int64_t group) {
+  for (int64_t parts = 1; parts < group; ++parts)
+    if (group % parts == 0 && group / parts <= kMaxGroupOfRows) return parts;
+  return group > 0 ? group : 1;
+}
+
 /// The selected branch, backward.
 constexpr const char* unsupported_selected_backward(const HeadSizes& s, int64_t num_ranges) {
   const char* reason =

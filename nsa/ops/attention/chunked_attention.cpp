@@ -230,24 +230,53 @@ AttentionGradients chunked_attention_backward(const at::Tensor& q, const at::Ten
           problem.heads.from_keys(t.dv, v)};
 }
 
-at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
-                           double scale) {
+namespace {
+
+/// visit(softmax, chunk, forbidden) for every chunk that has keys; no values, no host
+/// synchronisation.
+template <typename Visit>
+void for_each_softmax(const Problem& problem, const Visit& visit) {
   const at::NoGradGuard no_grad;
-  const Problem problem(q, k, mask, scale);
-  const GroupedHeads& heads = problem.heads;
-  at::Tensor probs = at::zeros({q.size(0), q.size(1), q.size(2), k.size(1)},
-                               q.options().dtype(accumulation_type(q.scalar_type())));
   for (const QueryChunk& chunk : problem.chunks) {
     if (!Problem::has_keys(chunk)) continue;
     const at::Tensor forbidden = problem.forbidden(chunk);
-    const MaskedSoftmax softmax = masked_softmax_(
-        masked_logits(heads, heads.rows(q, chunk), problem.k, chunk, forbidden, problem.scale),
-        forbidden);
+    visit(masked_softmax_(masked_logits(problem.heads, problem.heads.rows(problem.q, chunk),
+                                        problem.k, chunk, forbidden, problem.scale),
+                          forbidden),
+          chunk, forbidden);
+  }
+}
+
+at::Tensor no_probs(const at::Tensor& q, const at::Tensor& k, int64_t heads) {
+  return at::zeros({q.size(0), q.size(1), heads, k.size(1)},
+                   q.options().dtype(accumulation_type(q.scalar_type())));
+}
+
+}  // namespace
+
+at::Tensor group_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
+                       double scale) {
+  const Problem problem(q.detach(), k.detach(), mask, scale);
+  at::Tensor sums = no_probs(q, k, k.size(2));
+  for_each_softmax(problem, [&](const MaskedSoftmax& softmax, const QueryChunk& chunk,
+                                const at::Tensor& forbidden) {
+    store_group_probs(problem, softmax, chunk, forbidden, sums);
+  });
+  return sums;
+}
+
+at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
+                           double scale) {
+  const Problem problem(q.detach(), k.detach(), mask, scale);
+  const GroupedHeads& heads = problem.heads;
+  at::Tensor probs = no_probs(q, k, q.size(2));
+  for_each_softmax(problem, [&](const MaskedSoftmax& softmax, const QueryChunk& chunk,
+                                const at::Tensor& forbidden) {
     probs.narrow(1, chunk.begin, chunk.count)
         .narrow(3, chunk.keys.begin, chunk.keys.end - chunk.keys.begin)
         .unflatten(2, {heads.num_kv_heads, heads.group_size})
         .copy_(probabilities(softmax, forbidden).permute({0, 3, 1, 2, 4}));
-  }
+  });
   return probs;
 }
 

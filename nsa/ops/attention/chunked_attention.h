@@ -32,6 +32,10 @@ AttentionGradients chunked_attention_backward(const at::Tensor& q, const at::Ten
                                               double scale, const at::Tensor& d_out,
                                               const at::Tensor& d_lse);
 
+/// The group_probs of chunked_attention alone, for a forward pass that is computed elsewhere;
+/// detached, no host synchronisation. [B, S, Hkv, N] in the accumulation type.
+at::Tensor group_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask, double scale);
+
 /// Probabilities [B, S, Hq, N] in the accumulation type, 0 where not allowed; detached.
 at::Tensor attention_probs(const at::Tensor& q, const at::Tensor& k, const KeyMask& mask,
                            double scale);

@@ -27,8 +27,6 @@ KeyMask visible_blocks(const ArgumentCheck& check, int64_t block_size, int64_t b
 constexpr const char* kNoLibraryMask =
     "the library's masks are causal by token, not by compressed block, and its fused calls return "
     "no probabilities, which the selection needs";
-constexpr const char* kNoProbabilities =
-    "the kernel returns no probabilities; cmp_attn_select chooses blocks without them";
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
     const at::Tensor& q, const at::Tensor& k_cmp, const at::Tensor& v_cmp, int64_t block_size,
@@ -41,23 +39,29 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> cmp_attn_op(
   const std::string requested(backend);
   const BranchBackend wanted = parse_branch_backend(requested);
   std::string reason = wanted == BranchBackend::kPlain ? "" : kNoLibraryMask;
+  // Kernels return no probabilities: where they are wanted, operators compute them beside the
+  // kernel.
+  const auto with_probs = [&](const at::Tensor& out, const at::Tensor& lse) {
+    return std::tuple{
+        out, lse,
+        want_group_probs ? group_probs(q, k_cmp, mask, scale) : at::empty({0}, lse.options())};
+  };
   if (wanted == BranchBackend::kFused) {
-    const KernelChoice kernel = choose_interval_kernel(q, k_cmp, v_cmp, mask)
-                                    .unless(want_group_probs ? kNoProbabilities : "");
+    const KernelChoice kernel = choose_interval_kernel(q, k_cmp, v_cmp, mask);
     reason = kernel.obstacle;
     if (kernel.runs()) {
       record_backend("cmp_attn", requested, requested, kernel.detail, "", strict);
       FusedSelection fused =
           fused_interval_attention(q, k_cmp, v_cmp, mask, scale, kernel, "cmp_attn");
-      return {fused.out, fused.lse, at::empty({0}, fused.lse.options())};
+      return with_probs(fused.out, fused.lse);
     }
   }
   if (wanted == BranchBackend::kCpu) {
-    reason = want_group_probs ? kNoProbabilities : cpu_kernel_obstacle(q);
+    reason = cpu_kernel_obstacle(q);
     if (reason.empty()) {
       record_backend("cmp_attn", requested, requested, cpu_kernel_detail(), "", strict);
       const CpuAttention r = cpu_attention(q, k_cmp, v_cmp, mask, scale, "cmp_attn");
-      return {r.out, r.lse, at::empty({0}, r.lse.options())};
+      return with_probs(r.out, r.lse);
     }
   }
   record_backend("cmp_attn", requested, "plain", "", reason, strict);

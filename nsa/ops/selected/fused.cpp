@@ -9,6 +9,7 @@
 
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/ops/common/head_padding.h"
 #include "nsa/ops/common/kernel_problem.h"
 #include "nsa/ops/selected/backends.h"
@@ -323,18 +324,47 @@ std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelC
 }
 #endif
 
+namespace {
+
+/// x [B, N, Hkv, ...] with every KV head `copies` times, one behind the other; gradients of copies
+/// are added in a fixed order.
+at::Tensor repeated_heads(const at::Tensor& x, int64_t copies) {
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.insert(sizes.begin() + 3, copies);
+  return x.unsqueeze(3).expand(sizes).flatten(2, 3);
+}
+
+/// Groups above the kernels' largest as several of equal size, each with a copy of the KV head.
+SelAttnArgs with_split_groups(const SelAttnArgs& args) {
+  const int64_t copies = kernels::group_parts(args.q.size(2) / args.k.size(2));
+  if (copies == 1 || !args.q.is_cuda()) return args;
+  SelAttnArgs split = args;
+  split.k = repeated_heads(args.k, copies);
+  split.v = repeated_heads(args.v, copies);
+  split.ranges = repeated_heads(args.ranges, copies);
+  return split;
+}
+std::string split_detail(const SelAttnArgs& given, const SelAttnArgs& split) {
+  const int64_t copies = split.k.size(2) / given.k.size(2);
+  return copies == 1 ? "" : ", each group in " + std::to_string(copies);
+}
+
+}  // namespace
+
 const std::string& SelectedKernels::obstacle() const {
   return forward.runs() ? backward.obstacle : forward.obstacle;
 }
 
-SelAttnResult sel_attn_fused(const SelAttnArgs& args, bool strict) {
+SelAttnResult sel_attn_fused(const SelAttnArgs& given, bool strict) {
+  const SelAttnArgs args = with_split_groups(given);
   const SelectedKernels chosen = choose_selected_kernels(args);
   if (chosen.forward.runs()) {
-    record_backend("sel_attn", "fused", "fused", detail_of(args, chosen), "", strict);
+    record_backend("sel_attn", "fused", "fused",
+                   detail_of(args, chosen) + split_detail(given, args), "", strict);
     return run(args, chosen);
   }
   record_backend("sel_attn", "fused", "gather", "", chosen.forward.obstacle, strict);
-  return row_attention(args, gather_method());
+  return row_attention(given, gather_method());
 }
 
 }  // namespace nsa

@@ -61,8 +61,9 @@ std::string graph_obstacle(const std::vector<RanBackend>& ran) {
     if (row.stage.ends_with(".request")) continue;
     const bool dense = row.stage.starts_with("dense_attn"), ranges = row.stage == "ranges";
     const bool attends = row.stage.find("_attn") != std::string::npos;
+    const bool chooses = row.stage == "select" && row.backend == "plain";
     const bool captures = row.backend == "fused" || (dense && row.backend == "flash") ||
-                          (ranges && row.backend == "v2") || !(attends || ranges);
+                          (ranges && row.backend == "v2") || !(attends || ranges || chooses);
     if (!captures)
       return row.stage + " ran " + row.backend + ", which reads values on the host" +
              (row.reason.empty() ? "" : " (" + row.reason + ")");

@@ -54,6 +54,8 @@ TEST(StepGraph, BackendsThatReadValuesOnTheHostAreNamed) {
   EXPECT_THAT(obstacle("win_attn", "flash"), HasSubstr("win_attn ran flash"));
   EXPECT_THAT(obstacle("win_attn.non_finite_rows", "plain"), HasSubstr("ran plain"));
   EXPECT_THAT(obstacle("cmp_attn", "plain"), HasSubstr("cmp_attn ran plain"));
+  EXPECT_THAT(obstacle("select", "plain"), HasSubstr("select ran plain"));
+  EXPECT_EQ(obstacle("select", "fused"), "");
   EXPECT_THAT(obstacle("dense_attn", "plain"), HasSubstr("dense_attn ran plain"));
   EXPECT_THAT(obstacle("ranges", "v1"), HasSubstr("ranges ran v1"));
 }

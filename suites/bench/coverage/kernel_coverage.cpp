@@ -77,8 +77,11 @@ std::string name_of(const nsa::KernelChoice& choice) {
 
 Ran ran_on_card(const nsa::WholeCall& call, const nsa::CardFacts& card) {
   const nsa::BranchChoices chosen = nsa::choose_branches(call, card, "auto");
+  // The compressed branch without the choice of blocks runs where the window does.
   const std::pair<const char*, const nsa::KernelChoice&> branches[] = {
-      {"compressed", chosen.compressed}, {"window", chosen.window}, {"selected", chosen.selected}};
+      {chosen.window.runs() ? "choosing blocks" : "compressed", chosen.compressed},
+      {"window", chosen.window},
+      {"selected", chosen.selected}};
   std::string code, missing, reason;
   for (const auto& [name, choice] : branches) {
     if (choice.runs()) {

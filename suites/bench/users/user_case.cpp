@@ -35,6 +35,7 @@ std::vector<UserCase> user_cases() {
   return {{"nsa1b_8k", nsa_1b()},
           {"g2_8k", usual_sizes(32, 16, 128)},
           {"g8_8k", usual_sizes(32, 4, 128)},
+          {"g32_8k", usual_sizes(64, 2, 128)},
           {"dim96_8k", usual_sizes(32, 4, 96)},
           {"dim256_8k", usual_sizes(16, 2, 256)},
           {"blocks128_8k", long_blocks()},

@@ -15,6 +15,26 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
   using typename Base::Tile;
   using typename Base::Walk;
 
+  /// Adds a part of each of the two rows, of those that have it.
+  template <class Out>
+  CUTE_DEVICE static void add_part(const uint4* place, const int (&piece)[2], const bool (&has)[2],
+                                   const float (&weights)[2], Out& out) {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (!has[r]) continue;
+      CUTE_UNROLL
+      for (int c = 0; c < DV / 32; ++c)
+        add_piece<Cuda>(load_copied(place + piece[r] + c * 32), weights[r], c, r, out);
+    }
+  }
+  /// A place whose parts all lanes of the warp have read.
+  template <class Out>
+  CUTE_DEVICE static void give_back(uint64_t& empty, Out& out) {
+    warpgroup_fence_operand(out);              // the pieces are read
+    cutlass::arch::fence_view_async_shared();  // plain loads -> the next copy
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive_at(empty);
+  }
   /// The parts of a thread's two rows from the places of K and V, two of each a stage.
   template <class Out>
   CUTE_DEVICE static void take_streamed(const DenseArguments& a, Shared& s, int most,
@@ -65,24 +85,16 @@ struct SelectedDenseParts : SelectedDenseLoads<DK, DV, T> {
         CUTE_UNROLL
         for (int i = 0; i < size(out); ++i) out(i) *= factor[i / 2 % 2];
       }
-      wait_for(s.v_full[walk.stage], walk.phase);
-      CUTE_UNROLL
-      for (int i = 0; i < 2; ++i) {
-        CUTE_UNROLL
-        for (int r = 0; r < 2; ++r) {
-          if (first + i >= count[r]) continue;
-          CUTE_UNROLL
-          for (int c = 0; c < DV / 32; ++c)
-            add_piece<Cuda>(load_copied(places[i] + piece[r] + c * 32), weights[i][r], c, r, out);
-        }
+      // A place is given back as soon as it is read, so that up to four copies are on the way.
+      if (halves) wait_for(s.v_full[walk.stage], walk.phase);
+      add_part(places[0], piece, {first < count[0], first < count[1]}, weights[0], out);
+      if (!halves) {
+        give_back(s.k_empty[walk.stage], out);
+        wait_for(s.v_full[walk.stage], walk.phase);
       }
-      warpgroup_fence_operand(out);              // the pieces are read
-      cutlass::arch::fence_view_async_shared();  // plain loads -> copies into these places
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) {
-        arrive_at(s.k_empty[walk.stage]);
-        arrive_at(s.v_empty[walk.stage]);
-      }
+      add_part(places[1], piece, {first + 1 < count[0], first + 1 < count[1]}, weights[1], out);
+      give_back(s.v_empty[walk.stage], out);
+      if (halves && threadIdx.x % 32 == 0) arrive_at(s.k_empty[walk.stage]);
     }
     end_sums(softmax);
   }
