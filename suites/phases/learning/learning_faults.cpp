@@ -24,15 +24,22 @@ at::Tensor random_blocks(const nsa::ModelConfig& config, int64_t batch, at::Gene
   return ids.to(at::kInt);
 }
 
+void plain_selection(nsa::train::TrainerParts& parts, const nsa::ModelConfig& /*config*/,
+                     int64_t /*batch*/) {
+  auto attention = nsa::train::training_attention(nsa::SwitchSet(), "auto",
+                                                  parts.model->parameters()[0].device());
+  attention.options.sel = nsa::SelBackend::kGather;
+  parts.model->set_attention_options(attention.options);
+}
+
 }  // namespace
 
-std::function<void(nsa::train::TrainerParts&)> learning_fault(const std::string& fault,
-                                                              const nsa::ModelConfig& config,
-                                                              int64_t batch) {
+TaskChange learning_fault(const std::string& fault) {
   if (fault.empty()) return {};
+  if (fault == "plain_selection") return plain_selection;
   if (fault != "random_blocks")
-    throw ConfigError("args.fault must be random_blocks, got '" + fault + "'");
-  return [config, batch](nsa::train::TrainerParts& parts) {
+    throw ConfigError("args.fault must be random_blocks or plain_selection, got '" + fault + "'");
+  return [](nsa::train::TrainerParts& parts, const nsa::ModelConfig& config, int64_t batch) {
     const auto attention = nsa::train::training_attention(nsa::SwitchSet(), "auto",
                                                           parts.model->parameters()[0].device());
     parts.learning_rate = [base = parts.learning_rate, model = parts.model, config, batch,

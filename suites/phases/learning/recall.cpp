@@ -2,61 +2,31 @@
 // rows from the same first weights, over several seeds, and asked for kept-out rows.
 #include "nsa/train/tasks/recall.h"
 
-#include <unistd.h>
-
-#include <atomic>
-#include <exception>
-#include <filesystem>
 #include <map>
-#include <mutex>
-#include <thread>
 
 #include "nsa/model/attention_variant.h"
-#include "nsa/train/checkpoint/checkpoint_store.h"
-#include "nsa/train/tasks/task_corpus.h"
 #include "suites/phases/learning/learning_faults.h"
+#include "suites/phases/learning/task_corpus_folder.h"
 #include "suites/phases/learning/task_training.h"
 #include "suites/phases/training_phases.h"
 
 namespace suites {
 namespace {
 
-namespace fs = std::filesystem;
-
 /// Accuracy that dense attention must pass before another one is held against it, percent.
 constexpr double kDenseLearned = 90;
 constexpr const char* kDense = "dense";
 constexpr const char* kWhole = "nsa";
-constexpr int64_t kBeats = 100;  ///< of an arm
 
-/// The rows of one seed as a corpus in a folder that goes with it.
-class RecallRows {
- public:
-  RecallRows(const nsa::train::RecallSizes& sizes, const nsa::train::TaskRows& rows)
-      : dir_(fs::temp_directory_path() /
-             ("nsa_recall_" + std::to_string(getpid()) + "_" + std::to_string(rows.seed))) {
-    nsa::train::RecallSizes kept_out_sizes = sizes;
-    kept_out_sizes.least_pairs = 0;  // all different
-    write_task_corpus(*nsa::train::make_recall(sizes), rows, dir_, "recall",
-                      nsa::train::make_recall(kept_out_sizes).get());
-    const auto open = [&](const char* split) {
-      return nsa::train::open_corpus_source(dir_, "recall", rows.seed, sizes.seq_len + 1, 1, split);
-    };
-    train = open(nsa::train::kTrainSplit);
-    kept_out = open(nsa::train::kValidationSplit);
-  }
-  ~RecallRows() {
-    std::error_code ignored;
-    nsa::train::remove_folder(dir_, ignored);
-  }
-  RecallRows(const RecallRows&) = delete;
-  RecallRows& operator=(const RecallRows&) = delete;
-
-  std::unique_ptr<nsa::train::TokenSource> train, kept_out;
-
- private:
-  fs::path dir_;
-};
+/// The rows of one seed; kept-out ones have different pairs only.
+std::unique_ptr<TaskCorpusFolder> recall_rows(const nsa::train::RecallSizes& sizes,
+                                              const nsa::train::TaskRows& rows) {
+  nsa::train::RecallSizes kept_out = sizes;
+  kept_out.least_pairs = 0;
+  return std::make_unique<TaskCorpusFolder>("recall_" + std::to_string(rows.seed),
+                                            *nsa::train::make_recall(sizes), rows,
+                                            nsa::train::make_recall(kept_out).get());
+}
 
 class RecallPhase {
  public:
@@ -87,14 +57,17 @@ class RecallPhase {
   std::string run() {
     for (int64_t i = 0; i < seeds_; ++i) {
       const uint64_t seed = one_.seed() + static_cast<uint64_t>(i);
-      rows_.push_back(std::make_unique<RecallRows>(
-          sizes_, nsa::train::TaskRows{.train = one_.args.get_int("rows", 50000, 1),
-                                       .val = training_.val_rows,
-                                       .seed = seed}));
+      rows_.push_back(
+          recall_rows(sizes_, nsa::train::TaskRows{.train = one_.args.get_int("rows", 50000, 1),
+                                                   .val = training_.val_rows,
+                                                   .seed = seed}));
       for (const std::string& variant : variants_) arms_.push_back({variant, i, seed});
     }
     results_.resize(arms_.size());
-    train_all();
+    train_arms(arms_.size(), threads_, [&](size_t i) {
+      results_[i] = train(arms_[i]);
+      emit_pct(arms_[i].variant + ".accuracy_pct", results_[i].accuracy_pct);
+    });
     report();
     return "";
   }
@@ -107,44 +80,14 @@ class RecallPhase {
   };
 
   TaskResult train(const Arm& arm) {
-    const RecallRows& rows = *rows_[static_cast<size_t>(arm.index)];
+    const TaskCorpusFolder& rows = *rows_[static_cast<size_t>(arm.index)];
     TaskArm task{.name = arm.variant + ", seed " + std::to_string(arm.seed),
                  .config = nsa::with_attention(config_, arm.variant),
                  .seed = arm.seed,
                  .train_rows = rows.train.get(),
                  .kept_out = rows.kept_out.get()};
-    if (arm.variant != kDense)
-      task.change = learning_fault(one_.args.get_text("fault", ""), task.config, training_.batch);
-    const int64_t every = std::max<int64_t>(1, training_.steps / kBeats);
-    return train_on_task(task, training_, one_.device, [&](const nsa::train::StepRecord& record) {
-      if (record.step % every != 0) return;
-      one_.emitter.beat({.case_id = one_.id,
-                         .step = record.step,
-                         .of = training_.steps,
-                         .at = "step",
-                         .extra = {{"line", task.name}, {"loss", record.loss}}});
-    });
-  }
-
-  /// Each arm on a thread of its own, `threads` at a time.
-  void train_all() {
-    std::atomic<size_t> next = 0;
-    std::mutex mutex;
-    std::exception_ptr failed;
-    const auto work = [&] {
-      for (size_t i = next++; i < arms_.size(); i = next++) try {
-          results_[i] = train(arms_[i]);
-        } catch (...) {
-          const std::lock_guard lock(mutex);
-          if (!failed) failed = std::current_exception();
-          next = arms_.size();
-        }
-    };
-    std::vector<std::thread> others;
-    for (int64_t i = 1; i < threads_; ++i) others.emplace_back(work);
-    work();
-    for (std::thread& thread : others) thread.join();
-    if (failed) std::rethrow_exception(failed);
+    if (arm.variant != kDense) task.change = learning_fault(one_.args.get_text("fault", ""));
+    return train_on_task(task, training_, one_);
   }
 
   void emit_pct(const std::string& name, std::optional<double> value,
@@ -161,7 +104,6 @@ class RecallPhase {
     std::map<std::pair<std::string, int64_t>, double> accuracy;
     for (size_t i = 0; i < arms_.size(); ++i) {
       const TaskResult& r = results_[i];
-      emit_pct(arms_[i].variant + ".accuracy_pct", r.accuracy_pct);
       accuracy[{arms_[i].variant, arms_[i].index}] = r.accuracy_pct;
       table.push_back({arms_[i].variant, arms_[i].seed, r.accuracy_pct, r.loss_nat, r.tokens,
                        std::lround(r.seconds)});
@@ -197,7 +139,7 @@ class RecallPhase {
   TaskTraining training_;
   nsa::train::RecallSizes sizes_;
   nsa::ModelConfig config_;
-  std::vector<std::unique_ptr<RecallRows>> rows_;
+  std::vector<std::unique_ptr<TaskCorpusFolder>> rows_;
   std::vector<Arm> arms_;
   std::vector<TaskResult> results_;
 };

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "suites/phases/learning/task_training.h"
 #include "suites/phases/testing.h"
 #include "suites/phases/training_phases.h"
 
@@ -49,6 +50,35 @@ TEST(RecallPhase, EveryAttentionIsTrainedWithEverySeedOnTheSameRows) {
   for (const json& beat : recorded.lines("beat")) curves.insert(beat["extra"]["line"]);
   EXPECT_EQ(curves.size(), 6u);
   EXPECT_EQ(recorded.lines("table").at(0)["rows"].size(), 6u);
+}
+
+/// What an arm found is in the record when it ends: a run that is cut off keeps it.
+TEST(RecallPhase, ResultsAreReportedAsEachArmEnds) {
+  const RecordedCase recorded("recall", small_recall({{"threads", 1}}));
+  run_recall(recorded.one());
+  const json first = recorded.metric("dense.accuracy_pct");
+  for (const json& beat : recorded.lines("beat"))
+    EXPECT_EQ(beat["extra"]["line"] == "dense, seed 0", beat["t"] < first["t"]) << beat;
+}
+
+TEST(RecallPhase, HeartbeatsFollowTheClockWhereStepsAreSlow) {
+  EXPECT_TRUE(beat_is_due(20, 2000, 0));
+  EXPECT_TRUE(beat_is_due(1999, 1999, 0));
+  EXPECT_FALSE(beat_is_due(21, 2000, 0.5));
+  EXPECT_TRUE(beat_is_due(21, 2000, 1.1));
+  EXPECT_TRUE(beat_is_due(1, 4, 0));
+}
+
+/// Operators of LibTorch in the place of kernels, and kernels that never ran, are failures.
+TEST(RecallPhase, KernelsThatDidNotRunAreAFailedCheck) {
+  const RecordedCase recorded("recall", small_recall({{"fault", "plain_selection"}, {"seeds", 1}}));
+  run_recall(recorded.one());
+  std::map<std::string, bool> ok;
+  for (const json& check : recorded.lines("check")) ok.emplace(check["id"], check["ok"]);
+  EXPECT_EQ(ok.size(), 8u);  // four stages of NSA and of no_selected
+  EXPECT_TRUE(ok.at("path/win_attn/nsa, seed 0"));
+  EXPECT_FALSE(ok.at("path/sel_attn/nsa, seed 0"));
+  for (const auto& check : kernel_checks(recorded.one(), {}, "nsa")) EXPECT_FALSE(check.ok);
 }
 
 /// Four steps teach nothing: then NSA is not held against dense attention, and no figure claims
