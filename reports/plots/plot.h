@@ -21,11 +21,12 @@ struct Plot {
 };
 
 /// All plots of a report in their order: agreement with the oracle, A/B comparisons, time per
-/// range, figures over steps and sizes.
+/// range, figures over steps and sizes, heat maps.
 std::vector<Plot> plots(const Model& model);
 
 std::vector<Plot> agreement_plots(const Model& model);   ///< agreement.cpp
 std::vector<Plot> comparison_plots(const Model& model);  ///< comparisons.cpp
+std::vector<Plot> heat_map_plots(const Model& model);    ///< heat_map.cpp
 std::vector<Plot> range_plots(const Model& model);       ///< ranges.cpp
 std::vector<Plot> series_plots(const Model& model);      ///< series.cpp
 

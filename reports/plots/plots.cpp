@@ -21,7 +21,8 @@ void make_names_unique(std::vector<Plot>& all) {
 
 std::vector<Plot> every_plot(const Model& model) {
   std::vector<Plot> all;
-  for (const auto part : {agreement_plots, comparison_plots, range_plots, series_plots})
+  for (const auto part :
+       {agreement_plots, comparison_plots, range_plots, series_plots, heat_map_plots})
     std::ranges::move(part(model), std::back_inserter(all));
   make_names_unique(all);
   return all;

@@ -53,6 +53,28 @@ TEST(Plots, ComparisonsGiveAForestAndTheirPairs) {
   EXPECT_THAT(all[1].table, HasSubstr("`g03`"));
 }
 
+TEST(Plots, TablesOfPercentagesAreHeatMaps) {
+  harness::Results results = testing_data::go();
+  const json cells = {{"id", "read.nsa.heat_map"},
+                      {"title", "Digits"},
+                      {"columns", {"tokens by depth, %", "0", "100"}},
+                      {"rows", {{192, 100, 0}, {256, 50.0, 99.5}}}};
+  results.tables = {cells};
+  const auto all = plots(Model(results));
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].phase, "read");
+  EXPECT_THAT(all[0].data, HasSubstr("1\t2\t100\t7317724\t0\t192\n"));
+  EXPECT_THAT(all[0].data, HasSubstr("2\t2\t0\t16777215\t100\t192\n"));
+  EXPECT_THAT(all[0].alt, HasSubstr("2 by 2 cells, the least 0 %"));
+  EXPECT_THAT(all[0].script, HasSubstr("set xlabel \"depth, %\"\nset ylabel \"tokens\"\n"));
+  EXPECT_THAT(all[0].table, HasSubstr("99.5"));
+  for (const json& row : {json{192, 100}, json{192, 100, "none"}, json(192)}) {
+    results.tables = {cells};
+    results.tables[0]["rows"][1] = row;
+    EXPECT_TRUE(plots(Model(results)).empty()) << row;
+  }
+}
+
 TEST(Plots, ComparisonsWithTheOracleShowTheShareOfTheirAllowance) {
   harness::Results results = testing_data::go();
   results.tables = {{{"id", "operators.agreement"},

@@ -24,6 +24,20 @@ at::Tensor random_blocks(const nsa::ModelConfig& config, int64_t batch, at::Gene
   return ids.to(at::kInt);
 }
 
+void take_random_blocks(nsa::train::TrainerParts& parts, const nsa::ModelConfig& config,
+                        int64_t batch) {
+  const auto attention = nsa::train::training_attention(nsa::SwitchSet(), "auto",
+                                                        parts.model->parameters()[0].device());
+  parts.learning_rate = [base = parts.learning_rate, model = parts.model, config, batch,
+                         options = attention.options,
+                         generator =
+                             at::make_generator<at::CPUGeneratorImpl>(7)](int64_t step) mutable {
+    options.block_idx = random_blocks(config, batch, generator).to(model->parameters()[0].device());
+    model->set_attention_options(options);
+    return base(step);
+  };
+}
+
 void plain_selection(nsa::train::TrainerParts& parts, const nsa::ModelConfig& /*config*/,
                      int64_t /*batch*/) {
   auto attention = nsa::train::training_attention(nsa::SwitchSet(), "auto",
@@ -34,24 +48,16 @@ void plain_selection(nsa::train::TrainerParts& parts, const nsa::ModelConfig& /*
 
 }  // namespace
 
-TaskChange learning_fault(const std::string& fault) {
-  if (fault.empty()) return {};
-  if (fault == "plain_selection") return plain_selection;
-  if (fault != "random_blocks")
-    throw ConfigError("args.fault must be random_blocks or plain_selection, got '" + fault + "'");
-  return [](nsa::train::TrainerParts& parts, const nsa::ModelConfig& config, int64_t batch) {
-    const auto attention = nsa::train::training_attention(nsa::SwitchSet(), "auto",
-                                                          parts.model->parameters()[0].device());
-    parts.learning_rate = [base = parts.learning_rate, model = parts.model, config, batch,
-                           options = attention.options,
-                           generator =
-                               at::make_generator<at::CPUGeneratorImpl>(7)](int64_t step) mutable {
-      options.block_idx =
-          random_blocks(config, batch, generator).to(model->parameters()[0].device());
-      model->set_attention_options(options);
-      return base(step);
-    };
-  };
+void inject_learning_fault(TaskArm& arm, const std::string& fault) {
+  if (fault == "random_blocks")
+    arm.change = take_random_blocks;
+  else if (fault == "plain_selection")
+    arm.change = plain_selection;
+  else if (fault == "only_window")
+    arm.config.projections.branch_on = {false, false, true};
+  else if (!fault.empty())
+    throw ConfigError("args.fault must be random_blocks, plain_selection or only_window, got '" +
+                      fault + "'");
 }
 
 }  // namespace suites

@@ -86,7 +86,7 @@ class RecallPhase {
                  .seed = arm.seed,
                  .train_rows = rows.train.get(),
                  .kept_out = rows.kept_out.get()};
-    if (arm.variant != kDense) task.change = learning_fault(one_.args.get_text("fault", ""));
+    if (arm.variant != kDense) inject_learning_fault(task, one_.args.get_text("fault", ""));
     return train_on_task(task, training_, one_);
   }
 

@@ -1,0 +1,58 @@
+// The kind `retrieval` in small: which cells it reads, and what it holds NSA against.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "suites/phases/testing.h"
+#include "suites/phases/training_phases.h"
+
+namespace suites {
+namespace {
+
+nlohmann::json small_retrieval(const nlohmann::json& more = nlohmann::json::object()) {
+  nlohmann::json args = {
+      {"S", 192},    {"lengths", {160, 224}}, {"depths", {0, 100}}, {"digits", 1},
+      {"rows", 100}, {"val_rows", 8},         {"steps", 2},         {"batch", 2},
+      {"warmup", 1}};
+  args.update(more);
+  return args;
+}
+
+TEST(RetrievalPhase, EveryLengthAndDepthIsRead) {
+  const RecordedCase recorded("retrieval", small_retrieval());
+  EXPECT_EQ(run_retrieval(recorded.one()), "");
+  const auto tables = recorded.lines("table");
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0]["id"], "dense.heat_map");
+  EXPECT_EQ(tables[0]["columns"],
+            nlohmann::json({"tokens of a row by text before the number, % of all", "0", "100"}));
+  for (const nlohmann::json& table : tables) {
+    ASSERT_EQ(table["rows"].size(), 2u);
+    EXPECT_EQ(table["rows"][1][0], 224);
+    for (const nlohmann::json& row : table["rows"])
+      for (size_t i = 1; i < row.size(); ++i) {
+        EXPECT_GE(row[i], 0);
+        EXPECT_LE(row[i], 100);
+      }
+  }
+  EXPECT_TRUE(recorded.metric("dense.trained_pct")["value"].is_number());
+}
+
+/// Two steps teach nothing: no cell is compared, and no figure claims that NSA retrieves.
+TEST(RetrievalPhase, WhatDenseAttentionDoesNotRetrieveComparesNothing) {
+  const RecordedCase recorded("retrieval", small_retrieval());
+  run_retrieval(recorded.one());
+  EXPECT_EQ(recorded.metric("cells.compared_count")["value"], 0);
+  EXPECT_TRUE(recorded.metric("nsa.where_dense_pct").is_null());
+}
+
+/// An injected fault acts at the lengths that are read, too.
+TEST(RetrievalPhase, RandomBlocksAreReadAtEveryLength) {
+  const RecordedCase recorded("retrieval", small_retrieval({{"fault", "random_blocks"}}));
+  EXPECT_EQ(run_retrieval(recorded.one()), "");
+  EXPECT_EQ(recorded.lines("table").size(), 2u);
+  const RecordedCase wrong("retrieval", small_retrieval({{"fault", "other"}}));
+  EXPECT_THROW(run_retrieval(wrong.one()), ConfigError);
+}
+
+}  // namespace
+}  // namespace suites
