@@ -8,6 +8,7 @@
 #include <cmath>
 #include <functional>
 
+#include "nsa/api/attention_call.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
 #include "nsa/model/model_config.h"
@@ -148,8 +149,9 @@ class ContextParallel {
   void measure() {
     const at::ScalarType type = one_.device.is_cuda() ? at::kBFloat16 : at::kFloat;
     const nsa::NsaInputs whole = draw(tokens_, type);
-    nsa::NsaOptions options = one_.options;
-    options.keep_scores = false;
+    // What a user's call runs: the kernels of the device.
+    const nsa::NsaOptions options =
+        nsa::whole_call_options(nsa::Backend::kAuto, /*strict=*/false, whole.q);
     nsa::NsaInputs one = leaves(whole);
     const double one_ms =
         time_ms([&] { nsa::nsa_attention(one, config_, options).o.sum().backward(); });
