@@ -1,6 +1,6 @@
 // Pass-key retrieval: dense attention and NSA trained on rows of one length, then asked for a
 // number at several depths of rows of several lengths.
-#include <algorithm>
+#include <cmath>
 
 #include "nsa/model/attention_variant.h"
 #include "nsa/train/tasks/pass_key.h"
@@ -110,8 +110,10 @@ class RetrievalPhase {
     std::vector<double> least(lengths_.size() * depths_.size(), 100);
     for (size_t i = 0; i < arms_.size(); ++i) {
       if (arms_[i].variant != variant) continue;
-      for (size_t cell = 0; cell < least.size(); ++cell)
-        least[cell] = std::min(least[cell], results_[i].other_pct[cell]);
+      for (size_t cell = 0; cell < least.size(); ++cell) {
+        const double here = results_[i].other_pct[cell];
+        if (std::isnan(here) || here < least[cell]) least[cell] = here;
+      }
     }
     std::vector<std::string> columns = {"tokens of a row by text before the number, % of all"};
     for (const int64_t depth : depths_) columns.push_back(std::to_string(depth));
@@ -137,7 +139,7 @@ class RetrievalPhase {
       const auto* sparse = result_of("nsa", arm.index);
       if (dense == nullptr) continue;
       for (size_t cell = 0; cell < dense->other_pct.size(); ++cell) {
-        if (dense->other_pct[cell] < kDenseRetrieves) continue;
+        if (!(dense->other_pct[cell] >= kDenseRetrieves)) continue;
         ++compared;
         emit_value("nsa.where_dense_pct", sparse->other_pct[cell], "pct");
       }
