@@ -8,9 +8,11 @@
 namespace nsa::train {
 namespace {
 
-/// Threads that only wait wake up now and then: 5 ms of each second.
-constexpr double kIdleCpuShare = 0.005;
-/// Result lines and this file's own reading: below a page a look.
+/// Threads that only wait wake up now and then, on a busy machine for some ms of a second: together
+/// they take less than this of `kWindowS`. A thread that computes takes it within a tenth of a
+/// second, and on a machine with twenty times as much to do within two.
+constexpr double kActiveCpuS = 0.1, kWindowS = 5;
+/// Result lines: below a page a look.
 constexpr double kIdleBytes = 8192;
 
 double clock_s(clockid_t clock) {
@@ -43,7 +45,7 @@ bool waits_for_disk() {
 
 }  // namespace
 
-ProcessActivity::ProcessActivity() : last_(read()) {}
+ProcessActivity::ProcessActivity() : last_(read()), window_began_s_(last_.clock_s) {}
 
 ProcessActivity::Counters ProcessActivity::read() {
   return {clock_s(CLOCK_MONOTONIC),
@@ -51,11 +53,16 @@ ProcessActivity::Counters ProcessActivity::read() {
 }
 
 bool ProcessActivity::was_active() {
-  const bool disk = waits_for_disk();
   const Counters now = read();
-  const bool computed = now.cpu_s - last_.cpu_s > kIdleCpuShare * (now.clock_s - last_.clock_s);
+  used_cpu_s_ += now.cpu_s - last_.cpu_s;
+  const bool computed = used_cpu_s_ > kActiveCpuS;
+  if (computed || now.clock_s - window_began_s_ > kWindowS) {
+    used_cpu_s_ = 0;
+    window_began_s_ = now.clock_s;
+  }
   const bool moved = now.bytes - last_.bytes > kIdleBytes;
-  last_ = now;
+  const bool disk = waits_for_disk();
+  last_ = read();  // what this look itself has read is not counted
   return disk || computed || moved;
 }
 

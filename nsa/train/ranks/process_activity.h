@@ -20,6 +20,7 @@ class ProcessActivity {
   };
   static Counters read();
   Counters last_;
+  double used_cpu_s_ = 0, window_began_s_;
 };
 
 }  // namespace nsa::train

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <thread>
+#include <vector>
 
 namespace nsa::train {
 namespace {
@@ -27,6 +28,35 @@ bool active_during(const std::function<void()>& work) {
 void sleep_on() { std::this_thread::sleep_for(2 * kLook); }
 
 TEST(ProcessActivity, SleepingThreadsAreNone) { EXPECT_FALSE(active_during(sleep_on)); }
+
+/// Those of a machine with many processors; looking at them reads more than a page.
+TEST(ProcessActivity, ManySleepingThreadsAreNone) {
+  std::vector<std::jthread> others;
+  for (int i = 0; i < 100; ++i) others.emplace_back([] { std::this_thread::sleep_for(4 * kLook); });
+  std::this_thread::sleep_for(kLook);
+  ProcessActivity activity;
+  for (int look = 0; look < 4; ++look) {
+    std::this_thread::sleep_for(kLook / 4);
+    EXPECT_FALSE(activity.was_active()) << "look " << look;
+  }
+}
+
+/// Threads that wait for others wake up and look.
+TEST(ProcessActivity, ThreadsThatWakeUpShortlyAreNone) {
+  ProcessActivity activity;
+  std::jthread waiting([] {
+    for (int i = 0; i < 6; ++i) {
+      const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+      while (std::chrono::steady_clock::now() < end) {
+      }
+      std::this_thread::sleep_for(kLook);
+    }
+  });
+  for (int look = 0; look < 6; ++look) {
+    std::this_thread::sleep_for(kLook);
+    EXPECT_FALSE(activity.was_active()) << "look " << look;
+  }
+}
 
 TEST(ProcessActivity, ComputingIsOne) {
   EXPECT_TRUE(active_during([] {
