@@ -90,9 +90,9 @@ TEST_F(SlurmValidateTest, OutsideOfAnAllocationThePhaseIsDeferred) {
 
 TEST_F(SlurmValidateTest, ARankThatIsKilledFailsThePhaseAndLeavesNothing) {
   ASSERT_NE(
-      slurm("(until grep -qs '\"at\":\"step\"' run/phases/train/g01.r1.jsonl; do sleep .1; done; "
+      slurm("(for i in $(seq 600); do grep -qs '\"at\":\"step\"' run/phases/train/g01.r1.jsonl && "
             "kill -KILL $(sed -n 's/.*\"pid\":\\([0-9]*\\).*/\\1/p;1q' "
-            "run/phases/train/g01.r1.jsonl)) & "
+            "run/phases/train/g01.r1.jsonl) && break; sleep .1; done) > killed.log 2>&1 & "
             "salloc --quiet --nodes 2 --ntasks 2 " +
             validate("run", "--set train.steps=1000000")),
       0);
