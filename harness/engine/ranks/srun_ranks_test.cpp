@@ -1,4 +1,4 @@
-#include "harness/engine/srun_ranks.h"
+#include "harness/engine/ranks/srun_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Groups of several ranks: a process and a raw file each, one outcome for all.
-#include "harness/engine/rank_runner.h"
+#include "harness/engine/ranks/rank_runner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

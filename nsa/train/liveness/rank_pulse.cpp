@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/rank_pulse.h"
+#include "nsa/train/liveness/rank_pulse.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "harness/engine/rank_runner.h"
+#include "harness/engine/ranks/rank_runner.h"
 
 #include <atomic>
 #include <cerrno>

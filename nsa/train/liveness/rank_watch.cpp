@@ -1,6 +1,6 @@
-#include "nsa/train/ranks/rank_watch.h"
+#include "nsa/train/liveness/rank_watch.h"
 
-#include "nsa/train/ranks/process_activity.h"
+#include "nsa/train/liveness/process_activity.h"
 #include "nsa/train/record/run_lines.h"
 
 namespace nsa::train {

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
+#include "nsa/train/liveness/rank_pulse.h"
 #include "nsa/train/ranks/collective_log.h"
 #include "nsa/train/ranks/rank_group.h"
-#include "nsa/train/ranks/rank_pulse.h"
 #include "nsa/train/record/judge.h"
 #include "nsa/train/record/step_watch.h"
 

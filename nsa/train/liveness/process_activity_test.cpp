@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/process_activity.h"
+#include "nsa/train/liveness/process_activity.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
