@@ -1,6 +1,7 @@
 // The CPU kernels behind the layer and the public operators: results, gradients and the record.
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <set>
 
 #include "nsa/diagnostics/run_record.h"
@@ -83,6 +84,22 @@ TEST(CpuBackend, PackedDocuments) {
   NsaInputs in = random_inputs(c, 1, 300, at::kFloat, /*packed=*/true);
   in.cu_seqlens = at::tensor({0, 0, 1, 8, 140, 140, 300}, at::kInt);
   compare_with_plain(in, c, 3e-6);
+}
+
+/// Scores that are kept come from operators beside the kernel, which computes the branch still.
+TEST(CpuBackend, KeptScoresAreThoseOfPlainOperators) {
+  const NsaConfig c = layer_config();
+  const NsaInputs in = random_inputs(c, 2, 90, at::kFloat);
+  NsaOptions options = cpu_options(), plain;
+  options.keep_scores = plain.keep_scores = true;
+  const NsaOutputs have = nsa_attention(in, c, options), want = nsa_attention(in, c, plain);
+  EXPECT_TRUE(at::equal(have.scores, want.scores));
+  EXPECT_TRUE(at::equal(have.block_idx, want.block_idx));
+  EXPECT_LE(difference(have.o_cmp, want.o_cmp), 3e-6);
+  const auto branch = std::find_if(have.ran.begin(), have.ran.end(),
+                                   [](const RanBackend& row) { return row.stage == "cmp_attn"; });
+  ASSERT_NE(branch, have.ran.end());
+  EXPECT_EQ(branch->backend, "cpu") << branch->reason;
 }
 
 TEST(CpuBackend, RecordNamesWhatRan) {
