@@ -92,7 +92,7 @@ const std::vector<PhaseKind>& phase_kinds() {
         "fault"},
        run_cpu_attention_ab},
       {"context_parallel",
-       {"model", "S", "equal_S", "B", "ranks", "rank_timeout_s", "transfers", "fault"},
+       {"model", "S", "equal_S", "B", "ranks", "rank_timeout_s", "transfers", "rows", "fault"},
        run_context_parallel,
        kAttention},
       {"ddp_sweep",

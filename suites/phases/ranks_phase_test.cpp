@@ -179,12 +179,13 @@ TEST_F(RanksPhase, DividedSequencesHaveTheAttentionOfOneDevice) {
     EXPECT_EQ(rank.ended.begin()->second.status, "ok") << rank.ended.begin()->second.reason;
   }
   const auto checks = lines_of<protocol::Check>(ranks[0]);
-  EXPECT_EQ(checks.size(), 16u);
+  EXPECT_EQ(checks.size(), 21u) << "16 comparisons with one device, 5 of the oracle";
   for (const auto& check : checks) EXPECT_TRUE(check.ok) << check.id << " " << check.detail;
   std::map<std::string, json> metrics;
   for (const auto& metric : lines_of<protocol::Metric>(ranks[0]))
     metrics[metric.name] = metric.value;
-  for (const char* name : {"time.one_ms", "time.divided_ms", "time.linear_pct", "rates.link_gb_s"})
+  for (const char* name : {"time.one_ms", "time.divided_ms", "time.linear_pct", "memory.one_mib",
+                           "memory.divided_mib", "rates.link_gb_s"})
     EXPECT_GT(metrics.at(name).get<double>(), 0) << name;
   EXPECT_NEAR(metrics.at("bytes.unpredicted_ratio").get<double>(), 1, 0.1);
   EXPECT_EQ(metrics.at("model.points_count"), 30);
@@ -195,9 +196,21 @@ TEST_F(RanksPhase, ARankWithOtherInputsDiffers) {
   json args = kContext;
   args["fault"] = "other_inputs";
   const auto checks = lines_of<protocol::Check>(two_ranks("context_parallel", args, "check")[0]);
-  ASSERT_EQ(checks.size(), 16u);
+  ASSERT_EQ(checks.size(), 21u);
   EXPECT_FALSE(checks[0].ok);
   EXPECT_EQ(checks[0].code, "SHARDING_DIFFERS");
+  EXPECT_EQ(checks[20].id, "oracle/combine/fp32/o/divided");
+  EXPECT_EQ(checks[20].code, "ORACLE_MISMATCH");
+  EXPECT_THAT(checks[20].detail, testing::EndsWith("; rows of 2 of 2 ranks are off"));
+}
+
+TEST_F(RanksPhase, DividedSequencesAreTimedWithoutAComparisonIfItIsNotAskedFor) {
+  json args = kContext;
+  args["equal_S"] = 0;
+  args["rows"] = 0;
+  const auto ranks = two_ranks("context_parallel", args, "check");
+  EXPECT_EQ(ranks[0].ended.begin()->second.status, "ok") << ranks[0].ended.begin()->second.reason;
+  EXPECT_TRUE(lines_of<protocol::Check>(ranks[0]).empty());
 }
 
 /// Without a GPU nothing is profiled, and each rank defers without waiting for the other.

@@ -14,6 +14,9 @@
 #include "nsa/model/model_config.h"
 #include "nsa/train/context/context_attention.h"
 #include "nsa/train/context/context_cost.h"
+#include "nsa/train/memory/tensor_memory.h"
+#include "suites/phases/attention_under_test.h"
+#include "suites/phases/correctness/context_rows.h"
 #include "suites/phases/phase_ranks.h"
 #include "suites/phases/training_phases.h"
 
@@ -47,7 +50,8 @@ class ContextParallel {
       : one_(one),
         batch_(one.args.get_int("B", 1, 1)),
         tokens_(one.args.get_int("S", 4096, 2)),
-        equal_tokens_(one.args.get_int("equal_S", 1024, 2)),
+        equal_tokens_(one.args.get_int("equal_S", 1024, 0)),
+        rows_(one.args.get_int("rows", 24, 0)),
         transfers_(one.args.get_list("transfers", {"gather", "fetch"})),
         fault_(one.args.get_text("fault", "")),
         config_(nsa::load_model_config(one.args.get_text("model", "m7c_125m"),
@@ -57,11 +61,11 @@ class ContextParallel {
     if (!fault_.empty() && fault_ != "other_inputs" && fault_ != "sent_twice")
       throw ConfigError("args.fault must be other_inputs or sent_twice, got '" + fault_ + "'");
     train::require_context_shards(config_, tokens_, world());
-    train::require_context_shards(config_, equal_tokens_, world());
+    if (equal_tokens_ > 0) train::require_context_shards(config_, equal_tokens_, world());
   }
 
   std::string run() {
-    compare();
+    if (equal_tokens_ > 0) compare();
     measure();
     ranks_.group->leave();
     return "";
@@ -146,25 +150,66 @@ class ContextParallel {
   }
   void wait() const { at::zeros({1}, at::TensorOptions(one_.device)).cpu(); }
 
+  /// A forward and a backward call: ms, and what it holds at most beside its inputs.
+  struct Cost {
+    double ms = 0, mib = 0;
+  };
+  template <class Call>
+  Cost cost_of(const Call& call) {
+    train::reset_tensor_peak(one_.device);
+    const double ms = time_ms(call);
+    at::Tensor all = at::zeros({world()}, at::device(one_.device).dtype(at::kDouble));
+    all[ranks_.place.rank] = train::tensor_peak_mib(one_.device);
+    ranks_.group->sum(all);
+    return {.ms = ms, .mib = all.max().item<double>()};
+  }
+
   void measure() {
+    train::watch_tensor_memory(one_.device, /*limit_mib=*/0);
     const at::ScalarType type = one_.device.is_cuda() ? at::kBFloat16 : at::kFloat;
-    const nsa::NsaInputs whole = draw(tokens_, type);
+    nsa::NsaInputs whole = draw(tokens_, type);
     // What a user's call runs: the kernels of the device.
     const nsa::NsaOptions options =
         nsa::whole_call_options(nsa::Backend::kAuto, /*strict=*/false, whole.q);
-    nsa::NsaInputs one = leaves(whole);
-    const double one_ms =
-        time_ms([&] { nsa::nsa_attention(one, config_, options).o.sum().backward(); });
     train::ContextAttention attend(*ranks_.group, log_, config_, tokens_);
-    nsa::NsaInputs part = leaves(nsa::map_tokens(
-        whole, [&](const at::Tensor& x) { return train::pieces_of(x, attend.shard()); }));
-    const double divided_ms = time_ms([&] { attend(part, options).o.sum().backward(); });
-    metric("time.one_ms", one_ms, "ms");
-    metric("time.divided_ms", divided_ms, "ms");
-    metric("time.linear_pct", 100 * one_ms / divided_ms / static_cast<double>(world()), "pct");
+    const auto part = [&] {
+      return leaves(nsa::map_tokens(
+          whole, [&](const at::Tensor& x) { return train::pieces_of(x, attend.shard()); }));
+    };
+    if (rows_ > 0) report_rows(whole, part(), attend, options);
+    const Cost one = cost_of([&, inputs = leaves(whole)]() mutable {
+      nsa::nsa_attention(inputs, config_, options).o.sum().backward();
+    });
+    nsa::NsaInputs here = part();
+    whole = {};
+    const Cost divided = cost_of([&] { attend(here, options).o.sum().backward(); });
+    metric("time.one_ms", one.ms, "ms");
+    metric("time.divided_ms", divided.ms, "ms");
+    metric("time.linear_pct", 100 * one.ms / divided.ms / static_cast<double>(world()), "pct");
+    metric("memory.one_mib", one.mib, "mib");
+    metric("memory.divided_mib", divided.mib, "mib");
     report_bytes(attend, static_cast<int64_t>(c10::elementSize(type)));
-    predict(giga_flops(config_, tokens_, batch_) / one_ms, time_link(whole.k_sel),
+    predict(giga_flops(config_, tokens_, batch_) / one.ms, time_link(here.k_sel),
             static_cast<int64_t>(c10::elementSize(type)));
+  }
+
+  /// Checks of the oracle on rows of every rank, as this device's kernels computed them.
+  void report_rows(const nsa::NsaInputs& whole, const nsa::NsaInputs& here,
+                   train::ContextAttention& attend, const nsa::NsaOptions& options) {
+    const at::NoGradGuard no_grad;
+    Checks checks = judge_context_rows(
+        {config_, whole, attend(here, options), attend.shard(), rows_, one_.seed()}, options);
+    for (Check& check : checks) {
+      const at::Tensor off = at::zeros({1}, at::device(one_.device).dtype(at::kDouble));
+      if (!check.ok) off.fill_(1);
+      ranks_.group->sum(off);
+      const auto count = static_cast<int64_t>(off.item<double>());
+      check.ok = count == 0;
+      check.code = count == 0 ? "" : code::kOracleMismatch;
+      check.detail += "; rows of " + std::to_string(count) + " of " + std::to_string(world()) +
+                      " ranks are off";
+    }
+    if (reports()) emit_checks(one_, checks);
   }
 
   void report_bytes(const train::ContextAttention& attend, int64_t value_bytes) {
@@ -186,10 +231,10 @@ class ContextParallel {
     metric("bytes.unpredicted_ratio", most / predicted, "ratio");
   }
 
-  /// GB/s that a rank receives in a gather of keys.
+  /// GB/s that a rank receives in a gather of its keys `here`.
   double time_link(const at::Tensor& keys) {
     train::ContextExchange exchange(*ranks_.group, log_);
-    const at::Tensor here = keys.narrow(1, 0, keys.size(1) / world()).contiguous();
+    const at::Tensor here = keys.detach().contiguous();
     const double ms = time_ms([&] { exchange.gather(here, "rate"); });
     const double rate =
         static_cast<double>((world() - 1) * static_cast<int64_t>(here.nbytes())) / (ms * 1e6);
@@ -219,7 +264,7 @@ class ContextParallel {
   }
 
   const PhaseCase& one_;
-  int64_t batch_, tokens_, equal_tokens_;
+  int64_t batch_, tokens_, equal_tokens_, rows_;
   std::vector<std::string> transfers_;
   std::string fault_;
   nsa::NsaConfig config_;
