@@ -15,6 +15,9 @@ constexpr auto kFormulas = std::to_array<Row>({
     {"value", "the value of the only metric line {source}"},
     {"min", "smallest of the metric lines {source} over all processes and cases"},
     {"max", "largest of the metric lines {source} over all processes and cases"},
+    {"mean",
+     "mean of the metric lines {source} over all processes and cases; interval: Student's t, the "
+     "lines being independent and about normal"},
     {"all", "1 when every metric line {source} is 1, else 0"},
     {"checks_run", "number of check lines whose id starts with {source}"},
     {"checks_failed", "number of check lines whose id starts with {source} and that are not ok"},

@@ -68,6 +68,16 @@ json args_of(const RunFiles& files, const std::string& phase) {
   return found == phases.end() ? json::object() : found->args;
 }
 
+/// Each rank has the same rows: its step is that of one process, and what ranks cost beside it.
+constexpr const char* kRanks = "ranks";
+
+std::string ranks_note(const RunFolder& a, const RunFolder& b, const std::string& phase) {
+  const json x = args_of(read_run_files(a), phase).value(kRanks, json(1)),
+             y = args_of(read_run_files(b), phase).value(kRanks, json(1));
+  if (x == y) return "";
+  return "ranks are " + x.dump() + " in A and " + y.dump() + " in B, the profiles those of rank 0";
+}
+
 /// Profiles of other work do not explain each other.
 void require_same_arguments(const RunFolder& a, const RunFolder& b, const std::string& phase) {
   const json of_a = args_of(read_run_files(a), phase), of_b = args_of(read_run_files(b), phase);
@@ -76,7 +86,7 @@ void require_same_arguments(const RunFolder& a, const RunFolder& b, const std::s
     for (const auto& item : each->items()) keys.insert(item.key());
   for (const std::string& key : keys) {
     const json x = of_a.value(key, json()), y = of_b.value(key, json());
-    if (x != y)
+    if (x != y && key != kRanks)
       throw ConfigError("why: phase '" + phase + "' ran with " + key + " " + x.dump() +
                         " in A and " + y.dump() + " in B: their steps are not the same work");
   }
@@ -207,6 +217,7 @@ std::vector<Explanation> explain_difference(const RunFolder& a, const Results& o
     if (!traces_b.contains(path) || (!phase.empty() && phase_of(path) != phase)) continue;
     require_same_arguments(a, b, phase_of(path));
     all.push_back(explain_one(a, of_a, b, of_b, path));
+    all.back().note = ranks_note(a, b, phase_of(path));
   }
   if (all.empty()) refuse_missing(of_a, of_b, phase);
   return all;
@@ -217,6 +228,7 @@ std::string difference_text(const Explanation& e) {
   if (e.a && e.b)
     text += "A step takes " + step_text(*e.a) + " in A and " + step_text(*e.b) + " in B (" +
             signed_ms(e.b->ms - e.a->ms) + "), measured with recording off. ";
+  if (!e.note.empty()) text += "Note: " + e.note + ". ";
   if (!e.not_decidable.empty()) text += "Not decidable: " + e.not_decidable + ". ";
   if (e.recorded.parts.empty()) return text;
   text += "The profiles hold " + signed_ms(e.recorded.delta_ms()) + " (" +

@@ -25,6 +25,7 @@ struct Explanation {
   std::string phase;
   std::string file;  ///< of the trace, relative to both runs
   std::optional<MeasuredStep> a, b;
+  std::string note;           ///< how the phases differ but in what their steps do; may be empty
   std::string not_decidable;  ///< why there is no difference to explain; empty: there is one
   StepDifference recorded;    ///< empty where the profiles themselves cannot be compared
   /// What a step of B takes more than one of A; none without both measured steps.
@@ -37,7 +38,7 @@ struct Explanation {
 
 /// Every profile that both runs have; only those of `phase` unless it is empty. Throws ConfigError
 /// where no profile is in both, naming the phases that record one, where `phase` is none of them,
-/// and where its arguments differ; EvidenceError for a damaged file.
+/// and where its arguments other than `ranks` differ; EvidenceError for a damaged file.
 std::vector<Explanation> explain_difference(const RunFolder& a, const Results& of_a,
                                             const RunFolder& b, const Results& of_b,
                                             const std::string& phase);

@@ -44,6 +44,16 @@ class Runs {
   }
   RunFolder changed() const { return RunFolder(folder()); }
   fs::path folder() const { return dir_ / "run"; }
+  /// Of the phase hotspots of the changed run.
+  void set_argument(const std::string& name, const nlohmann::json& value) const {
+    nlohmann::json book = changed().read_json("runbook.json");
+    for (nlohmann::json& phase : book["phases"])
+      if (phase["id"] == "hotspots") phase["args"][name] = value;
+    std::ofstream(folder() / "runbook.json") << book.dump(1);
+    nlohmann::json run = changed().read_json("run.json");
+    run["runbook_sha256"] = sha256_file(folder() / "runbook.json");
+    std::ofstream(folder() / "run.json") << run.dump(1);
+  }
   const Results& a() const { return a_; }
   Results& b() { return b_; }
 
@@ -128,15 +138,19 @@ TEST(Why, RunsWithoutACommonProfileNameThePhaseThatRecordsOne) {
 
 TEST(Why, ProfilesOfOtherWorkAreRefused) {
   Runs runs;
-  nlohmann::json book = runs.changed().read_json("runbook.json");
-  for (nlohmann::json& phase : book["phases"])
-    if (phase["id"] == "hotspots") phase["args"]["S"] = 4096;
-  std::ofstream(runs.folder() / "runbook.json") << book.dump(1);
-  nlohmann::json run = runs.changed().read_json("run.json");
-  run["runbook_sha256"] = sha256_file(runs.folder() / "runbook.json");
-  std::ofstream(runs.folder() / "run.json") << run.dump(1);
+  runs.set_argument("S", 4096);
   EXPECT_THAT([&] { explain_difference(runs.sample(), runs.a(), runs.changed(), runs.b(), ""); },
               ThrowsMessage<ConfigError>(HasSubstr("phase 'hotspots' ran with S ")));
+}
+
+/// A rank does what one process does, so the difference is what ranks cost; it is stated.
+TEST(Why, AnotherNumberOfRanksIsExplained) {
+  Runs runs;
+  runs.set_argument("ranks", 2);
+  const auto found = explain_difference(runs.sample(), runs.a(), runs.changed(), runs.b(), "");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_THAT(difference_text(found[0]),
+              HasSubstr("Note: ranks are 1 in A and 2 in B, the profiles those of rank 0. "));
 }
 
 TEST(Why, DamagedProfilesAndOtherWorkAreNamed) {

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,11 +28,16 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
+/// What a forward operator left there.
+AttentionOutput output_on(const Stack& stack) {
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensorVector()};
+}
+
 AttentionOutput call_forward(const OperatorHandle& op, const OperatorArguments& arguments) {
   Stack stack;
   arguments.push(op.schema(), stack);
   op.callBoxed(stack);
-  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensorVector()};
+  return output_on(stack);
 }
 
 /// Puts the results of a forward operator on the stack.
@@ -178,6 +184,7 @@ void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
 struct CallState : torch::CustomClassHolder {
   OperatorHandle op;
   OperatorArguments arguments;  ///< without tensors
+  Stack stack;                  ///< of the forward call, until it is made
   bool returns_kept = false;    ///< the caller asked for what is kept
   explicit CallState(OperatorHandle handle) : op(std::move(handle)) {}
 };
@@ -188,20 +195,20 @@ struct AttentionNode : torch::autograd::Function<AttentionNode> {
   static variable_list forward(AutogradContext* ctx, const Maybe& q, const Maybe& k, const Maybe& v,
                                const Maybe& gates, const Maybe& k_cmp, const Maybe& v_cmp,
                                const Maybe& k_sel, const Maybe& v_sel, const Maybe& k_win,
-                               const Maybe& v_win, const Maybe& block_idx, const Maybe& cu_seqlens,
+                               const Maybe& v_win, const Maybe& /*block_idx*/,
+                               const Maybe& cu_seqlens,
                                const c10::intrusive_ptr<CallState>& state) {
     const at::AutoDispatchBelowADInplaceOrView below;
-    OperatorArguments arguments = state->arguments;
-    size_t i = 0;
+    Stack stack = std::move(state->stack);
+    state->op.callBoxed(stack);
+    const AttentionOutput out = output_on(stack);
+    variable_list saved;
+    saved.reserve(kCallTensors.size() + 2 + out.kept.size());
     for (const Maybe* x : {&q, &k, &v, &gates, &k_cmp, &v_cmp, &k_sel, &v_sel, &k_win, &v_win})
-      arguments.call.tensors[i++] = x->value_or(at::Tensor());
-    arguments.call.block_idx = block_idx.value_or(at::Tensor());
-    arguments.call.cu_seqlens = cu_seqlens.value_or(at::Tensor());
-    const AttentionOutput out = call_forward(state->op, arguments);
-    variable_list saved(arguments.call.tensors.begin(), arguments.call.tensors.end());
-    saved.insert(saved.end(), {out.block_idx, arguments.call.cu_seqlens});
+      saved.push_back(x->value_or(at::Tensor()));
+    saved.insert(saved.end(), {out.block_idx, cu_seqlens.value_or(at::Tensor())});
     saved.insert(saved.end(), out.kept.begin(), out.kept.end());
-    ctx->save_for_backward(saved);
+    ctx->save_for_backward(std::move(saved));
     ctx->saved_data["state"] = c10::IValue::make_capsule(state);
     variable_list results{out.block_idx};
     if (state->returns_kept) results.insert(results.end(), out.kept.begin(), out.kept.end());
@@ -263,26 +270,36 @@ bool kernels_may_differentiate(const AttentionCall& call) {
   return call.q().is_cuda() && half;
 }
 
+size_t place_of_keep(const OperatorHandle& op) {
+  const std::optional<int> place = op.schema().argumentIndexWithName("keep");
+  TORCH_INTERNAL_ASSERT(place.has_value(), "nsa::attention: no argument keep");
+  return static_cast<size_t>(*place);
+}
+
 void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   if (!any_requires_grad(op, *stack)) {  // the arguments go on as they are
     const at::AutoDispatchBelowADInplaceOrView below;
     return op.callBoxed(*stack);
   }
-  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   auto state = c10::make_intrusive<CallState>(op);
+  // The call below has these arguments as they are, but for `keep`.
+  const auto given = torch::jit::last(*stack, op.schema().arguments().size());
+  state->stack.assign(given.begin(), given.end());
+  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
   state->returns_kept = arguments.keep;
   arguments.keep = arguments.keep || kernels_may_differentiate(arguments.call);
-  state->arguments = arguments;
-  state->arguments.call.tensors.fill(at::Tensor());
-  state->arguments.call.block_idx = at::Tensor();
-  state->arguments.call.cu_seqlens = at::Tensor();
-  const auto maybe = [](const at::Tensor& x) {
-    return x.defined() ? std::optional(x) : std::nullopt;
+  state->stack[place_of_keep(op)] = arguments.keep;
+  const auto maybe = [](at::Tensor& x) {
+    return x.defined() ? std::optional(std::move(x)) : std::nullopt;
   };
-  const auto t = [&](size_t i) { return maybe(arguments.call.tensors[i]); };
-  const variable_list out = AttentionNode::apply(t(0), t(1), t(2), t(3), t(4), t(5), t(6), t(7),
-                                                 t(8), t(9), maybe(arguments.call.block_idx),
-                                                 maybe(arguments.call.cu_seqlens), state);
+  std::array<std::optional<at::Tensor>, kCallTensors.size()> tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = maybe(arguments.call.tensors[i]);
+  const auto& t = std::as_const(tensors);
+  const auto block_idx = maybe(arguments.call.block_idx),
+             cu_seqlens = maybe(arguments.call.cu_seqlens);
+  state->arguments = std::move(arguments);
+  const variable_list out = AttentionNode::apply(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7],
+                                                 t[8], t[9], block_idx, cu_seqlens, state);
   push_forward(*stack, {out[0], out[1], variable_list(out.begin() + 2, out.end())});
 }
 

@@ -141,6 +141,10 @@ const std::vector<PhaseKind>& phase_kinds() {
         "shards", "node_ranks", "network_gb_s", "network_us", "fault"},
        run_sharded_training,
        kAttention},
+      {"validation",
+       {"model", "attention", "seeds", "threads", "data", "data_root", "S", "val_rows", "steps",
+        "batch", "lr", "warmup", "weight_decay", "fault"},
+       run_validation},
       {"strict_fallback", {"backends", "dtype", "S", "fault"}, run_strict_fallback, kKernels},
   };
   return kinds;

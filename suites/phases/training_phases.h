@@ -10,5 +10,6 @@ std::string run_ddp_sweep(const PhaseCase& one);
 std::string run_recall(const PhaseCase& one);
 std::string run_retrieval(const PhaseCase& one);
 std::string run_sharded_training(const PhaseCase& one);
+std::string run_validation(const PhaseCase& one);
 
 }  // namespace suites

@@ -69,7 +69,8 @@ const Names& known_estimators() {
 }
 
 bool is_exact_estimator(std::string_view estimator) {
-  static const Names kMeasured = {"median", "rate", "eta", "paired_ratio", "paired_overhead"};
+  static const Names kMeasured = {"mean", "median",       "rate",
+                                  "eta",  "paired_ratio", "paired_overhead"};
   return contains(known_estimators(), estimator) && !contains(kMeasured, estimator);
 }
 

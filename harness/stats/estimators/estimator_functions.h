@@ -9,6 +9,7 @@ namespace harness::stats {
 void estimate_value(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_min(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_max(const MetricSpec&, const EvidenceView&, Metric&);
+void estimate_mean(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_all(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_checks_run(const MetricSpec&, const EvidenceView&, Metric&);
 void estimate_checks_failed(const MetricSpec&, const EvidenceView&, Metric&);

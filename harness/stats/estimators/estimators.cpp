@@ -55,6 +55,7 @@ const std::map<std::string_view, Estimator>& estimators() {
       {"checks_run", stats::estimate_checks_run},
       {"eta", stats::estimate_eta},
       {"max", stats::estimate_max},
+      {"mean", stats::estimate_mean},
       {"median", stats::estimate_median},
       {"min", stats::estimate_min},
       {"paired_overhead", stats::estimate_paired_overhead},

@@ -17,6 +17,7 @@
 /// From samples of the series `source`:
 ///  - median: median with its order-statistics interval; the unit of analysis is the process when
 ///    there are several, else the sample
+///  - mean: mean with Student's interval, n >= 2, of lines that are not all equal (seeds)
 ///  - rate: mean rate of a steady run with a within-run interval and guard band (training)
 ///  - eta: seconds that a long run takes at that rate, its bounds from the bounds of the rate; the
 ///    metric lines `step.tokens_count` and `eta.steps_count` give the tokens of a step and the

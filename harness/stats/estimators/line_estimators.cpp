@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <vector>
 
+#include "harness/stats/distributions.h"
 #include "harness/stats/estimators/estimator_functions.h"
 #include "harness/stats/estimators/selection.h"
+#include "harness/stats/order_statistics.h"
 
 namespace harness::stats {
 namespace {
@@ -107,6 +110,35 @@ void estimate_min(const MetricSpec& spec, const EvidenceView& view, Metric& metr
 
 void estimate_max(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
   fold(spec, view, metric, [](double a, double b) { return std::max(a, b); });
+}
+
+void estimate_mean(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {
+  const std::vector<FoundLine> lines = find_lines(spec, view);
+  if (const auto failed = failed_case(view)) throw NoData(*failed);
+  std::vector<double> values;
+  for (const FoundLine& found : lines) {
+    values.push_back(number_of(found, spec.unit));
+    add_file(metric, found.group->file);
+  }
+  const auto n = static_cast<double>(values.size());
+  double mean = 0, squares = 0;
+  for (const double value : values) mean += value / n;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  metric.value = mean;
+  metric.n = std::ssize(values);
+  metric.method = "mean";
+  metric.level = kVerdictLevel;
+  if (values.size() < 2) return;  // one line has no spread
+  if (squares == 0)
+    throw NoData("all " + std::to_string(values.size()) + " metric lines '" + lines[0].line->name +
+                 "' are equal: they are no independent results");
+  const double deviation = std::sqrt(squares / (n - 1));
+  const auto half = [&](double level) {
+    return student_t_quantile(1 - (1 - level) / 2, n - 1) * deviation / std::sqrt(n);
+  };
+  metric.lo = mean - half(kVerdictLevel), metric.hi = mean + half(kVerdictLevel);
+  metric.lo95 = mean - half(0.95), metric.hi95 = mean + half(0.95);
+  metric.details["deviation"] = deviation;
 }
 
 void estimate_all(const MetricSpec& spec, const EvidenceView& view, Metric& metric) {

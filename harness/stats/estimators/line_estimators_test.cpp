@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "harness/stats/estimators/estimators.h"
@@ -54,6 +55,40 @@ TEST(Estimate, NoEvidenceIsNeverANumber) {
     deferred.missing = "DEFERRED: no GPU";
     EXPECT_THAT(estimate(s, deferred).null_reason, HasSubstr("DEFERRED: no GPU")) << name;
   }
+}
+
+/// By hand: mean 2, deviation 1, t(0.995; 2) = 9.92484, t(0.975; 2) = 4.30265, over sqrt(3).
+TEST(Mean, StudentsIntervalOfTheLines) {
+  const Metric m = estimate(
+      spec("mean", "gap", "nat"),
+      with_metrics(
+          {{"c1", "gap", 1, "nat", ""}, {"c1", "gap", 3, "nat", ""}, {"c2", "gap", 2, "nat", ""}}));
+  EXPECT_EQ(m.value, 2);
+  EXPECT_EQ(m.n, 3);
+  EXPECT_EQ(m.method, "mean");
+  EXPECT_NEAR(m.lo.value(), 2 - 9.92484 / std::sqrt(3.0), 1e-5);
+  EXPECT_NEAR(m.hi.value(), 2 + 9.92484 / std::sqrt(3.0), 1e-5);
+  EXPECT_NEAR(m.lo95.value(), 2 - 4.30265 / std::sqrt(3.0), 1e-5);
+  EXPECT_NEAR(m.hi95.value(), 2 + 4.30265 / std::sqrt(3.0), 1e-5);
+}
+
+TEST(Mean, OneLineHasNoIntervalAndEqualOnesAreRefused) {
+  const Metric one = estimate(spec("mean", "gap"), with_metrics({{"c1", "gap", 1, "count", ""}}));
+  EXPECT_EQ(one.value, 1);
+  EXPECT_FALSE(one.lo || one.hi || one.lo95 || one.hi95);
+  const Metric equal =
+      estimate(spec("mean", "gap"),
+               with_metrics({{"c1", "gap", 1, "count", ""}, {"c2", "gap", 1, "count", ""}}));
+  EXPECT_FALSE(equal.value);
+  EXPECT_THAT(equal.null_reason, HasSubstr("all 2 metric lines 'gap' are equal"));
+}
+
+TEST(Mean, ALineWithoutANumberLeavesNone) {
+  const Metric m =
+      estimate(spec("mean", "gap"),
+               with_metrics({{"c1", "gap", 1, "count", ""}, {"c2", "gap", {}, "count", "lost"}}));
+  EXPECT_FALSE(m.value);
+  EXPECT_THAT(m.null_reason, HasSubstr("lost"));
 }
 
 TEST(Value, ExactlyOneLine) {

@@ -16,6 +16,12 @@
 namespace nsa::train {
 namespace {
 
+/// The two pieces of a rank, views. Their gradients are joined by one copy, where those of two
+/// narrow() would each be padded to the whole and added.
+std::vector<at::Tensor> in_pieces(const at::Tensor& x) {
+  return x.split(x.size(1) / ContextShard::kPieces, 1);
+}
+
 /// Results of the two pieces, one behind the other.
 NsaOutputs join(const NsaOutputs& a, const NsaOutputs& b) {
   NsaOutputs out;
@@ -89,12 +95,12 @@ ContextAttention::Keys ContextAttention::keys_of(const NsaInputs& local) {
   };
   const int64_t halo = std::max<int64_t>(config_.window - 1, 0);
   Keys keys;
-  keys.q_rot = turned(local.q);
+  keys.q_rot = in_pieces(turned(local.q));
   keys.k_sel = turned(local.k_sel);
   keys.v_sel = local.v_sel;
   std::tie(keys.k_cmp, keys.v_cmp) = compressed(local);
-  keys.k_win = exchange_.with_previous(turned(local.k_win), halo, "window");
-  keys.v_win = exchange_.with_previous(local.v_win, halo, "window");
+  keys.k_win = in_pieces(exchange_.with_previous(turned(local.k_win), halo, "window"));
+  keys.v_win = in_pieces(exchange_.with_previous(local.v_win, halo, "window"));
   return keys;
 }
 
@@ -130,23 +136,23 @@ ContextAttention::KeysAndValues ContextAttention::selected(Keys& keys, int64_t s
 
 NsaOutputs ContextAttention::attend(Keys& keys, int64_t slot, const at::Tensor& gate_logits,
                                     const NsaOptions& options) {
-  const int64_t tokens = shard_.piece_tokens();
-  const auto piece = [&](const at::Tensor& x) { return x.narrow(1, slot * tokens, tokens); };
+  const auto at_slot = static_cast<size_t>(slot);
   const int64_t halo = std::max<int64_t>(config_.window - 1, 0),
                 before = std::min(halo, shard_.begin(slot));  // nothing is before the first piece
-  const auto in_window = [&](const at::Tensor& x) {
-    return x.narrow(1, slot * (halo + tokens) + halo - before, before + tokens);
+  const auto in_window = [&](const std::vector<at::Tensor>& pieces) {
+    const at::Tensor& x = pieces[at_slot];
+    return before == halo ? x : x.narrow(1, halo - before, x.size(1) - halo + before);
   };
   const int64_t seen = config_.num_compressed(shard_.end(slot));
   AttendedKeys attended{
-      .q_rot = piece(keys.q_rot),
+      .q_rot = keys.q_rot[at_slot],
       .k_cmp = keys.k_cmp.narrow(1, 0, seen),
       .v_cmp = keys.v_cmp.narrow(1, 0, seen),
       .k_win = in_window(keys.k_win),
       .v_win = in_window(keys.v_win),
       .selected = [&](const at::Tensor& ids) { return selected(keys, slot, ids); },
       .first_position = shard_.begin(slot)};
-  return attend_branches(attended, piece(gate_logits), config_, options);
+  return attend_branches(attended, gate_logits, config_, options);
 }
 
 NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions& options,
@@ -170,8 +176,9 @@ NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions
     out = attend_documents(local, cu_seqlens, effective);
   } else {
     Keys keys = keys_of(local);
-    const NsaOutputs first = attend(keys, 0, local.gate_logits, effective);
-    out = join(first, attend(keys, 1, local.gate_logits, effective));
+    const std::vector<at::Tensor> gates = in_pieces(local.gate_logits);
+    const NsaOutputs first = attend(keys, 0, gates[0], effective);
+    out = join(first, attend(keys, 1, gates[1], effective));
   }
   out.record = record;
   out.ran = record->rows();

@@ -55,10 +55,11 @@ class ContextAttention {
   using KeysAndValues = std::pair<at::Tensor, at::Tensor>;
 
   struct Keys {
-    at::Tensor q_rot, k_sel, v_sel;  ///< of this rank
-    at::Tensor k_cmp, v_cmp;         ///< of the sequence
-    at::Tensor k_win, v_win;         ///< of this rank's pieces, what is before each in front of it
-    KeysAndValues gathered;          ///< of the selected branch, once they are
+    std::vector<at::Tensor> q_rot;         ///< of each piece of this rank
+    at::Tensor k_sel, v_sel;               ///< of this rank
+    at::Tensor k_cmp, v_cmp;               ///< of the sequence
+    std::vector<at::Tensor> k_win, v_win;  ///< of each piece, with what is before it in front
+    KeysAndValues gathered;                ///< of the selected branch, once they are
   };
   Keys keys_of(const NsaInputs& local);
   KeysAndValues compressed(const NsaInputs& local);

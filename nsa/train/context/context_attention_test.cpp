@@ -26,7 +26,10 @@ using std::chrono::seconds;
 constexpr int64_t kBatch = 2;
 
 /// Of a sequence that `world` ranks can divide, about the same for all.
-int64_t tokens_for(int64_t world) { return world == 3 ? 96 : 128; }
+int64_t tokens_for(int64_t world) {
+  if (world > 4) return 32 * world;  // pieces of 16 tokens, no shorter than the window reaches back
+  return world == 3 ? 96 : 128;
+}
 
 /// Every branch at work, blocks that span two parts, and choices that reach into all of them.
 NsaConfig small(Phi phi = Phi::kMean, RopeMode rope = RopeMode::kBeforePool) {
@@ -167,6 +170,8 @@ TEST_F(ContextAttentionTest, ForwardAndBackwardAreThoseOfOneDevice) {
   for (const SelectedTransfer transfer :
        {SelectedTransfer::kAuto, SelectedTransfer::kFetch, SelectedTransfer::kGather})
     hold(Phi::kMean, RopeMode::kBeforePool, 4, transfer);
+  for (const int64_t world : {5, 6, 7, 8})
+    hold(Phi::kMean, RopeMode::kBeforePool, world, SelectedTransfer::kAuto);
   hold(Phi::kMean, RopeMode::kBeforePool, 1, SelectedTransfer::kAuto);
 }
 

@@ -46,6 +46,11 @@ void plain_selection(nsa::train::TrainerParts& parts, const nsa::ModelConfig& /*
   parts.model->set_attention_options(attention.options);
 }
 
+void learn_nothing(nsa::train::TrainerParts& parts, const nsa::ModelConfig& /*config*/,
+                   int64_t /*batch*/) {
+  parts.learning_rate = [](int64_t /*step*/) { return 0.0; };
+}
+
 }  // namespace
 
 void inject_learning_fault(TaskArm& arm, const std::string& fault) {
@@ -55,9 +60,12 @@ void inject_learning_fault(TaskArm& arm, const std::string& fault) {
     arm.change = plain_selection;
   else if (fault == "only_window")
     arm.config.projections.branch_on = {false, false, true};
+  else if (fault == "learns_nothing")
+    arm.change = learn_nothing;
   else if (!fault.empty())
-    throw ConfigError("args.fault must be random_blocks, plain_selection or only_window, got '" +
-                      fault + "'");
+    throw ConfigError(
+        "args.fault must be random_blocks, plain_selection, only_window or learns_nothing, got '" +
+        fault + "'");
 }
 
 }  // namespace suites

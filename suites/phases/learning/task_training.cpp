@@ -142,6 +142,7 @@ TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const
       beat("step", record.step, training.steps, {{"loss", record.loss}});
   }
   const auto found = trainer.evaluate(*arm.kept_out, batches_of(training.val_rows, training.batch));
+  if (arm.look) arm.look(parts.model);
   std::vector<double> other_pct;
   std::vector<nsa::RanBackend> ran = trainer.ran();
   for (const OtherRows& other : arm.other_rows) {

@@ -36,6 +36,8 @@ struct TaskArm {
   const nsa::train::TokenSource* kept_out = nullptr;
   std::vector<OtherRows> other_rows = {};  ///< `val_rows` of each, beside those kept out
   TaskChange change = {};                  ///< an injected fault; may be empty
+  /// Looks at the trained model; may be empty.
+  std::function<void(nsa::Decoder& model)> look = {};
 };
 
 struct TaskResult {
