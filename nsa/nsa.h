@@ -84,6 +84,20 @@ at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, const Config& config,
                                const Options& options = {}, const BranchTensors& branches = {});
 
+/// MiniMax Sparse Attention (arXiv 2606.13392): causal attention of each query over the current
+/// block and the top_n - 1 blocks before it whose index scores are largest
+/// (docs/semantics.md, Selection by an index).
+///   q [B, S, Hq, dk], k [B, S, Hkv, dk], v [B, S, Hkv, dv]; q_idx [B, S, Hkv, di], one head of the
+///   index for each KV head, and k_idx [B, S, di], one for all: rotated where they shall be, one
+///   type of fp64, fp32, bf16 or fp16. -> [B, S, Hq, dv], type of q.
+/// Differentiable in q, k and v; q_idx and k_idx must be detached. options.block_idx replaces the
+/// choice. With Backend::kAuto the kernels of NSA's selected branch compute it where they cover
+/// block_size, top_n and dims; scores are products of the library, some GiB at a time at most.
+/// No dispatcher operator, so not for torch.compile. Throws c10::Error by name.
+at::Tensor msa_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const at::Tensor& q_idx, const at::Tensor& k_idx,
+                         const MsaConfig& config = {}, const Options& options = {});
+
 class LayerCache;
 class NsaAttentionImpl;
 

@@ -5,6 +5,7 @@
 
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
+#include "nsa/layer/msa_attention.h"
 #include "nsa/nsa.h"
 #include "nsa/ops/attention/fused_interval.h"
 #include "nsa/ops/selected/backends.h"
@@ -58,6 +59,14 @@ at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, c
   AttentionCall call = make_call(qkv, {}, {}, gates, config, options, branches);
   call.columns = {config.num_heads, config.num_kv_heads, config.v_head_dim};
   return call_operator("nsa::attention_qkvpacked_fwd", std::move(call));
+}
+
+at::Tensor msa_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                         const at::Tensor& q_idx, const at::Tensor& k_idx, const MsaConfig& config,
+                         const Options& options) {
+  NsaOptions layer = whole_call_options(options.backend, options.strict, q);
+  layer.block_idx = options.block_idx;
+  return attend_by_index(q, k, v, q_idx, k_idx, config, layer).o;
 }
 
 std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -27,6 +27,13 @@ GateActivation parse_gate_activation(const std::string& text);
 RopeMode parse_rope_mode(const std::string& text);
 RopePairs parse_rope_pairs(const std::string& text);
 
+/// Sizes of MiniMax Sparse Attention (arXiv 2606.13392), whose blocks an index chooses; head counts
+/// and dims are those of the tensors.
+struct MsaConfig {
+  int64_t block_size = 128;  ///< tokens of a block
+  int64_t top_n = 16;        ///< blocks a query and KV head, the current one included
+};
+
 /// Sizes and choices of one attention layer; symbols of docs/semantics.md. Torch-free.
 struct NsaConfig {
   int64_t num_heads = 12;       ///< Hq, query heads

@@ -10,6 +10,7 @@
 #include "nsa/reference/passes/backward.h"
 #include "nsa/reference/passes/decode.h"
 #include "nsa/reference/passes/forward.h"
+#include "nsa/reference/passes/msa.h"
 #include "nsa/reference/passes/rows.h"
 #include "nsa/reference/passes/sequential.h"
 #include "nsa/reference/passes/varlen.h"
