@@ -92,7 +92,7 @@ at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, c
 ///   type of fp64, fp32, bf16 or fp16. -> [B, S, Hq, dv], type of q.
 /// Differentiable in q, k and v; q_idx and k_idx must be detached. options.block_idx replaces the
 /// choice. With Backend::kAuto the kernels of NSA's selected branch compute it where they cover
-/// block_size, top_n and dims; scores are products of the library, some GiB at a time at most.
+/// block_size, top_n and dims; scores are products of the library, half a GiB of them at a time.
 /// No dispatcher operator, so not for torch.compile. Throws c10::Error by name.
 at::Tensor msa_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                          const at::Tensor& q_idx, const at::Tensor& k_idx,

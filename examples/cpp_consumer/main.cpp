@@ -27,9 +27,13 @@ int main() {
       static_cast<long long>((steps.block_idx[0][tokens - 1][0] >= 0).sum().item<int64_t>()),
       steps.ran.c_str());
 
+  // Blocks chosen by an index of one's own, in the place of compression, window and gates.
+  const at::Tensor indexed =
+      nsa::msa_attention(q, k, v, at::randn({1, tokens, kv_heads, 16}), at::randn({1, tokens, 16}));
+
   const std::string obstacle = nsa::why_not_fused(q, k, v, gate_logits);
   std::printf("libnsa %s: o has %lld values, |d_q| = %.3f\n", nsa::version().c_str(),
               static_cast<long long>(o.numel()), q.grad().norm().item<double>());
   std::printf("CUDA kernels: %s\n", obstacle.empty() ? "used" : obstacle.c_str());
-  return same && o.isfinite().all().item<bool>() ? 0 : 1;
+  return same && at::cat({o, indexed}).isfinite().all().item<bool>() ? 0 : 1;
 }

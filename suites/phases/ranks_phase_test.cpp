@@ -184,12 +184,17 @@ TEST_F(RanksPhase, DividedSequencesHaveTheAttentionOfOneDevice) {
   std::map<std::string, json> metrics;
   for (const auto& metric : lines_of<protocol::Metric>(ranks[0]))
     metrics[metric.name] = metric.value;
-  for (const char* name : {"time.one_ms", "time.divided_ms", "time.linear_pct", "memory.one_mib",
-                           "memory.divided_mib", "rates.link_gb_s"})
+  for (const char* name :
+       {"time.one_ms", "time.divided_ms", "time.linear_pct", "time.pieces_ms", "time.predicted_ms",
+        "time.unpredicted_ratio", "memory.one_mib", "memory.divided_mib", "rates.link_gb_s"})
     EXPECT_GT(metrics.at(name).get<double>(), 0) << name;
   EXPECT_NEAR(metrics.at("bytes.unpredicted_ratio").get<double>(), 1, 0.1);
   EXPECT_EQ(metrics.at("model.points_count"), 30);
-  EXPECT_EQ(lines_of<protocol::Table>(ranks[0]).at(0).rows.size(), 30u);
+  const auto tables = lines_of<protocol::Table>(ranks[0]);
+  EXPECT_EQ(tables.at(0).rows.size(), 4u);
+  for (size_t part = 1; part < 4; ++part)
+    EXPECT_GT(tables[0].rows[part][1].get<double>(), 0) << tables[0].rows[part][0];
+  EXPECT_EQ(tables.at(1).rows.size(), 30u);
 }
 
 TEST_F(RanksPhase, ARankWithOtherInputsDiffers) {

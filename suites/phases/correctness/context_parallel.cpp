@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <thread>
 
 #include "nsa/api/attention_call.h"
 #include "nsa/layer/nsa_inputs.h"
@@ -58,8 +59,12 @@ class ContextParallel {
                                        nsa::model_config_folders())
                     .attention),
         ranks_(open_ranks(one, 2)) {
-    if (!fault_.empty() && fault_ != "other_inputs" && fault_ != "sent_twice")
-      throw ConfigError("args.fault must be other_inputs or sent_twice, got '" + fault_ + "'");
+    static const std::vector<std::string> kFaults = {"", "other_inputs", "sent_twice", "slow_links",
+                                                     "blocks_alone"};
+    if (std::ranges::find(kFaults, fault_) == kFaults.end())
+      throw ConfigError(
+          "args.fault must be other_inputs, sent_twice, slow_links or blocks_alone, got '" +
+          fault_ + "'");
     train::require_context_shards(config_, tokens_, world());
     if (equal_tokens_ > 0) train::require_context_shards(config_, equal_tokens_, world());
   }
@@ -180,16 +185,23 @@ class ContextParallel {
     const Cost one = cost_of([&, inputs = leaves(whole)]() mutable {
       nsa::nsa_attention(inputs, config_, options).o.sum().backward();
     });
+    const double pieces_ms = time_pieces(whole, options);
     nsa::NsaInputs here = part();
     whole = {};
-    const Cost divided = cost_of([&] { attend(here, options).o.sum().backward(); });
+    const Cost divided = cost_of([&] {
+      attend(here, options).o.sum().backward();
+      if (fault_ == "slow_links") std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    });
     metric("time.one_ms", one.ms, "ms");
     metric("time.divided_ms", divided.ms, "ms");
     metric("time.linear_pct", 100 * one.ms / divided.ms / static_cast<double>(world()), "pct");
     metric("memory.one_mib", one.mib, "mib");
     metric("memory.divided_mib", divided.mib, "mib");
-    report_bytes(attend, static_cast<int64_t>(c10::elementSize(type)));
-    predict(giga_flops(config_, tokens_, batch_) / one.ms, time_link(here.k_sel),
+    const double bytes = report_bytes(attend, static_cast<int64_t>(c10::elementSize(type)));
+    const double link_gb_s = time_link(here.k_sel);
+    report_time(pieces_ms, bytes / (link_gb_s * 1e6), divided.ms);
+    report_parts(attend, here, pieces_ms);
+    predict(giga_flops(config_, tokens_, batch_) / pieces_ms, link_gb_s,
             static_cast<int64_t>(c10::elementSize(type)));
   }
 
@@ -199,6 +211,7 @@ class ContextParallel {
     const at::NoGradGuard no_grad;
     Checks checks = judge_context_rows(
         {config_, whole, attend(here, options), attend.shard(), rows_, one_.seed()}, options);
+    if (fault_ == "blocks_alone") checks.resize(1);
     for (Check& check : checks) {
       const at::Tensor off = at::zeros({1}, at::device(one_.device).dtype(at::kDouble));
       if (!check.ok) off.fill_(1);
@@ -212,7 +225,73 @@ class ContextParallel {
     if (reports()) emit_checks(one_, checks);
   }
 
-  void report_bytes(const train::ContextAttention& attend, int64_t value_bytes) {
+  /// The whole call by one device in two pieces, as a rank has them: what pieces cost beside links.
+  double time_pieces(const nsa::NsaInputs& whole, const nsa::NsaOptions& options) {
+    const auto alone = ranks_.group->subgroup("alone", {ranks_.place.rank});
+    train::CollectiveLog log;
+    train::ContextAttention attend(*alone, log, config_, tokens_);
+    nsa::NsaInputs inputs = leaves(whole);
+    return time_ms([&] { attend(inputs, options).o.sum().backward(); });
+  }
+
+  /// Time by formula: work as pieces have it, evenly over the ranks, and all bytes; nothing
+  /// overlaps.
+  void report_time(double pieces_ms, double link_ms, double divided_ms) const {
+    const double balance =
+        train::work_balance(config_, tokens_, world(), train::ContextLayout::kZigzag);
+    const double predicted = pieces_ms / static_cast<double>(world()) / balance + link_ms;
+    metric("time.pieces_ms", pieces_ms, "ms");
+    metric("time.predicted_ms", predicted, "ms");
+    metric("time.unpredicted_ratio", divided_ms / predicted, "ratio");
+  }
+
+  /// What moving x and its gradient takes.
+  template <class Move>
+  double time_moving(const at::Tensor& x, const Move& move) {
+    const at::Tensor leaf = x.detach().clone().set_requires_grad(true);
+    return time_ms([&] { move(leaf).sum().backward(); });
+  }
+
+  /// MiB of a call that a rank received under names that begin so.
+  static double mib_of(const train::ContextAttention& attend, const std::string& part) {
+    double bytes = 0;
+    for (const auto& [name, received] : attend.received())
+      if (name.starts_with(part)) bytes += static_cast<double>(received);
+    return bytes / kMib / static_cast<double>(attend.calls());
+  }
+
+  /// Each part of a call by itself; they need not add up, as nothing of one waits for another.
+  void report_parts(const train::ContextAttention& attend, const nsa::NsaInputs& here,
+                    double pieces_ms) {
+    train::ContextExchange exchange(*ranks_.group, log_);
+    const auto gathered = [&](const at::Tensor& x) { return exchange.gather_tokens(x, "part"); };
+    const auto bordered = [&](int64_t rows) {
+      return [&exchange, rows](const at::Tensor& x) {
+        return exchange.with_previous(x, rows, "part");
+      };
+    };
+    const int64_t blocks = here.k_sel.size(1) / config_.block_stride;
+    const double selected = time_moving(here.k_sel, gathered) + time_moving(here.v_sel, gathered);
+    const double compressed = time_moving(here.k_cmp_src.narrow(1, 0, blocks), gathered) +
+                              time_moving(here.v_cmp_src.narrow(1, 0, blocks), gathered);
+    const double window = time_moving(here.k_win, bordered(config_.window - 1)) +
+                          time_moving(here.v_win, bordered(config_.window - 1));
+    if (!reports()) return;
+    one_.emitter.table(
+        {.case_id = one_.id,
+         .id = "parts",
+         .title = "Parts of a forward and a backward call, each timed by itself",
+         .columns = {"part", "received by a rank, MiB", "ms"},
+         .rows = {
+             {"attention of a rank's pieces", 0, pieces_ms / static_cast<double>(world())},
+             {"keys and values of selected blocks, and gradients", mib_of(attend, "selected"),
+              selected},
+             {"compressed keys and values, and gradients", mib_of(attend, "compress"), compressed},
+             {"tokens before the pieces, and gradients", mib_of(attend, "window"), window}}});
+  }
+
+  /// Returns the bytes of the formula.
+  double report_bytes(const train::ContextAttention& attend, int64_t value_bytes) {
     double here = 0;
     for (const auto& [part, bytes] : attend.received())
       if (!part.ends_with("ids") && !part.ends_with("counts")) here += static_cast<double>(bytes);
@@ -229,6 +308,7 @@ class ContextParallel {
     metric("bytes.received_mib", most / kMib, "mib");
     metric("bytes.predicted_mib", predicted / kMib, "mib");
     metric("bytes.unpredicted_ratio", most / predicted, "ratio");
+    return predicted;
   }
 
   /// GB/s that a rank receives in a gather of its keys `here`.
