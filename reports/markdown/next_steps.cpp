@@ -61,11 +61,29 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
     steps.push_back(
         {"**Decide** " + named(open) + " with more samples: " + escape(open.front()->reason, 200),
          again(model, phase.name)});
+  // A step that ran, and of which a case broke off or left a figure out.
+  const auto missing = of_phase(model, phase.name, CriterionVerdict::kNotEvaluated);
+  const bool ran = phase.status == StepStatus::kCompleted || phase.status == StepStatus::kPartial;
+  if (ran && !missing.empty())
+    steps.push_back({"**Decide** " + named(missing) + ": " + escape(missing.front()->reason, 300),
+                     again(model, phase.name)});
   const bool deferred = phase.status == StepStatus::kDeferred && !harness::is_beyond_size(phase);
   if (deferred || phase.status == StepStatus::kPartial)
     steps.push_back({"**Run step** " + code(phase.id) + " (" + escape(phase.title, 120) +
                          "): " + escape(phase.reason, 300),
                      again(model, phase.name)});
+}
+
+/// Steps that --only and --skip left out are run by the whole runbook.
+void add_left_out(const Model& model, std::vector<Step>& steps) {
+  const auto left_out = std::ranges::count_if(model.results.phases, [](const PhaseResult& phase) {
+    return phase.status == StepStatus::kNotRun && phase.cause == "SKIPPED" &&
+           phase.required == harness::Required::kAlways;
+  });
+  if (left_out > 0)
+    steps.push_back({"**Run** the " + std::to_string(left_out) +
+                         (left_out == 1 ? " step that was left out" : " steps that were left out"),
+                     "nsa-validate --runbook " + shell_word(plain(model.results.run.runbook))});
 }
 
 void add_findings(const Model& model, std::vector<Step>& steps) {
@@ -86,6 +104,7 @@ std::vector<Step> all_steps(const Model& model) {
   for (const PhaseResult& phase : model.results.phases) add_failed(model, phase, steps);
   add_findings(model, steps);
   for (const PhaseResult& phase : model.results.phases) add_undecided(model, phase, steps);
+  add_left_out(model, steps);
   for (const harness::NextStep& step : model.results.next_steps)
     if (!done(model, step)) steps.push_back({escape(step.text), step.command});
   return steps;

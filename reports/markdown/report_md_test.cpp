@@ -165,6 +165,24 @@ TEST(ReportMd, AStepOfLargerMachinesIsOutsideTheScopeAndNoNextStep) {
   }
 }
 
+/// What is open has a next step: a case that broke off, and steps that were left out.
+TEST(ReportMd, WhatWasNotEvaluatedHasANextStep) {
+  Results r = go();
+  r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
+  r.criteria[0].reason = "case text failed in g01: no corpus at .data/nothing";
+  r.phases.resize(1);
+  r.phases[0].name = "p";
+  r.phases[0].status = StepStatus::kCompleted;
+  EXPECT_THAT(section(report(r), "Next steps"),
+              HasSubstr("1. **Decide** `C-x`: case text failed in g01: no corpus at"));
+  r.phases[0].status = StepStatus::kNotRun;
+  r.phases[0].cause = "SKIPPED";
+  r.phases[0].required = harness::Required::kAlways;
+  const std::string steps = section(report(r), "Next steps");
+  EXPECT_THAT(steps, HasSubstr("**Run** the 1 step that was left out: `nsa-validate --runbook"));
+  EXPECT_THAT(steps, Not(HasSubstr("Decide")));
+}
+
 TEST(ReportMd, OneCauseIsSaidOnceAndTheLeastRoomComesFirst) {
   Results r = go();
   for (int i = 0; i < 100; ++i) {
@@ -206,7 +224,7 @@ TEST(ReportMd, ANextStepIsLeftOutWhereAllItsCriteriaPass) {
   r.next_steps[0].unless = {"C-x"};
   EXPECT_THAT(report(r), Not(HasSubstr("Count again")));
   r.criteria[0].verdict = CriterionVerdict::kNotEvaluated;
-  EXPECT_THAT(report(r), HasSubstr("1. Count again"));
+  EXPECT_THAT(report(r), HasSubstr("2. Count again"));
 }
 
 TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
