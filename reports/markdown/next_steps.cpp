@@ -63,8 +63,7 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
          again(model, phase.name)});
   // A step that ran, and of which a case broke off or left a figure out.
   const auto missing = of_phase(model, phase.name, CriterionVerdict::kNotEvaluated);
-  const bool ran = phase.status == StepStatus::kCompleted || phase.status == StepStatus::kPartial;
-  if (ran && !missing.empty())
+  if (phase.status == StepStatus::kCompleted && !missing.empty())
     steps.push_back({"**Decide** " + named(missing) + ": " + escape(missing.front()->reason, 300),
                      again(model, phase.name)});
   const bool deferred = phase.status == StepStatus::kDeferred && !harness::is_beyond_size(phase);
