@@ -98,4 +98,10 @@ inline harness::Results sized(const Sizes& sizes) {
   return r;
 }
 
+/// From "## HEADING" of a Markdown report to the next heading of that level; empty: there is none.
+inline std::string section(const std::string& text, const std::string& heading) {
+  const size_t at = text.find("## " + heading + "\n");
+  return at == std::string::npos ? "" : text.substr(at, text.find("\n## ", at + 1) - at);
+}
+
 }  // namespace reports::testing_data

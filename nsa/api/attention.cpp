@@ -5,7 +5,7 @@
 
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
-#include "nsa/layer/msa_attention.h"
+#include "nsa/layer/msa/msa_attention.h"
 #include "nsa/nsa.h"
 #include "nsa/ops/attention/fused_interval.h"
 #include "nsa/ops/selected/backends.h"

@@ -181,11 +181,11 @@ class ContextParallel {
       return leaves(nsa::map_tokens(
           whole, [&](const at::Tensor& x) { return train::pieces_of(x, attend.shard()); }));
     };
-    if (rows_ > 0) report_rows(whole, part(), attend, options);
-    const Cost one = cost_of([&, inputs = leaves(whole)]() mutable {
-      nsa::nsa_attention(inputs, config_, options).o.sum().backward();
-    });
+    if (rows_ > 0) report_rows(whole, part(), options);
+    whole = leaves(whole);  // no other copy is there while memory is counted
     const double pieces_ms = time_pieces(whole, options);
+    const Cost one =
+        cost_of([&] { nsa::nsa_attention(whole, config_, options).o.sum().backward(); });
     nsa::NsaInputs here = part();
     whole = {};
     const Cost divided = cost_of([&] {
@@ -207,8 +207,10 @@ class ContextParallel {
 
   /// Checks of the oracle on rows of every rank, as this device's kernels computed them.
   void report_rows(const nsa::NsaInputs& whole, const nsa::NsaInputs& here,
-                   train::ContextAttention& attend, const nsa::NsaOptions& options) {
+                   const nsa::NsaOptions& options) {
     const at::NoGradGuard no_grad;
+    // One of its own: what a call receives is counted with its backward pass.
+    train::ContextAttention attend(*ranks_.group, log_, config_, tokens_);
     Checks checks = judge_context_rows(
         {config_, whole, attend(here, options), attend.shard(), rows_, one_.seed()}, options);
     if (fault_ == "blocks_alone") checks.resize(1);
@@ -227,11 +229,13 @@ class ContextParallel {
 
   /// The whole call by one device in two pieces, as a rank has them: what pieces cost beside links.
   double time_pieces(const nsa::NsaInputs& whole, const nsa::NsaOptions& options) {
-    const auto alone = ranks_.group->subgroup("alone", {ranks_.place.rank});
+    const auto alone =
+        ranks_.group->subgroup("rank" + std::to_string(ranks_.place.rank), {ranks_.place.rank});
     train::CollectiveLog log;
     train::ContextAttention attend(*alone, log, config_, tokens_);
-    nsa::NsaInputs inputs = leaves(whole);
-    return time_ms([&] { attend(inputs, options).o.sum().backward(); });
+    const double ms = time_ms([&] { attend(whole, options).o.sum().backward(); });
+    alone->leave();
+    return ms;
   }
 
   /// Time by formula: work as pieces have it, evenly over the ranks, and all bytes; nothing

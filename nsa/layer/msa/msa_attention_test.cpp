@@ -1,5 +1,5 @@
 // Selection by an index, against the oracle (nsa/reference/passes/msa) and by its properties.
-#include "nsa/layer/msa_attention.h"
+#include "nsa/layer/msa/msa_attention.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "nsa/layer/msa_attention.h"
+#include "nsa/layer/msa/msa_attention.h"
 #include "nsa/ops/select/index_scores.h"
 
 namespace nsa {

@@ -1,4 +1,4 @@
-#include "nsa/layer/msa_attention.h"
+#include "nsa/layer/msa/msa_attention.h"
 
 #include <ATen/ATen.h>
 

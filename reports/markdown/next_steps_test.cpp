@@ -1,0 +1,67 @@
+// Next steps of a report: one for everything that is open, none for what is not.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reports/render.h"
+#include "reports/testing.h"
+
+namespace reports {
+namespace {
+
+using harness::CriterionVerdict;
+using harness::Results;
+using harness::StepStatus;
+using testing::HasSubstr;
+using testing::Not;
+using testing_data::criterion;
+using testing_data::go;
+using testing_data::section;
+
+std::string rendered(const Results& r) { return render("report.md", r); }
+
+TEST(NextSteps, AStepOfLargerMachinesIsOutsideTheScopeAndHasNone) {
+  for (const auto& [cause, consequence] :
+       {std::pair{"GPU_COUNT", "| none: outside the scope of this verdict"},
+        {"DATA_MISSING", "| leaves the verdict undecided"}}) {
+    Results r = go();
+    r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
+    r.phases.resize(1);
+    r.phases[0].name = "p", r.phases[0].cause = cause;
+    r.phases[0].required = harness::Required::kBySize;
+    r.phases[0].status = StepStatus::kDeferred;
+    const std::string open = section(rendered(r), "Open, failed, deviating");
+    const std::string row = open.substr(std::min(open.find("`C-x`"), open.size()));
+    EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr(consequence)) << cause;
+    EXPECT_EQ(section(rendered(r), "Next steps").find("Run step") == std::string::npos,
+              cause == std::string("GPU_COUNT"));
+  }
+}
+
+/// What is open has a next step: a case that broke off, and steps that were left out.
+TEST(NextSteps, WhatWasNotEvaluatedHasOne) {
+  Results r = go();
+  r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated)};
+  r.criteria[0].reason = "case text failed in g01: no corpus at .data/nothing";
+  r.phases.resize(1);
+  r.phases[0].name = "p";
+  r.phases[0].status = StepStatus::kCompleted;
+  EXPECT_THAT(section(rendered(r), "Next steps"),
+              HasSubstr("1. **Decide** `C-x`: case text failed in g01: no corpus at"));
+  r.phases[0].status = StepStatus::kNotRun;
+  r.phases[0].cause = "SKIPPED";
+  r.phases[0].required = harness::Required::kAlways;
+  const std::string steps = section(rendered(r), "Next steps");
+  EXPECT_THAT(steps, HasSubstr("**Run** the 1 step that was left out: `nsa-validate --runbook"));
+  EXPECT_THAT(steps, Not(HasSubstr("Decide")));
+}
+
+TEST(NextSteps, OneOfTheRunbookIsLeftOutWhereAllItsCriteriaPass) {
+  Results r = go();
+  r.next_steps = {{"Count again", "nsa-validate --runbook smoke", {"C-x"}}};
+  EXPECT_THAT(rendered(r), Not(HasSubstr("Count again")));
+  r.criteria[0].verdict = CriterionVerdict::kNotEvaluated;
+  EXPECT_THAT(rendered(r), HasSubstr("2. Count again"));
+}
+
+}  // namespace
+}  // namespace reports
