@@ -31,7 +31,7 @@ nsa::train::TrainOptions options_of(const TaskArm& arm, const TaskTraining& trai
   options.batch = training.batch;
   options.weight_decay = training.weight_decay;
   options.seed = arm.seed;
-  options.cuda_graph = arm.change ? "off" : "auto";  // a change acts between launches
+  options.cuda_graph = "off";
   options.loader.threads = 0;
   options.loader.warmup_batches = 0;
   return options;
