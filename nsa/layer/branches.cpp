@@ -25,19 +25,22 @@ namespace {
 /// Queries whose probabilities over all compressed blocks exist at one time.
 constexpr int64_t kSelectionQueries = 4096;
 
-/// The branches of one call; the steps read like docs/semantics.md, Stages.
+/// The branches of one piece; the steps read like docs/semantics.md, Stages.
 class Branches {
  public:
   Branches(const AttendedKeys& keys, const at::Tensor& gate_logits, const NsaConfig& config,
            const NsaOptions& options)
       : keys_(keys), gate_logits_(gate_logits), config_(config), options_(options) {}
 
-  NsaOutputs run() {
+  void choose_blocks() {
     out_.q_rot = keys_.q_rot;
     out_.k_cmp = keys_.k_cmp;
     out_.v_cmp = keys_.v_cmp;
     compressed_branch_and_selection();
     assert_compressed_branch();
+  }
+
+  NsaOutputs finish() {
     selected_branch();
     window_branch();
     combine();
@@ -216,12 +219,29 @@ class Branches {
 
 }  // namespace
 
+std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
+                                      const std::vector<at::Tensor>& gate_logits,
+                                      const NsaConfig& config, const NsaOptions& options) {
+  TORCH_CHECK(pieces.size() == gate_logits.size(), "nsa::attend_pieces: gate_logits must be ",
+              pieces.size(), " tensors, one a piece, got ", gate_logits.size());
+  std::vector<Branches> branches;
+  branches.reserve(pieces.size());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    TORCH_CHECK(
+        pieces[i].first_position == 0 || !options.strict_asserts,
+        "nsa::attend_branches: strict_asserts must be false where queries begin at position ",
+        pieces[i].first_position, ", as it counts from 0 (unset NSA_STRICT_ASSERTS)");
+    branches.emplace_back(pieces[i], gate_logits[i], config, options);
+  }
+  for (Branches& piece : branches) piece.choose_blocks();
+  std::vector<NsaOutputs> outputs;
+  for (Branches& piece : branches) outputs.push_back(piece.finish());
+  return outputs;
+}
+
 NsaOutputs attend_branches(const AttendedKeys& keys, const at::Tensor& gate_logits,
                            const NsaConfig& config, const NsaOptions& options) {
-  TORCH_CHECK(keys.first_position == 0 || !options.strict_asserts,
-              "nsa::attend_branches: strict_asserts must be false where queries begin at position ",
-              keys.first_position, ", as it counts from 0 (unset NSA_STRICT_ASSERTS)");
-  return Branches(keys, gate_logits, config, options).run();
+  return std::move(attend_pieces({keys}, {gate_logits}, config, options).front());
 }
 
 }  // namespace nsa

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "nsa/layer/nsa_attention.h"
 
@@ -22,5 +23,12 @@ struct AttendedKeys {
 /// goes to the current record. gate_logits: as NsaInputs. Throws c10::Error by name.
 NsaOutputs attend_branches(const AttendedKeys& keys, const at::Tensor& gate_logits,
                            const NsaConfig& config, const NsaOptions& options);
+
+/// The same for several pieces of sequences. All choose their blocks before the first of them asks
+/// for `selected`: where that waits for other processes, what each did so far is the same work,
+/// though a late piece has more to choose from than an early one.
+std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
+                                      const std::vector<at::Tensor>& gate_logits,
+                                      const NsaConfig& config, const NsaOptions& options);
 
 }  // namespace nsa

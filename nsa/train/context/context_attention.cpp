@@ -134,8 +134,8 @@ ContextAttention::KeysAndValues ContextAttention::selected(Keys& keys, int64_t s
   return {keys.gathered.first.narrow(1, 0, tokens), keys.gathered.second.narrow(1, 0, tokens)};
 }
 
-NsaOutputs ContextAttention::attend(Keys& keys, int64_t slot, const at::Tensor& gate_logits,
-                                    const NsaOptions& options) {
+/// What the queries of a piece attend to. `keys` outlives it.
+AttendedKeys ContextAttention::attended(Keys& keys, int64_t slot) {
   const auto at_slot = static_cast<size_t>(slot);
   const int64_t halo = std::max<int64_t>(config_.window - 1, 0),
                 before = std::min(halo, shard_.begin(slot));  // nothing is before the first piece
@@ -144,15 +144,14 @@ NsaOutputs ContextAttention::attend(Keys& keys, int64_t slot, const at::Tensor& 
     return before == halo ? x : x.narrow(1, halo - before, x.size(1) - halo + before);
   };
   const int64_t seen = config_.num_compressed(shard_.end(slot));
-  AttendedKeys attended{
+  return {
       .q_rot = keys.q_rot[at_slot],
       .k_cmp = keys.k_cmp.narrow(1, 0, seen),
       .v_cmp = keys.v_cmp.narrow(1, 0, seen),
       .k_win = in_window(keys.k_win),
       .v_win = in_window(keys.v_win),
-      .selected = [&](const at::Tensor& ids) { return selected(keys, slot, ids); },
+      .selected = [this, &keys, slot](const at::Tensor& ids) { return selected(keys, slot, ids); },
       .first_position = shard_.begin(slot)};
-  return attend_branches(attended, gate_logits, config_, options);
 }
 
 NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions& options,
@@ -176,9 +175,9 @@ NsaOutputs ContextAttention::operator()(const NsaInputs& local, const NsaOptions
     out = attend_documents(local, cu_seqlens, effective);
   } else {
     Keys keys = keys_of(local);
-    const std::vector<at::Tensor> gates = in_pieces(local.gate_logits);
-    const NsaOutputs first = attend(keys, 0, gates[0], effective);
-    out = join(first, attend(keys, 1, gates[1], effective));
+    const std::vector<NsaOutputs> of_pieces = attend_pieces(
+        {attended(keys, 0), attended(keys, 1)}, in_pieces(local.gate_logits), config_, effective);
+    out = join(of_pieces[0], of_pieces[1]);
   }
   out.record = record;
   out.ran = record->rows();

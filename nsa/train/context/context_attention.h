@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "nsa/layer/nsa_attention.h"
+#include "nsa/layer/branches.h"
 #include "nsa/train/context/context_documents.h"
 #include "nsa/train/context/context_exchange.h"
 #include "nsa/train/context/context_shard.h"
@@ -64,8 +64,7 @@ class ContextAttention {
   Keys keys_of(const NsaInputs& local);
   KeysAndValues compressed(const NsaInputs& local);
   KeysAndValues selected(Keys& keys, int64_t slot, const at::Tensor& block_idx);
-  NsaOutputs attend(Keys& keys, int64_t slot, const at::Tensor& gate_logits,
-                    const NsaOptions& options);
+  AttendedKeys attended(Keys& keys, int64_t slot);
   struct WholeRows;
   WholeRows gather_rows(const NsaInputs& local, const std::vector<DocumentSegment>& segments);
   NsaOutputs attend_segment(const WholeRows& rows, const DocumentSegment& segment,
