@@ -54,7 +54,7 @@ std::vector<std::string> Args::get_list(const char* key,
   if (!has(key)) return fallback;
   const auto& value = values_.at(key);
   const bool texts =
-      value.is_array() && !value.empty() &&
+      value.is_array() && (!value.empty() || fallback.empty()) &&
       std::all_of(value.begin(), value.end(), [](const auto& item) { return item.is_string(); });
   if (!texts) refuse(key, "a list of strings, not empty");
   return value.get<std::vector<std::string>>();
@@ -64,11 +64,13 @@ std::vector<int64_t> Args::get_ints(const char* key, const std::vector<int64_t>&
                                     int64_t minimum) const {
   if (!has(key)) return fallback;
   const auto& value = values_.at(key);
-  const bool fits = value.is_array() && !value.empty() &&
+  const bool fits = value.is_array() && (!value.empty() || fallback.empty()) &&
                     std::all_of(value.begin(), value.end(), [&](const auto& item) {
                       return item.is_number_integer() && item.template get<int64_t>() >= minimum;
                     });
-  if (!fits) refuse(key, "a list of integers >= " + std::to_string(minimum) + ", not empty");
+  if (!fits)
+    refuse(key, "a list of integers >= " + std::to_string(minimum) +
+                    (fallback.empty() ? "" : ", not empty"));
   return value.get<std::vector<int64_t>>();
 }
 
@@ -133,8 +135,9 @@ const std::vector<PhaseKind>& phase_kinds() {
         "lr",    "warmup",    "weight_decay", "fault"},
        run_recall},
       {"retrieval",
-       {"model", "attention", "seeds", "threads", "S", "lengths", "depths", "digits", "rows",
-        "val_rows", "steps", "batch", "lr", "warmup", "weight_decay", "fault"},
+       {"model", "attention", "seeds", "threads", "S", "first_S", "first_steps", "least_S",
+        "lengths", "depths", "digits", "rows", "val_rows", "steps", "batch", "lr", "warmup",
+        "weight_decay", "fault"},
        run_retrieval},
       {"sharded_training",
        {"model", "S", "B", "steps", "ranks", "rank_timeout_s", "dtype", "backend", "bound", "parts",

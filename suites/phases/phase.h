@@ -43,7 +43,7 @@ class Args {
   std::string get_text(const char* key, const std::string& fallback) const;
   std::vector<std::string> get_list(const char* key,
                                     const std::vector<std::string>& fallback) const;
-  /// A list of integers >= minimum, not empty.
+  /// A list of integers >= minimum; not empty, unless the fallback is.
   std::vector<int64_t> get_ints(const char* key, const std::vector<int64_t>& fallback,
                                 int64_t minimum) const;
   bool has(const char* key) const { return values_.contains(key); }

@@ -58,6 +58,7 @@ struct DataOptions {
   bool random_fill = false;
   int64_t digits = nsa::train::PassKeySizes().digits;
   int64_t depth_pct = nsa::train::PassKeySizes().depth_pct;
+  int64_t least_seq_len = nsa::train::PassKeySizes().least_seq_len;
 
   template <class Visitor>
   static void describe(Visitor& v);
@@ -77,7 +78,8 @@ struct DataOptions {
     return nsa::train::make_pass_key(
         {.seq_len = seq_len > 0 ? seq_len : nsa::train::PassKeySizes().seq_len,
          .digits = digits,
-         .depth_pct = depth_pct});
+         .depth_pct = depth_pct,
+         .least_seq_len = kept_out ? 0 : least_seq_len});
   }
 
   nsa::train::ShardOptions of_shards() const {
@@ -138,6 +140,11 @@ void DataOptions::describe(Visitor& v) {
      .least = -1,
      .most = 100},
     &O::depth_pct);
+  v({.name = "least_seq_len",
+     .doc = "pass_key: rows to train on end where it is drawn, from this many tokens on; 0: all "
+            "end at seq_len",
+     .least = 0},
+    &O::least_seq_len);
 }
 
 void print_counts(const nsa::train::DocumentCounts& counts, const std::string& field) {

@@ -71,10 +71,10 @@ std::string graph_obstacle(const std::vector<RanBackend>& ran) {
   return "";
 }
 
-StepGraph::StepGraph(c10::Device device, at::IntArrayRef tokens_shape)
+StepGraph::StepGraph(c10::Device device, at::IntArrayRef rows_shape)
     : device_(device),
       stream_(own_stream(device)),
-      tokens_(at::empty(tokens_shape, at::TensorOptions(at::kLong).device(device))) {}
+      rows_(at::empty(rows_shape, at::TensorOptions(at::kLong).device(device))) {}
 
 StepGraph::~StepGraph() = default;
 

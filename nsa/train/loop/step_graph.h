@@ -46,8 +46,8 @@ std::string graph_obstacle(const std::vector<RanBackend>& ran);
 /// one are a launch of the graph with other tokens and another learning rate in the same places.
 class StepGraph {
  public:
-  /// tokens: int64 [accum, B, S + 1].
-  StepGraph(c10::Device device, at::IntArrayRef tokens_shape);
+  /// rows: int64 [accum, B, tokens of a row, and behind them the answers of a task].
+  StepGraph(c10::Device device, at::IntArrayRef rows_shape);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
@@ -61,7 +61,7 @@ class StepGraph {
   bool due_next() const { return steps_ == kStepsBefore; }
   bool captured() const { return captured_; }
 
-  const at::Tensor& tokens() const { return tokens_; }
+  const at::Tensor& rows() const { return rows_; }
   /// Records what `compute` launches on the graph's stream; nothing runs. `before`: what ran in the
   /// steps so far. Throws InputError with the obstacle.
   void capture(const std::function<StepTensors()>& compute, const std::vector<RanBackend>& before);
@@ -81,7 +81,7 @@ class StepGraph {
   void begin_graph();
   c10::Device device_;
   c10::Stream stream_;
-  at::Tensor tokens_;
+  at::Tensor rows_;
   std::vector<std::unique_ptr<Graph>> graphs_;
   std::vector<std::function<void()>> between_;  ///< one less than graphs
   StepTensors result_;

@@ -5,17 +5,22 @@
 #include <c10/core/StreamGuard.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 
 #include "nsa/model/blocks/loss.h"
 #include "nsa/program/input_error.h"
+#include "nsa/train/checkpoint/checkpoint_store.h"
 #include "nsa/train/loop/schedule.h"
 #include "nsa/train/loop/trainer.h"
 #include "nsa/train/loop/training_attention.h"
 #include "nsa/train/ranks/rank_group.h"
+#include "nsa/train/tasks/recall.h"
+#include "nsa/train/tasks/task_corpus.h"
 
 namespace nsa::train {
 namespace {
@@ -54,7 +59,20 @@ struct Variant {
   at::ScalarType type = at::kBFloat16;
   LossFunction loss = next_token_loss;
   bool grouped = false;  ///< as the one rank of a group: gradients travel in buckets
+  bool task = false;     ///< rows with answers, which alone are targets
 };
+
+/// Rows of recall from a folder that is removed again: the source keeps its files open.
+std::unique_ptr<TokenSource> task_rows() {
+  const auto dir =
+      std::filesystem::temp_directory_path() / ("step_graph_task_" + std::to_string(getpid()));
+  const auto task = make_recall({.seq_len = kSeqLen, .pairs = 4, .vocab = 32, .gap = 16});
+  write_task_corpus(*task, {.train = 200, .val = 1}, dir, "recall");
+  auto source = open_corpus_source(dir, "recall", 11, kSeqLen + 1, 2);
+  std::error_code ignored;
+  remove_folder(dir, ignored);
+  return source;
+}
 
 std::unique_ptr<RankGroup> group_of_one(at::Device device) {
   constexpr int kPort = 29871;
@@ -76,7 +94,7 @@ Trained train(const std::string& graph, const Variant& variant) {
   model->compute_type = variant.type;
   model->set_attention_options(
       training_attention(SwitchSet::from({}, {}, {}), "auto", device).options);
-  const auto tokens = make_synthetic_source(256, 11);
+  const auto tokens = variant.task ? task_rows() : make_synthetic_source(256, 11);
   const Schedule schedule{options.lr, options.min_lr, options.warmup, options.steps};
   TrainerParts parts;
   parts.model = model;
@@ -138,9 +156,10 @@ void expect_launches(const Trained& graph) {
 }
 
 TEST(StepGraphOnCuda, TwentyStepsHaveTheBitsOfStepsWithoutIt) {
-  for (const Variant& variant : {Variant{}, Variant{.accum = 2}, Variant{.dense = true}}) {
+  for (const Variant& variant : {Variant{}, Variant{.accum = 2}, Variant{.dense = true},
+                                 Variant{.task = true}, Variant{.accum = 2, .task = true}}) {
     SCOPED_TRACE(std::string(variant.dense ? "dense" : "nsa") + " accum " +
-                 std::to_string(variant.accum));
+                 std::to_string(variant.accum) + (variant.task ? " task" : ""));
     const Trained graph = train("on", variant);
     expect_launches(graph);
     expect_same_bits(graph, train("off", variant));

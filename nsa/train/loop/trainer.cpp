@@ -58,12 +58,11 @@ void Trainer::prepare_reducer() {
 void Trainer::prepare_graph() {
   if (options_.cuda_graph == "off") return;
   no_graph_ = run_obstacle(options_, parts_.model->activation_checkpointing, device_);
-  if (answers_ > 0 && no_graph_.empty()) no_graph_ = "with a task, whose answers are no part of it";
   if (sharded_ && no_graph_.empty()) no_graph_ = "with shard full, whose parameters come and go";
   if (options_.cuda_graph == "on") require_graph(no_graph_);
   if (no_graph_.empty())
     graph_ = std::make_unique<StepGraph>(
-        device_, at::IntArrayRef{options_.accum, options_.batch, seq_len_ + 1});
+        device_, at::IntArrayRef{options_.accum, options_.batch, row_bytes()});
 }
 
 /// Before the step that would be captured: what ran so far may stand against it.
@@ -113,12 +112,18 @@ LoaderTelemetry Trainer::loader_telemetry() const {
   return loader_ ? loader_->telemetry() : LoaderTelemetry{};
 }
 
+/// rows: int64 [B, row_bytes()] on the device.
+Trainer::Batch Trainer::batch_of(const at::Tensor& rows) const {
+  Batch batch{rows.narrow(1, 0, seq_len_ + 1), {}};
+  if (answers_ > 0) batch.answers = rows.slice(1, seq_len_ + 1);
+  return batch;
+}
+
 Trainer::Batch Trainer::to_device(const std::vector<uint8_t>& bytes) const {
   at::Tensor rows = at::empty({options_.batch, row_bytes()}, at::kByte);
   std::copy(bytes.begin(), bytes.end(), rows.data_ptr<uint8_t>());
   rows = rows.to(device_);
-  Batch batch{rows.narrow(1, 0, seq_len_ + 1).to(at::kLong), {}};
-  if (answers_ > 0) batch.answers = rows.slice(1, seq_len_ + 1).to(at::kLong);
+  Batch batch = batch_of(rows.to(at::kLong));
   if (parts_.context != nullptr && !options_.packing) batch.attention = parts_.context->attention();
   if (options_.packing) {
     const at::Tensor documents = document_starts(bytes, seq_len_ + 1);
@@ -236,11 +241,15 @@ StepTensors Trainer::compute_loaded(const OnStage& end_stage) {
 }
 
 StepTensors Trainer::compute_by_graph(const OnStage& end_stage) {
-  for (int64_t i = 0; i < options_.accum; ++i) graph_->tokens().select(0, i).copy_(load().tokens);
-  end_stage(Stage::kLoad);
   const auto in_place = [&](int64_t micro) {
-    return Batch{graph_->tokens().select(0, micro - 1), {}};
+    return batch_of(graph_->rows().select(0, micro - 1));
   };
+  for (int64_t micro = 1; micro <= options_.accum; ++micro) {
+    const Batch loaded = load(), place = in_place(micro);
+    place.tokens.copy_(loaded.tokens);
+    if (answers_ > 0) place.answers.copy_(loaded.answers);
+  }
+  end_stage(Stage::kLoad);
   const auto ignore_stage = [](Stage) {};
   if (!graph_->captured()) {
     if (reducer_)

@@ -125,6 +125,7 @@ class Trainer {
     at::Tensor answers = {};   ///< of a task, int64 [B, S + 1]; 0: nothing is asked
     at::Tensor share = {};     ///< what that mean counts for; undefined: as that of any micro-batch
   };
+  Batch batch_of(const at::Tensor& rows) const;
   Batch to_device(const std::vector<uint8_t>& bytes) const;
   Batch load();
   Batch load_again(int64_t first_row) const;

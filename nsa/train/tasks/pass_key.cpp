@@ -1,6 +1,8 @@
 #include "nsa/train/tasks/pass_key.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "nsa/train/data/counter_random.h"
@@ -26,14 +28,21 @@ class PassKey : public Task {
                  sizes.digits);
     require_size(sizes.depth_pct >= -1 && sizes.depth_pct <= 100, kPassKey, "depth_pct",
                  "in 0..100, or -1", sizes.depth_pct);
-    require_size(filler_bytes() >= 0, kPassKey, "seq_len",
-                 ">= " + std::to_string(sizes.seq_len - filler_bytes()), sizes.seq_len);
+    const int64_t shortest = sizes.seq_len - filler_bytes(row_tokens());
+    require_size(sizes.seq_len >= shortest, kPassKey, "seq_len", ">= " + std::to_string(shortest),
+                 sizes.seq_len);
+    require_size(sizes.least_seq_len == 0 ||
+                     (sizes.least_seq_len >= shortest && sizes.least_seq_len <= sizes.seq_len),
+                 kPassKey, "least_seq_len",
+                 "0 or in " + std::to_string(shortest) + ".." + std::to_string(sizes.seq_len),
+                 sizes.least_seq_len);
   }
 
   int64_t row_tokens() const override { return sizes_.seq_len + 1; }
 
   std::string describe() const override {
     return "pass-key retrieval (arXiv 2305.16300), " + std::to_string(sizes_.digits) + " digits, " +
+           (sizes_.least_seq_len > 0 ? std::to_string(sizes_.least_seq_len) + " to " : "") +
            std::to_string(sizes_.seq_len) + " tokens, depth " +
            (sizes_.depth_pct < 0 ? "random" : std::to_string(sizes_.depth_pct) + " %");
   }
@@ -43,21 +52,30 @@ class PassKey : public Task {
     RowRandom random(seed, row);
     std::string number;
     for (int64_t i = 0; i < sizes_.digits; ++i) number += static_cast<char>('0' + random.below(10));
-    const int64_t before = sizes_.depth_pct < 0 ? random.below(filler_bytes() + 1)
-                                                : filler_bytes() * sizes_.depth_pct / 100;
+    const int64_t end = length(random), around = filler_bytes(end);
+    const int64_t before =
+        sizes_.depth_pct < 0 ? random.below(around + 1) : around * sizes_.depth_pct / 100;
     const std::string text = std::string(kOpening) + filler(before) + pass_key_statement(number) +
-                             filler(filler_bytes() - before) + std::string(kQuestion) + number;
+                             filler(around - before) + std::string(kQuestion) + number;
     std::ranges::copy(text, tokens.begin());
+    std::ranges::copy(filler(row_tokens() - end), tokens.begin() + end);
     std::ranges::fill(answers, uint8_t{0});
-    std::ranges::copy(number, answers.last(number.size()).begin());
+    std::ranges::copy(number, answers.begin() + end - std::ssize(number));
   }
 
  private:
-  /// Of the text around the statement.
-  int64_t filler_bytes() const {
+  /// Of the text with its answer.
+  int64_t length(RowRandom& random) const {
+    if (sizes_.least_seq_len == 0) return row_tokens();
+    const auto least = static_cast<double>(sizes_.least_seq_len + 1);
+    const double ratio = static_cast<double>(row_tokens()) / least;
+    return std::min(row_tokens(), static_cast<int64_t>(least * std::pow(ratio, random.unit())));
+  }
+  /// Around the statement in `length` bytes of text with its answer.
+  int64_t filler_bytes(int64_t length) const {
     const std::string number(static_cast<size_t>(sizes_.digits), '0');
-    return row_tokens() - static_cast<int64_t>(kOpening.size() + pass_key_statement(number).size() +
-                                               kQuestion.size() + number.size());
+    return length - static_cast<int64_t>(kOpening.size() + pass_key_statement(number).size() +
+                                         kQuestion.size() + number.size());
   }
   static std::string filler(int64_t bytes) {
     std::string text;

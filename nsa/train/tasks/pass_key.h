@@ -12,6 +12,10 @@ struct PassKeySizes {
   int64_t seq_len = 512;  ///< inputs of a row
   int64_t digits = 5;
   int64_t depth_pct = -1;  ///< of the text before the number, percent; -1: drawn for each row
+  /// Where a row may end at the earliest, so that numbers are looked for at many distances: a
+  /// length up to seq_len is drawn for each row, evenly by its logarithm, and behind the answer
+  /// more text fills the row. 0: every row ends at seq_len.
+  int64_t least_seq_len = 0;
 };
 
 /// Throws InputError naming a size, its value and its bounds.

@@ -154,6 +154,31 @@ TEST(PassKey, TheNumberStandsAtItsDepthAndIsTheAnswer) {
   EXPECT_THAT(error_of([] { make_pass_key({.seq_len = 100}); }), HasSubstr("seq_len must be >= "));
 }
 
+TEST(PassKey, RowsMayEndWhereItIsDrawn) {
+  const auto task = make_pass_key({.seq_len = 1023, .digits = 3, .least_seq_len = 255});
+  int64_t short_rows = 0, long_rows = 0;
+  for (int64_t r = 0; r < 200; ++r) {
+    const Row row = row_of(*task, 7, r);
+    ASSERT_EQ(row.num_answers(), 3);
+    const auto end = std::ranges::find(row.answers.rbegin(), row.answers.rend(), 0,
+                                       [](uint8_t x) { return x == 0 ? 1 : 0; })
+                         .base() -
+                     row.answers.begin();
+    ASSERT_GE(end, 256);
+    const std::string text(row.tokens.begin(), row.tokens.end());
+    ASSERT_EQ(text.size(), 1024u);
+    const std::string number = text.substr(static_cast<size_t>(end) - 3, 3);
+    EXPECT_THAT(text, HasSubstr("The pass key is " + number + ". Remember it. " + number));
+    EXPECT_EQ(std::string(row.answers.begin() + end - 3, row.answers.begin() + end), number);
+    short_rows += end < 512 ? 1 : 0;
+    long_rows += end > 900 ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(short_rows), 100, 30);  // evenly by the logarithm
+  EXPECT_GT(long_rows, 5);
+  EXPECT_THAT(error_of([] { make_pass_key({.seq_len = 511, .least_seq_len = 600}); }),
+              HasSubstr("least_seq_len must be 0 or in "));
+}
+
 class TaskCorpusTest : public ::testing::Test {
  protected:
   void SetUp() override { fs::remove_all(dir_); }

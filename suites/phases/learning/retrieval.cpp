@@ -1,5 +1,6 @@
 // Pass-key retrieval: dense attention and NSA trained on rows of one length, then asked for a
 // number at several depths of rows of several lengths.
+#include <algorithm>
 #include <cmath>
 
 #include "nsa/model/attention_variant.h"
@@ -28,6 +29,8 @@ class RetrievalPhase {
         seeds_(one.args.get_int("seeds", 1, 1)),
         threads_(one.args.get_int("threads", 2, 1)),
         digits_(one.args.get_int("digits", 5, 1)),
+        first_tokens_(one.args.get_ints("first_S", {}, 1)),
+        first_steps_(one.args.get_ints("first_steps", {}, 1)),
         training_{.steps = one.args.get_int("steps", 1000, 1),
                   .batch = one.args.get_int("batch", 16, 1),
                   .warmup = one.args.get_int("warmup", 50, 0),
@@ -37,6 +40,11 @@ class RetrievalPhase {
     config_ = nsa::load_model_config(one.args.get_text("model", "recall_cpu"),
                                      nsa::model_config_folders());
     config_.seq_len = one.args.get_int("S", 256, 1);
+    if (first_tokens_.size() != first_steps_.size())
+      throw ConfigError("args.first_steps must be " + std::to_string(first_tokens_.size()) +
+                        " numbers, one for each of first_S, got " +
+                        std::to_string(first_steps_.size()));
+    least_tokens_ = one.args.get_int("least_S", 0, 0);
   }
 
   std::string run() {
@@ -64,22 +72,44 @@ class RetrievalPhase {
   };
   struct Rows {
     std::unique_ptr<TaskCorpusFolder> trained;
+    std::vector<std::unique_ptr<TaskCorpusFolder>> first = {};  ///< of each of first_S
     std::vector<std::unique_ptr<TaskCorpusFolder>> cells =
         {};  ///< length by length, depth by depth
   };
 
+  std::unique_ptr<TaskCorpusFolder> corpus(const std::string& name, int64_t seq_len, int64_t depth,
+                                           const nsa::train::TaskRows& rows,
+                                           int64_t least = 0) const {
+    nsa::train::PassKeySizes sizes{
+        .seq_len = seq_len, .digits = digits_, .depth_pct = depth, .least_seq_len = least};
+    const auto trained = nsa::train::make_pass_key(sizes);
+    sizes.least_seq_len = 0;
+    return std::make_unique<TaskCorpusFolder>("pass_key_" + std::to_string(rows.seed) + name,
+                                              *trained, rows,
+                                              nsa::train::make_pass_key(sizes).get());
+  }
+
+  /// Rows to train on, as many as are read.
+  std::unique_ptr<TaskCorpusFolder> training_rows(const std::string& name, int64_t seq_len,
+                                                  int64_t steps, uint64_t seed) const {
+    const int64_t most = steps * batch_of(seq_len);
+    return corpus(name, seq_len, /*depth=*/-1,
+                  {.train = std::min(most, one_.args.get_int("rows", 20000, 1)),
+                   .val = training_.val_rows,
+                   .seed = seed},
+                  least_tokens_);
+  }
+
+  /// Rows of a step that has as many tokens as one of `S`.
+  int64_t batch_of(int64_t seq_len) const {
+    return std::max<int64_t>(1, training_.batch * config_.seq_len / seq_len);
+  }
+
   void make_rows(uint64_t seed) {
-    const auto corpus = [&](const std::string& name, int64_t seq_len, int64_t depth,
-                            const nsa::train::TaskRows& rows) {
-      const auto task =
-          nsa::train::make_pass_key({.seq_len = seq_len, .digits = digits_, .depth_pct = depth});
-      return std::make_unique<TaskCorpusFolder>("pass_key_" + std::to_string(seed) + name, *task,
-                                                rows);
-    };
-    Rows rows{.trained = corpus("", config_.seq_len, /*depth=*/-1,
-                                {.train = one_.args.get_int("rows", 20000, 1),
-                                 .val = training_.val_rows,
-                                 .seed = seed})};
+    Rows rows{.trained = training_rows("", config_.seq_len, training_.steps, seed)};
+    for (size_t i = 0; i < first_tokens_.size(); ++i)
+      rows.first.push_back(
+          training_rows("_first_" + std::to_string(i), first_tokens_[i], first_steps_[i], seed));
     for (const int64_t length : lengths_)
       for (const int64_t depth : depths_)
         rows.cells.push_back(
@@ -95,6 +125,9 @@ class RetrievalPhase {
                  .seed = arm.seed,
                  .train_rows = rows.trained->train.get(),
                  .kept_out = rows.trained->kept_out.get()};
+    for (size_t i = 0; i < rows.first.size(); ++i)
+      task.first.push_back({rows.first[i]->train.get(), first_tokens_[i],
+                            batch_of(first_tokens_[i]), first_steps_[i]});
     for (size_t i = 0; i < rows.cells.size(); ++i)
       task.other_rows.push_back({rows.cells[i]->kept_out.get(), lengths_[i / depths_.size()]});
     if (arm.variant != kReference) inject_learning_fault(task, one_.args.get_text("fault", ""));
@@ -157,6 +190,8 @@ class RetrievalPhase {
   std::vector<std::string> variants_;
   std::vector<int64_t> lengths_, depths_;
   int64_t seeds_, threads_, digits_;
+  std::vector<int64_t> first_tokens_, first_steps_;
+  int64_t least_tokens_ = 0;
   TaskTraining training_;
   nsa::ModelConfig config_;
   std::vector<Rows> rows_;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "suites/phases/testing.h"
 #include "suites/phases/training_phases.h"
 
@@ -43,6 +45,21 @@ TEST(RetrievalPhase, WhatDenseAttentionDoesNotRetrieveComparesNothing) {
   run_retrieval(recorded.one());
   EXPECT_EQ(recorded.metric("cells.compared_count")["value"], 0);
   EXPECT_TRUE(recorded.metric("nsa.where_dense_pct").is_null());
+}
+
+/// Shorter rows come first, as many tokens a step.
+TEST(RetrievalPhase, ShorterRowsAreTrainedOnFirst) {
+  const RecordedCase recorded(
+      "retrieval",
+      small_retrieval({{"first_S", {160, 176}}, {"first_steps", {2, 3}}, {"least_S", 150}}));
+  EXPECT_EQ(run_retrieval(recorded.one()), "");
+  std::map<std::string, int64_t> steps;
+  for (const nlohmann::json& beat : recorded.lines("beat"))
+    if (beat["extra"]["line"].get<std::string>().starts_with("nsa")) steps[beat["at"]] = beat["of"];
+  EXPECT_EQ(steps["first step"], 3);
+  EXPECT_EQ(steps["step"], 2);
+  const RecordedCase half("retrieval", small_retrieval({{"first_S", {160}}}));
+  EXPECT_THROW(run_retrieval(half.one()), ConfigError);
 }
 
 /// An injected fault acts at the lengths that are read, too.

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -31,7 +32,7 @@ nsa::train::TrainOptions options_of(const TaskArm& arm, const TaskTraining& trai
   options.batch = training.batch;
   options.weight_decay = training.weight_decay;
   options.seed = arm.seed;
-  options.cuda_graph = "off";
+  options.cuda_graph = arm.change ? "off" : "auto";  // a change acts between launches
   options.loader.threads = 0;
   options.loader.warmup_batches = 0;
   return options;
@@ -58,10 +59,10 @@ int64_t even_batch(int64_t rows, int64_t most) {
 
 /// Right answers of rows of another length, percent; a batch has at most as many tokens as one of
 /// training, or one row.
-double read_other(const OtherRows& other, const nsa::train::TrainerParts& parts, const TaskArm& arm,
+double read_other(const OtherRows& other, const nsa::Decoder& model, const TaskArm& arm,
                   const TaskTraining& training, at::Device device,
                   std::vector<nsa::RanBackend>& ran) {
-  nsa::train::TrainerParts reading{.model = parts.model,
+  nsa::train::TrainerParts reading{.model = model,
                                    .tokens = other.rows,
                                    .loss = nsa::next_token_loss,
                                    .learning_rate = [](int64_t) { return 0.0; }};
@@ -78,6 +79,50 @@ double read_other(const OtherRows& other, const nsa::train::TrainerParts& parts,
   const auto found = reader.evaluate(*other.rows, batches_of(training.val_rows, options.batch));
   ran.insert(ran.end(), reader.ran().begin(), reader.ran().end());
   return 100 * found.accuracy;
+}
+
+void beat(const PhaseCase& one, const TaskArm& arm, const char* at, int64_t step, int64_t of,
+          nlohmann::json extra) {
+  extra["line"] = arm.name;
+  one.emitter.beat(
+      {.case_id = one.id, .step = step, .of = of, .at = at, .extra = std::move(extra)});
+}
+
+/// A part of a training: steps on rows of one length.
+struct Stage {
+  const char* name;  ///< of its heartbeats
+  const nsa::train::TokenSource& rows;
+  int64_t seq_len = 0, batch = 0, steps = 0;
+};
+
+/// Takes the steps of a stage; returns their trainer.
+std::unique_ptr<nsa::train::Trainer> take_steps(const Stage& stage, const nsa::Decoder& model,
+                                                const TaskArm& arm, const TaskTraining& training,
+                                                const PhaseCase& one) {
+  const nsa::train::Schedule schedule{training.lr, kLastShare * training.lr, training.warmup,
+                                      stage.steps};
+  nsa::train::TrainerParts parts{.model = model,
+                                 .tokens = &stage.rows,
+                                 .loss = nsa::next_token_loss,
+                                 .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
+  if (arm.change) {
+    nsa::ModelConfig config = arm.config;
+    config.seq_len = stage.seq_len;
+    arm.change(parts, config, stage.batch);
+  }
+  nsa::train::TrainOptions options = options_of(arm, training);
+  options.steps = stage.steps;
+  options.batch = stage.batch;
+  auto trainer = std::make_unique<nsa::train::Trainer>(parts, options, stage.seq_len, one.device);
+  for (int64_t step = 0; step < stage.steps; ++step) {
+    const auto record = trainer->step(/*wait_each=*/false);
+    if (!record.is_finite())
+      throw std::runtime_error(arm.name + ": " + stage.name + " " + std::to_string(record.step) +
+                               " is not finite: " + trainer->locate_non_finite());
+    if (beat_is_due(record.step, stage.steps, one.emitter.silence_s()))
+      beat(one, arm, stage.name, record.step, stage.steps, {{"loss", record.loss}});
+  }
+  return trainer;
 }
 
 }  // namespace
@@ -118,36 +163,33 @@ std::vector<base::protocol::Check> kernel_checks(const PhaseCase& one,
 TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const PhaseCase& one) {
   at::set_num_threads(1);
   const at::Device device = one.device;
-  const auto beat = [&](const char* at, int64_t step, int64_t of, nlohmann::json extra) {
-    extra["line"] = arm.name;
-    one.emitter.beat(
-        {.case_id = one.id, .step = step, .of = of, .at = at, .extra = std::move(extra)});
-  };
   const auto begin = std::chrono::steady_clock::now();
-  const nsa::train::Schedule schedule{training.lr, kLastShare * training.lr, training.warmup,
-                                      training.steps};
-  nsa::train::TrainerParts parts{.model = first_weights(arm, device),
-                                 .tokens = arm.train_rows,
-                                 .loss = nsa::next_token_loss,
-                                 .learning_rate = [schedule](int64_t k) { return schedule.at(k); }};
-  if (arm.change) arm.change(parts, arm.config, training.batch);
+  const nsa::Decoder model = first_weights(arm, device);
+  std::vector<nsa::RanBackend> ran;
+  const auto add = [&](const std::vector<nsa::RanBackend>& more) {
+    ran.insert(ran.end(), more.begin(), more.end());
+  };
   const int64_t seq_len = arm.config.seq_len;
-  nsa::train::Trainer trainer(parts, options_of(arm, training), seq_len, device);
-  for (int64_t step = 0; step < training.steps; ++step) {
-    const auto record = trainer.step(/*wait_each=*/false);
-    if (!record.is_finite())
-      throw std::runtime_error(arm.name + ": step " + std::to_string(record.step) +
-                               " is not finite: " + trainer.locate_non_finite());
-    if (beat_is_due(record.step, training.steps, one.emitter.silence_s()))
-      beat("step", record.step, training.steps, {{"loss", record.loss}});
+  int64_t tokens = training.steps * training.batch * seq_len;
+  for (const FirstRows& first : arm.first) {
+    add(take_steps({"first step", *first.rows, first.seq_len, first.batch, first.steps}, model, arm,
+                   training, one)
+            ->ran());
+    tokens += first.steps * first.batch * first.seq_len;
   }
-  const auto found = trainer.evaluate(*arm.kept_out, batches_of(training.val_rows, training.batch));
-  if (arm.look) arm.look(parts.model);
+  const auto trainer =
+      take_steps({"step", *arm.train_rows, seq_len, training.batch, training.steps}, model, arm,
+                 training, one);
+  const auto found =
+      trainer->evaluate(*arm.kept_out, batches_of(training.val_rows, training.batch));
+  nsa::Decoder trained = model;
+  if (arm.look) arm.look(trained);
   std::vector<double> other_pct;
-  std::vector<nsa::RanBackend> ran = trainer.ran();
+  add(trainer->ran());
   for (const OtherRows& other : arm.other_rows) {
-    other_pct.push_back(read_other(other, parts, arm, training, device, ran));
-    beat("read", std::ssize(other_pct), std::ssize(arm.other_rows), {{"tokens", other.seq_len}});
+    other_pct.push_back(read_other(other, model, arm, training, device, ran));
+    beat(one, arm, "read", std::ssize(other_pct), std::ssize(arm.other_rows),
+         {{"tokens", other.seq_len}});
   }
   if (arm.config.attention_kind == nsa::AttentionKind::kNsa)
     for (const auto& check : kernel_checks(one, ran, arm.name)) one.emitter.check(check);
@@ -155,7 +197,7 @@ TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const
   return {.accuracy_pct = 100 * found.accuracy,
           .loss_nat = found.loss_nat,
           .other_pct = std::move(other_pct),
-          .tokens = training.steps * training.batch * seq_len,
+          .tokens = tokens,
           .seconds = taken.count()};
 }
 

@@ -27,6 +27,13 @@ struct OtherRows {
   int64_t seq_len = 0;
 };
 
+/// Shorter rows that a model is trained on before those of its own, with warm-up and decay of the
+/// learning rate of their own.
+struct FirstRows {
+  const nsa::train::TokenSource* rows = nullptr;
+  int64_t seq_len = 0, batch = 0, steps = 0;
+};
+
 /// A model beside others that differ in one thing.
 struct TaskArm {
   std::string name;  ///< of its line in plots
@@ -34,6 +41,7 @@ struct TaskArm {
   uint64_t seed = 1;  ///< of first weights and of the order of rows
   const nsa::train::TokenSource* train_rows = nullptr;
   const nsa::train::TokenSource* kept_out = nullptr;
+  std::vector<FirstRows> first = {};       ///< one after the other
   std::vector<OtherRows> other_rows = {};  ///< `val_rows` of each, beside those kept out
   TaskChange change = {};                  ///< an injected fault; may be empty
   /// Looks at the trained model; may be empty.
@@ -44,7 +52,7 @@ struct TaskResult {
   double accuracy_pct = 0;             ///< of the answers of kept-out rows
   double loss_nat = 0;                 ///< the same rows
   std::vector<double> other_pct = {};  ///< right answers of each of `other_rows`
-  int64_t tokens = 0;                  ///< trained on
+  int64_t tokens = 0;                  ///< trained on, the first rows among them
   double seconds = 0;
 };
 
@@ -58,10 +66,11 @@ std::vector<base::protocol::Check> kernel_checks(const PhaseCase& one,
                                                  const std::vector<nsa::RanBackend>& ran,
                                                  const std::string& arm);
 
-/// Trains on the device of `one` and looks at kept-out rows, then at those of other lengths, at the
-/// end; heartbeats, named after the arm, tell of steps and of lengths that were read; an NSA
-/// model's kernel_checks follow. First weights are drawn under a lock, so that arms may be trained
-/// by threads. Throws std::runtime_error for a step that is not finite.
+/// Trains on the device of `one`, on the first rows and then on those of the model's length, and
+/// looks at kept-out rows, then at those of other lengths, at the end; heartbeats, named after the
+/// arm, tell of steps and of lengths that were read; an NSA model's kernel_checks follow. First
+/// weights are drawn under a lock, so that arms may be trained by threads. Throws
+/// std::runtime_error for a step that is not finite.
 TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const PhaseCase& one);
 
 /// Calls train(0) .. train(count - 1), `threads` at a time. Rethrows the first exception when all
