@@ -334,8 +334,9 @@ TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
   EXPECT_THAT(error("\"dim\": 8", "\"dim\": 8, \"dim\": 9"), HasSubstr("\"dim\" is given twice"));
   EXPECT_THAT(error_of([] { shipped("tiny_cpo"); }),
               HasSubstr("unknown model \"tiny_cpo\"; known: m7c_125m, m7c_125m_checkpointed, "
-                        "m7c_125m_dense, nsa_1b, paper_attention, recall_cpu, recall_gpu, "
-                        "retrieval_gpu, tiny_cpu, tiny_cpu_dense; did you mean \"tiny_cpu\"?"));
+                        "m7c_125m_dense, m7c_125m_sigmoid, nsa_1b, paper_attention, recall_cpu, "
+                        "recall_gpu, recall_gpu_8_blocks, retrieval_gpu, tiny_cpu, "
+                        "tiny_cpu_dense; did you mean \"tiny_cpu\"?"));
   EXPECT_THAT(error_of([] { shipped("/no/such.json"); }),
               HasSubstr("cannot read model configuration /no/such.json"));
 }

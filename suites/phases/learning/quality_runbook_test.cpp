@@ -47,7 +47,12 @@ TEST(RunbookQuality, EveryPhaseRunsInSmallOnACpu) {
     const std::string kind = phase["run"] == "nsa-worker:recall" ? "recall" : "retrieval";
     nlohmann::json args = phase["args"];
     args.update({{"seeds", 1}, {"steps", 1}, {"batch", 1}, {"rows", 4}, {"val_rows", 2}});
-    if (kind == "retrieval") args.update({{"S", 512}, {"lengths", {512, 1024}}});
+    if (kind == "retrieval")
+      args.update({{"S", 512},
+                   {"first_S", {256, 384}},
+                   {"first_steps", {1, 1}},
+                   {"least_S", 256},
+                   {"lengths", {512, 1024}}});
     const RecordedCase recorded(kind, args);
     EXPECT_EQ(kind == "recall" ? run_recall(recorded.one()) : run_retrieval(recorded.one()), "");
     const auto checks = recorded.lines("check");

@@ -14,7 +14,7 @@ struct SizeVariant {
   void (*apply)(nsa::NsaConfig& c);
 };
 
-constexpr std::array<SizeVariant, 6> kVariants = {{
+constexpr std::array<SizeVariant, 7> kVariants = {{
     {"half_top_n", [](nsa::NsaConfig& c) { c.top_n /= 2; }},
     {"double_top_n", [](nsa::NsaConfig& c) { c.top_n *= 2; }},
     {"half_window", [](nsa::NsaConfig& c) { c.window /= 2; }},
@@ -26,6 +26,7 @@ constexpr std::array<SizeVariant, 6> kVariants = {{
        c.sel_block_size *= 2;
      }},
     {"double_kv_heads", [](nsa::NsaConfig& c) { c.num_kv_heads *= 2; }},
+    {"softmax_gates", [](nsa::NsaConfig& c) { c.gate = nsa::GateActivation::kSoftmax; }},
 }};
 
 }  // namespace

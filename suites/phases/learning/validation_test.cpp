@@ -104,7 +104,7 @@ TEST(ValidationPhase, RefusesWhatItDoesNotHave) {
     return "no error";
   };
   EXPECT_THAT(error({{"attention", {"dense", "quarter_top_n"}}}),
-              HasSubstr("double_kv_heads, got \"quarter_top_n\""));
+              HasSubstr("softmax_gates, got \"quarter_top_n\""));
   EXPECT_THAT(error({{"attention", {"dense", "half_top_n"}}}),
               HasSubstr("top_n must be at least num_initial + num_local = 1 + 2, got 2"));
   EXPECT_THAT(error({{"data", "nothing"}}), HasSubstr("nothing"));
@@ -116,6 +116,7 @@ TEST(SizeVariants, ChangeOneSize) {
   EXPECT_EQ(with_variant(c, "half_top_n").attention.top_n, 8);
   EXPECT_EQ(with_variant(c, "double_window").attention.window, 1024);
   EXPECT_EQ(with_variant(c, "double_kv_heads").attention.num_kv_heads, 4);
+  EXPECT_EQ(with_variant(c, "softmax_gates").attention.gate, nsa::GateActivation::kSoftmax);
   const nsa::NsaConfig blocks = with_variant(c, "double_blocks").attention;
   EXPECT_EQ(blocks.block_size, 64);
   EXPECT_EQ(blocks.block_stride, 32);
