@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Which changes make tools/passed_tests run a test again."""
+import importlib.machinery
+import importlib.util
+import io
+import contextlib
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def load():
+    loader = importlib.machinery.SourceFileLoader("passed_tests", str(HERE / "passed_tests"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("passed_tests", loader))
+    loader.exec_module(module)
+    return module
+
+
+class PassedTests(unittest.TestCase):
+    def setUp(self):
+        self.keep = tempfile.TemporaryDirectory()
+        self.root = pathlib.Path(self.keep.name)
+        self.folder = self.root / "build"
+        (self.folder / "bin").mkdir(parents=True)
+        (self.root / ".gitignore").write_text("build\n")
+        for name in ("kernel_test", "run_test", "program"):
+            self.put(f"build/bin/{name}", name)
+        self.put("config.json", "{}")
+        for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
+            subprocess.run(["git", "-C", self.root, *command], check=True)
+        self.module = load()
+        self.module.ROOT = self.root
+        self.module.tests_of = lambda preset, options: [self.entry("kernel_test", ["cpu", "alone"]), self.entry("run_test", ["cpu"])]
+
+    def tearDown(self):
+        self.keep.cleanup()
+
+    def entry(self, name, labels):
+        return {"name": name, "command": [str(self.folder / "bin" / name)], "properties": [{"name": "LABELS", "value": labels}]}
+
+    def put(self, name, text):
+        (self.root / name).write_text(text)
+
+    def same(self):
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            self.module.same(self.folder, "cpu")
+        names = out.getvalue().split("\n")[:-1]
+        self.assertEqual(names[-1], "of 2")
+        return names[:-1]
+
+    def ran(self, **results):
+        """What ctest writes: run, fail (a failure in it) or notrun."""
+        self.same()
+        cases = "".join(f'<testcase name="{name}" status="{"run" if result == "run" else result}">'
+                        + ("<failure/>" if result == "fail" else "") + "</testcase>" for name, result in results.items())
+        self.put("build/junit.xml", f"<testsuite>{cases}</testsuite>")
+        self.module.record(self.folder, str(self.folder / "junit.xml"))
+
+    def both_passed(self):
+        self.ran(kernel_test="run", run_test="run")
+        self.assertEqual(self.same(), ["kernel_test", "run_test"])
+
+    def testNothingIsTheSameAtFirst(self):
+        self.assertEqual(self.same(), [])
+
+    def testAnyFileOfTheCheckoutConcernsAllButTestsAlone(self):
+        for name in ("config.json", "new_file.txt"):
+            self.both_passed()
+            self.put(name, "other " + name)
+            self.assertEqual(self.same(), ["kernel_test"])
+        self.both_passed()
+        (self.root / "config.json").unlink()
+        self.assertEqual(self.same(), ["kernel_test"])
+
+    def testAnyProgramConcernsAllButTestsAlone(self):
+        self.both_passed()
+        self.put("build/bin/program", "other")
+        self.assertEqual(self.same(), ["kernel_test"])
+
+    def testItsOwnProgramConcernsATestAlone(self):
+        self.both_passed()
+        self.put("build/bin/kernel_test", "other")
+        self.assertEqual(self.same(), [])
+
+    def testWhatFailedOrWasSkippedRunsAgain(self):
+        for result in ("fail", "notrun"):
+            self.both_passed()
+            self.ran(run_test=result)
+            self.assertEqual(self.same(), ["kernel_test"])
+
+    def testTwoStatesOfATestAreKept(self):
+        self.both_passed()
+        self.put("build/bin/program", "of the other preset")
+        self.both_passed()
+        self.put("build/bin/program", "program")
+        self.assertEqual(self.same(), ["kernel_test", "run_test"])
+
+    def testVariablesCount(self):
+        self.both_passed()
+        self.module.os.environ["NSA_KERNELS"] = "sm80"
+        self.addCleanup(self.module.os.environ.pop, "NSA_KERNELS")
+        self.assertEqual(self.same(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
