@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 
+#include "nsa/layer/branches.h"
 #include "nsa/layer/fused/split_projection.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/nsa_module.h"
@@ -339,6 +340,40 @@ TEST(SplitProjection, SharedKeysAndLinearGatesAreColumns) {
   const NsaInputs mlp = split_projection(columns.narrow(-1, 0, 60), gate, c, {.shared_kv = true});
   EXPECT_TRUE(at::equal(mlp.v_sel, in.v_sel));
   EXPECT_TRUE(at::equal(mlp.gate_logits, gate_mlp(mlp.q, gate, 2)));
+}
+
+/// Where `selected` waits for other processes, a piece that had not chosen yet would wait with it.
+TEST(AttendPieces, AllChooseBeforeTheFirstAsksForItsBlocks) {
+  const NsaConfig c = small();
+  const int64_t tokens = 2 * c.block_size, all = 2 * tokens;
+  const NsaInputs in = random_inputs(c, 1, all, at::kDouble);
+  const int64_t blocks = c.num_compressed(all);
+  const auto record = c10::make_intrusive<RunRecord>(/*sdpa_audit=*/false, current_record());
+  const RunRecordScope scope(record);
+  std::vector<int64_t> chosen;  // pieces that had chosen at each call
+  const auto piece = [&](int64_t first) {
+    const int64_t end = first + tokens, seen = c.num_compressed(end);
+    return AttendedKeys{.q_rot = in.q.narrow(1, first, tokens),
+                        .k_cmp = in.k_cmp_src.narrow(1, 0, blocks).narrow(1, 0, seen),
+                        .v_cmp = in.v_cmp_src.narrow(1, 0, blocks).narrow(1, 0, seen),
+                        .k_win = in.k_win.narrow(1, 0, end),
+                        .v_win = in.v_win.narrow(1, 0, end),
+                        .selected =
+                            [&, end](const at::Tensor&) {
+                              int64_t count = 0;
+                              for (const RanBackend& row : record->rows())
+                                if (row.stage == "select") count += row.count;
+                              chosen.push_back(count);
+                              return std::pair(in.k_sel.narrow(1, 0, end),
+                                               in.v_sel.narrow(1, 0, end));
+                            },
+                        .first_position = first};
+  };
+  const std::vector<at::Tensor> gates = in.gate_logits.split(tokens, 1);
+  const auto outputs = attend_pieces({piece(0), piece(tokens)}, gates, c, {});
+  EXPECT_EQ(chosen, (std::vector<int64_t>{2, 2}));
+  ASSERT_EQ(outputs.size(), 2u);
+  EXPECT_TRUE(at::equal(outputs[1].o, attend_branches(piece(tokens), gates[1], c, {}).o));
 }
 
 TEST(ColumnPlaces, AreThoseOfSlicesThatFillOneTensor) {

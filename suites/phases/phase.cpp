@@ -54,7 +54,7 @@ std::vector<std::string> Args::get_list(const char* key,
   if (!has(key)) return fallback;
   const auto& value = values_.at(key);
   const bool texts =
-      value.is_array() && (!value.empty() || fallback.empty()) &&
+      value.is_array() && !value.empty() &&
       std::all_of(value.begin(), value.end(), [](const auto& item) { return item.is_string(); });
   if (!texts) refuse(key, "a list of strings, not empty");
   return value.get<std::vector<std::string>>();

@@ -62,6 +62,16 @@ TEST(RetrievalPhase, ShorterRowsAreTrainedOnFirst) {
   EXPECT_THROW(run_retrieval(half.one()), ConfigError);
 }
 
+/// No model to train is no case to judge; no shorter rows are fine.
+TEST(RetrievalPhase, AnEmptyListOfModelsIsRefused) {
+  const RecordedCase none("retrieval", small_retrieval({{"attention", nlohmann::json::array()}}));
+  EXPECT_THROW(run_retrieval(none.one()), ConfigError);
+  const RecordedCase plain("retrieval",
+                           small_retrieval({{"first_S", nlohmann::json::array()},
+                                            {"first_steps", nlohmann::json::array()}}));
+  EXPECT_EQ(run_retrieval(plain.one()), "");
+}
+
 /// An injected fault acts at the lengths that are read, too.
 TEST(RetrievalPhase, RandomBlocksAreReadAtEveryLength) {
   const RecordedCase recorded("retrieval", small_retrieval({{"fault", "random_blocks"}}));

@@ -164,7 +164,7 @@ TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const
   at::set_num_threads(1);
   const at::Device device = one.device;
   const auto begin = std::chrono::steady_clock::now();
-  const nsa::Decoder model = first_weights(arm, device);
+  nsa::Decoder model = first_weights(arm, device);
   std::vector<nsa::RanBackend> ran;
   const auto add = [&](const std::vector<nsa::RanBackend>& more) {
     ran.insert(ran.end(), more.begin(), more.end());
@@ -182,8 +182,7 @@ TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const
                  training, one);
   const auto found =
       trainer->evaluate(*arm.kept_out, batches_of(training.val_rows, training.batch));
-  nsa::Decoder trained = model;
-  if (arm.look) arm.look(trained);
+  if (arm.look) arm.look(model);
   std::vector<double> other_pct;
   add(trainer->ran());
   for (const OtherRows& other : arm.other_rows) {
