@@ -10,7 +10,7 @@
 
 #include <algorithm>
 #include <array>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
 #include <torch/csrc/distributed/c10d/symm_mem/SymmetricMemory.hpp>
 #endif
 
@@ -55,17 +55,20 @@ struct PeerSums::Impl {
         timeout_ms(static_cast<size_t>(group.timeout().count())) {
     // Nothing here is multicast, and where that is switched off its set-up fails.
     c10::utils::set_env("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1", /*overwrite=*/false);
-    const std::string name = next_name();
-    symmetric::set_group_info(name, static_cast<int>(group.rank()), static_cast<int>(group.world()),
-                              c10::make_intrusive<c10d::PrefixStore>(name, group.connect()));
+    c10d::register_process_group(name, group.group());
     own = symmetric::empty_strided_p2p({max_bytes}, {1}, at::kByte, group.device(), name,
                                        std::nullopt);
     handle = symmetric::rendezvous(own, name);
     received = at::empty({max_bytes}, own.options());
   }
+  ~Impl() { c10d::unregister_process_group(name); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
   /// Both ranks have come so far on their streams.
   void meet() const { handle->barrier(/*channel=*/0, timeout_ms); }
 
+  std::string name = next_name();
   int other;
   size_t timeout_ms;
   at::Tensor own, received;
