@@ -93,18 +93,16 @@ SwitchSet make_switches(const TrainOptions& options, int64_t world, SwitchSet::V
                                           "NSA_FWE_WARMUP_TIMEOUT",
                                           "NSA_DDP_BUCKET_MB",
                                           "NSA_DDP_COMPRESS",
-                                          "NSA_DDP_SUMS",
                                           "NSA_CASES_DIR"});
-  for (const char* name : {"NSA_DDP_BUCKET_MB", "NSA_DDP_COMPRESS", "NSA_DDP_SUMS"})
+  for (const char* name : {"NSA_DDP_BUCKET_MB", "NSA_DDP_COMPRESS"})
     if (world == 1 && !switches.is_default(name))
       throw std::invalid_argument(std::string(name) +
                                   " is ignored by nsa-train with one rank, where no gradient "
                                   "travels; unset it or start several ranks");
-  for (const char* name : {"NSA_DDP_BUCKET_MB", "NSA_DDP_SUMS"})
-    if (options.shard == "full" && !switches.is_default(name))
-      throw std::invalid_argument(std::string(name) +
-                                  " is ignored by nsa-train with --shard full, where the gradients "
-                                  "of a layer travel together; unset it");
+  if (options.shard == "full" && !switches.is_default("NSA_DDP_BUCKET_MB"))
+    throw std::invalid_argument(
+        "NSA_DDP_BUCKET_MB is ignored by nsa-train with --shard full, where the gradients of a "
+        "layer travel together; unset it");
   return switches;
 }
 

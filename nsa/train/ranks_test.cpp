@@ -64,18 +64,6 @@ TEST_F(RanksTest, CompressionIsCloseAndNotTheSame) {
   EXPECT_EQ(curve("bf16"), curve("bf16.rank1"));
 }
 
-TEST_F(RanksTest, WhoSumsGradientsIsRecorded) {
-  const std::string args = "--model small.json --batch 2 --steps 3 --result ";
-  ASSERT_EQ(two_ranks(args + "auto"), 0) << slurp("err0");
-  const json ran = of_type(lines_of("auto"), "table").at(0);
-  EXPECT_EQ(ran["rows"].back(),
-            (json{"sums of gradients", "auto", "allreduce", "", 3, "the ranks are on CPUs"}));
-  EXPECT_EQ(two_ranks(args + "peers", "NSA_DDP_SUMS=peers"), 2) << slurp("err0");
-  EXPECT_THAT(slurp("err0"),
-              HasSubstr("NSA_DDP_SUMS is peers, which needs two GPUs that read one another's "
-                        "memory: the ranks are on CPUs; set it to auto or allreduce"));
-}
-
 /// One rank is killed; the other one reports it and ends; both resume and end with the same bits.
 TEST_F(RanksTest, AKilledRankIsNamedAndTheRunGoesOn) {
   const std::string args =

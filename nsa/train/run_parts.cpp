@@ -167,7 +167,6 @@ void apply_switches(const SwitchSet& switches, TrainOptions& options) {
   options.seq_len = switches.get_int("NSA_SEQ_LEN", options.seq_len);
   options.reducer.bucket_mib = switches.get_int("NSA_DDP_BUCKET_MB");
   options.reducer.bf16 = switches.get_text("NSA_DDP_COMPRESS") == "bf16";
-  options.reducer.sums = switches.get_text("NSA_DDP_SUMS");
   options.loader.threads = switches.get_bool("NSA_FWE_PREFETCH") ? options.loader.threads : 0;
   options.loader.queue = switches.get_int("NSA_FWE_Q");
   options.loader.rows_per_read = switches.get_int("NSA_FWE_DOC_BATCH");

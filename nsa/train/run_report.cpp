@@ -15,8 +15,6 @@ void report_paths(const EndedRun& run, RunFacts& facts) {
   const GraphUse graph = run.trainer->graph_use();
   facts.by_graph = graph.captured;
   facts.paths.push_back(step_path(run.options.cuda_graph, graph, run.trainer->steps_done()));
-  if (const SumsUse sums = run.trainer->sums_use(); !sums.ran.empty())
-    facts.paths.push_back(sums_path(run.options.reducer.sums, sums, run.trainer->steps_done()));
   emit_paths(*run.context.lines, run.context.case_id, facts.paths);
 }
 

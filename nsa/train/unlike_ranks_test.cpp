@@ -106,7 +106,6 @@ TEST_F(UnlikeRanksTest, AreRefusedByNameOnEveryRankBeforeAStep) {
       {"NSA_DDP_BUCKET_MB=25", "NSA_DDP_BUCKET_MB=1", "switch NSA_DDP_BUCKET_MB is 25 on rank 0 ",
        "and 1"},
       {"", "NSA_DDP_COMPRESS=bf16", "switch NSA_DDP_COMPRESS is none on rank 0 ", "and bf16"},
-      {"", "NSA_DDP_SUMS=allreduce", "switch NSA_DDP_SUMS is auto on rank 0 ", "and allreduce"},
       {"", "NSA_USE_SEL_VARLEN=1", "switch NSA_USE_SEL_VARLEN is 0 on rank 0 ", "and 1"},
       {"", "--shard optimizer", "option shard is none on rank 0 ", "and optimizer"},
       {"--shard full", "--shard full --shard-group 2", "option shard_group is 0 on rank 0 ",

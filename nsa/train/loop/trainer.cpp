@@ -81,8 +81,6 @@ std::vector<int64_t> Trainer::bucket_bytes() const {
   return reducer_ ? reducer_->bucket_bytes() : std::vector<int64_t>();
 }
 
-SumsUse Trainer::sums_use() const { return reducer_ ? reducer_->sums_use() : SumsUse{}; }
-
 Communication Trainer::communication() const {
   return reducer_ ? communication_of(reducer_->bucket_times()) : Communication{};
 }

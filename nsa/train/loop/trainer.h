@@ -100,8 +100,6 @@ class Trainer {
   int64_t row_group() const { return parts_.context ? parts_.context->group_index() : rank(); }
   /// Buckets of gradients as they were sent in the last step, bytes; empty with one rank.
   std::vector<int64_t> bucket_bytes() const;
-  /// Who sums them; empty without a reducer.
-  SumsUse sums_use() const;
   /// How the sums of the last step's buckets overlapped its backward pass; zeros with one rank.
   Communication communication() const;
 

@@ -7,9 +7,7 @@
 #include <cstdio>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "nsa/program/input_error.h"
 #include "nsa/train/ranks/bucket_record.h"
-#include "nsa/train/ranks/peer_sums.h"
 #include "nsa/train/ranks/ready_queue.h"
 #include "nsa/train/ranks/unbucketed_gradients.h"
 
@@ -28,7 +26,6 @@ struct BucketSums {
   bool bf16;
   bool averages;  ///< the collective divides by the number of ranks on its way
   CollectiveLog& log;
-  std::unique_ptr<PeerSums> peers;  ///< null: the group's collectives sum
   BucketRecord record;
   std::vector<ReadyQueue::FuturePtr> launched;  ///< by the step's graphs so far
   GradientReducer::Cut cut;                     ///< of a step that is captured
@@ -50,20 +47,9 @@ std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   return text;
 }
 
-/// The same by peers, on the current stream.
-ReadyQueue::FuturePtr average_by_peers(BucketSums& sums, const at::Tensor& whole, size_t index) {
-  sums.peers->average(whole, sums.bf16);
-  sums.record.done(index);
-  auto mean = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(),
-                                                       std::vector<c10::Device>{whole.device()});
-  mean->markCompleted(whole);
-  return mean;
-}
-
 /// Enqueues the mean of a bucket over the ranks, in the bucket's place.
 ReadyQueue::FuturePtr average(BucketSums& sums, const at::Tensor& whole, size_t index) {
   sums.log.begin(describe_bucket(index, static_cast<int64_t>(whole.nbytes()), sums.bf16));
-  if (sums.peers) return average_by_peers(sums, whole, index);
   std::vector<at::Tensor> sent = {sums.bf16 ? whole.to(at::kBFloat16) : whole};
   c10d::AllreduceOptions options;
   if (sums.averages)
@@ -139,16 +125,6 @@ struct StartOfBackward : torch::autograd::Function<StartOfBackward> {
   }
 };
 
-/// More than any bucket has: one is closed by the gradient with which it reaches its cap.
-int64_t largest_bucket(const std::vector<at::Tensor>& parameters, int64_t cap_bytes) {
-  int64_t all = 0, largest = 0;
-  for (const at::Tensor& p : parameters) {
-    const auto bytes = static_cast<int64_t>(p.nbytes());
-    all += bytes, largest = std::max(largest, bytes);
-  }
-  return std::min(all, cap_bytes + largest);
-}
-
 std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
                                             RankGroup& group, int64_t cap_bytes) {
   const int64_t first = std::min(kFirstBucketBytes, cap_bytes);
@@ -180,7 +156,6 @@ struct GradientReducer::Impl {
   CollectiveLog& log;
   UnbucketedGradients loose;
   BucketSums sums;
-  SumsUse use{.ran = "allreduce", .reason = ""};
   std::shared_ptr<c10d::Reducer> reducer;
   int64_t steps = 0;
   bool first_step = true;
@@ -193,30 +168,12 @@ GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, Rank
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
   log.end();
-  const int64_t cap_bytes = options.bucket_mib * kBytesOfMib;
-  if (options.sums != "allreduce") open_peers(options.sums, cap_bytes);
-  impl_->reducer = make_reducer(impl_->loose.others(), group, cap_bytes);
+  impl_->reducer = make_reducer(impl_->loose.others(), group, options.bucket_mib * kBytesOfMib);
   impl_->reducer->register_comm_hook(std::make_unique<AverageHook>(&impl_->sums));
   impl_->reducer->set_static_graph();
 }
 
 GradientReducer::~GradientReducer() = default;
-
-void GradientReducer::open_peers(const std::string& asked, int64_t cap_bytes) {
-  Impl& impl = *impl_;
-  impl.use.reason = PeerSums::obstacle(impl.group);
-  if (impl.use.reason.empty()) {
-    impl.sums.peers =
-        std::make_unique<PeerSums>(impl.group, largest_bucket(impl.loose.others(), cap_bytes));
-    impl.use.ran = "peers";
-  } else if (asked == "peers") {
-    throw InputError(
-        "NSA_DDP_SUMS is peers, which needs two GPUs that read one another's memory: " +
-        impl.use.reason + "; set it to auto or allreduce");
-  }
-}
-
-SumsUse GradientReducer::sums_use() const { return impl_->use; }
 
 void GradientReducer::before_step() {
   impl_->reducer->prepare_for_forward();

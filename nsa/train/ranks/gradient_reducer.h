@@ -16,8 +16,7 @@ namespace nsa::train {
 /// graph and gradients as views of its buckets.
 class GradientReducer {
  public:
-  /// Copies rank 0's parameters to all. `group` and `log` outlive the reducer. Throws InputError
-  /// where sums by peers are asked for and cannot be.
+  /// Copies rank 0's parameters to all. `group` and `log` outlive the reducer.
   GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
                   const ReducerOptions& options, CollectiveLog& log);
   ~GradientReducer();
@@ -37,7 +36,6 @@ class GradientReducer {
   /// sums in a graph would wait beside its kernels and slow them (ready_queue.h).
   void become_captured(Cut cut);
 
-  SumsUse sums_use() const;
   /// Bytes of every bucket as it was sent last, in the order they are sent. Empty before the first
   /// step.
   std::vector<int64_t> bucket_bytes() const;
@@ -45,7 +43,6 @@ class GradientReducer {
   std::vector<BucketTimes> bucket_times() const;
 
  private:
-  void open_peers(const std::string& asked, int64_t cap_bytes);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -35,7 +35,6 @@ class RankGroup {
   int64_t rank() const { return place_.rank; }
   int64_t world() const { return place_.world; }
   at::Device device() const { return device_; }
-  std::chrono::milliseconds timeout() const { return timeout_; }
   const std::string& backend() const { return backend_; }  ///< nccl | gloo
   const c10::intrusive_ptr<c10d::ProcessGroup>& group() const { return group_; }
 

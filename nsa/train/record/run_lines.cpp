@@ -90,15 +90,6 @@ PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps) 
           .count = steps};
 }
 
-PathRow sums_path(const std::string& asked, const SumsUse& use, int64_t steps) {
-  return {.stage = "sums of gradients",
-          .requested = asked == "auto" ? kAutoBackend : asked,
-          .ran = use.ran,
-          .detail = "",
-          .reason = use.reason,
-          .count = steps};
-}
-
 void emit_paths(ResultLines& lines, const std::string& case_id, const std::vector<PathRow>& paths) {
   nlohmann::json rows = nlohmann::json::array();
   for (const PathRow& p : paths)

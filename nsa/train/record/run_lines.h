@@ -39,8 +39,6 @@ std::string extension_line(const std::vector<StepRecord>& trace, int64_t steps);
 
 /// How steps were given to the device, as a row of what ran: "graph" or "launches".
 PathRow step_path(const std::string& asked, const GraphUse& use, int64_t steps);
-/// Who summed gradients, as such a row.
-PathRow sums_path(const std::string& asked, const SumsUse& use, int64_t steps);
 
 /// Tables of a case: which backend every stage ran; buckets beside the request; parts of the
 /// memory as predicted and as measured (0: not known), of several ranks one by one, too; rates

@@ -45,6 +45,13 @@ class RetrievalPhase {
                         " numbers, one for each of first_S, got " +
                         std::to_string(first_steps_.size()));
     least_tokens_ = one.args.get_int("least_S", 0, 0);
+    const double later = one.args.get_number("later_lr", 0, 0);
+    if (later > 0 && first_tokens_.empty())
+      throw ConfigError(
+          "args.later_lr must be 0 without first_S, where no rows follow shorter ones, got " +
+          std::to_string(later));
+    first_lr_ = training_.lr;
+    if (later > 0) training_.lr = later;
   }
 
   std::string run() {
@@ -127,7 +134,8 @@ class RetrievalPhase {
                  .kept_out = rows.trained->kept_out.get()};
     for (size_t i = 0; i < rows.first.size(); ++i)
       task.first.push_back({rows.first[i]->train.get(), first_tokens_[i],
-                            batch_of(first_tokens_[i]), first_steps_[i]});
+                            batch_of(first_tokens_[i]), first_steps_[i],
+                            i == 0 ? first_lr_ : training_.lr});
     for (size_t i = 0; i < rows.cells.size(); ++i)
       task.other_rows.push_back({rows.cells[i]->kept_out.get(), lengths_[i / depths_.size()]});
     if (arm.variant != kReference) inject_learning_fault(task, one_.args.get_text("fault", ""));
@@ -192,6 +200,7 @@ class RetrievalPhase {
   int64_t seeds_, threads_, digits_;
   std::vector<int64_t> first_tokens_, first_steps_;
   int64_t least_tokens_ = 0;
+  double first_lr_ = 0;  ///< on the shortest rows; training_.lr on all others
   TaskTraining training_;
   nsa::ModelConfig config_;
   std::vector<Rows> rows_;

@@ -62,6 +62,29 @@ TEST(RetrievalPhase, ShorterRowsAreTrainedOnFirst) {
   EXPECT_THROW(run_retrieval(half.one()), ConfigError);
 }
 
+/// A rate of their own for longer rows is in force: with one of 0.3 the last two steps, and only
+/// they, leave other losses.
+TEST(RetrievalPhase, LongerRowsHaveALearningRateOfTheirOwn) {
+  const auto losses = [](double later) {
+    const RecordedCase recorded("retrieval", small_retrieval({{"attention", {"dense"}},
+                                                              {"first_S", {160}},
+                                                              {"first_steps", {3}},
+                                                              {"warmup", 0},
+                                                              {"later_lr", later}}));
+    EXPECT_EQ(run_retrieval(recorded.one()), "");
+    std::map<std::string, std::vector<double>> found;
+    for (const nlohmann::json& beat : recorded.lines("beat"))
+      if (beat["extra"].contains("loss")) found[beat["at"]].push_back(beat["extra"]["loss"]);
+    return found;
+  };
+  auto same = losses(0), other = losses(0.3);
+  EXPECT_EQ(same["first step"], other["first step"]);
+  ASSERT_EQ(same["step"].size(), other["step"].size());
+  EXPECT_NE(same["step"].back(), other["step"].back());
+  const RecordedCase alone("retrieval", small_retrieval({{"later_lr", 0.1}}));
+  EXPECT_THROW(run_retrieval(alone.one()), ConfigError);
+}
+
 /// No model to train is no case to judge; no shorter rows are fine.
 TEST(RetrievalPhase, AnEmptyListOfModelsIsRefused) {
   const RecordedCase none("retrieval", small_retrieval({{"attention", nlohmann::json::array()}}));

@@ -93,13 +93,14 @@ struct Stage {
   const char* name;  ///< of its heartbeats
   const nsa::train::TokenSource& rows;
   int64_t seq_len = 0, batch = 0, steps = 0;
+  double lr = 0;  ///< at its peak
 };
 
 /// Takes the steps of a stage; returns their trainer.
 std::unique_ptr<nsa::train::Trainer> take_steps(const Stage& stage, const nsa::Decoder& model,
                                                 const TaskArm& arm, const TaskTraining& training,
                                                 const PhaseCase& one) {
-  const nsa::train::Schedule schedule{training.lr, kLastShare * training.lr, training.warmup,
+  const nsa::train::Schedule schedule{stage.lr, kLastShare * stage.lr, training.warmup,
                                       stage.steps};
   nsa::train::TrainerParts parts{.model = model,
                                  .tokens = &stage.rows,
@@ -172,14 +173,14 @@ TaskResult train_on_task(const TaskArm& arm, const TaskTraining& training, const
   const int64_t seq_len = arm.config.seq_len;
   int64_t tokens = training.steps * training.batch * seq_len;
   for (const FirstRows& first : arm.first) {
-    add(take_steps({"first step", *first.rows, first.seq_len, first.batch, first.steps}, model, arm,
-                   training, one)
+    add(take_steps({"first step", *first.rows, first.seq_len, first.batch, first.steps, first.lr},
+                   model, arm, training, one)
             ->ran());
     tokens += first.steps * first.batch * first.seq_len;
   }
   const auto trainer =
-      take_steps({"step", *arm.train_rows, seq_len, training.batch, training.steps}, model, arm,
-                 training, one);
+      take_steps({"step", *arm.train_rows, seq_len, training.batch, training.steps, training.lr},
+                 model, arm, training, one);
   const auto found =
       trainer->evaluate(*arm.kept_out, batches_of(training.val_rows, training.batch));
   if (arm.look) arm.look(model);

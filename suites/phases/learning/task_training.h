@@ -27,11 +27,12 @@ struct OtherRows {
   int64_t seq_len = 0;
 };
 
-/// Shorter rows that a model is trained on before those of its own, with warm-up and decay of the
-/// learning rate of their own.
+/// Shorter rows that a model is trained on before those of its own, with warm-up, peak and decay of
+/// the learning rate of their own.
 struct FirstRows {
   const nsa::train::TokenSource* rows = nullptr;
   int64_t seq_len = 0, batch = 0, steps = 0;
+  double lr = 0;
 };
 
 /// A model beside others that differ in one thing.

@@ -180,12 +180,12 @@ class DdpSweep {
       const std::vector<int64_t> bytes = arm.trainer->bucket_bytes();
       for (size_t i = 0; i < bytes.size(); ++i)
         rows.push_back({arm.name, arm.options.reducer.bucket_mib, i,
-                        static_cast<double>(bytes[i]) / kMibBytes, arm.trainer->sums_use().ran});
+                        static_cast<double>(bytes[i]) / kMibBytes});
     }
     one_.emitter.table({.case_id = one_.id,
                         .id = "sent",
                         .title = "Buckets of gradients as they were sent",
-                        .columns = {"arm", "cap asked for, MiB", "bucket", "MiB", "summed by"},
+                        .columns = {"arm", "cap asked for, MiB", "bucket", "MiB"},
                         .rows = rows});
   }
 
