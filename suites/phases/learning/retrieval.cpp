@@ -96,6 +96,13 @@ class RetrievalPhase {
                                               nsa::train::make_pass_key(sizes).get());
   }
 
+  /// Where the question of a row to train on ends at the least, 0: always at its last token. Those
+  /// that follow shorter rows are for the distances that these have not.
+  int64_t least_of(int64_t seq_len) const {
+    const bool first = first_tokens_.empty() || seq_len == first_tokens_.front();
+    return first || least_tokens_ == 0 ? least_tokens_ : std::max(least_tokens_, seq_len / 4);
+  }
+
   /// Rows to train on, as many as are read.
   std::unique_ptr<TaskCorpusFolder> training_rows(const std::string& name, int64_t seq_len,
                                                   int64_t steps, uint64_t seed) const {
@@ -104,7 +111,7 @@ class RetrievalPhase {
                   {.train = std::min(most, one_.args.get_int("rows", 20000, 1)),
                    .val = training_.val_rows,
                    .seed = seed},
-                  least_tokens_);
+                  least_of(seq_len));
   }
 
   /// Rows of a step that has as many tokens as one of `S`.
