@@ -62,27 +62,48 @@ TEST(RetrievalPhase, ShorterRowsAreTrainedOnFirst) {
   EXPECT_THROW(run_retrieval(half.one()), ConfigError);
 }
 
+/// Losses of a dense model, by the kind of step.
+std::map<std::string, std::vector<double>> dense_losses(nlohmann::json args) {
+  args.update({{"attention", {"dense"}}});
+  const RecordedCase recorded("retrieval", small_retrieval(args));
+  EXPECT_EQ(run_retrieval(recorded.one()), "");
+  std::map<std::string, std::vector<double>> found;
+  for (const nlohmann::json& beat : recorded.lines("beat"))
+    if (beat["extra"].contains("loss")) found[beat["at"]].push_back(beat["extra"]["loss"]);
+  return found;
+}
+
 /// A rate of their own for longer rows is in force: with one of 0.3 the last two steps, and only
 /// they, leave other losses.
 TEST(RetrievalPhase, LongerRowsHaveALearningRateOfTheirOwn) {
   const auto losses = [](double later) {
-    const RecordedCase recorded("retrieval", small_retrieval({{"attention", {"dense"}},
-                                                              {"first_S", {160}},
-                                                              {"first_steps", {3}},
-                                                              {"warmup", 0},
-                                                              {"later_lr", later}}));
-    EXPECT_EQ(run_retrieval(recorded.one()), "");
-    std::map<std::string, std::vector<double>> found;
-    for (const nlohmann::json& beat : recorded.lines("beat"))
-      if (beat["extra"].contains("loss")) found[beat["at"]].push_back(beat["extra"]["loss"]);
-    return found;
+    return dense_losses(
+        {{"first_S", {160}}, {"first_steps", {3}}, {"warmup", 0}, {"later_lr", later}});
   };
   auto same = losses(0), other = losses(0.3);
   EXPECT_EQ(same["first step"], other["first step"]);
-  ASSERT_EQ(same["step"].size(), other["step"].size());
+  ASSERT_EQ(same["step"].size(), 2u);
   EXPECT_NE(same["step"].back(), other["step"].back());
   const RecordedCase alone("retrieval", small_retrieval({{"later_lr", 0.1}}));
   EXPECT_THROW(run_retrieval(alone.one()), ConfigError);
+}
+
+/// Questions of longer rows end from a quarter of them on: with 150 asked for rows of 768 are those
+/// of 192, while the shorter ones differ. A rate of 0 leaves the first weights until then.
+TEST(RetrievalPhase, LongerRowsEndFromAQuarterOn) {
+  const auto losses = [](int64_t least) {
+    return dense_losses({{"S", 768},
+                         {"first_S", {224}},
+                         {"first_steps", {2}},
+                         {"least_S", least},
+                         {"lr", 0},
+                         {"later_lr", 0.001}});
+  };
+  auto asked = losses(150), quarter = losses(192);
+  EXPECT_NE(asked["first step"], quarter["first step"]);
+  ASSERT_EQ(asked["step"].size(), 2u);
+  EXPECT_EQ(asked["step"], quarter["step"]);
+  EXPECT_NE(asked["step"], losses(220)["step"]);
 }
 
 /// No model to train is no case to judge; no shorter rows are fine.
