@@ -12,7 +12,6 @@
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/model/document_packing.h"
-#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/train/loop/gate_stats.h"
 #include "nsa/train/memory/memory.h"
 
@@ -174,7 +173,6 @@ at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage
                                 StepTensors& computed) {
   const bool first = micro == 1, last = micro == options_.accum;
   if (reducer_ && first) reducer_->before_step();
-  const GradientPlaces::Scope places(reducer_ ? reducer_->places() : nullptr);
   DecoderImpl::Outputs out;
   const at::Tensor loss = forward(batch, out);
   end_stage(Stage::kForward);

@@ -5,7 +5,6 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "nsa/train/ranks/bucket_record.h"
@@ -37,8 +36,8 @@ struct BucketSums {
 namespace {
 
 constexpr int64_t kBytesOfMib = int64_t{1} << 20;
-/// The last bucket is small: its sum begins when the backward pass is over, and the step waits.
-constexpr int64_t kLastBucketBytes = kBytesOfMib;
+/// The first bucket is small, so that sending begins early.
+constexpr int64_t kFirstBucketBytes = kBytesOfMib;
 
 std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   char text[96];
@@ -128,21 +127,19 @@ struct StartOfBackward : torch::autograd::Function<StartOfBackward> {
 
 std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
                                             RankGroup& group, int64_t cap_bytes) {
-  const int64_t small = std::min(kLastBucketBytes, cap_bytes);
+  const int64_t first = std::min(kFirstBucketBytes, cap_bytes);
   const std::vector<bool> dense(parameters.size(), false);
   // Gradients become ready from the last parameter to the first; buckets are sent in that order.
   std::vector<at::Tensor> backwards(parameters.rbegin(), parameters.rend());
   std::vector<int64_t> indices(parameters.size());
   for (size_t i = 0; i < indices.size(); ++i)
     indices[i] = static_cast<int64_t>(parameters.size() - 1 - i);
-  // From the second step on the Reducer makes the last bucket small instead of the first.
-  setenv("DDP_SET_LAST_BUCKET_CAP", "1", /*overwrite=*/0);  // NOLINT: threads come later
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      backwards, {static_cast<size_t>(small), static_cast<size_t>(cap_bytes)}, dense, indices);
+      backwards, {static_cast<size_t>(first), static_cast<size_t>(cap_bytes)}, dense, indices);
   return std::make_shared<c10d::Reducer>(
       parameters, std::move(buckets), group.group(), dense, cap_bytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
-      std::unordered_map<size_t, std::string>(), small,
+      std::unordered_map<size_t, std::string>(), first,
       /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       std::vector<int64_t>());
 }
@@ -160,7 +157,6 @@ struct GradientReducer::Impl {
   UnbucketedGradients loose;
   BucketSums sums;
   std::shared_ptr<c10d::Reducer> reducer;
-  c10::intrusive_ptr<GradientPlaces> places = c10::make_intrusive<GradientPlaces>();
   int64_t steps = 0;
   bool first_step = true;
 };
@@ -192,21 +188,12 @@ at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, 
   // With a static graph the Reducer learns in the first step how often every gradient comes, and
   // takes it as ready when it has come that often: so all micro-batches are one pass to it.
   if (first) impl_->reducer->prepare_for_backward({});
-  if (first) impl_->places->free_all();
   if (!last || !impl_->first_step) return loss;
   impl_->first_step = false;
   return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
 }
 
-c10::intrusive_ptr<GradientPlaces> GradientReducer::places() const { return impl_->places; }
-
-void GradientReducer::after_backward() {
-  impl_->loose.average(impl_->group, impl_->log);
-  if (impl_->steps < 2 || !impl_->places->empty()) return;
-  for (const at::Tensor& parameter : impl_->loose.others())  // gradients are views of buckets now
-    if (parameter.dim() == 2 && parameter.grad().defined())
-      impl_->places->want(parameter, parameter.grad());
-}
+void GradientReducer::after_backward() { impl_->loose.average(impl_->group, impl_->log); }
 
 void GradientReducer::become_captured(Cut cut) { impl_->sums.cut = std::move(cut); }
 

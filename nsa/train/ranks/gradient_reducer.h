@@ -5,7 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/train/ranks/collective_log.h"
 #include "nsa/train/ranks/communication.h"
 #include "nsa/train/ranks/rank_group.h"
@@ -27,9 +26,6 @@ class GradientReducer {
   /// The loss to call backward() on, in every micro-batch. Gradients add up on their own rank; each
   /// is sent when the `last` one has made its part of it. Every step has equally many.
   at::Tensor before_backward(const at::Tensor& loss, bool first, bool last);
-  /// The places of gradients in buckets, for the forward pass; none before the third step, as the
-  /// second makes buckets anew.
-  c10::intrusive_ptr<GradientPlaces> places() const;
   /// After backward() of the last micro-batch, while the parameters have their gradients; those
   /// that travel in no bucket are averaged here.
   void after_backward();
