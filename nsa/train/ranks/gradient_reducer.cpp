@@ -177,8 +177,9 @@ GradientReducer::~GradientReducer() = default;
 
 void GradientReducer::before_step() {
   impl_->reducer->prepare_for_forward();
-  // The buckets of the second step follow the order in which gradients came: ranks agree on it.
-  const bool agrees = impl_->steps++ == 1;
+  // With a static graph the first step counts gradients and the second sees their order. The
+  // buckets of the third follow it: ranks agree on it.
+  const bool agrees = impl_->steps++ == 2;
   if (agrees) impl_->log.begin("agreement on the order of buckets");
   impl_->reducer->rebuild_buckets();
   if (agrees) impl_->log.end();
