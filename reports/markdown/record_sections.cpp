@@ -82,21 +82,22 @@ std::string figures_section(const Model& model) {
   const std::string out = "## Figures\n\n";
   if (model.results.metrics.empty()) return out + "**No step produced a figure.**\n\n";
   Table table({"figure", "value>", "99 %", "95 %", "n>", "method", "evidence"});
-  std::string missing;
+  std::vector<const Metric*> none;
   for (const Metric& m : model.results.metrics) {
-    const std::string value = m.value && m.withheld.empty()
-                                  ? escape(harness::format_value(*m.value, m.unit))
-                                  : figure_text(m);
-    table.add({code(m.id), value, interval_text(m.lo, m.hi), interval_text(m.lo95, m.hi95),
-               std::to_string(m.n), escape(m.method),
+    if (!m.value || !m.withheld.empty()) {
+      none.push_back(&m);
+      continue;
+    }
+    table.add({code(m.id), escape(harness::format_value(*m.value, m.unit)),
+               interval_text(m.lo, m.hi), interval_text(m.lo95, m.hi95), std::to_string(m.n),
+               escape(m.method),
                (m.samples.empty() ? std::string("–") : evidence_text(model, &m))});
-    if (!m.value || !m.withheld.empty())
-      missing += "- " + code(m.id) + ": " +
-                 escape(m.null_reason.empty() ? m.withheld : m.null_reason) + "\n";
   }
-  return out + folded(std::to_string(model.results.metrics.size()) + " figures",
+  const std::string missing = without_figure(none);
+  return out + folded(std::to_string(table.size()) + " figures, " + std::to_string(none.size()) +
+                          " without a value",
                       table.markdown() +
-                          (missing.empty() ? "" : "Without a figure:\n\n" + missing + "\n"));
+                          (missing.empty() ? "" : "Without a value, and why:\n\n" + missing));
 }
 
 std::string settings_section(const Model& model) {

@@ -114,6 +114,28 @@ TEST(ReportMd, ReportsHowTheSamplesOfComparisonsWereTaken) {
       << "nothing is recommended for a cold cache";
 }
 
+TEST(ReportMd, WhatHasNoFigureIsNamedWithItsReasonAndIsNoRow) {
+  Results r = go();
+  for (const char* name : {"p.b_ratio", "p.c_ratio"}) {
+    harness::Metric missing = comparison(name, "", 1);
+    missing.value.reset();
+    missing.null_reason = "no samples of series 'x'";
+    r.metrics.push_back(missing);
+  }
+  const std::string named = "- no samples of series 'x': `M-p.b_ratio`, `M-p.c_ratio`\n";
+  EXPECT_THAT(report(r), HasSubstr("No comparison of this step has a figure."));
+  for (int i = 0; i < 30; ++i)
+    r.metrics.push_back(comparison("p.a" + std::to_string(i) + "_ratio", "FASTER", 2));
+  const std::string text = report(r), figures = section(text, "Figures");
+  EXPECT_THAT(text, HasSubstr("2 comparisons without a figure"));
+  EXPECT_THAT(text, HasSubstr(named));
+  EXPECT_THAT(figures, HasSubstr(named));
+  EXPECT_THAT(figures, HasSubstr(", 2 without a value"));
+  EXPECT_THAT(text, Not(testing::ContainsRegex("\\| .?`M-p.b_ratio` +\\|")));
+  EXPECT_THAT(text, testing::ContainsRegex("\\| `M-p.a29_ratio` +\\| `"));
+  EXPECT_THAT(text, Not(HasSubstr("more rows: report.md")));
+}
+
 TEST(ReportMd, CriteriaSortedWorstFirst) {
   Results r = go();
   r.criteria = {

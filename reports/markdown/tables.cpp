@@ -1,6 +1,7 @@
 // Tables of steps, of comparisons and of history.
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "harness/results/number.h"
 #include "harness/results/plain_figure.h"
@@ -139,21 +140,34 @@ std::string table_markdown(const json& table) {
          folded("All " + std::to_string(rows.size()) + " rows", as_table(columns, rows).markdown());
 }
 
+std::string without_figure(const std::vector<const Metric*>& metrics) {
+  std::map<std::string, std::string> ids;
+  for (const Metric* m : metrics) {
+    std::string& same = ids[m->withheld.empty() ? m->null_reason : m->withheld];
+    same += (same.empty() ? "" : ", ") + code(m->id);
+  }
+  std::string out;
+  for (const auto& [reason, of] : ids) out += "- " + escape(reason) + ": " + of + "\n";
+  return out.empty() ? out : out + "\n";
+}
+
 std::string comparisons_table(const std::vector<const Metric*>& comparisons) {
   Table table({"verdict", "figure", "baseline", "candidate", "speed-up", "pairs>", "noise floor>",
                "detectable>", "margin>"});
-  std::string withheld;
+  std::vector<const Metric*> none;
   for (const Metric* m : comparisons) {
-    table.add({ab_verdict_text(*m), code(m->id), arm_text(*m, "baseline"),
-               arm_text(*m, "candidate"), figure_text(*m), std::to_string(m->n),
-               percent_text(*m, "/noise_floor/floor_pct"), percent_text(*m, "/noise_floor/mde_pct"),
-               percent_text(*m, "/margin_in_force_pct")});
-    if (!m->value || !m->withheld.empty())
-      withheld += "- " + code(m->id) + ": " +
-                  escape(m->withheld.empty() ? m->null_reason : m->withheld) + "\n";
+    if (!m->value || !m->withheld.empty()) none.push_back(m);
+    if (m->value || !m->withheld.empty())
+      table.add(
+          {ab_verdict_text(*m), code(m->id), arm_text(*m, "baseline"), arm_text(*m, "candidate"),
+           figure_text(*m), std::to_string(m->n), percent_text(*m, "/noise_floor/floor_pct"),
+           percent_text(*m, "/noise_floor/mde_pct"), percent_text(*m, "/margin_in_force_pct")});
   }
-  std::string out = table.markdown(24);
-  if (!withheld.empty()) out += folded("Comparisons without a figure", withheld + "\n");
+  std::string out =
+      table.empty() ? "No comparison of this step has a figure.\n\n" : table.markdown();
+  if (!none.empty())
+    out +=
+        folded(std::to_string(none.size()) + " comparisons without a figure", without_figure(none));
   return out +
          "Speed-up is baseline time over candidate time, with its 99 % interval (signed rank of "
          "paired log ratios, one pair a process). FASTER and SLOWER need the whole interval "
