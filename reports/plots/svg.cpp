@@ -160,6 +160,8 @@ std::string clean_svg(std::string_view drawn, const std::string& name, const std
   root.append_attribute("role").set_value("img");
   root.append_attribute("aria-label").set_value(title.c_str());
   root.append_attribute("font-family").set_value("DejaVu Sans, sans-serif");
+  // As a picture in Markdown: to be read on white and on black. A page of ours sets its own.
+  root.append_attribute("color").set_value("#777");
   std::ostringstream out;
   root.print(out, "", pugi::format_raw);
   return out.str();

@@ -21,6 +21,7 @@ TEST(Svg, KeepsWhatIsDrawn) {
   EXPECT_THAT(svg, AllOf(HasSubstr("viewBox=\"0 0 8 4\""), HasSubstr("d=\"M0,0 L8,4\""),
                          HasSubstr("stroke=\"rgb( 47, 126, 216)\""), HasSubstr("a &lt; b")));
   EXPECT_THAT(svg, HasSubstr("role=\"img\" aria-label=\"Loss &quot;over&quot; &lt;steps"));
+  EXPECT_THAT(svg, HasSubstr("color=\"#777\"")) << "black letters are lost on a dark page";
 }
 
 TEST(Svg, DropsScriptsStylesHandlersAndWhatIsElsewhere) {
