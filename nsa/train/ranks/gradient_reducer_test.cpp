@@ -24,7 +24,7 @@ class OneRank {
   }
   ~OneRank() { group_.leave(); }
 
-  /// Where the bucket lies that holds the gradients of a step; `agreed` is what the log said
+  /// Where the bucket lies that holds the gradients of a step; `agreed` is the last line of the log
   /// before its forward pass.
   const void* step(std::string& agreed) {
     reducer_->before_step();
@@ -53,7 +53,7 @@ TEST(GradientReducerTest, RanksAgreeOnBucketsWhereTheyAreMadeAnew) {
   OneRank rank;
   std::vector<const void*> buckets;
   std::vector<std::string> agreed(6);
-  for (std::string& said : agreed) buckets.push_back(rank.step(said));
+  for (std::string& logged : agreed) buckets.push_back(rank.step(logged));
   const auto agreement = ::testing::HasSubstr("agreement on the order of buckets, ended");
   for (size_t i = 1; i < agreed.size(); ++i) {
     if (buckets[i] != buckets[i - 1])
