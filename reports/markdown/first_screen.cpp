@@ -17,7 +17,7 @@ using nlohmann::json;
 
 namespace {
 
-std::string text_at(const json& environment, const char* pointer) {
+std::string fact_text(const json& environment, const char* pointer) {
   const json::json_pointer at(pointer);
   if (!environment.contains(at)) return "";
   const json& value = environment.at(at);
@@ -54,13 +54,13 @@ std::string machine_row(const json& environment) {
   const auto add = [&](const std::string& part) {
     if (!part.empty()) text += (text.empty() ? "" : ", ") + escape(part);
   };
-  const std::string gpus = text_at(environment, "/gpu/count");
-  const std::string gpu = text_at(environment, "/gpu/gpus/0/name");
+  const std::string gpus = fact_text(environment, "/gpu/count");
+  const std::string gpu = fact_text(environment, "/gpu/gpus/0/name");
   if (!gpu.empty()) add((gpus.empty() ? "" : gpus + " x ") + gpu);
-  if (const auto driver = text_at(environment, "/gpu/driver"); !gpu.empty() && !driver.empty())
+  if (const auto driver = fact_text(environment, "/gpu/driver"); !gpu.empty() && !driver.empty())
     add("driver " + driver);
-  add(text_at(environment, "/machine/cpu/model"));
-  if (const auto cores = text_at(environment, "/machine/cpu/cores"); !cores.empty())
+  add(fact_text(environment, "/machine/cpu/model"));
+  if (const auto cores = fact_text(environment, "/machine/cpu/cores"); !cores.empty())
     add(cores + " cores");
   return text.empty() ? "not recorded" : text;
 }
@@ -73,17 +73,17 @@ std::string changed_files(const json& environment) {
 }
 
 std::string code_row(const json& environment) {
-  const std::string checkout = text_at(environment, "/git/commit");
-  const std::string built = text_at(environment, "/build/check/commit");  // of an installed tree
+  const std::string checkout = fact_text(environment, "/git/commit");
+  const std::string built = fact_text(environment, "/build/check/commit");  // of an installed tree
   const std::string commit = checkout.empty() ? built : checkout;
   std::string text = commit.empty() ? "commit not known" : "commit " + code(commit.substr(0, 12));
   text += checkout.empty() ? (built.empty() ? "" : ", installed") : changed_files(environment);
-  if (const auto id = text_at(environment, "/build/build_id"); !id.empty())
+  if (const auto id = fact_text(environment, "/build/build_id"); !id.empty())
     text += "; build id " + code(id.substr(0, 12));
   for (const auto& [label, pointer] : {std::pair{"LibTorch ", "/build/torch"},
                                        {"CUDA ", "/gpu/cuda"},
                                        {"compiler ", "/build/compiler"}})
-    if (const auto value = text_at(environment, pointer); !value.empty())
+    if (const auto value = fact_text(environment, pointer); !value.empty())
       text += ", " + std::string(label) + escape(value, 60);
   return text;
 }

@@ -38,6 +38,8 @@ std::string table_markdown(const nlohmann::json& table);  ///< title, rows and i
 /// Each of the tables; those of the same title, columns and rows once, with the ids of the others.
 std::vector<std::string> tables_markdown(const std::vector<const nlohmann::json*>& tables);
 std::string comparisons_table(const std::vector<const harness::Metric*>& comparisons);
+/// The text behind a JSON pointer; empty where there is none.
+std::string text_at(const nlohmann::json& value, const std::string& pointer);
 /// Why metrics have no figure: a line a reason, with the ids; empty for none.
 std::string without_figure(const std::vector<const harness::Metric*>& metrics);
 std::string history_table(const Model& model, const std::string& phase);

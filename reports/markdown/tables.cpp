@@ -26,12 +26,6 @@ std::optional<double> number_at(const json& details, const std::string& pointer)
   return details.at(at).get<double>();
 }
 
-std::string text_at(const json& details, const std::string& pointer) {
-  const json::json_pointer at(pointer);
-  if (!details.contains(at) || !details.at(at).is_string()) return "";
-  return details.at(at).get<std::string>();
-}
-
 /// A cell of a table: whatever JSON it is.
 std::string cell_text(const json& cell) {
   if (cell.is_string()) return escape(cell.get<std::string>());
@@ -102,6 +96,12 @@ std::string also(const std::vector<std::string>& ids) {
 }
 
 }  // namespace
+
+std::string text_at(const json& value, const std::string& pointer) {
+  const json::json_pointer at(pointer);
+  if (!value.contains(at) || !value.at(at).is_string()) return "";
+  return value.at(at).get<std::string>();
+}
 
 std::string folded(const std::string& summary, const std::string& body) {
   return "<details><summary>" + summary + "</summary>\n\n" + body + "</details>\n\n";
