@@ -24,9 +24,9 @@ class OneRank {
   }
   ~OneRank() { group_.leave(); }
 
-  /// Where the bucket lies that holds the gradients of a step; `agreed` is the last line of the log
-  /// before its forward pass.
-  const void* step(std::string& agreed) {
+  /// The bucket that holds the gradients of a step; `agreed` is the last line of the log before its
+  /// forward pass.
+  c10::Storage step(std::string& agreed) {
     reducer_->before_step();
     agreed = log_.last();
     at::Tensor x = at::ones({1, 64});
@@ -35,7 +35,7 @@ class OneRank {
     reducer_->before_backward(x.sum(), /*first=*/true, /*last=*/true).backward();
     reducer_->after_backward();
     log_.end();
-    const void* bucket = parameters_.front().grad().storage().data();
+    const c10::Storage bucket = parameters_.front().grad().storage();
     for (at::Tensor& matrix : parameters_) matrix.mutable_grad() = at::Tensor();
     return bucket;
   }
@@ -51,17 +51,18 @@ class OneRank {
 // that hangs there is found.
 TEST(GradientReducerTest, RanksAgreeOnBucketsWhereTheyAreMadeAnew) {
   OneRank rank;
-  std::vector<const void*> buckets;
+  // Held to the end: a bucket made anew could lie where a freed one lay.
+  std::vector<c10::Storage> buckets;
   std::vector<std::string> agreed(6);
   for (std::string& logged : agreed) buckets.push_back(rank.step(logged));
   const auto agreement = ::testing::HasSubstr("agreement on the order of buckets, ended");
   for (size_t i = 1; i < agreed.size(); ++i) {
-    if (buckets[i] != buckets[i - 1])
+    if (!buckets[i].is_alias_of(buckets[i - 1]))
       EXPECT_THAT(agreed[i], agreement) << "step " << i + 1;
     else
       EXPECT_THAT(agreed[i], ::testing::Not(agreement)) << "step " << i + 1;
   }
-  EXPECT_NE(buckets[2], buckets[1]);
+  EXPECT_FALSE(buckets[2].is_alias_of(buckets[1]));
 }
 
 }  // namespace
