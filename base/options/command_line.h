@@ -11,15 +11,8 @@
 
 #include "base/options/option.h"
 #include "base/options/whole_number.h"
-#include "base/text/plain_text.h"
 
 namespace base {
-
-/// CLI11's message for a command line that it refuses, for CLI::App::failure_message.
-inline std::string plain_failure(const CLI::App* app, const CLI::Error& error) {
-  return CLI::FailureMessage::simple(
-      app, {error.get_name(), plain_text(error.what()), error.get_exit_code()});
-}
 
 /// Text of a whole number that CLI11 would read as another one: beyond 64 bits, the largest.
 inline CLI::Validator fits_64_bits() {

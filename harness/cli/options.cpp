@@ -1,8 +1,10 @@
 #include "harness/cli/options.h"
 
+#include <filesystem>
 #include <memory>
 
 #include "base/options/command_line.h"
+#include "base/options/refusal.h"
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/commands/version.h"
 #include "harness/cli/paths.h"
@@ -70,6 +72,23 @@ void declare_all(CLI::App& app, Options& o) {
       declare_command(app, o, command);
 }
 
+/// Whether a shipped runbook is called `word`.
+bool is_runbook(const std::string& word) {
+  if (word.empty() || word.find('/') != std::string::npos) return false;
+  try {
+    return std::filesystem::exists(configs_dir("") / "runbooks" / (word + ".json"));
+  } catch (const std::exception&) {  // nothing is shipped, or a name is too long for a file
+    return false;
+  }
+}
+
+/// A runbook named without its option is told from other words that are not known.
+std::string refusal(const CLI::App* app, const CLI::Error& error) {
+  const std::string word = base::unexpected_word(*app);
+  if (!is_runbook(word)) return base::plain_failure(app, error);
+  return "'" + word + "' is a runbook; name it by --runbook " + word + "\n";
+}
+
 }  // namespace
 
 bool parse_options(int argc, const char* const* argv, Options& options, int& exit_code) {
@@ -85,7 +104,7 @@ bool parse_options(int argc, const char* const* argv, Options& options, int& exi
   app.set_version_flag(
       "--version", [] { return version_text(program_dir()); }, "Build id and commit, then exit");
   declare_all(app, options);
-  app.failure_message(base::plain_failure);
+  app.failure_message(refusal);
   try {
     app.parse(argc, argv);
     if (options.command == "run" && options.runbook.empty() && options.resume.empty())

@@ -127,6 +127,12 @@ inline std::string format_value(double value, std::string_view unit, int digits 
   return text;
 }
 
+/// A number of things: "1 step", "2 steps", "0 more tables".
+inline std::string counted(size_t count, std::string_view thing) {
+  return format_number(static_cast<double>(count)) + " " + std::string(thing) +
+         (count == 1 ? "" : "s");
+}
+
 /// Two numbers of one unit, with as many digits as it takes to distinguish them when they differ,
 /// so that a rounded figure never contradicts the comparison it stands in.
 inline std::pair<std::string, std::string> format_apart(double a, double b, std::string_view unit) {

@@ -64,6 +64,12 @@ TEST(FormatApart, RoundingNeverHidesADifference) {
   EXPECT_EQ(format_apart(std::numeric_limits<double>::quiet_NaN(), 2, "").first, "not a number");
 }
 
+TEST(Counted, OneThingHasNoPlural) {
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(12345, "more table"), "12,345 more tables");
+}
+
 TEST(FormatDuration, Steps) {
   EXPECT_EQ(format_duration(0.4231), "0.423 s");
   EXPECT_EQ(format_duration(12.34), "12.3 s");

@@ -15,6 +15,7 @@
 #include <stdexcept>
 
 #include "base/options/command_line.h"
+#include "base/options/refusal.h"
 #include "base/text/plain_text.h"
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/program/build_id.h"

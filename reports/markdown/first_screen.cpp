@@ -69,7 +69,8 @@ std::string changed_files(const json& environment) {
   const json::json_pointer at("/git/dirty");
   if (!environment.contains(at) || !environment.at(at).is_array()) return "";
   const size_t count = environment.at(at).size();
-  return count == 0 ? ", no changed files" : ", **" + std::to_string(count) + " changed files**";
+  return count == 0 ? ", no changed files"
+                    : ", **" + harness::counted(count, "changed file") + "**";
 }
 
 std::string code_row(const json& environment) {
@@ -94,9 +95,9 @@ std::string run_row(const Model& model) {
   for (const harness::PhaseResult& phase : model.results.phases) seconds += phase.seconds;
   std::string text = escape(run.started.substr(0, std::min<size_t>(10, run.started.size())));
   text += (text.empty() ? "" : ", ") + harness::format_duration(seconds) + " in " +
-          std::to_string(model.results.phases.size()) + " steps: " + steps_counts(model);
+          harness::counted(model.results.phases.size(), "step") + ": " + steps_counts(model);
   if (!model.results.deviations.empty())
-    text += "; " + std::to_string(model.results.deviations.size()) + " deviations";
+    text += "; " + harness::counted(model.results.deviations.size(), "deviation");
   return text + "; " + code(run.id);
 }
 

@@ -94,8 +94,8 @@ std::string figures_section(const Model& model) {
                (m.samples.empty() ? std::string("–") : evidence_text(model, &m))});
   }
   const std::string missing = without_figure(none);
-  return out + folded(std::to_string(table.size()) + " figures, " + std::to_string(none.size()) +
-                          " without a value",
+  return out + folded(harness::counted(table.size(), "figure") + ", " +
+                          std::to_string(none.size()) + " without a value",
                       table.markdown() +
                           (missing.empty() ? "" : "Without a value, and why:\n\n" + missing));
 }
@@ -127,7 +127,7 @@ std::string artifacts_section(const Model& model) {
                code(a.sha256.substr(0, 8)), escape(a.by)});
     hashes += plain(a.sha256) + "  " + plain(a.path) + "\n";
   }
-  return out + folded(std::to_string(artifacts.size()) + " files", table.markdown()) +
+  return out + folded(harness::counted(artifacts.size(), "file"), table.markdown()) +
          folded("Full hashes, as sha256sum --check reads them", fenced(hashes) + "\n");
 }
 

@@ -89,8 +89,8 @@ bool same_but_id(const json& a, const json& b) {
 /// "Every row is the same in 19 more tables: ..."
 std::string also(const std::vector<std::string>& ids) {
   if (ids.empty()) return "";
-  std::string out = "Every row is the same in " + std::to_string(ids.size()) +
-                    (ids.size() == 1 ? " more table: " : " more tables: ") + ids.front();
+  std::string out =
+      "Every row is the same in " + harness::counted(ids.size(), "more table") + ": " + ids.front();
   for (size_t i = 1; i < ids.size(); ++i) out += ", " + ids[i];
   return out + ".\n\n";
 }
@@ -166,8 +166,8 @@ std::string comparisons_table(const std::vector<const Metric*>& comparisons) {
   std::string out =
       table.empty() ? "No comparison of this step has a figure.\n\n" : table.markdown();
   if (!none.empty())
-    out +=
-        folded(std::to_string(none.size()) + " comparisons without a figure", without_figure(none));
+    out += folded(harness::counted(none.size(), "comparison") + " without a figure",
+                  without_figure(none));
   return out +
          "Speed-up is baseline time over candidate time, with its 99 % interval (signed rank of "
          "paired log ratios, one pair a process). FASTER and SLOWER need the whole interval "

@@ -11,6 +11,7 @@
 #include "base/files/whole_file.h"
 #include "base/json/non_finite.h"
 #include "base/options/command_line.h"
+#include "base/options/refusal.h"
 #include "base/text/plain_text.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/program/working_directory.h"

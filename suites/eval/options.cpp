@@ -1,6 +1,7 @@
 #include "suites/eval/options.h"
 
 #include "base/options/command_line.h"
+#include "base/options/refusal.h"
 
 namespace suites::eval {
 namespace {

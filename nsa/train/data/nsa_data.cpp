@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/options/command_line.h"
+#include "base/options/refusal.h"
 #include "base/text/plain_text.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/data/shard_writer.h"
