@@ -1,7 +1,7 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/text/nearest.h"
@@ -45,13 +45,30 @@ inline std::string unexpected_text(const CLI::App& app, const std::string& word)
          word + "'" + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
 }
 
-/// CLI11's message and where to read on, for CLI::App::failure_message.
+/// "history needs one of its commands: import, list, trend"
+inline std::string missing_command_text(const CLI::App& command) {
+  std::string text = command.get_name() + " needs one of its commands:", separator = " ";
+  for (const std::string& name : known_words(command, /*options=*/false))
+    text += std::exchange(separator, ", ") + name;
+  return text;
+}
+
+/// What is wrong with the command line, from CLI11's error.
+inline std::string refusal_text(const CLI::App& app, const CLI::Error& error) {
+  const auto is = [&](CLI::ExitCodes code) {
+    return error.get_exit_code() == static_cast<int>(code);
+  };
+  const CLI::App& command = called(app);
+  if (is(CLI::ExitCodes::ExtrasError)) return unexpected_text(app, unexpected_word(app));
+  if (is(CLI::ExitCodes::RequiredError) && command.get_require_subcommand_min() > 0)
+    return missing_command_text(command);
+  return error.what();
+}
+
+/// The same and where to read on, for CLI::App::failure_message.
 inline std::string plain_failure(const CLI::App* app, const CLI::Error& error) {
-  const std::string word = unexpected_word(*app);
-  const bool unexpected = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
-  const std::string text = unexpected ? unexpected_text(*app, word) : error.what();
-  return CLI::FailureMessage::simple(app,
-                                     {error.get_name(), plain_text(text), error.get_exit_code()});
+  return CLI::FailureMessage::simple(
+      app, {error.get_name(), plain_text(refusal_text(*app, error)), error.get_exit_code()});
 }
 
 }  // namespace base

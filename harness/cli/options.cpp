@@ -45,6 +45,10 @@ void split_explain(Options& o) {
   const bool swapped = is_report_id(first) && !is_report_id(last);
   o.id = swapped ? first : last;
   if (o.targets.size() == 2) o.target = swapped ? last : first;
+  std::error_code unreadable;
+  if (!is_report_id(o.id) && std::filesystem::is_directory(o.id, unreadable))
+    throw CLI::ValidationError(
+        "explain " + o.id, "name an id of its report, too, such as M-environment.git.dirty_count");
 }
 
 /// Declares a command below its group, if it has one.

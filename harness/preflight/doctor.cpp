@@ -123,9 +123,9 @@ DoctorRow data() {
   std::string names;
   for (const auto& [name, value] : facts())
     if (name.starts_with("data.")) names += (names.empty() ? "" : ", ") + name.substr(5);
-  return row(!names.empty(), State::kWarning, "data",
-             names.empty() ? "no corpus with a manifest" : names,
-             "nsa-data makes token shards from the text that tools/setup brings");
+  return row(
+      !names.empty(), State::kWarning, "data", names.empty() ? "no corpus with a manifest" : names,
+      "tools/corpus makes local_text; a text of your own: nsa-data --in TEXT --out .data/NAME");
 }
 
 DoctorRow leftovers(const fs::path& out) {

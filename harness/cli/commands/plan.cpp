@@ -31,6 +31,21 @@ std::string decision_text(const PlannedPhase& phase) {
   return "?";
 }
 
+/// Ids behind what they have in common, as many a line as fit.
+void print_ids(const char* what, const std::vector<std::string>& ids) {
+  constexpr size_t kWidth = 100;
+  std::string line = ids.empty() ? "" : fmt::format("      {}: {}", what, ids.front());
+  for (size_t i = 1; i < ids.size(); ++i) {
+    line += ",";
+    if (line.size() + 1 + ids[i].size() > kWidth) {
+      fmt::print("{}\n", line);
+      line = "       ";
+    }
+    line += " " + ids[i];
+  }
+  if (!line.empty()) fmt::print("{}\n", line);
+}
+
 /// Criteria whose phase, or the one that measures their figure, was left out are no fault of the
 /// machine: they are counted by themselves.
 void print(const Plan& plan, const std::vector<std::string>& only) {
@@ -48,9 +63,7 @@ void print(const Plan& plan, const std::vector<std::string>& only) {
     for (const PlannedStage& stage : phase.further) further += stage.groups.size();
     if (further > 0)
       fmt::print("      up to {} more processes if undecided, or to confirm a failure\n", further);
-    for (const std::string& id : phase.undecided)
-      fmt::print("      {}: {}\n", not_selected(phase) ? "not selected" : "cannot be decided here",
-                 id);
+    print_ids(not_selected(phase) ? "not selected" : "cannot be decided here", phase.undecided);
   }
   for (const Deviation& deviation : plan.deviations)
     fmt::print("  deviation: {} ({})\n", deviation.what, deviation.why);

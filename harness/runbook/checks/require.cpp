@@ -30,7 +30,7 @@ constexpr auto kFacts = std::to_array<FactSpec>({
     {"gpu.exclusive", FactType::kBool, "GPU_NOT_FREE", "stop the other processes on the GPU"},
     {"cupti.ok", FactType::kBool, "CUPTI_UNAVAILABLE", "allow profiling on this machine"},
     {"data.", FactType::kBool, "DATA_MISSING",
-     "supply the data set: nsa-data --in TEXT --out .data/NAME (tools/setup makes local_text)"},
+     "supply the data set: nsa-data --in TEXT --out .data/NAME (tools/corpus makes local_text)"},
     {"git.checkout", FactType::kBool, "NO_CHECKOUT", "run inside a git checkout"},
     {"ci.status", FactType::kText, "CI_STATUS", "give --ci-status FILE"},
     {"change.base", FactType::kText, "CHANGE_BASE",
