@@ -18,7 +18,8 @@ class FileError : public std::runtime_error {
 
 /// Writes `bytes` to `path` through PATH.part beside it, fsync and rename: readers see the old file
 /// or the new one, even after the process was killed. Throws FileError; the old file is then
-/// untouched and the part removed. A symbolic link at `path` is replaced, not followed.
+/// untouched and the part removed. A symbolic link at `path` is replaced, not followed; a device or
+/// a pipe is written to.
 void write_whole_file(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace base

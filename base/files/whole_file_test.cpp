@@ -2,11 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 namespace base {
 namespace {
@@ -65,6 +67,17 @@ TEST_F(WholeFile, NamesPathAndReason) {
   EXPECT_EQ(refusal(dir_ / "folder", text), EISDIR);
   EXPECT_THAT(text, HasSubstr("cannot replace " + (dir_ / "folder").string()));
   EXPECT_FALSE(fs::exists(dir_ / "folder.part"));
+}
+
+TEST_F(WholeFile, WritesToAPipeAndLeavesItThere) {
+  const fs::path pipe = dir_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string read;
+  std::thread reader([&] { read = text_of(pipe); });
+  write_whole_file(pipe, "new");
+  reader.join();
+  EXPECT_EQ(read, "new");
+  EXPECT_TRUE(fs::is_fifo(pipe));
 }
 
 TEST_F(WholeFile, KeepsTheOldOneWhereTheDiskIsFull) {

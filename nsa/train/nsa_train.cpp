@@ -203,8 +203,10 @@ void declare(CLI::App& app, Arguments& a) {
   app.add_option("--mode", a.mode, "check, or time: step samples too")
       ->capture_default_str()
       ->check(CLI::IsMember({"check", "time"}));
-  app.add_option("--out", a.out, "folder for result.jsonl and losses.csv");
-  app.add_option("--result", a.result, "file for the result lines (worker: default descriptor 3)");
+  app.add_option("--out", a.out, "folder for result.jsonl and losses.csv")
+      ->check(base::not_empty());
+  app.add_option("--result", a.result, "file for the result lines (worker: default descriptor 3)")
+      ->check(base::not_empty());
   app.add_flag("--worker", a.worker, "read a request from standard input");
   app.footer(kExamples);
 }

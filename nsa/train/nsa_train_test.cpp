@@ -220,6 +220,10 @@ TEST_F(ProgramTest, UsageErrorsNameTheRemedy) {
   EXPECT_EQ(shell(program("nsa-train") + " --steps 0 2> err"), 2);
   EXPECT_THAT(slurp("err"), HasSubstr("steps must be >= 1, got 0"));
   const std::string run = program("nsa-train") + " --model small.json --data synthetic --steps 1 ";
+  for (const char* option : {"--checkpoints", "--out", "--result", "--sample", "--weights"}) {
+    EXPECT_EQ(shell(run + option + " '' 2> err"), 2) << "a variable that was never set";
+    EXPECT_THAT(slurp("err"), HasSubstr(std::string(option) + ": must not be empty"));
+  }
   EXPECT_EQ(shell(run + "--out small.json/below 2> err"), 2);
   EXPECT_THAT(slurp("err"), HasSubstr("cannot make the folder --out small.json/below: Not a "
                                       "directory; name a folder that can be written"));
@@ -232,7 +236,9 @@ TEST_F(ProgramTest, UsageErrorsNameTheRemedy) {
   EXPECT_EQ(shell(program("nsa-train") + " --help > out"), 0);
   EXPECT_THAT(slurp("out"), HasSubstr("Examples:"));
   EXPECT_EQ(shell(program("nsa-data") + " --in nothing.txt --out c 2> err"), 2);
-  EXPECT_THAT(slurp("err"), HasSubstr("cannot read nothing.txt"));
+  EXPECT_THAT(slurp("err"), HasSubstr("cannot read nothing.txt: No such file or directory"));
+  EXPECT_EQ(shell(program("nsa-data") + " --in . --out c 2> err"), 2);
+  EXPECT_THAT(slurp("err"), HasSubstr("cannot read .: it is a folder; name its files"));
 }
 
 TEST_F(ProgramTest, ActivationCheckpointingChangesNoBit) {

@@ -91,9 +91,10 @@ void TrainOptions::describe(Visitor& v) {
             "a branch); empty: the model's",
      .choices = "nsa, dense, no_compressed, no_selected or no_window"},
     &O::attention);
-  v({"weights",
-     "safetensors file or folder of a pretrained model that the first step starts from; empty: "
-     "random weights"},
+  v({.name = "weights",
+     .doc = "safetensors file or folder of a pretrained model that the first step starts from; "
+            "empty: random weights",
+     .must = base::TextMust::kNotBeEmpty},
     &O::weights);
   v({"data", "corpus made by nsa-data, or synthetic: fresh uniform random tokens each step"},
     &O::data);
@@ -123,7 +124,10 @@ void TrainOptions::describe(Visitor& v) {
      .least = 0,
      .on_command_line = false},
     &O::untimed_steps);
-  v({"checkpoints", "folder of the run's checkpoints; empty: none are made"}, &O::checkpoints);
+  v({.name = "checkpoints",
+     .doc = "folder of the run's checkpoints; empty: none are made",
+     .must = base::TextMust::kNotBeEmpty},
+    &O::checkpoints);
   v({.name = "checkpoint_every",
      .doc = "optimizer steps between two checkpoints; 0: only when the process ends",
      .least = 0},
@@ -151,6 +155,7 @@ void TrainOptions::describe(Visitor& v) {
     &O::eval);
   v({.name = "sample",
      .doc = "train nothing: continue this text, with --resume by the newest checkpoint",
+     .must = base::TextMust::kNotBeEmpty,
      .in_kind = false},
     &O::sample);
   v({.name = "sample_tokens", .doc = "bytes that --sample makes", .least = 1, .in_kind = false},

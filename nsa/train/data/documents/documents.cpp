@@ -95,8 +95,12 @@ DocumentCounts read_parquet_file(const std::filesystem::path& file, const std::s
 }  // namespace
 
 void require_known_format(const std::filesystem::path& file, const std::string& format) {
-  if (!std::filesystem::exists(file) || std::filesystem::is_directory(file))
-    throw InputError("cannot read " + file.string());
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status))
+    throw InputError("cannot read " + file.string() + ": " + error.message());
+  if (std::filesystem::is_directory(status))
+    throw InputError("cannot read " + file.string() + ": it is a folder; name its files");
   const Format found = format_of(file, format);
   if (found.text == "parquet" && !found.packing.empty())
     throw InputError(file.string() + " is a packed Parquet file, which is not read; unpack it");
