@@ -11,14 +11,14 @@
 namespace base {
 
 /// The command of `app` that was called, or `app` itself.
-inline const CLI::App& called(const CLI::App& app) {
-  const std::vector<CLI::App*> below = app.get_subcommands();
-  return below.empty() ? app : called(*below.front());
+inline const CLI::App* called(const CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
 }
 
 /// The first word that the called command does not take, or empty.
 inline std::string unexpected_word(const CLI::App& app) {
-  const std::vector<std::string> words = called(app).remaining(false);
+  const std::vector<std::string> words = called(&app)->remaining(false);
   return words.empty() ? "" : words.front();
 }
 
@@ -35,7 +35,7 @@ inline std::vector<std::string> known_words(const CLI::App& command, bool option
 
 /// "unknown option '--step'; did you mean '--steps'?"
 inline std::string unexpected_text(const CLI::App& app, const std::string& word) {
-  const CLI::App& command = called(app);
+  const CLI::App& command = *called(&app);
   const bool option = word.starts_with('-'), chooses = !command.get_subcommands({}).empty();
   const std::string nearest =
       nearest_name(word.substr(0, word.find('=')), known_words(command, option));
@@ -58,7 +58,7 @@ inline std::string refusal_text(const CLI::App& app, const CLI::Error& error) {
   const auto is = [&](CLI::ExitCodes code) {
     return error.get_exit_code() == static_cast<int>(code);
   };
-  const CLI::App& command = called(app);
+  const CLI::App& command = *called(&app);
   if (is(CLI::ExitCodes::ExtrasError)) return unexpected_text(app, unexpected_word(app));
   if (is(CLI::ExitCodes::RequiredError) && command.get_require_subcommand_min() > 0)
     return missing_command_text(command);
