@@ -59,9 +59,10 @@ TEST_F(ResumeTest, ALaterEndOfTheSameScheduleContinuesTheRun) {
     return call(folder, "--schedule-steps 40 " + more, steps);
   };
   ASSERT_EQ(shell(up_to("whole", kSteps, "")), 0) << slurp("err");
-  ASSERT_EQ(shell(up_to("parts", 5, "--resume")), 0) << slurp("err");
+  // Too few steps for a share of waits for batches, which a busy machine makes large.
+  ASSERT_EQ(shell(up_to("parts", 4, "--resume")), 0) << slurp("err");
   ASSERT_EQ(shell(up_to("parts", kSteps, "--resume")), 0) << slurp("err");
-  EXPECT_THAT(slurp("err"), HasSubstr("resumed behind step 5"));
+  EXPECT_THAT(slurp("err"), HasSubstr("resumed behind step 4"));
   expect_same_end("whole", "parts");
   EXPECT_NE(shell(call("parts", "--resume")), 0) << "another schedule";
   EXPECT_EQ(shell(up_to("short", 41, "")), 2);

@@ -100,20 +100,6 @@ TEST(Judge, ASlowLoaderIsAFinding) {
   EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LOADER_STALL"});
 }
 
-TEST(Judge, OnePauseOfAShortRunIsNoSlowLoader) {
-  TrainOptions o;
-  o.steps = 6;
-  RunFacts facts = facts_of(256);
-  facts.loader = {.warmup_enabled = true, .warmup_batches = 6, .warmup_s = 0.1, .batches = 6};
-  std::vector<StepRecord> trace = healthy_trace(o);
-  for (StepRecord& r : trace) r.step_ms = 40, r.load_ms = 1;
-  trace[3].step_ms = 140, trace[3].load_ms = 101;
-  EXPECT_GT(*figure(judge(o, facts, trace), "loader.stall_ratio").value, 0.25);
-  EXPECT_THAT(codes(judge(o, facts, trace)), ::testing::IsEmpty());
-  for (StepRecord& r : trace) r.load_ms = 20;
-  EXPECT_EQ(codes(judge(o, facts, trace)), std::vector<std::string>{"LOADER_STALL"});
-}
-
 TEST(Judge, TheScheduleCountsTheRowsOfAllRanks) {
   TrainOptions o;
   o.steps = 30;

@@ -9,7 +9,6 @@ constexpr double kStallBound = 0.25;    ///< share of a step that its batch may 
 constexpr double kFirstBatchMs = 1000;  ///< that the first batch may let wait after the warm-up
 constexpr double kStallMs = 10;         ///< below it, on average, the scheduler is all there is
 constexpr size_t kStallSteps = 5;       ///< too few steps for a share below it
-constexpr size_t kFewSteps = 20;        ///< below it, one pause of the scheduler is such a share
 
 /// Share of the steps' time spent on their batches; the first step apart.
 double stall_ratio(const std::vector<StepRecord>& trace) {
@@ -22,14 +21,6 @@ double mean_load_ms(const std::vector<StepRecord>& trace) {
   double load = 0;
   for (size_t i = 1; i < trace.size(); ++i) load += trace[i].load_ms;
   return trace.size() > 1 ? load / static_cast<double>(trace.size() - 1) : 0;
-}
-
-/// Whether at least half of the steps behind the first waited longer than the bound.
-bool most_steps_wait(const std::vector<StepRecord>& trace) {
-  size_t waited = 0;
-  for (size_t i = 1; i < trace.size(); ++i)
-    waited += trace[i].load_ms > kStallBound * trace[i].step_ms ? 1 : 0;
-  return 2 * waited >= trace.size() - 1;
 }
 
 std::string describe(const LoaderTelemetry& loader, double ratio) {
@@ -68,8 +59,7 @@ std::vector<Figure> loader_figures(const LoaderTelemetry& loader,
 
 Check check_loader(const LoaderTelemetry& loader, const std::vector<StepRecord>& trace) {
   const double ratio = trace.size() >= kStallSteps ? stall_ratio(trace) : 0;
-  const bool stalls = ratio > kStallBound && mean_load_ms(trace) > kStallMs &&
-                      (trace.size() >= kFewSteps || most_steps_wait(trace));
+  const bool stalls = ratio > kStallBound && mean_load_ms(trace) > kStallMs;
   const bool ok = !stalls && loader.first_batch_ms <= kFirstBatchMs;
   return {"loader_stall", "LOADER_STALL", describe(loader, ratio), ok, ratio, kStallBound};
 }

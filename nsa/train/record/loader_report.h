@@ -11,7 +11,7 @@ std::vector<Figure> loader_figures(const LoaderTelemetry& loader,
                                    const std::vector<StepRecord>& trace);
 
 /// LOADER_STALL (P17): the first batch came late, or the steps behind the first one waited for
-/// their batches longer than a share of their time; where they are few, most of them have to.
+/// their batches longer than a share of their time.
 Check check_loader(const LoaderTelemetry& loader, const std::vector<StepRecord>& trace);
 
 }  // namespace nsa::train
