@@ -14,12 +14,12 @@
 
 #include "harness/evidence/storage/files.h"
 #include "harness/process/autopsy.h"
+#include "harness/process/failure_cause.h"
 #include "harness/process/last_stage.h"
 #include "harness/process/os/capped_log.h"
 #include "harness/process/os/file_io.h"
 #include "harness/process/os/mapped_libraries.h"
 #include "harness/process/os/spawn.h"
-#include "harness/schema/parse/nearest.h"
 
 namespace harness {
 namespace {
@@ -32,21 +32,6 @@ std::string seconds_text(double s) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g s", s);
   return text;
-}
-
-constexpr int kUsageExit = 2;  ///< of a worker that refuses its case line or a switch
-
-/// The last line of a log that is not blank, printable and cut; empty when there is none.
-std::string last_words(const std::filesystem::path& log) {
-  constexpr size_t kMostWords = 300;
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(log, error)) return "";  // a worker may remove anything
-  const std::string text = read_bytes(log);
-  const size_t end = text.find_last_not_of(" \t\r\n");
-  if (end == std::string::npos) return "";
-  const size_t before = text.rfind('\n', end);
-  const size_t begin = before == std::string::npos ? 0 : before + 1;
-  return printable(std::string_view(text).substr(begin, end + 1 - begin), kMostWords);
 }
 
 /// One process from start to proof of its end.
@@ -98,9 +83,10 @@ class Watch {
   void judge_channel();
   bool floods();
   void cut_flood();
-  void fail(const std::string& cause, const std::string& reason) {
-    outcome_.cause = cause;
-    outcome_.reason = reason;
+  void fail(const FailureCause& why) {
+    outcome_.cause = why.cause;
+    outcome_.reason = why.reason;
+    outcome_.infrastructure |= why.infrastructure;
   }
   std::string last_progress_text() const;
 
@@ -160,7 +146,7 @@ void Watch::follow() {
     if (exited()) break;
     if (hooks_.stop_signal && hooks_.stop_signal() != 0) {
       end_ = End::kInterrupted;
-      fail("INTERRUPTED", "interrupted by " + signal_name(hooks_.stop_signal()));
+      fail({"INTERRUPTED", "interrupted by " + signal_name(hooks_.stop_signal())});
       return wait_for_exit(0);
     }
     if (floods()) {
@@ -169,14 +155,14 @@ void Watch::follow() {
     }
     if (!(now - start_ <= policy_.timeout_s)) {
       end_ = End::kTimeout;
-      fail("TIMEOUT", "not finished after " + seconds_text(policy_.timeout_s) + " (timeout_s); " +
-                          last_progress_text());
+      fail({"TIMEOUT", "not finished after " + seconds_text(policy_.timeout_s) + " (timeout_s); " +
+                           last_progress_text()});
       return escalate("TIMEOUT");
     }
     if (clock_.stalled(now)) {
       end_ = End::kHang;
-      fail("HANG", "no progress for " + seconds_text(clock_.silence_s(now)) + ", allowed are " +
-                       seconds_text(clock_.allowance_s()) + "; " + last_progress_text());
+      fail({"HANG", "no progress for " + seconds_text(clock_.silence_s(now)) + ", allowed are " +
+                        seconds_text(clock_.allowance_s()) + "; " + last_progress_text()});
       return escalate("HANG");
     }
   }
@@ -349,8 +335,8 @@ void Watch::judge() {
   if (outcome_.cause.empty() && !spec_.result.empty()) judge_channel();
   const bool no_room = outcome_.signal == "SIGXFSZ" || free_bytes(spec_.out) < (64 << 10);
   if (!outcome_.cause.empty() && outcome_.cause != "INTERRUPTED" && no_room)
-    fail("DISK_FULL",
-         "no room in " + spec_.out.parent_path().string() + "; it ended with: " + outcome_.reason);
+    fail({"DISK_FULL", "no room in " + spec_.out.parent_path().string() +
+                           "; it ended with: " + outcome_.reason});
   outcome_.status = outcome_.cause.empty() ? StepStatus::kCompleted : StepStatus::kFailed;
   if (outcome_.status == StepStatus::kCompleted) outcome_.last_beat = nullptr;
 }
@@ -362,26 +348,16 @@ void Watch::judge_exit() {
     outcome_.signal = signal_name(WTERMSIG(wait_status_));
   }
   if (!outcome_.cause.empty()) return;
-  if (!outcome_.signal.empty()) {
-    fail("SIGNAL", "ended by " + outcome_.signal + "; " + last_progress_text());
-    // Nothing in a worker sends KILL: it comes from outside, mostly from a machine out of memory.
-    outcome_.infrastructure = outcome_.signal == "SIGKILL";
-  } else if (outcome_.exit_code != 0 && !spec_.result.empty()) {
-    const std::string words = last_words(spec_.err);
-    const bool refused =
-        outcome_.exit_code == kUsageExit && words.find("CONFIG_ERROR") != std::string::npos;
-    fail(refused ? "CONFIG_ERROR" : "EXIT_CODE",
-         "exit status " + std::to_string(outcome_.exit_code) + ", want 0; " +
-             (words.empty() ? "it printed nothing" : "its last words: " + words) + "; see " +
-             spec_.err.filename().string());
-  }
+  // Without the protocol an exit status is a result, as of tests that fail.
+  if (!outcome_.signal.empty() || !spec_.result.empty())
+    fail(cause_of_exit(outcome_, spec_.err, last_progress_text()));
 }
 
 /// More evidence than a reader of it could hold.
 bool Watch::floods() {
   if (bytes_heard_ <= policy_.result_cap) return false;
-  fail("GARBAGE",
-       "wrote more than " + std::to_string(policy_.result_cap) + " bytes on the result channel");
+  fail({"GARBAGE",
+        "wrote more than " + std::to_string(policy_.result_cap) + " bytes on the result channel"});
   return true;
 }
 
@@ -397,17 +373,7 @@ void Watch::cut_flood() {
 }
 
 void Watch::judge_channel() {
-  if (floods()) return;
-  const auto violations = reader_.finish();
-  if (violations.empty()) return;
-  const auto& first = violations.front();
-  const auto where = first.line > 0 ? "line " + std::to_string(first.line) + ": " : "";
-  const auto more =
-      violations.size() > 1 ? " (and " + std::to_string(violations.size() - 1) + " more)" : "";
-  // Without `done` the rest is a consequence, unless the lines themselves are wrong.
-  const bool cut = violations.back().name == "NO_DONE" && first.line == 0;
-  fail(cut ? "NO_DONE" : first.name,
-       where + first.detail + more + (cut ? "; exit status 0 without `done`" : ""));
+  if (!floods()) fail(cause_of_violations(reader_.finish()));
 }
 
 }  // namespace
