@@ -8,10 +8,11 @@
 namespace nsa::train {
 namespace {
 
-/// Threads that only wait wake up now and then, on a busy machine for some ms of a second: together
-/// they take less than this of `kWindowS`. A thread that computes takes it within a tenth of a
-/// second, and on a machine with twenty times as much to do within two.
-constexpr double kActiveCpuS = 0.1, kWindowS = 5;
+/// Threads that only wait wake up now and then (Gloo's every 10 ms), on a busy machine for 10 ms of
+/// a second: together they take less than this of `kWindowS`. A thread that computes takes it
+/// within 40 ms, and on a machine with fifty times as much to do within two seconds. The window is
+/// short: what remains of the last step and these waits shall not add up to work of later.
+constexpr double kActiveCpuS = 0.04, kWindowS = 2;
 /// Result lines: below a page a look.
 constexpr double kIdleBytes = 8192;
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -23,6 +24,12 @@ bool active_during(const std::function<void()>& work) {
   const bool active = activity.was_active();
   other.join();
   return active;
+}
+
+int64_t thread_cpu_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
 }
 
 void sleep_on() { std::this_thread::sleep_for(2 * kLook); }
@@ -53,6 +60,23 @@ TEST(ProcessActivity, ThreadsThatWakeUpShortlyAreNone) {
     }
   });
   for (int look = 0; look < 6; ++look) {
+    std::this_thread::sleep_for(kLook);
+    EXPECT_FALSE(activity.was_active()) << "look " << look;
+  }
+}
+
+/// The rest of a step, too short to be noticed, is not added to what happens seconds later.
+TEST(ProcessActivity, ShortWorkDoesNotAddUp) {
+  ProcessActivity activity;
+  std::jthread other([] {
+    for (int i = 0; i < 3; ++i) {
+      const int64_t begin = thread_cpu_ms();
+      while (thread_cpu_ms() < begin + 34) {
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2300));
+    }
+  });
+  for (int look = 0; look < 20; ++look) {
     std::this_thread::sleep_for(kLook);
     EXPECT_FALSE(activity.was_active()) << "look " << look;
   }

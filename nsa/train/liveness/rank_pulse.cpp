@@ -30,19 +30,20 @@ std::string sign_key(int64_t rank) { return "pulse/" + std::to_string(rank); }
 struct Sign {
   int64_t beat = 0;
   bool left = false;
+  bool knows = false;  ///< what was lost
   bool waits = false;
   double idle_s = 0;  ///< without progress and activity
   std::string last;   ///< collective
 
   std::string to_text() const {
     std::ostringstream out;
-    out << beat << ' ' << left << ' ' << waits << ' ' << idle_s << ' ' << last;
+    out << beat << ' ' << left << ' ' << knows << ' ' << waits << ' ' << idle_s << ' ' << last;
     return out.str();
   }
   static Sign of(const std::string& text) {
     Sign sign;
     std::istringstream in(text);
-    in >> sign.beat >> sign.left >> sign.waits >> sign.idle_s;
+    in >> sign.beat >> sign.left >> sign.knows >> sign.waits >> sign.idle_s;
     std::getline(in >> std::ws, sign.last);
     return sign;
   }
@@ -121,6 +122,8 @@ struct RankPulse::State {
   std::string find_lost(Watch& watch);
   std::string find_silent(Watch& watch);
   std::string find_all_idle();
+  bool all_know();
+  bool stay_for_others(Sign& own);
 };
 
 std::string RankPulse::State::find_silent(Watch& watch) {
@@ -160,6 +163,29 @@ std::string RankPulse::State::find_lost(Watch& watch) {
   return found;
 }
 
+bool RankPulse::State::all_know() {
+  for (int64_t rank = 0; rank < place.world; ++rank) {
+    const auto text = get(sign_key(rank));
+    if (!text || !Sign::of(*text).knows) return false;
+  }
+  return true;
+}
+
+/// Until all know what was lost, or cannot: the end of a rank breaks the connections of those that
+/// do not know it yet, and with rank 0 the store goes. Whether this thread goes on.
+bool RankPulse::State::stay_for_others(Sign& own) {
+  const double until = pulse_now_s() + (place.rank == 0 ? 2 : 1) * limits.told_s;
+  own.knows = true;
+  try {
+    set(sign_key(place.rank), own.to_text());
+    while (pulse_now_s() < until && !all_know())
+      if (!pause(limits.interval_s / 4)) return false;
+  } catch (const std::exception&) {  // rank 0 has left
+    request_s = 0;
+  }
+  return true;
+}
+
 void RankPulse::State::exchange() {
   Look look;
   Watch watch;
@@ -180,8 +206,7 @@ void RankPulse::State::exchange() {
       const std::string found = find_lost(watch);
       if (found.empty()) continue;
       note_lost(found);
-      // The others read it first; rank 0 keeps the store for them.
-      if (pause(place.rank == 0 ? 2 * limits.told_s : limits.told_s)) tell(found);
+      if (stay_for_others(own)) tell(found);
       break;
     }
     own.left = true;

@@ -64,14 +64,15 @@ struct Rank {
   std::shared_ptr<std::atomic<int>> calls = std::make_shared<std::atomic<int>>(0);
   std::unique_ptr<RankPulse> pulse;
 
-  Rank(int64_t rank, int64_t world, const std::shared_ptr<Board>& board, bool judges_idle)
+  Rank(int64_t rank, int64_t world, const std::shared_ptr<Board>& board, bool judges_idle,
+       PulseLimits limits)
       : pulse(std::make_unique<RankPulse>(
             RankPulse::Place{rank, world, judges_idle}, std::make_unique<Connection>(board, silent),
             PulseSource{.was_active = [a = active] { return a->load(); },
                         .last = [rank] { return "step 4: sum " + std::to_string(rank); },
                         .waits = [rank] { return rank == 1; },
                         .on_lost = [c = calls](const std::string&) { ++*c; }},
-            kFast)) {}
+            limits)) {}
   std::string lost() const { return pulse->lost(); }
 };
 
@@ -79,9 +80,9 @@ struct PulseTest : testing::Test {
   std::shared_ptr<Board> board = std::make_shared<Board>();
   std::vector<std::unique_ptr<Rank>> ranks;
 
-  void start(int64_t world, bool judges_idle = true) {
+  void start(int64_t world, bool judges_idle = true, PulseLimits limits = kFast) {
     for (int64_t r = 0; r < world; ++r)
-      ranks.push_back(std::make_unique<Rank>(r, world, board, judges_idle));
+      ranks.push_back(std::make_unique<Rank>(r, world, board, judges_idle, limits));
   }
   void all_active(bool active) {
     for (auto& rank : ranks) *rank->active = active;
@@ -134,6 +135,14 @@ TEST_F(PulseTest, RanksOfWhichNoneDoesAnythingAreLost) {
     EXPECT_THAT(rank->lost(), HasSubstr("rank 0 step 4: sum 0; rank 1 step 4: sum 1"));
     EXPECT_EQ(*rank->calls, 1);
   }
+}
+
+TEST_F(PulseTest, NobodyStaysWhereAllKnow) {
+  PulseLimits limits = kFast;
+  limits.told_s = 60;
+  start(3, true, limits);
+  wait_s(1);
+  for (const auto& rank : ranks) EXPECT_EQ(*rank->calls, 1);
 }
 
 TEST_F(PulseTest, WhereWorkLeavesNoTraceIdleRanksAreWaitedFor) {
