@@ -243,7 +243,7 @@ class Run {
     } catch (const InputError& e) {
       end_by({"DATA_MISSING", e.what(), "data.real_bool",
               "the corpus is absent, damaged, another one or too small",
-              "run tools/setup, or make the corpus with nsa-data"},
+              "tools/corpus makes local_text, nsa-data one of your own"},
              e.what());
       throw;
     }

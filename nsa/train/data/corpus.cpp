@@ -16,7 +16,7 @@
 namespace nsa::train {
 namespace {
 
-constexpr const char* kRemedy = "; make the corpus again (tools/setup, or nsa-data)";
+constexpr const char* kRemedy = "; remove the corpus and make it again (tools/corpus, or nsa-data)";
 
 std::shared_ptr<const uint8_t[]> map_file(const std::filesystem::path& path, int64_t want_size) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

@@ -176,7 +176,7 @@ TEST_F(CorpusTest, EveryCorruptionIsNamed) {
   const auto open = [&](const std::string& split = "train") {
     return error_of([&] { Corpus::open(dir_ / "c", "c", split); });
   };
-  EXPECT_THAT(open(), HasSubstr("run tools/setup"));
+  EXPECT_THAT(open(), HasSubstr("tools/corpus makes local_text"));
   small_corpus();
   EXPECT_EQ(open(), "");
   EXPECT_THAT(open("test"), HasSubstr("has no tokens in split test"));

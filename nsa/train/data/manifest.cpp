@@ -18,7 +18,7 @@ std::string read_text(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in)
     throw InputError("no corpus at " + path.parent_path().string() + " (" + path.string() +
-                     " cannot be read); run tools/setup, or nsa-data for a corpus of your own");
+                     " cannot be read); tools/corpus makes local_text, nsa-data one of your own");
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
