@@ -134,7 +134,7 @@ TEST_F(ProgramTest, MissingDataIsReportedAndNotReplaced) {
   const json end = of_type(lines, "case").at(0);
   EXPECT_EQ(end["status"], "failed");
   EXPECT_THAT(end["reason"].get<std::string>(),
-              ::testing::AllOf(HasSubstr(".data/letters"), HasSubstr("tools/setup")));
+              ::testing::AllOf(HasSubstr(".data/letters"), HasSubstr("tools/corpus")));
   EXPECT_EQ(metrics(lines)["data.real_bool"]["value"], false);
   EXPECT_TRUE(metrics(lines)["loss.first_nat"]["value"].is_null());
   EXPECT_EQ(of_type(lines, "finding").at(0)["code"], "DATA_MISSING");
@@ -411,7 +411,7 @@ TEST_F(ProgramTest, RowsOfOneTokenTrain) {
   for (const std::string shape :
        {"--batch 1", "--batch 2", "--batch 1 --accum 3", "--batch 1 --packing"})
     for (const std::string length : {"1", "2"}) {
-      const std::string call = program("nsa-train") +
+      const std::string call = kReadInPlace + program("nsa-train") +
                                " --model small.json --data synthetic --warmup 2 --steps 24 "
                                "--result r --seq-len " +
                                length + " " + shape + " 2> err";

@@ -53,6 +53,9 @@ class ProgramTest : public ::testing::Test {
     return shell(command + " & pid=$!; " + wait_for(text, file, "pid") +
                  "kill -TERM $pid; wait $pid");
   }
+  /// In front of a run that is not about the loader: rows are read when they are asked for, as a
+  /// thread that reads ahead is held up on a busy machine, and that is LOADER_STALL.
+  static constexpr const char* kReadInPlace = "NSA_FWE_PREFETCH=0 ";
   std::string program(const std::string& name) { return base::build_dir() + "/bin/" + name; }
   std::string slurp(const std::string& name) {
     std::ifstream in(dir_ / name, std::ios::binary);

@@ -43,7 +43,7 @@ class ResumeTest : public ProgramTest {
 };
 
 TEST_F(ResumeTest, SlicesEndAsTheWholeRunDoes) {
-  ASSERT_EQ(shell(call("whole", "")), 0) << slurp("err");
+  ASSERT_EQ(shell(kReadInPlace + call("whole", "")), 0) << slurp("err");
   ASSERT_EQ(shell(call("parts", "--slice-steps 5")), 0) << slurp("err");
   ASSERT_EQ(shell(call("parts", "--slice-steps 1 --resume")), 0) << slurp("err");
   EXPECT_THAT(slurp("err"), HasSubstr("resumed behind step 5"));
@@ -58,7 +58,7 @@ TEST_F(ResumeTest, ALaterEndOfTheSameScheduleContinuesTheRun) {
   const auto up_to = [&](const std::string& folder, int steps, const std::string& more) {
     return call(folder, "--schedule-steps 40 " + more, steps);
   };
-  ASSERT_EQ(shell(up_to("whole", kSteps, "")), 0) << slurp("err");
+  ASSERT_EQ(shell(kReadInPlace + up_to("whole", kSteps, "")), 0) << slurp("err");
   // Too few steps for a share of waits for batches, which a busy machine makes large.
   ASSERT_EQ(shell(up_to("parts", 4, "--resume")), 0) << slurp("err");
   ASSERT_EQ(shell(up_to("parts", kSteps, "--resume")), 0) << slurp("err");
@@ -71,8 +71,8 @@ TEST_F(ResumeTest, ALaterEndOfTheSameScheduleContinuesTheRun) {
 
 /// The comparison can fail: another seed ends elsewhere.
 TEST_F(ResumeTest, ADifferentRunIsSeen) {
-  ASSERT_EQ(shell(call("a", "")), 0);
-  ASSERT_EQ(shell(call("b", "--seed 2")), 0);
+  ASSERT_EQ(shell(kReadInPlace + call("a", "")), 0);
+  ASSERT_EQ(shell(kReadInPlace + call("b", "--seed 2")), 0);
   EXPECT_NE(losses("a"), losses("b"));
   const auto head = [&](const std::string& folder) {
     return read_tensor_file(last_checkpoint(folder)).tensors.at("parameter.head").bytes;
@@ -82,7 +82,7 @@ TEST_F(ResumeTest, ADifferentRunIsSeen) {
 
 /// SIGKILL at random moments, many of them while a checkpoint is written.
 TEST_F(ResumeTest, KilledAgainAndAgain) {
-  ASSERT_EQ(shell(call("whole", "--checkpoint-every 1")), 0) << slurp("err");
+  ASSERT_EQ(shell(kReadInPlace + call("whole", "--checkpoint-every 1")), 0) << slurp("err");
   const std::string start = call("killed", "--checkpoint-every 1 --resume") + " & pid=$!; sleep ";
   int kills = 0, status = 1;
   for (; status != 0 && kills < 60; ++kills) {
@@ -95,7 +95,7 @@ TEST_F(ResumeTest, KilledAgainAndAgain) {
 }
 
 TEST_F(ResumeTest, TerminationSavesAndGoesOn) {
-  ASSERT_EQ(shell(call("whole", "")), 0);
+  ASSERT_EQ(shell(kReadInPlace + call("whole", "")), 0);
   EXPECT_EQ(terminate(call("ended", ""), "ended.jsonl", "hello"), 143) << slurp("err");
   EXPECT_EQ(checkpoint_steps(dir_ / "ended").size(), 1u);
   ASSERT_EQ(shell(call("ended", "--resume")), 0) << slurp("err");
@@ -121,7 +121,7 @@ TEST_F(ResumeTest, FaultsAreNamed) {
 }
 
 TEST_F(ResumeTest, AFullDiskEndsTheRunAndKeepsTheLastCheckpoint) {
-  ASSERT_EQ(shell(call("whole", "")), 0);
+  ASSERT_EQ(shell(kReadInPlace + call("whole", "")), 0);
   ASSERT_EQ(shell(call("run", "--slice-steps 4")), 0);
   const std::string limited =
       "(trap '' XFSZ; ulimit -f 100; " + call("run", "--resume --checkpoint-every 1") + ")";
