@@ -13,10 +13,13 @@
 namespace nsa {
 namespace {
 
-at::Tensor call_operator(const char* name, AttentionCall call) {
+c10::OperatorHandle operator_of(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+at::Tensor call_operator(const c10::OperatorHandle& op, AttentionCall call) {
   check_presence(call);
   check_compression(call);
-  const c10::OperatorHandle op = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
   torch::jit::Stack stack;
   OperatorArguments{std::move(call), {}, {}}.push(op.schema(), stack);
   op.callBoxed(stack);
@@ -40,7 +43,8 @@ AttentionCall make_call(const at::Tensor& q, const at::Tensor& k, const at::Tens
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const at::Tensor& gates, const Config& config, const Options& options,
                      const BranchTensors& branches) {
-  return call_operator("nsa::attention_fwd", make_call(q, k, v, gates, config, options, branches));
+  static const c10::OperatorHandle op = operator_of("nsa::attention_fwd");
+  return call_operator(op, make_call(q, k, v, gates, config, options, branches));
 }
 
 at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -51,14 +55,16 @@ at::Tensor attention_varlen(const at::Tensor& q, const at::Tensor& k, const at::
   TORCH_CHECK_VALUE(cu_seqlens.defined(), "nsa::attention: cu_seqlens must be defined");
   call.cu_seqlens = cu_seqlens;
   call.max_seqlen = max_seqlen;
-  return call_operator("nsa::attention_varlen_fwd", std::move(call));
+  static const c10::OperatorHandle op = operator_of("nsa::attention_varlen_fwd");
+  return call_operator(op, std::move(call));
 }
 
 at::Tensor attention_qkvpacked(const at::Tensor& qkv, const at::Tensor& gates, const Config& config,
                                const Options& options, const BranchTensors& branches) {
   AttentionCall call = make_call(qkv, {}, {}, gates, config, options, branches);
   call.columns = {config.num_heads, config.num_kv_heads, config.v_head_dim};
-  return call_operator("nsa::attention_qkvpacked_fwd", std::move(call));
+  static const c10::OperatorHandle op = operator_of("nsa::attention_qkvpacked_fwd");
+  return call_operator(op, std::move(call));
 }
 
 at::Tensor msa_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -1,22 +1,21 @@
-// Kernels of the registered operators nsa::attention_fwd and nsa::attention_bwd, for batches, for
-// packed documents (attention_varlen_*) and for one projection of q, k and v
-// (attention_qkvpacked_*). Functional: no output shares memory with an input. The backward
-// operator reads the arguments, the selected blocks and what its forward operator kept; where the
-// kernels do not cover the call, and for packed documents on a CPU, it computes the branches once
-// more.
+// Kernels of the registered operators nsa::attention_fwd and nsa::attention_bwd on the keys CPU,
+// CUDA, Meta and Autocast, for batches, for packed documents (attention_varlen_*) and for one
+// projection of q, k and v (attention_qkvpacked_*). Functional: no output shares memory with an
+// input. The backward operator reads the arguments, the selected blocks and what its forward
+// operator kept; where the kernels do not cover the call, and for packed documents on a CPU, it
+// computes the branches once more.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include <array>
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "nsa/api/attention_stack.h"
 #include "nsa/api/check_attention.h"
+#include "nsa/api/implement.h"
 #include "nsa/api/kept_results.h"
 
 namespace nsa {
@@ -24,31 +23,11 @@ namespace {
 
 using c10::DispatchKeySet;
 using c10::OperatorHandle;
-using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
-/// What a forward operator left there.
-AttentionOutput output_on(const Stack& stack) {
-  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensorVector()};
-}
-
-AttentionOutput call_forward(const OperatorHandle& op, const OperatorArguments& arguments) {
-  Stack stack;
-  arguments.push(op.schema(), stack);
-  op.callBoxed(stack);
-  return output_on(stack);
-}
-
-/// Puts the results of a forward operator on the stack.
-void push_forward(Stack& stack, const AttentionOutput& out) {
+void push_results(Stack& stack, const AttentionOutput& out) {
   torch::jit::push(stack, out.o, out.block_idx, out.kept);
-}
-
-OperatorHandle backward_of(const OperatorHandle& forward) {
-  std::string name = forward.operator_name().name;
-  name.replace(name.size() - 3, 3, "bwd");
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), "");
 }
 
 // ---- CPU and CUDA
@@ -70,12 +49,16 @@ c10::impl::LocalDispatchKeySet fresh_keys(bool recording) {
 void separate(AttentionOutput& out) {
   std::vector<at::Tensor*> results{&out.o, &out.block_idx};
   for (at::Tensor& x : out.kept) results.push_back(&x);
-  const auto is_alias = [](const at::Tensor* a, const at::Tensor* b) {
-    return a->numel() > 0 && a->is_alias_of(*b);
-  };
-  for (size_t i = 1; i < results.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (is_alias(results[i], results[j])) *results[i] = results[i]->clone();
+  std::vector<const void*> known;
+  known.reserve(results.size());
+  for (at::Tensor* const x : results) {
+    const void* storage = x->storage().unsafeGetStorageImpl();
+    if (std::ranges::find(known, storage) != known.end() && x->numel() > 0) {
+      *x = x->clone();
+      storage = x->storage().unsafeGetStorageImpl();
+    }
+    known.push_back(storage);
+  }
 }
 
 void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -87,7 +70,7 @@ void forward_kernel(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   out.o = out.o.contiguous();
   out.block_idx = out.block_idx.contiguous();
   separate(out);
-  push_forward(*stack, out);
+  push_results(*stack, out);
 }
 
 /// Gradients by autograd over the same call, computed once more.
@@ -166,7 +149,7 @@ void forward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   AttentionOutput out{at::empty_symint(o, call.q().options()),
                       at::empty_symint(ids, call.q().options().dtype(at::kInt))};
   if (arguments.keep) out.kept = kept_meta(call);
-  push_forward(*stack, out);
+  push_results(*stack, out);
 }
 
 void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
@@ -177,141 +160,6 @@ void backward_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
     stack->emplace_back(present ? at::empty_symint(x.sym_sizes(), x.options())
                                 : at::empty({0}, arguments.call.q().options()));
   }
-}
-
-// ---- Autograd
-
-struct CallState : torch::CustomClassHolder {
-  OperatorHandle op;
-  OperatorArguments arguments;  ///< without tensors
-  Stack stack;                  ///< of the forward call, until it is made
-  bool returns_kept = false;    ///< the caller asked for what is kept
-  explicit CallState(OperatorHandle handle) : op(std::move(handle)) {}
-};
-
-struct AttentionNode : torch::autograd::Function<AttentionNode> {
-  using Maybe = std::optional<at::Tensor>;  // an undefined tensor is no variable
-
-  static variable_list forward(AutogradContext* ctx, const Maybe& q, const Maybe& k, const Maybe& v,
-                               const Maybe& gates, const Maybe& k_cmp, const Maybe& v_cmp,
-                               const Maybe& k_sel, const Maybe& v_sel, const Maybe& k_win,
-                               const Maybe& v_win, const Maybe& /*block_idx*/,
-                               const Maybe& cu_seqlens,
-                               const c10::intrusive_ptr<CallState>& state) {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    Stack stack = std::move(state->stack);
-    state->op.callBoxed(stack);
-    const AttentionOutput out = output_on(stack);
-    variable_list saved;
-    saved.reserve(kCallTensors.size() + 2 + out.kept.size());
-    for (const Maybe* x : {&q, &k, &v, &gates, &k_cmp, &v_cmp, &k_sel, &v_sel, &k_win, &v_win})
-      saved.push_back(x->value_or(at::Tensor()));
-    saved.insert(saved.end(), {out.block_idx, cu_seqlens.value_or(at::Tensor())});
-    saved.insert(saved.end(), out.kept.begin(), out.kept.end());
-    ctx->save_for_backward(std::move(saved));
-    ctx->saved_data["state"] = c10::IValue::make_capsule(state);
-    variable_list results{out.block_idx};
-    if (state->returns_kept) results.insert(results.end(), out.kept.begin(), out.kept.end());
-    ctx->mark_non_differentiable(results);
-    results.insert(results.begin(), out.o);
-    return results;
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const auto state =
-        c10::static_intrusive_pointer_cast<CallState>(ctx->saved_data["state"].toCapsule());
-    const variable_list saved = ctx->get_saved_variables();
-    OperatorArguments arguments = state->arguments;
-    size_t edge = 0;
-    for (size_t i = 0; i < kCallTensors.size(); ++i) {
-      arguments.call.tensors[i] = saved[i];
-      if (saved[i].defined()) arguments.wanted[i] = ctx->needs_input_grad(edge++);
-    }
-    arguments.call.block_idx = saved[kCallTensors.size()];
-    arguments.call.cu_seqlens = saved[kCallTensors.size() + 1];
-    arguments.kept.assign(saved.begin() + kCallTensors.size() + 2, saved.end());
-    arguments.d_o = grads[0];
-    const OperatorHandle op = backward_of(state->op);
-    Stack stack;
-    arguments.push(op.schema(), stack);
-    op.callBoxed(stack);
-    variable_list result(kCallTensors.size() + 3);
-    size_t next = 0;
-    for (const size_t place : arguments.gradient_places()) {
-      const c10::IValue& gradient = stack[next++];
-      if (arguments.wanted[place]) result[place] = gradient.toTensor();
-    }
-    return result;
-  }
-};
-
-bool any_requires_grad(const AttentionCall& call) {
-  if (!at::GradMode::is_enabled()) return false;
-  for (const at::Tensor& x : call.tensors)
-    if (x.defined() && x.requires_grad()) return true;
-  return false;
-}
-
-bool any_requires_grad(const OperatorHandle& op, const Stack& stack) {
-  if (!at::GradMode::is_enabled()) return false;
-  for (const c10::IValue& x : torch::jit::last(stack, op.schema().arguments().size()))
-    if (x.isTensor() && x.toTensor().requires_grad()) return true;
-  return false;
-}
-
-/// Whether it is worth keeping results: a question of device and types alone, so that tensors of
-/// dynamic sizes have the same answer. kept_gradients asks the kernels.
-bool kernels_may_differentiate(const AttentionCall& call) {
-  const at::ScalarType type = call.q().scalar_type();
-  if (call.backend == Backend::kPlain) return false;
-  const bool half = type == at::kBFloat16 || type == at::kHalf;
-  if (call.q().is_cpu() && call.cu_seqlens.defined()) return false;
-  if (call.q().is_cpu()) return call.backend == Backend::kAuto && (half || type == at::kFloat);
-  return call.q().is_cuda() && half;
-}
-
-size_t place_of_keep(const OperatorHandle& op) {
-  const std::optional<int> place = op.schema().argumentIndexWithName("keep");
-  TORCH_INTERNAL_ASSERT(place.has_value(), "nsa::attention: no argument keep");
-  return static_cast<size_t>(*place);
-}
-
-void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  if (!any_requires_grad(op, *stack)) {  // the arguments go on as they are
-    const at::AutoDispatchBelowADInplaceOrView below;
-    return op.callBoxed(*stack);
-  }
-  auto state = c10::make_intrusive<CallState>(op);
-  // The call below has these arguments as they are, but for `keep`.
-  const auto given = torch::jit::last(*stack, op.schema().arguments().size());
-  state->stack.assign(given.begin(), given.end());
-  OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
-  state->returns_kept = arguments.keep;
-  arguments.keep = arguments.keep || kernels_may_differentiate(arguments.call);
-  state->stack[place_of_keep(op)] = arguments.keep;
-  const auto maybe = [](at::Tensor& x) {
-    return x.defined() ? std::optional(std::move(x)) : std::nullopt;
-  };
-  std::array<std::optional<at::Tensor>, kCallTensors.size()> tensors;
-  for (size_t i = 0; i < tensors.size(); ++i) tensors[i] = maybe(arguments.call.tensors[i]);
-  const auto& t = std::as_const(tensors);
-  const auto block_idx = maybe(arguments.call.block_idx),
-             cu_seqlens = maybe(arguments.call.cu_seqlens);
-  state->arguments = std::move(arguments);
-  const variable_list out = AttentionNode::apply(t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7],
-                                                 t[8], t[9], block_idx, cu_seqlens, state);
-  push_forward(*stack, {out[0], out[1], variable_list(out.begin() + 2, out.end())});
-}
-
-void backward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
-  const OperatorArguments arguments = OperatorArguments::pop(op.schema(), *stack);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      !any_requires_grad(arguments.call) &&
-          !(at::GradMode::is_enabled() && arguments.d_o.requires_grad()),
-      "nsa::attention: double backward is not supported; detach the gradient first");
-  const at::AutoDispatchBelowADInplaceOrView below;
-  arguments.push(op.schema(), *stack);
-  op.callBoxed(*stack);
 }
 
 // ---- Autocast: everything but the gates in the lower precision of the device
@@ -327,14 +175,8 @@ void forward_autocast(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
     if (x.defined() && std::string_view(kCallTensors[i]) != "gates")
       x = at::autocast::cached_cast(type, x, device);
   }
-  push_forward(*stack, call_forward(op, arguments));
-}
-
-/// One kernel for the three operators of a direction, "_fwd" or "_bwd".
-template <auto* kernel>
-void implement(torch::Library& m, const std::string& direction) {
-  for (const char* name : {"attention", "attention_varlen", "attention_qkvpacked"})
-    m.impl((name + direction).c_str(), torch::CppFunction::makeFromBoxedFunction<kernel>());
+  arguments.push(op.schema(), *stack);
+  op.callBoxed(*stack);
 }
 
 }  // namespace
@@ -351,10 +193,6 @@ TORCH_LIBRARY_IMPL(nsa, CUDA, m) {
 TORCH_LIBRARY_IMPL(nsa, Meta, m) {
   nsa::implement<nsa::forward_meta>(m, "_fwd");
   nsa::implement<nsa::backward_meta>(m, "_bwd");
-}
-TORCH_LIBRARY_IMPL(nsa, Autograd, m) {
-  nsa::implement<nsa::forward_autograd>(m, "_fwd");
-  nsa::implement<nsa::backward_autograd>(m, "_bwd");
 }
 // A backward pass has the types of its forward pass: autocast leaves it alone.
 TORCH_LIBRARY_IMPL(nsa, AutocastCPU, m) { nsa::implement<nsa::forward_autocast>(m, "_fwd"); }

@@ -17,6 +17,7 @@ struct Field {
   std::string name;
   std::function<void(const IValue&, OperatorArguments&)> take;
   std::function<IValue(const OperatorArguments&)> give;
+  bool is_differentiable = false;
 };
 
 at::Tensor tensor_or_none(const IValue& value) {
@@ -44,18 +45,45 @@ Field number(const char* name, T Config::* member) {
       [=](const OperatorArguments& from) { return IValue(from.call.config.*member); }};
 }
 
+/// Words of a choice, each as one value that all calls share: what this library has put on a stack
+/// is known again by its place in memory.
+template <class T>
+class Words {
+ public:
+  explicit Words(std::initializer_list<T> choices) {
+    for (const T choice : choices) words_.emplace_back(choice, to_string(choice));
+  }
+  const IValue& of(T choice) const {
+    const auto found =
+        std::ranges::find(words_, choice, [](const auto& word) { return word.first; });
+    TORCH_INTERNAL_ASSERT(found != words_.end(), "nsa::attention: a choice without a word");
+    return found->second;
+  }
+  T parse(const IValue& value, T (*from_text)(const std::string&)) const {
+    const std::string& text = value.toStringRef();
+    for (const auto& [choice, word] : words_)
+      if (&word.toStringRef() == &text) return choice;
+    return from_text(text);
+  }
+
+ private:
+  std::vector<std::pair<T, IValue>> words_;
+};
+
 /// A choice of the configuration, as a word.
 template <class T>
-Field word(const char* name, T Config::* member, T (*parse)(const std::string&)) {
+Field word(const char* name, T Config::* member, T (*parse)(const std::string&),
+           std::initializer_list<T> choices) {
+  const Words<T> words(choices);
   const auto take = [=](const IValue& value, OperatorArguments& to) {
     try {
-      to.call.config.*member = parse(value.toStringRef());
+      to.call.config.*member = words.parse(value, parse);
     } catch (const std::invalid_argument& error) {
       TORCH_CHECK_VALUE(false, "nsa::attention: ", name, ": ", error.what());
     }
   };
   return {name, take,
-          [=](const OperatorArguments& from) { return to_string(from.call.config.*member); }};
+          [=](const OperatorArguments& from) { return words.of(from.call.config.*member); }};
 }
 
 void append_tensors(std::vector<Field>& fields) {
@@ -64,6 +92,7 @@ void append_tensors(std::vector<Field>& fields) {
         kCallTensors[i], [i](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[i]; }));
   const auto tensor = [&](const char* name, auto of) { fields.push_back(tensor_field(name, of)); };
   tensor("qkv", [](OperatorArguments& a) -> at::Tensor& { return a.call.tensors[0]; });
+  for (Field& field : fields) field.is_differentiable = true;
   tensor("d_o", [](OperatorArguments& a) -> at::Tensor& { return a.d_o; });
   tensor("block_idx", [](OperatorArguments& a) -> at::Tensor& { return a.call.block_idx; });
   tensor("cu_seqlens", [](OperatorArguments& a) -> at::Tensor& { return a.call.cu_seqlens; });
@@ -82,9 +111,13 @@ void append_config(std::vector<Field>& fields) {
         std::pair{"scale_win", &Config::scale_win}})
     fields.push_back(number(name, member));
   fields.push_back(number("rope_base", &Config::rope_base));
-  fields.push_back(word("gate", &Config::gate, parse_gate_activation));
-  fields.push_back(word("rope", &Config::rope, parse_rope_mode));
-  fields.push_back(word("rope_pairs", &Config::rope_pairs, parse_rope_pairs));
+  using Gate = GateActivation;
+  fields.push_back(word("gate", &Config::gate, parse_gate_activation,
+                        {Gate::kNone, Gate::kSoftmax, Gate::kSigmoid}));
+  fields.push_back(word("rope", &Config::rope, parse_rope_mode,
+                        {RopeMode::kBeforePool, RopeMode::kBlockStart, RopeMode::kNone}));
+  fields.push_back(word("rope_pairs", &Config::rope_pairs, parse_rope_pairs,
+                        {RopePairs::kInterleaved, RopePairs::kHalfSplit}));
 }
 
 /// A member of the columns of one projection.
@@ -118,9 +151,11 @@ IValue give_wanted(const OperatorArguments& from) {
 
 void append_others(std::vector<Field>& fields) {
   using To = OperatorArguments;
-  fields.push_back({"backend",
-                    [](const IValue& x, To& a) { a.call.backend = parse_backend(x.toStringRef()); },
-                    [](const To& a) { return IValue(to_string(a.call.backend)); }});
+  const Words<Backend> backends({Backend::kAuto, Backend::kFused, Backend::kPlain});
+  fields.push_back(
+      {"backend",
+       [=](const IValue& x, To& a) { a.call.backend = backends.parse(x, parse_backend); },
+       [=](const To& a) { return backends.of(a.call.backend); }});
   fields.push_back({"strict", [](const IValue& x, To& a) { a.call.strict = x.toBool(); },
                     [](const To& a) { return IValue(a.call.strict); }});
   fields.push_back({"max_seqlen",
@@ -145,21 +180,36 @@ std::vector<Field> make_fields() {
   return fields;
 }
 
-/// The field of every argument of a schema; null for one that is not of the call. Looked up by name
-/// once: the operators stay registered, so that the place of a schema is its identity.
-const std::vector<const Field*>& fields_of(const c10::FunctionSchema& schema) {
+/// What is known of a schema.
+struct KnownSchema {
+  std::vector<const Field*> fields;  ///< of its arguments; null for one that is not of the call
+  ForwardPlaces places;
+};
+
+KnownSchema read_schema(const c10::FunctionSchema& schema) {
   static const std::vector<Field> all = make_fields();
+  KnownSchema known;
+  for (const c10::Argument& argument : schema.arguments()) {
+    const auto found = std::ranges::find(all, argument.name(), &Field::name);
+    const size_t place = known.fields.size();
+    known.fields.push_back(found == all.end() ? nullptr : &*found);
+    if (found == all.end()) continue;
+    if (found->is_differentiable) known.places.tensors.push_back(place);
+    if (found->name == "backend") known.places.backend = place;
+    if (found->name == "keep") known.places.keep = place;
+    if (found->name == "cu_seqlens") known.places.cu_seqlens = place;
+  }
+  return known;
+}
+
+/// Read once: the operators stay registered, so that the place of a schema is its identity.
+const KnownSchema& known_schema(const c10::FunctionSchema& schema) {
   static std::mutex mutex;
-  static std::unordered_map<const c10::FunctionSchema*, std::vector<const Field*>> known;
+  static std::unordered_map<const c10::FunctionSchema*, KnownSchema> known;
   const std::lock_guard lock(mutex);
-  std::vector<const Field*>& fields = known[&schema];
-  if (fields.empty())
-    for (const c10::Argument& argument : schema.arguments()) {
-      const auto found = std::find_if(all.begin(), all.end(),
-                                      [&](const Field& f) { return f.name == argument.name(); });
-      fields.push_back(found == all.end() ? nullptr : &*found);
-    }
-  return fields;
+  KnownSchema& found = known[&schema];
+  if (found.fields.empty()) found = read_schema(schema);
+  return found;
 }
 
 }  // namespace
@@ -167,7 +217,7 @@ const std::vector<const Field*>& fields_of(const c10::FunctionSchema& schema) {
 OperatorArguments OperatorArguments::pop(const c10::FunctionSchema& schema,
                                          torch::jit::Stack& stack) {
   OperatorArguments out;
-  const std::vector<const Field*>& fields = fields_of(schema);
+  const std::vector<const Field*>& fields = known_schema(schema).fields;
   const auto values = torch::jit::last(stack, fields.size());
   for (size_t i = 0; i < fields.size(); ++i)
     if (fields[i] != nullptr) fields[i]->take(values[i], out);
@@ -189,7 +239,13 @@ std::vector<size_t> OperatorArguments::gradient_places() const {
 }
 
 void OperatorArguments::push(const c10::FunctionSchema& schema, torch::jit::Stack& stack) const {
-  for (const Field* field : fields_of(schema)) stack.push_back(field->give(*this));
+  const std::vector<const Field*>& fields = known_schema(schema).fields;
+  stack.reserve(stack.size() + fields.size());
+  for (const Field* field : fields) stack.push_back(field->give(*this));
+}
+
+const ForwardPlaces& forward_places(const c10::FunctionSchema& schema) {
+  return known_schema(schema).places;
 }
 
 }  // namespace nsa

@@ -3,6 +3,7 @@
 #include <ATen/core/stack.h>
 
 #include <bitset>
+#include <optional>
 #include <vector>
 
 #include "nsa/api/attention_call.h"
@@ -28,5 +29,13 @@ struct OperatorArguments {
   /// a call with one projection that is the first, then the gates.
   std::vector<size_t> gradient_places() const;
 };
+
+/// Where arguments stand in the schema of a forward operator.
+struct ForwardPlaces {
+  std::vector<size_t> tensors;  ///< of the call, differentiable; in the order of its gradients
+  size_t backend = 0, keep = 0;
+  std::optional<size_t> cu_seqlens;
+};
+const ForwardPlaces& forward_places(const c10::FunctionSchema& schema);
 
 }  // namespace nsa

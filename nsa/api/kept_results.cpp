@@ -23,16 +23,18 @@ bool one_key(const AttentionCall& call) {
 }
 
 Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& kept) {
+  auto next = kept.begin();
+  const auto take = [&] { return *next++; };
   Steps steps;
   NsaOutputs& out = steps.out;
-  out.q_rot = rotates(call) ? kept[0] : in.q;
-  steps.k_sel = rotates(call) ? kept[1] : in.k_sel;
-  steps.k_win = one_key(call) ? steps.k_sel : rotates(call) ? kept[2] : in.k_win;
-  out.k_cmp = call.compressed() ? in.k_cmp_src : kept[3];
-  out.v_cmp = call.compressed() ? in.v_cmp_src : kept[4];
-  out.ranges = kept[5];
-  out.o_cmp = kept[6], out.o_sel = kept[7], out.o_win = kept[8];
-  out.lse_cmp = kept[9], out.lse_sel = kept[10], out.lse_win = kept[11];
+  out.q_rot = rotates(call) ? take() : in.q;
+  steps.k_sel = rotates(call) ? take() : in.k_sel;
+  steps.k_win = one_key(call) ? steps.k_sel : rotates(call) ? take() : in.k_win;
+  out.k_cmp = call.compressed() ? in.k_cmp_src : take();
+  out.v_cmp = call.compressed() ? in.v_cmp_src : take();
+  for (at::Tensor* const x :
+       {&out.ranges, &out.o_cmp, &out.o_sel, &out.o_win, &out.lse_cmp, &out.lse_sel, &out.lse_win})
+    *x = take();
   return steps;
 }
 
@@ -55,20 +57,31 @@ Tensors gradients_of_documents(const AttentionCall& call, const NsaInputs& in, c
   return found;
 }
 
-/// Whether entry i of the list is left empty.
+constexpr size_t kSteps = 12;  ///< results that a call can keep
+
+/// Whether step i is an argument of the call, or the same as another.
 bool is_left_out(const AttentionCall& call, size_t i) {
   if (i < 3) return !rotates(call) || (i == 2 && one_key(call));
   return i < 5 && call.compressed();
+}
+
+size_t num_kept(const AttentionCall& call) {
+  size_t count = 0;
+  for (size_t i = 0; i < kSteps; ++i) count += is_left_out(call, i) ? 0 : 1;
+  return count;
 }
 
 }  // namespace
 
 Tensors kept_results(const AttentionCall& call, const Steps& steps) {
   const NsaOutputs& out = steps.out;
-  Tensors kept{out.q_rot, steps.k_sel, steps.k_win, out.k_cmp,   out.v_cmp,   out.ranges,
-               out.o_cmp, out.o_sel,   out.o_win,   out.lse_cmp, out.lse_sel, out.lse_win};
-  for (size_t i = 0; i < kept.size(); ++i)
-    kept[i] = is_left_out(call, i) ? at::empty({0}, kept[i].options()) : kept[i].contiguous();
+  const std::array<const at::Tensor*, kSteps> all{
+      &out.q_rot, &steps.k_sel, &steps.k_win, &out.k_cmp,   &out.v_cmp,   &out.ranges,
+      &out.o_cmp, &out.o_sel,   &out.o_win,   &out.lse_cmp, &out.lse_sel, &out.lse_win};
+  Tensors kept;
+  kept.reserve(kSteps);
+  for (size_t i = 0; i < kSteps; ++i)
+    if (!is_left_out(call, i)) kept.push_back(all[i]->contiguous());
   return kept;
 }
 
@@ -88,15 +101,17 @@ Tensors kept_meta(const AttentionCall& call) {
   const auto of_type = [&](std::vector<c10::SymInt> sizes) {
     return make(std::move(sizes), q.scalar_type());
   };
-  const std::vector<c10::SymInt> keys{batch, tokens, c.num_kv_heads, c.qk_head_dim};
-  Tensors kept{of_type({batch, tokens, c.num_heads, c.qk_head_dim}),
-               of_type(keys),
-               of_type(keys),
-               of_type({batch, blocks, c.num_kv_heads, c.qk_head_dim}),
-               of_type({batch, blocks, c.num_kv_heads, c.v_head_dim}),
-               make({batch, tokens, c.num_kv_heads, ids, 2}, at::kInt)};
-  for (size_t i = 0; i < kept.size(); ++i)
-    if (is_left_out(call, i)) kept[i] = of_type({0});
+  const std::array<std::vector<c10::SymInt>, 5> sources{{
+      {batch, tokens, c.num_heads, c.qk_head_dim},
+      {batch, tokens, c.num_kv_heads, c.qk_head_dim},
+      {batch, tokens, c.num_kv_heads, c.qk_head_dim},
+      {batch, blocks, c.num_kv_heads, c.qk_head_dim},
+      {batch, blocks, c.num_kv_heads, c.v_head_dim},
+  }};
+  Tensors kept;
+  for (size_t i = 0; i < sources.size(); ++i)
+    if (!is_left_out(call, i)) kept.push_back(of_type(sources[i]));
+  kept.push_back(make({batch, tokens, c.num_kv_heads, ids, 2}, at::kInt));
   for (int branch = 0; branch < 3; ++branch)
     kept.push_back(of_type({batch, tokens, c.num_heads, c.v_head_dim}));
   for (int branch = 0; branch < 3; ++branch)
@@ -130,6 +145,9 @@ std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool chec
 
 Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at::Tensor& d_o,
                        const std::bitset<kCallTensors.size()>& wanted) {
+  TORCH_CHECK_VALUE(kept.size() == num_kept(call), "nsa::attention: kept must be the ",
+                    num_kept(call), " results of the forward operator of the same call, got ",
+                    kept.size());
   AttentionCall own = call;  // tensors of their own: one given twice has two gradients
   for (at::Tensor& x : own.tensors)
     if (x.defined()) x = x.detach();

@@ -8,9 +8,9 @@
 #include "nsa/layer/fused/packed_tables.h"
 
 /// What a forward operator leaves for its backward operator: rotated q, k_sel and k_win,
-/// k_cmp, v_cmp, ranges, then outputs and log-sum-exp of the three branches. An entry that is
-/// an argument of the call, or the same as another, is a tensor of no elements. Shapes depend on
-/// the call alone, not on what computed it.
+/// k_cmp, v_cmp, ranges, then outputs and log-sum-exp of the three branches; without those that are
+/// an argument of the call or the same as another. Number and shapes depend on the call alone, not
+/// on what computed it.
 namespace nsa {
 
 std::vector<at::Tensor> kept_results(const AttentionCall& call, const Steps& steps);
@@ -27,7 +27,8 @@ std::vector<at::Tensor> kept_blanks(const AttentionCall& call);
 std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool checks_offsets);
 
 /// Gradients of the tensors of a call, in their order, from `kept` and d_o, by the kernels;
-/// undefined where not `wanted`. Empty where the kernels do not cover the call.
+/// undefined where not `wanted`. Empty where the kernels do not cover the call. Throws
+/// c10::ValueError for another number of results.
 std::vector<at::Tensor> kept_gradients(const AttentionCall& call,
                                        const std::vector<at::Tensor>& kept, const at::Tensor& d_o,
                                        const std::bitset<kCallTensors.size()>& wanted);
