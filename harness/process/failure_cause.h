@@ -20,7 +20,7 @@ struct FailureCause {
 std::string last_words(const std::filesystem::path& log);
 
 /// By how it ended: `exit_code` and `signal` of `ended`. `err` is its standard error, whose last
-/// line is the reason; `progress` says how far it came.
+/// line is the reason; `progress` states how far it came.
 FailureCause cause_of_exit(const GroupOutcome& ended, const std::filesystem::path& err,
                            const std::string& progress);
 
