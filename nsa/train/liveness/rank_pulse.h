@@ -21,7 +21,7 @@ struct PulseLimits {
   double interval_s = 0.5;  ///< between two signs of life
   double silence_s = 5;     ///< of a rank that gives none, or of the store
   double idle_s = 5;        ///< in which no rank does anything
-  double told_s = 1;        ///< that a rank stays at most, so that the others read the fault
+  double told_s = 1;        ///< that a rank stays at most until all read the fault; rank 0: twice
 };
 
 /// What a rank knows of itself. Called from threads of the pulse.
