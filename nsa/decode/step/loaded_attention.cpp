@@ -20,7 +20,7 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType low,
   if (a.is_cuda() && at::isReducedFloatingType(low) && !records) {
     return at::bmm(a.to(low), b.to(low), sums);
   }
-  return at::bmm(a.to(sums), b.to(sums));
+  return product_of(a.to(sums), b.to(sums));
 }
 
 LoadedAttention no_pairs(const at::Tensor& q, const LoadedKv& kv) {

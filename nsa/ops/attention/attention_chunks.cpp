@@ -90,7 +90,7 @@ at::Tensor GroupedHeads::flatten(const at::Tensor& x, const QueryChunk& chunk) c
 }
 
 at::Tensor GroupedHeads::product(const at::Tensor& a, const at::Tensor& b) const {
-  return product_type == sums ? at::bmm(a, b) : at::bmm(a, b, sums);
+  return product_type == sums ? product_of(a, b) : at::bmm(a, b, sums);
 }
 
 at::Tensor GroupedHeads::logits(const at::Tensor& rows, const at::Tensor& keys,

@@ -141,19 +141,16 @@ void attention_backward_chunk(const Problem& problem, const QueryChunk& chunk, B
         .reshape({heads.batch, chunk.count, heads.num_kv_heads, heads.group_size, 1})
         .permute({0, 2, 3, 1, 4});
   };
-  const at::Tensor probs = probabilities(
-      masked_softmax_(masked_logits(heads, q_rows, problem.k, chunk, forbidden, problem.scale),
-                      forbidden),
-      forbidden);
+  const at::Tensor probs =  // NaN where no key is allowed
+      masked_logits(heads, q_rows, problem.k, chunk, forbidden, problem.scale)
+          .softmax(-1)
+          .masked_fill_(forbidden, 0.0);
   const at::Tensor flat = heads.flatten(probs, chunk);
   in_span(t.dv).add_(heads.product(heads.to_product_type(flat).transpose(1, 2), d_out));
   at::Tensor d_logits = heads.split(heads.product(d_out, in_span(t.v).transpose(1, 2)), chunk);
   d_logits.masked_fill_(forbidden, 0.0);
-  // From the probabilities, not from d_out * out: out was rounded to the input type, and where one
-  // key dominates the difference below cancels everything but that rounding.
-  at::Tensor delta = d_logits.mul(probs).sum(-1, /*keepdim=*/true);
-  if (t.d_lse.defined()) delta.sub_(of_row(t.d_lse));
-  d_logits.sub_(delta).mul_(probs).masked_fill_(forbidden, 0.0);
+  d_logits =
+      logit_gradients(d_logits, probs, t.d_lse.defined() ? of_row(t.d_lse) : t.d_lse, forbidden);
   const at::Tensor d_flat = heads.to_product_type(heads.flatten(d_logits, chunk));
   heads.store_rows(heads.product(d_flat, in_span(t.k_clean)).mul_(problem.scale), chunk, t.dq);
   in_span(t.dk).add_(heads.product(d_flat.transpose(1, 2), without_non_finite(q_rows)));

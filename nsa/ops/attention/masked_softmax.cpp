@@ -17,4 +17,11 @@ at::Tensor probabilities(const MaskedSoftmax& softmax, const at::Tensor& forbidd
   return softmax.weights.div(softmax.denominator).masked_fill_(forbidden, 0.0);
 }
 
+at::Tensor logit_gradients(const at::Tensor& d_probs, const at::Tensor& probs,
+                           const at::Tensor& d_lse, const at::Tensor& forbidden) {
+  at::Tensor result = at::_softmax_backward_data(d_probs, probs, -1, probs.scalar_type());
+  if (d_lse.defined()) result.addcmul_(probs, d_lse.to(probs.scalar_type()));
+  return result.masked_fill_(forbidden, 0.0);
+}
+
 }  // namespace nsa

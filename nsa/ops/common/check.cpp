@@ -148,7 +148,14 @@ at::ScalarType wider_type(at::ScalarType dtype) {
   return dtype == at::kFloat ? at::kDouble : accumulation_type(dtype);
 }
 
-at::ScalarType sum_type(const at::Tensor& x) { return wider_type(x.scalar_type()); }
+at::ScalarType sum_type(const at::Tensor& x) {
+  return x.is_cuda() ? accumulation_type(x.scalar_type()) : wider_type(x.scalar_type());
+}
+
+at::Tensor product_of(const at::Tensor& a, const at::Tensor& b) {
+  const at::NoTF32Guard whole_fp32;
+  return at::bmm(a, b);
+}
 
 std::vector<int64_t> document_offsets(const char* op, const at::Tensor& cu_seqlens,
                                       int64_t num_tokens) {

@@ -58,9 +58,13 @@ at::ScalarType accumulation_type(at::ScalarType dtype);
 /// fp32 for the half types, fp64 for the others.
 at::ScalarType wider_type(at::ScalarType dtype);
 
-/// Type that products of such tensors are summed in: the accumulation type, but fp64 for fp32. The
-/// order of a library's fp32 sums is not known, and fp32 is there for checks, not for speed.
+/// Type that the operators sum products of such tensors in: the accumulation type, but fp64 for
+/// fp32 on a CPU, where kernels compute fp32 fast and the operators are there for checks. On a GPU
+/// they are what computes fp32, and many cards have 1/64 of the units for fp64.
 at::ScalarType sum_type(const at::Tensor& x);
+/// a [N, x, y] times b [N, y, z], of one type and in it; fp32 is not rounded to TF32 whatever
+/// `allow_tf32` is.
+at::Tensor product_of(const at::Tensor& a, const at::Tensor& b);
 
 /// cu_seqlens on the host after checking: int32 [docs + 1], starts at 0, never falls, ends at
 /// `num_tokens`. Synchronises with the device.

@@ -51,6 +51,7 @@ at::Tensor pool_conv(const at::Tensor& x, const at::Tensor& conv, int64_t block_
 
 at::Tensor pool_mlp(const at::Tensor& x, const PhiWeights& weights, int64_t block_size,
                     int64_t block_stride) {
+  const at::NoTF32Guard whole_fp32;
   const at::ScalarType sums = sum_type(x);
   const int64_t dim = x.size(3), batch = x.size(0), heads = x.size(2);
   const Strips strips = strips_of(x, block_size, block_stride);

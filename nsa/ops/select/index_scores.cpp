@@ -18,8 +18,8 @@ constexpr double kUnseen = -std::numeric_limits<double>::infinity();
 /// q [B, R, di], k [B, di, N] -> [B, R, N], summed and kept in the type of scores. Half types are
 /// multiplied as they are where the device has products of them in fp32.
 at::Tensor products(const at::Tensor& q, const at::Tensor& k, at::ScalarType type) {
-  if (q.is_cuda() && type == at::kFloat) return at::bmm(q, k, at::kFloat);
-  return at::bmm(q.to(type), k.to(type));
+  if (q.is_cuda() && at::isReducedFloatingType(q.scalar_type())) return at::bmm(q, k, type);
+  return product_of(q.to(type), k.to(type));
 }
 
 /// Of queries whose last one stands at the last key: [B, R, Hkv, blocks].

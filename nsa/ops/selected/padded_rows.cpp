@@ -67,14 +67,10 @@ RowGradients padded_backward(const RowProblem& problem, const RowBatch& batch,
   const Gathered rows = gather_batch(problem, batch, {});
   const GroupedHeads& heads = problem.heads;
   const at::Tensor probs = probabilities(softmax_of(problem, rows), rows.hidden);
-  at::Tensor d_logits =
-      heads.product(upstream.d_out, rows.v.transpose(1, 2)).masked_fill_(rows.hidden, 0.0);
-  // From the probabilities, as in ops/attention/chunked_attention.cpp: out is rounded, and this
-  // cancels.
-  at::Tensor delta = d_logits.mul(probs).sum(-1, /*keepdim=*/true);
-  if (upstream.d_lse.defined()) delta.sub_(upstream.d_lse);
-  d_logits.sub_(delta).mul_(probs).mul_(problem.scale).masked_fill_(rows.hidden, 0.0);
-  const at::Tensor d_low = heads.to_product_type(d_logits);
+  const at::Tensor d_logits = logit_gradients(
+      heads.product(upstream.d_out, rows.v.transpose(1, 2)).masked_fill_(rows.hidden, 0.0), probs,
+      upstream.d_lse, rows.hidden);
+  const at::Tensor d_low = heads.to_product_type(d_logits.mul(problem.scale));
   const auto of_keys = [&](const at::Tensor& a, const at::Tensor& b) {
     return heads.product(a.transpose(1, 2), b).masked_fill_(rows.padding, 0.0).flatten(0, 1);
   };
