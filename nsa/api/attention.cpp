@@ -94,7 +94,7 @@ std::string why_not_fused(const at::Tensor& q, const at::Tensor& k, const at::Te
   if (!window.empty()) return "window: " + window;
   const at::Tensor ranges = at::empty({0, 0, 0, config.top_n, 2}, at::kInt);
   const std::string selected =
-      choose_selected_kernels({q, k, v, ranges, 0, config.sel_scale(), config.sel_block_size})
+      choose_split_kernels({q, k, v, ranges, 0, config.sel_scale(), config.sel_block_size})
           .obstacle();
   return selected.empty() ? "" : "selected branch: " + selected;
 }

@@ -39,8 +39,15 @@ std::string missing_code(const CardFacts& card) {
          ", this card has " + own;
 }
 
-bool has_wgmma_code(KernelFamily family) {
+bool is_of_two_codes(KernelFamily family) {
   return family == KernelFamily::kInterval || family == KernelFamily::kSelectedKeys;
+}
+/// Head dims that no kernel has are the launcher's to name.
+bool has_wgmma_code(const KernelCall& call) {
+  const bool wide = kernels::have_kernels(call.qk_head_dim, call.v_head_dim) &&
+                    !kernels::have_wgmma_kernels(call.qk_head_dim, call.v_head_dim);
+  const bool wide_selection = call.selects && (call.wide_lists || call.group_size > 16);
+  return is_of_two_codes(call.family) && !wide && !wide_selection;
 }
 
 /// Whether heads of other dims are padded: of whole sequences. A decode step reads caches in place.
@@ -61,7 +68,7 @@ KernelCall computed_call(KernelCall call) {
 std::string detail_of(const KernelCall& asked, const KernelCall& call, const CardFacts& card,
                       KernelCode code) {
   std::string detail;
-  if (has_wgmma_code(call.family) && code == KernelCode::kSm80) append(detail, "sm_80");
+  if (is_of_two_codes(call.family) && code == KernelCode::kSm80) append(detail, "sm_80");
   if (needs_ptx(card)) append(detail, "from PTX");
   if (call.qk_head_dim != asked.qk_head_dim || call.v_head_dim != asked.v_head_dim)
     append(detail,
@@ -101,7 +108,7 @@ KernelChoice KernelChoice::unless(const char* reason) const {
 KernelChoice choose_kernel(const KernelCall& asked, const CardFacts& card,
                            const std::string& wanted_code) {
   const KernelCall call = computed_call(asked);
-  const bool wgmma = has_wgmma_code(call.family) && wanted_code != "sm80" && card.major == 9;
+  const bool wgmma = has_wgmma_code(call) && wanted_code != "sm80" && card.major == 9;
   const KernelCode code = wgmma ? KernelCode::kSm90 : KernelCode::kSm80;
   const std::string obstacle = obstacle_on(card, call, code);
   if (!obstacle.empty()) return {KernelCode::kNone, obstacle, ""};
@@ -112,9 +119,10 @@ size_t sm80_shared_bytes(const KernelCall& call) {
   const auto of_dims = kernels::sm80::shared_bytes_of(call.qk_head_dim, call.v_head_dim);
   switch (call.family) {
     case KernelFamily::kInterval:  // a call and its backward pass run the same code
-      return std::max(of_dims.interval_backward,
-                      kernels::sm80::interval_forward_bytes(call.qk_head_dim, call.v_head_dim,
-                                                            call.group_size, call.selects));
+      return std::max(
+          of_dims.interval_backward,
+          kernels::sm80::interval_forward_bytes(call.qk_head_dim, call.v_head_dim, call.group_size,
+                                                call.selects, call.wide_lists));
     case KernelFamily::kSelectedRows:
       return of_dims.rows;
     case KernelFamily::kSelectedKeys:

@@ -41,6 +41,7 @@ struct KernelCall {
   int64_t qk_head_dim = 0, v_head_dim = 0;  ///< of the caller's tensors
   int64_t group_size = 1;                   ///< query heads of a KV head
   bool selects = false;                     ///< with the choice of blocks (kInterval)
+  bool wide_lists = false;                  ///< kernels::SelectionSizes::wide_lists
   int64_t num_keys = 0;                     ///< (kSelectedKeys)
 };
 

@@ -238,8 +238,9 @@ TEST(ChooseKernel, OtherHeadDimsArePadded) {
   EXPECT_EQ(computed_head_dims(64, 65), (HeadDims{128, 128}));
   EXPECT_EQ(computed_head_dims(129, 96), (HeadDims{192, 128}));
   for (const auto& [dk, dv] : kDims) EXPECT_EQ(computed_head_dims(dk, dv), (HeadDims{dk, dv}));
-  EXPECT_EQ(computed_head_dims(193, 64), (HeadDims{193, 64}));
-  EXPECT_EQ(computed_head_dims(64, 129), (HeadDims{64, 129}));
+  EXPECT_EQ(computed_head_dims(193, 64), (HeadDims{256, 256}));
+  EXPECT_EQ(computed_head_dims(64, 129), (HeadDims{256, 256}));
+  EXPECT_EQ(computed_head_dims(257, 64), (HeadDims{257, 64}));
   EXPECT_EQ(computed_head_dims(0, 0), (HeadDims{0, 0}));
   for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kSelectedKeys}) {
     expect_choice(choose_kernel(call(family, 96, 96), kH100, "auto"), KernelCode::kSm90, "",
@@ -259,10 +260,25 @@ TEST(ChooseKernel, OtherHeadDimsArePadded) {
     EXPECT_EQ(choose_kernel(call(family, 96, 96), kH100, "auto").detail, "");
 }
 
+/// Their products have no code of wgmma: a card of 9.0 runs that of sm_80, and what has less shared
+/// memory than their gradients ask for runs none.
+TEST(ChooseKernel, HeadDimsOf256HaveCodeOfSm80) {
+  for (const KernelFamily family : {KernelFamily::kInterval, KernelFamily::kSelectedKeys}) {
+    for (const CardFacts& card : {kH100, kA100})
+      expect_choice(choose_kernel(call(family, 256, 256), card, "auto"), KernelCode::kSm80, "",
+                    "sm_80");
+    expect_choice(choose_kernel(call(family, 200, 136), kH100, "auto"), KernelCode::kSm80, "",
+                  "sm_80, padded to 256/256");
+  }
+  expect_choice(choose_kernel(call(KernelFamily::kInterval, 256, 256), kRtx40, "auto"),
+                KernelCode::kNone,
+                "the kernels take up to 129 KB of shared memory a block, this card has 99", "");
+}
+
 /// Sizes that no kernel takes are named by the launcher, not by a lack of memory.
 TEST(ChooseKernel, UnknownHeadDimsAskForNoMemory) {
   for (const KernelFamily family : kFamilies) {
-    KernelCall other = call(family, 256, 256);
+    KernelCall other = call(family, 320, 320);
     other.num_keys = 64;
     EXPECT_LE(sm80_shared_bytes(other), 4u);
     const KernelChoice chosen = choose_kernel(other, kRtx40, "auto");
@@ -293,35 +309,48 @@ TEST(ChooseBranches, TheWholeCallHasKernelsWhereEveryBranchHas) {
                 "the kernels take up to 104 KB of shared memory a block, this card has 99", "");
 }
 
+/// Longer lists of blocks have code of sm_80 alone; the other branches keep theirs.
+TEST(ChooseBranches, WideSelectionsAreChosenByCodeOfSm80) {
+  for (const auto& [top_n, block_size, group] :
+       {std::tuple{33, 32, 16}, {64, 128, 16}, {16, 80, 16}, {16, 32, 17}, {16, 32, 64}}) {
+    WholeCall call = paper_call();
+    call.top_n = top_n, call.block_size = block_size, call.num_heads = 4 * group;
+    const BranchChoices chosen = choose_branches(call, kH100, "auto");
+    expect_choice(chosen.compressed, KernelCode::kSm80, "", "sm_80");
+    expect_choice(chosen.window, KernelCode::kSm90, "", "");
+    expect_choice(chosen.selected, KernelCode::kSm90, "", "");
+  }
+}
+
 TEST(ChooseBranches, LimitsOfTheLaunchersAreNamed) {
   WholeCall call = paper_call();
-  call.num_heads = 128;
+  call.num_heads = 4 * 80;
   BranchChoices chosen = choose_branches(call, kH100, "auto");
-  EXPECT_EQ(chosen.compressed.obstacle, "block selection with more than 16 query heads a KV head");
-  EXPECT_TRUE(chosen.selected.runs()) << "each group in two: " << chosen.selected.obstacle;
+  EXPECT_EQ(chosen.compressed.obstacle, "block selection with more than 64 query heads a KV head");
+  EXPECT_TRUE(chosen.selected.runs()) << "each group in five: " << chosen.selected.obstacle;
   EXPECT_TRUE(chosen.window.runs());
   call = paper_call();
-  call.top_n = 33;
+  call.top_n = 65;
   chosen = choose_branches(call, kH100, "auto");
-  EXPECT_EQ(chosen.compressed.obstacle, "block selection of more than 32 blocks");
-  EXPECT_EQ(chosen.selected.obstacle, "more than 32 ranges a row");
+  EXPECT_EQ(chosen.compressed.obstacle, "block selection of more than 64 blocks");
+  EXPECT_EQ(chosen.selected.obstacle, "more than 64 ranges a row");
   call = paper_call();
   call.sel_block_size = 48;
   EXPECT_EQ(choose_branches(call, kH100, "auto").compressed.obstacle,
             "block selection where l'/d does not divide 128");
   call = paper_call();
-  call.block_size = 80;
+  call.block_size = 144;
   EXPECT_EQ(choose_branches(call, kH100, "auto").compressed.obstacle,
-            "block selection with l/d above 4");
+            "block selection with l/d above 8");
   call = paper_call();
   call.qk_head_dim = 96;
   chosen = choose_branches(call, kH100, "auto");
   for (const KernelChoice& branch : {chosen.compressed, chosen.window, chosen.selected})
     expect_choice(branch, KernelCode::kSm90, "", "padded to 128/128");
-  call.qk_head_dim = 256;
+  call.qk_head_dim = 320;
   chosen = choose_branches(call, kH100, "auto");
   for (const KernelChoice& branch : {chosen.compressed, chosen.window, chosen.selected})
-    EXPECT_EQ(branch.obstacle, "head dims dk/dv are above 192/128, the largest that kernels have");
+    EXPECT_EQ(branch.obstacle, "head dims dk/dv are above 256/256, the largest that kernels have");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct FusedSizes {
 constexpr FusedSizes kFusedSizes[] = {{1, 64, 64},   {2, 128, 128}, {3, 64, 64},    {4, 128, 128},
                                       {6, 192, 128}, {7, 128, 128}, {16, 192, 128}, {16, 64, 64},
                                       {4, 96, 96},   {2, 32, 32},   {16, 80, 80},   {5, 160, 120},
-                                      {3, 24, 128}};
+                                      {3, 24, 128},  {4, 256, 256}, {16, 256, 256}, {1, 200, 224}};
 /// Groups that the selected branch splits: into 2, 2 and 4.
 constexpr FusedSizes kLargeGroups[] = {{32, 128, 128}, {24, 64, 64}, {64, 192, 128}};
 
@@ -69,8 +69,8 @@ TEST(FusedOnCuda, LargeGroupsAreSplitInTheSelectedBranch) {
   }
 }
 
-/// The kernel computes the branch though it cannot choose for such groups; the probabilities that
-/// operators choose by are those of fp64.
+/// Where probabilities are asked for the kernel computes the branch all the same; they are those of
+/// fp64.
 TEST(FusedOnCuda, ProbabilitiesOfLargeGroupsComeBesideTheKernel) {
   at::manual_seed(21);
   for (const auto& [group, dk, dv] : kLargeGroups) {
@@ -246,6 +246,27 @@ void expect_selection(const at::Tensor& block_idx, const at::Tensor& scores, con
   EXPECT_EQ(wrong, 0) << "rows with a wrong selection";
 }
 
+/// The branch and its choice of blocks against fp64, of two sequences of `s` tokens.
+void expect_choice_of_scores(const NsaConfig& c, int64_t s, at::ScalarType dtype) {
+  const int64_t group = c.num_heads / c.num_kv_heads, blocks = c.num_compressed(s);
+  const at::Tensor q = at::randn({2, s, c.num_heads, c.qk_head_dim}, at::kDouble).to(dtype);
+  const at::Tensor k = at::randn({2, blocks, c.num_kv_heads, c.qk_head_dim}, at::kDouble).to(dtype);
+  const at::Tensor v = at::randn({2, blocks, c.num_kv_heads, c.v_head_dim}, at::kDouble).to(dtype);
+  const auto cuda = [](const at::Tensor& x) { return x.to(at::kCUDA); };
+  const auto fp64 = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
+  const CmpSelectResult have = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
+  const CmpAttnResult want = cmp_attn(fp64(q), fp64(k), fp64(v), c);
+  EXPECT_LE(distance(fp64(have.out), want.out), dtype == at::kHalf ? 5e-3 : 4e-2);
+  EXPECT_LE(distance(fp64(have.lse), want.lse), 1e-5);
+  const at::Tensor scores = block_scores(want.group_probs, c.num_sel_blocks(s), c);
+  expect_selection(have.block_idx.cpu(), scores, c, 1e-5 * static_cast<double>(group));
+  const at::Tensor t = at::arange(s, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+  EXPECT_TRUE(at::equal(have.ranges,
+                        block_ranges(RangesVersion::kV2, have.block_idx, t, c.sel_block_size)));
+  const CmpSelectResult again = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
+  EXPECT_TRUE(at::equal(have.out, again.out) && at::equal(have.block_idx, again.block_idx));
+}
+
 TEST(FusedOnCuda, CompressedBranchChoosesTheBlocksOfItsScores) {
   at::manual_seed(12);
   for (const auto& [group, dk, dv] : kFusedSizes) {
@@ -259,26 +280,38 @@ TEST(FusedOnCuda, CompressedBranchChoosesTheBlocksOfItsScores) {
       c.top_n = group % 2 ? 7 : 16;
       if (group == 7) c.block_size = 16, c.block_stride = 4, c.sel_block_size = 32;
       c.validate();
-      const at::ScalarType dtype = group % 2 ? at::kHalf : at::kBFloat16;
-      const int64_t blocks = c.num_compressed(s);
-      const at::Tensor q = at::randn({2, s, 2 * group, dk}, at::kDouble).to(dtype);
-      const at::Tensor k = at::randn({2, blocks, 2, dk}, at::kDouble).to(dtype);
-      const at::Tensor v = at::randn({2, blocks, 2, dv}, at::kDouble).to(dtype);
-      const auto cuda = [](const at::Tensor& x) { return x.to(at::kCUDA); };
-      const auto fp64 = [](const at::Tensor& x) { return x.to(at::kCPU, at::kDouble); };
-      const CmpSelectResult have = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
-      const CmpAttnResult want = cmp_attn(fp64(q), fp64(k), fp64(v), c);
-      EXPECT_LE(distance(fp64(have.out), want.out), dtype == at::kHalf ? 5e-3 : 4e-2);
-      EXPECT_LE(distance(fp64(have.lse), want.lse), 1e-5);
-      const at::Tensor scores = block_scores(want.group_probs, c.num_sel_blocks(s), c);
-      expect_selection(have.block_idx.cpu(), scores, c, 1e-5 * static_cast<double>(group));
-      const at::Tensor t = at::arange(s, at::TensorOptions(at::kCUDA).dtype(at::kLong));
-      EXPECT_TRUE(at::equal(have.ranges,
-                            block_ranges(RangesVersion::kV2, have.block_idx, t, c.sel_block_size)));
-      const CmpSelectResult again = cmp_attn_select(cuda(q), cuda(k), cuda(v), c);
-      EXPECT_TRUE(at::equal(have.out, again.out) && at::equal(have.block_idx, again.block_idx));
+      expect_choice_of_scores(c, s, group % 2 ? at::kHalf : at::kBFloat16);
     }
   }
+}
+
+/// More blocks, longer ones and larger groups than lists of a warp's lanes hold: code of sm_80.
+TEST(FusedOnCuda, WideSelectionsAreChosenByTheKernel) {
+  at::manual_seed(22);
+  struct Wide {
+    int64_t group, dim, block_size, sel_block_size, top_n;
+  };
+  for (const auto& [group, dim, block_size, sel_block_size, top_n] : {Wide{4, 64, 32, 32, 40},
+                                                                      {16, 128, 32, 32, 64},
+                                                                      {3, 64, 128, 128, 8},
+                                                                      {2, 256, 32, 64, 33},
+                                                                      {32, 64, 32, 64, 16},
+                                                                      {48, 128, 32, 64, 7},
+                                                                      {64, 64, 16, 16, 64}})
+    for (const int64_t s : {1, 150, 3000}) {
+      SCOPED_TRACE("G " + std::to_string(group) + ", dim " + std::to_string(dim) + ", l " +
+                   std::to_string(block_size) + ", n " + std::to_string(top_n) + ", S " +
+                   std::to_string(s));
+      NsaConfig c;
+      c.num_heads = group, c.num_kv_heads = 1;
+      c.qk_head_dim = c.v_head_dim = dim;
+      c.block_size = block_size, c.sel_block_size = sel_block_size, c.top_n = top_n;
+      c.validate();
+      const auto record = c10::make_intrusive<RunRecord>();
+      const RunRecordScope scope(record);
+      expect_choice_of_scores(c, s, group % 3 == 0 ? at::kHalf : at::kBFloat16);
+      EXPECT_EQ(ran(record, "cmp_attn"), "fused sm_80");
+    }
 }
 
 TEST(FusedOnCuda, CompressedGradientsAgreeWithFp64) {
@@ -337,14 +370,14 @@ TEST(FusedOnCuda, PaddedHeadsAreRecorded) {
 }
 
 TEST(FusedOnCuda, HeadsAboveAllKernelsAreNamed) {
-  const Inputs in = draw(at::kBFloat16, 40, 2, 256, 256);
+  const Inputs in = draw(at::kBFloat16, 40, 2, 320, 320);
   const auto record = c10::make_intrusive<RunRecord>();
   const RunRecordScope scope(record);
   win_attn(in.q.to(at::kCUDA), in.k.to(at::kCUDA), in.v.to(at::kCUDA), 8, 0,
            {BranchBackend::kFused});
   EXPECT_EQ(last_row(record).backend, "plain");
   EXPECT_EQ(last_row(record).reason,
-            "head dims dk/dv are above 192/128, the largest that kernels have");
+            "head dims dk/dv are above 256/256, the largest that kernels have");
 }
 
 TEST(FusedOnCuda, GradientsAreComputedByTheKernelAndRecorded) {

@@ -157,8 +157,12 @@ TEST(PackedOnCuda, AgreesWithTheOracle) {
   for (const char* code : {"auto", "sm80"}) {
     const CodeScope scope(code);
     for (const auto& [type, bound] : kBounds)
-      for (const auto& [group, dk, dv] :
-           {std::tuple{4, 64, 64}, {16, 64, 64}, {6, 64, 64}, {4, 128, 128}, {16, 192, 128}})
+      for (const auto& [group, dk, dv] : {std::tuple{4, 64, 64},
+                                          {16, 64, 64},
+                                          {6, 64, 64},
+                                          {4, 128, 128},
+                                          {16, 192, 128},
+                                          {4, 256, 256}})
         expect_oracle((std::string(code) + " G " + std::to_string(group) + " " +
                        std::to_string(dk) + "/" + std::to_string(dv))
                           .c_str(),
@@ -368,7 +372,7 @@ TEST(PackedOnCuda, ADocumentThatIsNotFiniteReachesNoOther) {
 }
 
 TEST(PackedOnCuda, WhatTheKernelsDoNotCoverRunsInBatchesAndIsRecorded) {
-  Config config = config_of(4, 96, 256);
+  Config config = config_of(4, 96, 264);
   const variable_list x = leaves_of(config, 100, at::kBFloat16);
   const at::Tensor offsets = offsets_of({40, 60});
   const auto record = c10::make_intrusive<RunRecord>();

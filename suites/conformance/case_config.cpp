@@ -54,6 +54,7 @@ constexpr std::array<KernelSizes, kKernelCases> kKernelSizes = {{
     {192, 128, 16, 1, 130, 32, 16, 64, 4, 50},
     {192, 128, 3, 2, 129, 8, 4, 16, 6, 17},
     {64, 64, 4, 2, 65, 32, 16, 64, 16, 512},
+    {256, 256, 4, 1, 150, 32, 16, 64, 4, 65},
 }};
 
 CaseConfig kernel_config(int64_t index) {

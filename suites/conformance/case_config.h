@@ -47,6 +47,6 @@ inline constexpr int64_t kCornerCases = 12;
 
 /// sample_config(seed, kKernelCase + i), 0 <= i < kKernelCases: head dims and groups that the CUDA
 /// kernels are built for, blocks of the paper and others, several tiles of tokens.
-inline constexpr int64_t kKernelCase = 900, kKernelCases = 7;
+inline constexpr int64_t kKernelCase = 900, kKernelCases = 8;
 
 }  // namespace suites

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "nsa/kernels/common/mma.cuh"
 #include "nsa/kernels/interval/interval_attention.h"
@@ -11,22 +12,28 @@
 namespace nsa::kernels {
 
 constexpr int kSelectKeys = 128;  // compressed blocks of a step
-constexpr int kMaxCarry = 3;      // compressed blocks that reach into the next step: l / d - 1
-constexpr int kListPlaces = 32;
 using portable::is_above;
 
 /// Free blocks of a token that may be chosen: the best ones so far, then candidates that came
-/// since and beat the worst of them; ascending in index.
-struct BlockList {
-  alignas(16) float score[kListPlaces];
-  int block[kListPlaces];
+/// since and beat the worst of them; ascending in index. Place 32 h + lane is element h of a lane.
+template <int kPlaces_>
+struct BlockListOf {
+  static constexpr int kPlaces = kPlaces_, kHalves = kPlaces / 32;
+  alignas(16) float score[kPlaces];
+  int block[kPlaces];
 };
-struct alignas(16) ListState {
+template <int kMaxCarry>
+struct alignas(16) ListStateOf {
   float threshold;         // a candidate at or below it is not among the best
   int count;               // places of the list in use
   int last_free;           // the last block that may be chosen by score; -1: none is
-  float carry[kMaxCarry];  // columns of the step before
+  float carry[kMaxCarry];  // columns of the step before: compressed blocks that reach into this one
 };
+/// For n up to 32 and l / d up to 4, and for n up to 64 and l / d up to 8.
+using BlockList = BlockListOf<32>;
+using ListState = ListStateOf<3>;
+using WideBlockList = BlockListOf<64>;
+using WideListState = ListStateOf<7>;
 
 /// Where column `column` of a token lies in its line of sums; `first_row` is the token's first row
 /// in the warp. Swizzled so that the lanes of a store meet different banks.
@@ -84,22 +91,58 @@ struct RowSums {
   }
 };
 
+/// Scores of a list above `own`, of its place; `equal_before`: those equal to it in lower places.
+template <int kPlaces>
+__device__ __forceinline__ int rank_of(const float (&score)[kPlaces], float own, int equal_before) {
+  float above[4] = {};
+#pragma unroll(kPlaces == 32 ? 8 : 2)
+  for (int i = 0; i < kPlaces / 4; ++i) {
+    const float4 x = reinterpret_cast<const float4*>(score)[i];
+    above[0] += is_above(x.x, own), above[1] += is_above(x.y, own);
+    above[2] += is_above(x.z, own), above[3] += is_above(x.w, own);
+  }
+  return static_cast<int>((above[0] + above[1]) + (above[2] + above[3])) + equal_before;
+}
+
 /// Keeps the `places` best of a full list, equal scores by the lower index, and returns the worst
-/// score among them.
+/// score among them. Not inlined: it is rarely called, and its registers would be spilled.
+template <class List = WideBlockList>
+__device__ __noinline__ float keep_best(std::enable_if_t<List::kHalves == 2, List>& list,
+                                        int places) {
+  const int lane = threadIdx.x % 32;
+  const unsigned before = (1u << lane) - 1;
+  const float own[2] = {list.score[lane], list.score[32 + lane]};
+  const int block[2] = {list.block[lane], list.block[32 + lane]};
+  const int of_first = __popc(__match_any_sync(~0u, __float_as_int(own[0])) & before);
+  int of_second = __popc(__match_any_sync(~0u, __float_as_int(own[1])) & before);
+#pragma unroll 4
+  for (int i = 0; i < 32; ++i) of_second += __shfl_sync(~0u, own[0], i) == own[1] ? 1 : 0;
+  const int rank[2] = {rank_of(list.score, own[0], of_first),
+                       rank_of(list.score, own[1], of_second)};
+  float worst = 0.f;
+  unsigned kept[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    kept[h] = __ballot_sync(~0u, rank[h] < places);
+    const unsigned last = __ballot_sync(~0u, rank[h] == places - 1);
+    if (last != 0) worst = __shfl_sync(~0u, own[h], __ffs(last) - 1);
+  }
+  __syncwarp();
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int place = (h == 0 ? 0 : __popc(kept[0])) + __popc(kept[h] & before);
+    if (rank[h] < places) list.score[place] = own[h], list.block[place] = block[h];
+  }
+  __syncwarp();
+  return worst;
+}
 __device__ __forceinline__ float keep_best(BlockList& list, int places) {
   const int lane = threadIdx.x % 32;
   const unsigned before = (1u << lane) - 1;
   const float own = list.score[lane];
   const int block = list.block[lane];
-  float above[4] = {};  // scores above this lane's
-#pragma unroll
-  for (int i = 0; i < kListPlaces / 4; ++i) {
-    const float4 x = reinterpret_cast<const float4*>(list.score)[i];
-    above[0] += is_above(x.x, own), above[1] += is_above(x.y, own);
-    above[2] += is_above(x.z, own), above[3] += is_above(x.w, own);
-  }
-  const int rank = static_cast<int>((above[0] + above[1]) + (above[2] + above[3])) +
-                   __popc(__match_any_sync(~0u, __float_as_int(own)) & before);
+  const int rank =
+      rank_of(list.score, own, __popc(__match_any_sync(~0u, __float_as_int(own)) & before));
   const unsigned kept = __ballot_sync(~0u, rank < places);
   const float worst = __shfl_sync(~0u, own, __ffs(__ballot_sync(~0u, rank == places - 1)) - 1);
   __syncwarp();
@@ -113,19 +156,20 @@ __device__ __forceinline__ float keep_best(BlockList& list, int places) {
 
 /// Adds the candidates of the lanes in `waiting`, ascending in block index; each beats the
 /// threshold.
-__device__ __forceinline__ void add_candidates(BlockList& list, ListState& state, int places,
+template <class List, class State>
+__device__ __forceinline__ void add_candidates(List& list, State& state, int places,
                                                unsigned waiting, float score, int block) {
   const int lane = threadIdx.x % 32;
   int count = state.count;
   float threshold = state.threshold;
   while (waiting != 0) {
     const int place = count + __popc(waiting & ((1u << lane) - 1));
-    const bool waits = waiting >> lane & 1, enters = waits && place < kListPlaces;
+    const bool waits = waiting >> lane & 1, enters = waits && place < List::kPlaces;
     if (enters) list.score[place] = score, list.block[place] = block;
     __syncwarp();
-    count = min(count + __popc(waiting), kListPlaces);
+    count = min(count + __popc(waiting), List::kPlaces);
     waiting = 0;
-    if (count == kListPlaces) {
+    if (count == List::kPlaces) {
       threshold = keep_best(list, places);
       count = places;
       waiting = __ballot_sync(~0u, waits && !enters && score > threshold);
@@ -154,9 +198,9 @@ __device__ __forceinline__ float pooled_score(const float* sums, int first_row, 
 
 /// The same for l, d, l' = 32, 16, 64, where a step has a block a lane, for `kTokens` tokens at
 /// once; brings their carries up to date. first_row: of the first token.
-template <int kTokens, int kGroup>
+template <int kTokens, int kGroup, class State>
 __device__ __forceinline__ void pooled_scores_of_four(const float* sums, int first_row,
-                                                      ListState* states, float (&scores)[kTokens]) {
+                                                      State* states, float (&scores)[kTokens]) {
   const int lane = threadIdx.x % 32;
   float4 x[kTokens];
   float left[kTokens], carry[kTokens];
@@ -180,31 +224,56 @@ __device__ __forceinline__ void pooled_scores_of_four(const float* sums, int fir
 
 /// Writes the ids of one token, ascending, and its ranges. current: the block it lies in;
 /// free_blocks: the blocks chosen by score, ascending; not read where every block is chosen.
+/// kHalves: 1 for up to 32 ids, 2 for up to 64.
+template <int kHalves>
 __device__ __forceinline__ void write_blocks(const BlockSelection& s, int64_t row, int position,
                                              int current, const int* free_blocks) {
   const int lane = threadIdx.x % 32, n = s.top_n;
-  int id = -1;
-  if (current + 1 <= n)
-    id = lane <= current ? lane : -1;
-  else if (lane < s.num_initial)
-    id = lane;
-  else if (lane < n - s.num_local)
-    id = free_blocks[lane - s.num_initial];
-  else if (lane < n)
-    id = current - (n - 1 - lane);
-  if (lane < n) s.block_idx[row * n + lane] = id;
+  int id[kHalves];
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    const int place = h * 32 + lane;
+    id[h] = -1;
+    if (current + 1 <= n)
+      id[h] = place <= current ? place : -1;
+    else if (place < s.num_initial)
+      id[h] = place;
+    else if (place < n - s.num_local)
+      id[h] = free_blocks[place - s.num_initial];
+    else if (place < n)
+      id[h] = current - (n - 1 - place);
+    if (place < n) s.block_idx[row * n + place] = id[h];
+  }
   if (s.ranges == nullptr) return;
-  const int previous = __shfl_up_sync(~0u, id, 1), next = __shfl_down_sync(~0u, id, 1);
-  const bool starts = id >= 0 && (lane == 0 || previous != id - 1);
-  const bool ends = id >= 0 && (lane >= n - 1 || next != id + 1);
-  const unsigned start_lanes = __ballot_sync(~0u, starts), end_lanes = __ballot_sync(~0u, ends);
-  const unsigned before = (1u << lane) - 1;
   int32_t* const ranges = s.ranges + row * n * 2;
-  if (starts) ranges[2 * __popc(start_lanes & before)] = id * s.sel_block_size;
-  if (ends)
-    ranges[2 * __popc(end_lanes & before) + 1] = min((id + 1) * s.sel_block_size, position + 1);
-  if (lane < n && lane >= __popc(start_lanes))
-    *reinterpret_cast<int2*>(ranges + 2 * lane) = make_int2(0, 0);
+  const unsigned before = (1u << lane) - 1;
+  int starts_before = 0, ends_before = 0;  // of the half before
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    const int place = h * 32 + lane;
+    int previous = __shfl_up_sync(~0u, id[h], 1), next = __shfl_down_sync(~0u, id[h], 1);
+    if (h > 0) {
+      const int last = __shfl_sync(~0u, id[h > 0 ? h - 1 : 0], 31);
+      if (lane == 0) previous = last;
+    }
+    if (h + 1 < kHalves) {
+      const int first = __shfl_sync(~0u, id[h + 1 < kHalves ? h + 1 : h], 0);
+      if (lane == 31) next = first;
+    }
+    const bool starts = id[h] >= 0 && (place == 0 || previous != id[h] - 1);
+    const bool ends = id[h] >= 0 && (place >= n - 1 || next != id[h] + 1);
+    const unsigned start_lanes = __ballot_sync(~0u, starts), end_lanes = __ballot_sync(~0u, ends);
+    if (starts)
+      ranges[2 * (starts_before + __popc(start_lanes & before))] = id[h] * s.sel_block_size;
+    if (ends)
+      ranges[2 * (ends_before + __popc(end_lanes & before)) + 1] =
+          min((id[h] + 1) * s.sel_block_size, position + 1);
+    starts_before += __popc(start_lanes), ends_before += __popc(end_lanes);
+  }
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h)
+    if (h * 32 + lane < n && h * 32 + lane >= starts_before)
+      *reinterpret_cast<int2*>(ranges + 2 * (h * 32 + lane)) = make_int2(0, 0);
 }
 
 // What follows is the same for all passes that choose blocks. Arguments, Tile and Warp are those of
@@ -218,7 +287,8 @@ __device__ __forceinline__ void begin_lists(const Arguments& a, const Tile& tile
     const BlockSelection& choice = a.selection;
     const int current = a.by_sel_block.quotient(tile.shift + tile.first + token);
     const bool chooses = token < tile.count && current + 1 > choice.top_n;
-    ListState state{-2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
+    std::decay_t<decltype(*w.states)> state{
+        -2.f, 0, chooses ? current - choice.num_local : -1, {}};  // -2: below NaN's
     w.states[lane] = state;
   }
   __syncwarp();
@@ -231,7 +301,7 @@ __device__ __forceinline__ void choose_of_four(const BlockSelection& choice, con
   constexpr int kTokens = 16 / kGroup, kBatch = kTokens < 4 ? kTokens : 4;
   const int block = step * 32 + threadIdx.x % 32;
   for (int first = 0; first < kTokens; first += kBatch) {
-    ListState* const states = w.states + first;
+    auto* const states = w.states + first;
     float scores[kBatch], thresholds[kBatch];
     int last_free[kBatch];
     unsigned waiting[kBatch], any = 0;
@@ -268,7 +338,7 @@ __device__ __forceinline__ void choose_of_any(const Arguments& a, const Warp& w,
 #pragma unroll 1
   for (int u = 0; u < w.tokens; ++u) {
     const float* sums = w.sums + u * kSelectKeys;
-    ListState& state = w.states[u];
+    auto& state = w.states[u];
     for (int first = 0; first < blocks_of_step; first += 32) {
       const int own = first + lane, block = step * blocks_of_step + own;
       const float score = pooled_score(sums, u * kGroup, state.carry, own, a.strides, a.overlap);
@@ -291,16 +361,18 @@ __device__ __forceinline__ void write_lists(const Arguments& a, const Tile& tile
 #pragma unroll 1
   for (int u = 0; u < w.tokens && w.first_token + u < tile.count; ++u) {
     const int token = tile.first + w.first_token + u;
-    BlockList& list = w.lists[u];
+    auto& list = w.lists[u];
     if (tile.select_steps > 0 && w.states[u].last_free >= 0) {
-      if (lane >= w.states[u].count) list.score[lane] = -2.f;
+      for (int i = lane; i < list.kPlaces; i += 32)
+        if (i >= w.states[u].count) list.score[i] = -2.f;
       __syncwarp();
       keep_best(list, w.places);
     }
     const int64_t row =
         (int64_t(tile.batch) * a.num_queries + token) * a.by_kv_heads.value + tile.kv_head;
     const int position = tile.shift + token;
-    write_blocks(a.selection, row, position, a.by_sel_block.quotient(position), list.block);
+    write_blocks<std::decay_t<decltype(list)>::kHalves>(
+        a.selection, row, position, a.by_sel_block.quotient(position), list.block);
   }
 }
 

@@ -35,10 +35,11 @@ constexpr IntervalInstance kIntervalInstances[] = {
      sm90::select_192_128_bf16, sm80::interval_192_128_bf16},
     {192, 128, Element::kHalf, sm90::interval_192_128_128_fp16, sm90::interval_192_128_112_fp16,
      sm90::select_192_128_fp16, sm80::interval_192_128_fp16},
+    {256, 256, Element::kBFloat16, nullptr, nullptr, nullptr, sm80::interval_256_256_bf16},
+    {256, 256, Element::kHalf, nullptr, nullptr, nullptr, sm80::interval_256_256_fp16},
 };
 
 static_assert(covers_head_dims(kIntervalInstances, 2));
-static_assert(kMaxTopNOfSelection == sm90::kMaxTopNOfSelect);
 
 const IntervalInstance* find_instance(const IntervalAttention& p) {
   for (const IntervalInstance& one : kIntervalInstances)
@@ -60,8 +61,13 @@ const char* unsupported_choice(const IntervalAttention& p) {
   const BlockSelection& s = p.selection;
   if (p.rule.window != IntervalRule::kEverything)
     return "blocks are chosen by the compressed branch only";
-  return unsupported_selection(
-      {p.num_heads / p.num_kv_heads, p.rule.extent, p.rule.stride, s.sel_block_size, s.top_n});
+  const SelectionSizes sizes{p.num_heads / p.num_kv_heads, p.rule.extent, p.rule.stride,
+                             s.sel_block_size, s.top_n};
+  if (p.code == Code::kSm90 && sizes.needs_sm80())
+    return "selection of more than 32 blocks, with l/d above 4 or more than 16 query heads a KV "
+           "head "
+           "has code of sm_80 only";
+  return unsupported_selection(sizes);
 }
 
 bool allows_tiles(const IntervalAttention& p) {
@@ -76,6 +82,8 @@ const char* unsupported_reason(const IntervalAttention& p) {
   const char* reason =
       unsupported_interval({p.num_heads, p.num_kv_heads, p.qk_head_dim, p.v_head_dim});
   if (reason != nullptr) return reason;
+  if (p.code == Code::kSm90 && !have_wgmma_kernels(p.qk_head_dim, p.v_head_dim))
+    return kSm80HeadDims;
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v))
     return "an address or stride is no multiple of 16 bytes";
   if (p.batch > 65535 || p.num_kv_heads > 65535) return "more than 65535 sequences or KV heads";

@@ -34,6 +34,7 @@ constexpr BackwardInstance kBackwardInstances[] = {
      128,
      {{sm90::backward_192_128_bf16, sm90::backward_192_128_fp16},
       {sm80::backward_192_128_bf16, sm80::backward_192_128_fp16}}},
+    {256, 256, {{nullptr, nullptr}, {sm80::backward_256_256_bf16, sm80::backward_256_256_fp16}}},
 };
 
 static_assert(covers_head_dims(kBackwardInstances, 1));

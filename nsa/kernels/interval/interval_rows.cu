@@ -157,8 +157,10 @@ __global__ void __launch_bounds__(kThreads)
   tokens::by_type(p.forward.element, [&](auto type) {
     if (p.forward.v_head_dim == 64) {
       prepare_row<decltype(type), 8>(p, plan);
-    } else {
+    } else if (p.forward.v_head_dim == 128) {
       prepare_row<decltype(type), 16>(p, plan);
+    } else {
+      prepare_row<decltype(type), 32>(p, plan);
     }
   });
 }

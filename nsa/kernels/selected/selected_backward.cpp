@@ -35,6 +35,8 @@ constexpr SelectedInstance kSelectedInstances[] = {
      sm90::selected_early_192_128_bf16, sm80::selected_backward_192_128_bf16},
     {192, 128, Element::kHalf, sm90::selected_backward_192_128_fp16,
      sm90::selected_early_192_128_fp16, sm80::selected_backward_192_128_fp16},
+    {256, 256, Element::kBFloat16, nullptr, nullptr, sm80::selected_backward_256_256_bf16},
+    {256, 256, Element::kHalf, nullptr, nullptr, sm80::selected_backward_256_256_fp16},
 };
 
 static_assert(covers_head_dims(kSelectedInstances, 2));
@@ -139,6 +141,8 @@ const char* unsupported_reason(const SelectedBackward& p) {
   const char* reason = unsupported_selected_backward(
       {p.num_heads, p.num_kv_heads, p.qk_head_dim, p.v_head_dim}, p.num_ranges);
   if (reason != nullptr) return reason;
+  if (p.code == Code::kSm90 && !have_wgmma_kernels(p.qk_head_dim, p.v_head_dim))
+    return kSm80HeadDims;
   if (!aligned(p.q) || !aligned(p.k) || !aligned(p.v) || !aligned(p.d_out))
     return "an address or stride is no multiple of 16 bytes";
   if (!rows_within_reach(p.q, p.num_queries, p.num_heads) ||

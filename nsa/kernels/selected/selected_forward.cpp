@@ -38,7 +38,7 @@ constexpr ForwardInstance kForwardInstances[] = {
      sm90::selected_dense_192_128_fp16},
 };
 
-static_assert(covers_head_dims(kForwardInstances, 2));
+static_assert(covers_head_dims(kForwardInstances, 2, /*wgmma_only=*/true));
 
 const ForwardInstance* find_forward(const RowAttention& p) {
   for (const ForwardInstance& one : kForwardInstances)
@@ -124,6 +124,7 @@ cudaError_t forward_by_keys(const RowAttention& all, int first, int max_tiles_of
 const char* unsupported_by_keys(const RowAttention& p, int max_tiles_of_row) {
   const char* reason = unsupported_reason(p);
   if (reason != nullptr) return reason;
+  if (!have_wgmma_kernels(p.qk_head_dim, p.v_head_dim)) return kSm80HeadDims;
   if (!rows_within_reach(p.q, p.num_queries, p.num_heads))
     return "rows of q more than 32 GiB apart";
   return unsupported_index(forward_sizes(p, max_tiles_of_row));

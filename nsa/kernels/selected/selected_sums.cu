@@ -67,8 +67,10 @@ __global__ void __launch_bounds__(kThreads) stats_kernel(const __grid_constant__
   tokens::by_type(a.element, [&](auto type) {
     if (a.dim == 64) {
       row_statistics<64, decltype(type)>(a);
-    } else {
+    } else if (a.dim == 128) {
       row_statistics<128, decltype(type)>(a);
+    } else {
+      row_statistics<256, decltype(type)>(a);
     }
   });
 }

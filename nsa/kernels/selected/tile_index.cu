@@ -28,24 +28,32 @@ __device__ uint64_t bits_of(int start, int end, int first) {
   return below & (~0ull << low);
 }
 
-/// Disjoint ascending runs of a row's keys, one a lane. Ranges that are so already, as those of
-/// chosen blocks, are only cut off at the position. `row` counts rows of ranges.
-__device__ TileList runs_of_row(const RowArguments& a, int64_t row, int position) {
-  const int lane = threadIdx.x % 32;
+/// Element `run` of what has one for each run of a row; lanes may ask for different ones.
+template <int kHalves>
+__device__ __forceinline__ int of_run(const int (&x)[kHalves], int run) {
+  int found = __shfl_sync(~0u, x[0], run % 32);
+#pragma unroll
+  for (int h = 1; h < kHalves; ++h) {
+    const int other = __shfl_sync(~0u, x[h], run % 32);
+    if (run / 32 == h) found = other;
+  }
+  return found;
+}
+
+/// `row` counts rows of ranges.
+template <int kHalves>
+__device__ RowRuns<kHalves> runs_of_row(const RowArguments& a, int64_t row, int position) {
   const int2* ranges = reinterpret_cast<const int2*>(a.ranges) + row * a.num_ranges;
-  int2 own = lane < a.num_ranges ? ranges[lane] : make_int2(0, 0);
-  own.x = max(own.x, 0);
-  own.y = min(own.y, min(position + 1, a.num_keys));
-  if (own.y <= own.x) own = make_int2(INT32_MAX, INT32_MAX);
-  const int end_of_left = __shfl_up_sync(~0u, own.y, 1);
-  if (!__all_sync(~0u, lane == 0 || own.x >= end_of_left)) return TileList::of(a, ranges, position);
-  TileList list{};
-  list.start = own.x;
-  list.end = own.y;
-  return list;
+  const int limit = min(position + 1, a.num_keys);
+  RowRuns<kHalves> runs;
+  return runs.take_ordered(ranges, a.num_ranges, limit)
+             ? runs
+             : RowRuns<kHalves>::of(ranges, a.num_ranges, limit);
 }
 
 /// One warp a row: its tiles, ascending, with the keys it attends of each; counts them by chunk.
+/// kHalves: of RowRuns.
+template <int kHalves>
 __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexArguments a) {
   const int lane = threadIdx.x % 32, most = a.plan.max_tiles_of_row;
   const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
@@ -54,31 +62,28 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   const int token = static_cast<int>(token_of_batch % a.rows.num_queries);
   const int64_t batch = token_of_batch / a.rows.num_queries, head = row % a.num_kv_heads;
   const int head_index = static_cast<int>(batch * a.num_kv_heads + head);
-  const TileList runs =
-      runs_of_row(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
-                  a.rows.first_position + token);
+  const auto runs =
+      runs_of_row<kHalves>(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
+                           a.rows.first_position + token);
   // Runs are disjoint and ascending, but two may meet the same tile: it belongs to the first.
-  const bool used = runs.end > runs.start;
-  int last = used ? (runs.end - 1) / kKeysOfTile : -1;
-  int reached = last;
+  int last[kHalves], until[kHalves];  // a run's last tile; tiles of all runs up to this one
+  int reached_before = -1, wanted = 0;
 #pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int before = __shfl_up_sync(~0u, reached, step);
-    if (lane >= step) reached = max(reached, before);
+  for (int h = 0; h < kHalves; ++h) {
+    const bool used = runs.end[h] > runs.start[h];
+    last[h] = used ? (runs.end[h] - 1) / kKeysOfTile : -1;
+    const int reached = max(most_of_lanes(last[h]), reached_before),
+              left = __shfl_up_sync(~0u, reached, 1);
+    int first = max(runs.start[h] / kKeysOfTile, (lane == 0 ? reached_before : left) + 1);
+    reached_before = __shfl_sync(~0u, reached, 31);
+    if (a.without_dense_tiles) {
+      first = max(first, 1);
+      last[h] = min(last[h], first_dense_tile(a.rows.first_position + token) - 1);
+    }
+    until[h] = wanted + sum_of_lanes(used ? max(0, last[h] - first + 1) : 0);
+    wanted = __shfl_sync(~0u, until[h], 31);
   }
-  const int reached_of_left = __shfl_up_sync(~0u, reached, 1);
-  int first = max(runs.start / kKeysOfTile, lane == 0 ? 0 : reached_of_left + 1);
-  if (a.without_dense_tiles) {
-    first = max(first, 1);
-    last = min(last, first_dense_tile(a.rows.first_position + token) - 1);
-  }
-  int until = used ? max(0, last - first + 1) : 0;
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int before = __shfl_up_sync(~0u, until, step);
-    if (lane >= step) until += before;
-  }
-  const int wanted = __shfl_sync(~0u, until, 31), count = wanted > most ? 0 : wanted;
+  const int count = wanted > most ? 0 : wanted;
   if (lane == 0) a.row_counts[row] = wanted > most ? -1 : wanted;
   int32_t* counts =
       a.offsets +
@@ -88,17 +93,17 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
     const bool valid = place < count;
     int source = 0;
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2)
-      if (__shfl_sync(~0u, until, source + step - 1) <= place) source += step;
-    source = min(source, 31);
-    const int tile = __shfl_sync(~0u, last, source) - (__shfl_sync(~0u, until, source) - 1 - place);
+    for (int step = 16 * kHalves; step > 0; step /= 2)
+      if (of_run<kHalves>(until, source + step - 1) <= place) source += step;
+    source = min(source, 32 * kHalves - 1);
+    const int tile = of_run<kHalves>(last, source) - (of_run<kHalves>(until, source) - 1 - place);
     const int first_key = tile * kKeysOfTile;
     uint64_t mask = 0;
     for (bool more = true; __any_sync(~0u, more && valid); ++source) {
-      const int start = __shfl_sync(~0u, runs.start, source % 32),
-                end = __shfl_sync(~0u, runs.end, source % 32);
-      if (source < 32 && more) mask |= bits_of(start, end, first_key);
-      more = source < 31 && start < first_key + kKeysOfTile;
+      const int run = source % (32 * kHalves), start = of_run<kHalves>(runs.start, run),
+                end = of_run<kHalves>(runs.end, run);
+      if (source < 32 * kHalves && more) mask |= bits_of(start, end, first_key);
+      more = source < 32 * kHalves - 1 && start < first_key + kKeysOfTile;
     }
     if (place >= most) continue;
     a.row_tiles[row * most + place] = valid ? tile * 2 + (mask == ~0ull ? 0 : 1) : -1;
@@ -297,7 +302,8 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.items = reinterpret_cast<SelectedItem*>(at(plan.items));
   cudaError_t status = cudaMemsetAsync(a.offsets, 0, plan.row_tiles - plan.offsets, stream);
   if (status == cudaSuccess)
-    status = launch(list_tiles, static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
+    status = launch(p.num_ranges <= 32 ? list_tiles<1> : list_tiles<2>,
+                    static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
   if (status == cudaSuccess) status = launch(scan_counts, plan.heads, kScanThreads, 0, stream, a);
   if (status == cudaSuccess)
     status = launch(scatter_rows, dim3(plan.chunks, plan.heads), 32, plan.tiles * 4, stream, a);

@@ -154,7 +154,7 @@ TEST_F(OneCall, EverySizeGateAndRotation) {
   int round = 0;
   for (const auto& [group, dk, dv] :
        {std::tuple{1, 64, 64}, std::tuple{6, 64, 64}, std::tuple{4, 128, 128},
-        std::tuple{16, 192, 128}, std::tuple{3, 192, 128}}) {
+        std::tuple{16, 192, 128}, std::tuple{3, 192, 128}, std::tuple{4, 256, 256}}) {
     for (const int64_t tokens : {1, 20, 70, 333}) {
       NsaConfig c = config_of(group, dk, dv);
       c.rope = ropes[round % 3];
@@ -178,8 +178,9 @@ TEST_F(OneCall, PaddedHeads) {
                                   GateActivation::kNone};
   int round = 0;
   for (const Phi phi : {Phi::kMean, Phi::kConv, Phi::kMlp})
-    for (const auto& [group, dk, dv] : {std::tuple{4, 96, 96}, std::tuple{2, 32, 32},
-                                        std::tuple{16, 80, 80}, std::tuple{3, 160, 120}})
+    for (const auto& [group, dk, dv] :
+         {std::tuple{4, 96, 96}, std::tuple{2, 32, 32}, std::tuple{16, 80, 80},
+          std::tuple{3, 160, 120}, std::tuple{2, 224, 136}})
       for (const int64_t tokens : {20, 333, 900}) {
         if (phi != Phi::kMean && (tokens != 333 || dk > 96)) continue;
         NsaConfig c = config_of(group, dk, dv);
@@ -215,6 +216,17 @@ TEST_F(OneCall, TokensBehindTheFirst) {
       c.rope = rope;
       SCOPED_TRACE("G " + std::to_string(group));
       expect_gradients(case_of(c, 900, group == 1 ? at::kHalf : at::kBFloat16));
+    }
+}
+
+/// More ranges a row than a warp has lanes, chosen by the longer lists.
+TEST_F(OneCall, MoreThan32Blocks) {
+  for (const int64_t top_n : {33, 64})
+    for (const auto& [group, dk, dv] : {std::tuple{4, 64, 64}, std::tuple{16, 192, 128}}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.block_size = c.sel_block_size = 16, c.top_n = top_n;
+      SCOPED_TRACE("n " + std::to_string(top_n) + " G " + std::to_string(group));
+      expect_gradients(case_of(c, 1200));
     }
 }
 

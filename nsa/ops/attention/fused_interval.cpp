@@ -167,12 +167,17 @@ std::string unsupported_sizes(const at::Tensor& q, const at::Tensor& k, const at
 
 KernelChoice choose_interval_kernel(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                     const KeyMask& mask, const NsaConfig* selection) {
-  const int64_t kv_heads = std::max<int64_t>(k.size(2), 1);
+  const int64_t kv_heads = std::max<int64_t>(k.size(2), 1), group = q.size(2) / kv_heads;
+  const bool wide_lists =
+      selection != nullptr && kernels::SelectionSizes{group, mask.extent, mask.stride,
+                                                      selection->sel_block_size, selection->top_n}
+                                  .wide_lists();
   const KernelChoice kernel = choose_kernel(q, {.family = KernelFamily::kInterval,
                                                 .qk_head_dim = q.size(3),
                                                 .v_head_dim = v.size(3),
-                                                .group_size = q.size(2) / kv_heads,
-                                                .selects = selection != nullptr});
+                                                .group_size = group,
+                                                .selects = selection != nullptr,
+                                                .wide_lists = wide_lists});
   if (!kernel.runs()) return kernel;
   return kernel.unless(unsupported_sizes(q, k, v, mask, kernel.code, selection));
 }

@@ -24,6 +24,8 @@ struct SelectedKernels {
   const std::string& obstacle() const;
 };
 SelectedKernels choose_selected_kernels(const SelAttnArgs& args);
+/// The same for a call of sel_attn_fused, which splits groups that are too large for a kernel.
+SelectedKernels choose_split_kernels(const SelAttnArgs& args);
 
 /// Gradients of q from other branches that join this one's where its parts are summed.
 struct JoinedGradient {

@@ -334,10 +334,13 @@ at::Tensor repeated_heads(const at::Tensor& x, int64_t copies) {
   return x.unsqueeze(3).expand(sizes).flatten(2, 3);
 }
 
+int64_t copies_of_heads(const SelAttnArgs& args) {
+  return args.q.is_cuda() ? kernels::group_parts(args.q.size(2) / args.k.size(2)) : 1;
+}
 /// Groups above the kernels' largest as several of equal size, each with a copy of the KV head.
 SelAttnArgs with_split_groups(const SelAttnArgs& args) {
-  const int64_t copies = kernels::group_parts(args.q.size(2) / args.k.size(2));
-  if (copies == 1 || !args.q.is_cuda()) return args;
+  const int64_t copies = copies_of_heads(args);
+  if (copies == 1) return args;
   SelAttnArgs split = args;
   split.k = repeated_heads(args.k, copies);
   split.v = repeated_heads(args.v, copies);
@@ -353,6 +356,16 @@ std::string split_detail(const SelAttnArgs& given, const SelAttnArgs& split) {
 
 const std::string& SelectedKernels::obstacle() const {
   return forward.runs() ? backward.obstacle : forward.obstacle;
+}
+
+SelectedKernels choose_split_kernels(const SelAttnArgs& args) {
+  SelAttnArgs sizes = args;
+  const int64_t heads = args.k.size(2) * copies_of_heads(args);
+  const auto with_heads = [&](const at::Tensor& x) {
+    return x.narrow(2, 0, 1).expand({x.size(0), x.size(1), heads, x.size(3)});
+  };
+  if (heads > args.k.size(2)) sizes.k = with_heads(args.k), sizes.v = with_heads(args.v);
+  return choose_selected_kernels(sizes);
 }
 
 SelAttnResult sel_attn_fused(const SelAttnArgs& given, bool strict) {

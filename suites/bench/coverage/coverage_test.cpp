@@ -37,7 +37,7 @@ TEST(Coverage, PageHasWhatTheCommandPrints) {
 
 TEST(Coverage, ReasonsAreThoseOfTheChoice) {
   const std::string text = kernel_coverage(/*markdown=*/false);
-  EXPECT_THAT(text, HasSubstr("head dims dk/dv are above 192/128"));
+  EXPECT_THAT(text, HasSubstr("block selection where l'/d does not divide 128"));
   EXPECT_THAT(text, HasSubstr("more shared memory a block of threads than 99 KB"));
   EXPECT_THAT(text, HasSubstr("sm_80 kernels from PTX"));
 }

@@ -92,6 +92,9 @@ Ran ran_on_card(const nsa::WholeCall& call, const nsa::CardFacts& card) {
     if (reason.empty()) reason = general_reason(choice.obstacle);
   }
   if (code.empty()) return {"operators", reason};
+  if (chosen.compressed.runs() && chosen.window.runs() &&
+      chosen.compressed.code != chosen.window.code)
+    code += ", compressed by sm_80's";
   return {missing.empty() ? code : code + " except " + missing, reason};
 }
 

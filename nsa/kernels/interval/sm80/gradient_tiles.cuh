@@ -130,16 +130,17 @@ struct GradientTiles {
     }
   }
 
-  /// sum += weights times the passing tile.
-  template <int D>
-  __device__ static void accumulate(float (&sum)[D / 8][4], const Weights& weights,
+  /// sum += weights times kColumns columns of the passing tile; `passing` is its first row's first
+  /// of them.
+  template <int D, int kColumns = D>
+  __device__ static void accumulate(float (&sum)[kColumns / 8][4], const Weights& weights,
                                     const T* passing) {
     const int lane = threadIdx.x % 32;
     const uint32_t b_place = place<D>(shared_address(passing), lane % 16, lane / 16);
 #pragma unroll
     for (int n = 0; n < kPassing / 16; ++n)
 #pragma unroll
-      for (int c = 0; c < D / 16; ++c) {
+      for (int c = 0; c < kColumns / 16; ++c) {
         uint32_t b[4];
         load_matrices_transposed(b, column(b_place, c) + n * (16 * D * 2));
         multiply_add<T>(sum[2 * c], weights[n], b[0], b[1]);

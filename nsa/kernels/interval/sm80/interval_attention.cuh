@@ -3,8 +3,9 @@
 // A CTA has 64 rows of a KV head; a row is a (token, head of the group) pair, row = token * G +
 // head, so K and V are read once for all heads of a group. Each of the four warps computes 16 rows;
 // tiles of 64 keys and their values come into two places of shared memory in alternation, the next
-// one while this one is multiplied. What follows: rows that are not finite (below), the choice of
-// blocks (interval_selection.cuh).
+// one while this one is multiplied. Where the values have 256 columns, two CTAs share them:
+// registers do not hold the sums of all of them. What follows: rows that are not finite (below),
+// the choice of blocks (interval_selection.cuh).
 #pragma once
 #include "nsa/kernels/common/launch.cuh"
 #include "nsa/kernels/common/online_softmax.cuh"
@@ -17,18 +18,27 @@ namespace nsa::kernels::sm80 {
 template <int DK, int DV, typename T>
 struct IntervalKernel {
   static constexpr int kThreads = 128, kStages = 2;
-  static constexpr int kCtas = DK == 64 ? 3 : 2;  // an SM, by their registers
-  static constexpr int kKeyBytes = kTileKeys * DK * 2, kValueBytes = kTileKeys * DV * 2;
+  static constexpr int kCtas = DK == 64 ? 3 : 2;    // an SM, by their registers
+  static constexpr int kParts = DV == 256 ? 2 : 1;  // CTAs of a tile; blockIdx.y is one
+  static constexpr int kColumns = DV / kParts;      // of the values
+  static constexpr int kKeyBytes = kTileKeys * DK * 2, kValueBytes = kTileKeys * kColumns * 2;
   using Selection = IntervalSelection<DK, T>;
 
   /// Lists and sums of the selection pass take the place of V.
-  static int shared_bytes(int tokens, bool selects) {
-    const int values = kStages * kValueBytes, lists = selects ? tokens * Selection::kTokenBytes : 0;
+  static int shared_bytes(const IntervalArguments& a) {
+    const int values = kStages * kValueBytes,
+              lists = a.selection.block_idx == nullptr
+                          ? 0
+                          : Selection::shared_bytes(a.selection, a.overlap, a.tokens_per_tile);
     return kStages * kKeyBytes + (values > lists ? values : lists);
   }
 
   using Query = uint32_t[DK / 16][4];
-  using Out = float[DV / 8][4];
+  using Out = float[kColumns / 8][4];
+
+  __device__ static int first_column() {
+    return kParts == 1 ? 0 : static_cast<int>(blockIdx.y) * kColumns;
+  }
 
   __device__ static void run(const IntervalArguments& a) {
     char* const shared = dynamic_shared();
@@ -38,15 +48,15 @@ struct IntervalKernel {
     const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch +
                  tile.kv_head * a.k.head + tile.first_key * a.k.token;
     const T* v = static_cast<const T*>(a.v.data) + tile.batch * a.v.batch +
-                 tile.kv_head * a.v.head + tile.first_key * a.v.token;
+                 tile.kv_head * a.v.head + tile.first_key * a.v.token + first_column();
     const int steps = tile.steps();
     const auto fetch = [&](int step) {
       const int first = tile.keys.begin + step * kTileKeys, stage = step % kStages;
       if (step < steps) {
         copy_tile<DK>(keys + stage * kKeyBytes, k + first * a.k.token, a.k.token,
                       min(tile.keys.end - first, kTileKeys));
-        copy_tile<DV>(values + stage * kValueBytes, v + first * a.v.token, a.v.token,
-                      min(tile.keys.end - first, kTileKeys));
+        copy_tile<kColumns>(values + stage * kValueBytes, v + first * a.v.token, a.v.token,
+                            min(tile.keys.end - first, kTileKeys));
       }
       commit_copies();
     };
@@ -75,7 +85,7 @@ struct IntervalKernel {
         mask.apply(first, scores);
         softmax.step(scores, a.scale_log2);
         softmax.rescale_rows(out);
-        multiply_values<DV, T>(scores, values + stage * kValueBytes, out);
+        multiply_values<kColumns, T>(scores, values + stage * kValueBytes, out);
       }
       softmax.finish();
       if (again) {
@@ -86,7 +96,7 @@ struct IntervalKernel {
       if (!__syncthreads_or(bad != 0)) break;  // all threads are done with the tiles
       fetch(0);
     }
-    if (a.selection.block_idx == nullptr) return;
+    if (a.selection.block_idx == nullptr || first_column() != 0) return;
     __syncthreads();
     Selection::run(a, q, lse, keys, shared + kStages * kKeyBytes);
   }
@@ -118,7 +128,7 @@ struct IntervalKernel {
       const IntervalRow row = tile.row(a, first_row_of_thread() + 8 * r);
       const float sum = softmax.sum[r];
       lse[r] = sum == 0.f ? -INFINITY : (softmax.peak[r] * a.scale_log2 + log2f(sum)) / kLog2e;
-      if (row.used && threadIdx.x % 4 == 0) a.lse[row.place] = lse[r];
+      if (row.used && threadIdx.x % 4 == 0 && first_column() == 0) a.lse[row.place] = lse[r];
       const bool finite = store_row(a, row.place, r, row.used, sum, out);
       if (row.used && !finite) bad |= 1u << r;
     }
@@ -130,10 +140,11 @@ struct IntervalKernel {
                                    float sum, const Out& out) {
     const float inverse = sum == 0.f ? 0.f : 1.f / sum;
     uint4* const to =
-        reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place * DV) + threadIdx.x % 4;
+        reinterpret_cast<uint4*>(static_cast<T*>(a.out) + place * DV + first_column()) +
+        threadIdx.x % 4;
     float probe = 0.f;  // what is not finite stays so in a sum
 #pragma unroll
-    for (int c = 0; c < DV / 32; ++c) {
+    for (int c = 0; c < kColumns / 32; ++c) {
       float eight[8];
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
@@ -149,7 +160,7 @@ struct IntervalKernel {
   /// Zeros for the values of a tile that are not finite. All threads call.
   __device__ static void clear_bad_values(char* tile) {
     T* const values = reinterpret_cast<T*>(tile);
-    for (int i = threadIdx.x; i < kTileKeys * DV; i += kThreads)
+    for (int i = threadIdx.x; i < kTileKeys * kColumns; i += kThreads)
       if (!isfinite(float(values[i]))) values[i] = T(0.f);
     __syncthreads();
   }
@@ -182,9 +193,9 @@ struct IntervalKernel {
     const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head +
                  tile.first_key * a.k.token;
     const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head +
-                 tile.first_key * a.v.token;
-    T* const out = static_cast<T*>(a.out) + row.place * DV;
-    float total[DV / 32] = {};
+                 tile.first_key * a.v.token + first_column();
+    T* const out = static_cast<T*>(a.out) + row.place * DV + first_column();
+    float total[kColumns / 32] = {};
 #pragma unroll 1
     for (int key = row.keys.begin; key < row.keys.end; ++key) {
       float dot = 0.f;
@@ -193,14 +204,15 @@ struct IntervalKernel {
       for (int mask = 16; mask > 0; mask /= 2) dot += __shfl_xor_sync(~0u, dot, mask);
       const float p = fast_exp2(dot * a.scale_log2 - lse * kLog2e);
 #pragma unroll
-      for (int i = 0; i < DV / 32; ++i) total[i] += p * float(v[key * a.v.token + i * 32 + lane]);
+      for (int i = 0; i < kColumns / 32; ++i)
+        total[i] += p * float(v[key * a.v.token + i * 32 + lane]);
     }
     bool finite = true;
 #pragma unroll
-    for (int i = 0; i < DV / 32; ++i) finite &= isfinite(total[i]);
+    for (int i = 0; i < kColumns / 32; ++i) finite &= isfinite(total[i]);
     if (__all_sync(~0u, finite)) return true;
 #pragma unroll
-    for (int i = 0; i < DV / 32; ++i) out[i * 32 + lane] = T(total[i]);
+    for (int i = 0; i < kColumns / 32; ++i) out[i * 32 + lane] = T(total[i]);
     return false;
   }
 };
@@ -223,9 +235,9 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
   a.num_queries = p.num_queries, a.num_keys = p.num_keys, a.num_heads = p.num_heads,
   a.group_size = group, a.first_position = p.first_position;
   a.row_group = a.heads = tiling.heads, a.tokens_per_tile = tiling.tokens;
-  if (selects) {  // a warp has whole tokens
+  if (selects) {  // a warp has whole tokens, or a token whole warps
     for (a.row_group = 1; a.row_group < group;) a.row_group *= 2;
-    if (a.row_group > 16) return cudaErrorInvalidValue;
+    if (a.row_group > kTileRows) return cudaErrorInvalidValue;
     a.tokens_per_tile = kTileRows / a.row_group;
     a.selection = p.selection, a.by_sel_block = Divisor(p.selection.sel_block_size);
     a.strides = p.selection.sel_block_size / p.rule.stride;
@@ -241,8 +253,9 @@ cudaError_t launch_interval_attention(const IntervalAttention& p, cudaStream_t s
   a.by_row_group = Divisor(a.row_group), a.by_head_parts = Divisor(static_cast<int>(head_parts));
   a.by_parts = Divisor(tiling.parts), a.by_kv_heads = Divisor(p.num_kv_heads);
   a.by_stride = Divisor(p.rule.stride), a.rule = p.rule, a.scale_log2 = p.scale * kLog2e;
-  return launch(interval_attention_kernel<Kernel>, dim3(static_cast<unsigned>(units)),
-                Kernel::kThreads, Kernel::shared_bytes(a.tokens_per_tile, selects), stream, a);
+  return launch(interval_attention_kernel<Kernel>,
+                dim3(static_cast<unsigned>(units), Kernel::kParts), Kernel::kThreads,
+                Kernel::shared_bytes(a), stream, a);
 }
 
 }  // namespace nsa::kernels::sm80

@@ -34,7 +34,7 @@ cudaError_t interval_backward(const IntervalBackward& p, const sm90::BackwardPla
   a.rows = f.num_queries * a.group;
   a.key_tiles = (f.num_keys + Tiles::kOwn - 1) / Tiles::kOwn;
   a.q_tiles = (a.rows + Tiles::kOwn - 1) / Tiles::kOwn;
-  a.key_units = a.key_tiles * heads * plan.num_chunks;
+  a.key_units = a.key_tiles * heads * plan.num_chunks * KeyGradients<Tiles>::kParts;
   a.by_group = Divisor(a.group), a.by_stride = Divisor(f.rule.stride);
   a.scale_log2 = f.scale * 1.4426950408889634f;
   return launch(interval_backward_kernel<Tiles, kBlocksOfSm>,

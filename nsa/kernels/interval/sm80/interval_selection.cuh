@@ -10,11 +10,12 @@
 namespace nsa::kernels::sm80 {
 
 /// What a warp needs to know of its tokens.
+template <class List, class State>
 struct TokenLists {
-  int tokens, first_token;  // of the tile
-  float* sums;              // [tokens][kSelectKeys]
-  BlockList* lists;
-  ListState* states;
+  int tokens, first_token;  // of the tile; where several warps have a token, the first one's
+  float* sums;              // [tokens][kSelectKeys]; where several warps have one, each its own
+  List* lists;
+  State* states;
   int places;  // blocks to choose by score
 };
 
@@ -22,13 +23,33 @@ template <int DK, typename T>
 struct IntervalSelection {
   static_assert(kSelectKeys == 2 * kTileKeys);
   static constexpr int kKeyBytes = kTileKeys * DK * 2;
-  static constexpr int kTokenBytes =
-      sizeof(BlockList) + sizeof(ListState) + kSelectKeys * sizeof(float);
+  template <class List, class State>
+  static constexpr int kBytesWith = sizeof(List) + sizeof(State) + kSelectKeys * sizeof(float);
+  /// Of lists and sums of a tile's tokens; each warp has sums.
+  static int shared_bytes(const BlockSelection& s, int overlap, int tokens) {
+    const int of_token = is_wide(s, overlap) ? kBytesWith<WideBlockList, WideListState>
+                                             : kBytesWith<BlockList, ListState>;
+    return (tokens < 4 ? 4 : tokens) * of_token;
+  }
+  __host__ __device__ static bool is_wide(const BlockSelection& s, int overlap) {
+    return s.top_n > BlockList::kPlaces || overlap > 3;
+  }
 
   /// All threads call when K's places and `lists` are free. q: as A operand.
-  __device__ static void run(const IntervalArguments& a, const uint32_t (&q)[DK / 16][4],
-                             const float (&lse)[2], uint32_t keys, char* lists) {
-    const TokenLists w = lists_of_warp(a, lists);
+  __device__ __forceinline__ static void run(const IntervalArguments& a,
+                                             const uint32_t (&q)[DK / 16][4], const float (&lse)[2],
+                                             uint32_t keys, char* lists) {
+    if (is_wide(a.selection, a.overlap))
+      run_with(a, q, lse, keys, lists_of_warp<WideBlockList, WideListState>(a, lists));
+    else
+      run_with(a, q, lse, keys, lists_of_warp<BlockList, ListState>(a, lists));
+  }
+
+  template <class Lists>
+  __device__ __forceinline__ static void run_with(const IntervalArguments& a,
+                                                  const uint32_t (&q)[DK / 16][4],
+                                                  const float (&lse)[2], uint32_t keys,
+                                                  const Lists& w) {
     const int steps = IntervalTile::again(a).select_steps;
     if (steps > 0) {
       begin_lists(a, IntervalTile::again(a), w);
@@ -37,22 +58,28 @@ struct IntervalSelection {
     write_lists(a, IntervalTile::again(a), w);
   }
 
-  __device__ static TokenLists lists_of_warp(const IntervalArguments& a, char* lists) {
-    TokenLists w;
-    w.tokens = a.by_row_group.quotient(16);
-    w.first_token = a.by_row_group.quotient(threadIdx.x / 32 * 16);
+  template <class List, class State>
+  __device__ static TokenLists<List, State> lists_of_warp(const IntervalArguments& a, char* lists) {
+    TokenLists<List, State> w;
+    const int warp = threadIdx.x / 32, first_row = warp * 16, lines = max(a.tokens_per_tile, 4);
+    w.first_token = a.by_row_group.quotient(first_row);
+    w.tokens = a.row_group <= 16              ? a.by_row_group.quotient(16)
+               : first_row % a.row_group == 0 ? 1
+                                              : 0;
     auto* const sums = reinterpret_cast<float*>(lists);
-    auto* const first_list = reinterpret_cast<BlockList*>(sums + a.tokens_per_tile * kSelectKeys);
-    w.sums = sums + w.first_token * kSelectKeys;
+    auto* const first_list = reinterpret_cast<List*>(sums + lines * kSelectKeys);
+    w.sums = sums + (a.row_group <= 16 ? w.first_token : warp) * kSelectKeys;
     w.lists = first_list + w.first_token;
-    w.states = reinterpret_cast<ListState*>(first_list + a.tokens_per_tile) + w.first_token;
+    w.states = reinterpret_cast<State*>(first_list + a.tokens_per_tile) + w.first_token;
     w.places = a.selection.top_n - a.selection.num_initial - a.selection.num_local;
     return w;
   }
 
-  __device__ static void choose_by_score(const IntervalArguments& a, int steps,
-                                         const uint32_t (&q)[DK / 16][4], const float (&lse)[2],
-                                         uint32_t keys, const TokenLists& w) {
+  template <class Lists>
+  __device__ __forceinline__ static void choose_by_score(const IntervalArguments& a, int steps,
+                                                         const uint32_t (&q)[DK / 16][4],
+                                                         const float (&lse)[2], uint32_t keys,
+                                                         const Lists& w) {
     const IntervalTile tile = IntervalTile::again(a);
     const T* k = static_cast<const T*>(a.k.data) + tile.batch * a.k.batch +
                  tile.kv_head * a.k.head + tile.first_key * a.k.token;
@@ -99,16 +126,20 @@ struct IntervalSelection {
         case 8:
           offer<8>(a, scores, w, step);
           break;
-        default:
+        case 16:
           offer<16>(a, scores, w, step);
+          break;
+        default:
+          offer_of_warps(a, scores, w, step);
       }
     }
   }
 
   /// Logits of the keys from `first` on -> probabilities, 0 where a key does not count.
-  __device__ static void to_probabilities(const IntervalArguments& a, const int (&limit)[2],
-                                          const float (&shift)[2], int first,
-                                          float (&scores)[16][4]) {
+  __device__ __forceinline__ static void to_probabilities(const IntervalArguments& a,
+                                                          const int (&limit)[2],
+                                                          const float (&shift)[2], int first,
+                                                          float (&scores)[16][4]) {
 #pragma unroll
     for (int j = 0; j < 16; ++j)
 #pragma unroll
@@ -120,17 +151,41 @@ struct IntervalSelection {
   }
 
   /// Sums over the heads of every token, and the blocks of the step to their lists.
-  template <int kGroup>
-  __device__ static void offer(const IntervalArguments& a, const float (&scores)[16][4],
-                               const TokenLists& w, int step) {
+  template <int kGroup, class Lists>
+  __device__ __forceinline__ static void offer(const IntervalArguments& a,
+                                               const float (&scores)[16][4], const Lists& w,
+                                               int step) {
     RowSums<kGroup> sums;
     sums.take([&](int i) { return scores[i / 4][i % 4]; });
     sums.store(w.sums);
     __syncwarp();
-    if (a.strides == 4 && a.overlap == 1)
-      choose_of_four<kGroup>(a.selection, w, step);
-    else
+    choose<kGroup>(a, w, step);
+  }
+  /// The same for tokens that have the rows of several warps; the first one chooses.
+  template <class Lists>
+  __device__ __forceinline__ static void offer_of_warps(const IntervalArguments& a,
+                                                        const float (&scores)[16][4],
+                                                        const Lists& w, int step) {
+    RowSums<16> sums;
+    sums.take([&](int i) { return scores[i / 4][i % 4]; });
+    sums.store(w.sums);
+    __syncthreads();
+    if (w.tokens == 0) return;
+    for (int i = threadIdx.x % 32; i < kSelectKeys; i += 32)
+      for (int warp = 1; warp < a.row_group / 16; ++warp)
+        w.sums[i] += w.sums[warp * kSelectKeys + i];
+    __syncwarp();
+    choose<16>(a, w, step);
+  }
+  template <int kGroup, class Lists>
+  __device__ __forceinline__ static void choose(const IntervalArguments& a, const Lists& w,
+                                                int step) {
+    constexpr bool kShort = std::is_same_v<decltype(Lists::lists), BlockList*>;
+    if (kShort && a.strides == 4 && a.overlap == 1) {
+      if constexpr (kShort) choose_of_four<kGroup>(a.selection, w, step);
+    } else {
       choose_of_any<kGroup>(a, w, step);
+    }
     __syncwarp();
   }
 };

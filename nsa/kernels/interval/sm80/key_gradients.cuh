@@ -15,18 +15,26 @@ struct KeyGradients {
   using Weights = typename Tiles::Weights;
   static constexpr int DK = Tiles::kQkHeadDim, DV = Tiles::kVHeadDim, kKeys = Tiles::kOwn,
                        kRows = Tiles::kPassing, kStages = Tiles::kStages;
+  /// CTAs that share the columns of a key tile's sums, where registers do not hold all of them.
+  /// Each of them computes the probabilities.
+  static constexpr int kParts = DK + DV > 384 ? 2 : 1;
+  static constexpr int kKeyColumns = DK / kParts, kValueColumns = DV / kParts;
+  static_assert(kKeyColumns % 64 == 0 && kValueColumns % 64 == 0);  // whole swizzled pieces
 
   /// What a CTA does: rows [begin, end) for its keys; none: end = begin.
   struct Work {
-    int batch, kv_head, chunk, first_key, begin, end;
+    int batch, kv_head, chunk, first_key, begin, end, part;
     bool wanted;  // the sums are read
   };
   /// Chunk slowest, key tile fastest: tiles that read the same rows run together. Chunks are those
   /// of the plan's key tiles, which are longer than a CTA's.
   __device__ static Work work_of(const BackwardArguments& a, int unit) {
     const IntervalAttention& f = a.forward;
+    const int of_part = unit % kParts;
+    unit /= kParts;
     const int heads = f.batch * f.num_kv_heads, head = unit / a.key_tiles % heads;
     Work work;
+    work.part = of_part;
     work.first_key = unit % a.key_tiles * kKeys;
     work.kv_head = head % f.num_kv_heads;
     work.batch = head / f.num_kv_heads;
@@ -108,7 +116,7 @@ struct KeyGradients {
 
     const int own_key = work.first_key + own_row + lane / 4;
     const Attended attended{{rows_of(a, work, own_key), rows_of(a, work, own_key + 8)}};
-    float d_k[DK / 8][4] = {}, d_v[DV / 8][4] = {};
+    float d_k[kKeyColumns / 8][4] = {}, d_v[kValueColumns / 8][4] = {};
     int stage = 0;
     for (int row = work.end - kRows; exists(row); row -= kRows) {
       wait_copies<kStages - 2>();
@@ -128,11 +136,11 @@ struct KeyGradients {
           probabilities<true>(a, s.lse[stage], attended, row, x);
         }
         Tiles::pack_weights(p, x);
-        Tiles::template accumulate<DV>(d_v, p, d_out);
+        Tiles::template accumulate<DV, kValueColumns>(d_v, p, d_out + work.part * kValueColumns);
         Tiles::template multiply<DV>(x, s.own_y, own_row, d_out);
         differentiate(s.delta[stage], p, x);
         Tiles::pack_weights(ds, x);
-        Tiles::template accumulate<DK>(d_k, ds, q);
+        Tiles::template accumulate<DK, kKeyColumns>(d_k, ds, q + work.part * kKeyColumns);
       }
       write_stats(free, stats);
       stage = stage + 1 == kStages ? 0 : stage + 1;
@@ -174,47 +182,52 @@ struct KeyGradients {
   }
 
   /// Computes the work again: kept across the loop it would cost registers.
-  __device__ static void store(const BackwardArguments& a, int unit, float (&d_k)[DK / 8][4],
-                               float (&d_v)[DV / 8][4]) {
+  __device__ static void store(const BackwardArguments& a, int unit,
+                               float (&d_k)[kKeyColumns / 8][4],
+                               float (&d_v)[kValueColumns / 8][4]) {
     const Work work = work_of(a, unit);
     const IntervalAttention& f = a.forward;
     const int first = work.first_key + threadIdx.x / 32 * 16;
     if (a.plan.num_chunks > 1) {
       const int64_t heads = int64_t(f.batch) * f.num_kv_heads,
                     head = work.chunk * heads + work.batch * f.num_kv_heads + work.kv_head;
-      store_partials(a.plan.partials + head * f.num_keys * (DK + DV), f, first, d_k, d_v);
+      store_partials(a.plan.partials + head * f.num_keys * (DK + DV), f, first, work.part, d_k,
+                     d_v);
       return;
     }
     const auto target = [&](void* to, int dim) {
+      const int first_column = work.part * (dim / kParts);
       return [=, &f](int row) -> T* {
         const int key = first + row;
         if (key >= f.num_keys) return nullptr;
         const int64_t place =
             (int64_t(work.batch) * f.num_keys + key) * f.num_kv_heads + work.kv_head;
-        return static_cast<T*>(to) + place * dim;
+        return static_cast<T*>(to) + place * dim + first_column;
       };
     };
-    bool good = Tiles::template store<DK>(d_k, f.scale, target(a.d_k, DK));
-    good &= Tiles::template store<DV>(d_v, 1.f, target(a.d_v, DV));
+    bool good = Tiles::template store<kKeyColumns>(d_k, f.scale, target(a.d_k, DK));
+    good &= Tiles::template store<kValueColumns>(d_v, 1.f, target(a.d_v, DV));
     if (!good) *a.plan.bad = 1;
   }
 
   __device__ static void store_partials(float* partials, const IntervalAttention& f, int first_key,
-                                        const float (&d_k)[DK / 8][4],
-                                        const float (&d_v)[DV / 8][4]) {
+                                        int part, const float (&d_k)[kKeyColumns / 8][4],
+                                        const float (&d_v)[kValueColumns / 8][4]) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int key = first_key + lane / 4 + 8 * r;
       if (key >= f.num_keys) continue;
-      float* const to = partials + int64_t(key) * (DK + DV) + lane % 4 * 2;
+      float *const to = partials + int64_t(key) * (DK + DV) + lane % 4 * 2,
+                   *const to_k = to + part * kKeyColumns,
+                   *const to_v = to + DK + part * kValueColumns;
 #pragma unroll
-      for (int c = 0; c < DK / 8; ++c)
-        *reinterpret_cast<float2*>(to + c * 8) =
+      for (int c = 0; c < kKeyColumns / 8; ++c)
+        *reinterpret_cast<float2*>(to_k + c * 8) =
             make_float2(d_k[c][2 * r] * f.scale, d_k[c][2 * r + 1] * f.scale);
 #pragma unroll
-      for (int c = 0; c < DV / 8; ++c)
-        *reinterpret_cast<float2*>(to + DK + c * 8) = make_float2(d_v[c][2 * r], d_v[c][2 * r + 1]);
+      for (int c = 0; c < kValueColumns / 8; ++c)
+        *reinterpret_cast<float2*>(to_v + c * 8) = make_float2(d_v[c][2 * r], d_v[c][2 * r + 1]);
     }
   }
 };

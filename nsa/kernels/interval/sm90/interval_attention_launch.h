@@ -9,7 +9,6 @@ namespace nsa::kernels::sm90 {
 constexpr int kMostTilesOfCta = 256;
 /// Warpgroups of a CTA that compute 64 rows each, for dk.
 constexpr int warpgroups_of(int qk_head_dim) { return qk_head_dim == 64 ? 3 : 2; }
-constexpr int kMaxTopNOfSelect = 32;  // a lane of a warp holds one block id
 using Launch = cudaError_t (*)(const IntervalAttention&, cudaStream_t);
 using LaunchOfTiles = cudaError_t (*)(const IntervalAttention&, const TileRanges&, cudaStream_t);
 

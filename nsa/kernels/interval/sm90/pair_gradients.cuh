@@ -46,7 +46,7 @@ struct Pair {
   }
 };
 
-constexpr int kMaxColumns = 6;  // of a lane: head dims up to 192
+constexpr int kMaxColumns = 8;  // of a lane: head dims up to 256
 
 __device__ inline bool all_finite(const Row& row, int dim) {
   bool finite = true;

@@ -21,6 +21,8 @@ constexpr RowInstance kRowInstances[] = {
     {128, 128, Element::kHalf, portable::row_128_128_fp16},
     {192, 128, Element::kBFloat16, portable::row_192_128_bf16},
     {192, 128, Element::kHalf, portable::row_192_128_fp16},
+    {256, 256, Element::kBFloat16, portable::row_256_256_bf16},
+    {256, 256, Element::kHalf, portable::row_256_256_fp16},
 };
 
 static_assert(covers_head_dims(kRowInstances, 2));

@@ -11,10 +11,9 @@
 #include "nsa/kernels/common/launch.cuh"
 #include "nsa/kernels/common/tiles.cuh"
 #include "nsa/kernels/selected/rows/row_attention.h"
+#include "nsa/kernels/selected/rows/row_runs.cuh"
 
 namespace nsa::kernels::portable {
-
-constexpr int kMaxRanges = 32;  // a lane holds one range
 
 struct RowArguments {
   Strided q, k, v;
@@ -25,52 +24,39 @@ struct RowArguments {
   float scale_log2;
 };
 
-/// The ranges of one row as disjoint ascending runs cut into tiles. Every warp builds the same
-/// list.
-struct TileList {
-  int start, end;   // of this lane's run; empty runs at the end
-  int tiles_until;  // tiles of all runs up to and including this lane's
-  int count;        // tiles of the row
+/// A run cut into tiles.
+struct TiledRun {
+  int start, end;
+  int tiles_until;  // tiles of all runs up to and including this one
+};
 
-  __device__ static TileList of(const RowArguments& a, const int2* ranges, int position) {
-    const int lane = threadIdx.x % 32, limit = min(position + 1, a.num_keys);
-    int2 own = lane < a.num_ranges ? ranges[lane] : make_int2(0, 0);
-    own.x = max(own.x, 0);
-    own.y = min(own.y, limit);
-    if (own.y <= own.x) own = make_int2(INT32_MAX, INT32_MAX);
-    // Sort by start; lanes break ties.
-    int rank = 0;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int other = __shfl_sync(~0u, own.x, i);
-      rank += other < own.x || (other == own.x && i < lane) ? 1 : 0;
-    }
-    int2 sorted = make_int2(INT32_MAX, INT32_MAX);
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-      const int to = __shfl_sync(~0u, rank, i), x = __shfl_sync(~0u, own.x, i),
-                y = __shfl_sync(~0u, own.y, i);
-      if (to == lane) sorted = make_int2(x, y);
-    }
-    // A run begins where all earlier ones have ended.
-    int reached = sorted.x == INT32_MAX ? 0 : sorted.y;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int before = __shfl_up_sync(~0u, reached, step);
-      if (lane >= step) reached = max(reached, before);
-    }
-    const int reached_of_left = __shfl_up_sync(~0u, reached, 1);
+/// The runs of one row cut into tiles; every warp has the same list. Those behind the first 32,
+/// which few rows have, lie in shared memory.
+struct TileList {
+  TiledRun own;           // of this lane; empty runs at the end
+  int count_of_first;     // tiles of the first 32 runs
+  int count;              // tiles of the row
+  const TiledRun* later;  // [32]
+
+  /// `later` is written where the problem has more than 32 ranges; all threads call.
+  __device__ static TileList of(const RowArguments& a, const int2* ranges, int position,
+                                TiledRun* later) {
+    const int limit = min(position + 1, a.num_keys);
     TileList list;
-    list.start = max(sorted.x, lane == 0 ? 0 : reached_of_left);
-    list.end = sorted.x == INT32_MAX ? list.start : max(list.start, sorted.y);
-    int tiles = (list.end - list.start + kTileKeys - 1) / kTileKeys;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int before = __shfl_up_sync(~0u, tiles, step);
-      if (lane >= step) tiles += before;
+    list.later = later;
+    if (a.num_ranges <= 32) {
+      const auto runs = RowRuns<1>::of(ranges, a.num_ranges, limit);
+      list.own = cut(runs.start[0], runs.end[0], 0);
+      list.count = list.count_of_first = last_of_lanes(list.own.tiles_until);
+      return list;
     }
-    list.tiles_until = tiles;
-    list.count = __shfl_sync(~0u, tiles, 31);
+    const auto runs = RowRuns<2>::of(ranges, a.num_ranges, limit);
+    list.own = cut(runs.start[0], runs.end[0], 0);
+    list.count_of_first = last_of_lanes(list.own.tiles_until);
+    const TiledRun second = cut(runs.start[1], runs.end[1], list.count_of_first);
+    list.count = last_of_lanes(second.tiles_until);
+    if (threadIdx.x < 32) later[threadIdx.x] = second;
+    __syncthreads();
     return list;
   }
 
@@ -78,12 +64,27 @@ struct TileList {
   /// attended (1 to 64).
   __device__ int2 tile(int i) const {
     i = min(i, count - 1);
-    const int source = max(0, __ffs(__ballot_sync(~0u, tiles_until > i)) - 1);
-    const int until = __shfl_sync(~0u, tiles_until, source);
-    const int last_end = __shfl_sync(~0u, end, source), run_start = __shfl_sync(~0u, start, source);
-    const int run_tiles = (last_end - run_start + kTileKeys - 1) / kTileKeys;
-    const int first = run_start + (i - (until - run_tiles)) * kTileKeys;
-    return make_int2(first, min(kTileKeys, last_end - first));
+    TiledRun run;
+    if (i < count_of_first || count == count_of_first) {
+      const int source = first_above(own.tiles_until, i);
+      run.tiles_until = __shfl_sync(~0u, own.tiles_until, source);
+      run.end = __shfl_sync(~0u, own.end, source);
+      run.start = __shfl_sync(~0u, own.start, source);
+    } else {
+      run = later[first_above(later[threadIdx.x % 32].tiles_until, i)];
+    }
+    const int run_tiles = (run.end - run.start + kTileKeys - 1) / kTileKeys;
+    const int first = run.start + (i - (run.tiles_until - run_tiles)) * kTileKeys;
+    return make_int2(first, min(kTileKeys, run.end - first));
+  }
+
+ private:
+  __device__ static int last_of_lanes(int x) { return __shfl_sync(~0u, x, 31); }
+  __device__ static int first_above(int tiles_until, int i) {
+    return max(0, __ffs(__ballot_sync(~0u, tiles_until > i)) - 1);
+  }
+  __device__ static TiledRun cut(int start, int end, int tiles_before) {
+    return {start, end, tiles_before + sum_of_lanes((end - start + kTileKeys - 1) / kTileKeys)};
   }
 };
 
@@ -103,8 +104,10 @@ struct RowKernel {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const int token = blockIdx.x, kv_head = blockIdx.y, batch = blockIdx.z;
     const int64_t row = (int64_t(batch) * a.num_queries + token) * gridDim.y + kv_head;
-    const TileList list = TileList::of(
-        a, reinterpret_cast<const int2*>(a.ranges) + row * a.num_ranges, a.first_position + token);
+    __shared__ MergeRows merge_rows;
+    const TileList list =
+        TileList::of(a, reinterpret_cast<const int2*>(a.ranges) + row * a.num_ranges,
+                     a.first_position + token, merge_rows.later_runs);
     const T* k = static_cast<const T*>(a.k.data) + batch * a.k.batch + kv_head * a.k.head;
     const T* v = static_cast<const T*>(a.v.data) + batch * a.v.batch + kv_head * a.v.head;
     const uint32_t base = shared_address(shared);
@@ -218,13 +221,23 @@ struct RowKernel {
     }
     wait_copies<0>();
     __syncthreads();
-    merge(a, row, out, peak, sum, reinterpret_cast<float*>(shared));
+    merge(a, row, out, peak, sum, reinterpret_cast<float*>(shared), merge_rows);
   }
+
+  /// What the warps tell each other beside their outputs; before that, runs of the row.
+  struct Softmaxes {
+    float peaks[4][16], sums[4][16];
+  };
+  union MergeRows {
+    Softmaxes softmaxes;
+    TiledRun later_runs[32];
+  };
 
   /// Joins the four warps' softmaxes and writes the rows of the group.
   __device__ static void merge(const RowArguments& a, int64_t row, const float (&out)[DV / 8][4],
-                               const float (&peak)[2], float (&sum)[2], float* parts) {
-    __shared__ float peaks[4][16], sums[4][16];
+                               const float (&peak)[2], float (&sum)[2], float* parts,
+                               MergeRows& rows) {
+    auto &peaks = rows.softmaxes.peaks, &sums = rows.softmaxes.sums;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {

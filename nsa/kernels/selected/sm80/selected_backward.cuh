@@ -36,7 +36,8 @@ template <int DK, int DV, typename T>
 struct SelectedBackwardKernel {
   static constexpr int kThreads = 256, kWarps = 8;
   // Of row tiles: 160 KB, the shared memory of an SM of sm_80, hold that many.
-  static constexpr int kStages = DK + DV == 256 ? 3 : 2;
+  static constexpr int kStages = DK + DV == 256 ? 3 : DK + DV > 384 ? 1 : 2;
+  static constexpr int kAhead = kStages > 1 ? kStages - 2 : 0;  // copies that a step does not await
   static constexpr int kBlocksOfSm = DK + DV == 128 ? 2 : 1;
   static constexpr int kUnitsOfKey = DK / 64, kUnitsOfValue = DV / 64;  // of 32 columns, of a warp
 
@@ -314,22 +315,27 @@ struct SelectedBackwardKernel {
     const int steps = w.steps(a);
     Accumulators<4> d_k[kUnitsOfKey] = {}, d_v[kUnitsOfValue] = {};
     copy_keys();
+    if constexpr (kStages == 1) commit_copies();
     // An empty group keeps the count of groups.
 #pragma unroll
     for (int step = 0; step < kStages - 1; ++step) {
       if (step < steps) gather_rows(step, fetch_entry(step));
       commit_copies();
     }
-    wait_copies<kStages - 2>();
+    wait_copies<kAhead>();
     __syncthreads();
     clear_bad_keys();
     uint32_t entry = fetch_entry(kStages - 1);
     for (int step = 0; step < steps; ++step) {
-      wait_copies<kStages - 2>();
+      if constexpr (kStages > 1) wait_copies<kAhead>();
       __syncthreads();  // the step's rows are there, and all threads are done with the last step
       if (step + kStages - 1 < steps) gather_rows(step + kStages - 1, entry);
       commit_copies();
       entry = fetch_entry(step + kStages);
+      if constexpr (kStages == 1) {  // one place of rows: they come only now
+        wait_copies<0>();
+        __syncthreads();
+      }
       Rows& rows = s.rows[step % kStages];
       if (__any_sync(~0u, isnan(rows.stats[lane].x) || isnan(rows.stats[lane + 32].x))) {
         clear_bad_rows(rows);

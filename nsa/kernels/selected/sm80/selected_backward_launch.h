@@ -11,6 +11,6 @@ using sm90::SelectedBackwardLaunch;
 using SelectedBackwardFunction = std::remove_pointer_t<SelectedBackwardLaunch>;
 SelectedBackwardFunction selected_backward_64_64_bf16, selected_backward_64_64_fp16,
     selected_backward_128_128_bf16, selected_backward_128_128_fp16, selected_backward_192_128_bf16,
-    selected_backward_192_128_fp16;
+    selected_backward_192_128_fp16, selected_backward_256_256_bf16, selected_backward_256_256_fp16;
 
 }  // namespace nsa::kernels::sm80

@@ -15,6 +15,8 @@
 #define __launch_bounds__(...)
 #undef __grid_constant__
 #define __grid_constant__
+#undef __noinline__
+#define __noinline__
 
 namespace nsa::kernels::emulator {
 

@@ -19,8 +19,11 @@ cudaError_t (*launch_of(const Sizes& z))(const IntervalAttention&, cudaStream_t)
   if (z.dk == 128)
     return z.half ? launch_interval_attention<128, 128, __half>
                   : launch_interval_attention<128, 128, __nv_bfloat16>;
-  return z.half ? launch_interval_attention<192, 128, __half>
-                : launch_interval_attention<192, 128, __nv_bfloat16>;
+  if (z.dk == 192)
+    return z.half ? launch_interval_attention<192, 128, __half>
+                  : launch_interval_attention<192, 128, __nv_bfloat16>;
+  return z.half ? launch_interval_attention<256, 256, __half>
+                : launch_interval_attention<256, 256, __nv_bfloat16>;
 }
 void run(const Sizes& z, int orders = 2, bool poisons = true) {
   const auto launch = [&](const IntervalAttention& p) {
@@ -28,7 +31,8 @@ void run(const Sizes& z, int orders = 2, bool poisons = true) {
     const bool selects = p.selection.block_idx != nullptr;
     // What a card is asked for before the launch.
     EXPECT_EQ(emulator::shared_bytes_of_launch(),
-              interval_forward_bytes(z.dk, z.dv, z.group, selects));
+              interval_forward_bytes(z.dk, z.dv, z.group, selects,
+                                     p.selection.top_n > 32 || p.rule.extent > 4 * p.rule.stride));
     return status;
   };
   testing::run(z, launch, orders, poisons);
@@ -105,6 +109,19 @@ TEST(IntervalAttentionEmulated, OtherChoices) {
   later("forced only", 40, 2, 64, 2000, rule, {64, 3, 1, 2}, false);
   later("n 32", 20, 5, 128, 3000, rule, {64, 32, 0, 1}, false);
   later("n 32 rising", 20, 1, 128, 4000, rule, {64, 32, 0, 1}, true, Data::kRising);
+  later("n 33", 20, 5, 128, 3000, rule, {64, 33, 0, 1}, false);
+  later("n 64", 20, 2, 64, 5000, rule, {64, 64, 1, 2}, false);
+  later("n 64 rising", 20, 1, 128, 5000, rule, {64, 64, 0, 1}, true, Data::kRising);
+  later("n 64 equal", 20, 16, 64, 5000, rule, {64, 64, 2, 3}, true, Data::kEqual);
+  later("n 64 of few", 20, 3, 64, 3990, rule, {64, 64, 1, 2}, false);
+  later("n 64 of blocks of 16", 30, 4, 64, 2000, compressed(16, 16), {16, 64, 1, 2}, true);
+  later("G 17", 5, 17, 64, 2600, rule, {64, 16, 1, 2}, false);
+  later("G 32", 5, 32, 128, 2600, rule, {64, 16, 1, 2}, true);
+  later("G 64", 5, 64, 64, 2600, rule, {64, 16, 1, 2}, false);
+  later("G 48 equal", 5, 48, 64, 2600, rule, {64, 40, 1, 2}, true, Data::kEqual);
+  later("G 64 from the start", 40, 64, 64, 0, compressed(16, 16), {16, 4, 1, 1}, false);
+  later("l 128", 40, 2, 64, 2600, compressed(128, 16), {128, 16, 1, 2}, true);
+  later("l 128 equal", 40, 1, 64, 2600, compressed(128, 16), {64, 40, 1, 2}, true, Data::kEqual);
   later("l' 32", 20, 6, 64, 2200, rule, {32, 16, 1, 2}, false);
   later("l' 16", 40, 1, 64, 3000, compressed(16, 16), {16, 16, 2, 3}, true);
   later("l' 128", 20, 3, 128, 4400, rule, {128, 16, 1, 2}, false);

@@ -9,6 +9,7 @@
 #include "nsa/kernels/common/shared_bytes.h"
 #include "nsa/kernels/interval/interval_backward_problem.h"
 #include "nsa/kernels/interval/interval_bounds.h"
+#include "nsa/kernels/interval/sm80/interval_backward_launch.h"
 #include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/emulator/order.h"
 
@@ -52,7 +53,9 @@ cudaError_t launch_instance(const IntervalBackward& g, const sm90::BackwardPlan&
     return (half ? code::backward_64_64_fp16 : code::backward_64_64_bf16)(g, plan, nullptr);
   if (f.qk_head_dim == 128)
     return (half ? code::backward_128_128_fp16 : code::backward_128_128_bf16)(g, plan, nullptr);
-  return (half ? code::backward_192_128_fp16 : code::backward_192_128_bf16)(g, plan, nullptr);
+  if (f.qk_head_dim == 192)
+    return (half ? code::backward_192_128_fp16 : code::backward_192_128_bf16)(g, plan, nullptr);
+  return (half ? sm80::backward_256_256_fp16 : sm80::backward_256_256_bf16)(g, plan, nullptr);
 }
 cudaError_t launch(const IntervalBackward& g, const sm90::BackwardPlan& plan) {
   const cudaError_t status = launch_instance(g, plan);
@@ -183,6 +186,8 @@ void for_each_instance(const Body& body) {
   for (const auto& [dk, dv] : kDims)
     for (const bool half : {false, true})
       if (kAll || half == (dk == 128)) body(dk, dv, half);
+  if (kCode == Code::kSm80)
+    for (const bool half : {false, true}) body(256, 256, half);
 }
 
 TEST(IntervalBackward, WindowOfEveryGroup) {

@@ -4,6 +4,8 @@
 #include "nsa/kernels/interval/sm80/instances/interval_backward_128_128_fp16.cu"
 #include "nsa/kernels/interval/sm80/instances/interval_backward_192_128_bf16.cu"
 #include "nsa/kernels/interval/sm80/instances/interval_backward_192_128_fp16.cu"
+#include "nsa/kernels/interval/sm80/instances/interval_backward_256_256_bf16.cu"
+#include "nsa/kernels/interval/sm80/instances/interval_backward_256_256_fp16.cu"
 #include "nsa/kernels/interval/sm80/instances/interval_backward_64_64_bf16.cu"
 #include "nsa/kernels/interval/sm80/instances/interval_backward_64_64_fp16.cu"
 

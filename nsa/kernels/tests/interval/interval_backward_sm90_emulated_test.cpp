@@ -21,6 +21,8 @@ NSA_ABSENT(backward_128_128_bf16)
 NSA_ABSENT(backward_128_128_fp16)
 NSA_ABSENT(backward_192_128_bf16)
 NSA_ABSENT(backward_192_128_fp16)
+NSA_ABSENT(backward_256_256_bf16)
+NSA_ABSENT(backward_256_256_fp16)
 #undef NSA_ABSENT
 }  // namespace sm80
 }  // namespace nsa::kernels

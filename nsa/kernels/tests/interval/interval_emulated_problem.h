@@ -195,6 +195,6 @@ inline bool taken(int i) {
 #endif
 }
 
-constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
+constexpr int kDims[4][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
 
 }  // namespace nsa::kernels::testing

@@ -121,7 +121,8 @@ void check_kernel() {
     return launch_row_attention<DK, DV, kStages, T>(p, nullptr);
   };
   for (const Sizes& z : {Sizes{2, 3, 200, 2, 6, 4, 190, 8}, Sizes{1, 2, 70, 1, 16, 1, 0, 0},
-                         Sizes{1, 2, 300, 1, 1, 32, 260, 0}, Sizes{1, 1, 1, 1, 2, 1, 0, 0}}) {
+                         Sizes{1, 2, 300, 1, 1, 32, 260, 0}, Sizes{1, 2, 900, 1, 3, 33, 800, 0},
+                         Sizes{1, 1, 2000, 2, 1, 64, 1999, 0}, Sizes{1, 1, 1, 1, 2, 1, 0, 0}}) {
     Problem problem(z, DK, DV, half);
     emulator::set_order(0);
     const Problem::Left first = problem.forward(forward);
@@ -146,6 +147,8 @@ TEST(RowAttentionEmulated, EqualsFp64) {
   check_kernel<128, 128, 4, __half>();
   check_kernel<192, 128, 3, __nv_bfloat16>();
   check_kernel<192, 128, 3, __half>();
+  check_kernel<256, 256, 3, __nv_bfloat16>();
+  check_kernel<256, 256, 3, __half>();
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace nsa::kernels::emulator {
 namespace {
 
 TEST(SelectedBackwardEmulated, AllDimsAndTypes) {
-  for (const auto& d : kDims)
+  for (const auto& d : kDimsOfSm80)
     for (const bool half : {false, true}) {
       expect_case({1, 130, 3, 1, d[0], d[1], half});
       SelectedCase blocks{1, 100, 2, 2, d[0], d[1], half};
@@ -22,8 +22,25 @@ TEST(SelectedBackwardEmulated, AllDimsAndTypes) {
     }
 }
 
+/// A lane has two of more than 32 ranges: in any order, and as those of chosen blocks.
+TEST(SelectedBackwardEmulated, MoreRangesThanLanes) {
+  for (const int ranges : {33, 64}) {
+    SelectedCase c{1, 20, 2, 1, 64, 64, ranges == 33, ranges, 1600};
+    expect_case(c);
+    SelectedProblem ordered(c);
+    for (size_t i = 0; i < ordered.ranges.size(); ++i) {
+      const int place = static_cast<int>(i / 2) % ranges;
+      ordered.ranges[i] = place * 25 + (i % 2 == 0 ? 0 : place % 3 == 0 ? 25 : 16);
+    }
+    ordered.run_forward();
+    const Results have = run(ordered, 0);
+    expect_right(ordered, have, ordered.gradients());
+    EXPECT_TRUE(run(ordered, 3) == have);
+  }
+}
+
 TEST(SelectedBackwardEmulated, AllOrdersHaveTheSameBits) {
-  for (const auto& d : kDims) expect_case({1, 80, 4, 1, d[0], d[1]}, {1, 2, 3, 4, 5, 6, 7});
+  for (const auto& d : kDimsOfSm80) expect_case({1, 80, 4, 1, d[0], d[1]}, {1, 2, 3, 4, 5, 6, 7});
 }
 
 TEST(SelectedBackwardEmulated, AllGroupSizes) {
@@ -42,7 +59,7 @@ TEST(SelectedBackwardEmulated, LengthsAroundTiles) {
 }
 
 TEST(SelectedBackwardEmulated, LaterPositionsBatchesStridesAndGradientOfLse) {
-  for (const auto& d : kDims)
+  for (const auto& d : kDimsOfSm80)
     for (const bool half : {false, true}) {
       SelectedCase c{2, 30, 3, 2, d[0], d[1], half, 5, 131};
       c.with_d_lse = true;
@@ -52,7 +69,7 @@ TEST(SelectedBackwardEmulated, LaterPositionsBatchesStridesAndGradientOfLse) {
 
 TEST(SelectedBackwardEmulated, NonFiniteValuesReachOnlyRowsThatAttendThem) {
   bool half = false;
-  for (const auto& d : kDims) {
+  for (const auto& d : kDimsOfSm80) {
     half = !half;
     SelectedCase c{1, 100, 2, 2, d[0], d[1], half, 5};
     const SelectedProblem clean(c);
@@ -125,7 +142,7 @@ TEST(SelectedBackwardEmulated, StatisticsMayBeGiven) {
 }
 
 TEST(SelectedBackwardEmulated, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
-  for (const auto& d : kDims)
+  for (const auto& d : kDimsOfSm80)
     for (const bool half : {false, true})
       for (const bool turned : {false, true}) {
         const SelectedCase c{2, 70, 3, 2, d[0], d[1], half};

@@ -6,6 +6,8 @@
 #include "nsa/kernels/selected/sm80/instances/selected_backward_128_128_fp16.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_192_128_bf16.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_192_128_fp16.cu"
+#include "nsa/kernels/selected/sm80/instances/selected_backward_256_256_bf16.cu"
+#include "nsa/kernels/selected/sm80/instances/selected_backward_256_256_fp16.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_64_64_bf16.cu"
 #include "nsa/kernels/selected/sm80/instances/selected_backward_64_64_fp16.cu"
 #include "nsa/kernels/selected/sm90/selected_backward_launch.h"
@@ -18,7 +20,8 @@ namespace nsa::kernels::sm80 {
 template <int DK, int DV>
 constexpr bool kAsksForItsBytes = SelectedBackwardKernel<DK, DV, __half>::kSharedBytes ==
                                   static_cast<int>(shared_bytes_of(DK, DV).selected_backward);
-static_assert(kAsksForItsBytes<64, 64> && kAsksForItsBytes<128, 128> && kAsksForItsBytes<192, 128>);
+static_assert(kAsksForItsBytes<64, 64> && kAsksForItsBytes<128, 128> &&
+              kAsksForItsBytes<192, 128> && kAsksForItsBytes<256, 256>);
 
 }  // namespace nsa::kernels::sm80
 namespace nsa::kernels::sm90 {

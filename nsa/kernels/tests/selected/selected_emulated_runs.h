@@ -27,6 +27,7 @@ constexpr bool kSanitized = false;
 #endif
 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
+constexpr int kDimsOfSm80[4][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
 
 struct Results {
   std::vector<uint16_t> q, k, v;
