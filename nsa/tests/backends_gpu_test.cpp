@@ -40,6 +40,28 @@ TEST(SelAttnOnCuda, EveryBackendAndTypeAgreesWithFp64) {
   }
 }
 
+/// Whatever a program allows the library's products.
+TEST(SelAttnOnCuda, Fp32IsNotRoundedToTf32) {
+  struct AllowedTf32 {
+    bool before = at::globalContext().allowTF32CuBLAS();
+    AllowedTf32() { at::globalContext().setAllowTF32CuBLAS(true); }
+    ~AllowedTf32() { at::globalContext().setAllowTF32CuBLAS(before); }
+  };
+  at::manual_seed(3);
+  const Inputs in = draw(at::kFloat, 150, 3, 64, 64);
+  const at::Tensor d_out = at::randn({2, 150, 6, 64});
+  for (const SelBackend backend : {SelBackend::kGather, SelBackend::kMasked}) {
+    const Call call = [&](const Inputs& x) {
+      return sel_attn(x.q, x.k, x.v, x.ranges, 0, {backend});
+    };
+    const std::vector<at::Tensor> want = run(in, at::kFloat, at::kCUDA, call, d_out);
+    const AllowedTf32 allowed;
+    const std::vector<at::Tensor> have = run(in, at::kFloat, at::kCUDA, call, d_out);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(at::equal(have[i], want[i])) << to_string(backend) << ": tensor " << i;
+  }
+}
+
 TEST(SelAttnOnCuda, VarlenIsOneCallOfTheLibraryInHalfPrecision) {
   at::manual_seed(2);
   const auto record = c10::make_intrusive<RunRecord>(/*audit=*/true);

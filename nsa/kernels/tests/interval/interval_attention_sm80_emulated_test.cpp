@@ -113,6 +113,8 @@ TEST(IntervalAttentionEmulated, OtherChoices) {
   later("n 64", 20, 2, 64, 5000, rule, {64, 64, 1, 2}, false);
   later("n 64 rising", 20, 1, 128, 5000, rule, {64, 64, 0, 1}, true, Data::kRising);
   later("n 64 equal", 20, 16, 64, 5000, rule, {64, 64, 2, 3}, true, Data::kEqual);
+  for (const int group : {1, 4})
+    later("n 45 of two levels", 20, group, 64, 7000, rule, {64, 45, 1, 2}, true, Data::kTwoLevels);
   later("n 64 of few", 20, 3, 64, 3990, rule, {64, 64, 1, 2}, false);
   later("n 64 of blocks of 16", 30, 4, 64, 2000, compressed(16, 16), {16, 64, 1, 2}, true);
   later("G 17", 5, 17, 64, 2600, rule, {64, 16, 1, 2}, false);

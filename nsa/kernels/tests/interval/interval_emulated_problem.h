@@ -21,7 +21,12 @@ struct Problem {
         v(z.batch, z.keys, z.kv_heads, z.dv, z.half, gap),
         tokens(int64_t{z.batch} * z.queries * z.kv_heads) {
     q.draw(1, 1.5f), k.draw(2, 1.f), v.draw(3, 1.f);
-    if (z.data == Data::kEqual) k.fill(0.f);
+    if (z.data == Data::kEqual || z.data == Data::kTwoLevels) k.fill(0.f);
+    if (z.data == Data::kTwoLevels)
+      for (int b = 0; b < z.batch; ++b)
+        for (int t = 0; t < z.keys; ++t)
+          for (int h = 0; h < z.kv_heads && t / 4 % 2 == 1; ++h)
+            for (int c = 0; c < z.dk; ++c) k.set(b, t, h, c, .25f);
     if (z.data != Data::kRising && z.data != Data::kComb) return;
     const bool comb = z.data == Data::kComb;
     q.for_each([&](uint16_t& x) { x = bits_of(float(value(x)) + .4f); });

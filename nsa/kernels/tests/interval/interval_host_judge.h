@@ -22,8 +22,9 @@ inline int failures = 0;
 struct Choice {
   int block = 0, n = 0, initial = 0, local = 0;  // block = 0: none
 };
-/// kRising: later keys weigh more; kEqual: keys are 0; kComb: four of every 128 keys weigh more.
-enum class Data { kRandom, kRising, kEqual, kComb };
+/// kRising: later keys weigh more; kEqual: keys are 0; kComb: four of every 128 keys weigh more;
+/// kTwoLevels: four of every eight keys weigh more, all alike.
+enum class Data { kRandom, kRising, kEqual, kComb, kTwoLevels };
 
 struct Sizes {
   const char* name;
