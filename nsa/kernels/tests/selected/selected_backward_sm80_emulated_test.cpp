@@ -3,6 +3,7 @@
 #include <cmath>
 #include <vector>
 
+#include "nsa/kernels/common/size_limits.h"
 #include "nsa/kernels/selected/selected_plan.h"
 #include "nsa/kernels/selected/selected_sums.h"
 #include "nsa/kernels/selected/sm80/selected_backward_launch.h"
@@ -20,6 +21,15 @@ TEST(SelectedBackwardEmulated, AllDimsAndTypes) {
       blocks.blocks = true;
       expect_case(blocks, {3});
     }
+}
+
+TEST(SelectedBackwardEmulated, HeadDimsOf256AreRefusedByCodeOfSm90) {
+  SelectedCase c{1, 10, 1, 1, 256, 256};
+  c.code = Code::kSm90;
+  const SelectedProblem x(c);
+  EXPECT_STREQ(unsupported_reason(x.launched()), kSm80HeadDims);
+  c.code = Code::kSm80;
+  EXPECT_EQ(unsupported_reason(SelectedProblem(c).launched()), nullptr);
 }
 
 /// A lane has two of more than 32 ranges: in any order, and as those of chosen blocks.
