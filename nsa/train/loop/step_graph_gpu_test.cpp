@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -155,6 +156,14 @@ void expect_launches(const Trained& graph) {
   EXPECT_GE(graph.trace.back().peak_mib, graph.trace.front().peak_mib * 0.5);
 }
 
+TEST(StepGraphOnCuda, ItsStreamIsNoneOfTheLibrarysPool) {
+  const at::Device device("cuda:0");
+  StepGraph graph(device, {1, 1, 8});
+  const c10::impl::VirtualGuardImpl streams(at::kCUDA);
+  for (int i = 0; i < 64; ++i)
+    EXPECT_NE(streams.getStreamFromGlobalPool(device), graph.follow()) << "stream " << i;
+}
+
 TEST(StepGraphOnCuda, TwentyStepsHaveTheBitsOfStepsWithoutIt) {
   for (const Variant& variant : {Variant{}, Variant{.accum = 2}, Variant{.dense = true},
                                  Variant{.task = true}, Variant{.accum = 2, .task = true}}) {
@@ -167,14 +176,20 @@ TEST(StepGraphOnCuda, TwentyStepsHaveTheBitsOfStepsWithoutIt) {
 }
 
 /// Each bucket is sent between two launches, and the update waits for it: with the same numbers in
-/// another place every time, a sum that came too late or not at all would have other bits.
-TEST(StepGraphOnCuda, StepsOfAGroupAreAGraphForEachBucketWithTheSameBits) {
-  const Trained graph = train("on", {.grouped = true}), plain = train("off", {.grouped = true});
-  expect_launches(graph);
-  expect_same_bits(graph, plain);
-  EXPECT_GE(graph.buckets, 2u);
-  EXPECT_EQ(graph.buckets, plain.buckets);
-  EXPECT_GT(graph.sums.busy_ms, 0);
+/// another place every time, a sum that came too late or not at all would have other bits. A group
+/// of one trains as nobody's rank does.
+TEST(StepGraphOnCuda, StepsOfAGroupAreCutWhereBucketsAreSentWithTheSameBits) {
+  for (const int64_t accum : {1, 2}) {
+    SCOPED_TRACE("accum " + std::to_string(accum));
+    const Variant grouped{.accum = accum, .grouped = true};
+    const Trained graph = train("on", grouped), plain = train("off", grouped);
+    expect_launches(graph);
+    expect_same_bits(graph, plain);
+    expect_same_bits(plain, train("off", {.accum = accum}));
+    EXPECT_GE(graph.buckets, 2u);
+    EXPECT_EQ(graph.buckets, plain.buckets);
+    EXPECT_GT(graph.sums.busy_ms, 0);
+  }
 }
 
 TEST(StepGraphOnCuda, WorkBetweenTwoGraphsRunsAtEveryLaunch) {
