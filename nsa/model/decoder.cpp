@@ -44,6 +44,19 @@ void DecoderImpl::set_attention_options(const NsaOptions& options) {
   }
 }
 
+void DecoderImpl::call_before_attention_backward(const std::function<void()>& call) {
+  for (DecoderLayer& layer : layers_) layer->before_attention_backward = call;
+}
+
+std::vector<at::Tensor> DecoderImpl::gradient_order() const {
+  std::vector<at::Tensor> order = {final_norm_};
+  if (!config_.tied_head) order.insert(order.begin(), head_);
+  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer)
+    for (const at::Tensor& parameter : (*layer)->gradient_order()) order.push_back(parameter);
+  order.push_back(embedding_);
+  return order;
+}
+
 std::vector<std::vector<at::Tensor>> DecoderImpl::section_parameters() const {
   std::vector<std::vector<at::Tensor>> all = {{embedding_}};
   for (const DecoderLayer& layer : layers_) all.push_back(layer->parameters());

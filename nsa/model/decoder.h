@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <functional>
 #include <vector>
 
 #include "nsa/model/blocks/decoder_layer.h"
@@ -40,10 +41,16 @@ class DecoderImpl : public torch::nn::Module {
   /// have the same bits. Not where a probe looks on.
   bool activation_checkpointing = false;
   void set_attention_options(const NsaOptions& options);
+  /// Has every later forward pass call this in its backward pass, on the thread of that, before the
+  /// attention of each layer; empty: nothing more.
+  void call_before_attention_backward(const std::function<void()>& call);
 
   /// The parameters that each section reads (sections.h), in the order of their registration. A
   /// tied head reads the embedding, which is in the list of section 0 alone.
   std::vector<std::vector<at::Tensor>> section_parameters() const;
+  /// All parameters in about the order in which a backward pass makes their gradients; those of one
+  /// product side by side, in its order.
+  std::vector<at::Tensor> gradient_order() const;
   SectionObserver* sections = nullptr;  ///< of every forward pass and its backward pass
 
  private:

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/testing/paths.h"
@@ -339,6 +340,54 @@ TEST(ModelConfig, ErrorsNameFileLineAndNearestName) {
                         "tiny_cpu_dense; did you mean \"tiny_cpu\"?"));
   EXPECT_THAT(error_of([] { shipped("/no/such.json"); }),
               HasSubstr("cannot read model configuration /no/such.json"));
+}
+
+/// The names of all parameters, in the order in which a backward pass makes their gradients, and
+/// "attention" where it goes on to the attention of a layer.
+std::vector<std::string> order_of_gradients(Decoder& model) {
+  std::vector<std::string> order;
+  for (const auto& parameter : model->named_parameters())
+    parameter.value().register_hook(
+        [&order, name = parameter.key()](const at::Tensor&) { order.push_back(name); });
+  model->call_before_attention_backward([&order] { order.emplace_back("attention"); });
+  model->forward(random_tokens(1, 40, 256)).logits.sum().backward();
+  model->call_before_attention_backward({});
+  return order;
+}
+
+TEST(Decoder, GradientOrderIsTheOrderOfGradients) {
+  Decoder model(shipped("tiny_cpu"));
+  std::vector<std::string> listed;
+  const auto names = model->named_parameters();
+  for (const at::Tensor& parameter : model->gradient_order())
+    for (const auto& named : names)
+      if (named.value().is_same(parameter)) listed.push_back(named.key());
+  const std::vector<std::string> made = order_of_gradients(model);
+  // Within one layer's attention the order is autograd's; everything else comes as listed.
+  const auto stage = [](const std::string& name) {
+    const size_t at = name.find(".attention.");
+    return at == std::string::npos ? name : name.substr(0, at) + ".attention";
+  };
+  std::vector<std::string> stages_listed, stages_made;
+  for (const std::string& name : listed)
+    if (name.find("norm") == std::string::npos) stages_listed.push_back(stage(name));
+  for (const std::string& name : made)
+    if (name.find("norm") == std::string::npos && name != "attention")
+      stages_made.push_back(stage(name));
+  EXPECT_EQ(stages_made, stages_listed);
+  EXPECT_EQ(listed.size(), names.size());
+}
+
+TEST(Decoder, TheCallComesBeforeAttentionAndBehindTheGradientsOfTheMlp) {
+  Decoder model(shipped("tiny_cpu"));
+  const std::vector<std::string> made = order_of_gradients(model);
+  const auto place = [&](const std::string& name) {
+    return std::ranges::find(made, name) - made.begin();
+  };
+  EXPECT_EQ(std::ranges::count(made, "attention"), model->config().num_layers);
+  EXPECT_LT(place("layer1.w_gate_up"), place("attention"));
+  EXPECT_LT(place("attention"), place("layer1.attention.w_q"));
+  EXPECT_LT(place("attention"), place("layer1.attention.w_o"));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "nsa/ops/gate/fused_combine.h"
 #include "nsa/ops/gate/fused_mlp.h"
 #include "nsa/ops/gate/gate.h"
+#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/ops/linear/rounded_linear.h"
 #include "nsa/ops/rope/rope.h"
 #include "nsa/tests/backends_gpu_testing.h"
@@ -313,6 +314,36 @@ TEST_P(TokensOnCuda, LinearKeepsTheGradientOfWeightsWide) {
   const double unit = GetParam() == at::kHalf ? 0x1p-11 : 0x1p-8;
   for (size_t i = 0; i < have.size(); ++i)
     EXPECT_LE(distance(have[i], want[i]), i < 2 ? unit : 1e-5) << "tensor " << i;
+}
+
+// In memory of their own or in places, behind one another or apart: the same bits.
+TEST_P(TokensOnCuda, GradientsOfWeightsAreMadeInTheirPlaces) {
+  const at::TensorOptions options(at::kCUDA);
+  const Tensors weights{at::randn({24, 64}, options), at::randn({8, 64}, options)};
+  const at::Tensor x = draw_tokens({2, 701, 64}).to(at::kCUDA), norm = at::randn({64}, options);
+  const at::Tensor d_y = draw_tokens({2, 701, 32}).to(at::kCUDA);
+  const at::Tensor bucket = at::zeros({4096}, options);
+  for (const bool normed : {false, true}) {
+    Tensors plain;
+    for (const int64_t second : {-1, 24 * 64, 2048}) {
+      Tensors leaves;
+      for (const at::Tensor& weight : weights) leaves.push_back(weight.clone().requires_grad_());
+      const auto places = c10::make_intrusive<GradientPlaces>();
+      if (second >= 0) {
+        places->want(leaves[0], bucket.narrow(0, 0, 24 * 64).view({24, 64}));
+        places->want(leaves[1], bucket.narrow(0, second, 8 * 64).view({8, 64}));
+      }
+      const GradientPlaces::Scope scope(places);
+      const at::Tensor y = normed ? normed_linear({x, {}}, norm, 1e-6, leaves, "test.product").y
+                                  : rounded_linear(x, leaves);
+      y.backward(d_y);
+      if (second < 0) plain = {leaves[0].grad(), leaves[1].grad()};
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(leaves[i].grad().is_alias_of(bucket), second >= 0);
+        EXPECT_TRUE(at::equal(leaves[i].grad(), plain[i])) << "weight " << i << " at " << second;
+      }
+    }
+  }
 }
 
 TEST_P(TokensOnCuda, RoundedWeightsAreFoundWhileTheyLive) {

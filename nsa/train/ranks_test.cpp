@@ -51,7 +51,7 @@ TEST_F(RanksTest, BucketsAreThoseAskedFor) {
     EXPECT_GE(table["rows"].size(), cap == 1 ? 4u : 3u) << table;
     double sum = 0;
     for (const json& row : table["rows"]) sum += row[1].get<double>();
-    EXPECT_NEAR(sum, 6.8885, 1e-3) << table;
+    EXPECT_NEAR(sum, 6.875, 1e-3) << table;  // all but the norms, which are small
   }
 }
 

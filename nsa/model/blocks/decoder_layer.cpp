@@ -70,6 +70,15 @@ DecoderLayerImpl::DecoderLayerImpl(const ModelConfig& config) : norm_eps_(config
   w_down_ = register_parameter("w_down", draw_matrix(dim, hidden, residual));
 }
 
+std::vector<at::Tensor> DecoderLayerImpl::gradient_order() const {
+  std::vector<at::Tensor> order = {w_down_, w_gate_up_, mlp_norm_};
+  for (const at::Tensor& parameter :
+       dense_.is_empty() ? attention->parameters() : dense_->parameters())
+    order.push_back(parameter);
+  order.push_back(attention_norm_);
+  return order;
+}
+
 DecoderLayerImpl::Attended DecoderLayerImpl::attend_dense(const at::Tensor& x,
                                                           const std::string& name,
                                                           const Probe& probe) {
@@ -111,6 +120,8 @@ DecoderLayerImpl::Outputs DecoderLayerImpl::forward(const Residual& in, size_t i
   };
   const auto [sum, attended] = attend(in, index, probe, run);
   report("attention projection", attended.y);
+  if (before_attention_backward && attended.y.requires_grad())
+    attended.y.register_hook([call = before_attention_backward](const at::Tensor&) { call(); });
   std::function<void(const at::Tensor&)> look;
   if (probe) look = [&](const at::Tensor& normed) { report("RMSNorm before MLP", normed); };
   const NormedLinear gate_up =

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "nsa/layer/nsa_module.h"
 #include "nsa/model/blocks/dense_attention.h"
@@ -39,6 +40,10 @@ class DecoderLayerImpl : public torch::nn::Module {
                   const LayerAttention& run = {});
 
   NsaAttention attention{nullptr};  ///< empty in a dense layer
+  /// Called in the backward pass of every forward pass, before that of the attention.
+  std::function<void()> before_attention_backward;
+  /// See DecoderImpl.
+  std::vector<at::Tensor> gradient_order() const;
 
  private:
   struct Attended {

@@ -7,6 +7,7 @@
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/model/blocks/fused_norm.h"
+#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/ops/linear/rounded_linear.h"
 #include "nsa/ops/linear/transient_weights.h"
 
@@ -35,6 +36,7 @@ struct FusedNormedLinear : torch::autograd::Function<FusedNormedLinear> {
     ctx->saved_data["adds"] = added.has_value();
     ctx->saved_data["norm_type"] = norm_weight.scalar_type();
     ctx->saved_data["heights"] = heights;
+    ctx->saved_data["places"] = noted_places(weights);
     ctx->set_materialize_grads(false);
     const NvtxRange product(range);
     return {sum, at::linear(normed, rounded)};
@@ -59,10 +61,10 @@ struct FusedNormedLinear : torch::autograd::Function<FusedNormedLinear> {
     const FusedNormGradients d =
         norm_backward_by_kernel(sum, saved[1], saved[2], normed,
                                 d_sum.defined() ? d_sum.contiguous() : d_sum, /*again=*/true);
-    const at::Tensor d_rows = at::mm(d_y.t(), normed, at::kFloat);
     variable_list result{d.x, adds ? d.x : at::Tensor(),
                          d.weight.to(ctx->saved_data["norm_type"].toScalarType())};
-    for (at::Tensor& d_weight : d_rows.split_with_sizes(heights, 0))
+    for (at::Tensor& d_weight :
+         weight_gradients(d_y, normed, at::kFloat, heights, ctx->saved_data["places"]))
       result.push_back(std::move(d_weight));
     result.resize(result.size() + 2);  // of eps and range
     return result;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/ops/linear/transient_weights.h"
 
 namespace nsa {
@@ -24,7 +25,7 @@ struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
     variable_list kept = kept_rows(rounded, weights);
     kept.push_back(x);
     ctx->save_for_backward(kept);
-    ctx->saved_data["wide"] = keeps_gradients_wide(x, weights.vec());
+    ctx->saved_data["places"] = noted_places(weights);
     ctx->saved_data["type"] = weights.front().scalar_type();
     return at::linear(x, rounded);
   }
@@ -41,12 +42,9 @@ struct RoundedLinear : torch::autograd::Function<RoundedLinear> {
     variable_list result{ctx->needs_input_grad(0) ? at::mm(d_out, rounded).view(sizes)
                                                   : at::Tensor()};
     const at::Tensor rows_in = x.reshape({-1, x.size(-1)});
-    const at::Tensor d_rows =
-        ctx->saved_data["wide"].toBool()
-            ? at::mm(d_out.t(), rows_in, at::kFloat)
-            : at::mm(d_out.t(), rows_in).to(ctx->saved_data["type"].toScalarType());
     for (at::Tensor& d_weight :
-         d_rows.split_with_sizes(ctx->saved_data["heights"].toIntVector(), 0))
+         weight_gradients(d_out, rows_in, ctx->saved_data["type"].toScalarType(),
+                          ctx->saved_data["heights"].toIntVector(), ctx->saved_data["places"]))
       result.push_back(std::move(d_weight));
     return result;
   }

@@ -12,6 +12,7 @@
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/model/document_packing.h"
+#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/train/loop/gate_stats.h"
 #include "nsa/train/memory/memory.h"
 
@@ -44,14 +45,19 @@ Trainer::Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_le
   prepare_reducer();
 }
 
+Trainer::~Trainer() {
+  if (reducer_) parts_.model->call_before_attention_backward({});
+}
+
 /// On the stream of the steps: gradients are accumulated where the reducer met their parameters.
 void Trainer::prepare_reducer() {
   if (!parts_.ranks || sharded_) return;
   c10::OptionalStreamGuard stream;
   if (graph_) stream.reset_stream(graph_->follow());
   reducer_ = std::make_unique<GradientReducer>(
-      parts_.model->parameters(), *parts_.ranks,
+      parts_.model->gradient_order(), *parts_.ranks,
       parts_.reduce ? parts_.reduce(options_.reducer) : options_.reducer, *parts_.collectives);
+  parts_.model->call_before_attention_backward([this] { reducer_->send_ready(); });
   if (graph_) at::accelerator::synchronizeDevice(device_.index());  // the parameters are there
 }
 
@@ -172,13 +178,14 @@ at::Tensor Trainer::forward(const Batch& batch, DecoderImpl::Outputs& out) {
 at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage& end_stage,
                                 StepTensors& computed) {
   const bool first = micro == 1, last = micro == options_.accum;
-  if (reducer_ && first) reducer_->before_step();
+  if (reducer_) reducer_->begin_pass(first, last);
+  const GradientPlaces::Scope places(reducer_ ? reducer_->places() : nullptr);
   DecoderImpl::Outputs out;
   const at::Tensor loss = forward(batch, out);
   end_stage(Stage::kForward);
   {
     const NvtxRange range("train.backward");
-    (reducer_ ? reducer_->before_backward(loss, first, last) : loss).backward();
+    loss.backward();
     after_backward(last);
   }
   end_stage(Stage::kBackward);

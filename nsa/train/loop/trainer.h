@@ -56,6 +56,9 @@ class Trainer {
   /// The model must be on the device already, unless its parameters are to be sharded: they go
   /// there unit by unit.
   Trainer(TrainerParts parts, const TrainOptions& options, int64_t seq_len, at::Device device);
+  ~Trainer();
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   /// Runs the next step. `wait_each`: see StageClock. A non-finite loss or gradient leaves the
   /// weights as they were.

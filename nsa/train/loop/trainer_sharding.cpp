@@ -23,7 +23,7 @@ AdamW Trainer::make_optimizer() {
 }
 
 void Trainer::after_backward(bool last) {
-  if (reducer_ && last) reducer_->after_backward();
+  if (reducer_) reducer_->end_pass();
   if (sharded_) sharded_->end_micro_batch();
   if (sharded_ && last) sharded_->give_gradients();
 }

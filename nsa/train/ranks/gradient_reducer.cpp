@@ -1,13 +1,13 @@
 #include "nsa/train/ranks/gradient_reducer.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/engine.h>
-
+#include <algorithm>
 #include <cstdio>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
 
 #include "nsa/train/ranks/bucket_record.h"
+#include "nsa/train/ranks/gradient_buckets.h"
 #include "nsa/train/ranks/ready_queue.h"
 #include "nsa/train/ranks/unbucketed_gradients.h"
 
@@ -27,17 +27,22 @@ struct BucketSums {
   bool averages;  ///< the collective divides by the number of ranks on its way
   CollectiveLog& log;
   BucketRecord record;
-  std::vector<ReadyQueue::FuturePtr> launched;  ///< by the step's graphs so far
-  GradientReducer::Cut cut;                     ///< of a step that is captured
-  size_t count = 0;                             ///< buckets of a step, once one is known
-  ReadyQueue queue;                             ///< last: its calls use the others
+  std::vector<GradientBuckets::Bucket> ready;  ///< and not sent yet
+  std::vector<ReadyQueue::FuturePtr> sent;     ///< in this step so far
+  GradientReducer::Cut cut;                    ///< of a step that is captured
+  size_t count = 0;                            ///< buckets of a step, once one is known
+  ReadyQueue queue;                            ///< last: its calls use the others
 };
 
 namespace {
 
 constexpr int64_t kBytesOfMib = int64_t{1} << 20;
-/// The first bucket is small, so that sending begins early.
-constexpr int64_t kFirstBucketBytes = kBytesOfMib;
+/// Nothing hides the sum of the last bucket. As much as the attention of a small model's first
+/// layer and its embedding, so that the other gradients of that layer are sent beside its
+/// attention.
+constexpr int64_t kLastBucketBytes = 6 * kBytesOfMib;
+
+using Bucket = GradientBuckets::Bucket;
 
 std::string describe_bucket(size_t index, int64_t bytes, bool bf16) {
   char text[96];
@@ -67,12 +72,6 @@ ReadyQueue::FuturePtr average(BucketSums& sums, const at::Tensor& whole, size_t 
       c10::TensorType::get());
 }
 
-struct Bucket {
-  at::Tensor whole;
-  size_t index;
-  bool last;
-};
-
 /// Has a bucket averaged as soon as its gradients are there. The last two are enqueued early, so
 /// that the host can go on to the update before the backward pass has ended.
 ReadyQueue::FuturePtr send(BucketSums& sums, const Bucket& bucket) {
@@ -82,119 +81,72 @@ ReadyQueue::FuturePtr send(BucketSums& sums, const Bucket& bucket) {
                          /*in_order=*/bucket.index + 2 >= sums.count);
 }
 
-/// The same between two launches of a step that was captured; behind the last bucket the stream
-/// waits for all sums.
-void send_between(BucketSums& sums, const Bucket& bucket) {
-  sums.launched.push_back(send(sums, bucket));
-  if (!bucket.last) return;
-  for (const auto& sum : std::exchange(sums.launched, {})) sum->waitAndThrow();
+/// Sends buckets; behind the last one the stream waits for all sums.
+void send(BucketSums& sums, const std::vector<Bucket>& buckets) {
+  for (const Bucket& bucket : buckets) sums.sent.push_back(send(sums, bucket));
+  if (!buckets.back().last) return;
+  for (const auto& sum : std::exchange(sums.sent, {})) sum->waitAndThrow();
 }
 
-/// While a step is captured nothing is sent, and nothing waits.
-ReadyQueue::FuturePtr cut_here(BucketSums& sums, const Bucket& bucket) {
-  sums.cut([&sums, bucket] { send_between(sums, bucket); });
-  auto unsent = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-  unsent->markCompleted(bucket.whole);
-  return unsent;
-}
-
-class AverageHook : public c10d::CppCommHookInterface<BucketSums*> {
- public:
-  using CppCommHookInterface::CppCommHookInterface;
-
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const Bucket ready{bucket.getBuffer(), bucket.getIndex(), bucket.isLast()};
-    return state_->cut ? cut_here(*state_, ready) : send(*state_, ready);
-  }
-};
-
-/// Identity whose backward runs before all others: in the first step of a static graph the
-/// Reducer is to send its buckets when the whole pass is over.
-struct StartOfBackward : torch::autograd::Function<StartOfBackward> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& loss,
-                            int64_t reducer) {
-    context->saved_data["reducer"] = reducer;
-    return loss.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    auto* reducer = reinterpret_cast<c10d::Reducer*>(context->saved_data["reducer"].toInt());
-    torch::autograd::Engine::get_default_engine().queue_callback(
-        [reducer] { reducer->delay_all_reduce(); });
-    return {gradients.front(), at::Tensor()};
-  }
-};
-
-std::shared_ptr<c10d::Reducer> make_reducer(const std::vector<at::Tensor>& parameters,
-                                            RankGroup& group, int64_t cap_bytes) {
-  const int64_t first = std::min(kFirstBucketBytes, cap_bytes);
-  const std::vector<bool> dense(parameters.size(), false);
-  // Gradients become ready from the last parameter to the first; buckets are sent in that order.
-  std::vector<at::Tensor> backwards(parameters.rbegin(), parameters.rend());
-  std::vector<int64_t> indices(parameters.size());
-  for (size_t i = 0; i < indices.size(); ++i)
-    indices[i] = static_cast<int64_t>(parameters.size() - 1 - i);
-  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-      backwards, {static_cast<size_t>(first), static_cast<size_t>(cap_bytes)}, dense, indices);
-  return std::make_shared<c10d::Reducer>(
-      parameters, std::move(buckets), group.group(), dense, cap_bytes,
-      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true,
-      std::unordered_map<size_t, std::string>(), first,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      std::vector<int64_t>());
+/// What waits is sent; in a step that is captured at every launch, between this part and the next.
+void send_ready(BucketSums& sums) {
+  if (sums.ready.empty()) return;
+  auto buckets = std::exchange(sums.ready, {});
+  if (sums.cut)
+    sums.cut([&sums, buckets = std::move(buckets)] { send(sums, buckets); });
+  else
+    send(sums, buckets);
 }
 
 }  // namespace
 
 struct GradientReducer::Impl {
-  Impl(const std::vector<at::Tensor>& parameters, RankGroup& ranks, bool bf16, CollectiveLog& log_)
+  Impl(const std::vector<at::Tensor>& parameters, RankGroup& ranks, const ReducerOptions& options,
+       CollectiveLog& log_)
       : group(ranks),
         log(log_),
         loose(parameters),
-        sums(ranks, bf16, log_, parameters.front().device()) {}
+        sums(ranks, options.bf16, log_, parameters.front().device()),
+        buckets(loose.others(), options.bucket_mib * kBytesOfMib,
+                std::min(options.bucket_mib * kBytesOfMib, kLastBucketBytes),
+                [this](const Bucket& bucket) {
+                  sums.ready.push_back(bucket);
+                  if (bucket.last) train::send_ready(sums);
+                }) {}
   RankGroup& group;
   CollectiveLog& log;
   UnbucketedGradients loose;
   BucketSums sums;
-  std::shared_ptr<c10d::Reducer> reducer;
-  int64_t steps = 0;
-  bool first_step = true;
+  GradientBuckets buckets;
+  bool last = false;  ///< this micro-batch is its step's last
 };
 
 GradientReducer::GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
-                                 const ReducerOptions& options, CollectiveLog& log)
-    : impl_(std::make_unique<Impl>(parameters, group, options.bf16, log)) {
+                                 const ReducerOptions& options, CollectiveLog& log) {
   log.begin("broadcast of the parameters");
   c10d::verify_params_across_processes(group.group(), parameters, std::nullopt);
   group.broadcast(parameters, 0);
   log.end();
-  impl_->reducer = make_reducer(impl_->loose.others(), group, options.bucket_mib * kBytesOfMib);
-  impl_->reducer->register_comm_hook(std::make_unique<AverageHook>(&impl_->sums));
-  impl_->reducer->set_static_graph();
+  impl_ = std::make_unique<Impl>(parameters, group, options, log);
 }
 
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::before_step() {
-  impl_->reducer->prepare_for_forward();
-  // With a static graph the first step counts gradients and the second sees their order. The
-  // buckets of the third follow it: ranks agree on it.
-  const bool agrees = impl_->steps++ == 2;
-  if (agrees) impl_->log.begin("agreement on the order of buckets");
-  impl_->reducer->rebuild_buckets();
-  if (agrees) impl_->log.end();
+void GradientReducer::begin_pass(bool first, bool last) {
+  impl_->last = last;
+  impl_->buckets.begin_pass(first, last);
 }
 
-at::Tensor GradientReducer::before_backward(const at::Tensor& loss, bool first, bool last) {
-  // With a static graph the Reducer learns in the first step how often every gradient comes, and
-  // takes it as ready when it has come that often: so all micro-batches are one pass to it.
-  if (first) impl_->reducer->prepare_for_backward({});
-  if (!last || !impl_->first_step) return loss;
-  impl_->first_step = false;
-  return StartOfBackward::apply(loss, reinterpret_cast<int64_t>(impl_->reducer.get()));
+c10::intrusive_ptr<GradientPlaces> GradientReducer::places() const {
+  return impl_->buckets.places();
 }
 
-void GradientReducer::after_backward() { impl_->loose.average(impl_->group, impl_->log); }
+void GradientReducer::send_ready() { train::send_ready(impl_->sums); }
+
+void GradientReducer::end_pass() {
+  impl_->buckets.end_pass();
+  if (impl_->last) impl_->loose.average(impl_->group, impl_->log);
+}
 
 void GradientReducer::become_captured(Cut cut) { impl_->sums.cut = std::move(cut); }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "nsa/ops/linear/gradient_places.h"
 #include "nsa/train/ranks/collective_log.h"
 #include "nsa/train/ranks/communication.h"
 #include "nsa/train/ranks/rank_group.h"
@@ -12,27 +13,31 @@
 
 namespace nsa::train {
 
-/// Averages gradients over the ranks while the backward pass runs: c10d's Reducer with a static
-/// graph and gradients as views of its buckets.
+/// Averages gradients over the ranks while the backward pass runs, a bucket at a time.
 class GradientReducer {
  public:
-  /// Copies rank 0's parameters to all. `group` and `log` outlive the reducer.
+  /// Copies rank 0's parameters to all. `parameters` in the order of GradientBuckets. `group` and
+  /// `log` outlive the reducer.
   GradientReducer(const std::vector<at::Tensor>& parameters, RankGroup& group,
                   const ReducerOptions& options, CollectiveLog& log);
   ~GradientReducer();
 
-  /// Before the forward pass of a step's first micro-batch.
-  void before_step();
-  /// The loss to call backward() on, in every micro-batch. Gradients add up on their own rank; each
-  /// is sent when the `last` one has made its part of it. Every step has equally many.
-  at::Tensor before_backward(const at::Tensor& loss, bool first, bool last);
-  /// After backward() of the last micro-batch, while the parameters have their gradients; those
-  /// that travel in no bucket are averaged here.
-  void after_backward();
+  /// Before the forward pass of a micro-batch. Gradients add up on their own rank; each is sent
+  /// when the `last` one of a step has made its part of it.
+  void begin_pass(bool first, bool last);
+  /// For the forward pass: where the gradients of matrices are wanted, in the buckets.
+  c10::intrusive_ptr<GradientPlaces> places() const;
+  /// Sends the buckets that are ready: called in the backward pass where a sum beside it costs
+  /// least, before attention (matrix products take 1.2 to 1.6 times as long beside one, attention
+  /// 1.1 times: docs/performance.md). The last bucket does not wait for a call.
+  void send_ready();
+  /// After backward() of a micro-batch; behind the last one of a step parameters have the mean
+  /// gradients, also those that travel in no bucket. Throws c10::Error where one has none.
+  void end_pass();
 
   /// Ends what is captured so far; at every launch `between` runs on the host behind that part.
   using Cut = std::function<void(std::function<void()> between)>;
-  /// The next step is captured, and launches of it follow. It is cut where a bucket is ready, as
+  /// The next step is captured, and launches of it follow. It is cut where buckets are sent, as
   /// sums in a graph would wait beside its kernels and slow them (ready_queue.h).
   void become_captured(Cut cut);
 

@@ -4,15 +4,12 @@
 
 namespace nsa::train {
 
-/// What the library's allocator gives, too.
-constexpr size_t kAlignedBytes = 256;
-/// Nothing hides their sum: what is larger stays in a bucket, aligned or not.
+/// Nothing hides their sum: what is larger stays in a bucket.
 constexpr size_t kMostBytes = 16384;
 
 UnbucketedGradients::UnbucketedGradients(const std::vector<at::Tensor>& parameters) {
   for (const at::Tensor& parameter : parameters)
-    (parameter.nbytes() % kAlignedBytes == 0 || parameter.nbytes() > kMostBytes ? others_ : taken_)
-        .push_back(parameter);
+    (parameter.nbytes() > kMostBytes ? others_ : taken_).push_back(parameter);
   if (others_.empty()) taken_.swap(others_);
 }
 

@@ -8,14 +8,14 @@
 
 namespace nsa::train {
 
-/// Gradients that travel outside of buckets. In a bucket gradients lie one behind the other: one of
-/// three floats would push all behind it off the boundaries at which copies, norms and the
-/// optimizer read whole vectors (m7c_125m, 2k B 16, two H200s: the step takes 2.4 ms more than one
-/// without sums, where it took 3.1 with every gradient in a bucket and a division before the sum).
+/// Small gradients, which travel outside of buckets. No product makes them in a bucket, so each
+/// would cost a copy of its own; and one of three floats would push all behind it off the
+/// boundaries at which norms and the optimizer read whole vectors (m7c_125m, 2k B 16, two H200s:
+/// the step took 2.4 ms more than one without sums, where it took 3.1 with every gradient in a
+/// bucket and a division before the sum).
 class UnbucketedGradients {
  public:
-  /// Takes those of `parameters` whose bytes are no multiple of 256 and at most 16 KiB, unless all
-  /// are so.
+  /// Takes those of `parameters` of at most 16 KiB, unless all are so.
   explicit UnbucketedGradients(const std::vector<at::Tensor>& parameters);
 
   /// The parameters that were not taken, in their order.
