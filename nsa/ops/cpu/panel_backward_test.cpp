@@ -47,17 +47,35 @@ void expect_gradients(const PanelGradients& have, const PanelGradients& plain,
   expect_as_exact_as("d_v", have.v, plain.v, want.v, kGradientFloor);
 }
 
-void compare_gradients(const Call& call) {
+/// The largest share of its allowance that a gradient of `call` takes.
+double share_of_gradients(const Call& call) {
   const at::Tensor d_out =
       at::randn({call.q.size(0), call.q.size(1), call.q.size(2), call.v.size(3)}, call.q.options());
   const reference::AttentionGradients want =
       reference::attention_backward("test", exact(call.q), exact(call.k), exact(call.v),
                                     attended_by(call.mask, call.k.size(1)), exact(d_out));
-  const PanelGradients plain = plain_gradients(call, d_out, {}, at::kFloat);
-  const auto type = call.q.scalar_type();
-  expect_gradients(
-      gradients(call, d_out), {plain.q.to(type), plain.k.to(type), plain.v.to(type)},
-      {to_aten(want.q, at::kDouble), to_aten(want.k, at::kDouble), to_aten(want.v, at::kDouble)});
+  const PanelGradients have = gradients(call, d_out),
+                       plain = plain_gradients(call, d_out, {}, at::kFloat);
+  const auto share = [&](const at::Tensor& of, const at::Tensor& plainly, const auto& wanted) {
+    EXPECT_EQ(of.sizes(), plainly.sizes());
+    return share_of_allowance(of, plainly.to(call.q.scalar_type()), to_aten(wanted, at::kDouble),
+                              kGradientFloor);
+  };
+  const at::Tensor shares =
+      at::tensor({share(have.q, plain.q, want.q), share(have.k, plain.k, want.k),
+                  share(have.v, plain.v, want.v)},
+                 at::kDouble);
+  return shares.max().item<double>();  // NaN if one is
+}
+
+/// Both sides of the allowance are samples: an excess of at most twice of it counts if a second
+/// draw exceeds, too (docs/tolerances.md, Second draw).
+void compare_gradients(const Call& call) {
+  double share = share_of_gradients(call);
+  if (share > 1 && share <= 2)
+    share = share_of_gradients(
+        {at::randn_like(call.q), at::randn_like(call.k), at::randn_like(call.v), call.mask});
+  EXPECT_LE(share, 1);
 }
 
 class PanelBackward : public ::testing::TestWithParam<InstructionSet> {

@@ -96,13 +96,19 @@ inline double row_error(const at::Tensor& have, const at::Tensor& want, double f
       .item<double>();
 }
 
-/// The error of `have` is at most twice that of `plain`, or one unit in the last place.
+/// The error of `have` as a share of what is allowed: twice the error of `plain`, or one unit in
+/// the last place (docs/tolerances.md, Below fp64).
+inline double share_of_allowance(const at::Tensor& have, const at::Tensor& plain,
+                                 const at::Tensor& want, double floor = 0) {
+  const double limit =
+      std::max(2 * row_error(plain, want, floor), double{std::numeric_limits<float>::epsilon()});
+  return row_error(have, want, floor) / limit;
+}
+
 inline void expect_as_exact_as(const std::string& name, const at::Tensor& have,
                                const at::Tensor& plain, const at::Tensor& want, double floor = 0) {
   ASSERT_EQ(have.sizes(), want.sizes()) << name;
-  const double limit =
-      std::max(2 * row_error(plain, want, floor), double{std::numeric_limits<float>::epsilon()});
-  EXPECT_LE(row_error(have, want, floor), limit) << name;
+  EXPECT_LE(share_of_allowance(have, plain, want, floor), 1) << name;
 }
 
 /// lse is off by what the logits are off: eps * sqrt(dk) * |q| |k| * scale (docs/semantics.md,
