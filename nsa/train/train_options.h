@@ -6,7 +6,7 @@
 
 #include "base/options/option.h"
 #include "nsa/train/data/batch_loader.h"
-#include "nsa/train/ranks/reducer_options.h"
+#include "nsa/train/gradients/reducer_options.h"
 
 namespace nsa::train {
 

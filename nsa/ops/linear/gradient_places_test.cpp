@@ -9,7 +9,7 @@
 namespace nsa {
 namespace {
 
-/// Two matrices of 3 and 2 rows, and a bucket with room for both.
+/// Two matrices of 3 and 2 rows, and a bucket that holds both.
 class GradientPlacesTest : public ::testing::Test {
  protected:
   GradientPlacesTest() {

@@ -12,8 +12,8 @@
 #include <limits>
 #include <numbers>
 
+#include "nsa/train/gradients/communication.h"
 #include "nsa/train/loop/schedule.h"
-#include "nsa/train/ranks/communication.h"
 
 namespace nsa::train {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "nsa/model/decoder.h"
 #include "nsa/model/sections.h"
-#include "nsa/train/ranks/reducer_options.h"
+#include "nsa/train/gradients/reducer_options.h"
 #include "nsa/train/shard/shard_unit.h"
 
 namespace nsa::train {

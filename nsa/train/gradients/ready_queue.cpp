@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/ready_queue.h"
+#include "nsa/train/gradients/ready_queue.h"
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/jit_type.h>

@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/bucket_record.h"
+#include "nsa/train/gradients/bucket_record.h"
 
 #include <ATen/DeviceAccelerator.h>
 

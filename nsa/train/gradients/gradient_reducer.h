@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "nsa/ops/linear/gradient_places.h"
+#include "nsa/train/gradients/communication.h"
+#include "nsa/train/gradients/reducer_options.h"
 #include "nsa/train/ranks/collective_log.h"
-#include "nsa/train/ranks/communication.h"
 #include "nsa/train/ranks/rank_group.h"
-#include "nsa/train/ranks/reducer_options.h"
 
 namespace nsa::train {
 

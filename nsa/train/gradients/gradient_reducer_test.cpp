@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/gradient_reducer.h"
+#include "nsa/train/gradients/gradient_reducer.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

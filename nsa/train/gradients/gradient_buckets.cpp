@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/gradient_buckets.h"
+#include "nsa/train/gradients/gradient_buckets.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>

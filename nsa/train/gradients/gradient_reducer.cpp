@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/gradient_reducer.h"
+#include "nsa/train/gradients/gradient_reducer.h"
 
 #include <ATen/ATen.h>
 #include <algorithm>
@@ -6,10 +6,10 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
-#include "nsa/train/ranks/bucket_record.h"
-#include "nsa/train/ranks/gradient_buckets.h"
-#include "nsa/train/ranks/ready_queue.h"
-#include "nsa/train/ranks/unbucketed_gradients.h"
+#include "nsa/train/gradients/bucket_record.h"
+#include "nsa/train/gradients/gradient_buckets.h"
+#include "nsa/train/gradients/ready_queue.h"
+#include "nsa/train/gradients/unbucketed_gradients.h"
 
 namespace nsa::train {
 /// What the sums of buckets need and leave.

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "nsa/train/ranks/communication.h"
+#include "nsa/train/gradients/communication.h"
 
 namespace nsa::train {
 

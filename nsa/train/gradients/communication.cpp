@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/communication.h"
+#include "nsa/train/gradients/communication.h"
 
 #include <algorithm>
 

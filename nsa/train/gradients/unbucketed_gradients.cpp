@@ -1,4 +1,4 @@
-#include "nsa/train/ranks/unbucketed_gradients.h"
+#include "nsa/train/gradients/unbucketed_gradients.h"
 
 #include <ATen/ATen.h>
 
