@@ -60,7 +60,7 @@ TEST(Derive, MiniRunIsGo) {
 
 /// A case of two ranks counts once, and only when both ended it ok.
 TEST(Derive, ACaseOfSeveralRanksCountsOnce) {
-  const fs::path sample = fs::path(base::source_dir()) / "reports/samples/ddp_multi_gpu-h100x2";
+  const fs::path sample = fs::path(base::source_dir()) / "reports/samples/ddp_multi_gpu-h200x2";
   const auto scale_2 = [](const fs::path& dir) {
     return by_id(derive_all(RunFolder(dir)).results.phases, "P-scale_2");
   };

@@ -80,7 +80,7 @@ TEST_F(WitnessesCommand, ARecordedRunIsHeldAgainstTheThresholdInForce) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.text,
               HasSubstr("C-curves.band of dense_counterpart-h100 has the threshold 0.05"));
-  EXPECT_THAT(result.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h100x2 is about "));
+  EXPECT_THAT(result.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h200x2 is about "));
   EXPECT_THAT(result.text, HasSubstr("C-nsa_s2k_b16.memory"));
 }
 
