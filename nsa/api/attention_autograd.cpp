@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <deque>
@@ -68,6 +69,7 @@ class AttentionNode : public torch::autograd::Node {
     const OperatorHandle op = backward_of(op_);
     Stack stack;
     arguments.push(op.schema(), stack);
+    arguments.kept.clear();  // the operator alone holds them now
     op.callBoxed(stack);
     edge = 0;
     for (size_t i = 0; i < of_call.size(); ++i) {
@@ -86,7 +88,8 @@ class AttentionNode : public torch::autograd::Node {
   std::string name() const override { return "NsaAttentionBackward"; }
 
  private:
-  /// The call, with what its forward operator left.
+  /// The call, with what its forward operator left. The node gives that up where the graph is not
+  /// kept: otherwise it would take its memory to the end of the backward pass.
   OperatorArguments unpack() {
     const std::lock_guard lock(mutex_);
     Stack stack = settings_;
@@ -94,7 +97,11 @@ class AttentionNode : public torch::autograd::Node {
     for (const size_t place : places_) stack[place] = saved_[next++].unpack();
     OperatorArguments arguments = OperatorArguments::pop(op_.schema(), stack);
     arguments.call.block_idx = saved_[next++].unpack();
-    while (next < saved_.size()) arguments.kept.push_back(saved_[next++].unpack());
+    const bool keeps = torch::autograd::get_current_graph_task_keep_graph();
+    for (; next < saved_.size(); ++next) {
+      arguments.kept.push_back(saved_[next].unpack());
+      if (!keeps) saved_[next].reset_data();
+    }
     return arguments;
   }
 

@@ -96,13 +96,13 @@ variable_list gradients_of_recomputed(OperatorArguments& arguments) {
   return gradients;
 }
 
-variable_list gradients_of_kept(const OperatorArguments& arguments) {
+variable_list gradients_of_kept(OperatorArguments& arguments) {
   if (arguments.kept.empty() || arguments.wanted.none()) return {};
   const at::NoGradGuard no_graph;
   // On a CPU small graphs give the gradients of what surrounds the branches.
   const c10::impl::ForceDispatchKeyGuard keys(
       fresh_keys(/*recording=*/arguments.call.q().is_cpu()));
-  return kept_gradients(arguments.call, arguments.kept, arguments.d_o, arguments.wanted);
+  return kept_gradients(arguments.call, std::move(arguments.kept), arguments.d_o, arguments.wanted);
 }
 
 void unpack_without_graph(OperatorArguments& arguments) {

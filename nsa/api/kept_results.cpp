@@ -22,9 +22,9 @@ bool one_key(const AttentionCall& call) {
   return !call.tensors[6].defined() && !call.tensors[8].defined();
 }
 
-Steps steps_from(const AttentionCall& call, const NsaInputs& in, const Tensors& kept) {
+Steps steps_from(const AttentionCall& call, const NsaInputs& in, Tensors kept) {
   auto next = kept.begin();
-  const auto take = [&] { return *next++; };
+  const auto take = [&] { return std::move(*next++); };
   Steps steps;
   NsaOutputs& out = steps.out;
   out.q_rot = rotates(call) ? take() : in.q;
@@ -44,14 +44,14 @@ bool computed_by_cpu_kernels(const AttentionCall& call) {
 }
 
 /// Of packed documents, [T, ...]; empty where the forward pass kept nothing.
-Tensors gradients_of_documents(const AttentionCall& call, const NsaInputs& in, const Tensors& kept,
+Tensors gradients_of_documents(const AttentionCall& call, const NsaInputs& in, Tensors kept,
                                const at::Tensor& d_o, bool branches) {
   const auto kernels = packed_kernels(call, /*checks_offsets=*/false);
   if (!kernels) return {};
-  Steps steps = steps_from(call, in, kept);
+  Steps steps = steps_from(call, in, std::move(kept));
   for (at::Tensor* const x : {&steps.out.q_rot, &steps.k_sel, &steps.k_win})
     if (x->dim() == 3) *x = x->unsqueeze(0);  // an argument of the call
-  Tensors found = packed_gradients(in, call.config, steps, d_o, *kernels, branches);
+  Tensors found = packed_gradients(in, call.config, std::move(steps), d_o, *kernels, branches);
   for (at::Tensor& x : found)
     if (x.defined()) x = x.squeeze(0);
   return found;
@@ -143,7 +143,7 @@ std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool chec
   return kernels;
 }
 
-Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at::Tensor& d_o,
+Tensors kept_gradients(const AttentionCall& call, Tensors kept, const at::Tensor& d_o,
                        const std::bitset<kCallTensors.size()>& wanted) {
   TORCH_CHECK_VALUE(kept.size() == num_kept(call), "nsa::attention: kept must be the ",
                     num_kept(call), " results of the forward operator of the same call, got ",
@@ -158,9 +158,9 @@ Tensors kept_gradients(const AttentionCall& call, const Tensors& kept, const at:
   auto* const gradients_by =
       computed_by_cpu_kernels(own) ? cpu_gradients_of_steps : gradients_of_steps;
   const Tensors found = own.cu_seqlens.defined()
-                            ? gradients_of_documents(own, in, kept, d_o, branches)
-                            : gradients_by(in, own.config, steps_from(own, in, kept), d_o,
-                                           own.compressed(), branches);
+                            ? gradients_of_documents(own, in, std::move(kept), d_o, branches)
+                            : gradients_by(in, own.config, steps_from(own, in, std::move(kept)),
+                                           d_o, own.compressed(), branches);
   if (found.empty()) return {};
   const std::array<const at::Tensor*, 8> inputs{&in.q,     &in.k_cmp_src,  &in.v_cmp_src,
                                                 &in.k_sel, &in.v_sel,      &in.k_win,

@@ -28,9 +28,10 @@ std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool chec
 
 /// Gradients of the tensors of a call, in their order, from `kept` and d_o, by the kernels;
 /// undefined where not `wanted`. Empty where the kernels do not cover the call. Throws
-/// c10::ValueError for another number of results.
-std::vector<at::Tensor> kept_gradients(const AttentionCall& call,
-                                       const std::vector<at::Tensor>& kept, const at::Tensor& d_o,
+/// c10::ValueError for another number of results. Results that `kept` alone holds are let go of on
+/// the way.
+std::vector<at::Tensor> kept_gradients(const AttentionCall& call, std::vector<at::Tensor> kept,
+                                       const at::Tensor& d_o,
                                        const std::bitset<kCallTensors.size()>& wanted);
 
 }  // namespace nsa

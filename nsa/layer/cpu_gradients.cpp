@@ -73,9 +73,8 @@ class BranchInputs {
 
 }  // namespace
 
-variable_list cpu_gradients_of_steps(const NsaInputs& in, const NsaConfig& config,
-                                     const Steps& steps, const at::Tensor& d_o, bool compressed,
-                                     bool branches) {
+variable_list cpu_gradients_of_steps(const NsaInputs& in, const NsaConfig& config, Steps steps,
+                                     const at::Tensor& d_o, bool compressed, bool branches) {
   const at::AutoGradMode recording(true);
   const NsaOutputs& out = steps.out;
   const variable_list gates = gate_gradients(steps, in.gate_logits, config, d_o);

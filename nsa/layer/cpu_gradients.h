@@ -9,7 +9,7 @@ namespace nsa {
 /// branch is attended once more. Rotation, compression and gates, which are linear in S, are
 /// computed again for their own gradients. Takes part in no graph of the caller's.
 std::vector<at::Tensor> cpu_gradients_of_steps(const NsaInputs& inputs, const NsaConfig& config,
-                                               const Steps& steps, const at::Tensor& d_o,
-                                               bool compressed, bool branches);
+                                               Steps steps, const at::Tensor& d_o, bool compressed,
+                                               bool branches);
 
 }  // namespace nsa

@@ -38,8 +38,9 @@ nsa::NsaOutputs TargetCall::forward() const {
   return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), options_);
 }
 
-std::vector<at::Tensor> TargetCall::backward(const at::Tensor& o, const at::Tensor& d_o) const {
-  return torch::autograd::grad({o}, leaves_, {d_o}, /*retain_graph=*/true);
+std::vector<at::Tensor> TargetCall::backward(const at::Tensor& o, const at::Tensor& d_o,
+                                             bool keeps_graph) const {
+  return torch::autograd::grad({o}, leaves_, {d_o}, keeps_graph);
 }
 
 }  // namespace suites

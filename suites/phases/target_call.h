@@ -25,8 +25,9 @@ class TargetCall {
              at::ScalarType type = at::kBFloat16, const nsa::NsaOptions& options = cuda_kernels());
 
   nsa::NsaOutputs forward() const;
-  /// Gradients of the leaves; the graph of `o` stays.
-  std::vector<at::Tensor> backward(const at::Tensor& o, const at::Tensor& d_o) const;
+  /// Gradients of the leaves. `keeps_graph`: the graph of `o` can be asked again.
+  std::vector<at::Tensor> backward(const at::Tensor& o, const at::Tensor& d_o,
+                                   bool keeps_graph = true) const;
 
   const DenseInputs& inputs() const { return in_; }
   /// q, K, V, gate logits.

@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/saved_variable.h>
 
 #include <tuple>
+#include <utility>
 
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/layer/batched.h"
@@ -42,6 +45,24 @@ struct CallPlan : torch::CustomClassHolder {
   ColumnPlaces places;  ///< of q and the keys and values of the branches; their gradients lie alike
   RunRecordPtr record;
   at::Tensor dropped_ids;  ///< of a given block_idx, which the forward pass counts
+
+  /// The outputs of the branches. The node gives them up as soon as its backward pass has them,
+  /// where the graph is not kept: otherwise they would take their memory to its end.
+  void save_outputs(const std::array<at::Tensor, 3>& out) {
+    // Without their history, which would hold the node.
+    for (size_t i = 0; i < 3; ++i) outputs_[i] = {out[i].detach(), /*is_output=*/false};
+  }
+  std::array<at::Tensor, 3> take_outputs() {
+    std::array<at::Tensor, 3> out;
+    for (size_t i = 0; i < 3; ++i) {
+      out[i] = outputs_[i].unpack();
+      if (!torch::autograd::get_current_graph_task_keep_graph()) outputs_[i].reset_data();
+    }
+    return out;
+  }
+
+ private:
+  std::array<torch::autograd::SavedVariable, 3> outputs_;
 };
 
 /// Outputs of the node, in order; the last three only where they are no inputs.
@@ -172,7 +193,7 @@ variable_list joined(const CallPlan& plan, const SavedCall& s, const BranchGradi
 }
 
 /// Gradients of the eight inputs from those of the outputs. `branches` false: of the logits only.
-variable_list input_gradients(const CallPlan& plan, const SavedCall& s, variable_list grads,
+variable_list input_gradients(const CallPlan& plan, SavedCall& s, variable_list grads,
                               bool branches) {
   const NsaConfig& config = plan.config;
   grads.resize(kOutputs);
@@ -206,7 +227,9 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
     const NsaOutputs& out = steps.out;
     plan->dropped_ids = out.dropped_ids;
-    ctx->save_for_backward(SavedCall::of(steps, in).list());
+    const SavedCall saved = SavedCall::of(steps, in);
+    ctx->save_for_backward(saved.list());
+    plan->save_outputs(saved.out);
     ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
     ctx->set_materialize_grads(false);
     ctx->mark_non_differentiable({out.block_idx, out.ranges});
@@ -223,7 +246,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const auto plan =
         c10::static_intrusive_pointer_cast<CallPlan>(ctx->saved_data["plan"].toCapsule());
     const RunRecordScope scope(plan->record);
-    const SavedCall s = SavedCall::from(ctx->get_saved_variables());
+    SavedCall s = SavedCall::from(ctx->get_saved_variables(), plan->take_outputs());
     // Those that are no outputs of this node have no gradient here.
     if (!plan->pooled) grads.insert(grads.begin() + kKCmp, 2, at::Tensor());
     bool branches = false;
@@ -276,21 +299,21 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs& in, const NsaConfi
   return kernels_of_call(in, config, num_ids, /*compressed=*/false);
 }
 
-variable_list gradients_of_saved(const NsaInputs& in, const NsaConfig& config,
-                                 const SavedCall& saved, const BranchKernels& kernels,
-                                 const at::Tensor& d_o, bool pooled, bool branches) {
+variable_list gradients_of_saved(const NsaInputs& in, const NsaConfig& config, SavedCall saved,
+                                 const BranchKernels& kernels, const at::Tensor& d_o, bool pooled,
+                                 bool branches) {
   const auto plan = plan_of(in, config, {}, kernels, pooled);
   variable_list grads(kOutputs);
   grads[kO] = d_o;
   return input_gradients(*plan, saved, std::move(grads), branches);
 }
 
-variable_list gradients_of_steps(const NsaInputs& in, const NsaConfig& config, const Steps& steps,
+variable_list gradients_of_steps(const NsaInputs& in, const NsaConfig& config, Steps steps,
                                  const at::Tensor& d_o, bool compressed, bool branches) {
   if (!compressed && !sources_are_pooled(config)) return {};
   const auto kernels = kernels_of_call(in, config, steps.out.ranges.size(3), compressed);
   if (!kernels) return {};
-  return gradients_of_saved(in, config, SavedCall::of(steps, in), *kernels, d_o,
+  return gradients_of_saved(in, config, SavedCall::of(std::move(steps), in), *kernels, d_o,
                             /*pooled=*/!compressed, branches);
 }
 
@@ -323,7 +346,7 @@ std::optional<BranchKernels> choose_one_call(const NsaInputs&, const NsaConfig&,
   return std::nullopt;
 }
 
-std::vector<at::Tensor> gradients_of_steps(const NsaInputs&, const NsaConfig&, const Steps&,
+std::vector<at::Tensor> gradients_of_steps(const NsaInputs&, const NsaConfig&, Steps,
                                            const at::Tensor&, bool, bool) {
   return {};
 }

@@ -25,15 +25,16 @@ NsaOutputs fused_call(const NsaInputs& inputs, const NsaConfig& config, const Ns
 /// forward pass left `steps`, from d_o [B, S, Hq, dv], by the kernels and outside of the autograd
 /// graph; empty where they do not cover the call. Inputs that are one tensor have their sum in the
 /// first place. `compressed`: k_cmp_src and v_cmp_src are the results of compression. `branches`
-/// false: of the logits only.
+/// false: of the logits only. Outputs of branches that `steps` alone holds are let go of on the
+/// way.
 std::vector<at::Tensor> gradients_of_steps(const NsaInputs& inputs, const NsaConfig& config,
-                                           const Steps& steps, const at::Tensor& d_o,
-                                           bool compressed, bool branches);
+                                           Steps steps, const at::Tensor& d_o, bool compressed,
+                                           bool branches);
 
 /// The same from what the branches read and left, as the kernels take it; builds with CUDA code.
 /// `pooled`: k_cmp_src and v_cmp_src are the sources of compression.
 std::vector<at::Tensor> gradients_of_saved(const NsaInputs& inputs, const NsaConfig& config,
-                                           const SavedCall& saved, const BranchKernels& kernels,
+                                           SavedCall saved, const BranchKernels& kernels,
                                            const at::Tensor& d_o, bool pooled, bool branches);
 
 }  // namespace nsa

@@ -6,7 +6,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
@@ -63,23 +63,21 @@ int64_t first_joined(const SavedCall& s, const NsaConfig& config, const BranchKe
   return sel_attn_first_joined(s.selected(config), chosen.sel.code);
 }
 
-BranchGradients gradients_by_kernels(const SavedCall& s, const NsaConfig& config,
+BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
                                      const BranchKernels& chosen, const at::Tensor& d_o,
                                      bool branches, const at::Tensor& q_out) {
-  const GatedSum sum{s.out, s.logits, config.gate};
   BranchGradients g;
   std::array<at::Tensor, 3> d_out{d_o, d_o, d_o};
   const RowStatistics statistics(s);
   // A gate that may be negative has no logarithm.
   const bool folded = config.gate != GateActivation::kNone;
   if (folded) {
-    g.logits = gated_sum_statistics(sum, d_o, config.num_kv_heads, statistics.gated(s),
-                                    statistics.flags());
+    g.logits = gated_sum_statistics({s.out, s.logits, config.gate}, d_o, config.num_kv_heads,
+                                    statistics.gated(s), statistics.flags());
+    s.out = {};  // room for what follows, where nobody else holds them
   } else {
-    std::tie(g.logits, d_out) = [&] {
-      const GatedGradients d = gated_sum_backward(sum, d_o);
-      return std::pair{d.logits, d.branch};
-    }();
+    GatedGradients d = gated_sum_backward({s.out, s.logits, config.gate}, d_o);
+    g.logits = std::move(d.logits), d_out = std::move(d.branch);
   }
   if (!branches) return g;
   const auto no_terms = [&] { return at::zeros(s.q.sizes(), s.q.options()); };

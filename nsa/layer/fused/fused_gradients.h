@@ -2,6 +2,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "nsa/backend/kernel_choice.h"
@@ -18,15 +19,16 @@ namespace nsa {
 /// What a backward pass reads: tensors as the kernels take them, and what the forward pass left.
 struct SavedCall {
   at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
-  std::array<at::Tensor, 3> out, lse;    ///< cmp, sel, win
+  std::array<at::Tensor, 3> lse;         ///< cmp, sel, win
+  std::array<at::Tensor, 3> out;         ///< likewise; undefined once nothing reads them any more
   const PackedTables* packed = nullptr;  ///< of packed documents as one sequence
 
+  /// All but `out`.
   std::vector<at::Tensor> list() const {
-    return {q,      k_cmp,  v_cmp,  k_sel,  v_sel,  k_win,  v_win, logits,
-            ranges, out[0], out[1], out[2], lse[0], lse[1], lse[2]};
+    return {q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges, lse[0], lse[1], lse[2]};
   }
-  static SavedCall of(const Steps& steps, const NsaInputs& in) {
-    const NsaOutputs& out = steps.out;
+  static SavedCall of(Steps steps, const NsaInputs& in) {
+    NsaOutputs& out = steps.out;
     return {out.q_rot,
             out.k_cmp,
             out.v_cmp,
@@ -36,23 +38,13 @@ struct SavedCall {
             in.v_win,
             in.gate_logits.contiguous(),
             out.ranges,
-            {out.o_cmp, out.o_sel, out.o_win},
             {out.lse_cmp, out.lse_sel, out.lse_win},
+            {std::move(out.o_cmp), std::move(out.o_sel), std::move(out.o_win)},
             nullptr};
   }
-  static SavedCall from(const std::vector<at::Tensor>& x) {
-    return {x[0],
-            x[1],
-            x[2],
-            x[3],
-            x[4],
-            x[5],
-            x[6],
-            x[7],
-            x[8],
-            {x[9], x[10], x[11]},
-            {x[12], x[13], x[14]},
-            nullptr};
+  static SavedCall from(const std::vector<at::Tensor>& x, std::array<at::Tensor, 3> out) {
+    return {x[0],           x[1],   x[2], x[3], x[4], x[5], x[6], x[7], x[8], {x[9], x[10], x[11]},
+            std::move(out), nullptr};
   }
   SelAttnArgs selected(const NsaConfig& config) const {
     if (packed != nullptr)
@@ -82,8 +74,9 @@ int64_t first_joined(const SavedCall& saved, const NsaConfig& config, const Bran
 
 /// Gradients of a loss through o alone, from d_o [B, S, Hq, dv]. `branches` false: of the logits
 /// only. Where tokens are joined, their gradient of q goes to q_out [B, S, Hq, dk], heads side by
-/// side, or to a term where that is undefined.
-BranchGradients gradients_by_kernels(const SavedCall& saved, const NsaConfig& config,
+/// side, or to a term where that is undefined. Lets go of `saved.out` as soon as gates and row
+/// statistics are made of it.
+BranchGradients gradients_by_kernels(SavedCall& saved, const NsaConfig& config,
                                      const BranchKernels& kernels, const at::Tensor& d_o,
                                      bool branches, const at::Tensor& q_out);
 

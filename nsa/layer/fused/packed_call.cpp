@@ -99,14 +99,14 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
 }
 
 std::vector<at::Tensor> packed_gradients(const NsaInputs& inputs, const NsaConfig& config,
-                                         const Steps& steps, const at::Tensor& d_o,
+                                         Steps steps, const at::Tensor& d_o,
                                          const PackedKernels& kernels, bool branches) {
   NsaInputs in = one_sequence(inputs);
   const PackedTables tables = make_packed_tables(inputs, config, kernels, /*backward=*/true);
   in.gate_logits = poisoned(in.gate_logits, tables);
-  SavedCall saved = SavedCall::of(steps, in);
+  SavedCall saved = SavedCall::of(std::move(steps), in);
   saved.packed = &tables;
-  return gradients_of_saved(in, config, saved, {kernels.cmp, kernels.sel, kernels.win},
+  return gradients_of_saved(in, config, std::move(saved), {kernels.cmp, kernels.sel, kernels.win},
                             d_o.unsqueeze(0), /*pooled=*/true, branches);
 }
 
@@ -115,7 +115,7 @@ Steps packed_steps(const NsaInputs&, const NsaConfig&, const at::Tensor&, const 
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }
 
-std::vector<at::Tensor> packed_gradients(const NsaInputs&, const NsaConfig&, const Steps&,
+std::vector<at::Tensor> packed_gradients(const NsaInputs&, const NsaConfig&, Steps,
                                          const at::Tensor&, const PackedKernels&, bool) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }

@@ -16,7 +16,7 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
 /// Gradients of q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win and gate_logits, [1, T, ...],
 /// from what packed_steps left and d_o [T, Hq, dv]; otherwise as gradients_of_steps.
 std::vector<at::Tensor> packed_gradients(const NsaInputs& inputs, const NsaConfig& config,
-                                         const Steps& steps, const at::Tensor& d_o,
+                                         Steps steps, const at::Tensor& d_o,
                                          const PackedKernels& kernels, bool branches);
 
 }  // namespace nsa

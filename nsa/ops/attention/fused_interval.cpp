@@ -191,15 +191,15 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   const c10::cuda::CUDAGuard guard(q_in.device());
   const KernelInputs in(q_in, k_in, v_in);
   const auto& [dims, q, k, v] = in;
-  const at::Tensor wide_out = rows == nullptr ? padded_heads(out, dims.v) : out;
+  const at::Tensor wide_out = rows == nullptr ? padded_heads(out, dims.v) : at::Tensor();
   const at::Tensor d_out = addressable(padded_heads(
-      d_out_in.defined() ? d_out_in.to(out.scalar_type()) : at::zeros_like(out), dims.v));
+      d_out_in.defined() ? d_out_in.to(q.scalar_type()) : at::zeros_like(out), dims.v));
   const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   const AttentionGradients g{like(q), like(k), like(v)};
   kernels::IntervalBackward p;
   p.forward = problem_of(q, k, v, mask, scale, code);
-  p.forward.out = wide_out.data_ptr();  // read only
+  if (wide_out.defined()) p.forward.out = wide_out.data_ptr();  // read only
   p.forward.lse = lse.data_ptr<float>();
   p.d_out = strided(d_out);
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;

@@ -140,7 +140,7 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
   TORCH_INTERNAL_ASSERT(joined == nullptr || !pads_heads(args.q, args.v));
   const KernelInputs in(args.q, args.k, args.v);
   const auto& [dims, q, k, v] = in;
-  const at::Tensor wide_out = stats == nullptr ? padded_heads(out, dims.v) : out;
+  const at::Tensor wide_out = stats == nullptr ? padded_heads(out, dims.v) : at::Tensor();
   const at::Tensor d_out = addressable(
       padded_heads(grads[0].defined() ? grads[0] : at::zeros(out.sizes(), out.options()), dims.v));
   const at::Tensor d_lse = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
@@ -158,7 +158,7 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
   p.v = strided(v);
   p.d_out = strided(d_out);
   p.ranges = ranges.const_data_ptr<int32_t>();
-  p.out = wide_out.const_data_ptr();
+  if (wide_out.defined()) p.out = wide_out.const_data_ptr();
   p.lse = lse.const_data_ptr<float>();
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
   p.stats = stats;

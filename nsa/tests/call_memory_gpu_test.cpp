@@ -1,0 +1,108 @@
+// Memory of a backward pass: where the graph is not kept, the outputs of the branches go as soon as
+// gates and row statistics are made of them; part of backends_gpu_test.
+#include <ATen/ATen.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "nsa/layer/nsa_attention.h"
+#include "nsa/nsa.h"
+
+namespace nsa {
+namespace {
+
+using torch::autograd::variable_list;
+using Call = at::Tensor (*)(const variable_list&);
+
+constexpr int64_t kTokens = 4096, kHeads = 16, kDim = 128;
+constexpr int64_t kOutputBytes = kTokens * kHeads * kDim * 2;
+
+NsaConfig config_of_call() {
+  NsaConfig config;
+  config.num_heads = kHeads;
+  config.num_kv_heads = 1;
+  config.qk_head_dim = config.v_head_dim = kDim;
+  config.rope = RopeMode::kNone;
+  return config;
+}
+
+variable_list leaves() {
+  at::manual_seed(31);
+  variable_list made;
+  for (const auto& [heads, dim] :
+       {std::pair{kHeads, kDim}, {int64_t{1}, kDim}, {int64_t{1}, kDim}, {kHeads, int64_t{3}}})
+    made.push_back(at::randn({1, kTokens, heads, dim}, at::device(at::kCUDA).dtype(at::kBFloat16))
+                       .requires_grad_(true));
+  return made;
+}
+
+/// The call of the layer; all but `o` is let go of, as a model does.
+at::Tensor layer_call(const variable_list& x) {
+  NsaInputs in;
+  in.q = x[0];
+  in.k_cmp_src = in.k_sel = in.k_win = x[1];
+  in.v_cmp_src = in.v_sel = in.v_win = x[2];
+  in.gate_logits = x[3];
+  NsaOptions options;
+  options.sel = SelBackend::kFused;
+  options.cmp = options.win = BranchBackend::kFused;
+  options.keep_scores = false, options.strict_backend = true;
+  return nsa_attention(in, config_of_call(), options).o;
+}
+
+at::Tensor operator_call(const variable_list& x) {
+  Config config;
+  config.num_heads = kHeads;
+  config.num_kv_heads = 1;
+  config.qk_head_dim = config.v_head_dim = kDim;
+  config.rope = RopeMode::kNone;
+  return attention(x[0], x[1], x[2], x[3], config);
+}
+
+c10::CachingDeviceAllocator::Stat allocated_bytes() {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
+  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+}
+
+struct Backward {
+  variable_list gradients;
+  int64_t peak = 0;  ///< bytes beyond what stands before it
+};
+
+Backward backward_of(Call call, const variable_list& inputs, bool keeps_graph) {
+  const at::Tensor o = call(inputs), d_o = at::ones_like(o);
+  c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+  const int64_t before = allocated_bytes().current;
+  Backward result;
+  result.gradients = torch::autograd::grad({o}, inputs, {d_o}, keeps_graph);
+  result.peak = allocated_bytes().peak - before;
+  return result;
+}
+
+void expect_outputs_dropped(Call call) {
+  const variable_list inputs = leaves();
+  const Backward kept = backward_of(call, inputs, true), dropped = backward_of(call, inputs, false);
+  for (size_t i = 0; i < inputs.size(); ++i)
+    EXPECT_TRUE(kept.gradients[i].equal(dropped.gradients[i])) << "input " << i;
+  EXPECT_LE(dropped.peak, kept.peak - 3 * kOutputBytes);
+}
+
+TEST(CallMemoryOnCuda, TheLayerDropsOutputsOfBranchesInItsBackwardPass) {
+  expect_outputs_dropped(layer_call);
+}
+
+TEST(CallMemoryOnCuda, TheOperatorDropsOutputsOfBranchesInItsBackwardPass) {
+  expect_outputs_dropped(operator_call);
+}
+
+TEST(CallMemoryOnCuda, AGraphThatIsNotKeptCannotBeAskedTwice) {
+  const variable_list inputs = leaves();
+  for (const Call call : {layer_call, operator_call}) {
+    const at::Tensor o = call(inputs);
+    torch::autograd::grad({o}, inputs, {at::ones_like(o)});
+    EXPECT_THROW(torch::autograd::grad({o}, inputs, {at::ones_like(o)}), std::exception);
+  }
+}
+
+}  // namespace
+}  // namespace nsa
