@@ -116,10 +116,11 @@ NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
 }
 
 Steps compose_attention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
-                        bool compressed) {
+                        bool compressed, bool keeps_two) {
   Sources sources(inputs, config, options);
   const AttendedKeys keys = sources.prepare(compressed);
-  return {attend_branches(keys, inputs.gate_logits, config, options), sources.k_sel(), keys.k_win};
+  return {attend_branches(keys, inputs.gate_logits, config, options, keeps_two), sources.k_sel(),
+          keys.k_win};
 }
 
 }  // namespace nsa

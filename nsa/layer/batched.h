@@ -19,10 +19,13 @@ NsaOutputs batched_attention(const NsaInputs& inputs, const NsaConfig& config,
 struct Steps {
   NsaOutputs out;
   at::Tensor k_sel, k_win;  ///< as the branches read them: rotated
+  /// Whether o_cmp and o_win are two of the branches as GatedSum::keeps_two has them.
+  bool keeps_two() const { return !out.o_sel.defined() && out.o.defined(); }
 };
 /// The same call as a composition of operators, each with a node of its own in the autograd graph.
-/// `compressed`: k_cmp_src and v_cmp_src are the results of compression.
+/// `compressed`: k_cmp_src and v_cmp_src are the results of compression. `keeps_two` as of
+/// attend_branches.
 Steps compose_attention(const NsaInputs& inputs, const NsaConfig& config, const NsaOptions& options,
-                        bool compressed = false);
+                        bool compressed = false, bool keeps_two = false);
 
 }  // namespace nsa

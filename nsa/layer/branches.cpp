@@ -29,8 +29,12 @@ constexpr int64_t kSelectionQueries = 4096;
 class Branches {
  public:
   Branches(const AttendedKeys& keys, const at::Tensor& gate_logits, const NsaConfig& config,
-           const NsaOptions& options)
-      : keys_(keys), gate_logits_(gate_logits), config_(config), options_(options) {}
+           const NsaOptions& options, bool keeps_two)
+      : keys_(keys),
+        gate_logits_(gate_logits),
+        config_(config),
+        options_(options),
+        keeps_two_(keeps_two) {}
 
   void choose_blocks() {
     out_.q_rot = keys_.q_rot;
@@ -191,16 +195,23 @@ class Branches {
     std::tie(out_.o_win, out_.lse_win) = result;
   }
 
+  /// A gate that may be negative, or of any size, makes none of the branches again.
+  bool keeps_two() const { return keeps_two_ && config_.gate != GateActivation::kNone; }
+
   void combine() {
     const NvtxRange range = stage("nsa.gate");
     if (combines_by_kernel(out_.o_cmp, gate_logits_) &&
         !needs_gradient({out_.o_cmp, out_.o_sel, out_.o_win, gate_logits_})) {
-      const GatedOutput sum = gated_sum_by_kernel(
-          {{out_.o_cmp.contiguous(), out_.o_sel.contiguous(), out_.o_win.contiguous()},
-           gate_logits_.contiguous(),
-           config_.gate});
-      out_.o = sum.o;
-      out_.gates = sum.gates;
+      const GatedSum sum{
+          {out_.o_cmp.contiguous(), out_.o_sel.contiguous(), out_.o_win.contiguous()},
+          gate_logits_.contiguous(),
+          config_.gate,
+          keeps_two()};
+      std::tie(out_.o, out_.gates) = [&] {
+        const GatedOutput done = gated_sum_by_kernel(sum);
+        return std::pair{done.o, done.gates};
+      }();
+      if (sum.keeps_two) out_.o_cmp = sum.branch[0], out_.o_sel.reset(), out_.o_win = sum.branch[2];
       return record_stage("gate", "fused");
     }
     out_.gates = gate_activate(gate_logits_, config_.gate);
@@ -212,6 +223,7 @@ class Branches {
   const at::Tensor& gate_logits_;
   const NsaConfig& config_;
   const NsaOptions& options_;
+  bool keeps_two_;
   at::Tensor positions_;
   const char* ranges_backend_ = "fused";  ///< of ranges that came with the selection
   NsaOutputs out_;
@@ -221,7 +233,8 @@ class Branches {
 
 std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
                                       const std::vector<at::Tensor>& gate_logits,
-                                      const NsaConfig& config, const NsaOptions& options) {
+                                      const NsaConfig& config, const NsaOptions& options,
+                                      bool keeps_two) {
   TORCH_CHECK(pieces.size() == gate_logits.size(), "nsa::attend_pieces: gate_logits must be ",
               pieces.size(), " tensors, one a piece, got ", gate_logits.size());
   std::vector<Branches> branches;
@@ -231,7 +244,7 @@ std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
         pieces[i].first_position == 0 || !options.strict_asserts,
         "nsa::attend_branches: strict_asserts must be false where queries begin at position ",
         pieces[i].first_position, ", as it counts from 0 (unset NSA_STRICT_ASSERTS)");
-    branches.emplace_back(pieces[i], gate_logits[i], config, options);
+    branches.emplace_back(pieces[i], gate_logits[i], config, options, keeps_two);
   }
   for (Branches& piece : branches) piece.choose_blocks();
   std::vector<NsaOutputs> outputs;
@@ -240,8 +253,8 @@ std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
 }
 
 NsaOutputs attend_branches(const AttendedKeys& keys, const at::Tensor& gate_logits,
-                           const NsaConfig& config, const NsaOptions& options) {
-  return std::move(attend_pieces({keys}, {gate_logits}, config, options).front());
+                           const NsaConfig& config, const NsaOptions& options, bool keeps_two) {
+  return std::move(attend_pieces({keys}, {gate_logits}, config, options, keeps_two).front());
 }
 
 }  // namespace nsa

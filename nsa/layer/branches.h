@@ -20,15 +20,19 @@ struct AttendedKeys {
 };
 
 /// The three branches of these queries and their gated sum (docs/semantics.md, Stages); what runs
-/// goes to the current record. gate_logits: as NsaInputs. Throws c10::Error by name.
+/// goes to the current record. gate_logits: as NsaInputs. `keeps_two`: where a kernel adds the
+/// branches outside of autograd, o_cmp and o_win become two of them as GatedSum::keeps_two has it,
+/// and o_sel is undefined. Throws c10::Error by name.
 NsaOutputs attend_branches(const AttendedKeys& keys, const at::Tensor& gate_logits,
-                           const NsaConfig& config, const NsaOptions& options);
+                           const NsaConfig& config, const NsaOptions& options,
+                           bool keeps_two = false);
 
 /// The same for several pieces of sequences. All choose their blocks before the first of them asks
 /// for `selected`: where that waits for other processes, what each did so far is the same work,
 /// though a late piece has more to choose from than an early one.
 std::vector<NsaOutputs> attend_pieces(const std::vector<AttendedKeys>& pieces,
                                       const std::vector<at::Tensor>& gate_logits,
-                                      const NsaConfig& config, const NsaOptions& options);
+                                      const NsaConfig& config, const NsaOptions& options,
+                                      bool keeps_two = false);
 
 }  // namespace nsa

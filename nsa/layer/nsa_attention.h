@@ -45,6 +45,9 @@ struct NsaOptions {
   bool prefill_batched = true;  ///< false: prefill is a loop over tokens
   bool nvtx = true;             ///< name the stages for profilers
   bool keep_scores = true;      ///< false: `scores` comes back undefined (it is S x S/l' x Hkv)
+  bool keep_branches = true;    ///< false: where one node of the graph computes the call, o_cmp,
+                                ///< o_sel and o_win come back undefined, and the node keeps two of
+                                ///< them and o, which may not be overwritten then
   at::Tensor
       block_idx;  ///< when defined: used instead of the selection. int32 or int64, any order;
                   ///< ids outside 0..floor(t/l') are unused places, repeated ones count once

@@ -37,7 +37,7 @@ variable_list leaves() {
 }
 
 /// The call of the layer; all but `o` is let go of, as a model does.
-at::Tensor layer_call(const variable_list& x) {
+NsaOutputs layer_outputs(const variable_list& x, bool keep_branches) {
   NsaInputs in;
   in.q = x[0];
   in.k_cmp_src = in.k_sel = in.k_win = x[1];
@@ -47,8 +47,11 @@ at::Tensor layer_call(const variable_list& x) {
   options.sel = SelBackend::kFused;
   options.cmp = options.win = BranchBackend::kFused;
   options.keep_scores = false, options.strict_backend = true;
-  return nsa_attention(in, config_of_call(), options).o;
+  options.keep_branches = keep_branches;
+  return nsa_attention(in, config_of_call(), options);
 }
+at::Tensor layer_call(const variable_list& x) { return layer_outputs(x, true).o; }
+at::Tensor call_of_two(const variable_list& x) { return layer_outputs(x, false).o; }
 
 at::Tensor operator_call(const variable_list& x) {
   Config config;
@@ -79,25 +82,53 @@ Backward backward_of(Call call, const variable_list& inputs, bool keeps_graph) {
   return result;
 }
 
-void expect_outputs_dropped(Call call) {
+void expect_outputs_dropped(Call call, int64_t outputs) {
   const variable_list inputs = leaves();
   const Backward kept = backward_of(call, inputs, true), dropped = backward_of(call, inputs, false);
   for (size_t i = 0; i < inputs.size(); ++i)
     EXPECT_TRUE(kept.gradients[i].equal(dropped.gradients[i])) << "input " << i;
-  EXPECT_LE(dropped.peak, kept.peak - 3 * kOutputBytes);
+  EXPECT_LE(dropped.peak, kept.peak - outputs * kOutputBytes);
 }
 
 TEST(CallMemoryOnCuda, TheLayerDropsOutputsOfBranchesInItsBackwardPass) {
-  expect_outputs_dropped(layer_call);
+  expect_outputs_dropped(layer_call, 3);
+  expect_outputs_dropped(call_of_two, 2);
 }
 
 TEST(CallMemoryOnCuda, TheOperatorDropsOutputsOfBranchesInItsBackwardPass) {
-  expect_outputs_dropped(operator_call);
+  expect_outputs_dropped(operator_call, 3);
+}
+
+/// Bytes that the graph of an output holds beside it, and the most that making it took.
+std::pair<int64_t, int64_t> forward_of(Call call, const variable_list& inputs) {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(0);
+  const int64_t before = allocated_bytes().current;
+  const at::Tensor o = call(inputs);
+  return {allocated_bytes().current - before, allocated_bytes().peak - before};
+}
+
+TEST(CallMemoryOnCuda, ACallThatGivesNoBranchesKeepsTwoForThree) {
+  const variable_list inputs = leaves();
+  const auto [three, peak_three] = forward_of(layer_call, inputs);
+  const auto [two, peak_two] = forward_of(call_of_two, inputs);
+  EXPECT_EQ(two, three - kOutputBytes);
+  EXPECT_LE(peak_two, peak_three);
+}
+
+/// What its backward pass reads may not change: the output is a part of it now.
+TEST(CallMemoryOnCuda, AnOutputThatWasOverwrittenIsRefused) {
+  const variable_list inputs = leaves();
+  const at::Tensor o = call_of_two(inputs), twice = o * 1;
+  {
+    const at::NoGradGuard no_graph;
+    o.add_(1);
+  }
+  EXPECT_THROW(torch::autograd::grad({twice}, inputs, {at::ones_like(o)}), c10::Error);
 }
 
 TEST(CallMemoryOnCuda, AGraphThatIsNotKeptCannotBeAskedTwice) {
   const variable_list inputs = leaves();
-  for (const Call call : {layer_call, operator_call}) {
+  for (const Call call : {layer_call, call_of_two, operator_call}) {
     const at::Tensor o = call(inputs);
     torch::autograd::grad({o}, inputs, {at::ones_like(o)});
     EXPECT_THROW(torch::autograd::grad({o}, inputs, {at::ones_like(o)}), std::exception);

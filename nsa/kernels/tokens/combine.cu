@@ -59,6 +59,30 @@ __device__ void differentiate(Activation activation, const float (&gate)[3], flo
   }
 }
 
+/// The branch whose row is not kept where two are.
+__device__ int largest_of(const float (&logits)[3]) {
+  int branch = 1;
+  float largest = logits[1];
+  if (logits[0] > largest) branch = 0, largest = logits[0];
+  return logits[2] > largest ? 2 : branch;
+}
+
+/// Sums d_out * o_branch from those that stand in the places of the branches (Combine::keeps_two):
+/// the dropped one is what the others leave of that of the output. Its gate is the largest, so
+/// that it has the error of an output that is rounded like the branches.
+__device__ void restore_sums(int dropped, const float (&gate)[3], float* sums) {
+  float rest = sums[1];
+#pragma unroll
+  for (int branch = 0; branch < 3; branch += 2)
+    if (branch == dropped) sums[1] = sums[branch];
+#pragma unroll
+  for (int branch = 0; branch < 3; ++branch)
+    if (branch != dropped) rest -= gate[branch] * sums[branch];
+#pragma unroll
+  for (int branch = 0; branch < 3; ++branch)
+    if (branch == dropped) sums[branch] = gate[branch] == 0.f ? 0.f : rest / gate[branch];
+}
+
 template <typename T>
 __device__ uint4 load_at(const void* x, int row, int head_dim, int column) {
   return load_bits(static_cast<const T*>(x) + int64_t(row) * head_dim + column);
@@ -84,6 +108,10 @@ __device__ __forceinline__ void add_branches(const Combine& p, const Cut& cut) {
       const int triple = cut.heads_per_gate.quotient(row);
       float gate[3], sum[kVector] = {};
       load_logits<T>(p, triple, gate);
+      const int dropped = largest_of(gate);
+      if (p.keeps_two && dropped != 1)
+        *reinterpret_cast<uint4*>(static_cast<T*>(const_cast<void*>(p.branch[dropped])) +
+                                  int64_t(row) * p.head_dim + column) = bits[i][1];
       activate(p.activation, gate);
 #pragma unroll
       for (int branch = 0; branch < 3; ++branch) {
@@ -265,7 +293,9 @@ __device__ __forceinline__ void make_statistics(const Combine& p, const Cut& cut
         if (i == (lane & (quarter - 1))) own[j] = found[j];
     }
     if (row >= end) continue;
+    const int dropped = largest_of(gate);
     activate(p.activation, gate);
+    if (p.keeps_two) restore_sums(dropped, gate, own);
     const int64_t by_kv_head = place_by_kv_head(p, cut, row);
 #pragma unroll
     for (int branch = 0; branch < 3; ++branch) {
@@ -304,7 +334,7 @@ __global__ void __launch_bounds__(kThreads)
 
 bool covered(const Combine& p) {
   return p.head_dim % kVector == 0 && p.heads_per_gate > 0 && p.rows % p.heads_per_gate == 0 &&
-         p.rows <= kMostCombined;
+         p.rows <= kMostCombined && !(p.keeps_two && p.activation == Activation::kNone);
 }
 
 /// At least four lanes a row.
@@ -339,7 +369,7 @@ cudaError_t combine_forward(const Combine& p, cudaStream_t stream) {
 
 cudaError_t combine_backward(const Combine& p, cudaStream_t stream) {
   const bool statistics = p.d_branch[0] == nullptr;
-  if (!covered(p) || (statistics && p.activation == Activation::kNone))
+  if (!covered(p) || (statistics ? p.activation == Activation::kNone : p.keeps_two))
     return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   const Cut cut = cut_of(p);

@@ -48,7 +48,12 @@ struct Combine {
   int64_t rows = 0;        ///< B * S * Hq
   int heads_per_gate = 1;  ///< 1, or G when the heads of a group share their gates
   int head_dim = 0;
-  void* out = nullptr;          ///< forward: [rows, D]
+  void* out = nullptr;  ///< forward: [rows, D]
+  /// Forward: `out` is the place of branch[1], and where another branch has the largest gate, the
+  /// row of branch[1] takes the place of that one's. Backward, statistics: the branches are as this
+  /// left them, branch[1] being the sum: of it the one with the largest gate is made again. Gates
+  /// must be activated.
+  bool keeps_two = false;
   float* gates = nullptr;       ///< forward: activated, shape of logits; or null
   const void* d_out = nullptr;  ///< backward: [rows, D]
   void* d_logits = nullptr;     ///< backward: shape and type of logits

@@ -48,21 +48,23 @@ struct CallPlan : torch::CustomClassHolder {
 
   /// The outputs of the branches. The node gives them up as soon as its backward pass has them,
   /// where the graph is not kept: otherwise they would take their memory to its end.
-  void save_outputs(const std::array<at::Tensor, 3>& out) {
+  void save(const SavedCall& call) {
+    keeps_two_ = call.keeps_two;
     // Without their history, which would hold the node.
-    for (size_t i = 0; i < 3; ++i) outputs_[i] = {out[i].detach(), /*is_output=*/false};
+    for (size_t i = 0; i < 3; ++i) outputs_[i] = {call.out[i].detach(), /*is_output=*/false};
   }
-  std::array<at::Tensor, 3> take_outputs() {
+  SavedCall take(const variable_list& saved) {
     std::array<at::Tensor, 3> out;
     for (size_t i = 0; i < 3; ++i) {
       out[i] = outputs_[i].unpack();
       if (!torch::autograd::get_current_graph_task_keep_graph()) outputs_[i].reset_data();
     }
-    return out;
+    return SavedCall::from(saved, std::move(out), keeps_two_);
   }
 
  private:
   std::array<torch::autograd::SavedVariable, 3> outputs_;
+  bool keeps_two_ = false;
 };
 
 /// Outputs of the node, in order; the last three only where they are no inputs.
@@ -224,14 +226,17 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
                                const c10::intrusive_ptr<CallPlan>& plan) {
     const NsaInputs in{q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, {}, {}, {}};
     const Steps steps =
-        compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled);
-    const NsaOutputs& out = steps.out;
+        compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled,
+                          /*keeps_two=*/!plan->options.keep_branches);
+    NsaOutputs out = steps.out;
     plan->dropped_ids = out.dropped_ids;
     const SavedCall saved = SavedCall::of(steps, in);
     ctx->save_for_backward(saved.list());
-    plan->save_outputs(saved.out);
+    plan->save(saved);
     ctx->saved_data["plan"] = c10::IValue::make_capsule(plan);
     ctx->set_materialize_grads(false);
+    // A node has no undefined outputs.
+    if (saved.keeps_two) out.o_cmp = out.o_sel = out.o_win = at::empty({0}, out.o.options());
     ctx->mark_non_differentiable({out.block_idx, out.ranges});
     variable_list results{out.o,       out.o_cmp,   out.o_sel, out.o_win,     out.lse_cmp,
                           out.lse_sel, out.lse_win, out.gates, out.block_idx, out.ranges};
@@ -246,7 +251,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
     const auto plan =
         c10::static_intrusive_pointer_cast<CallPlan>(ctx->saved_data["plan"].toCapsule());
     const RunRecordScope scope(plan->record);
-    SavedCall s = SavedCall::from(ctx->get_saved_variables(), plan->take_outputs());
+    SavedCall s = plan->take(ctx->get_saved_variables());
     // Those that are no outputs of this node have no gradient here.
     if (!plan->pooled) grads.insert(grads.begin() + kKCmp, 2, at::Tensor());
     bool branches = false;
@@ -331,7 +336,8 @@ NsaOutputs fused_call(const NsaInputs& in, const NsaConfig& config, const NsaOpt
                                            in.v_win, in.gate_logits, plan);
   NsaOutputs out;
   out.o = r[kO];
-  out.o_cmp = r[kOCmp], out.o_sel = r[kOSel], out.o_win = r[kOWin];
+  if (options.keep_branches || config.gate == GateActivation::kNone)
+    out.o_cmp = r[kOCmp], out.o_sel = r[kOSel], out.o_win = r[kOWin];
   out.lse_cmp = r[kLseCmp], out.lse_sel = r[kLseSel], out.lse_win = r[kLseWin];
   out.gates = r[kGates], out.block_idx = r[kBlockIdx], out.ranges = r[kRanges];
   out.k_cmp = pooled ? r[kKCmp] : k_cmp;

@@ -90,6 +90,21 @@ void expect_cancelled(const CallCase& one, const at::Tensor& got, const at::Tens
   EXPECT_LE(((got - ideal).abs() / terms).max().item<double>(), ulp);
 }
 
+/// Gradients of the call that keeps two branches; of the call that keeps all where the loss has
+/// more outputs, which such a call has not.
+Tensors gradients_of_two(const CallCase& one, const Tensors& upstream) {
+  NsaInputs in = leaves_of(one, at::kCUDA, false);
+  NsaOptions options = kernel_options();
+  options.keep_branches = false;
+  NsaOutputs out = nsa_attention(in, one.config, options);
+  const bool two = one.config.gate != GateActivation::kNone;
+  EXPECT_EQ(out.o_cmp.defined() || out.o_sel.defined() || out.o_win.defined(), !two);
+  const Tensors through = one.loss(out);
+  if (through.size() > 1 || !through[0].is_same(out.o))
+    out = nsa_attention(in, one.config, kernel_options());
+  return gradients_of(one, in, out, upstream);
+}
+
 void expect_gradients(const CallCase& one) {
   NsaInputs in = leaves_of(one, at::kCUDA, false);
   const NsaOutputs have = nsa_attention(in, one.config, kernel_options());
@@ -116,6 +131,7 @@ void expect_gradients(const CallCase& one) {
   const NsaOutputs again_out = nsa_attention(again_in, one.config, kernel_options());
   const Tensors again = gradients_of(one, again_in, again_out, upstream);
   const Tensors ideal = gradients_of(one, exact, want, upstream);
+  const Tensors two = gradients_of_two(one, upstream);
   std::vector<std::string> learning;
   for (auto& [name, tensor] : differentiable(in))
     if (tensor->requires_grad()) learning.push_back(name);
@@ -129,6 +145,7 @@ void expect_gradients(const CallCase& one) {
       expect_cancelled(one, got[i], ideal[i], want, upstream);
     } else {
       EXPECT_LE(distance(got[i], ideal[i]), bound);
+      EXPECT_LE(distance(two[i], ideal[i]), bound) << "two branches kept";
     }
   }
 }

@@ -72,8 +72,8 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
   // A gate that may be negative has no logarithm.
   const bool folded = config.gate != GateActivation::kNone;
   if (folded) {
-    g.logits = gated_sum_statistics({s.out, s.logits, config.gate}, d_o, config.num_kv_heads,
-                                    statistics.gated(s), statistics.flags());
+    g.logits = gated_sum_statistics({s.out, s.logits, config.gate, s.keeps_two}, d_o,
+                                    config.num_kv_heads, statistics.gated(s), statistics.flags());
     s.out = {};  // room for what follows, where nobody else holds them
   } else {
     GatedGradients d = gated_sum_backward({s.out, s.logits, config.gate}, d_o);

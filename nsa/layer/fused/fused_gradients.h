@@ -19,15 +19,18 @@ namespace nsa {
 /// What a backward pass reads: tensors as the kernels take them, and what the forward pass left.
 struct SavedCall {
   at::Tensor q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges;
-  std::array<at::Tensor, 3> lse;         ///< cmp, sel, win
-  std::array<at::Tensor, 3> out;         ///< likewise; undefined once nothing reads them any more
+  std::array<at::Tensor, 3> lse;  ///< cmp, sel, win
+  /// Likewise, or as GatedSum::keeps_two has them; undefined once nothing reads them any more.
+  std::array<at::Tensor, 3> out;
   const PackedTables* packed = nullptr;  ///< of packed documents as one sequence
+  bool keeps_two = false;
 
   /// All but `out`.
   std::vector<at::Tensor> list() const {
     return {q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, ranges, lse[0], lse[1], lse[2]};
   }
   static SavedCall of(Steps steps, const NsaInputs& in) {
+    const bool two = steps.keeps_two();
     NsaOutputs& out = steps.out;
     return {out.q_rot,
             out.k_cmp,
@@ -39,12 +42,15 @@ struct SavedCall {
             in.gate_logits.contiguous(),
             out.ranges,
             {out.lse_cmp, out.lse_sel, out.lse_win},
-            {std::move(out.o_cmp), std::move(out.o_sel), std::move(out.o_win)},
-            nullptr};
+            {std::move(out.o_cmp), two ? out.o : std::move(out.o_sel), std::move(out.o_win)},
+            nullptr,
+            two};
   }
-  static SavedCall from(const std::vector<at::Tensor>& x, std::array<at::Tensor, 3> out) {
-    return {x[0],           x[1],   x[2], x[3], x[4], x[5], x[6], x[7], x[8], {x[9], x[10], x[11]},
-            std::move(out), nullptr};
+  static SavedCall from(const std::vector<at::Tensor>& x, std::array<at::Tensor, 3> out,
+                        bool keeps_two) {
+    return {x[0],           x[1],    x[2],     x[3], x[4],
+            x[5],           x[6],    x[7],     x[8], {x[9], x[10], x[11]},
+            std::move(out), nullptr, keeps_two};
   }
   SelAttnArgs selected(const NsaConfig& config) const {
     if (packed != nullptr)

@@ -41,6 +41,7 @@ kernels::Combine problem_of(const GatedSum& sum) {
   p.logits = sum.logits.const_data_ptr();
   p.float_logits = sum.logits.scalar_type() == at::kFloat;
   p.activation = activation_of(sum.activation);
+  p.keeps_two = sum.keeps_two;
   p.head_dim = static_cast<int>(o.size(-1));
   p.rows = o.numel() / o.size(-1);
   p.heads_per_gate = static_cast<int>(o.size(-2) / sum.logits.size(-2));
@@ -87,7 +88,7 @@ bool combines_by_kernel(const at::Tensor& o, const at::Tensor& gates) {
 
 GatedOutput gated_sum_by_kernel(const GatedSum& sum) {
   const c10::cuda::CUDAGuard guard(sum.logits.device());
-  const GatedOutput out{like(sum.branch[0]),
+  const GatedOutput out{sum.keeps_two ? sum.branch[1] : like(sum.branch[0]),
                         at::empty(sum.logits.sizes(), sum.logits.options().dtype(at::kFloat))};
   if (out.o.numel() == 0) return out;
   kernels::Combine p = problem_of(sum);

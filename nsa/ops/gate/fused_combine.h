@@ -22,10 +22,14 @@ struct GatedSum {
   std::array<at::Tensor, 3> branch;  ///< cmp, sel, win: [..., Hq, dv] contiguous
   at::Tensor logits;                 ///< [..., Hq or Hkv, 3] contiguous
   GateActivation activation = GateActivation::kSoftmax;
+  /// The sum takes the place of branch[1], and branch[0] and branch[2] keep two of the three: in
+  /// every row those without the largest gate. Only with activated gates; the statistics of such a
+  /// sum make the third of it again.
+  bool keeps_two = false;
 };
 
 struct GatedOutput {
-  at::Tensor o;      ///< like a branch
+  at::Tensor o;      ///< like a branch; with keeps_two it is branch[1]
   at::Tensor gates;  ///< activated, fp32, shape of the logits
 };
 /// Activation and sum in one launch, outside of autograd. Only where combines_by_kernel.

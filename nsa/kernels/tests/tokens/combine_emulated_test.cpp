@@ -192,8 +192,10 @@ struct Statistics : Backward {
   std::vector<int> flags{1, 2, 3};
   bool operator==(const Statistics&) const = default;
 
-  explicit Statistics(const CombineProblem& x, bool with_flags = true) : Backward(x) {
+  explicit Statistics(const CombineProblem& x, bool with_flags = true, bool keeps_two = false)
+      : Backward(x) {
     Combine p = x.launched();
+    p.keeps_two = keeps_two;
     p.d_logits = gradients(x), p.flags = with_flags ? flags.data() : nullptr;
     for (int i = 0; i < 3; ++i) {
       shifted[i].assign(size_t(x.c.rows()) * kOf[i].stride, -7.f), delta[i] = shifted[i];
@@ -297,6 +299,91 @@ TEST(CombineStatisticsEmulated, GatesNextToZeroAndOne) {
   }
 }
 
+/// The forward pass in the place of a branch, then statistics of what that leaves.
+struct TwoKept {
+  CombineProblem left;
+  Forward forward;
+
+  explicit TwoKept(const CombineProblem& x) : left(x), forward{{}, Floats(x.logits.size(), NAN)} {
+    Combine p = left.launched();
+    p.keeps_two = true;
+    p.out = left.branch[1].bits.data(), p.gates = forward.gates.data();
+    EXPECT_EQ(combine_forward(p, nullptr), cudaSuccess);
+    forward.out = left.branch[1].bits;
+  }
+};
+
+int largest_logit(const CombineProblem& x, int triple) {
+  const float* const of = &x.logits[size_t(triple) * 3];
+  int found = 1;
+  for (const int i : {0, 2})
+    if (of[i] > of[found]) found = i;
+  return found;
+}
+
+/// Same bits of the output; the rows that are kept are the branches with the smaller gates.
+void expect_two_kept(const CombineProblem& x, const TwoKept& have) {
+  EXPECT_TRUE(have.forward == forward(x));
+  for (int row = 0; row < x.c.rows(); ++row) {
+    const int dropped = largest_logit(x, row / x.c.heads_per_gate());
+    for (const int place : {0, 2})
+      for (int column = 0; column < x.c.dim; ++column) {
+        const int branch = place == dropped ? 1 : place;
+        EXPECT_EQ(have.left.branch[place].at(0, row, 0, column),
+                  x.branch[branch].at(0, row, 0, column))
+            << "row " << row << " place " << place;
+      }
+  }
+}
+
+/// Of the dropped branch to what the rounding of the output allows, of the others the same bits.
+void expect_restored(const CombineProblem& x, const TwoKept& two) {
+  const Statistics want(x), have(two.left, true, /*keeps_two=*/true);
+  for (int row = 0; row < x.c.rows(); ++row) {
+    const int triple = row / x.c.heads_per_gate(), dropped = largest_logit(x, triple);
+    const Triple gate = x.gates_of(triple);
+    double rounding = 0;  // half an ulp of each number of the output
+    for (int column = 0; column < x.c.dim; ++column) {
+      const double out = two.left.branch[1].at(0, row, 0, column);
+      rounding += std::fabs(out * x.d_out.at(0, row, 0, column)) * (x.c.half ? 0x1p-11 : 0x1p-8);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const int at = place_of(x.c, row, Statistics::kOf[i].by_kv_head) * Statistics::kOf[i].stride;
+      EXPECT_EQ(have.shifted[i][at], want.shifted[i][at]);
+      const double off = std::fabs(have.delta[i][at] - want.delta[i][at]);
+      if (i == dropped)
+        EXPECT_LE(off, rounding / gate[i].value + 1e-5 * (1 + std::fabs(want.delta[i][at]))) << row;
+      else
+        EXPECT_EQ(off, 0) << row;
+    }
+  }
+}
+
+TEST(CombineStatisticsEmulated, TheBranchOfTheLargestGateIsMadeAgainOfTheOutput) {
+  for (const Activation activation : {Activation::kSigmoid, Activation::kSoftmax})
+    for (const bool half : {false, true})
+      for (const bool shared : {false, true})
+        for (const int dim : {64, 264}) {
+          const CombineProblem x({2, 5, 2, 3, dim, activation, half, shared, half != shared});
+          const TwoKept two(x);
+          expect_two_kept(x, two);
+          expect_restored(x, two);
+        }
+}
+
+TEST(CombineStatisticsEmulated, GatesNextToZeroAreRestoredToo) {
+  for (const Activation activation : {Activation::kSigmoid, Activation::kSoftmax}) {
+    CombineProblem x({1, 8, 1, 2, 32, activation});
+    const float logits[] = {-200, 200, 0, -95, -95, 90, -150, -150, -150};
+    for (int i = 0; i < 9; ++i) x.set_logit(i, logits[i]);
+    const TwoKept two(x);
+    expect_two_kept(x, two);
+    const Statistics have(two.left, true, /*keeps_two=*/true);
+    for (int i = 0; i < 3; ++i)
+      for (const float delta : have.delta[i]) EXPECT_TRUE(std::isfinite(delta));
+  }
+}
+
 TEST(CombineStatisticsEmulated, FlagsMayBeNull) {
   const CombineProblem x({1, 3, 1, 2, 16});
   EXPECT_EQ(Statistics(x, false).flags, std::vector<int>({1, 2, 3}));
@@ -338,6 +425,8 @@ TEST(CombineEmulated, NoRowsAndSizesWithoutKernel) {
   Combine p = x.launched();
   p.activation = Activation::kNone;
   EXPECT_EQ(combine_backward(p, nullptr), cudaErrorInvalidValue) << "statistics of given gates";
+  p.keeps_two = true;
+  EXPECT_EQ(combine_forward(p, nullptr), cudaErrorInvalidValue) << "gates that may be negative";
 }
 
 }  // namespace
