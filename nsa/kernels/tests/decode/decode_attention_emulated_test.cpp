@@ -11,7 +11,7 @@
 
 namespace {
 
-using nsa::kernels::emulator::set_order;
+using nsa::kernels::emulator::kOtherOrders, nsa::kernels::emulator::set_order;
 
 /// Outputs of the last step.
 template <typename T>
@@ -52,6 +52,7 @@ Bits<T> run(const Case& c, uint64_t order) {
 template <typename T>
 void expect_right(const Case& c, std::initializer_list<uint64_t> orders = {1, 2}) {
   const Bits<T> first = run<T>(c, 0);
+  if (!kOtherOrders) return;
   for (const uint64_t order : orders)
     EXPECT_TRUE(run<T>(c, order).bytes == first.bytes) << c.name << ": other bits in " << order;
 }

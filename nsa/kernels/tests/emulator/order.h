@@ -12,4 +12,12 @@ namespace nsa::kernels::emulator {
 /// Others: random orders; copies of groups late if even, early if odd; all else is drawn.
 void set_order(uint64_t seed);
 
+/// Whether tests repeat a case in other orders: not in instrumented code, which takes several times
+/// as long and looks for addresses, the same in every order.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kOtherOrders = false;
+#else
+constexpr bool kOtherOrders = true;
+#endif
+
 }  // namespace nsa::kernels::emulator

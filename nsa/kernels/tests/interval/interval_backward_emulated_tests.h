@@ -169,7 +169,8 @@ void check(const Sizes& z, const Poison& bad = {}, int orders = 2, bool mended =
   compare(z, "d_q", have.d_q, want.d_q, finite);
   compare(z, "d_k", have.d_k, want.d_k, finite);
   compare(z, "d_v", have.d_v, want.d_v, finite);
-  for (int order = 1; order < orders; ++order) EXPECT_TRUE(run(p, order) == have) << order;
+  for (int order = 1; order < orders && emulator::kOtherOrders; ++order)
+    EXPECT_TRUE(run(p, order) == have) << order;
 }
 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
