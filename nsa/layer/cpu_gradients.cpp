@@ -76,8 +76,10 @@ class BranchInputs {
 variable_list cpu_gradients_of_steps(const NsaInputs& in, const NsaConfig& config, Steps steps,
                                      const at::Tensor& d_o, bool compressed, bool branches) {
   const at::AutoGradMode recording(true);
-  const NsaOutputs& out = steps.out;
+  NsaOutputs& out = steps.out;
   const variable_list gates = gate_gradients(steps, in.gate_logits, config, d_o);
+  for (at::Tensor* const x : {&out.o_cmp, &out.o_sel, &out.o_win})
+    x->reset();  // read for the last time
   variable_list result(7);
   if (branches) {
     const CpuGradients cmp =

@@ -17,8 +17,8 @@ using Call = at::Tensor (*)(const variable_list&);
 constexpr int64_t kTokens = 4096, kHeads = 16, kDim = 128;
 constexpr int64_t kOutputBytes = kTokens * kHeads * kDim * 2;
 
-NsaConfig config_of_call() {
-  NsaConfig config;
+Config config_of_call() {
+  Config config;
   config.num_heads = kHeads;
   config.num_kv_heads = 1;
   config.qk_head_dim = config.v_head_dim = kDim;
@@ -54,17 +54,13 @@ at::Tensor layer_call(const variable_list& x) { return layer_outputs(x, true).o;
 at::Tensor call_of_two(const variable_list& x) { return layer_outputs(x, false).o; }
 
 at::Tensor operator_call(const variable_list& x) {
-  Config config;
-  config.num_heads = kHeads;
-  config.num_kv_heads = 1;
-  config.qk_head_dim = config.v_head_dim = kDim;
-  config.rope = RopeMode::kNone;
-  return attention(x[0], x[1], x[2], x[3], config);
+  return attention(x[0], x[1], x[2], x[3], config_of_call());
 }
 
-c10::CachingDeviceAllocator::Stat allocated_bytes() {
+/// What tensors ask for; the blocks that they get may be larger.
+c10::CachingDeviceAllocator::Stat requested_bytes() {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
-  return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return stats.requested_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
 }
 
 struct Backward {
@@ -75,10 +71,10 @@ struct Backward {
 Backward backward_of(Call call, const variable_list& inputs, bool keeps_graph) {
   const at::Tensor o = call(inputs), d_o = at::ones_like(o);
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
-  const int64_t before = allocated_bytes().current;
+  const int64_t before = requested_bytes().current;
   Backward result;
   result.gradients = torch::autograd::grad({o}, inputs, {d_o}, keeps_graph);
-  result.peak = allocated_bytes().peak - before;
+  result.peak = requested_bytes().peak - before;
   return result;
 }
 
@@ -102,9 +98,9 @@ TEST(CallMemoryOnCuda, TheOperatorDropsOutputsOfBranchesInItsBackwardPass) {
 /// Bytes that the graph of an output holds beside it, and the most that making it took.
 std::pair<int64_t, int64_t> forward_of(Call call, const variable_list& inputs) {
   c10::cuda::CUDACachingAllocator::resetPeakStats(0);
-  const int64_t before = allocated_bytes().current;
+  const int64_t before = requested_bytes().current;
   const at::Tensor o = call(inputs);
-  return {allocated_bytes().current - before, allocated_bytes().peak - before};
+  return {requested_bytes().current - before, requested_bytes().peak - before};
 }
 
 TEST(CallMemoryOnCuda, ACallThatGivesNoBranchesKeepsTwoForThree) {
@@ -115,7 +111,7 @@ TEST(CallMemoryOnCuda, ACallThatGivesNoBranchesKeepsTwoForThree) {
   EXPECT_LE(peak_two, peak_three);
 }
 
-/// What its backward pass reads may not change: the output is a part of it now.
+/// Its backward pass reads the output, too.
 TEST(CallMemoryOnCuda, AnOutputThatWasOverwrittenIsRefused) {
   const variable_list inputs = leaves();
   const at::Tensor o = call_of_two(inputs), twice = o * 1;

@@ -74,7 +74,7 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
   if (folded) {
     g.logits = gated_sum_statistics({s.out, s.logits, config.gate, s.keeps_two}, d_o,
                                     config.num_kv_heads, statistics.gated(s), statistics.flags());
-    s.out = {};  // room for what follows, where nobody else holds them
+    s.out = {};  // frees their memory for what follows, where nobody else holds them
   } else {
     GatedGradients d = gated_sum_backward({s.out, s.logits, config.gate}, d_o);
     g.logits = std::move(d.logits), d_out = std::move(d.branch);
