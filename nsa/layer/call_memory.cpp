@@ -56,11 +56,11 @@ double cpu_call_bytes(const NsaConfig& config, const CpuCall& call) {
       branches + std::max(workspace(false) + (widens ? x.sums : 0),
                           call.kernels ? 5 * x.sums + (widens ? x.output : 0) : x.output);
   if (!call.gradient) return forward;
-  // The output and its gradient, and either what the gates are differentiated with or gradients of
-  // the outputs of two branches and of what they read.
+  // The output and its gradient, and either what the gates are differentiated with or, in the place
+  // of the branches' outputs, their gradients and those of what two branches read.
   const double gates = (widens ? 3 : 0) * x.sums + 3 * x.sums;
-  const double read = 2 * x.output + 2 * x.q + x.keys + x.values +
-                      (rotates ? x.q + 2 * x.keys : 0) + workspace(true);
+  const double read = 2 * x.q + x.keys + x.values + (rotates ? x.q + 2 * x.keys : 0) +
+                      workspace(true);
   return std::max(forward, branches + 2 * x.output + std::max(gates, read));
 }
 
