@@ -57,10 +57,9 @@ double cpu_call_bytes(const NsaConfig& config, const CpuCall& call) {
                           call.kernels ? 5 * x.sums + (widens ? x.output : 0) : x.output);
   if (!call.gradient) return forward;
   // The output and its gradient, and either what the gates are differentiated with or, in the place
-  // of the branches' outputs, their gradients and those of what two branches read.
+  // of the branches' outputs, gradients of two of them and of what the first two branches read.
   const double gates = (widens ? 3 : 0) * x.sums + 3 * x.sums;
-  const double read = 2 * x.q + x.keys + x.values + (rotates ? x.q + 2 * x.keys : 0) +
-                      workspace(true);
+  const double read = 2 * x.q - x.output + x.keys + x.values + workspace(true);
   return std::max(forward, branches + 2 * x.output + std::max(gates, read));
 }
 

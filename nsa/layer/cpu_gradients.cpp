@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <tuple>
+#include <utility>
 
 #include "nsa/ops/attention/cpu_attention.h"
 #include "nsa/ops/gate/gate.h"
@@ -71,31 +72,46 @@ class BranchInputs {
   variable_list given_, leaves_, read_;
 };
 
+/// Gradients of what the branches read, in the order of BranchInputs.
+struct ReadGradients {
+  /// Of one branch, whose keys and values have places `keys` and keys + 1.
+  void add(CpuGradients of_branch, size_t keys) {
+    if (found[0].defined())
+      found[0].add_(of_branch.q);
+    else
+      found[0] = std::move(of_branch.q);
+    found[keys] = std::move(of_branch.k), found[keys + 1] = std::move(of_branch.v);
+  }
+  variable_list found = variable_list(7);
+};
+
 }  // namespace
 
 variable_list cpu_gradients_of_steps(const NsaInputs& in, const NsaConfig& config, Steps steps,
                                      const at::Tensor& d_o, bool compressed, bool branches) {
   const at::AutoGradMode recording(true);
   NsaOutputs& out = steps.out;
-  const variable_list gates = gate_gradients(steps, in.gate_logits, config, d_o);
-  for (at::Tensor* const x : {&out.o_cmp, &out.o_sel, &out.o_win})
-    x->reset();  // read for the last time
+  variable_list gates = gate_gradients(steps, in.gate_logits, config, d_o);
+  // What was read for the last time goes, so that the next branch has its memory.
+  for (at::Tensor* const x : {&out.o_cmp, &out.o_sel, &out.o_win}) x->reset();
+  const auto gradient_of = [&](size_t branch) { return std::exchange(gates[branch], {}); };
   variable_list result(7);
   if (branches) {
-    const CpuGradients cmp =
-        cpu_attention_gradients({out.q_rot, out.k_cmp, out.v_cmp, out.lse_cmp, gates[0]},
+    ReadGradients read;
+    CpuGradients d =
+        cpu_attention_gradients({out.q_rot, out.k_cmp, out.v_cmp, out.lse_cmp, gradient_of(0)},
                                 compressed_mask(config), config.cmp_scale(), "cmp_attn");
-    const CpuGradients sel = cpu_attention_gradients(
-        {out.q_rot, steps.k_sel, in.v_sel, out.lse_sel, gates[1]},
-        {KeyMask::kRanges, 0, 0, 1, out.ranges}, config.sel_scale(), "sel_attn");
-    variable_list of_read{cmp.q.add(sel.q), cmp.k, cmp.v, sel.k, sel.v, {}, {}};
+    read.add(std::move(d), 1);
+    d = cpu_attention_gradients({out.q_rot, steps.k_sel, in.v_sel, out.lse_sel, gradient_of(1)},
+                                {KeyMask::kRanges, 0, 0, 1, out.ranges}, config.sel_scale(),
+                                "sel_attn");
+    read.add(std::move(d), 3);
     if (config.window > 0) {
-      const CpuGradients win =
-          cpu_attention_gradients({out.q_rot, steps.k_win, in.v_win, out.lse_win, gates[2]},
+      d = cpu_attention_gradients({out.q_rot, steps.k_win, in.v_win, out.lse_win, gradient_of(2)},
                                   window_mask(config), config.win_scale(), "win_attn");
-      of_read[0] = of_read[0].add(win.q), of_read[5] = win.k, of_read[6] = win.v;
+      read.add(std::move(d), 5);
     }
-    result = BranchInputs(in, config, compressed).gradients(of_read);
+    result = BranchInputs(in, config, compressed).gradients(read.found);
   }
   result.push_back(gates[3]);
   return result;
