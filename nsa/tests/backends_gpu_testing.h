@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <limits>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,22 @@ inline void expect_agreement(const Inputs& in, at::ScalarType dtype, const Call&
     EXPECT_LE(distance(have[i], want[i]), bound) << "tensor " << i << " " << dtype;
     EXPECT_TRUE(at::equal(have[i], again[i])) << "not the same bits twice: tensor " << i;
   }
+}
+
+/// Sizes the kernels are built for, at every kind of group, and some that are padded to them.
+struct FusedSizes {
+  int64_t group, dk, dv;
+};
+inline constexpr FusedSizes kFusedSizes[] = {
+    {1, 64, 64},    {2, 128, 128}, {3, 64, 64},    {4, 128, 128}, {6, 192, 128}, {7, 128, 128},
+    {16, 192, 128}, {16, 64, 64},  {4, 96, 96},    {2, 32, 32},   {16, 80, 80},  {5, 160, 120},
+    {3, 24, 128},   {4, 256, 256}, {16, 256, 256}, {1, 200, 224}};
+/// Backends that ran, by stage, and their details.
+inline std::string ran(const c10::intrusive_ptr<RunRecord>& record, const std::string& stage) {
+  for (const RanBackend& row : record->rows()) {
+    if (row.stage == stage) return row.backend + " " + row.detail;
+  }
+  return "nothing";
 }
 
 inline RanBackend last_row(const c10::intrusive_ptr<RunRecord>& record) {

@@ -195,4 +195,10 @@ TensorFile on_expected(TensorFile file, const std::map<std::string, FileTensor>&
   return file;
 }
 
+FileTensor zeros(const std::vector<int64_t>& shape, Dtype dtype) {
+  size_t bytes = size_bytes(dtype);
+  for (const int64_t axis : shape) bytes *= static_cast<size_t>(axis);
+  return {dtype, shape, std::vector<std::byte>(bytes)};
+}
+
 }  // namespace suites::eval

@@ -1,10 +1,13 @@
 #pragma once
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "suites/eval/evaluate.h"
 #include "suites/reference_cases/case.h"
@@ -43,5 +46,33 @@ std::string error_of(const TensorFile& file, const EvalOptions& options,
 /// A copy of the file in which stage values are inputs: NAME holds expected.NAME.
 TensorFile on_expected(TensorFile file, const std::map<std::string, FileTensor>& expected,
                        const std::set<std::string>& names);
+
+/// A tensor of zeros.
+FileTensor zeros(const std::vector<int64_t>& shape, Dtype dtype = Dtype::kF64);
+
+/// A small random file, changed by each test, in one thread.
+class Eval : public ::testing::Test {
+ protected:
+  Eval() { at::set_num_threads(1); }
+
+  /// The error of the small random file after a change.
+  std::string error(const std::function<void(TensorFile&, EvalOptions&)>& change) {
+    TensorFile changed = file;
+    EvalOptions options;
+    change(changed, options);
+    return error_of(changed, options);
+  }
+  std::string config_error(const std::function<void(nlohmann::json&)>& change) {
+    return error([&](TensorFile& f, EvalOptions&) { set_config(f, change); });
+  }
+  static void set_config(TensorFile& f, const std::function<void(nlohmann::json&)>& change) {
+    nlohmann::json config = nlohmann::json::parse(f.metadata["config"]);
+    change(config);
+    f.metadata["config"] = config.dump();
+  }
+
+  RandomFile random;
+  TensorFile file = random.make();
+};
 
 }  // namespace suites::eval
