@@ -13,6 +13,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/ingest/ingest.h"
 #include "harness/process/elapsed.h"
+#include "harness/process/os/proc_scan.h"
 #include "harness/schema/error.h"
 #include "harness/schema/parse/nearest.h"
 
@@ -59,6 +60,12 @@ void judge_evidence(const fs::path& file, const PlannedPhase& phase, GroupOutcom
   outcome.status = StepStatus::kCompleted;
   if (!transcript.violations.empty())
     fail(outcome, transcript.violations.front().name, transcript.violations.front().detail);
+}
+
+/// False where a case ended otherwise, as those do that an interrupted builtin leaves.
+bool all_cases_ended_ok(const fs::path& file, const PlannedPhase& phase) {
+  return std::ranges::all_of(transcript_of(file, phase).ended,
+                             [](const auto& one) { return one.second.status == "ok"; });
 }
 
 /// A file that a process named as evidence is in `out` when it ends.
@@ -278,8 +285,9 @@ GroupOutcome GroupRunner::run_builtin(const PlannedPhase& phase, const PlannedGr
   } catch (const std::exception& e) {
     fail(outcome, "BUILTIN_ERROR", e.what());
   }
-  if (outcome.status != StepStatus::kCompleted && InterruptGuard::signal() != 0)
-    outcome.cause = "INTERRUPTED";
+  const bool whole = outcome.status == StepStatus::kCompleted && all_cases_ended_ok(file, phase);
+  if (InterruptGuard::signal() != 0 && !whole)
+    fail(outcome, "INTERRUPTED", "interrupted by " + signal_name(InterruptGuard::signal()));
   outcome.seconds = seconds_since(start);
   return outcome;
 }

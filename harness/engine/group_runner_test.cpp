@@ -284,5 +284,26 @@ TEST(GroupRunner, AnInterruptedBuiltinIsContinuedAndNoFault) {
   EXPECT_FALSE(run.has("phases/stops/phase.json"));
 }
 
+/// It may also return soon and fail the case: that is no result, --resume runs it again.
+TEST(GroupRunner, ACaseThatAnInterruptedBuiltinFailsRunsAgain) {
+  FakeRun run("fails_case");
+  auto& phase = run.add("stops", "");
+  phase.program = "builtin";
+  phase.kind = "stops";
+  phase.cases = {{.id = "one"}};
+  int starts = 0;
+  run.builtins["stops"] = [&](const BuiltinCall&, base::protocol::Emitter& emitter) {
+    if (++starts > 1) return emitter.end_case("one");
+    ::raise(SIGTERM);
+    emitter.fail_case("one", "interrupted");
+  };
+  EXPECT_EQ(run.go().signal, SIGTERM);
+  EXPECT_FALSE(run.has("phases/stops/phase.json"));
+  run.options.resume = true;
+  EXPECT_EQ(run.go().signal, 0);
+  EXPECT_EQ(run.end_of("stops"), "COMPLETED");
+  EXPECT_EQ(starts, 2);
+}
+
 }  // namespace
 }  // namespace harness
