@@ -157,7 +157,7 @@ inline Backward backward(const CombineProblem& x) {
 }
 
 /// Statistics of the branches: one as the interval branches read them, one as the selected branch,
-/// one in the order of KV heads with room between rows.
+/// one in the order of KV heads with a gap between rows.
 struct Statistics : Backward {
   static constexpr GatedRows kOf[3] = {{nullptr, nullptr, nullptr, 1, true, false},
                                        {nullptr, nullptr, nullptr, 2, false, true},
