@@ -51,9 +51,12 @@ class AttentionNode : public torch::autograd::Node {
         add_next_edge(torch::autograd::impl::gradient_edge(arguments[place].toTensor()));
   }
 
-  void save_results(const at::Tensor& block_idx, const variable_list& kept) {
+  /// `o`: the output where the backward pass reads it, else undefined.
+  void save_results(const at::Tensor& block_idx, const variable_list& kept, const at::Tensor& o) {
     saved_.emplace_back(block_idx, /*is_output=*/false);  // it has no gradient
     for (const at::Tensor& x : kept) saved_.emplace_back(x, /*is_output=*/false);
+    // Without its history, which would hold the node.
+    if (o.defined()) saved_.emplace_back(o.detach(), /*is_output=*/false);
   }
 
   variable_list apply(variable_list&& gradients) override {
@@ -132,6 +135,13 @@ bool kernels_may_differentiate(const ForwardPlaces& places, at::ArrayRef<IValue>
   return backend == Backend::kAuto && (half || type == at::kFloat);
 }
 
+/// keeps_two, from what lies on the stack.
+bool reads_output(const ForwardPlaces& places, at::ArrayRef<IValue> arguments) {
+  const at::Tensor& q = arguments[places.tensors[0]].toTensor();
+  return q.is_cuda() && kernels_may_differentiate(places, arguments) &&
+         parse_gate_activation(arguments[places.gate].toStringRef()) != GateActivation::kNone;
+}
+
 /// What is wanted of a forward-mode derivative is refused: it would be lost without a word.
 void refuse_forward_mode(at::ArrayRef<IValue> arguments) {
   for (const IValue& x : arguments)
@@ -158,8 +168,11 @@ void forward_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
     const at::AutoDispatchBelowADInplaceOrView below;
     op.callBoxed(*stack);
   }
-  const IValue& kept = torch::jit::peek(*stack, 2, 3);
-  node->save_results(torch::jit::peek(*stack, 1, 3).toTensor(), kept.toTensorVector());
+  const variable_list kept = torch::jit::peek(*stack, 2, 3).toTensorVector();
+  node->save_results(torch::jit::peek(*stack, 1, 3).toTensor(), kept,
+                     !kept.empty() && reads_output(places, given)
+                         ? torch::jit::peek(*stack, 0, 3).toTensor()
+                         : at::Tensor());
   if (!returns_kept) stack->back() = variable_list();
   torch::autograd::set_history(torch::jit::peek(*stack, 0, 3).toTensor(), node);
 }

@@ -83,7 +83,8 @@ namespace {
 AttentionOutput compute_documents(const AttentionCall& call, const NsaInputs& in,
                                   const NsaOptions& options, bool keep) {
   if (const auto kernels = packed_kernels(call, /*checks_offsets=*/true)) {
-    const Steps steps = packed_steps(in, call.config, call.block_idx, *kernels);
+    const Steps steps =
+        packed_steps(in, call.config, call.block_idx, *kernels, keep && keeps_two(call));
     AttentionOutput result{steps.out.o.squeeze(0), steps.out.block_idx.squeeze(0)};
     if (keep) result.kept = kept_results(call, steps);
     return result;
@@ -106,7 +107,8 @@ AttentionOutput compute(const AttentionCall& call, bool keep) {
   }
   check_block_idx(in, call.config, options);
   require_memory(in, call.config, options, keep);
-  const Steps steps = compose_attention(in, call.config, options, call.compressed());
+  const Steps steps =
+      compose_attention(in, call.config, options, call.compressed(), keep && keeps_two(call));
   AttentionOutput result{steps.out.o, steps.out.block_idx};
   if (keep) result.kept = kept_results(call, steps);
   return result;

@@ -196,6 +196,7 @@ KnownSchema read_schema(const c10::FunctionSchema& schema) {
     if (found == all.end()) continue;
     if (found->is_differentiable) known.places.tensors.push_back(place);
     if (found->name == "backend") known.places.backend = place;
+    if (found->name == "gate") known.places.gate = place;
     if (found->name == "keep") known.places.keep = place;
     if (found->name == "cu_seqlens") known.places.cu_seqlens = place;
   }

@@ -33,7 +33,7 @@ struct OperatorArguments {
 /// Where arguments stand in the schema of a forward operator.
 struct ForwardPlaces {
   std::vector<size_t> tensors;  ///< of the call, differentiable; in the order of its gradients
-  size_t backend = 0, keep = 0;
+  size_t backend = 0, gate = 0, keep = 0;
   std::optional<size_t> cu_seqlens;
 };
 const ForwardPlaces& forward_places(const c10::FunctionSchema& schema);

@@ -22,6 +22,16 @@ bool one_key(const AttentionCall& call) {
   return !call.tensors[6].defined() && !call.tensors[8].defined();
 }
 
+constexpr size_t kSteps = 12;  ///< results that a call can keep
+constexpr size_t kSelected = 7;
+
+/// Whether step i is an argument of the call, the same as another, or made again of the output.
+bool is_left_out(const AttentionCall& call, size_t i) {
+  if (i == kSelected) return keeps_two(call);
+  if (i < 3) return !rotates(call) || (i == 2 && one_key(call));
+  return i < 5 && call.compressed();
+}
+
 Steps steps_from(const AttentionCall& call, const NsaInputs& in, Tensors kept) {
   auto next = kept.begin();
   const auto take = [&] { return std::move(*next++); };
@@ -32,9 +42,11 @@ Steps steps_from(const AttentionCall& call, const NsaInputs& in, Tensors kept) {
   steps.k_win = one_key(call) ? steps.k_sel : rotates(call) ? take() : in.k_win;
   out.k_cmp = call.compressed() ? in.k_cmp_src : take();
   out.v_cmp = call.compressed() ? in.v_cmp_src : take();
+  size_t step = 5;
   for (at::Tensor* const x :
        {&out.ranges, &out.o_cmp, &out.o_sel, &out.o_win, &out.lse_cmp, &out.lse_sel, &out.lse_win})
-    *x = take();
+    if (!is_left_out(call, step++)) *x = take();
+  if (keeps_two(call)) out.o = take();
   return steps;
 }
 
@@ -49,20 +61,12 @@ Tensors gradients_of_documents(const AttentionCall& call, const NsaInputs& in, T
   const auto kernels = packed_kernels(call, /*checks_offsets=*/false);
   if (!kernels) return {};
   Steps steps = steps_from(call, in, std::move(kept));
-  for (at::Tensor* const x : {&steps.out.q_rot, &steps.k_sel, &steps.k_win})
-    if (x->dim() == 3) *x = x->unsqueeze(0);  // an argument of the call
+  for (at::Tensor* const x : {&steps.out.q_rot, &steps.k_sel, &steps.k_win, &steps.out.o})
+    if (x->defined() && x->dim() == 3) *x = x->unsqueeze(0);  // an argument of the call
   Tensors found = packed_gradients(in, call.config, std::move(steps), d_o, *kernels, branches);
   for (at::Tensor& x : found)
     if (x.defined()) x = x.squeeze(0);
   return found;
-}
-
-constexpr size_t kSteps = 12;  ///< results that a call can keep
-
-/// Whether step i is an argument of the call, or the same as another.
-bool is_left_out(const AttentionCall& call, size_t i) {
-  if (i < 3) return !rotates(call) || (i == 2 && one_key(call));
-  return i < 5 && call.compressed();
 }
 
 size_t num_kept(const AttentionCall& call) {
@@ -72,6 +76,12 @@ size_t num_kept(const AttentionCall& call) {
 }
 
 }  // namespace
+
+bool keeps_two(const AttentionCall& call) {
+  const at::ScalarType type = call.q().scalar_type();
+  return call.q().is_cuda() && (type == at::kBFloat16 || type == at::kHalf) &&
+         call.backend != Backend::kPlain && call.config.gate != GateActivation::kNone;
+}
 
 Tensors kept_results(const AttentionCall& call, const Steps& steps) {
   const NsaOutputs& out = steps.out;
@@ -112,8 +122,9 @@ Tensors kept_meta(const AttentionCall& call) {
   for (size_t i = 0; i < sources.size(); ++i)
     if (!is_left_out(call, i)) kept.push_back(of_type(sources[i]));
   kept.push_back(make({batch, tokens, c.num_kv_heads, ids, 2}, at::kInt));
-  for (int branch = 0; branch < 3; ++branch)
-    kept.push_back(of_type({batch, tokens, c.num_heads, c.v_head_dim}));
+  for (size_t branch = 0; branch < 3; ++branch)
+    if (!is_left_out(call, 6 + branch))
+      kept.push_back(of_type({batch, tokens, c.num_heads, c.v_head_dim}));
   for (int branch = 0; branch < 3; ++branch)
     kept.push_back(make({batch, tokens, c.num_heads}, accumulated));
   return kept;
@@ -145,9 +156,10 @@ std::optional<PackedKernels> packed_kernels(const AttentionCall& call, bool chec
 
 Tensors kept_gradients(const AttentionCall& call, Tensors kept, const at::Tensor& d_o,
                        const std::bitset<kCallTensors.size()>& wanted) {
-  TORCH_CHECK_VALUE(kept.size() == num_kept(call), "nsa::attention: kept must be the ",
-                    num_kept(call), " results of the forward operator of the same call, got ",
-                    kept.size());
+  TORCH_CHECK_VALUE(kept.size() == num_kept(call) + (keeps_two(call) ? 1 : 0),
+                    "nsa::attention: kept must be the ", num_kept(call),
+                    " results of the forward operator of the same call",
+                    keeps_two(call) ? " and its output o behind them" : "", ", got ", kept.size());
   AttentionCall own = call;  // tensors of their own: one given twice has two gradients
   for (at::Tensor& x : own.tensors)
     if (x.defined()) x = x.detach();

@@ -13,6 +13,10 @@
 /// on what computed it.
 namespace nsa {
 
+/// Whether two outputs of branches are left for three (GatedSum::keeps_two): the backward operator
+/// then takes the output o behind what was kept.
+bool keeps_two(const AttentionCall& call);
+
 std::vector<at::Tensor> kept_results(const AttentionCall& call, const Steps& steps);
 /// The same on the Meta device, dynamic sizes too.
 std::vector<at::Tensor> kept_meta(const AttentionCall& call);

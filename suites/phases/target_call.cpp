@@ -38,6 +38,12 @@ nsa::NsaOutputs TargetCall::forward() const {
   return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), options_);
 }
 
+nsa::NsaOutputs TargetCall::forward_in_training() const {
+  nsa::NsaOptions options = options_;
+  options.keep_branches = false;
+  return nsa::nsa_attention(to_nsa(in_), to_nsa(config_), options);
+}
+
 std::vector<at::Tensor> TargetCall::backward(const at::Tensor& o, const at::Tensor& d_o,
                                              bool keeps_graph) const {
   return torch::autograd::grad({o}, leaves_, {d_o}, keeps_graph);

@@ -25,6 +25,8 @@ class TargetCall {
              at::ScalarType type = at::kBFloat16, const nsa::NsaOptions& options = cuda_kernels());
 
   nsa::NsaOutputs forward() const;
+  /// As a model calls it: of the branches only what the backward pass reads is kept.
+  nsa::NsaOutputs forward_in_training() const;
   /// Gradients of the leaves. `keeps_graph`: the graph of `o` can be asked again.
   std::vector<at::Tensor> backward(const at::Tensor& o, const at::Tensor& d_o,
                                    bool keeps_graph = true) const;

@@ -40,7 +40,7 @@ at::Tensor poisoned(const at::Tensor& logits, const PackedTables& tables) {
 }  // namespace
 
 Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::Tensor& block_idx,
-                   const PackedKernels& kernels) {
+                   const PackedKernels& kernels, bool keeps_two) {
   const NsaInputs in = one_sequence(inputs);
   const PackedTables tables = make_packed_tables(inputs, config, kernels, /*backward=*/false);
   Steps steps;
@@ -92,8 +92,10 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
   const NvtxRange range("nsa.gate");
   const GatedOutput sum = gated_sum_by_kernel({{out.o_cmp, out.o_sel, out.o_win},
                                                poisoned(in.gate_logits, tables).contiguous(),
-                                               config.gate});
+                                               config.gate,
+                                               keeps_two});
   out.o = sum.o, out.gates = sum.gates;
+  if (keeps_two) out.o_sel.reset();
   record_stage("gate", "fused");
   return steps;
 }
@@ -111,7 +113,8 @@ std::vector<at::Tensor> packed_gradients(const NsaInputs& inputs, const NsaConfi
 }
 
 #else
-Steps packed_steps(const NsaInputs&, const NsaConfig&, const at::Tensor&, const PackedKernels&) {
+Steps packed_steps(const NsaInputs&, const NsaConfig&, const at::Tensor&, const PackedKernels&,
+                   bool) {
   TORCH_CHECK(false, "nsa::nsa_attention: this build has no CUDA code");
 }
 

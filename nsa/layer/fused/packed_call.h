@@ -10,8 +10,9 @@ namespace nsa {
 
 /// The forward pass, outside of autograd; inputs [T, ...], checked. Tensors of the result are [1,
 /// T, ...]; k_cmp and v_cmp have the T / d rows of PackedTables, ranges count all tokens.
+/// `keeps_two` as of attend_branches.
 Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::Tensor& block_idx,
-                   const PackedKernels& kernels);
+                   const PackedKernels& kernels, bool keeps_two = false);
 
 /// Gradients of q, k_cmp_src, v_cmp_src, k_sel, v_sel, k_win, v_win and gate_logits, [1, T, ...],
 /// from what packed_steps left and d_o [T, Hq, dv]; otherwise as gradients_of_steps.

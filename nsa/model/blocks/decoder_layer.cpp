@@ -94,6 +94,7 @@ DecoderLayerImpl::Attended DecoderLayerImpl::attend_normed(const at::Tensor& x, 
   if (!dense_.is_empty()) return attend_dense(x, name, probe);
   // Computed once more: a probe runs when something is wrong, and the attention call hides them.
   if (probe) report_projections(probe, name, attention->project(x));
+  attention->options.keep_branches = static_cast<bool>(probe);
   const NsaAttentionImpl::Detailed out =
       run ? run(index, *attention, x) : attention->forward_detailed(x);
   if (probe) report_attention(probe, name, out.attention);
@@ -105,6 +106,7 @@ std::pair<at::Tensor, DecoderLayerImpl::Attended> DecoderLayerImpl::attend(
   if (dense_.is_empty() && !probe && !run) {
     const NormedLinear columns =
         normed_linear(in, attention_norm_, norm_eps_, attention->projection(), "nsa.project");
+    attention->options.keep_branches = false;
     return {columns.sum, attended(attention->forward_projected(columns.y))};
   }
   const NormedResidual before = residual_norm(in, attention_norm_, norm_eps_);

@@ -52,7 +52,9 @@ LayerBytes bytes_by_kernels(const ModelConfig& model, double e) {
   b.shared = q + sets * pair + heads * static_cast<double>(c.v_head_dim) * e;
   if (c.rope != RopeMode::kNone) b.shared += q + 2 * keys;
   b.compressed = output + pair / static_cast<double>(c.block_stride);
-  b.selected = output + 8 * kv * static_cast<double>(c.top_n);  // ranges
+  // One of the three outputs is made again of o, but where gates may be negative.
+  const bool two = c.gate != GateActivation::kNone;
+  b.selected = (two ? heads * kFloat : output) + 8 * kv * static_cast<double>(c.top_n);  // ranges
   b.window = output;
   b.gates = model.projections.has_gate_mlp() ? 3 * kFloat * kv : linear_gates(c, e, 0);
   return b;

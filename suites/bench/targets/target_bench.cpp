@@ -73,9 +73,9 @@ class Bench {
   }
 
   void time_ours() {
-    const Tensor d_o = at::randn_like(calls_.forward().o);
+    const Tensor d_o = at::randn_like(calls_.forward_in_training().o);
     const std::vector<Tensor> first = note_memory(d_o);
-    const nsa::NsaOutputs out = calls_.forward();
+    const nsa::NsaOutputs out = calls_.forward_in_training();
     const auto backward = [&] { return calls_.backward(out.o, d_o); };
     EventTimer timer(device_);
     std::vector<Tensor> again;
@@ -88,7 +88,7 @@ class Bench {
     note_launches(backward);
     const OperatorWork work = operator_work(
         to_nsa(one_.config), {.batch = one_.config.batch, .seq_len = one_.config.tokens});
-    pass("forward", one_.forward, sample([&] { calls_.forward(); }), work.forward);
+    pass("forward", one_.forward, sample([&] { calls_.forward_in_training(); }), work.forward);
     if (once > kSlowMs) {
       row_["problems"].push_back("backward took " + std::to_string(once) + " ms once");
       return;
@@ -104,11 +104,11 @@ class Bench {
       // Leaves of their own: those of a live graph belong to the stream it was made on.
       const TargetCall fresh(one_.config, device_, options_.seed);
       nsa::NsaOutputs out;
-      const Launches forward = CapturedCall([&] { out = fresh.forward(); }).launches();
+      const Launches forward = CapturedCall([&] { out = fresh.forward_in_training(); }).launches();
       out = {};
       std::vector<Tensor> gradients;
       const Launches both = CapturedCall([&] {
-                              out = fresh.forward();
+                              out = fresh.forward_in_training();
                               gradients = fresh.backward(out.o, out.o);
                             }).launches();
       row_["launches"] = {{"forward", forward.total()},
@@ -116,7 +116,7 @@ class Bench {
                           {"both", launches_json(both)}};
     }
 #endif
-    row_["host_us"] = {{"forward", host_us([&] { calls_.forward(); })},
+    row_["host_us"] = {{"forward", host_us([&] { calls_.forward_in_training(); })},
                        {"backward", host_us(backward)}};
   }
 
@@ -147,7 +147,7 @@ class Bench {
     reset_peak_memory(device_);
     const double before = peak_memory_mib(device_);
     const auto peak_mib = [&] { return peak_memory_mib(device_) - before; };
-    const Tensor o = calls_.forward().o;
+    const Tensor o = calls_.forward_in_training().o;
     double tensors = static_cast<double>(o.nbytes());
     const double mib = static_cast<double>(1 << 20), output = tensors / mib;
     for (const Tensor& leaf : calls_.leaves()) tensors += static_cast<double>(leaf.nbytes());
