@@ -75,6 +75,14 @@ size_t make_plan(const IntervalBackward& p, BackwardPlan& plan) {
   return flags + 2 * floats + partials;
 }
 
+/// Whether both have gradients of the same rows of Q.
+bool adds_up(const IntervalBackward& earlier, const IntervalBackward& p) {
+  const IntervalAttention &a = earlier.forward, &b = p.forward;
+  return earlier.rows.lse != nullptr && a.batch == b.batch && a.num_queries == b.num_queries &&
+         a.num_heads == b.num_heads && a.num_kv_heads == b.num_kv_heads &&
+         a.qk_head_dim == b.qk_head_dim && a.v_head_dim == b.v_head_dim && a.element == b.element;
+}
+
 cudaError_t clear(void* data, int64_t elements, cudaStream_t stream) {
   return elements == 0 ? cudaSuccess
                        : cudaMemsetAsync(data, 0, static_cast<size_t>(elements) * 2, stream);
@@ -109,6 +117,8 @@ const char* unsupported_reason(const IntervalBackward& p) {
   const char* reason = unsupported_reason(forward);
   if (reason != nullptr) return reason;
   if (!aligned(p.d_out)) return "an address or stride of d_out is no multiple of 16 bytes";
+  if (p.earlier != nullptr && !adds_up(*p.earlier, p))
+    return "d_q is added to that of other rows, or of rows that are not given";
   return nullptr;
 }
 
@@ -126,7 +136,8 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   if (f.num_queries == 0 || f.num_keys == 0) {
     const int64_t rows = int64_t{f.batch} * f.num_queries * f.num_heads,
                   keys = int64_t{f.batch} * f.num_keys * f.num_kv_heads;
-    cudaError_t status = clear(p.d_q, rows * f.qk_head_dim, stream);
+    cudaError_t status =
+        p.earlier != nullptr ? cudaSuccess : clear(p.d_q, rows * f.qk_head_dim, stream);
     if (status == cudaSuccess) status = clear(p.d_k, keys * f.qk_head_dim, stream);
     return status == cudaSuccess ? clear(p.d_v, keys * f.v_head_dim, stream) : status;
   }

@@ -19,10 +19,13 @@ struct IntervalBackward {
   Strided d_out;                 ///< [B, S, Hq, dv]
   const float* d_lse = nullptr;  ///< [B, S, Hq] contiguous, or null
   IntervalRows rows;             ///< set: `out`, `lse` and `d_lse` are not looked at
-  void *d_q = nullptr,           ///< [B, S, Hq, dk] contiguous, element type
-      *d_k = nullptr,            ///< [B, N, Hkv, dk]
-          *d_v = nullptr;        ///< [B, N, Hkv, dv]
-  void* workspace = nullptr;     ///< workspace_bytes(problem), multiple of 16; any content
+  /// Set: d_q holds the gradient of that problem, of the same rows and given `rows`, and gets that
+  /// of this one added; rounded once more.
+  const IntervalBackward* earlier = nullptr;
+  void *d_q = nullptr,        ///< [B, S, Hq, dk] contiguous, element type
+      *d_k = nullptr,         ///< [B, N, Hkv, dk]
+          *d_v = nullptr;     ///< [B, N, Hkv, dv]
+  void* workspace = nullptr;  ///< workspace_bytes(problem), multiple of 16; any content
 };
 
 /// nullptr when a kernel exists for these sizes; else why not, for a message.

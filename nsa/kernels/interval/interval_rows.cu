@@ -103,24 +103,34 @@ __device__ __forceinline__ void sum_columns(const IntervalBackward& p, const Bac
   to[2] = element<T>(sum.z), to[3] = element<T>(sum.w);
 }
 
-__device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan, int64_t row) {
+/// Adds the terms of d_q of a row.
+__device__ void add_keys(Columns& sum, const IntervalBackward& g, const IntervalRows& rows,
+                         int64_t row) {
   const IntervalAttention& f = g.forward;
-  const Row to(g.d_q, row * f.qk_head_dim, f.element);
-  if (all_finite(to, f.qk_head_dim)) return;
   const int group = f.num_heads / f.num_kv_heads;
   const int64_t position = row / f.num_heads, batch = position / f.num_queries,
                 token = position % f.num_queries, head = row % f.num_heads, kv_head = head / group;
   const Span keys = sm90::keys_of(f.rule, f.first_position + int(token), f.num_keys);
-  Columns sum;
   for (int key = keys.begin; key < keys.end && !sum.lost(f.qk_head_dim); ++key) {
     const Row k(f.k, f.element, batch, key, kv_head);
     const int64_t place =
         ((batch * f.num_kv_heads + kv_head) * f.num_queries + token) * group + head % group;
     const Pair pair(f, Row(f.q, f.element, batch, token, head),
                     Row(g.d_out, f.element, batch, token, head), k,
-                    Row(f.v, f.element, batch, key, kv_head), plan.lse[place], plan.delta[place]);
+                    Row(f.v, f.element, batch, key, kv_head), rows.lse[place], rows.delta[place]);
     sum.add(pair.ds, k, f.qk_head_dim);
   }
+}
+
+/// What other keys of a tile have spoilt holds no earlier sum any more: both are made again.
+__device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan,
+                           const IntervalBackward& earlier, int64_t row) {
+  const IntervalAttention& f = g.forward;
+  const Row to(g.d_q, row * f.qk_head_dim, f.element);
+  if (all_finite(to, f.qk_head_dim)) return;
+  Columns sum;
+  if (g.earlier != nullptr) add_keys(sum, earlier, earlier.rows, row);
+  add_keys(sum, g, {plan.lse, plan.delta, plan.bad}, row);
   sum.write(to, f.qk_head_dim);
 }
 
@@ -174,7 +184,8 @@ __global__ void __launch_bounds__(kThreads)
 /// One warp a row of d_q, then of d_k and d_v.
 __global__ void __launch_bounds__(kThreads, 1)
     mend_kernel(const __grid_constant__ IntervalBackward g,
-                const __grid_constant__ BackwardPlan plan) {
+                const __grid_constant__ BackwardPlan plan,
+                const __grid_constant__ IntervalBackward earlier) {
   if (*plan.bad == 0) return;
   const IntervalAttention& f = g.forward;
   const int64_t queries = int64_t(f.batch) * f.num_queries * f.num_heads,
@@ -183,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   for (int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / 32; row < queries + keys;
        row += warps) {
     if (row < queries) {
-      mend_query(g, plan, row);
+      mend_query(g, plan, earlier, row);
     } else {
       mend_key(g, plan, row - queries);
     }
@@ -215,7 +226,8 @@ cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cu
 
 cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
                            cudaStream_t stream) {
-  return launch(mend_kernel, kBusySms * 4, kThreads, 0, stream, p, plan);
+  return launch(mend_kernel, kBusySms * 4, kThreads, 0, stream, p, plan,
+                p.earlier != nullptr ? *p.earlier : IntervalBackward{});
 }
 
 }  // namespace nsa::kernels::portable

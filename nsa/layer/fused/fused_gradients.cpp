@@ -80,12 +80,12 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
     g.logits = std::move(d.logits), d_out = std::move(d.branch);
   }
   if (!branches) return g;
-  const auto no_terms = [&] { return at::zeros(s.q.sizes(), s.q.options()); };
   // Packed documents: keys that a token attends are a range of those of all.
   const auto of_ranges = [&](const char* stage, size_t branch, const at::Tensor& k,
                              const at::Tensor& v, const at::Tensor& ranges, double scale,
                              int64_t max_tiles) -> AttentionGradients {
-    if (k.size(1) == 0) return {no_terms(), at::zeros_like(k), at::zeros_like(v)};
+    if (k.size(1) == 0)
+      return {at::zeros(s.q.sizes(), s.q.options()), at::zeros_like(k), at::zeros_like(v)};
     const NvtxRange range((std::string("nsa.") + stage).c_str());
     record_stage(stage, "fused", "packed ranges");
     const variable_list d = sel_attn_fused_backward(
@@ -95,12 +95,13 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
   };
   const auto interval = [&](const char* stage, const KernelChoice& kernel, size_t branch,
                             int64_t which, const at::Tensor& k, const at::Tensor& v,
-                            const KeyMask& mask, double scale) {
+                            const KeyMask& mask, double scale,
+                            const EarlierBranch* earlier = nullptr) {
     const NvtxRange range((std::string("nsa.") + stage).c_str());
     const kernels::IntervalRows rows = statistics.interval(which);
     record_stage(stage, "fused", kernel.detail);
     return fused_interval_backward(s.q, k, v, s.out[branch], s.lse[branch], d_out[branch], {}, mask,
-                                   scale, kernel.code, folded ? &rows : nullptr);
+                                   scale, kernel.code, folded ? &rows : nullptr, earlier);
   };
   const AttentionGradients cmp =
       s.packed != nullptr
@@ -108,19 +109,29 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
                       config.cmp_scale(), s.packed->cmp_tiles_of_row(config))
           : interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
                      compressed_mask(config), config.cmp_scale());
+  // Added to that of the compressed branch: a sum of two instead of two beside each other.
+  const EarlierBranch earlier{s.k_cmp,
+                              s.v_cmp,
+                              compressed_mask(config),
+                              config.cmp_scale(),
+                              chosen.cmp.code,
+                              statistics.interval(0),
+                              cmp.q};
   const AttentionGradients win =
       config.window == 0  // no keys
-          ? AttentionGradients{no_terms(), at::zeros_like(s.k_win), at::zeros_like(s.v_win)}
+          ? AttentionGradients{cmp.q, at::zeros_like(s.k_win), at::zeros_like(s.v_win)}
           : s.packed != nullptr
                 ? of_ranges("win_attn.backward", 2, s.k_win, s.v_win, s.packed->win_ranges,
                             config.win_scale(), s.packed->win_tiles_of_row(config))
                 : interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win,
-                           window_mask(config), config.win_scale());
+                           window_mask(config), config.win_scale(), folded ? &earlier : nullptr);
   g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.
   if (joins) g.q_out = q_out.defined() ? q_out : cmp.q;
-  const JoinedGradient joined{{cmp.q, win.q}, g.q_out, turns_of(config, s.q, s.packed)};
+  variable_list others{cmp.q};
+  if (!win.q.is_same(cmp.q)) others.push_back(win.q);
+  const JoinedGradient joined{others, g.q_out, turns_of(config, s.q, s.packed)};
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
     record_stage("sel_attn.backward", "fused", chosen.sel.detail);
@@ -128,7 +139,8 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
                                    s.lse[1], folded ? statistics.selected() : nullptr,
                                    joins ? &joined : nullptr);
   }();
-  g.q = {cmp.q, sel[0], win.q};
+  g.q = std::move(others);
+  g.q.push_back(sel[0]);
   g.k_cmp = cmp.k, g.v_cmp = cmp.v;
   g.k_sel = sel[1], g.v_sel = sel[2];
   g.k_win = win.k, g.v_win = win.v;

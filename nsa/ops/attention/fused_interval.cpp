@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <optional>
+
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
@@ -187,7 +189,8 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
                                            const at::Tensor& lse, const at::Tensor& d_out_in,
                                            const at::Tensor& d_lse_in, const KeyMask& mask,
                                            double scale, KernelCode code,
-                                           const kernels::IntervalRows* rows) {
+                                           const kernels::IntervalRows* rows,
+                                           const EarlierBranch* earlier) {
   const c10::cuda::CUDAGuard guard(q_in.device());
   const KernelInputs in(q_in, k_in, v_in);
   const auto& [dims, q, k, v] = in;
@@ -196,7 +199,9 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
       d_out_in.defined() ? d_out_in.to(q.scalar_type()) : at::zeros_like(out), dims.v));
   const at::Tensor d_lse = d_lse_in.defined() ? d_lse_in.to(at::kFloat).contiguous() : at::Tensor();
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
-  const AttentionGradients g{like(q), like(k), like(v)};
+  // A gradient of wider heads than q has stands alone.
+  const bool adds = earlier != nullptr && q.size(3) == q_in.size(3);
+  const AttentionGradients g{adds ? earlier->d_q : like(q), like(k), like(v)};
   kernels::IntervalBackward p;
   p.forward = problem_of(q, k, v, mask, scale, code);
   if (wide_out.defined()) p.forward.out = wide_out.data_ptr();  // read only
@@ -204,6 +209,15 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   p.d_out = strided(d_out);
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
   if (rows != nullptr) p.rows = *rows;
+  kernels::IntervalBackward before;
+  std::optional<KernelInputs> of_earlier;
+  if (adds) {
+    of_earlier.emplace(q_in, earlier->k, earlier->v);
+    before.forward = problem_of(of_earlier->q, of_earlier->k, of_earlier->v, earlier->mask,
+                                earlier->scale, earlier->code);
+    before.d_out = p.d_out, before.rows = earlier->rows;
+    p.earlier = &before;
+  }
   p.d_q = g.q.mutable_data_ptr();
   p.d_k = g.k.mutable_data_ptr();
   p.d_v = g.v.mutable_data_ptr();
@@ -213,8 +227,9 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
   const cudaError_t status =
       kernels::interval_attention_backward(p, c10::cuda::getCurrentCUDAStream(q.get_device()));
   check_launch(status, "fused_interval_attention backward");
-  return {narrowed_heads(g.q, q_in.size(3)), narrowed_heads(g.k, k_in.size(3)),
-          narrowed_heads(g.v, v_in.size(3))};
+  at::Tensor d_q = narrowed_heads(g.q, q_in.size(3));
+  if (earlier != nullptr && !adds) d_q = earlier->d_q.add_(d_q);
+  return {d_q, narrowed_heads(g.k, k_in.size(3)), narrowed_heads(g.v, v_in.size(3))};
 }
 
 FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k,

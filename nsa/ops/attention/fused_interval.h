@@ -39,14 +39,26 @@ FusedSelection fused_interval_documents(const at::Tensor& q, const at::Tensor& k
 int64_t interval_tile_tokens(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              KernelCode code, bool selects);
 
+/// A branch of the same rows of Q that was differentiated before, with given statistics of rows.
+struct EarlierBranch {
+  at::Tensor k, v;
+  KeyMask mask;
+  double scale = 0;
+  KernelCode code{};
+  kernels::IntervalRows rows;
+  at::Tensor d_q;
+};
+
 /// Gradients by the kernels, outside of autograd; builds with CUDA code only. `out` and `lse` as
 /// the forward pass gave them; d_lse may be undefined. `rows` not null: the statistics of the rows,
-/// where they exist already; `out`, `lse` and `d_lse` are not read then.
+/// where they exist already; `out`, `lse` and `d_lse` are not read then. `earlier` not null, with
+/// `rows` alone: that of q is added to its d_q, which is the result's.
 AttentionGradients fused_interval_backward(const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const at::Tensor& out,
                                            const at::Tensor& lse, const at::Tensor& d_out,
                                            const at::Tensor& d_lse, const KeyMask& mask,
                                            double scale, KernelCode code,
-                                           const kernels::IntervalRows* rows = nullptr);
+                                           const kernels::IntervalRows* rows = nullptr,
+                                           const EarlierBranch* earlier = nullptr);
 
 }  // namespace nsa

@@ -16,6 +16,7 @@ struct BackwardArguments {
   IntervalAttention forward;
   Strided d_out;
   void *d_q, *d_k, *d_v;
+  bool adds;               // to what d_q holds
   int group, rows;         // G; rows of a KV head of a sequence
   int key_units;           // CTAs that sum d_k and d_v, before those of d_q
   int key_tiles, q_tiles;  // of a KV head of a sequence
@@ -159,10 +160,11 @@ struct GradientTiles {
       }
   }
 
-  /// A warp's 16 rows times `factor`. `target(row)` is where a row goes, or null. Whether all
-  /// values of rows with a place are finite.
+  /// A warp's 16 rows times `factor`. `target(row)` is where a row goes, or null; with `adds` it is
+  /// added to what lies there. Whether all values of rows with a place are finite.
   template <int D, class Target>
-  __device__ static bool store(const float (&sum)[D / 8][4], float factor, const Target& target) {
+  __device__ static bool store(const float (&sum)[D / 8][4], float factor, const Target& target,
+                               bool adds = false) {
     const int lane = threadIdx.x % 32;
     bool good = true;
 #pragma unroll
@@ -178,6 +180,11 @@ struct GradientTiles {
           probe += value;
           values[i] = value * factor;
         }
+        if (adds)
+          portable::add_eight<T>(
+              values, portable::quad_pairs(to == nullptr ? uint4{}
+                                                         : *reinterpret_cast<const uint4*>(
+                                                               to + c * 8 + lane % 4 * 8)));
         const uint4 whole = whole_columns<T>(values);
         if (to != nullptr) *reinterpret_cast<uint4*>(to + c * 8 + lane % 4 * 8) = whole;
       }

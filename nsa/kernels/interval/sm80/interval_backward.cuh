@@ -30,6 +30,7 @@ cudaError_t interval_backward(const IntervalBackward& p, const sm90::BackwardPla
   BackwardArguments a{};
   a.plan = plan, a.forward = f, a.d_out = p.d_out;
   a.d_q = p.d_q, a.d_k = p.d_k, a.d_v = p.d_v;
+  a.adds = p.earlier != nullptr;
   a.group = f.num_heads / f.num_kv_heads;
   a.rows = f.num_queries * a.group;
   a.key_tiles = (f.num_keys + Tiles::kOwn - 1) / Tiles::kOwn;

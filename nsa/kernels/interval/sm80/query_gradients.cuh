@@ -130,7 +130,7 @@ struct QueryGradients {
                             work.kv_head * a.group + row - token * a.group;
       return static_cast<T*>(a.d_q) + place * DK;
     };
-    if (!Tiles::template store<DK>(d_q, f.scale, target)) *a.plan.bad = 1;
+    if (!Tiles::template store<DK>(d_q, f.scale, target, a.adds)) *a.plan.bad = 1;
   }
 };
 

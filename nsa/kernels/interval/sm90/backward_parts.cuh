@@ -32,6 +32,7 @@ struct BackwardArguments {
   TileWords words;  // of the selected branch
   IntervalAttention forward;
   void *d_q, *d_k, *d_v;
+  bool adds;  // to what d_q holds
   RowTiling tiling;
   Divisor by_heads, by_parts, by_stride;  // of the tiling, of the rule
   int units;                              // CTAs
@@ -89,10 +90,11 @@ CUTE_DEVICE void multiply(Mma& mma, const A& a, const B& b, C& c) {
 }
 
 /// A warp's 16 rows of an accumulator, times `factor`, by 64 columns through shared memory of its
-/// own, so that whole sectors are written. `target(row)` is where a row goes, or null. Returns
-/// whether all values of rows with a place are finite.
-template <int kColumns, typename T, class Acc, class Target>
-CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Target& target) {
+/// own, so that whole sectors are written. `target(row)` is where a row goes, or null; with `adds`
+/// it is added to what lies there. Returns whether all values of rows with a place are finite.
+template <int kColumns, bool kMayAdd = false, typename T, class Acc, class Target>
+CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Target& target,
+                            bool adds = false) {
   int lane = threadIdx.x % 32;
   asm volatile("" : "+r"(lane));  // addresses are not computed ahead, where registers are scarce
   const auto piece = [&](int row, int column) -> T* {  // of 16 bytes, swizzled by row
@@ -101,12 +103,30 @@ CUTE_DEVICE bool store_rows(T* staging, float factor, const Acc& acc, const Targ
   float probe[2] = {};  // what is not finite stays so in a sum
   CUTE_UNROLL
   for (int first = 0; first < kColumns; first += 64) {
+    if (kMayAdd && adds) {
+      uint4 earlier[4];
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const T* const from = target(i * 4 + lane / 8);
+        earlier[i] = from == nullptr ? uint4{}
+                                     : *reinterpret_cast<const uint4*>(from + first + lane % 8 * 8);
+      }
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i)
+        *reinterpret_cast<uint4*>(piece(i * 4 + lane / 8, lane % 8 * 8)) = earlier[i];
+      __syncwarp();
+    }
     CUTE_UNROLL
     for (int i = first / 2; i < first / 2 + 32; i += 2) {
       const int r = (i / 2) % 2, column = (i / 4) * 8 + (lane % 4) * 2 - first;
       probe[r] += acc(i) + acc(i + 1);
-      *reinterpret_cast<uint32_t*>(piece(lane / 4 + 8 * r, column)) =
-          pack<T>(acc(i) * factor, acc(i + 1) * factor);
+      uint32_t& word = *reinterpret_cast<uint32_t*>(piece(lane / 4 + 8 * r, column));
+      if (kMayAdd && adds) {
+        const float2 before = unpack<T>(word);
+        word = pack<T>(fmaf(acc(i), factor, before.x), fmaf(acc(i + 1), factor, before.y));
+      } else {
+        word = pack<T>(acc(i) * factor, acc(i + 1) * factor);
+      }
     }
     __syncwarp();
     CUTE_UNROLL

@@ -14,6 +14,7 @@ inline cudaError_t backward_arguments(const IntervalBackward& p, const BackwardP
   const IntervalAttention& f = p.forward;
   a.plan = plan, a.forward = f;
   a.d_q = p.d_q, a.d_k = p.d_k, a.d_v = p.d_v;
+  a.adds = p.earlier != nullptr;
   a.tiling = row_tiling(f.num_heads / f.num_kv_heads, rows);
   a.by_heads = Divisor(a.tiling.heads), a.by_parts = Divisor(a.tiling.parts);
   a.by_stride = Divisor(f.rule.stride);

@@ -342,7 +342,8 @@ struct QueryGradients {
           tile.kv_head * (f.num_heads / f.num_kv_heads) + tile.head + row - token * a.tiling.heads;
       return static_cast<T*>(a.d_q) + place * DK;
     };
-    if (!store_rows<DK>(s.staging[half * 4 + warp], f.scale, d_q, target)) *a.plan.bad = 1;
+    if (!store_rows<DK, !kWords>(s.staging[half * 4 + warp], f.scale, d_q, target, a.adds))
+      *a.plan.bad = 1;
   }
 };
 

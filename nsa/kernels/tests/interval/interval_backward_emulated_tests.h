@@ -109,18 +109,19 @@ bool run_launcher(const Problem& p, IntervalBackward g) {
   return bad != 0;
 }
 
-Result run(const Problem& p, uint64_t order) {
+Result unwritten(const Problem& p) {
   const Sizes& z = p.z;
   const size_t keys = size_t(z.batch) * z.keys * z.kv_heads;
-  Result result{std::vector<uint16_t>(p.rows() * z.dk, 0xffff),
-                std::vector<uint16_t>(keys * z.dk, 0xffff),
-                std::vector<uint16_t>(keys * z.dv, 0xffff)};
-  auto out = p.out.bits;
-  auto lse = p.lse;
+  return {std::vector<uint16_t>(p.rows() * z.dk, 0xffff),
+          std::vector<uint16_t>(keys * z.dk, 0xffff), std::vector<uint16_t>(keys * z.dv, 0xffff)};
+}
+
+/// As the launcher takes it but for `out`, `lse` and what it may be given.
+IntervalBackward launched(const Problem& p, Result& result) {
+  const Sizes& z = p.z;
   IntervalBackward g;
   IntervalAttention& f = g.forward;
   f.q = p.q.strided(), f.k = p.k.strided(), f.v = p.v.strided();
-  f.out = out.data(), f.lse = lse.data();
   f.batch = z.batch, f.num_queries = z.queries, f.num_keys = z.keys, f.num_heads = p.heads;
   f.num_kv_heads = z.kv_heads, f.qk_head_dim = z.dk, f.v_head_dim = z.dv;
   f.first_position = z.first_position, f.rule = z.rule, f.scale = float(p.scale());
@@ -129,9 +130,22 @@ Result run(const Problem& p, uint64_t order) {
   g.d_out = p.d_out.strided();
   g.d_lse = z.d_lse ? p.d_lse.data() : nullptr;
   g.d_q = result.d_q.data(), g.d_k = result.d_k.data(), g.d_v = result.d_v.data();
+  return g;
+}
 
+void set_machine(uint64_t order) {
   emulator::set_card(kCode == Code::kSm90 ? emulator::Card::kH100 : emulator::Card::kA100);
   emulator::set_order(order);
+}
+
+Result run(const Problem& p, uint64_t order) {
+  const Sizes& z = p.z;
+  Result result = unwritten(p);
+  auto out = p.out.bits;
+  auto lse = p.lse;
+  IntervalBackward g = launched(p, result);
+  g.forward.out = out.data(), g.forward.lse = lse.data();
+  set_machine(order);
   result.mended = z.chunk_tokens > 0 ? run_in_chunks(p, g) : run_launcher(p, g);
   return result;
 }
@@ -171,6 +185,34 @@ void check(const Sizes& z, const Poison& bad = {}, int orders = 2, bool mended =
   compare(z, "d_v", have.d_v, want.d_v, finite);
   for (int order = 1; order < orders && emulator::kOtherOrders; ++order)
     EXPECT_TRUE(run(p, order) == have) << order;
+}
+
+/// Gradients of two problems of the same rows, d_q of the second one added to that of the first.
+void check_sum(const Sizes& first, const Sizes& second, const Poison& bad_first = {},
+               const Poison& bad_second = {}) {
+  SCOPED_TRACE(std::string(second.name) + " G" + std::to_string(second.group) + " " +
+               std::to_string(second.dk) + (second.half ? " fp16" : " bf16"));
+  const Problem a(first, bad_first), b(second, bad_second);
+  Result of_a = unwritten(a), of_b = unwritten(b);
+  GivenRows rows_a(a), rows_b(b);
+  IntervalBackward of_first = launched(a, of_a), of_second = launched(b, of_b);
+  of_first.rows = {rows_a.lse.data(), rows_a.delta.data(), &rows_a.bad};
+  of_second.rows = {rows_b.lse.data(), rows_b.delta.data(), &rows_b.bad};
+  of_second.earlier = &of_first, of_second.d_q = of_first.d_q;
+  set_machine(1);
+  for (IntervalBackward* g : {&of_first, &of_second}) {
+    std::vector<float> workspace(workspace_bytes(*g) / sizeof(float) + 1, NAN);
+    g->workspace = workspace.data();
+    ASSERT_EQ(interval_attention_backward(*g, nullptr), cudaSuccess);
+  }
+  Gradients want = gradients_of(b);
+  const std::vector<double> before = gradients_of(a).d_q;
+  for (size_t i = 0; i < before.size(); ++i) want.d_q[i] += before[i];
+  const bool finite = bad_second.k < 0 && bad_second.v < 0;
+  compare(second, "d_q", of_a.d_q, want.d_q, finite && bad_first.k < 0);
+  if (second.keys == 0) return;
+  compare(second, "d_k", of_b.d_k, want.d_k, finite);
+  compare(second, "d_v", of_b.d_v, want.d_v, finite);
 }
 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
@@ -252,6 +294,37 @@ TEST(IntervalBackward, PartialSums) {
 TEST(IntervalBackward, GivenRows) {
   check({"given", 2, 70, 70, 2, 2, 128, 128, 0, window(33), false, true, 0, 0, true});
   check({"given blocks", 1, 100, 5, 1, 6, 64, 64, 0, compressed(32, 16), true, true, 0, 30, true});
+}
+
+TEST(IntervalBackward, AddsToAnEarlierGradient) {
+  for_each_instance([](int dk, int dv, bool half) {
+    for (const int group : {1, 3, 16}) {
+      const int queries = group == 16 ? 20 : 70;
+      check_sum({"first", 2, queries, queries / 2 - 1, 1, group, dk, dv, 0, compressed(4, 2), half},
+                {"added", 2, queries, queries, 1, group, dk, dv, 0, window(17), half});
+    }
+    // A key that is not finite spoils what its tile adds to rows that do not attend it.
+    check_sum({"first", 1, 100, 49, 1, 2, dk, dv, 0, compressed(4, 2), half},
+              {"bad keys", 1, 100, 100, 1, 2, dk, dv, 0, window(9), half}, {45, 47, -1, -1, NAN},
+              {40, 70, -1, -1, INFINITY});
+    check_sum({"first", 1, 20, 20, 1, 2, dk, dv, 0, window(9), half},
+              {"no keys", 1, 20, 0, 1, 2, dk, dv, 0, compressed(32, 16), half});
+  });
+}
+
+TEST(IntervalBackward, RefusesToAddToOtherRows) {
+  const Problem p({"rows", 1, 20, 20, 1, 2, 64, 64, 0, window(9)});
+  Result result = unwritten(p);
+  IntervalBackward g = launched(p, result), earlier = g;
+  g.earlier = &earlier;
+  EXPECT_STREQ(unsupported_reason(g),
+               "d_q is added to that of other rows, or of rows that are not given");
+  GivenRows rows(p);
+  earlier.rows = {rows.lse.data(), rows.delta.data(), &rows.bad};
+  EXPECT_EQ(unsupported_reason(g), nullptr);
+  earlier.forward.num_queries = 19;
+  EXPECT_NE(unsupported_reason(g), nullptr);
+  EXPECT_EQ(interval_attention_backward(g, nullptr), cudaErrorInvalidValue);
 }
 
 TEST(IntervalBackward, OrdersOfWarps) {
