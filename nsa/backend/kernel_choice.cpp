@@ -4,6 +4,7 @@
 
 #include "nsa/kernels/common/shared_bytes.h"
 #include "nsa/kernels/common/size_limits.h"
+#include "nsa/kernels/index/index_bytes.h"
 
 namespace nsa {
 namespace {
@@ -127,6 +128,8 @@ size_t sm80_shared_bytes(const KernelCall& call) {
       return of_dims.rows;
     case KernelFamily::kSelectedKeys:
       return std::max(of_dims.selected_backward, kernels::sm80::tile_index_bytes(call.num_keys));
+    case KernelFamily::kIndex:
+      return kernels::kIndexBytes;
     case KernelFamily::kDecodeStep:  // fits what it keeps on chip to the card (plan_decode)
     case KernelFamily::kTokens:      // 85 KB at most, of the gate MLP
       return 0;

@@ -31,6 +31,7 @@ enum class KernelFamily {
   kSelectedRows,  ///< selected branch in the order of rows, forward
   kSelectedKeys,  ///< selected branch in the order of keys: backward, with sm_90 also forward
   kDecodeStep,    ///< a decode step as one launch
+  kIndex,         ///< choice of blocks by an index
   kTokens,        ///< rotation, pooling, gated sum, gate MLP, norms, SwiGLU
 };
 

@@ -22,9 +22,9 @@ void PrintTo(KernelCode code, std::ostream* out) {
 
 namespace {
 
-constexpr KernelFamily kFamilies[] = {KernelFamily::kInterval, KernelFamily::kSelectedRows,
+constexpr KernelFamily kFamilies[] = {KernelFamily::kInterval,     KernelFamily::kSelectedRows,
                                       KernelFamily::kSelectedKeys, KernelFamily::kDecodeStep,
-                                      KernelFamily::kTokens};
+                                      KernelFamily::kIndex,        KernelFamily::kTokens};
 constexpr int kDims[][2] = {{64, 64}, {128, 128}, {192, 128}};
 constexpr const char* kWanted[] = {"auto", "sm80"};
 

@@ -39,9 +39,9 @@ BenchOptions take_micro_arguments(int& argc, char** argv);
 template <class Visitor>
 void BenchOptions::describe(Visitor& v) {
   using O = BenchOptions;
-  constexpr const char* kOfCases = "targets|scaling|decode|launches|repeat|overhead|users";
-  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|roofline|overhead|users";
-  constexpr const char* kOfPasses = "targets|scaling";
+  constexpr const char* kOfCases = "targets|scaling|decode|launches|msa|repeat|overhead|users";
+  constexpr const char* kOfTimes = "targets|scaling|decode|cpu|msa|roofline|overhead|users";
+  constexpr const char* kOfPasses = "targets|scaling|msa";
   v({.name = "device", .doc = "cpu, cuda or cuda:N", .commands = kMicrobenchmarks}, &O::device);
   v({.name = "device",
      .doc = "cuda or cuda:N (cpu: correctness only makes sense)",
@@ -49,12 +49,12 @@ void BenchOptions::describe(Visitor& v) {
     &O::device);
   v({.name = "case",
      .doc = "only cases whose id contains this",
-     .commands = "targets|scaling|decode|launches|repeat|cpu|roofline|overhead|users"},
+     .commands = "targets|scaling|decode|launches|msa|repeat|cpu|roofline|overhead|users"},
     &O::filter);
   v({.name = "seed",
      .doc = "of the data",
      .commands =
-         "targets|scaling|decode|launches|repeat|cpu|roofline|overhead|users|microbenchmarks"},
+         "targets|scaling|decode|launches|msa|repeat|cpu|roofline|overhead|users|microbenchmarks"},
     &O::seed);
   v({.name = "pairs",
      .doc = "of calls, the operator's and the library's dense attention alternately; roofline: "
@@ -71,7 +71,7 @@ void BenchOptions::describe(Visitor& v) {
   v({.name = "seconds",
      .doc = "of hot samples a pass, at least 20 of them",
      .above = 0,
-     .commands = "targets|scaling|users"},
+     .commands = "targets|scaling|msa|users"},
     &O::seconds);
   v({.name = "no_dense", .doc = "leave out the library's dense attention", .commands = kOfPasses},
     &O::no_dense);

@@ -24,6 +24,7 @@
 #include "suites/bench/targets/call_profile.h"
 #include "suites/bench/targets/cpu_bench.h"
 #include "suites/bench/targets/decode_target.h"
+#include "suites/bench/targets/msa_bench.h"
 #include "suites/bench/targets/repeated_bits.h"
 #include "suites/bench/targets/roofline_bench.h"
 #include "suites/bench/targets/target_bench.h"
@@ -139,6 +140,12 @@ int time_decode(const BenchOptions& o, const std::string& kernels) {
                    [&](const auto& bench) { return suites::run_decode_bench(device, bench); });
 }
 
+int time_msa(const BenchOptions& o, const std::string& kernels) {
+  const at::Device device = device_of(o, kernels);
+  return run_cases(o, false,
+                   [&](const auto& bench) { return suites::run_msa_bench(device, bench); });
+}
+
 int time_users(const BenchOptions& o, const std::string& kernels) {
   const at::Device device = device_of(o, kernels);
   return run_cases(o, false, [&](const auto& bench) {
@@ -193,6 +200,10 @@ constexpr Command kCommands[] = {
     {"scaling", "the same at 1k to 256k tokens, for the curves; hot only", time_scaling},
     {"decode", "a decode step of one layer against context and batch, in a CUDA graph",
      time_decode},
+    {"msa",
+     "MiniMax Sparse Attention at 32k to 128k tokens, judged first, beside the library's dense "
+     "attention",
+     time_msa},
     {"users",
      "calls of the operator that its users make, packed documents among them, each judged against "
      "the oracle first and timed as what runs",

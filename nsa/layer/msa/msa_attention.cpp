@@ -9,6 +9,7 @@
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/ops/common/check.h"
+#include "nsa/ops/select/fused_index.h"
 #include "nsa/ops/select/index_scores.h"
 #include "nsa/ops/select/positions.h"
 #include "nsa/ops/select/ranges.h"
@@ -55,8 +56,17 @@ NsaConfig selection_of(const MsaConfig& config, int64_t num_heads, int64_t num_k
 }
 
 at::Tensor choose_blocks(const at::Tensor& q_idx, const at::Tensor& k_idx,
-                         const at::Tensor& positions, const NsaConfig& c) {
+                         const at::Tensor& positions, const NsaConfig& c,
+                         const NsaOptions& options) {
   const at::NoGradGuard no_grad;
+  if (options.sel == SelBackend::kFused) {
+    const KernelChoice kernel = choose_index_kernel(q_idx, k_idx, c);
+    record_backend("select", "fused", kernel.runs() ? "fused" : "plain", kernel.detail,
+                   kernel.obstacle, options.strict_backend);
+    if (kernel.runs()) return select_by_index(q_idx, k_idx, c);
+  } else {
+    record_stage("select", "plain");
+  }
   std::vector<at::Tensor> ids;
   int64_t begin = 0;
   do {  // once at least: no tokens give an empty tensor of the right shape
@@ -90,8 +100,8 @@ IndexedAttention attend_by_index(const at::Tensor& q, const at::Tensor& k, const
     const NvtxRange range("nsa.select", options.nvtx);
     const bool given = options.block_idx.defined();
     result.block_idx = given ? block_set(options.block_idx, positions, config.block_size).block_idx
-                             : choose_blocks(q_idx, k_idx, positions, c);
-    record_stage("select", given ? "given" : "plain");
+                             : choose_blocks(q_idx, k_idx, positions, c, options);
+    if (given) record_stage("select", "given");
   }
   const at::Tensor ranges =
       block_ranges(options.ranges, result.block_idx, positions, config.block_size);

@@ -3,8 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
+
 #include "nsa/layer/msa/msa_attention.h"
+#include "nsa/ops/select/fused_index.h"
 #include "nsa/ops/select/index_scores.h"
+#include "nsa/ops/select/top_n.h"
 
 namespace nsa {
 namespace {
@@ -44,6 +49,49 @@ TEST(MsaOnCuda, KernelsAgreeWithPlainOperators) {
   want.o.backward(d_o.to(at::kDouble));
   for (size_t i = 0; i < low.size(); ++i)
     EXPECT_LE(off(low[i].grad(), exact[i].grad()), 3e-2) << "gradient " << i;
+}
+
+/// Of small integers, whose products are exact and often equal.
+TEST(MsaOnCuda, TheKernelChoosesWhatScoresInFp64Choose) {
+  at::manual_seed(7);
+  NsaConfig config;
+  config.sel_block_size = 128, config.num_initial = 0, config.num_local = 1;
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf})
+    for (const int64_t dim : {64, 128})
+      for (const auto& [tokens, heads, top_n] :
+           {std::array<int64_t, 3>{5000, 4, 16}, {3000, 1, 3}, {1, 2, 16}, {700, 7, 2}}) {
+        const auto draw = [&](at::IntArrayRef sizes) {
+          return at::randint(-2, 3, sizes, at::kCUDA).to(type);
+        };
+        // A layout that must be copied first, and one that need not.
+        const at::Tensor q = draw({2, heads, tokens, dim}).transpose(1, 2),
+                         k = draw({2, tokens, dim + 1}).narrow(2, 0, dim);
+        if (tokens > 600) {
+          k[0][300][5] = NAN;
+          q[1][600][0][9] = INFINITY;
+        }
+        config.top_n = top_n;
+        ASSERT_EQ(choose_index_kernel(q, k, config).obstacle, "");
+        const at::Tensor have = select_by_index(q, k, config),
+                         scores = index_scores(q.to(at::kDouble), k.to(at::kDouble), 128),
+                         t = at::arange(tokens, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+        EXPECT_TRUE(at::equal(have, select_blocks(scores, t, config)))
+            << type << ", " << tokens << " tokens, " << heads << " heads, di " << dim;
+      }
+}
+
+TEST(MsaOnCuda, OtherIndexesAreScoredPlainly) {
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor q = at::randn({1, 300, 4, 64}, options), k = at::randn({1, 300, 1, 64}, options),
+                   q_idx = at::randn({1, 300, 1, 96}, options),
+                   k_idx = at::randn({1, 300, 96}, options);
+  NsaOptions kernels;
+  kernels.sel = SelBackend::kFused;
+  const IndexedAttention out = attend_by_index(q, k, k, q_idx, k_idx, {}, kernels);
+  EXPECT_EQ(out.record->rows()[0].backend, "plain");
+  EXPECT_EQ(out.record->rows()[0].reason, "heads of an index are 64 or 128 wide");
+  kernels.strict_backend = true;
+  EXPECT_THROW(attend_by_index(q, k, k, q_idx, k_idx, {}, kernels), c10::Error);
 }
 
 /// Products of bf16 are summed and kept in fp32: scores are those of fp64 but for its rounding.
