@@ -110,9 +110,15 @@ TEST(PlanMemory, OfKernelsByHand) {
                    kLayers * 2 * ((768 + 6 * 128) + 768 + 2 * 128 + 768));
   EXPECT_DOUBLE_EQ(part(plan, "compressed branch"),
                    kLayers * (768 * 2 + 12 * 4 + 2 * 128 * 2 / 16));
-  EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8));
+  // Two outputs of branches are kept for three.
+  EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (12 * 4 + 2 * 16 * 8));
   EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
   EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 3 * 4);
+  ModelConfig as_given = m7c;
+  as_given.attention.gate = GateActivation::kNone;
+  EXPECT_DOUBLE_EQ(part(plan_memory(as_given, shape), "selected branch"),
+                   kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8))
+      << "gates that may be 0 keep all three";
 }
 
 TEST(FittingChange, TakesTheFirstThatFits) {
