@@ -63,7 +63,7 @@ struct Problem {
     return sum;
   }
 
-  /// What the header says, word by word.
+  /// What the header states, word by word.
   std::vector<int32_t> wanted_row(int b, int t, int h) const {
     struct Block {
       double score;
