@@ -109,7 +109,7 @@ TEST(PlanMemory, OfKernelsByHand) {
   EXPECT_DOUBLE_EQ(part(plan, "queries and attention output"),
                    kLayers * 2 * ((768 + 6 * 128) + 768 + 2 * 128 + 768));
   EXPECT_DOUBLE_EQ(part(plan, "compressed branch"),
-                   kLayers * (768 * 2 + 12 * 4 + 2 * 128 * 2 / 16));
+                   kLayers * (768 * 2 + 12 * 4 + 2 * 128 * 2 / 16.0));
   // Two outputs of branches are kept for three.
   EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (12 * 4 + 2 * 16 * 8));
   EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
