@@ -113,6 +113,7 @@ Runbook mini_runbook(const MiniRun& injected) {
   book.name = "mini";
   book.title = "Invented numbers";
   book.scope = "Nothing real.";
+  book.next_steps = {{"Run it again", "nsa-validate --runbook {runbook}", {}}};
   book.history = {{{"metric", "speed.v2_vs_v1.speedup_ratio"},
                    {"value", 1.8},
                    {"unit", "ratio"},

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/schema/field.h"
@@ -46,6 +47,9 @@ struct Question {
   }
 };
 
+/// In the command of a runbook's next step: {runbook} is the one that ran, which may extend it.
+inline constexpr std::string_view kRunbookName = "runbook";
+
 /// What to do after the run.
 struct NextStep {
   std::string text;
@@ -54,7 +58,8 @@ struct NextStep {
   template <class V>
   static void describe(V& v) {
     v({.name = "text", .doc = "what to do", .required = true}, &NextStep::text);
-    v({.name = "command", .doc = "the command that does it"}, &NextStep::command);
+    v({.name = "command", .doc = "the command that does it; {runbook} is the one that ran"},
+      &NextStep::command);
     v({.name = "unless",
        .doc = "criteria; where all PASS the step is left out; C-x.* for all that begin so"},
       &NextStep::unless);

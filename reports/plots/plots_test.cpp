@@ -116,6 +116,16 @@ TEST(Plots, AFarLimitDoesNotFlattenThePicture) {
   EXPECT_THAT(plot.table, HasSubstr("1,000,000 nat")) << "it still stands in the table";
 }
 
+TEST(Plots, WhatHardlyMovesIsFlat) {
+  harness::Results results = testing_data::go();
+  results.series = {loss_series()};
+  results.series[0].limits = nlohmann::json::array();
+  for (auto& point : results.series[0].lines[0]["points"])
+    point[1] = 949.182 + 1e-4 * point[0].get<double>();
+  EXPECT_THAT(plots(Model(results)).at(0).script,
+              AllOf(HasSubstr("set yrange [948.707"), HasSubstr(":949.656")));
+}
+
 TEST(Plots, ScalingHasIntervalsAndALineAColumn) {
   harness::Results results = testing_data::go();
   harness::Series series = loss_series();

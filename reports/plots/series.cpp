@@ -127,7 +127,9 @@ std::string y_range(const std::vector<Line>& lines, const std::vector<Limit>& li
     for (const auto& point : line.points)
       for (size_t i = 1; i < point.size(); ++i) take(point[i]);
   for (const Limit& limit : limits) take(limit.value);
-  const double air = hi > lo ? 0.06 * (hi - lo) : std::max(1e-9, 0.05 * std::abs(hi));
+  // What moves by less than a thousandth is flat, and its ticks differ in the digits they show.
+  const double least = (hi > lo ? 5e-4 : 0.05) * std::abs(hi);
+  const double air = std::max({1e-9, 0.06 * (hi - lo), least});
   return "set yrange [" + number(lo - air) + ":" + number(hi + air) + "]\n";
 }
 

@@ -74,7 +74,15 @@ class Deriver {
     for (Question& question : results_.questions)
       question.decided_by = named_ids(question.decided_by, criteria);
     results_.next_steps = files_.runbook.next_steps;
-    for (NextStep& step : results_.next_steps) step.unless = named_ids(step.unless, criteria);
+    for (NextStep& step : results_.next_steps) {
+      step.unless = named_ids(step.unless, criteria);
+      step.command = with_runbook(step.command);
+    }
+  }
+
+  std::string with_runbook(const std::string& command) const {
+    const auto as_is = [](std::string_view text) { return std::string(text); };
+    return put_together(command, as_is, [&](std::string_view) { return files_.runbook.name; });
   }
 
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {

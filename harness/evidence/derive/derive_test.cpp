@@ -308,6 +308,12 @@ TEST(Derive, HistoryIsTheRunbooks) {
   EXPECT_EQ(r.history[0]["value"], 1.8);
 }
 
+TEST(Derive, NextStepsNameTheRunbookThatRan) {
+  const Results r = derived().results;
+  ASSERT_EQ(r.next_steps.size(), 1U);
+  EXPECT_EQ(r.next_steps[0].command, "nsa-validate --runbook mini");
+}
+
 /// A mini run whose phase `conform` ended as in `record`, its processes as in `groups`.
 Results with_groups(nlohmann::json record, const nlohmann::json& groups) {
   return derived_after({},

@@ -30,8 +30,7 @@ class AnswerChecker {
     for (size_t i = 0; i < runbook_.answer.size(); ++i)
       check_sentence(document.at("answer")[i], runbook_.answer[i]);
     for (size_t i = 0; i < runbook_.next_steps.size(); ++i)
-      check_ids(at(document.at("next_steps")[i], "unless"), "next step: unless",
-                runbook_.next_steps[i].unless);
+      check_next_step(document.at("next_steps")[i], runbook_.next_steps[i]);
     if (runbook_.questions.empty()) return;
     require(source_, document, !runbook_.answer.empty(),
             "answer is missing: the sentences that the report begins with");
@@ -59,6 +58,17 @@ class AnswerChecker {
     check_ids(at(place, "when"), "answer: when", sentence.when);
     require(source_, place, sentence.otherwise.empty() || !sentence.when.empty(),
             "answer: otherwise is never used where when is empty");
+  }
+
+  void check_next_step(const json& place, const NextStep& step) {
+    check_ids(at(place, "unless"), "next step: unless", step.unless);
+    const auto none = [](std::string_view) { return ""; };
+    put_together(step.command, none, [&](std::string_view name) {
+      require(source_, at(place, "command"), name == kRunbookName,
+              "next step: command has " + in_quotes("{" + std::string(name) + "}") +
+                  "; only {runbook}, the name of the runbook that ran, is known");
+      return "";
+    });
   }
 
   void check_ids(const json& place, const std::string& what,

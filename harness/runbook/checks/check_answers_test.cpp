@@ -52,6 +52,8 @@ TEST(Answers, ABadWordIsNamedWithItsPlaceAndRemedy) {
   EXPECT_THAT(refused("/goals", {"v2 is right"}), HasSubstr("write questions"));
   EXPECT_THAT(refused("/next_steps", {{{"text", "Run"}, {"unless", {"C-furst.*"}}}}),
               HasSubstr("next step: unless names 'C-furst.*', and no criterion is called so"));
+  EXPECT_THAT(refused("/next_steps", {{{"text", "Run"}, {"command", "run {runbok}"}}}),
+              HasSubstr("next step: command has '{runbok}'; only {runbook}"));
   EXPECT_THAT(refused("/answer", nlohmann::json::array()), HasSubstr("answer is missing"));
 }
 
