@@ -65,7 +65,8 @@ std::optional<int64_t> available_memory(const std::string& root) {
 
 std::string gib_text(double bytes) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g GiB", bytes / (1 << 30));
+  const double gib = bytes / (1 << 30);
+  std::snprintf(text, sizeof text, gib < 1000 ? "%.3g GiB" : "%.0f GiB", gib);
   return text;
 }
 

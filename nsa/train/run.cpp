@@ -109,7 +109,7 @@ class Run {
     watch_tensor_memory(device_, options_.memory_limit_mib);
     NvtxRange::want(context_.switches->get_bool("NSA_NVTX"));
     attention_ = training_attention(*context_.switches, options_.backend, device_);
-    require_host_memory(config, shape_, device_, refused_);
+    require_memory(config, shape_, device_, refused_);
     Decoder model = make_model(options_, config, device_, attention_.options,
                                ranks_ && options_.shard == "full");
     context_.print(describe_run(*model, shape_, device_, ranks_ ? ranks_->backend() : "") +

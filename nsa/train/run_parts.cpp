@@ -1,5 +1,6 @@
 #include "nsa/train/run_parts.h"
 
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -13,12 +14,20 @@
 #include "nsa/train/checkpoint/pretrained_weights.h"
 #include "nsa/train/loop/training_model.h"
 #include "nsa/train/memory/mib.h"
+#include "nsa/train/memory/step_workspace.h"
 #include "nsa/train/run.h"
 
 namespace nsa::train {
 namespace {
 
 constexpr int64_t kByteValues = 256;
+constexpr double kPlanIsExactTo = 0.98;  ///< on a GPU
+
+/// Bytes that tensors may take on `device` now; nothing: not known.
+std::optional<int64_t> free_memory(at::Device device) {
+  if (device.is_cpu()) return base::available_memory();
+  return static_cast<int64_t>(at::accelerator::getMemoryInfo(device.index()).first);
+}
 
 }  // namespace
 
@@ -109,31 +118,35 @@ StepShape step_shape(const TrainOptions& o, const ModelConfig& config, int64_t s
                      int64_t ranks, at::Device device) {
   const at::ScalarType type = compute_type(o, device);
   const auto bytes = [](at::ScalarType t) { return static_cast<int64_t>(c10::elementSize(t)); };
-  return {.batch = o.batch,
-          .accum = o.accum,
-          .seq_len = seq_len / o.context_ranks,
-          .ranks = ranks,
-          .context_ranks = o.context_ranks,
-          .sharding = sharding_of(o.shard),
-          .shard_ranks = o.shard_group > 0 ? o.shard_group : ranks,
-          .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
-          .value_bytes = bytes(type),
-          .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),
-          .kernels = device.is_cuda() && bytes(type) == 2 && o.backend != "switches"};
+  const StepShape shape{
+      .batch = o.batch,
+      .accum = o.accum,
+      .seq_len = seq_len / o.context_ranks,
+      .ranks = ranks,
+      .context_ranks = o.context_ranks,
+      .sharding = sharding_of(o.shard),
+      .shard_ranks = o.shard_group > 0 ? o.shard_group : ranks,
+      .activation_checkpointing = o.activation_checkpointing || config.activation_checkpointing,
+      .value_bytes = bytes(type),
+      .master_bytes = bytes(type == at::kDouble ? at::kDouble : at::kFloat),
+      .kernels = device.is_cuda() && bytes(type) == 2 && o.backend != "switches"};
+  return with_workspaces(shape, config, type, device);
 }
 
-void require_host_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
-                         std::optional<AllocationFailure>& refused) {
-  const auto available = device.is_cpu() ? base::available_memory() : std::nullopt;
+void require_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
+                    std::optional<AllocationFailure>& refused) {
+  const std::optional<int64_t> available = free_memory(device);
   if (!available) return;
   const double needed = plan_memory(config, shape).total_mib() * kMib;
-  if (needed <= static_cast<double>(*available)) return;
+  // What a GPU lacks by less than a plan is exact to, its allocator decides.
+  const double least = device.is_cpu() ? needed : kPlanIsExactTo * needed;
+  if (least <= static_cast<double>(*available)) return;
   refused = AllocationFailure{.asked_mib = needed / kMib,
                               .capacity_mib = static_cast<double>(*available) / kMib};
   TORCH_CHECK_WITH(OutOfMemoryError, false, "a step of ", shape.batch, " rows of ", shape.seq_len,
                    " tokens takes ", base::gib_text(needed), " at least and ",
-                   base::gib_text(static_cast<double>(*available)),
-                   " are available; nothing was computed");
+                   base::gib_text(static_cast<double>(*available)), " are available",
+                   device.is_cpu() ? "" : " on " + device.str(), "; nothing was computed");
 }
 
 std::string sample_text(const TrainOptions& options, const Decoder& model) {

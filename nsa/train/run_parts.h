@@ -54,10 +54,10 @@ at::Device open_rank_device(const std::string& name, const RankPlace& place);
 RankSettings rank_settings(const TrainOptions& options, const ModelConfig& config,
                            RankSettings identity);
 
-/// Refuses a step that cannot fit into the memory of the host before anything is computed: throws
-/// c10::OutOfMemoryError, what was asked for is in `refused`.
-void require_host_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
-                         std::optional<AllocationFailure>& refused);
+/// Refuses a step that cannot fit into the free memory of `device` before anything is computed:
+/// throws c10::OutOfMemoryError, what was asked for is in `refused`.
+void require_memory(const ModelConfig& config, const StepShape& shape, at::Device device,
+                    std::optional<AllocationFailure>& refused);
 
 /// One line for people: model, sizes, type, predicted memory, device. `collectives`: backend of
 /// several ranks; empty: there is one.

@@ -37,6 +37,10 @@ struct JoinedGradient {
 /// where heads are padded.
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code);
 
+/// Bytes of device memory that the backward pass of a whole call works in, of whose arguments
+/// sizes, type and device are looked at; 0 where no kernel computes it.
+int64_t sel_attn_backward_workspace(const SelAttnArgs& sizes);
+
 /// {out, lse} by the kernels, outside of autograd; builds with CUDA code only.
 SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKernels& chosen);
 

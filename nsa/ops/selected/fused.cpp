@@ -252,6 +252,14 @@ struct FusedRows : torch::autograd::Function<FusedRows> {
   }
 };
 
+/// Of a whole call, whose statistics are made outside.
+size_t backward_workspace(const SelAttnArgs& args, KernelCode code) {
+  kernels::SelectedBackward p = backward_problem_of(args, code);
+  constexpr float kStats = 0;
+  p.stats = &kStats;
+  return kernels::workspace_bytes(p);
+}
+
 SelAttnResult run(const SelAttnArgs& args, const SelectedKernels& chosen) {
   const variable_list result =
       FusedRows::apply(args.q, args.k, args.v, args.ranges, args.first_position, args.scale,
@@ -306,6 +314,8 @@ std::string detail_of(const SelAttnArgs&, const SelectedKernels&) { return ""; }
 
 SelAttnResult run(const SelAttnArgs& args, const SelectedKernels&) { return sel_attn_gather(args); }
 
+size_t backward_workspace(const SelAttnArgs&, KernelCode) { return 0; }
+
 }  // namespace
 
 SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
@@ -347,6 +357,16 @@ SelAttnArgs with_split_groups(const SelAttnArgs& args) {
   split.ranges = repeated_heads(args.ranges, copies);
   return split;
 }
+/// The same on views, of which only sizes, type and device may be looked at.
+SelAttnArgs split_sizes(const SelAttnArgs& args) {
+  SelAttnArgs sizes = args;
+  const int64_t heads = args.k.size(2) * copies_of_heads(args);
+  const auto with_heads = [&](const at::Tensor& x) {
+    return x.narrow(2, 0, 1).expand({x.size(0), x.size(1), heads, x.size(3)});
+  };
+  if (heads > args.k.size(2)) sizes.k = with_heads(args.k), sizes.v = with_heads(args.v);
+  return sizes;
+}
 std::string split_detail(const SelAttnArgs& given, const SelAttnArgs& split) {
   const int64_t copies = split.k.size(2) / given.k.size(2);
   return copies == 1 ? "" : ", each group in " + std::to_string(copies);
@@ -359,13 +379,13 @@ const std::string& SelectedKernels::obstacle() const {
 }
 
 SelectedKernels choose_split_kernels(const SelAttnArgs& args) {
-  SelAttnArgs sizes = args;
-  const int64_t heads = args.k.size(2) * copies_of_heads(args);
-  const auto with_heads = [&](const at::Tensor& x) {
-    return x.narrow(2, 0, 1).expand({x.size(0), x.size(1), heads, x.size(3)});
-  };
-  if (heads > args.k.size(2)) sizes.k = with_heads(args.k), sizes.v = with_heads(args.v);
-  return choose_selected_kernels(sizes);
+  return choose_selected_kernels(split_sizes(args));
+}
+
+int64_t sel_attn_backward_workspace(const SelAttnArgs& given) {
+  const SelAttnArgs sizes = split_sizes(given);
+  const KernelChoice chosen = choose_selected_kernels(sizes).backward;
+  return chosen.runs() ? static_cast<int64_t>(backward_workspace(sizes, chosen.code)) : 0;
 }
 
 SelAttnResult sel_attn_fused(const SelAttnArgs& given, bool strict) {

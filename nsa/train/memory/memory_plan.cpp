@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "nsa/train/memory/last_layer.h"
 #include "nsa/train/memory/mib.h"
 
 namespace nsa::train {
@@ -115,7 +116,10 @@ std::vector<MemoryPart> lasting_parts(const ModelConfig& model, const StepShape&
   const auto ranks = static_cast<double>(shape.shard_ranks);
   const double parameters = is_sharded(shape) ? bytes / ranks : bytes;
   const double moments = shape.sharding == Sharding::kNone ? bytes : bytes / ranks;
-  return {{"parameters", mib(parameters)}, {"moments", mib(2 * moments)}};
+  std::vector<MemoryPart> parts{{"parameters", mib(parameters)}, {"moments", mib(2 * moments)}};
+  if (shape.products_workspace > 0)
+    parts.push_back({"workspaces of matrix products", mib(shape.products_workspace)});
+  return parts;
 }
 
 /// Sharded parameters that are whole when the backward pass begins: the head's, and the last
@@ -147,14 +151,22 @@ double others_bytes(const ModelConfig& model, const StepShape& shape) {
 }
 
 /// What exists beside it when the backward pass begins.
-std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepShape& shape) {
+std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepShape& shape,
+                                         bool gradients_kept) {
   const auto tokens = static_cast<double>(shape.batch * shape.seq_len);
-  const auto e = static_cast<double>(shape.value_bytes), sum = std::max(kFloat, e);
-  const auto dim = static_cast<double>(model.dim), vocab = static_cast<double>(model.vocab);
+  const auto e = static_cast<double>(shape.value_bytes);
+  const auto dim = static_cast<double>(model.dim);
   const LayerBytes layer = layer_bytes(model, shape);
-  // With checkpointing one layer at a time has its activations, the others their input.
-  const double layers =
-      tokens * (shape.activation_checkpointing ? 1 : static_cast<double>(model.num_layers));
+  const double logits = logits_bytes(model, shape);
+  const double later = last_layer_bytes(model, shape, gradients_kept);
+  // With checkpointing one layer at a time has its activations, the others their input; the last
+  // one's are not made again before the logits are gone.
+  const double of_last = shape.activation_checkpointing ? tokens * layer.total() : 0;
+  const bool at_logits = later + of_last <= logits;
+  const double layers = !shape.activation_checkpointing
+                            ? tokens * static_cast<double>(model.num_layers)
+                        : later > 0 && at_logits ? 0
+                                                 : tokens;
   const double inputs =
       shape.activation_checkpointing ? tokens * dim * e * static_cast<double>(model.num_layers) : 0;
   const auto count = static_cast<double>(count_parameters(model));
@@ -171,9 +183,9 @@ std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepSha
                              {"keys of other ranks", mib(others_bytes(model, shape) * layers)},
                              {"gates", mib(layer.gates * layers)},
                              {"MLP", mib(layer.mlp * layers)},
-                             // Logits, their softmax, and the gradients of both.
-                             {"logits and loss", mib(tokens * vocab * 2 * (e + sum))},
-                             {"last norm", mib(2 * tokens * dim * e)}});
+                             {"logits and loss", later == 0 || at_logits ? mib(logits) : 0},
+                             {"last norm", mib(2 * tokens * dim * e)},
+                             {"backward pass of the last layer", at_logits ? 0 : mib(later)}});
   std::erase_if(parts, [](const MemoryPart& part) { return part.mib == 0; });
   return parts;
 }
@@ -257,14 +269,14 @@ int64_t count_parameters(const ModelConfig& model) {
 MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape) {
   MemoryPlan plan{lasting_parts(model, shape)};
   const MemoryPart gradients{"gradients", plan.parts.front().mib};
-  const std::vector<MemoryPart> activations = activation_parts(model, shape);
+  // Gradients come while activations go, unless they stay from micro-batch to micro-batch, or lie
+  // in the buckets of several ranks.
+  const bool kept = shape.accum > 1 || (shape.ranks > 1 && !is_sharded(shape));
+  const std::vector<MemoryPart> activations = activation_parts(model, shape, kept);
   // Sharded gradients are all there when the first layer's backward pass ends, whose parameters and
   // gradients are whole then.
   const MemoryPart whole_layer{"a layer on its way",
                                is_sharded(shape) ? whole_layer_mib(model, shape) : 0};
-  // Gradients come while activations go, unless they stay from micro-batch to micro-batch, or lie
-  // in the buckets of several ranks.
-  const bool kept = shape.accum > 1 || (shape.ranks > 1 && !is_sharded(shape));
   const double at_end = gradients.mib + whole_layer.mib;
   if (at_end > sum_of(activations) + (kept ? gradients.mib : 0) && (!kept || is_sharded(shape))) {
     plan.parts.push_back(gradients);

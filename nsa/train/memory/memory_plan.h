@@ -19,6 +19,9 @@ struct StepShape {
   int64_t value_bytes = 4;   ///< of activations
   int64_t master_bytes = 4;  ///< of parameters, gradients and moments
   bool kernels = false;      ///< the CUDA kernels run: they keep less and compute more again
+  /// What libraries and kernels work in, in bytes (step_workspace.h).
+  double products_workspace = 0;            ///< of matrix products, as long as the process lives
+  double selected_workspace_per_token = 0;  ///< of the selected branch's backward pass
 };
 
 struct MemoryPart {
@@ -26,16 +29,17 @@ struct MemoryPart {
   double mib = 0;
 };
 
-/// Memory of a rank's tensors where a step needs most: when its backward pass begins, or at the
-/// update.
+/// Memory of a rank's tensors where a step needs most: when its backward pass begins, in that of
+/// its last layer, or at the update.
 struct MemoryPlan {
   std::vector<MemoryPart> parts;
   double total_mib() const;
 };
 
 /// By formula, from what the operators keep for their backward pass: per layer the inputs of norms,
-/// products and branches; logits and their softmax; weights rounded to the compute type.
-/// Temporaries of single operators, and what an allocator loses, are not in it.
+/// products and branches; logits and their softmax; weights rounded to the compute type. With
+/// kernels, what the backward pass of the last layer has beside it. Temporaries of single
+/// operators on a CPU, and what an allocator loses, are not in it.
 MemoryPlan plan_memory(const ModelConfig& model, const StepShape& shape);
 
 /// Parameters of a model and of one of its layers, by formula.

@@ -114,11 +114,55 @@ TEST(PlanMemory, OfKernelsByHand) {
   EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (12 * 4 + 2 * 16 * 8));
   EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
   EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 3 * 4);
+  // Gradients of the MLP's three products and their input, two of weights in bf16; the logits and
+  // one of the last norm's tensors are gone.
+  EXPECT_DOUBLE_EQ(
+      part(plan, "backward pass of the last layer"),
+      (4096.0 * (3 * 1920 + 768) * 2 + 2 * 1920 * 768 * 2 - 4096.0 * 768 * 2) / (1 << 20));
+  EXPECT_EQ(part(plan, "logits and loss"), 0);
   ModelConfig as_given = m7c;
   as_given.attention.gate = GateActivation::kNone;
   EXPECT_DOUBLE_EQ(part(plan_memory(as_given, shape), "selected branch"),
                    kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8))
       << "gates that may be 0 keep all three";
+}
+
+TEST(PlanMemory, WorkspacesByHand) {
+  const ModelConfig m7c = shipped("m7c_125m");
+  StepShape shape{.batch = 2, .accum = 1, .seq_len = 2048, .value_bytes = 2, .kernels = true};
+  shape.products_workspace = 64 << 20;
+  shape.selected_workspace_per_token = 100000;
+  const MemoryPlan plan = plan_memory(m7c, shape);
+  EXPECT_DOUBLE_EQ(part(plan, "workspaces of matrix products"), 64);
+  // A workspace of 391 MiB makes the attention of the last layer its fullest point: gradients of
+  // the projection (q of 12 heads, six tensors of 2), of o, of the stream and of q, three pairs of
+  // statistics and two branches' keys and values; two tensors of the last norm, gate and up, o and
+  // an output are gone; gradients of the MLP's weights are there.
+  const double come = 2 * (1536 + 768 + 768 + 768 + 2 * 256) + 12 * 24 + 100000;
+  const double gone = 2 * (2 * 768 + 2 * 1920 + 2 * 768);
+  EXPECT_DOUBLE_EQ(part(plan, "backward pass of the last layer"),
+                   (4096 * (come - gone) + 3 * 768 * 1920 * 4) / (1 << 20));
+  shape.accum = 4;
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, shape), "backward pass of the last layer"),
+                   4096 * (come - gone) / (1 << 20))
+      << "gradients are kept, and counted as such";
+  shape.kernels = false;
+  EXPECT_EQ(part(plan_memory(m7c, shape), "backward pass of the last layer"), 0) << "not known";
+  EXPECT_DOUBLE_EQ(part(plan_memory(m7c, shape), "logits and loss"), 4096.0 * 256 * 12 / (1 << 20));
+}
+
+TEST(PlanMemory, ACheckpointedLayerIsMadeAgainBehindTheLogits) {
+  ModelConfig m7c = shipped("m7c_125m");
+  StepShape shape{.batch = 16, .seq_len = 2048, .value_bytes = 2, .kernels = true};
+  shape.activation_checkpointing = true;
+  const MemoryPlan layer = plan_memory(m7c, shape);
+  EXPECT_DOUBLE_EQ(part(layer, "MLP"), 32768.0 * 2 * 1920 * 2 / (1 << 20));
+  EXPECT_EQ(part(layer, "logits and loss"), 0);
+  m7c.vocab = 128256;
+  const MemoryPlan logits = plan_memory(m7c, shape);
+  EXPECT_EQ(part(logits, "MLP"), 0);
+  EXPECT_EQ(part(logits, "backward pass of the last layer"), 0);
+  EXPECT_DOUBLE_EQ(part(logits, "logits and loss"), 32768.0 * 128256 * 12 / (1 << 20));
 }
 
 TEST(FittingChange, TakesTheFirstThatFits) {

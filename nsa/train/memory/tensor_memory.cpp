@@ -164,7 +164,7 @@ void watch_tensor_memory(c10::Device device, double limit_mib) {
 }
 
 double tensor_peak_mib(c10::Device device) {
-  if (!device.is_cpu()) return peak_memory_mib(device);
+  if (!device.is_cpu()) return peak_requested_mib(device);
   return counting == nullptr ? 0 : counting->peak_mib();
 }
 

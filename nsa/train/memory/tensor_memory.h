@@ -19,7 +19,8 @@ struct AllocationFailure {
 /// GPU's allocator counts by itself, has no limit here, and is asked what it held when it fails.
 void watch_tensor_memory(c10::Device device, double limit_mib);
 
-/// Largest memory of tensors, in MiB, since the last reset_tensor_peak; 0 where none is counted.
+/// Largest memory of tensors, in MiB, since the last reset_tensor_peak, by the bytes they asked
+/// for; 0 where none is counted.
 double tensor_peak_mib(c10::Device device);
 void reset_tensor_peak(c10::Device device);
 
