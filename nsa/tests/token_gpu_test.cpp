@@ -184,7 +184,7 @@ TEST_P(TokensOnCuda, TheProductOfTheMlpIsComputedAgain) {
 
 // The sum goes on as the residual stream, so a gradient comes through it, too.
 TEST_P(TokensOnCuda, ResidualAndItsNorm) {
-  for (const int64_t dim : {8, 64, 264, 520, 768, 1024}) {
+  for (const int64_t dim : {8, 64, 264, 520, 768, 1024, 1032, 2560, 8192}) {
     for (const int64_t rows : {1, 37, 5000}) {
       const at::Tensor x = draw_tokens({rows, dim}), added = draw_tokens({rows, dim}) * 2;
       const at::Tensor weight = at::randn({dim}, at::kFloat);
@@ -243,7 +243,7 @@ Tensors normed_product(const Tensors& inputs, const at::Tensor& d_sum, const at:
 
 // The norm for the gradients of the weights behind it comes from the pass over its gradient.
 TEST_P(TokensOnCuda, NormedLinearHasTheBitsOfNormAndProduct) {
-  for (const int64_t dim : {64, 264, 768, 1024}) {
+  for (const int64_t dim : {64, 264, 768, 1024, 2048, 2560}) {
     for (const bool goes_on : {false, true}) {
       const at::Tensor x = draw_tokens({2, 701, dim}), none;
       const at::Tensor added = goes_on ? draw_tokens({2, 701, dim}) * 2 : none;

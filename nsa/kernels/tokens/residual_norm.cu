@@ -1,6 +1,6 @@
-// Residual addition and RMSNorm: a warp a row. The gradient of the weight is summed by each warp
-// over its rows, then over warps, always in one order; the sums over CTAs, of other kernels, too,
-// are a launch of their own (column_sums).
+// Residual addition and RMSNorm: a warp a row, or a CTA where a row is wide. The gradient of the
+// weight is summed by each over its rows, then over warps, always in one order; the sums over CTAs,
+// of other kernels, too, are a launch of their own (column_sums).
 #include <type_traits>
 
 #include "nsa/kernels/common/launch.cuh"
@@ -17,17 +17,44 @@ constexpr int kCtas = 2;                 // of a multiprocessor at once: registe
 constexpr int kForwardCtas = 3;          // the same, of the forward pass
 constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
 
+/// Threads that share a row; a lane of them has at most four vectors of it.
+struct WarpTeam {
+  static constexpr int kSize = kWarp;
+  __device__ static float sum(float x, float*) { return warp_sum(x); }
+};
+struct CtaTeam {
+  static constexpr int kSize = kThreads;
+  /// `partial` has a place a warp.
+  __device__ static float sum(float x, float* partial) {
+    const float own = warp_sum(x);
+    __syncthreads();  // the sum before has been read
+    if (threadIdx.x % kWarp == 0) partial[threadIdx.x / kWarp] = own;
+    __syncthreads();
+    float all = 0;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) all += partial[i];
+    return all;
+  }
+};
+constexpr int kMostVectors = 4, kMostOfWarp = kMostVectors * kVector * kWarp;
+static_assert(kMostNormed == kMostVectors * kVector * kThreads);
+
+template <typename Team>
+__device__ __forceinline__ int lane_of() {
+  return static_cast<int>(threadIdx.x) % Team::kSize;
+}
+
 /// Visits the vectors of a row that this lane has: body(index of the register, column).
-template <int kVectors, typename Body>
+template <typename Team, int kVectors, typename Body>
 __device__ __forceinline__ void for_columns(int dim, const Body& body) {
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int column = (i * kWarp + static_cast<int>(threadIdx.x) % kWarp) * kVector;
+    const int column = (i * Team::kSize + lane_of<Team>()) * kVector;
     if (column < dim) body(i, column);
   }
 }
 
-/// The weight, rounded, into shared memory.
+/// The weight, rounded, into shared memory; behind it are places of Team::sum.
 template <typename T>
 __device__ __forceinline__ const T* stage_weight(const ResidualNorm& p, float* shared) {
   T* weight = reinterpret_cast<T*>(shared);
@@ -37,23 +64,31 @@ __device__ __forceinline__ const T* stage_weight(const ResidualNorm& p, float* s
   return weight;
 }
 
-__device__ __forceinline__ int64_t first_row() {
-  return int64_t(blockIdx.x) * kWarps + threadIdx.x / kWarp;
+__device__ __forceinline__ float* partial_sums(const ResidualNorm& p, float* shared) {
+  return shared + p.dim / 2;
 }
-__device__ __forceinline__ int64_t row_stride() { return int64_t(gridDim.x) * kWarps; }
 
-template <typename T, int kVectors>
-__device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row,
-                                              const T* weights) {
+template <typename Team>
+__device__ __forceinline__ int64_t first_row() {
+  return int64_t(blockIdx.x) * (kThreads / Team::kSize) + threadIdx.x / Team::kSize;
+}
+template <typename Team>
+__device__ __forceinline__ int64_t row_stride() {
+  return int64_t(gridDim.x) * (kThreads / Team::kSize);
+}
+
+template <typename T, typename Team, int kVectors>
+__device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row, const T* weights,
+                                              float* partial) {
   const int64_t begin = row * p.dim;
   uint4 bits[kVectors] = {}, added_bits[kVectors] = {};
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     bits[i] = load_bits(static_cast<const T*>(p.x) + begin + column);
     if (p.added != nullptr)
       added_bits[i] = load_bits(static_cast<const T*>(p.added) + begin + column);
   });
   float x[kVectors][kVector], squares = 0;
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     unpack<T>(x[i], bits[i]);
     if (p.added != nullptr) {
       float added[kVector];
@@ -66,9 +101,10 @@ __device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row
 #pragma unroll
     for (int j = 0; j < kVector; ++j) squares += x[i][j] * x[i][j];
   });
-  const float scale = 1.f / sqrtf(warp_sum(squares) / static_cast<float>(p.dim) + p.eps);
-  if (threadIdx.x % kWarp == 0) p.scale[row] = scale;
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  const float mean = Team::sum(squares, partial) / static_cast<float>(p.dim);
+  const float scale = 1.f / sqrtf(mean + p.eps);
+  if (lane_of<Team>() == 0) p.scale[row] = scale;
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     float weight[kVector];
     load(weight, weights + column);
 #pragma unroll
@@ -77,23 +113,23 @@ __device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row
   });
 }
 
-template <typename T, int kVectors>
+template <typename T, typename Team, int kVectors>
 __device__ __forceinline__ void normalize(const ResidualNorm& p, float* shared) {
   const T* weights = stage_weight<T>(p, shared);
-  for (int64_t row = first_row(); row < p.rows; row += row_stride())
-    normalize_row<T, kVectors>(p, row, weights);
+  for (int64_t row = first_row<Team>(); row < p.rows; row += row_stride<Team>())
+    normalize_row<T, Team, kVectors>(p, row, weights, partial_sums(p, shared));
 }
 
 /// d_x of a row, and its norm once more where it is wanted; its terms of the weight's gradient are
 /// added to d_weight.
-template <typename T, int kVectors>
+template <typename T, typename Team, int kVectors>
 __device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t row,
-                                                  const T* weights,
+                                                  const T* weights, float* partial,
                                                   float (&d_weight)[kVectors][kVector]) {
   const int64_t begin = row * p.dim;
   const float scale = p.scale[row];
   uint4 x_bits[kVectors] = {}, d_bits[kVectors] = {}, rest_bits[kVectors] = {};
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     x_bits[i] = load_bits(static_cast<const T*>(p.x) + begin + column);
     d_bits[i] = load_bits(static_cast<const T*>(p.d_out) + begin + column);
     if (p.d_sum != nullptr)
@@ -113,14 +149,14 @@ __device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t
       d[j] *= weight[j];
     }
   };
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     float x[kVector], d[kVector];
     scaled(i, column, x, d, true);
 #pragma unroll
     for (int j = 0; j < kVector; ++j) along += d[j] * x[j];
   });
-  along = warp_sum(along) / static_cast<float>(p.dim);
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  along = Team::sum(along, partial) / static_cast<float>(p.dim);
+  for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     float x[kVector], d[kVector], rest[kVector];
     scaled(i, column, x, d, false);
     unpack<T>(rest, rest_bits[i]);
@@ -137,15 +173,14 @@ __device__ __forceinline__ void differentiate_row(const ResidualNorm& p, int64_t
   });
 }
 
-template <typename T, int kVectors>
-__device__ __forceinline__ void differentiate(const ResidualNorm& p, float* shared) {
+/// A warp has the columns of its rows: the sums over warps are in shared memory.
+template <int kVectors>
+__device__ __forceinline__ void store_weight_gradient(WarpTeam, const ResidualNorm& p,
+                                                      const float (&d_weight)[kVectors][kVector],
+                                                      float* shared) {
   const int warp = threadIdx.x / kWarp;
-  float d_weight[kVectors][kVector] = {};
-  const T* weights = stage_weight<T>(p, shared);
-  for (int64_t row = first_row(); row < p.rows; row += row_stride())
-    differentiate_row<T, kVectors>(p, row, weights, d_weight);
   __syncthreads();
-  for_columns<kVectors>(p.dim, [&](int i, int column) {
+  for_columns<WarpTeam, kVectors>(p.dim, [&](int i, int column) {
 #pragma unroll
     for (int j = 0; j < kVector; ++j) shared[warp * p.dim + column + j] = d_weight[i][j];
   });
@@ -157,15 +192,40 @@ __device__ __forceinline__ void differentiate(const ResidualNorm& p, float* shar
     p.d_weight[int64_t(blockIdx.x) * p.dim + column] = sum;
   }
 }
+/// A thread has its columns of all rows.
+template <int kVectors>
+__device__ __forceinline__ void store_weight_gradient(CtaTeam, const ResidualNorm& p,
+                                                      const float (&d_weight)[kVectors][kVector],
+                                                      float*) {
+  for_columns<CtaTeam, kVectors>(p.dim, [&](int i, int column) {
+#pragma unroll
+    for (int j = 0; j < kVector; ++j)
+      p.d_weight[int64_t(blockIdx.x) * p.dim + column + j] = d_weight[i][j];
+  });
+}
+
+template <typename T, typename Team, int kVectors>
+__device__ __forceinline__ void differentiate(const ResidualNorm& p, float* shared) {
+  float d_weight[kVectors][kVector] = {};
+  const T* weights = stage_weight<T>(p, shared);
+  for (int64_t row = first_row<Team>(); row < p.rows; row += row_stride<Team>())
+    differentiate_row<T, Team, kVectors>(p, row, weights, partial_sums(p, shared), d_weight);
+  store_weight_gradient(Team(), p, d_weight, shared);
+}
 
 bool covered(const ResidualNorm& p) {
   return p.dim > 0 && p.dim % kVector == 0 && p.dim <= kMostNormed && p.rows / kWarps < INT32_MAX;
 }
 
+/// Shared memory of stage_weight and Team::sum.
+size_t staged_bytes(const ResidualNorm& p) {
+  return sizeof(uint16_t) * static_cast<size_t>(p.dim) + sizeof(float) * kWarps;
+}
+
 /// Calls body(std::integral_constant) with the vectors of a row that a lane has.
-template <typename Body>
+template <typename Team, typename Body>
 __device__ __forceinline__ void by_width(int dim, const Body& body) {
-  switch ((dim + kWarp * kVector - 1) / (kWarp * kVector)) {
+  switch ((dim + Team::kSize * kVector - 1) / (Team::kSize * kVector)) {
     case 1:
       return body(std::integral_constant<int, 1>());
     case 2:
@@ -206,21 +266,24 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
 }
 
 /// A kernel by itself: the backward pass takes more registers, and bandwidth needs many threads.
+template <typename Team>
 __global__ void __launch_bounds__(kThreads, kForwardCtas)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
-    by_width(p.dim,
-             [&](auto vectors) { normalize<decltype(type), decltype(vectors)::value>(p, shared); });
+    by_width<Team>(p.dim, [&](auto vectors) {
+      normalize<decltype(type), Team, decltype(vectors)::value>(p, shared);
+    });
   });
 }
 
+template <typename Team>
 __global__ void __launch_bounds__(kThreads, kCtas)
     residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
-    by_width(p.dim, [&](auto vectors) {
-      differentiate<decltype(type), decltype(vectors)::value>(p, shared);
+    by_width<Team>(p.dim, [&](auto vectors) {
+      differentiate<decltype(type), Team, decltype(vectors)::value>(p, shared);
     });
   });
 }
@@ -241,20 +304,25 @@ int residual_norm_parts(int64_t rows) {
 cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   if (!covered(p) || p.d_out != nullptr) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  const size_t shared = sizeof(uint16_t) * static_cast<size_t>(p.dim);
   // Some rows a warp, and several rounds of CTAs, so that some begin while others store.
   constexpr int kMostCtas = 132 * kForwardCtas * 4;
-  const int64_t ctas = (p.rows + kWarps - 1) / kWarps;
+  const bool wide = p.dim > kMostOfWarp;
+  const int64_t ctas = wide ? p.rows : (p.rows + kWarps - 1) / kWarps;
   const auto grid = static_cast<unsigned>(ctas < kMostCtas ? ctas : kMostCtas);
-  return portable::launch(residual_norm_kernel, grid, kThreads, shared, stream, p);
+  const auto kernel = wide ? residual_norm_kernel<CtaTeam> : residual_norm_kernel<WarpTeam>;
+  return portable::launch(kernel, grid, kThreads, staged_bytes(p), stream, p);
 }
 
 cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
   if (!covered(p) || (p.d_out == nullptr && p.rows > 0)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
-  return portable::launch(residual_norm_backward_kernel, grid, kThreads, shared, stream, p);
+  if (p.dim > kMostOfWarp)
+    return portable::launch(residual_norm_backward_kernel<CtaTeam>, grid, kThreads, staged_bytes(p),
+                            stream, p);
+  const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
+  return portable::launch(residual_norm_backward_kernel<WarpTeam>, grid, kThreads, shared, stream,
+                          p);
 }
 
 cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {

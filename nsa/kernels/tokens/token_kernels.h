@@ -122,7 +122,7 @@ struct ResidualNorm {
   float eps = 0;
   Element element = Element::kBFloat16;
 };
-constexpr int kMostNormed = 1024;
+constexpr int kMostNormed = 8192;
 int residual_norm_parts(int64_t rows);
 cudaError_t residual_norm_forward(const ResidualNorm& problem, cudaStream_t stream);
 cudaError_t residual_norm_backward(const ResidualNorm& problem, cudaStream_t stream);

@@ -141,6 +141,32 @@ TEST(ResidualNormEmulated, SumsNormsAndGradients) {
         expect_right(NormProblem({dim == 64 ? 19 : 3, dim, half, with_other, dim > 64}));
 }
 
+TEST(ResidualNormEmulated, WideRowsAreACtas) {
+  for (const bool half : {false, true})
+    for (const int dim : {1032, 2048, 2568, 8192})
+      expect_right(NormProblem({dim == 2048 ? 11 : 3, dim, half, dim != 2048, dim > 2048}));
+}
+
+TEST(ResidualNormEmulated, ACtaTakesSeveralWideRows) {
+  const NormProblem x({kMostParts * kWarps + 3, 1032});
+  EXPECT_EQ(residual_norm_parts(x.c.rows), kMostParts);
+  const Forward f = x.forward();
+  x.expect_forward(f);
+  x.expect_backward(f, x.backward(f));
+}
+
+TEST(ResidualNormEmulated, NonFiniteValuesStayInTheirWideRow) {
+  NormProblem x({5, 1104});
+  const NormProblem clean = x;
+  x.x.set(0, 3, 0, 17, NAN);
+  expect_right(x);
+  const Forward have = x.forward(), good = clean.forward();
+  for (int row = 0; row < x.c.rows; ++row)
+    EXPECT_EQ(std::equal(have.out.begin() + row * 1104, have.out.begin() + row * 1104 + 1104,
+                         good.out.begin() + row * 1104),
+              row != 3);
+}
+
 TEST(ResidualNormEmulated, RowsAroundABlockOfThreads) {
   for (const int rows : {1, 7, 8, 9, 16}) expect_right(NormProblem({rows, 24}));
 }
