@@ -66,5 +66,11 @@ TEST_F(HostMemory, OfThisMachineIsKnown) {
   EXPECT_GT(*bytes, 1 << 20);
 }
 
+TEST(GibText, HasThreeDigitsAndNoExponent) {
+  EXPECT_EQ(gib_text(1.5 * (1 << 30)), "1.5 GiB");
+  EXPECT_EQ(gib_text(138.6 * (1 << 30)), "139 GiB");
+  EXPECT_EQ(gib_text(8311.0 * (1 << 30)), "8311 GiB");
+}
+
 }  // namespace
 }  // namespace base

@@ -261,7 +261,8 @@ TEST_P(TokensOnCuda, NormedLinearHasTheBitsOfNormAndProduct) {
 
 TEST_P(TokensOnCuda, GateMlpAddsToTheGradientOfQueries) {
   for (const auto& [heads, kv, dim] :
-       {std::tuple{6, 2, 64}, std::tuple{1, 1, 8}, std::tuple{12, 4, 72}, std::tuple{16, 1, 128}}) {
+       {std::tuple{6, 2, 64}, std::tuple{1, 1, 8}, std::tuple{12, 4, 72}, std::tuple{16, 1, 128},
+        std::tuple{6, 2, 192}}) {
     for (const int64_t tokens : {1, 33, 20000}) {
       SCOPED_TRACE(std::to_string(dim) + " " + std::to_string(tokens));
       // Tokens further apart than their heads are wide.

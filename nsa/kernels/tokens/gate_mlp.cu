@@ -15,7 +15,10 @@ constexpr int kRowGroups = kRows / kTile;  // threads that share the rows of a u
 constexpr int kFewThreads = 128, kMostThreads = 512;
 constexpr int kMostParts = 132 * 4;  // as many as an H200 has at once of 128 threads
 
-/// As many threads as w1 has tiles: each keeps the sums of one.
+/// As many threads as w1 has tiles, which keep the sums of one each; of wide heads' as many as
+/// there can be, which keep kTilesOfWide.
+constexpr int kMostOfOneTile = 128, kTilesOfWide = 3;
+static_assert(kMostGateDim / 2 * kMostGateDim <= kTile * kTile * kMostThreads * kTilesOfWide);
 int threads_for(int head_dim) {
   constexpr int kNarrow = 64;
   return head_dim <= kNarrow ? kFewThreads : kMostThreads;
@@ -169,21 +172,24 @@ __device__ __forceinline__ void infer(const GateMlp& p, float* memory) {
   }
 }
 
-/// Sums over rows that a thread keeps: a tile of w1, of four units b1 and three of w2, one of b2.
+/// Sums over rows that a thread keeps: tiles of w1, of four units b1 and three of w2, one of b2.
+template <int kTiles>
 struct Sums {
-  float w1[kTile][kTile] = {}, unit[kTile][1 + kGates] = {}, b2 = 0;
+  float w1[kTiles][kTile][kTile] = {}, unit[kTile][1 + kGates] = {}, b2 = 0;
 };
 
-/// Where the tile of w1 that this thread keeps begins; a unit behind the last: it has none.
-__device__ __forceinline__ int tile_unit(const Shared& s) {
-  return static_cast<int>(threadIdx.x) / (s.dim / kTile) * kTile;
-}
-__device__ __forceinline__ int tile_column(const Shared& s) {
-  return static_cast<int>(threadIdx.x) % (s.dim / kTile) * kTile;
-}
+/// Where a tile of w1 that this thread keeps begins; a unit behind the last: there is none.
+struct WeightTile {
+  int unit, column;
+  __device__ __forceinline__ WeightTile(const Shared& s, int i) {
+    const int tile = static_cast<int>(threadIdx.x) + i * static_cast<int>(blockDim.x);
+    unit = tile / (s.dim / kTile) * kTile, column = tile % (s.dim / kTile) * kTile;
+  }
+};
 
 /// d_hidden of the tile into s.hidden; sums of b1, w2 and b2.
-__device__ __forceinline__ void differentiate_hidden(const Shared& s, Sums& sums) {
+template <int kTiles>
+__device__ __forceinline__ void differentiate_hidden(const Shared& s, Sums<kTiles>& sums) {
   if (threadIdx.x < kGates)
     for (int r = 0; r < kRows; ++r) sums.b2 += s.d_logits[r * kGates + threadIdx.x];
   const HiddenTile tile(s);
@@ -212,20 +218,25 @@ __device__ __forceinline__ void differentiate_hidden(const Shared& s, Sums& sums
   }
 }
 
-/// d_w1 += d_hidden^T means, four units by four columns a thread.
-__device__ __forceinline__ void add_first_layer(const Shared& s, Sums& sums) {
-  const int unit = tile_unit(s), column = tile_column(s);
-  if (unit >= s.units) return;
+/// d_w1 += d_hidden^T means, four units by four columns a tile.
+template <int kTiles>
+__device__ __forceinline__ void add_first_layer(const Shared& s, Sums<kTiles>& sums) {
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+    const WeightTile at(s, i);
+    if (at.unit >= s.units) return;
 #pragma unroll 2
-  for (int r = 0; r < kRows; ++r) {
-    const float4 d = four(s.hidden + r * s.unit_pitch + unit);
-    const float4 mean = four(s.means + r * s.dim_pitch + column);
-    const float units[kTile] = {d.x, d.y, d.z, d.w};
-    const float columns[kTile] = {mean.x, mean.y, mean.z, mean.w};
+    for (int r = 0; r < kRows; ++r) {
+      const float4 d = four(s.hidden + r * s.unit_pitch + at.unit);
+      const float4 mean = four(s.means + r * s.dim_pitch + at.column);
+      const float units[kTile] = {d.x, d.y, d.z, d.w};
+      const float columns[kTile] = {mean.x, mean.y, mean.z, mean.w};
 #pragma unroll
-    for (int a = 0; a < kTile; ++a)
+      for (int a = 0; a < kTile; ++a)
 #pragma unroll
-      for (int b = 0; b < kTile; ++b) sums.w1[a][b] = fmaf(units[a], columns[b], sums.w1[a][b]);
+        for (int b = 0; b < kTile; ++b)
+          sums.w1[i][a][b] = fmaf(units[a], columns[b], sums.w1[i][a][b]);
+    }
   }
 }
 
@@ -293,14 +304,19 @@ __device__ void add_to_heads(const GateMlp& p, const Shared& s, int first, int e
 }
 
 /// The sums of a CTA's threads to its part: those of b1 and w2 first over its groups of rows.
-__device__ void store_sums(const GateMlp& p, const Shared& s, const Sums& sums) {
+template <int kTiles>
+__device__ void store_sums(const GateMlp& p, const Shared& s, const Sums<kTiles>& sums) {
   float* part = p.d_weights + int64_t(blockIdx.x) * gate_mlp_weights(s.dim);
-  if (tile_unit(s) < s.units)
+#pragma unroll
+  for (int i = 0; i < kTiles; ++i) {
+    const WeightTile at(s, i);
+    if (at.unit >= s.units) break;
 #pragma unroll
     for (int a = 0; a < kTile; ++a)
 #pragma unroll
       for (int b = 0; b < kTile; ++b)
-        part[(tile_unit(s) + a) * s.dim + tile_column(s) + b] = sums.w1[a][b];
+        part[(at.unit + a) * s.dim + at.column + b] = sums.w1[i][a][b];
+  }
   part += s.units * s.dim;
   const int values = (1 + kGates) * s.units;
   const HiddenTile tile(s);
@@ -321,11 +337,11 @@ __device__ void store_sums(const GateMlp& p, const Shared& s, const Sums& sums) 
   if (threadIdx.x < kGates) part[values + threadIdx.x] = sums.b2;
 }
 
-template <typename T>
+template <typename T, int kTiles>
 __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
   const Shared s(memory, p.head_dim);
   const int end = static_cast<int>(p.rows) * p.num_kv_heads;
-  Sums sums;
+  Sums<kTiles> sums;
   load_weights(p, s);
   for (int first = static_cast<int>(blockIdx.x) * kRows; first < end;
        first += static_cast<int>(gridDim.x) * kRows) {
@@ -347,13 +363,14 @@ __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
 }
 
 /// Forward without d_logits.
+template <int kTiles>
 __global__ void __launch_bounds__(kMostThreads) gate_mlp_kernel(const __grid_constant__ GateMlp p) {
   NSA_DYNAMIC_SHARED(float, memory);
   by_type(p.element, [&](auto type) {
     if (p.d_logits == nullptr) {
       infer<decltype(type)>(p, memory);
     } else {
-      differentiate<decltype(type)>(p, memory);
+      differentiate<decltype(type), kTiles>(p, memory);
     }
   });
 }
@@ -367,13 +384,17 @@ bool covered(const GateMlp& p) {
 cudaError_t launch(const GateMlp& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
-  const size_t shared = Shared::bytes(p.head_dim);
+  const size_t shared = gate_mlp_shared_bytes(p.head_dim);
+  const auto kernel =
+      p.head_dim <= kMostOfOneTile ? gate_mlp_kernel<1> : gate_mlp_kernel<kTilesOfWide>;
   const auto grid = static_cast<unsigned>(gate_mlp_parts(p.rows, p.num_kv_heads)),
              threads = static_cast<unsigned>(threads_for(p.head_dim));
-  return portable::launch(gate_mlp_kernel, grid, threads, shared, stream, p);
+  return portable::launch(kernel, grid, threads, shared, stream, p);
 }
 
 }  // namespace
+
+size_t gate_mlp_shared_bytes(int head_dim) { return Shared::bytes(head_dim); }
 
 int gate_mlp_parts(int64_t rows, int num_kv_heads) {
   const int64_t tiles = (rows * num_kv_heads + kRows - 1) / kRows;

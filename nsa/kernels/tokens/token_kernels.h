@@ -81,13 +81,15 @@ struct GateMlp {
   /// d_w1, d_b1, d_w2, d_b2
   float* d_weights = nullptr;
   int64_t rows = 0;
-  int num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: multiple of 8 up to 128
+  int num_heads = 0, num_kv_heads = 0, head_dim = 0;  ///< head_dim: multiple of 8 up to 192
   Element element = Element::kBFloat16;
 };
-constexpr int kMostGateDim = 128;
+constexpr int kMostGateDim = 192;
 /// w1 [head_dim / 2, head_dim], b1 [head_dim / 2], w2 [3, head_dim / 2], b2 [3].
 constexpr int gate_mlp_weights(int head_dim) { return head_dim / 2 * (head_dim + 4) + 3; }
 int gate_mlp_parts(int64_t rows, int num_kv_heads);
+/// Shared memory that a CTA needs.
+size_t gate_mlp_shared_bytes(int head_dim);
 cudaError_t gate_mlp_forward(const GateMlp& problem, cudaStream_t stream);
 cudaError_t gate_mlp_backward(const GateMlp& problem, cudaStream_t stream);
 

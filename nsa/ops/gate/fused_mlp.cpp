@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "nsa/backend/card_facts.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/ops/common/kernel_problem.h"
 
@@ -31,6 +32,8 @@ bool takes(const at::Tensor& q, const GateWeights& weights) {
   constexpr int64_t kMostRows = INT32_MAX / 2;
   return q.is_cuda() && q.dim() == 3 && q.numel() > 0 && q.size(2) % 8 == 0 &&
          q.size(0) * q.size(1) < kMostRows && q.size(2) <= kernels::kMostGateDim &&
+         kernels::gate_mlp_shared_bytes(static_cast<int>(q.size(2))) <=
+             card_facts(q.device()).shared_bytes &&
          heads_lie_together(q) && plain(weights.w1) && plain(weights.b1) && plain(weights.w2) &&
          plain(weights.b2) && weights.w1.size(0) == q.size(2) / 2;
 }

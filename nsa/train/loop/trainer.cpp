@@ -182,6 +182,8 @@ at::Tensor Trainer::micro_batch(const Batch& batch, int64_t micro, const OnStage
   const GradientPlaces::Scope places(reducer_ ? reducer_->places() : nullptr);
   DecoderImpl::Outputs out;
   const at::Tensor loss = forward(batch, out);
+  out.logits
+      .reset();  // with a large vocabulary they are the largest tensor, and nothing reads them
   end_stage(Stage::kForward);
   {
     const NvtxRange range("train.backward");

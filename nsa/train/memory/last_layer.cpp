@@ -24,23 +24,23 @@ Sizes sizes_of(const ModelConfig& model, const StepShape& shape) {
           .output = static_cast<double>(c.num_heads * c.v_head_dim) * e};
 }
 
-/// Gradients of the MLP's three products and of their inputs, and of gate's and up's weights in the
-/// compute type. One of the last norm's tensors is gone.
+/// Gradients of the MLP's three products and of their inputs, of the stream, and of gate's and up's
+/// weights in the compute type. The last norm's tensors are gone.
 double at_mlp(const Sizes& s) {
   return s.tokens * (3 * s.hidden + s.dim) * s.e + 2 * s.hidden * s.dim * s.e -
-         s.tokens * s.dim * s.e;
+         2 * s.tokens * s.dim * s.e;
 }
 
 /// Gradients of the projection, of attention's output, of the stream and of q; pairs of statistics
-/// of three branches; keys' and values' gradients of two. The last norm, the MLP's activations, the
-/// input of w_o and an output are gone; gradients of the MLP's weights are there.
+/// of three branches; keys' and values' gradients of three. The last norm's tensors, the MLP's, the
+/// sum it stood on and the outputs of branches are gone; gradients of the MLP's weights are there.
 double at_attention(const ModelConfig& model, const StepShape& shape, const Sizes& s,
                     bool gradients_kept) {
   const auto heads = static_cast<double>(model.attention.num_heads);
   const auto sets = static_cast<double>(model.projections.num_kv());
   const double come = s.q + sets * s.pair + s.output + s.dim * s.e + s.q +
-                      3 * 2 * kFloatBytes * heads + 2 * s.pair + shape.selected_workspace_per_token;
-  const double gone = 2 * s.dim * s.e + 2 * s.hidden * s.e + 2 * s.output;
+                      3 * 2 * kFloatBytes * heads + 3 * s.pair + shape.selected_workspace_per_token;
+  const double gone = 3 * s.dim * s.e + 2 * s.hidden * s.e + 3 * s.output;
   const double weights =
       gradients_kept ? 0 : 3 * s.dim * s.hidden * static_cast<double>(shape.master_bytes);
   return s.tokens * (come - gone) + weights;
@@ -49,8 +49,8 @@ double at_attention(const ModelConfig& model, const StepShape& shape, const Size
 }  // namespace
 
 double logits_bytes(const ModelConfig& model, const StepShape& shape) {
-  const auto e = static_cast<double>(shape.value_bytes), sum = std::max(kFloatBytes, e);
-  return static_cast<double>(shape.batch * shape.seq_len * model.vocab) * 2 * (e + sum);
+  const double sum = std::max(kFloatBytes, static_cast<double>(shape.value_bytes));
+  return static_cast<double>(shape.batch * shape.seq_len * model.vocab) * 3 * sum;
 }
 
 double last_layer_bytes(const ModelConfig& model, const StepShape& shape, bool gradients_kept) {

@@ -3,7 +3,7 @@
 
 namespace nsa::train {
 
-/// Logits, their softmax, and the gradients of both.
+/// The softmax of the logits and the gradients of both, in the accumulation type.
 double logits_bytes(const ModelConfig& model, const StepShape& shape);
 
 /// Bytes that the backward pass of the last layer has beyond parameters and activations, when the

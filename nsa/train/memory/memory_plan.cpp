@@ -53,11 +53,15 @@ LayerBytes bytes_by_kernels(const ModelConfig& model, double e) {
   b.shared = q + sets * pair + heads * static_cast<double>(c.v_head_dim) * e;
   if (c.rope != RopeMode::kNone) b.shared += q + 2 * keys;
   b.compressed = output + pair / static_cast<double>(c.block_stride);
-  // One of the three outputs is made again of o, but where gates may be negative.
-  const bool two = c.gate != GateActivation::kNone;
+  // One of the three outputs is made again of o, but where gates may be negative, and where the
+  // pairs that are rotated are halves of a head, which branch by branch compute.
+  const bool one_call = c.rope == RopeMode::kNone || c.rope_pairs == RopePairs::kInterleaved;
+  const bool two = one_call && c.gate != GateActivation::kNone;
   b.selected = (two ? heads * kFloat : output) + 8 * kv * static_cast<double>(c.top_n);  // ranges
   b.window = output;
-  b.gates = model.projections.has_gate_mlp() ? 3 * kFloat * kv : linear_gates(c, e, 0);
+  b.gates = model.projections.has_gate_mlp() ? 2 * 3 * kFloat * kv
+                                             : linear_gates(c, e, one_call ? 0 : kFloat);
+  if (!one_call) b.shared += 2 * keys;  // those of the compressed branch, and as they were
   return b;
 }
 
@@ -167,14 +171,21 @@ std::vector<MemoryPart> activation_parts(const ModelConfig& model, const StepSha
                             ? tokens * static_cast<double>(model.num_layers)
                         : later > 0 && at_logits ? 0
                                                  : tokens;
-  const double inputs =
-      shape.activation_checkpointing ? tokens * dim * e * static_cast<double>(model.num_layers) : 0;
+  // Behind the last layer each gives up an input and leaves gradients, which may be more.
+  const double input = shape.activation_checkpointing ? tokens * dim * e : 0;
+  const double left = gradients_kept || is_sharded(shape) || at_logits
+                          ? 0
+                          : static_cast<double>(layer_parameters(model) * shape.master_bytes);
+  const bool at_first = shape.activation_checkpointing && later > 0 && left > input;
+  const double others = static_cast<double>(model.num_layers - 1);
   const auto count = static_cast<double>(count_parameters(model));
   std::vector<MemoryPart> parts;
   if (is_sharded(shape)) parts.push_back({"gathered parameters", gathered_mib(model, shape)});
   if (shape.value_bytes < shape.master_bytes)
     parts.push_back({"weights in the compute type", mib(count * e * rounded_share(model, shape))});
-  if (inputs > 0) parts.push_back({"inputs of the layers", mib(inputs)});
+  if (input > 0)
+    parts.push_back({"inputs of the layers", mib(input * (at_first ? 1 : others + 1))});
+  if (at_first) parts.push_back({"gradients", mib(left * others)});
   parts.insert(parts.end(), {{"norms and residual stream", mib(layer.norms * layers)},
                              {"queries and attention output", mib(layer.shared * layers)},
                              {"compressed branch", mib(layer.compressed * layers)},

@@ -113,18 +113,25 @@ TEST(PlanMemory, OfKernelsByHand) {
   // Two outputs of branches are kept for three.
   EXPECT_DOUBLE_EQ(part(plan, "selected branch"), kLayers * (12 * 4 + 2 * 16 * 8));
   EXPECT_DOUBLE_EQ(part(plan, "window branch"), kLayers * (768 * 2 + 12 * 4));
-  EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 3 * 4);
+  EXPECT_DOUBLE_EQ(part(plan, "gates"), kLayers * 2 * 2 * 3 * 4);  // logits and gates
   // Gradients of the MLP's three products and their input, two of weights in bf16; the logits and
-  // one of the last norm's tensors are gone.
+  // the last norm's tensors are gone.
   EXPECT_DOUBLE_EQ(
       part(plan, "backward pass of the last layer"),
-      (4096.0 * (3 * 1920 + 768) * 2 + 2 * 1920 * 768 * 2 - 4096.0 * 768 * 2) / (1 << 20));
+      (4096.0 * (3 * 1920 + 768) * 2 + 2 * 1920 * 768 * 2 - 4096.0 * 2 * 768 * 2) / (1 << 20));
   EXPECT_EQ(part(plan, "logits and loss"), 0);
   ModelConfig as_given = m7c;
   as_given.attention.gate = GateActivation::kNone;
   EXPECT_DOUBLE_EQ(part(plan_memory(as_given, shape), "selected branch"),
                    kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8))
       << "gates that may be 0 keep all three";
+  ModelConfig halves = m7c;
+  halves.attention.rope_pairs = RopePairs::kHalfSplit;
+  EXPECT_DOUBLE_EQ(part(plan_memory(halves, shape), "selected branch"),
+                   kLayers * (768 * 2 + 12 * 4 + 2 * 16 * 8))
+      << "no one call rotates halves";
+  EXPECT_DOUBLE_EQ(part(plan_memory(halves, shape), "queries and attention output"),
+                   kLayers * 2 * ((768 + 6 * 128) + 768 + 4 * 128 + 768));
 }
 
 TEST(PlanMemory, WorkspacesByHand) {
@@ -136,10 +143,10 @@ TEST(PlanMemory, WorkspacesByHand) {
   EXPECT_DOUBLE_EQ(part(plan, "workspaces of matrix products"), 64);
   // A workspace of 391 MiB makes the attention of the last layer its fullest point: gradients of
   // the projection (q of 12 heads, six tensors of 2), of o, of the stream and of q, three pairs of
-  // statistics and two branches' keys and values; two tensors of the last norm, gate and up, o and
-  // an output are gone; gradients of the MLP's weights are there.
-  const double come = 2 * (1536 + 768 + 768 + 768 + 2 * 256) + 12 * 24 + 100000;
-  const double gone = 2 * (2 * 768 + 2 * 1920 + 2 * 768);
+  // statistics and three branches' keys and values; two tensors of the last norm, a sum, gate and
+  // up, o and two outputs are gone; gradients of the MLP's weights are there.
+  const double come = 2 * (1536 + 768 + 768 + 768 + 3 * 256) + 12 * 24 + 100000;
+  const double gone = 2 * (3 * 768 + 2 * 1920 + 3 * 768);
   EXPECT_DOUBLE_EQ(part(plan, "backward pass of the last layer"),
                    (4096 * (come - gone) + 3 * 768 * 1920 * 4) / (1 << 20));
   shape.accum = 4;
@@ -163,6 +170,22 @@ TEST(PlanMemory, ACheckpointedLayerIsMadeAgainBehindTheLogits) {
   EXPECT_EQ(part(logits, "MLP"), 0);
   EXPECT_EQ(part(logits, "backward pass of the last layer"), 0);
   EXPECT_DOUBLE_EQ(part(logits, "logits and loss"), 32768.0 * 128256 * 12 / (1 << 20));
+}
+
+TEST(PlanMemory, OfCheckpointedLayersTheFirstHasTheOthersGradients) {
+  ModelConfig m7c = shipped("m7c_125m");
+  StepShape shape{.batch = 4, .seq_len = 2048, .value_bytes = 2, .kernels = true};
+  shape.activation_checkpointing = true;
+  // 8,192 tokens: an input of a layer is 12 MiB, its gradients are 23.5.
+  const double gradients = static_cast<double>(layer_parameters(m7c)) * 4 / (1 << 20);
+  ASSERT_GT(gradients, 12);
+  MemoryPlan plan = plan_memory(m7c, shape);
+  EXPECT_DOUBLE_EQ(part(plan, "gradients"), 11 * gradients);
+  EXPECT_DOUBLE_EQ(part(plan, "inputs of the layers"), 12);
+  shape.batch = 16;
+  plan = plan_memory(m7c, shape);
+  EXPECT_EQ(part(plan, "gradients"), 0) << "inputs are more";
+  EXPECT_DOUBLE_EQ(part(plan, "inputs of the layers"), 12 * 48);
 }
 
 TEST(FittingChange, TakesTheFirstThatFits) {

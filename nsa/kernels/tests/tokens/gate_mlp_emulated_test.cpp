@@ -161,7 +161,8 @@ void expect_right(const MlpProblem& x) {
 
 TEST(GateMlpEmulated, LogitsAndGradientsOfAllWidths) {
   for (const bool half : {false, true})
-    for (const int dim : {8, 24, 64, 72, 128}) expect_right(MlpProblem({11, 2, 3, dim, half, 8}));
+    for (const int dim : {8, 24, 64, 72, 128, 136, 192})
+      expect_right(MlpProblem({11, 2, 3, dim, half, 8}));
 }
 
 TEST(GateMlpEmulated, AllGroups) {
@@ -171,6 +172,8 @@ TEST(GateMlpEmulated, AllGroups) {
 TEST(GateMlpEmulated, RowsAroundATile) {
   for (const int tokens : {1, 63, 64, 65, 130}) expect_right(MlpProblem({tokens, 1, 2, 16}));
 }
+
+TEST(GateMlpEmulated, WideHeadsOfSeveralTiles) { expect_right(MlpProblem({130, 1, 2, 192})); }
 
 TEST(GateMlpEmulated, BlocksOfThreadsTakeSeveralTiles) {
   const MlpProblem x({kMostParts * kRows + 70, 1, 1, 8});
