@@ -24,6 +24,9 @@
 namespace suites {
 namespace {
 
+/// What a case of packed documents is compared with.
+constexpr const char* kLayouts[] = {"padded", "one_document", "even", "with_max_seqlen"};
+
 using at::Tensor;
 using nlohmann::json;
 
@@ -64,7 +67,8 @@ class UserBench {
     const DenseInputs in = shared_inputs(one_.config, device_, options_.seed);
     note_backend(in);
     const bool packed = !one_.documents.empty();
-    const UserCall call = packed ? packed_call(in) : UserCall(to_nsa(one_.config), leaves_from(in));
+    const UserCall call =
+        packed ? packed_call(in, one_.documents) : UserCall(to_nsa(one_.config), leaves_from(in));
     judge(call, in);
     if (!row_["problems"].empty()) return;
     row_.update(times(call));
@@ -92,9 +96,10 @@ class UserBench {
     row_["reason"] = nsa::why_not_fused(in.q, in.k_sel, in.v_sel, in.gate, config);
   }
 
-  UserCall packed_call(const DenseInputs& in, std::optional<int64_t> max_seqlen = {}) const {
+  UserCall packed_call(const DenseInputs& in, const std::vector<int64_t>& documents,
+                       std::optional<int64_t> max_seqlen = {}) const {
     std::vector<int64_t> offsets{0};
-    for (const int64_t tokens : one_.documents) offsets.push_back(offsets.back() + tokens);
+    for (const int64_t tokens : documents) offsets.push_back(offsets.back() + tokens);
     TORCH_CHECK(offsets.back() == one_.config.tokens && one_.config.batch == 1, "documents of ",
                 one_.id, " must have the case's tokens");
     std::vector<Tensor> tensors;
@@ -163,18 +168,28 @@ class UserBench {
     return time_json(sample_time(device_, work, options_.seconds, {}).hot);
   }
 
-  /// The same documents padded to the longest, one document of all tokens, and the packed call with
-  /// a bound on the lengths, so that the host reads nothing.
+  /// As many documents of equal lengths as can be.
+  std::vector<int64_t> even_documents() const {
+    const auto count = static_cast<int64_t>(one_.documents.size());
+    std::vector<int64_t> even(one_.documents.size(), one_.config.tokens / count);
+    for (int64_t i = 0; i < one_.config.tokens % count; ++i) ++even[static_cast<size_t>(i)];
+    return even;
+  }
+
+  /// The same documents padded to the longest, as many of equal lengths, one document of all
+  /// tokens, and the packed call with a bound on the lengths, so that the host reads nothing.
   void time_other_layouts(const DenseInputs& in) {
     const nsa::NsaConfig config = to_nsa(one_.config);
-    row_["with_max_seqlen"] = times(packed_call(in, *std::ranges::max_element(one_.documents)));
+    row_["with_max_seqlen"] =
+        times(packed_call(in, one_.documents, *std::ranges::max_element(one_.documents)));
+    row_["even"] = times(packed_call(in, even_documents()));
     row_["one_document"] = times(UserCall(config, leaves_from(in)));
     CaseConfig padded = one_.config;
     padded.batch = static_cast<int64_t>(one_.documents.size());
     padded.tokens = *std::ranges::max_element(one_.documents);
     const DenseInputs wide = shared_inputs(padded, device_, options_.seed);
     row_["padded"] = times(UserCall(config, leaves_from(wide)));
-    for (const char* other : {"padded", "one_document", "with_max_seqlen"})
+    for (const char* other : kLayouts)
       row_[other]["ratio"] = both_passes(row_[other]) / both_passes(row_);
   }
 
@@ -210,7 +225,7 @@ void print_user_row(const json& row) {
     std::fprintf(stderr, "\n");
   };
   if (row.contains("backward")) line("operator", row);
-  for (const char* other : {"padded", "one_document", "with_max_seqlen"})
+  for (const char* other : kLayouts)
     if (row.contains(other)) line(other, row.at(other));
 }
 

@@ -52,7 +52,7 @@ TEST(UsersBench, DocumentsAreTimedPackedPaddedAndAsOne) {
   const json& row = report.at("cases").at(0);
   EXPECT_TRUE(row.at("problems").empty()) << row.dump(1);
   expect_times(row);
-  for (const char* other : {"padded", "one_document", "with_max_seqlen"}) {
+  for (const char* other : {"padded", "one_document", "even", "with_max_seqlen"}) {
     expect_times(row.at(other));
     EXPECT_GT(row.at(other).at("ratio"), 0) << other;
   }
