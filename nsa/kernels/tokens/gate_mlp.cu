@@ -15,13 +15,16 @@ using namespace gate_mlp;
 constexpr int kFewThreads = 128, kMostThreads = 512;
 constexpr int kMostParts = 132 * 4;  // as many as an H200 has at once of 128 threads
 
-/// As many threads as w1 has tiles, which keep the sums of one each; of wide heads' as many as
-/// there can be, which keep kTilesOfWide.
-constexpr int kMostOfOneTile = 128, kTilesOfWide = 3;
-static_assert(kMostGateDim / 2 * kMostGateDim <= kTile * kTile * kMostThreads * kTilesOfWide);
+/// As many threads as w1 has tiles, which keep the sums of one each. Those of wide heads keep
+/// kTilesOfWide, and are as few as the hidden layer's tiles: registers are short.
+constexpr int kMostOfOneTile = 128, kTilesOfWide = 3, kWideThreads = 384;
+static_assert(kMostGateDim / 2 * kMostGateDim <= kTile * kTile * kWideThreads * kTilesOfWide);
+static_assert(kMostGateDim / 2 / kTile * kRowGroups <= kWideThreads);
 int threads_for(int head_dim) {
   constexpr int kNarrow = 64;
-  return head_dim <= kNarrow ? kFewThreads : kMostThreads;
+  return head_dim <= kNarrow          ? kFewThreads
+         : head_dim <= kMostOfOneTile ? kMostThreads
+                                      : kWideThreads;
 }
 
 template <typename T>
@@ -252,7 +255,8 @@ __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
 
 /// Forward without d_logits.
 template <int kTiles>
-__global__ void __launch_bounds__(kMostThreads) gate_mlp_kernel(const __grid_constant__ GateMlp p) {
+__global__ void __launch_bounds__(kTiles == 1 ? kMostThreads : kWideThreads)
+    gate_mlp_kernel(const __grid_constant__ GateMlp p) {
   NSA_DYNAMIC_SHARED(float, memory);
   by_type(p.element, [&](auto type) {
     if (p.d_logits == nullptr) {

@@ -14,16 +14,17 @@ using namespace tokens;
 
 constexpr int kWarp = 32, kWarps = 8, kThreads = kWarps * kWarp;
 constexpr int kCtas = 2;                 // of a multiprocessor at once: registers of the gradients
-constexpr int kForwardCtas = 3;          // the same, of the forward pass
+constexpr int kForwardCtas = 3;          // the same, of the forward pass of a warp a row
 constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
 
-/// Threads that share a row; a lane of them has at most four vectors of it.
+/// Threads that share a row, of which a lane has at most four vectors, and how many CTAs of them
+/// the forward pass has on a multiprocessor.
 struct WarpTeam {
-  static constexpr int kSize = kWarp;
+  static constexpr int kSize = kWarp, kAtOnce = kForwardCtas;
   __device__ static float sum(float x, float*) { return warp_sum(x); }
 };
 struct CtaTeam {
-  static constexpr int kSize = kThreads;
+  static constexpr int kSize = kThreads, kAtOnce = kCtas;
   /// `partial` has a place a warp.
   __device__ static float sum(float x, float* partial) {
     const float own = warp_sum(x);
@@ -41,7 +42,7 @@ static_assert(kMostNormed == kMostVectors * kVector * kThreads);
 
 template <typename Team>
 __device__ __forceinline__ int lane_of() {
-  return static_cast<int>(threadIdx.x) % Team::kSize;
+  return static_cast<int>(threadIdx.x % Team::kSize);
 }
 
 /// Visits the vectors of a row that this lane has: body(index of the register, column).
@@ -70,7 +71,8 @@ __device__ __forceinline__ float* partial_sums(const ResidualNorm& p, float* sha
 
 template <typename Team>
 __device__ __forceinline__ int64_t first_row() {
-  return int64_t(blockIdx.x) * (kThreads / Team::kSize) + threadIdx.x / Team::kSize;
+  return int64_t(blockIdx.x) * (kThreads / Team::kSize) +
+         static_cast<int>(threadIdx.x) / Team::kSize;
 }
 template <typename Team>
 __device__ __forceinline__ int64_t row_stride() {
@@ -101,8 +103,7 @@ __device__ __forceinline__ void normalize_row(const ResidualNorm& p, int64_t row
 #pragma unroll
     for (int j = 0; j < kVector; ++j) squares += x[i][j] * x[i][j];
   });
-  const float mean = Team::sum(squares, partial) / static_cast<float>(p.dim);
-  const float scale = 1.f / sqrtf(mean + p.eps);
+  const float scale = 1.f / sqrtf(Team::sum(squares, partial) / static_cast<float>(p.dim) + p.eps);
   if (lane_of<Team>() == 0) p.scale[row] = scale;
   for_columns<Team, kVectors>(p.dim, [&](int i, int column) {
     float weight[kVector];
@@ -267,7 +268,7 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
 
 /// A kernel by itself: the backward pass takes more registers, and bandwidth needs many threads.
 template <typename Team>
-__global__ void __launch_bounds__(kThreads, kForwardCtas)
+__global__ void __launch_bounds__(kThreads, Team::kAtOnce)
     residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
