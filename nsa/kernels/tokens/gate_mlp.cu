@@ -255,9 +255,7 @@ __device__ __forceinline__ void differentiate(const GateMlp& p, float* memory) {
 
 /// Forward without d_logits.
 template <int kTiles>
-__global__ void __launch_bounds__(kTiles == 1 ? kMostThreads : kWideThreads)
-    gate_mlp_kernel(const __grid_constant__ GateMlp p) {
-  NSA_DYNAMIC_SHARED(float, memory);
+__device__ __forceinline__ void infer_or_differentiate(const GateMlp& p, float* memory) {
   by_type(p.element, [&](auto type) {
     if (p.d_logits == nullptr) {
       infer<decltype(type)>(p, memory);
@@ -265,6 +263,16 @@ __global__ void __launch_bounds__(kTiles == 1 ? kMostThreads : kWideThreads)
       differentiate<decltype(type), kTiles>(p, memory);
     }
   });
+}
+
+__global__ void __launch_bounds__(kMostThreads) gate_mlp_kernel(const __grid_constant__ GateMlp p) {
+  NSA_DYNAMIC_SHARED(float, memory);
+  infer_or_differentiate<1>(p, memory);
+}
+__global__ void __launch_bounds__(kWideThreads)
+    wide_gate_mlp_kernel(const __grid_constant__ GateMlp p) {
+  NSA_DYNAMIC_SHARED(float, memory);
+  infer_or_differentiate<kTilesOfWide>(p, memory);
 }
 
 bool covered(const GateMlp& p) {
@@ -277,8 +285,7 @@ cudaError_t launch(const GateMlp& p, cudaStream_t stream) {
   if (!covered(p)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   const size_t shared = gate_mlp_shared_bytes(p.head_dim);
-  const auto kernel =
-      p.head_dim <= kMostOfOneTile ? gate_mlp_kernel<1> : gate_mlp_kernel<kTilesOfWide>;
+  const auto kernel = p.head_dim <= kMostOfOneTile ? gate_mlp_kernel : wide_gate_mlp_kernel;
   const auto grid = static_cast<unsigned>(gate_mlp_parts(p.rows, p.num_kv_heads)),
              threads = static_cast<unsigned>(threads_for(p.head_dim));
   return portable::launch(kernel, grid, threads, shared, stream, p);

@@ -17,14 +17,13 @@ constexpr int kCtas = 2;                 // of a multiprocessor at once: registe
 constexpr int kForwardCtas = 3;          // the same, of the forward pass of a warp a row
 constexpr int kMostParts = 132 * kCtas;  // as many as an H200 has at once
 
-/// Threads that share a row, of which a lane has at most four vectors, and how many CTAs of them
-/// the forward pass has on a multiprocessor.
+/// Threads that share a row, of which a lane has at most four vectors.
 struct WarpTeam {
-  static constexpr int kSize = kWarp, kAtOnce = kForwardCtas;
+  static constexpr int kSize = kWarp;
   __device__ static float sum(float x, float*) { return warp_sum(x); }
 };
 struct CtaTeam {
-  static constexpr int kSize = kThreads, kAtOnce = kCtas;
+  static constexpr int kSize = kThreads;
   /// `partial` has a place a warp.
   __device__ static float sum(float x, float* partial) {
     const float own = warp_sum(x);
@@ -266,10 +265,8 @@ __device__ __forceinline__ void sum_columns(const ColumnSums& p, float* shared) 
   p.out[column] = sum;
 }
 
-/// A kernel by itself: the backward pass takes more registers, and bandwidth needs many threads.
 template <typename Team>
-__global__ void __launch_bounds__(kThreads, Team::kAtOnce)
-    residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
+__device__ __forceinline__ void normalize_rows(const ResidualNorm& p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width<Team>(p.dim, [&](auto vectors) {
@@ -277,16 +274,32 @@ __global__ void __launch_bounds__(kThreads, Team::kAtOnce)
     });
   });
 }
-
 template <typename Team>
-__global__ void __launch_bounds__(kThreads, kCtas)
-    residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
+__device__ __forceinline__ void differentiate_rows(const ResidualNorm& p) {
   auto* const shared = reinterpret_cast<float*>(portable::dynamic_shared());
   by_type(p.element, [&](auto type) {
     by_width<Team>(p.dim, [&](auto vectors) {
       differentiate<decltype(type), Team, decltype(vectors)::value>(p, shared);
     });
   });
+}
+
+/// Kernels by themselves: the backward pass takes more registers, and bandwidth needs many threads.
+__global__ void __launch_bounds__(kThreads, kForwardCtas)
+    residual_norm_kernel(const __grid_constant__ ResidualNorm p) {
+  normalize_rows<WarpTeam>(p);
+}
+__global__ void __launch_bounds__(kThreads, kCtas)
+    wide_norm_kernel(const __grid_constant__ ResidualNorm p) {
+  normalize_rows<CtaTeam>(p);
+}
+__global__ void __launch_bounds__(kThreads, kCtas)
+    residual_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
+  differentiate_rows<WarpTeam>(p);
+}
+__global__ void __launch_bounds__(kThreads, kCtas)
+    wide_norm_backward_kernel(const __grid_constant__ ResidualNorm p) {
+  differentiate_rows<CtaTeam>(p);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -310,7 +323,7 @@ cudaError_t residual_norm_forward(const ResidualNorm& p, cudaStream_t stream) {
   const bool wide = p.dim > kMostOfWarp;
   const int64_t ctas = wide ? p.rows : (p.rows + kWarps - 1) / kWarps;
   const auto grid = static_cast<unsigned>(ctas < kMostCtas ? ctas : kMostCtas);
-  const auto kernel = wide ? residual_norm_kernel<CtaTeam> : residual_norm_kernel<WarpTeam>;
+  const auto kernel = wide ? wide_norm_kernel : residual_norm_kernel;
   return portable::launch(kernel, grid, kThreads, staged_bytes(p), stream, p);
 }
 
@@ -319,11 +332,9 @@ cudaError_t residual_norm_backward(const ResidualNorm& p, cudaStream_t stream) {
   if (p.rows == 0) return cudaSuccess;
   const auto grid = static_cast<unsigned>(residual_norm_parts(p.rows));
   if (p.dim > kMostOfWarp)
-    return portable::launch(residual_norm_backward_kernel<CtaTeam>, grid, kThreads, staged_bytes(p),
-                            stream, p);
+    return portable::launch(wide_norm_backward_kernel, grid, kThreads, staged_bytes(p), stream, p);
   const size_t shared = sizeof(float) * kWarps * static_cast<size_t>(p.dim);
-  return portable::launch(residual_norm_backward_kernel<WarpTeam>, grid, kThreads, shared, stream,
-                          p);
+  return portable::launch(residual_norm_backward_kernel, grid, kThreads, shared, stream, p);
 }
 
 cudaError_t column_sums(const ColumnSums& p, cudaStream_t stream) {
