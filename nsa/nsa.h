@@ -125,8 +125,13 @@ class DecodeCache {
   /// Takes the pages that every sequence needs to reach `num_tokens` tokens. Before a decode step
   /// is captured in a CUDA graph; a step can be captured where it is one launch of a kernel.
   void reserve(int64_t num_tokens);
-  /// Accounts for one replay of a captured step of all sequences; call it before the replay.
-  void before_replay();
+  /// Accounts for one replay of a captured step of all sequences, of `new_tokens` tokens each; call
+  /// it before the replay.
+  void before_replay(int64_t new_tokens = 1);
+  /// Takes the last tokens of a sequence back, so that it has `num_tokens`: those of a speculative
+  /// step that were not accepted. At least seven behind a step; throws c10::ValueError where the
+  /// rings of the latest tokens reach back less far.
+  void truncate(int64_t sequence, int64_t num_tokens);
 
  private:
   friend class AttentionImpl;
@@ -135,10 +140,11 @@ class DecodeCache {
   std::unique_ptr<LayerCache> caches_;
 };
 
-/// Appends tokens to every sequence of a cache and attends with them: one decode step where S = 1,
-/// else a prefill. Tensors and result as for attention, B = cache.num_sequences(), type and device
-/// of the cache; branches.k_cmp and v_cmp must be absent. Row b appends its first lengths[b] tokens
-/// (all S, unless given); results behind them are 0.
+/// Appends tokens to every sequence of a cache and attends with them: one decode step where S = 1
+/// or no sequence is empty (a speculative one: up to 8 tokens, and not more than block_stride, are
+/// one launch where a step is), else a prefill. Tensors and result as for attention, B =
+/// cache.num_sequences(), type and device of the cache; branches.k_cmp and v_cmp must be absent.
+/// Row b appends its first lengths[b] tokens (all S, unless given); results behind them are 0.
 /// Throws, before anything changes, where a sequence would exceed the capacity.
 at::Tensor decode(DecodeCache& cache, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                   const at::Tensor& gates, const Options& options = {},

@@ -14,7 +14,8 @@ struct CacheAccess {
 /// What a decode call runs for public options on tokens of the device and type of `q`.
 NsaOptions decode_options(const Options& options, const at::Tensor& q);
 
-/// A step where S = 1 and no lengths are given, else a prefill of `lengths` tokens (none given: S).
+/// A step where no lengths are given and S = 1, or no sequence is empty; else a prefill of
+/// `lengths` tokens (none given: S).
 DecodeOutputs append_and_attend(LayerCache& caches, const NsaInputs& tokens,
                                 const std::vector<int64_t>& lengths, const NsaOptions& options);
 

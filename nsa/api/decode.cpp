@@ -44,7 +44,10 @@ int64_t DecodeCache::num_tokens(int64_t sequence) const {
 int64_t DecodeCache::bytes() const { return caches_->bytes(); }
 void DecodeCache::reset(int64_t sequence) { caches_->reset(sequence); }
 void DecodeCache::reserve(int64_t num_tokens) { caches_->reserve(num_tokens); }
-void DecodeCache::before_replay() { caches_->before_replay(); }
+void DecodeCache::before_replay(int64_t new_tokens) { caches_->before_replay(new_tokens); }
+void DecodeCache::truncate(int64_t sequence, int64_t num_tokens) {
+  caches_->truncate(sequence, num_tokens);
+}
 
 NsaOptions decode_options(const Options& options, const at::Tensor& q) {
   NsaOptions result = whole_call_options(options.backend, options.strict, q);
@@ -54,8 +57,12 @@ NsaOptions decode_options(const Options& options, const at::Tensor& q) {
 
 DecodeOutputs append_and_attend(LayerCache& caches, const NsaInputs& tokens,
                                 const std::vector<int64_t>& lengths, const NsaOptions& options) {
-  if (tokens.q.dim() == 4 && tokens.q.size(1) == 1 && lengths.empty())
-    return caches.step(tokens, options);
+  bool longer = true;  // every sequence
+  for (int64_t id = 0; id < caches.num_sequences(); ++id)
+    longer = longer && caches.num_tokens(id) > 0;
+  const bool step = tokens.q.dim() == 4 && lengths.empty() &&
+                    (tokens.q.size(1) == 1 || (longer && tokens.q.size(1) > 1));
+  if (step) return caches.step(tokens, options);
   const int64_t num_tokens = tokens.q.dim() > 1 ? tokens.q.size(1) : 0;
   const std::vector<int64_t> all(static_cast<size_t>(caches.num_sequences()), num_tokens);
   return caches.prefill(tokens, lengths.empty() ? all : lengths, options);

@@ -89,6 +89,21 @@ TEST(Decode, SequencesOfDifferentLengths) {
   EXPECT_EQ(cache.num_tokens(1), 5);
 }
 
+TEST(Decode, StepsOfDraftedTokensThatArePartlyTakenBack) {
+  const Config config = decode_config();
+  const Tokens all = random_tokens(config, 2, 30, true);
+  const at::Tensor want = attention(all.q, all.k, all.v, all.gates, config, {}, all.branches);
+  DecodeCache cache(config, 2, 30, at::kDouble);
+  all.narrow(0, 11).decode(cache);
+  for (int64_t t = 11; t + 4 <= 30; t += 3) {
+    expect_near(all.narrow(t, 4).decode(cache), want.narrow(1, t, 4), 1e-12);
+    for (const int64_t sequence : {0, 1}) cache.truncate(sequence, t + 3);
+    EXPECT_EQ(cache.num_tokens(1), t + 3);
+  }
+  EXPECT_THAT(error_of([&] { cache.truncate(0, 3); }),
+              HasSubstr("num_tokens of sequence 0 must be at least"));
+}
+
 TEST(Decode, IsRefusedByName) {
   const Config config = decode_config();
   const Tokens all = random_tokens(config, 1, 6, false);

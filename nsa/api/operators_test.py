@@ -67,9 +67,9 @@ def train_rank(rank, library, folder):
 
 
 class Pages:
-    """Caches of a caller's own: pages in a shuffled order, int32 tables, some pages to spare."""
+    """Caches of a caller's own: pages in a shuffled order, int32 tables, some pages and `spare` slots to spare."""
 
-    def __init__(self, batch, capacity, page=8, dtype=DTYPE, heads=2, dk=DK, dv=DV):
+    def __init__(self, batch, capacity, page=8, dtype=DTYPE, heads=2, dk=DK, dv=DV, spare=0):
         stride, size, window = SMALL.get("block_stride", 16), SMALL.get("block_size", 32), SMALL["window"]
         blocks = max(1, (capacity - size) // stride + 1)
         torch.manual_seed(11)
@@ -79,7 +79,8 @@ class Pages:
         self.num_tokens = torch.zeros(batch, dtype=torch.int32, device=DEVICE)
         # NaN where nothing was written: a read of it would be seen.
         memory = lambda *rows: [torch.full((*rows, heads, d), torch.nan, dtype=dtype, device=DEVICE) for d in (dk, dv)]
-        self.memory = [*memory(pages, page), *memory(cmp_pages, cmp_page), *memory(batch, window), *memory(batch, size)]
+        self.memory = [*memory(pages, page), *memory(cmp_pages, cmp_page), *memory(batch, window + spare)]
+        self.memory += memory(batch, size + spare)
 
     def table(self, batch, columns):
         pages = batch * columns + 3
@@ -184,6 +185,19 @@ class Decode(unittest.TestCase):
         torch.testing.assert_close(torch.cat(o, 1), want, **tolerance)
         self.assertEqual(pages.num_tokens.tolist(), [total, total])
 
+    def test_steps_of_several_tokens(self):
+        tokens = self.tokens()
+        total = tokens[0].shape[1]
+        want, first = attention(*tokens), total - 8
+        tolerance = dict(atol=1e-12, rtol=0) if DEVICE == "cpu" else dict(atol=0.02, rtol=0.02)
+        for spare in (0, 7):
+            pages = Pages(2, total, spare=spare)
+            pages.decode(*(x[:, :first] for x in tokens))
+            for t in range(first, total, 4):
+                o = pages.decode(*(x[:, t : t + 4] for x in tokens))
+                torch.testing.assert_close(o, want[:, t : t + 4], **tolerance)
+            self.assertEqual(pages.num_tokens.tolist(), [total, total])
+
     def test_lengths(self):
         tokens = self.tokens()
         pages = Pages(2, tokens[0].shape[1])
@@ -214,24 +228,25 @@ class Decode(unittest.TestCase):
             q, k, v, gates = self.tokens()
             total = q.shape[1]
             want, first = attention(q, k, v, gates), total - 40
-            pages = Pages(2, total, page=16)
-            pages.decode(*(x[:, :first] for x in (q, k, v, gates)))
-            token = [x[:, :1].clone() for x in (q, k, v, gates)]
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                o = pages.decode(*token)
-            for t in range(first, total):
-                for to, x in zip(token, (q, k, v, gates)):
-                    to.copy_(x[:, t : t + 1])
-                graph.replay()
-                torch.testing.assert_close(o, want[:, t : t + 1], atol=0.02, rtol=0.02)
-            self.assertEqual(pages.num_tokens.tolist(), [total, total])
+            for count in (1, 4, 8):
+                pages = Pages(2, total, page=16, spare=7)
+                pages.decode(*(x[:, :first] for x in (q, k, v, gates)))
+                step = [x[:, :count].clone() for x in (q, k, v, gates)]
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    o = pages.decode(*step)
+                for t in range(first, total, count):
+                    for to, x in zip(step, (q, k, v, gates)):
+                        to.copy_(x[:, t : t + count])
+                    graph.replay()
+                    torch.testing.assert_close(o, want[:, t : t + count], atol=0.02, rtol=0.02)
+                self.assertEqual(pages.num_tokens.tolist(), [total, total])
 
         def test_graph_of_what_is_no_step(self):
             tokens, pages = self.tokens(), Pages(2, 19 * STRETCH)
             pages.decode(*(x[:, :3] for x in tokens))
             for message, call in (
-                ("axis 1 of q.* must be 1, got 2", lambda: pages.decode(*(x[:, 3:5] for x in tokens))),
+                ("axis 1 of q.* must be 1 to 8, got 9", lambda: pages.decode(*(x[:, 3:12] for x in tokens))),
                 ("lengths of a call that a CUDA graph captures", lambda: pages.decode(*(x[:, 3:4] for x in tokens), lengths=[1, 0])),
             ):
                 with self.subTest(message=message), self.assertRaisesRegex(ValueError, message):

@@ -10,6 +10,7 @@ from nsa_torch.settings import Settings, check
 
 decode_op = torch.ops.nsa.decode_.default
 DEFAULTS = dict(block_size=32, block_stride=16, window=512)
+SPARE_SLOTS = 7  # of rings: a step of 8 tokens is one launch, and can be taken back
 
 
 class DecodeCache:
@@ -18,6 +19,8 @@ class DecodeCache:
         cache = DecodeCache(2, 4096, num_kv_heads=2, head_dim=64, dtype=torch.bfloat16, device="cuda")
         o = cache.decode(q, k, v, gate_logits)      # [B, S, ...]: a prefill
         o = cache.decode(q, k, v, gate_logits)      # [B, 1, ...]: a step
+        o = cache.decode(q, k, v, gate_logits)      # [B, 4, ...]: a step of drafted tokens ...
+        cache.truncate(0, accepted)                 # ... of which sequence 0 keeps some
 
     Caches and tables are tensors (k_pages, ..., num_tokens) that another program may own instead: see the arguments of
     torch.ops.nsa.decode_.
@@ -58,9 +61,10 @@ class DecodeCache:
         self.k_cmp_pages, self.v_cmp_pages = memory(self.cmp_page_table.numel(), page_size)
         # The ring has to cover what the tables have room for.
         room = self.page_table.shape[1] * page_size
-        self.k_window, self.v_window = memory(num_sequences, max(1, min(own["window"], room)))
-        self.k_recent, self.v_recent = memory(num_sequences, own["block_size"])
+        self.k_window, self.v_window = memory(num_sequences, max(1, min(own["window"] + SPARE_SLOTS, room)))
+        self.k_recent, self.v_recent = memory(num_sequences, own["block_size"] + SPARE_SLOTS)
         self.num_tokens = torch.zeros(num_sequences, dtype=torch.int32, device=device)
+        self.longest = [0] * num_sequences  # tokens that a sequence had before some were taken back
 
     def decode(
         self,
@@ -91,4 +95,19 @@ class DecodeCache:
 
     def reset(self, sequence: int) -> None:
         """Empties a sequence."""
-        self.num_tokens[sequence] = 0
+        self.num_tokens[sequence] = self.longest[sequence] = 0
+
+    def truncate(self, sequence: int, num_tokens: int) -> None:
+        """Takes the last tokens of a sequence back, so that it has `num_tokens`: drafted ones that were not accepted.
+
+        At most 7 of the longest that it was; raises ValueError for more. Waits for the device.
+        """
+        have = int(self.num_tokens[sequence])
+        self.longest[sequence] = max(self.longest[sequence], have)
+        least = max(0, self.longest[sequence] - SPARE_SLOTS)
+        if not least <= num_tokens <= have:
+            raise ValueError(
+                f"DecodeCache: num_tokens of sequence {sequence} must be in {least}..{have}, "
+                f"got {num_tokens} (reset it and prefill again)"
+            )
+        self.num_tokens[sequence] = num_tokens

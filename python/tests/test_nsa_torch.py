@@ -97,6 +97,12 @@ class Layer(unittest.TestCase):
                 self.assertEqual(cache.num_tokens.tolist(), [19, 19])
                 with self.assertRaisesRegex(ValueError, "page_table of sequence 0 must be wide enough"):
                     layer(randn(2, 64, 12), cache=cache)
+                cache.truncate(0, 13), cache.truncate(1, 12)
+                cache.truncate(0, 12)
+                torch.testing.assert_close(layer(x[:, 12:], cache=cache), want[:, 12:], atol=1e-12, rtol=0)
+                for tokens in (11, 20):
+                    with self.assertRaisesRegex(ValueError, f"num_tokens of sequence 0 must be in 12..19, got {tokens} "):
+                        cache.truncate(0, tokens)
                 cache.reset(0)
                 self.assertEqual(cache.num_tokens.tolist(), [0, 19])
 

@@ -41,6 +41,12 @@ PagedRows paged_rows(const NsaConfig& config, int64_t num_sequences, int64_t cap
   return PagedRows(config, num_sequences, capacity, page, pages, options);
 }
 
+/// A ring has a slot at least; of no window it is never read.
+int64_t window_slots(const NsaConfig& config, int64_t capacity) {
+  const int64_t wanted = config.window == 0 ? 1 : config.window + kSpareSlots;
+  return std::max<int64_t>(1, std::min(wanted, capacity));
+}
+
 /// Half turns a position of each pair of columns, fp64 [dk / 2].
 at::Tensor half_turns(const NsaConfig& config) {
   const at::Tensor exponent = at::arange(0, config.qk_head_dim, 2, at::kDouble)
@@ -94,10 +100,8 @@ LayerCache::LayerCache(const NsaConfig& config, int64_t num_sequences, int64_t c
       compressed_(paged_rows(config, num_sequences, config.num_compressed(capacity),
                              memory.pool_tokens / config.block_stride, num_sequences, memory,
                              options)),
-      // A ring has a slot at least; of no window it is never read.
-      window_(config, num_sequences, std::max<int64_t>(1, std::min(config.window, capacity)),
-              options),
-      source_(config, num_sequences, config.block_size, options),
+      window_(config, num_sequences, window_slots(config, capacity), options),
+      source_(config, num_sequences, config.block_size + kSpareSlots, options),
       num_tokens_(static_cast<size_t>(num_sequences), 0),
       num_blocks_(num_tokens_),
       num_tokens_device_(at::zeros({num_sequences}, options.dtype(at::kLong))),
@@ -121,11 +125,12 @@ LayerCache::LayerCache(const NsaConfig& config, const CacheMemory& memory)
                   !lengths_known_),
       window_(memory.window, memory.window.k.size(0) / memory.num_tokens.size(0),
               memory.num_tokens_on_host),
-      source_(memory.source, config.block_size, memory.num_tokens_on_host),
+      source_(memory.source, memory.source.k.size(0) / memory.num_tokens.size(0),
+              memory.num_tokens_on_host),
       num_tokens_(lengths_known_
                       ? memory.num_tokens_on_host
                       : std::vector<int64_t>(static_cast<size_t>(memory.num_tokens.size(0)),
-                                             std::max<int64_t>(0, capacity_ - 1))),
+                                             std::max<int64_t>(0, capacity_ - memory.new_tokens))),
       num_tokens_device_(memory.num_tokens),
       all_sequences_(at::arange(memory.num_tokens.size(0), options_.dtype(at::kLong))),
       arrivals_(at::zeros({memory.num_tokens.size(0)}, options_.dtype(at::kInt))),
@@ -170,6 +175,10 @@ void LayerCache::reserve(int64_t num_tokens) {
     added.push_back(std::max<int64_t>(0, num_tokens - this->num_tokens(id)));
   }
   require_room(all, added);
+  if (!order_device_.defined()) {  // what a graph captures
+    order_device_ = all_sequences_.to(at::kInt);
+    for (const int64_t id : all) order_.push_back(static_cast<int32_t>(id));
+  }
   for (const int64_t id : all) {
     selected_.reserve(id, std::max(num_tokens, this->num_tokens(id)));
     compressed_.reserve(id, config_.num_compressed(std::max(num_tokens, this->num_tokens(id))));
@@ -204,6 +213,38 @@ void LayerCache::reset(int64_t sequence) {
   compressed_.release(sequence);
   window_.clear(sequence);
   source_.clear(sequence);
+}
+
+void LayerCache::truncate(int64_t sequence, int64_t num_tokens) {
+  if (sequence < 0 || sequence >= num_sequences()) {
+    kCheck.fail("sequence", "in 0.." + std::to_string(num_sequences() - 1),
+                std::to_string(sequence));
+  }
+  const std::string of = " of sequence " + std::to_string(sequence);
+  const auto place = static_cast<size_t>(sequence);
+  const int64_t before = num_tokens_[place], dropped = before - num_tokens;
+  if (num_tokens < 0 || dropped < 0) {
+    kCheck.fail("num_tokens" + of, "in 0.." + std::to_string(before), std::to_string(num_tokens));
+  }
+  // The next token attends the window and may end a block: beside itself they need this many.
+  int64_t most = dropped;
+  for (const auto& [ring, needed] :
+       {std::pair{&window_, config_.window - 1}, {&source_, config_.block_size - 1}}) {
+    const int64_t size = ring->size(sequence);
+    if (needed > 0 && size < before) most = std::min(most, size - needed);
+  }
+  if (dropped > most) {
+    kCheck.fail("num_tokens" + of,
+                "at least " + std::to_string(before - most) + ", as the caches of its window and " +
+                    "of the latest tokens hold no older ones (reset it and prefill again)",
+                std::to_string(num_tokens));
+  }
+  num_tokens_[place] = num_tokens;
+  num_blocks_[place] = config_.num_compressed(num_tokens);
+  num_tokens_device_.select(0, sequence).fill_(num_tokens);
+  num_blocks_device_.select(0, sequence).fill_(num_blocks_[place]);
+  window_.shrink(sequence, dropped);
+  source_.shrink(sequence, dropped);
 }
 
 std::pair<at::Tensor, at::Tensor> LayerCache::blocks(int64_t sequence) const {

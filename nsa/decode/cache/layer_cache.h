@@ -27,17 +27,22 @@ struct LayerCacheOptions {
                             ///< without rounding each; see KvRows::widen
 };
 
+/// New tokens of a sequence that one launch takes at most (nsa/kernels/decode). Rings hold as many
+/// tokens less one more than they must, so that those of a launch can be taken back.
+inline constexpr int64_t kMostNewTokens = 8, kSpareSlots = kMostNewTokens - 1;
+
 /// Memory of a caller's that holds the caches of A sequences; all tensors of one device.
 struct CacheMemory {
-  KvRows selected, compressed;                 ///< pages of tokens and of compressed blocks
-  KvRows window, source;                       ///< rings [A * slots, Hkv, .]; source has l slots
+  KvRows selected, compressed;  ///< pages of tokens and of compressed blocks
+  KvRows window, source;  ///< rings [A * slots, Hkv, .], of at least min(w, capacity) and l slots
   int64_t page_size = 0, block_page_size = 0;  ///< rows of a page
   at::Tensor page_table, block_page_table;     ///< int64 [A, pages], -1 behind the last page
   at::Tensor num_tokens;                       ///< int64 [A], which steps and prefills raise
   /// The same, so that it is read once. Empty: unknown. Then nothing is read from the device, each
-  /// sequence counts as one token short of the capacity, every entry of a table is a page, and only
-  /// a step that is one launch may follow: what a graph captures.
+  /// sequence counts as `new_tokens` short of the capacity, every entry of a table is a page, and
+  /// only a step of so many tokens that is one launch may follow: what a graph captures.
   std::vector<int64_t> num_tokens_on_host;
+  int64_t new_tokens = 1;
 };
 
 /// Caches of a batch of sequences, each with its own length, and the decode step
@@ -71,20 +76,28 @@ class LayerCache {
   /// sequence is not empty, or when capacity or pool do not suffice.
   void load_context(int64_t sequence, const NsaInputs& tokens);
 
-  /// One token each for `sequences` (all, unless given): tokens [A, 1, ...] in that order. Append,
-  /// emit a compressed block if one ends here, then attend. Outputs [A, 1, ...], scores as wide as
-  /// the longest sequence needs; k_cmp and v_cmp undefined. options.block_idx [A, 1, Hkv, K]
-  /// replaces the selection.
+  /// S tokens each for `sequences` (all, unless given): tokens [A, S, ...] in that order, S >= 1.
+  /// Each is appended, a compressed block emitted if one ends there, and attends. Outputs
+  /// [A, S, ...], scores as wide as the longest sequence needs; k_cmp and v_cmp undefined.
+  /// options.block_idx [A, S, Hkv, K] replaces the selection. Up to kMostNewTokens tokens, and not
+  /// more than block_stride, are one launch where a token is; else one token follows the other.
   DecodeOutputs step(const NsaInputs& tokens, const NsaOptions& options = {},
                      const std::optional<std::vector<int64_t>>& sequences = std::nullopt);
 
   /// Takes the pages that every sequence needs to reach `num_tokens` tokens, so that steps up to
   /// there leave the page tables alone. Throws as prefill does.
   void reserve(int64_t num_tokens);
-  /// Accounts for one replay of a step of all sequences that was captured in a CUDA graph; call it
-  /// before the replay. Capturing itself makes no sequence longer. A step can be captured where it
-  /// is one launch (backend `fused`), after reserve. Throws when a sequence has no room.
-  void before_replay();
+  /// Accounts for one replay of a step of all sequences, of `new_tokens` tokens each, that was
+  /// captured in a CUDA graph; call it before the replay. Capturing itself makes no sequence
+  /// longer. A step can be captured where it is one launch (backend `fused`), after reserve. Throws
+  /// when a sequence has no room.
+  void before_replay(int64_t new_tokens = 1);
+
+  /// Takes the last tokens of a sequence back, so that it has `num_tokens` (speculative decoding:
+  /// those that were not accepted). Pages stay with the sequence, counters as they are. Throws,
+  /// before anything changes, when the rings no longer hold what the next step needs: at least
+  /// kSpareSlots tokens can be taken back behind a step, all of a sequence that fits the rings.
+  void truncate(int64_t sequence, int64_t num_tokens);
 
   /// Empties a sequence and gives its pages back; its counters start again.
   void reset(int64_t sequence);
@@ -115,6 +128,11 @@ class LayerCache {
   struct StepLoads;
 
   Active activate(const std::optional<std::vector<int64_t>>& sequences) const;
+  /// Of how many tokens the next one, or the next launch, is: at least 1.
+  int64_t tokens_at_once(const NsaInputs& tokens, Active active, const NsaOptions& options) const;
+  /// A step of so many tokens.
+  DecodeOutputs step_at_once(const NsaInputs& tokens, Active& active, const NsaOptions& options);
+  void set_last(Active& active, int64_t new_tokens) const;
   /// `obstacle`: why the step is not one launch, for the record.
   DecodeOutputs plain_step(const NsaInputs& tokens, Active& active, const NsaOptions& options,
                            const std::string& obstacle);
@@ -127,12 +145,14 @@ class LayerCache {
   std::string cpu_step_obstacle(const NsaInputs& tokens, const NsaOptions& options) const;
   DecodeOutputs attend_by_cpu_kernels(const NsaInputs& tokens, const at::Tensor& q_rot,
                                       const Active& active) const;
+  /// Brings `order_device_` up to date, where lengths are known; does not wait for the device.
+  void sort_sequences();
   /// Tokens that the pages of the longest sequence of a step have room for.
   int64_t longest_room(const Active& active) const;
-  /// Host side of one more token.
-  void grow(const std::vector<int64_t>& sequences);
+  /// Host side of more tokens.
+  void grow(const std::vector<int64_t>& sequences, int64_t new_tokens);
   /// Host side of the blocks that end with the newest tokens; their sequences.
-  std::vector<int64_t> grow_blocks(const std::vector<int64_t>& sequences);
+  std::vector<int64_t> grow_blocks(const std::vector<int64_t>& sequences, int64_t new_tokens);
   void require_room(const std::vector<int64_t>& sequences, const std::vector<int64_t>& added) const;
   void check_tokens(const NsaInputs& tokens, int64_t batch) const;
   void append(const NsaInputs& tokens, const RotatedTokens& rotated, const Active& active);
@@ -161,7 +181,9 @@ class LayerCache {
   at::Tensor num_tokens_device_, num_blocks_device_;  ///< the same, int64 [B]
   at::Tensor all_sequences_;                          ///< 0 .. B-1 on the device
   at::Tensor arrivals_;                               ///< int32 [B] zeros, of the kernel
-  at::Tensor half_turns_;  ///< fp64 [dk / 2] on the device, of the kernel: base^(-2m/dk) / pi
+  std::vector<int32_t> order_;  ///< all sequences, the longest first; empty until they differ
+  at::Tensor order_device_;     ///< the same, int32 [B], of the kernel; undefined likewise
+  at::Tensor half_turns_;       ///< fp64 [dk / 2] on the device, of the kernel: base^(-2m/dk) / pi
   int64_t captured_room_ = INT64_MAX;  ///< tokens that captured steps are cut for
   DecodeCounters counters_;
 };

@@ -67,20 +67,23 @@ DecodeOutputs LayerCache::prefill(const NsaInputs& tokens, const std::vector<int
   };
   rows.add(prefill_empty(tokens, empty, lengths_of(empty), options), empty, zeros,
            lengths_of(empty));
-  const int64_t most = largest(lengths_of(longer));
-  for (int64_t s = 0; s < most; ++s) {
+  for (int64_t s = 0, count = 0; s < largest(lengths_of(longer)); s += count) {
     std::vector<int64_t> active;
+    count = tokens.q.size(1) - s;
     for (const int64_t id : longer) {
-      if (lengths[static_cast<size_t>(id)] > s) active.push_back(id);
+      const int64_t left = lengths[static_cast<size_t>(id)] - s;
+      if (left <= 0) continue;
+      active.push_back(id);
+      count = std::min(count, left);  // until one of them ends
     }
     const at::Tensor sequence = on_device(active);
-    const auto token = [&](const at::Tensor& x) {
-      return x.narrow(1, s, 1).index_select(0, sequence);
+    const auto part = [&](const at::Tensor& x) {
+      return x.narrow(1, s, count).index_select(0, sequence);
     };
-    DecodeOutputs out = step(map_tokens(tokens, token), map_tokens(options, token), active);
+    DecodeOutputs out = step(map_tokens(tokens, part), map_tokens(options, part), active);
     out.reads = at::Tensor();
     rows.add(out, active, std::vector<int64_t>(active.size(), s),
-             std::vector<int64_t>(active.size(), 1));
+             std::vector<int64_t>(active.size(), count));
   }
   return rows.join(config_.num_sel_blocks(largest(num_tokens_)));
 }

@@ -29,4 +29,9 @@ void TokenRing::grow(int64_t sequence, int64_t num_tokens) {
   size = std::min(num_slots_, size + num_tokens);
 }
 
+void TokenRing::shrink(int64_t sequence, int64_t num_tokens) {
+  int64_t& size = size_[static_cast<size_t>(sequence)];
+  size = std::max<int64_t>(0, size - num_tokens);
+}
+
 }  // namespace nsa

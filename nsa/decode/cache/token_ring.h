@@ -23,6 +23,8 @@ class TokenRing {
   int64_t size(int64_t sequence) const { return size_[static_cast<size_t>(sequence)]; }
   /// `num_tokens` more tokens were written.
   void grow(int64_t sequence, int64_t num_tokens);
+  /// The last `num_tokens` tokens count no more.
+  void shrink(int64_t sequence, int64_t num_tokens);
   /// Forgets what a sequence put in.
   void clear(int64_t sequence) { size_[static_cast<size_t>(sequence)] = 0; }
 

@@ -8,7 +8,7 @@ namespace nsa {
 /// The sequences of one step.
 struct LayerCache::Active {
   std::vector<int64_t> ids;
-  int64_t last = 0;     ///< largest t of the step
+  int64_t last = 0;     ///< largest t of the step's tokens, or of those that come at once
   at::Tensor sequence;  ///< [A] ids on the device
   at::Tensor t;         ///< [A] position of the new token; defined in a plain step
 };

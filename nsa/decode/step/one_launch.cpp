@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "nsa/backend/kernel_code.h"
 #include "nsa/decode/step/active_sequences.h"
@@ -70,6 +71,7 @@ void set_sizes(DecodeAttention& p, const NsaConfig& c, const NsaInputs& tokens) 
     return static_cast<int>(std::min<int64_t>(x, INT32_MAX / 2));
   };
   p.batch = narrow(tokens.q.size(0));
+  p.tokens = narrow(tokens.q.size(1));
   p.num_heads = narrow(c.num_heads);
   p.num_kv_heads = narrow(c.num_kv_heads);
   p.qk_head_dim = narrow(c.qk_head_dim);
@@ -110,26 +112,27 @@ void set_append(DecodeAttention& p, const LaunchInputs& x, const NsaConfig& conf
   p.append.rotate_source = config.rope == RopeMode::kBeforePool;
 }
 
-/// Outputs [A, 1, ...], and where the launch writes them.
+/// Outputs [A, S, ...], and where the launch writes them.
 DecodeOutputs make_outputs(DecodeAttention& p, const NsaInputs& tokens, bool with_scores) {
   const auto type = tokens.q.options();
   const auto floats = type.dtype(at::kFloat), ints = type.dtype(at::kInt);
-  const int64_t batch = p.batch, heads = p.num_heads, kv_heads = p.num_kv_heads, n = p.top_n;
+  const int64_t batch = p.batch, count = p.tokens, heads = p.num_heads, kv_heads = p.num_kv_heads,
+                n = p.top_n;
   DecodeOutputs out;
   const std::array<at::Tensor*, 3> branches{&out.o_cmp, &out.o_sel, &out.o_win};
   const std::array<at::Tensor*, 3> sums{&out.lse_cmp, &out.lse_sel, &out.lse_win};
-  out.o = at::empty({batch, 1, heads, p.v_head_dim}, type);
+  out.o = at::empty({batch, count, heads, p.v_head_dim}, type);
   for (size_t i = 0; i < branches.size(); ++i) {
     *branches[i] = at::empty_like(out.o);
-    *sums[i] = at::empty({batch, 1, heads}, floats);
+    *sums[i] = at::empty({batch, count, heads}, floats);
     p.branch_out[i] = branches[i]->mutable_data_ptr();
     p.lse[i] = sums[i]->mutable_data_ptr<float>();
   }
-  out.q_rot = at::empty({batch, 1, heads, p.qk_head_dim}, type);
-  out.gates = at::empty({batch, 1, p.gate_heads, 3}, floats);
-  out.block_idx = at::empty({batch, 1, kv_heads, n}, ints);
-  out.ranges = at::empty({batch, 1, kv_heads, n, 2}, ints);
-  out.reads = at::empty({batch, 1, kv_heads, 3}, type.dtype(at::kLong));
+  out.q_rot = at::empty({batch, count, heads, p.qk_head_dim}, type);
+  out.gates = at::empty({batch, count, p.gate_heads, 3}, floats);
+  out.block_idx = at::empty({batch, count, kv_heads, n}, ints);
+  out.ranges = at::empty({batch, count, kv_heads, n, 2}, ints);
+  out.reads = at::empty({batch, count, kv_heads, 3}, type.dtype(at::kLong));
   p.out = out.o.mutable_data_ptr();
   p.q_rotated = out.q_rot.mutable_data_ptr();
   p.gates = out.gates.mutable_data_ptr<float>();
@@ -137,7 +140,7 @@ DecodeOutputs make_outputs(DecodeAttention& p, const NsaInputs& tokens, bool wit
   p.ranges = out.ranges.mutable_data_ptr<int32_t>();
   p.reads = out.reads.mutable_data_ptr<int64_t>();
   if (with_scores) {
-    out.scores = at::empty({batch, 1, kv_heads, p.score_width}, floats);
+    out.scores = at::empty({batch, count, kv_heads, p.score_width}, floats);
     p.scores = out.scores.mutable_data_ptr<float>();
   }
   return out;
@@ -171,6 +174,12 @@ std::string LayerCache::one_launch_obstacle(const NsaInputs& tokens, const Activ
   }
   DecodeAttention p;
   set_sizes(p, config_, tokens);
+  p.appends = kernel_appends(config_);
+  if (p.tokens > 1 && !p.appends) {
+    return "several tokens are one launch only where the kernel appends them";
+  }
+  p.window = ring(window_);
+  p.append.source = ring(source_);
   p.max_tokens = static_cast<int>(longest_room(active));
   const char* reason = kernels::unsupported_reason(p);
   return reason == nullptr ? "" : reason;
@@ -201,8 +210,8 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
     emit(tokens, active);
     q = rotated.q;
   } else if (!captured && lengths_known_) {
-    grow(active.ids);
-    if (!grow_blocks(active.ids).empty()) record_stage("compress", "fused");
+    grow(active.ids, tokens.q.size(1));
+    if (!grow_blocks(active.ids, tokens.q.size(1)).empty()) record_stage("compress", "fused");
   }
   const LaunchInputs x{addressable(q),
                        addressable(tokens.k_sel),
@@ -218,6 +227,10 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs& tokens, Active& ac
   p.gate_logits = x.gate_logits.const_data_ptr();
   if (!active.sequence.is_same(all_sequences_)) {
     p.sequences = active.sequence.const_data_ptr<int64_t>();
+  } else {
+    if (!captured && lengths_known_) sort_sequences();
+    if (order_device_.defined() && num_sequences() > 1)
+      p.order = order_device_.const_data_ptr<int32_t>();
   }
   p.num_tokens = num_tokens_device_.mutable_data_ptr<int64_t>();
   p.selected = paged(selected_);
@@ -257,11 +270,28 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs&, Active&, const Ns
 }
 #endif
 
-void LayerCache::before_replay() {
+// Of long sequences that begin last a launch would wait for the last one.
+void LayerCache::sort_sequences() {
+  const auto longer = [&](int32_t a, int32_t b) {
+    return num_tokens_[static_cast<size_t>(a)] > num_tokens_[static_cast<size_t>(b)];
+  };
+  std::vector<int32_t> order(num_tokens_.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (order_.empty() && std::is_sorted(order.begin(), order.end(), longer)) return;
+  std::stable_sort(order.begin(), order.end(), longer);
+  if (order == order_) return;  // steps keep it
+  at::Tensor host = at::tensor(order, at::kInt);
+  if (all_sequences_.is_cuda()) host = host.pin_memory();
+  if (!order_device_.defined()) order_device_ = at::empty_like(all_sequences_, at::kInt);
+  order_device_.copy_(host, /*non_blocking=*/true);
+  order_ = std::move(order);
+}
+
+void LayerCache::before_replay(int64_t new_tokens) {
   const ArgumentCheck check("DecodeCache");
   std::vector<int64_t> all;
   for (int64_t id = 0; id < num_sequences(); ++id) {
-    const int64_t want = num_tokens(id) + 1;
+    const int64_t want = num_tokens(id) + new_tokens;
     const int64_t room = std::min({capacity_, selected_.room(id), captured_room_});
     if (want > room) {
       check.fail("tokens of sequence " + std::to_string(id),
@@ -269,8 +299,9 @@ void LayerCache::before_replay() {
     }
     all.push_back(id);
   }
-  grow(all);
-  grow_blocks(all);
+  grow(all, new_tokens);
+  grow_blocks(all, new_tokens);
+  sort_sequences();
 }
 
 }  // namespace nsa

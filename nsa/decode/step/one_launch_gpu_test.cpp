@@ -40,8 +40,8 @@ NsaInputs on(at::Device device, at::ScalarType type, const NsaInputs& x) {
   return moved;
 }
 
-NsaInputs token_at(const NsaInputs& x, int64_t t) {
-  return map_tokens(x, [t](const at::Tensor& one) { return one.narrow(1, t, 1); });
+NsaInputs token_at(const NsaInputs& x, int64_t t, int64_t count = 1) {
+  return narrow_tokens(x, t, count);
 }
 
 /// Largest difference in units of the largest value; equal infinities differ by nothing.
@@ -53,28 +53,31 @@ double distance(const at::Tensor& have_in, const at::Tensor& want_in) {
   return difference.max().item<double>() / std::max(scale, 1e-12);
 }
 
-/// One launch a step, and the plain step in fp64 on the CPU with the blocks that the launch chose,
-/// from the same rounded inputs.
+/// One launch a step of `count` tokens, and plain steps in fp64 on the CPU with the blocks that the
+/// launch chose, from the same rounded inputs.
 void expect_agreement(const NsaConfig& c, at::ScalarType type, const std::vector<int64_t>& lengths,
-                      int64_t steps, const LayerCacheOptions& memory = {}) {
+                      int64_t steps, const LayerCacheOptions& memory = {}, int64_t count = 1) {
   const at::NoGradGuard no_grad;
   const auto batch = static_cast<int64_t>(lengths.size());
   const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
-  const NsaInputs drawn = random_inputs(c, batch, longest + steps, at::kDouble);
+  const NsaInputs drawn = random_inputs(c, batch, longest + steps * count, at::kDouble);
   const NsaInputs low = on(at::kCUDA, type, drawn), exact = on(at::kCPU, at::kDouble, low);
-  LayerCache cache(c, batch, longest + steps, at::TensorOptions(at::kCUDA).dtype(type), memory);
-  LayerCache wanted(c, batch, longest + steps, at::kDouble, memory);
+  const int64_t capacity = longest + steps * count;
+  LayerCache cache(c, batch, capacity, at::TensorOptions(at::kCUDA).dtype(type), memory);
+  LayerCache wanted(c, batch, capacity, at::kDouble, memory);
   cache.prefill(low, lengths);
   wanted.prefill(exact, lengths);
   const double bound = type == at::kHalf ? 5e-3 : 4e-2;
   for (int64_t step = 0; step < steps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
-    at::Tensor t = at::empty({batch, 1}, at::kLong);
-    for (int64_t b = 0; b < batch; ++b) t[b][0] = cache.num_tokens(b);
-    const DecodeOutputs have = cache.step(token_at(low, longest + step), fused());
+    at::Tensor t = at::empty({batch, count}, at::kLong);
+    for (int64_t b = 0; b < batch; ++b)
+      t[b] = at::arange(cache.num_tokens(b), cache.num_tokens(b) + count);
+    const DecodeOutputs have = cache.step(token_at(low, longest + step * count, count), fused());
     NsaOptions same_blocks;
     same_blocks.block_idx = have.block_idx.cpu();
-    const DecodeOutputs want = wanted.step(token_at(exact, longest + step), same_blocks);
+    const DecodeOutputs want =
+        wanted.step(token_at(exact, longest + step * count, count), same_blocks);
     // Given the scores the choice is exact.
     EXPECT_TRUE(at::equal(have.block_idx, select_blocks(have.scores, t.to(at::kCUDA), c)));
     EXPECT_TRUE(at::equal(have.ranges.cpu(), want.ranges));
@@ -100,6 +103,38 @@ TEST(OneLaunch, AgreesWithThePlainStepInFp64) {
     expect_agreement(config_of(6, 2, 64, 64), type, {70, 700, 1500}, 20);
     expect_agreement(config_of(4, 2, 128, 128), type, {1300, 510}, 20);
     expect_agreement(config_of(16, 1, 192, 128), type, {40, 2000}, 5);
+  }
+}
+
+TEST(OneLaunch, SeveralTokensAgreeWithThePlainStepInFp64) {
+  at::manual_seed(7);
+  for (const int64_t count : {2, 4, 8}) {
+    SCOPED_TRACE(count);
+    expect_agreement(config_of(6, 2, 64, 64), at::kBFloat16, {70, 700, 1500}, 5, {}, count);
+    expect_agreement(config_of(4, 2, 128, 128), at::kHalf, {1300, 510}, 5, {}, count);
+    expect_agreement(config_of(16, 1, 192, 128), at::kBFloat16, {40, 2000}, 3, {}, count);
+  }
+}
+
+// Twelve tokens are two launches; of eight drafted ones five are taken back.
+TEST(OneLaunch, TokensThatAreTakenBackLeaveNothing) {
+  const at::NoGradGuard no_grad;
+  at::manual_seed(8);
+  const NsaConfig c = config_of(6, 2, 64, 64);
+  const NsaInputs in = on(at::kCUDA, at::kBFloat16, random_inputs(c, 2, 640, at::kDouble));
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kBFloat16);
+  LayerCache drafted(c, 2, 700, options), certain(c, 2, 700, options);
+  for (LayerCache* cache : {&drafted, &certain}) cache->prefill(token_at(in, 0, 520), {520, 33});
+  for (int64_t t = 520; t < 560; t += 15) {
+    drafted.step(token_at(in, t, 3), fused());
+    drafted.step(token_at(in, 600, 5), fused());  // other tokens
+    for (const int64_t b : {0, 1}) drafted.truncate(b, certain.num_tokens(b) + 3);
+    certain.step(token_at(in, t, 3), fused());
+    const DecodeOutputs have = drafted.step(token_at(in, t + 3, 12), fused()),
+                        want = certain.step(token_at(in, t + 3, 12), fused());
+    EXPECT_TRUE(at::equal(have.o, want.o));
+    EXPECT_TRUE(at::equal(have.block_idx, want.block_idx));
+    EXPECT_TRUE(at::equal(drafted.blocks(1).second, certain.blocks(1).second));
   }
 }
 
@@ -159,7 +194,7 @@ TEST(OneLaunch, LayoutsOfMemoryAndSomeOfTheSequences) {
   EXPECT_EQ(some.num_tokens(1), 60);
 }
 
-TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
+void expect_replays(int64_t count) {
   const at::NoGradGuard no_grad;
   at::manual_seed(4);
   const NsaConfig c = config_of(6, 2, 64, 64);
@@ -172,8 +207,8 @@ TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
   replayed.prefill(in, {kFirst, 77});
   eager.reserve(kFirst + kSteps);  // cut alike
   replayed.reserve(kFirst + kSteps);
-  NsaInputs token =
-      map_tokens(token_at(in, kFirst), [](const at::Tensor& x) { return x.contiguous().clone(); });
+  NsaInputs token = map_tokens(token_at(in, kFirst, count),
+                               [](const at::Tensor& x) { return x.contiguous().clone(); });
   at::cuda::CUDAGraph graph;
   DecodeOutputs out;
   {
@@ -184,14 +219,14 @@ TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
   }
   EXPECT_EQ(replayed.num_tokens(0), kFirst);  // nothing has run
   at::cuda::getCurrentCUDAStream().synchronize();
-  for (int64_t step = 0; step < kSteps; ++step) {
-    const NsaInputs next = token_at(in, kFirst + step);
+  for (int64_t step = 0; step < kSteps; step += count) {
+    const NsaInputs next = token_at(in, kFirst + step, count);
     const at::Tensor from[] = {next.q,     next.k_cmp_src, next.v_cmp_src, next.k_sel,
                                next.v_sel, next.k_win,     next.v_win,     next.gate_logits};
     const at::Tensor to[] = {token.q,     token.k_cmp_src, token.v_cmp_src, token.k_sel,
                              token.v_sel, token.k_win,     token.v_win,     token.gate_logits};
     for (size_t i = 0; i < std::size(to); ++i) to[i].copy_(from[i]);
-    replayed.before_replay();
+    replayed.before_replay(count);
     graph.replay();
     const DecodeOutputs want = eager.step(next, fused());
     ASSERT_TRUE(at::equal(out.o, want.o)) << step;
@@ -201,6 +236,13 @@ TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
   EXPECT_EQ(replayed.num_tokens(0), kFirst + kSteps);
   EXPECT_EQ(replayed.num_blocks(1), eager.num_blocks(1));
   EXPECT_TRUE(at::equal(replayed.blocks(0).first, eager.blocks(0).first));
+}
+
+TEST(OneLaunch, ACapturedStepServesEveryFollowingToken) {
+  for (const int64_t count : {1, 4, 8}) {
+    SCOPED_TRACE(count);
+    expect_replays(count);
+  }
 }
 
 TEST(OneLaunch, RecordsOrRefusesUnsupportedCalls) {

@@ -2,16 +2,20 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 #include <tuple>
 
 #include "nsa/decode/cache/emit_block.h"
+#include "nsa/decode/output_rows.h"
 #include "nsa/decode/step/active_sequences.h"
+#include "nsa/decode/step/graph_capture.h"
 #include "nsa/decode/step/loaded_attention.h"
 #include "nsa/decode/step/loaded_positions.h"
 #include "nsa/decode/step/loaded_selected.h"
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
+#include "nsa/layer/nsa_inputs.h"
 #include "nsa/ops/common/check.h"
 #include "nsa/ops/gate/gate.h"
 #include "nsa/ops/select/positions.h"
@@ -47,7 +51,6 @@ LayerCache::Active LayerCache::activate(
     for (int64_t id = 0; id < num_sequences(); ++id) active.ids.push_back(id);
     active.sequence = all_sequences_;
   }
-  for (const int64_t id : active.ids) active.last = std::max(active.last, num_tokens(id));
   return active;
 }
 
@@ -87,24 +90,58 @@ void check_causal(const at::Tensor& ranges, const at::Tensor& t) {
 
 }  // namespace
 
+void LayerCache::set_last(Active& active, int64_t new_tokens) const {
+  active.last = 0;
+  for (const int64_t id : active.ids)
+    active.last = std::max(active.last, num_tokens(id) + new_tokens - 1);
+}
+
+int64_t LayerCache::tokens_at_once(const NsaInputs& tokens, Active active,
+                                   const NsaOptions& options) const {
+  const int64_t count = std::min({tokens.q.size(1), kMostNewTokens, config_.block_stride});
+  if (count == 1) return 1;
+  set_last(active, count);
+  return one_launch_obstacle(narrow_tokens(tokens, 0, count), active, options).empty() ? count : 1;
+}
+
 DecodeOutputs LayerCache::step(const NsaInputs& tokens, const NsaOptions& options,
                                const std::optional<std::vector<int64_t>>& sequences) {
-  const NvtxRange range("nsa.decode_step", options.nvtx);
-  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
-  const RunRecordScope scope(record);
+  const ArgumentCheck check("DecodeCache");
   Active active = activate(sequences);
   const auto batch = static_cast<int64_t>(active.ids.size());
   check_tokens(tokens, batch);
-  ArgumentCheck("DecodeCache")
-      .sizes("q", tokens.q, {batch, 1, -1, -1}, "[sequences, 1, Hq, dk] of a step");
+  const int64_t count = tokens.q.size(1);
+  check.at_least("tokens of a step (axis 1 of q)", count, 1);
   if (options.block_idx.defined()) {
-    const ArgumentCheck check("DecodeCache");
-    check.sizes("block_idx", options.block_idx, {batch, 1, config_.num_kv_heads, -1},
-                "[sequences, 1, Hkv, n]");
+    check.sizes("block_idx", options.block_idx, {batch, count, config_.num_kv_heads, -1},
+                "[sequences, S, Hkv, n]");
     check_ids_type(check, options.block_idx);
     check.same_device("block_idx", options.block_idx, "q", tokens.q);
   }
-  require_room(active.ids, std::vector<int64_t>(active.ids.size(), 1));
+  require_room(active.ids, std::vector<int64_t>(active.ids.size(), count));
+  const int64_t at_once = tokens_at_once(tokens, active, options);
+  if (at_once == count) return step_at_once(tokens, active, options);
+  TORCH_CHECK_NOT_IMPLEMENTED(!tokens.q.is_cuda() || !is_capturing(), "nsa::DecodeCache: of ",
+                              count, " tokens a step takes ", at_once,
+                              " at once here; capture a step of so many");
+  OutputRows rows(batch, count);
+  std::vector<int64_t> places(active.ids.size());
+  std::iota(places.begin(), places.end(), 0);
+  for (int64_t first = 0; first < count; first += at_once) {
+    const int64_t own = std::min(at_once, count - first);
+    const auto part = [&](const at::Tensor& x) { return x.narrow(1, first, own); };
+    rows.add(step_at_once(map_tokens(tokens, part), active, map_tokens(options, part)), places,
+             std::vector<int64_t>(places.size(), first), std::vector<int64_t>(places.size(), own));
+  }
+  return rows.join(active.last / config_.sel_block_size + 1);
+}
+
+DecodeOutputs LayerCache::step_at_once(const NsaInputs& tokens, Active& active,
+                                       const NsaOptions& options) {
+  const NvtxRange range("nsa.decode_step", options.nvtx);
+  const auto record = c10::make_intrusive<RunRecord>(options.sdpa_audit, current_record());
+  const RunRecordScope scope(record);
+  set_last(active, tokens.q.size(1));
   const std::string obstacle = one_launch_obstacle(tokens, active, options);
   TORCH_CHECK_NOT_IMPLEMENTED(
       lengths_known_ || obstacle.empty(),
@@ -128,17 +165,17 @@ DecodeOutputs LayerCache::plain_step(const NsaInputs& tokens, Active& active,
                               : attend(tokens, rotated.q, active, options);
 }
 
-void LayerCache::grow(const std::vector<int64_t>& sequences) {
+void LayerCache::grow(const std::vector<int64_t>& sequences, int64_t new_tokens) {
   for (const int64_t id : sequences) {
-    selected_.reserve(id, ++num_tokens_[static_cast<size_t>(id)]);
-    window_.grow(id, 1);
-    source_.grow(id, 1);
+    selected_.reserve(id, num_tokens_[static_cast<size_t>(id)] += new_tokens);
+    window_.grow(id, new_tokens);
+    source_.grow(id, new_tokens);
   }
 }
 
 void LayerCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
                         const Active& active) {
-  grow(active.ids);
+  grow(active.ids, 1);
   const auto row = [](const at::Tensor& x) { return x.squeeze(1); };
   selected_.kv.write(selected_.rows(active.sequence, active.t), row(rotated.k_sel),
                      row(tokens.v_sel));
@@ -148,21 +185,22 @@ void LayerCache::append(const NsaInputs& tokens, const RotatedTokens& rotated,
   num_tokens_device_.index_copy_(0, active.sequence, active.t.add(1));
 }
 
-// A block is complete when the ring holds its l tokens and its last one is the newest.
-std::vector<int64_t> LayerCache::grow_blocks(const std::vector<int64_t>& sequences) {
+// A block is complete when the ring holds its l tokens and a stride ends with a new one.
+std::vector<int64_t> LayerCache::grow_blocks(const std::vector<int64_t>& sequences,
+                                             int64_t new_tokens) {
   std::vector<int64_t> ids;
   for (const int64_t id : sequences) {
-    const int64_t first = num_tokens(id) - config_.block_size;
-    if (source_.size(id) == config_.block_size && first % config_.block_stride == 0) {
-      compressed_.reserve(id, ++num_blocks_[static_cast<size_t>(id)]);
-      ids.push_back(id);
-    }
+    const int64_t ended = config_.num_compressed(num_tokens(id)) -
+                          config_.num_compressed(num_tokens(id) - new_tokens);
+    if (ended == 0 || source_.size(id) < config_.block_size) continue;
+    compressed_.reserve(id, num_blocks_[static_cast<size_t>(id)] += ended);
+    ids.push_back(id);
   }
   return ids;
 }
 
 void LayerCache::emit(const NsaInputs& tokens, const Active& active) {
-  const std::vector<int64_t> ids = grow_blocks(active.ids);
+  const std::vector<int64_t> ids = grow_blocks(active.ids, 1);
   if (ids.empty()) return;
   const at::Tensor sequence = ids == active.ids ? active.sequence : on_device(ids);
   const at::Tensor last = num_tokens_device_.index_select(0, sequence).sub_(1);

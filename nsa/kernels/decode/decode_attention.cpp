@@ -1,6 +1,8 @@
 // Chooses the instantiation and the cut of a decode step.
 #include "nsa/kernels/decode/decode_attention.h"
 
+#include <algorithm>
+
 #include "nsa/kernels/common/alignment.h"
 #include "nsa/kernels/decode/decode_plan.h"
 
@@ -44,6 +46,15 @@ cudaError_t ask(DecodeCard& card) {
   return status;
 }
 
+/// Whether rings keep what the first of the new tokens attends until the last is there.
+bool rings_suffice(const DecodeAttention& p) {
+  const auto suffices = [&](const RingKv& ring, int needed) {
+    return ring.num_slots >= std::min(needed + p.tokens - 1, p.max_tokens);
+  };
+  return p.tokens == 1 || (suffices(p.window, p.window_size) &&
+                           (!p.appends || suffices(p.append.source, p.block_size)));
+}
+
 bool appendable(const DecodeAppend& x) {
   return aligned(x.k_sel) && aligned(x.v_sel) && aligned(x.k_win) && aligned(x.v_win) &&
          aligned(x.k_cmp_src) && aligned(x.v_cmp_src);
@@ -59,6 +70,9 @@ const char* unsupported_reason(const DecodeAttention& p) {
   if (p.top_n > 32) return "more than 32 selected blocks";
   if (!aligned(p.q) || (p.appends && !appendable(p.append)))
     return "an address or stride is no multiple of 16 bytes";
+  if (p.tokens < 1 || p.tokens > kMostNewTokens) return "new tokens of a sequence are not 1 to 8";
+  if (p.tokens > p.block_stride) return "more new tokens than block_stride";
+  if (!rings_suffice(p)) return "rings have no slots for several new tokens";
   DecodeCard card;
   if (ask(card) != cudaSuccess) return "the CUDA device does not answer";
   if (plan_decode(p, card).ranks == 0) return "the logits of this many tokens do not fit on chip";

@@ -91,13 +91,18 @@ struct DecodeKernel {
 
   /// Whether a warp of the first round begins with the block that this launch makes.
   __device__ __forceinline__ bool begins_with_new_block(const DecodeShare& share) const {
-    if (share.branch != kCmp || !p.appends || !row.emits(a) || !Token(b).owns_source())
+    if (share.branch != kCmp || !p.appends || !row.makes_block(a) || !Token(b).owns_source())
       return false;
     const int tile = (row.num_blocks - 1 - row.block0) / kDecodeTile;
     bool begins = false;
 #pragma unroll
     for (int i = 0; i < kStages - 1; ++i) begins = begins || tile == share.first + i * share.step;
     return begins;
+  }
+
+  /// Whether a warp of the first round begins with new tokens before this row's.
+  __device__ __forceinline__ bool begins_with_new_tokens(const DecodeShare& share) const {
+    return share.branch == kWin && p.appends && row.token > 0 && share.first == 0;
   }
 
   /// While the first copies are on their way, the new token is prepared (first round) or the
@@ -117,7 +122,7 @@ struct DecodeKernel {
     const int k_place = anew(Tiles::template offset<DK>(first_row, b.lane % 8));
     const int v_place = anew(Tiles::template offset<DV>(first_row, b.lane % 8));
     const uint32_t ring = anew(b.ring());
-    const bool late = round == 0 && begins_with_new_block(share);
+    const bool late = round == 0 && (begins_with_new_block(share) || begins_with_new_tokens(share));
     int tiles = 0, to = 0, from = 0, next = share.first;
     Place place = find(share, pages, next);
     const auto fetch = [&] {
@@ -200,17 +205,18 @@ struct DecodeKernel {
     __syncthreads();
   }
 
-  /// Signals to the other KV heads of the sequence that this one has read its length.
+  /// Signals to the other rows of the sequence that this one has read its length.
   __device__ __forceinline__ int arrive() const {
     if (!p.appends || row.rank != 0 || threadIdx.x != 0) return -1;
     return atomicAdd(&p.append.arrivals[row.sequence], 1);
   }
-  /// The last KV head of a sequence to come makes it one token longer.
+  /// The last row of a sequence to come makes it as many tokens longer.
   __device__ __forceinline__ void finish_append(int arrived) const {
-    if (arrived != p.num_kv_heads - 1) return;
+    if (arrived != p.tokens * p.num_kv_heads - 1) return;
     p.append.arrivals[row.sequence] = 0;
-    p.num_tokens[row.sequence] = row.t + 1;
-    p.append.num_blocks[row.sequence] = row.num_blocks;
+    const int last = row.last_new(p);
+    p.num_tokens[row.sequence] = last + 1;
+    p.append.num_blocks[row.sequence] = DecodeRow::blocks_of(a, last);
   }
 
   /// Of all warps those that attend compressed blocks, by their part of the tiles.
@@ -261,8 +267,8 @@ struct DecodeKernel {
   }
 
   __device__ __forceinline__ void run(NewToken<DK, DV, T>& token) const {
-    if (row.t < 0 || row.t >= p.max_tokens)
-      return refuse();  // all ranks and KV heads of a sequence
+    if (row.first_new() < 0 || row.last_new(p) >= p.max_tokens)
+      return refuse();  // all rows of a sequence
     if (threadIdx.x < 3) b.shared.loaded[threadIdx.x] = 0;
     const int cmp_warps = compressed_warps();
     uint32_t q[DK / 16][4];
@@ -324,13 +330,13 @@ __global__ void __launch_bounds__(kMostWarps * 32)
   const DecodePair pair(a);
   const typename NewToken<DK, DV, T>::Sources sources(a, pair);
   const int64_t* const place =
-      anew(a.p.sequences == nullptr ? nullptr : a.p.sequences + pair.batch);
+      anew(a.p.sequences == nullptr ? nullptr : a.p.sequences + pair.entry);
 #if !NSA_CODE_OF_SM80
   if (threadIdx.x == 0) shared.num_ids = ask_arguments(a);
 #endif
   end_previous_launch();
   const int64_t sequence =
-      place == nullptr ? pair.batch : ask(place);  // comes while the token does
+      place == nullptr ? pair.entry : ask(place);  // comes while the token does
   NewToken<DK, DV, T> token(sources);
   const DecodeBlock<DK, DV, T> block(a, DecodeRow(a, pair, sequence), dynamic, shared);
   DecodeKernel<DK, DV, T>(block).run(token);
@@ -346,7 +352,7 @@ cudaError_t launch_decode(const DecodeAttention& p, const DecodePlan& plan, cuda
     status = cudaFuncSetAttribute(address, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
   if (status != cudaSuccess) return status;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(p.batch * p.num_kv_heads * plan.ranks);
+  config.gridDim = dim3(p.batch * p.tokens * p.num_kv_heads * plan.ranks);
   config.blockDim = dim3(plan.warps * 32);
   config.dynamicSmemBytes = plan.bytes;
   config.stream = stream;

@@ -5,10 +5,13 @@
 
 #include "nsa/kernels/interval/interval_attention.h"
 
-/// Torch-free launcher of a decode step: one new token of each of a batch of sequences attends its
-/// caches in all three branches, in one launch. Lengths are read on the device, so a captured
-/// launch serves every following token.
+/// Torch-free launcher of a decode step: one new token, or up to kMostNewTokens, of each of a batch
+/// of sequences attends its caches in all three branches, in one launch. Lengths are read on the
+/// device, so a captured launch serves every following token.
 namespace nsa::kernels {
+
+/// New tokens of a sequence that one launch takes.
+constexpr int kMostNewTokens = 8;
 
 /// Keys and values [rows, Hkv, .] of growing sequences in pages: position p of a sequence stands in
 /// row page_table[sequence][p / page_size] * page_size + p % page_size.
@@ -29,12 +32,12 @@ struct RingKv {
 
 enum class GateFunction { kSoftmax, kSigmoid, kNone };
 
-/// What the launch itself puts into the caches before it attends: the new token, and the compressed
-/// block (mean) that may end with it. Strided tensors are [A, 1, Hkv, .], not rotated; the length
-/// of each sequence then grows by one.
+/// What the launch itself puts into the caches before it attends: the new tokens, and the
+/// compressed block (mean) that may end with one of them. Strided tensors are [A, tokens, Hkv, .],
+/// not rotated; the length of each sequence then grows by `tokens`.
 struct DecodeAppend {
   Strided k_sel, v_sel, k_win, v_win, k_cmp_src, v_cmp_src;
-  RingKv source;                      ///< the last l tokens of the source of compression
+  RingKv source;                      ///< the last tokens of the source of compression, l at least
   int64_t* num_blocks = nullptr;      ///< [sequences] compressed blocks
   int64_t* emission_reads = nullptr;  ///< [sequences, Hkv] += l where a block is made; or null
   int32_t* arrivals = nullptr;        ///< [sequences] zeros; the launch leaves zeros
@@ -44,15 +47,20 @@ struct DecodeAppend {
 };
 
 struct DecodeAttention {
-  Strided q;                           ///< [A, 1, Hq, dk]; not rotated iff append rotates
-  const void* gate_logits = nullptr;   ///< [A, gate_heads, 3] contiguous, element type
-  const int64_t* sequences = nullptr;  ///< [A] places in the caches, no two equal
-  int64_t* num_tokens = nullptr;       ///< [sequences], the new token included iff not append
+  /// New tokens of each sequence. Rings then hold `tokens` - 1 tokens more than window_size and
+  /// block_size, or all that there are, as a row still attends what a later one takes the slot of.
+  int tokens = 1;
+  Strided q;                           ///< [A, tokens, Hq, dk]; not rotated iff append rotates
+  const void* gate_logits = nullptr;   ///< [A, tokens, gate_heads, 3] contiguous, element type
+  const int64_t* sequences = nullptr;  ///< [A] places in the caches, no two equal; null: 0 .. A-1
+  const int32_t* order = nullptr;      ///< [A] 0 .. A-1 as they begin, the longest first; or null
+  int64_t* num_tokens = nullptr;       ///< [sequences], new tokens included iff not append
   PagedKv selected, compressed;
   RingKv window;
   bool appends = false;
   DecodeAppend append;  ///< read iff appends
 
+  // Of each new token, as rows [A, tokens].
   void* out = nullptr;           ///< [A, Hq, dv] gated sum
   void* branch_out[3] = {};      ///< [A, Hq, dv] cmp, sel, win; all or none
   float* lse[3] = {};            ///< [A, Hq] cmp, sel, win, natural log; all or none

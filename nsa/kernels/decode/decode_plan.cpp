@@ -41,7 +41,8 @@ DecodePlan layout(const DecodeAttention& p, const DecodeCard& card, int ranks, i
   plan.weights = plan.warp_stats + warps * kHeads * 8;
   plan.candidates = plan.weights + kMostWarps * kHeads * 4;
   const int width = p.top_n <= 16 ? 16 : 32;
-  plan.keys = plan.candidates + rounded(std::max(ranks * width * 8, p.qk_head_dim / 2 * 8));
+  plan.keys =
+      plan.candidates + rounded(std::max(ranks * width * 8, p.tokens * p.qk_head_dim / 2 * 8));
   plan.bytes = plan.keys + warps * 2 * width * 8;
   return plan;
 }
@@ -86,7 +87,8 @@ double cost(const DecodeAttention& p, const DecodePlan& plan, const DecodeCard& 
   const double all = tiles(p.max_tokens / p.block_stride + std::min(p.window_size, p.max_tokens)) +
                      tiles(selected);
   const int idle = plan.ranks <= 2 ? 0 : card.num_sms / (plan.ranks == 4 ? 16 : 8);
-  const double blocks = double(p.batch) * p.num_kv_heads * plan.ranks, sms = card.num_sms - idle;
+  const double blocks = double(p.batch) * p.tokens * p.num_kv_heads * plan.ranks,
+               sms = card.num_sms - idle;
   const double waves = std::ceil(blocks / (sms * of_sm));
   const double bytes = kTileKeys * 2.0 * (p.qk_head_dim + p.v_head_dim) * plan.warps * of_sm *
                        std::min(1.0, blocks / sms);  // the memory of SMs without a block is spare

@@ -26,10 +26,12 @@ struct Case {
   std::vector<int> lengths;  // tokens before the first step
   int group, kv_heads, dk, dv, capacity;
   int l = 32, d = 16, block = 64, n = 16, initial = 1, local = 2, window = 512, page = 64;
-  int steps = 1, gate_heads = 0;  // 0: one a query head
+  int steps = 1, tokens = 1;  // of a sequence in each step
+  int gate_heads = 0;         // 0: one a query head
   double rope_base = 1e4;
   float q_scale = 1.f;
-  bool equal_keys = false;  // every score is a tie
+  bool longest_first = false;  // of the sequences, by the launch's order
+  bool equal_keys = false;     // every score is a tie
   bool repeated = false;  // all units alike but a few with larger logits: equal scores, bit by bit
   GateFunction gate = GateFunction::kSoftmax;
   int ranks = 0, warps = 0;
@@ -38,7 +40,9 @@ struct Case {
   int heads() const { return group * kv_heads; }
   int gates() const { return gate_heads > 0 ? gate_heads : heads(); }
   int most_blocks() const { return capacity < l ? 0 : (capacity - l) / d + 1; }
-  int slots() const { return std::min(window, capacity); }
+  int rows() const { return batch() * tokens; }
+  int slots() const { return std::min(window + tokens - 1, capacity); }
+  int source_slots() const { return l + tokens - 1; }
   int pages_of(int rows) const { return (rows + page - 1) / page; }
   int score_width() const { return capacity / block + 1; }
 };
@@ -94,7 +98,7 @@ struct World {
   Buffer<T> win_k, win_v, src_k, src_v;
   Buffer<T> q, k_sel, v_sel, k_win, v_win, k_src, v_src, logits;
   Buffer<int64_t> sequences, num_tokens, num_blocks, emission_reads, reads;
-  Buffer<int32_t> arrivals, block_idx, ranges;
+  Buffer<int32_t> arrivals, block_idx, ranges, launch_order;
   Buffer<T> out, o_cmp, o_sel, o_win, q_rotated;
   Buffer<float> lse_cmp, lse_sel, lse_win, gates, scores;
   Buffer<double> half_turns;
@@ -106,24 +110,25 @@ struct World {
         compressed(c, std::max(1, c.most_blocks()), random),
         win_k(kv(c.slots()) * c.dk, 0x7f),
         win_v(kv(c.slots()) * c.dv, 0x7f),
-        src_k(kv(c.l) * c.dk, 0x7f),
-        src_v(kv(c.l) * c.dv, 0x7f),
-        q(size_t(c.batch()) * c.heads() * c.dk),
-        k_sel(kv(1) * c.dk),
-        v_sel(kv(1) * c.dv),
-        k_win(kv(1) * c.dk),
-        v_win(kv(1) * c.dv),
-        k_src(kv(1) * c.dk),
-        v_src(kv(1) * c.dv),
-        logits(size_t(c.batch()) * c.gates() * 3),
+        src_k(kv(c.source_slots()) * c.dk, 0x7f),
+        src_v(kv(c.source_slots()) * c.dv, 0x7f),
+        q(heads() * c.dk),
+        k_sel(kv(c.tokens) * c.dk),
+        v_sel(kv(c.tokens) * c.dv),
+        k_win(kv(c.tokens) * c.dk),
+        v_win(kv(c.tokens) * c.dv),
+        k_src(kv(c.tokens) * c.dk),
+        v_src(kv(c.tokens) * c.dv),
+        logits(size_t(c.rows()) * c.gates() * 3),
         sequences(c.batch()),
         num_tokens(c.batch()),
         num_blocks(c.batch()),
         emission_reads(kv(1)),
-        reads(kv(3)),
+        reads(kv(3 * c.tokens)),
         arrivals(c.batch(), 0),
-        block_idx(kv(c.n)),
-        ranges(kv(c.n) * 2),
+        block_idx(kv(c.tokens * c.n)),
+        ranges(kv(c.tokens * c.n) * 2),
+        launch_order(c.batch()),
         out(heads() * c.dv),
         o_cmp(heads() * c.dv),
         o_sel(heads() * c.dv),
@@ -132,8 +137,8 @@ struct World {
         lse_cmp(heads()),
         lse_sel(heads()),
         lse_win(heads()),
-        gates(size_t(c.batch()) * c.gates() * 3),
-        scores(kv(c.score_width())),
+        gates(size_t(c.rows()) * c.gates() * 3),
+        scores(kv(c.tokens * c.score_width())),
         half_turns(c.dk / 2) {
     std::vector<double> frequencies(c.dk / 2);
     for (int i = 0; i < c.dk / 2; ++i)
@@ -143,11 +148,17 @@ struct World {
     for (int b = 0; b < c.batch(); ++b) order[b] = b;
     std::shuffle(order.begin(), order.end(), random);
     sequences.set(order);
+    std::vector<int32_t> entries(c.batch());
+    for (int b = 0; b < c.batch(); ++b) entries[b] = b;
+    std::stable_sort(entries.begin(), entries.end(), [&](int32_t a, int32_t b) {
+      return c.lengths[order[a]] > c.lengths[order[b]];
+    });
+    launch_order.set(entries);
     fill_caches();
     reset();
   }
   size_t kv(size_t rows) const { return size_t(c.batch()) * rows * c.kv_heads; }
-  size_t heads() const { return size_t(c.batch()) * c.heads(); }
+  size_t heads() const { return size_t(c.rows()) * c.heads(); }
   void random_values(T* to, size_t count, float scale = 1.f) {
     if (count == 0) return;
     const auto blocks = static_cast<unsigned>(std::min<size_t>((count + 255) / 256, 1024));
@@ -198,8 +209,8 @@ struct World {
     for (int b = 0; b < c.batch(); ++b) {
       ring(win_k, c.slots(), c.dk, b);
       ring(win_v, c.slots(), c.dv, b);
-      ring(src_k, c.l, c.dk, b);
-      ring(src_v, c.l, c.dv, b);
+      ring(src_k, c.source_slots(), c.dk, b);
+      ring(src_v, c.source_slots(), c.dv, b);
     }
   }
 
@@ -229,11 +240,13 @@ struct World {
   DecodeAttention problem(bool details = true) const {
     DecodeAttention p;
     const auto strided = [&](const Buffer<T>& x, int heads, int columns) {
-      return Strided{x.data, int64_t(heads) * columns, int64_t(heads) * columns, columns};
+      const int64_t token = int64_t(heads) * columns;
+      return Strided{x.data, c.tokens * token, token, columns};
     };
     p.q = strided(q, c.heads(), c.dk);
     p.gate_logits = logits.data;
     p.sequences = sequences.data;
+    if (c.longest_first) p.order = launch_order.data;
     p.num_tokens = num_tokens.data;
     p.selected = selected.problem(c.page);
     p.compressed = compressed.problem(c.page);
@@ -245,7 +258,7 @@ struct World {
     p.append.v_win = strided(v_win, c.kv_heads, c.dv);
     p.append.k_cmp_src = strided(k_src, c.kv_heads, c.dk);
     p.append.v_cmp_src = strided(v_src, c.kv_heads, c.dv);
-    p.append.source = {src_k.data, src_v.data, c.l};
+    p.append.source = {src_k.data, src_v.data, c.source_slots()};
     p.append.num_blocks = num_blocks.data;
     p.append.emission_reads = emission_reads.data;
     p.append.arrivals = arrivals.data;
@@ -263,7 +276,7 @@ struct World {
     p.block_idx = block_idx.data;
     p.reads = reads.data;
     p.score_width = c.score_width();
-    p.batch = c.batch(), p.num_heads = c.heads(), p.num_kv_heads = c.kv_heads;
+    p.batch = c.batch(), p.tokens = c.tokens, p.num_heads = c.heads(), p.num_kv_heads = c.kv_heads;
     p.qk_head_dim = c.dk, p.v_head_dim = c.dv, p.gate_heads = c.gates();
     p.block_size = c.l, p.block_stride = c.d, p.sel_block_size = c.block, p.top_n = c.n;
     p.num_initial = c.initial, p.num_local = c.local, p.window_size = c.window;

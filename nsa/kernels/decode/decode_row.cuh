@@ -19,7 +19,7 @@ __device__ __forceinline__ int remainder(const Divisor& by, int x) {
 struct DecodeArguments {
   DecodeAttention p;
   DecodePlan plan;
-  Divisor kv_heads, unit, units_of_blocks, stride, heads_of_gate, slots, source_slots,
+  Divisor kv_heads, tokens, unit, units_of_blocks, stride, heads_of_gate, slots, source_slots,
       selected_page, compressed_page;
   int group, blocks_of_unit;
   int key_bytes, value_bytes;  // of a token's rows of all KV heads
@@ -45,6 +45,7 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
   a.value_bytes = p.num_kv_heads * p.v_head_dim * 2;
   a.halo = p.block_size / p.block_stride - 1;
   a.kv_heads = Divisor(p.num_kv_heads);
+  a.tokens = Divisor(p.tokens);
   a.unit = Divisor(p.sel_block_size);
   a.units_of_blocks = Divisor(a.blocks_of_unit);
   a.stride = Divisor(p.block_stride);
@@ -57,14 +58,21 @@ inline DecodeArguments decode_arguments(const DecodeAttention& p, const DecodePl
   return a;
 }
 
-/// Which (sequence of the launch, KV head) a block of threads works for, and as which rank.
+/// Which (new token, KV head) a block of threads works for, and as which rank.
 struct DecodePair {
-  int rank, batch, kv_head;
+  int rank, kv_head;
+  int batch;         // row of the outputs: [sequences of the launch, tokens]
+  int entry, token;  // the two
   __device__ explicit DecodePair(const DecodeArguments& a) {
     const int pair = blockIdx.x >> a.log_ranks();
     rank = blockIdx.x & (a.ranks() - 1);
     batch = quotient(a.kv_heads, pair);
     kv_head = pair - batch * a.p.num_kv_heads;
+    entry = quotient(a.tokens, batch);
+    token = batch - entry * a.p.tokens;
+    if (a.p.order == nullptr) return;
+    entry = a.p.order[entry];
+    batch = entry * a.p.tokens + token;
   }
 };
 
@@ -78,13 +86,21 @@ struct DecodeRow : DecodePair {
   __device__ DecodeRow(const DecodeArguments& a, const DecodePair& pair, int64_t its_sequence)
       : DecodePair(pair), sequence(its_sequence) {
     const DecodeAttention& p = a.p;
-    t = static_cast<int>(p.num_tokens[sequence]) - (p.appends ? 0 : 1);
+    t = static_cast<int>(p.num_tokens[sequence]) + token - (p.appends ? 0 : p.tokens);
     current = quotient(a.unit, t);
-    const int since = t + 1 - p.block_size;  // tokens behind the first block
-    num_blocks = since < 0 ? 0 : quotient(a.stride, since) + 1;
+    num_blocks = blocks_of(a, t);
     block0 = min(num_blocks, unit0(a) * a.blocks_of_unit);
     block1 = min(num_blocks, unit1(a) * a.blocks_of_unit);
   }
+
+  /// Compressed blocks visible at a position.
+  __device__ static int blocks_of(const DecodeArguments& a, int position) {
+    const int since = position + 1 - a.p.block_size;  // tokens behind the first block
+    return since < 0 ? 0 : quotient(a.stride, since) + 1;
+  }
+  /// Positions of the first and the last new token of the sequence.
+  __device__ int first_new() const { return t - token; }
+  __device__ int last_new(const DecodeAttention& p) const { return first_new() + p.tokens - 1; }
 
   // Cheap, and needed in the middle of a launch only: not kept in registers until then.
   __device__ int num_initial(const DecodeAttention& p) const {  // forced at the start
@@ -109,11 +125,15 @@ struct DecodeRow : DecodePair {
   /// Units whose compressed blocks are this rank's: unit0 to unit1 - 1.
   __device__ int unit0(const DecodeArguments& a) const { return first_unit(a, rank); }
   __device__ int unit1(const DecodeArguments& a) const { return first_unit(a, rank + 1); }
-  /// Whether the last compressed block ends at t.
-  __device__ bool emits(const DecodeArguments& a) const {
+  /// Where the last compressed block ends, as tokens before t; of no block more than any number of
+  /// new tokens.
+  __device__ int since_block(const DecodeArguments& a) const {
     const int since = t + 1 - a.p.block_size;
-    return since >= 0 && remainder(a.stride, since) == 0;
+    return since < 0 ? kMostNewTokens : remainder(a.stride, since);
   }
+  /// Whether it ends with a new token up to t: with how many tokens a stride has at least, only
+  /// one.
+  __device__ bool makes_block(const DecodeArguments& a) const { return since_block(a) <= token; }
   /// The rank of a unit that is one of the last.
   __device__ int owner(const DecodeArguments& a, int of_unit) const {
     int owner = a.ranks() - 1;

@@ -1,15 +1,40 @@
-// The new token of a decode step: its queries, rotated, into registers, itself into the caches, and
-// the compressed block that may end with it.
+// The new token of a decode step: its queries, rotated, into registers, itself and the new tokens
+// before it into the caches, and the compressed block that may end with one of them.
 #pragma once
 #include "nsa/kernels/decode/decode_exchange.cuh"
 
 namespace nsa::kernels::portable {
 
+/// A piece of eight columns of what a new token puts into the caches.
+template <int DK, int DV>
+struct TokenPiece {
+  static constexpr int kPieces = (DK + DV) / 8;  // of one cache
+  int cache;                                     // 0 selected, 1 window, 2 source
+  bool key;
+  int column;
+  __device__ explicit TokenPiece(int index)
+      : cache(index / kPieces),
+        key(index % kPieces < DK / 8),
+        column((index % kPieces - (key ? 0 : DK / 8)) * 8) {}
+
+  /// Where the token of a launch that `pair` works for, or one some tokens before it, has it.
+  template <typename T>
+  __device__ const T* of(const DecodeArguments& a, const DecodePair& pair, int token) const {
+    const DecodeAppend& x = a.p.append;
+    const Strided& from = cache == 0   ? (key ? x.k_sel : x.v_sel)
+                          : cache == 1 ? (key ? x.k_win : x.v_win)
+                                       : (key ? x.k_cmp_src : x.v_cmp_src);
+    return static_cast<const T*>(from.data) + pair.entry * from.batch + token * from.token +
+           pair.kv_head * from.head + column;
+  }
+};
+
 /// What a thread has of the new token: all that can be asked for before the length of the sequence
 /// is known.
 template <int DK, int DV, typename T>
 struct NewToken {
-  static constexpr int kPieces = (DK + DV) / 8, kQueryPieces = DK / 8,
+  using Piece = TokenPiece<DK, DV>;
+  static constexpr int kPieces = Piece::kPieces, kQueryPieces = DK / 8,
                        kMostQueries = kMostHeads * kQueryPieces / (kLeastWarps * 32);
 #if NSA_CODE_OF_SM80
   static constexpr bool kValuesEarly = false;  // registers: this code would spill
@@ -29,8 +54,8 @@ struct NewToken {
     __device__ Sources(const DecodeArguments& a, const DecodePair& pair) {
       const DecodeAttention& p = a.p;
       const int threads = a.plan.warps * 32;
-      const T* q = static_cast<const T*>(p.q.data) + pair.batch * p.q.batch +
-                   int64_t(pair.kv_head) * a.group * p.q.head;
+      const T* q = static_cast<const T*>(p.q.data) + pair.entry * p.q.batch +
+                   pair.token * p.q.token + int64_t(pair.kv_head) * a.group * p.q.head;
 #pragma unroll
       for (int i = 0; i < kMostQueries; ++i) {
         const int piece = threadIdx.x + i * threads, head = piece / kQueryPieces;
@@ -40,7 +65,8 @@ struct NewToken {
       if (!p.appends) return;
       if (p.append.half_turns != nullptr && threadIdx.x < DK / 2)
         half_turn = anew(p.append.half_turns + threadIdx.x);
-      if (kValuesEarly && threadIdx.x < 3 * kPieces) values = anew(values_of(a, pair));
+      if (kValuesEarly && threadIdx.x < 3 * kPieces)
+        values = anew(own().template of<T>(a, pair, pair.token));
     }
   };
 
@@ -54,15 +80,8 @@ struct NewToken {
     if (from.values != nullptr) values = ask(from.values);
   }
 
-  __device__ static const T* values_of(const DecodeArguments& a, const DecodePair& pair) {
-    const DecodeAppend& x = a.p.append;
-    const bool key = is_key();
-    const Strided& from = cache() == 0   ? (key ? x.k_sel : x.v_sel)
-                          : cache() == 1 ? (key ? x.k_win : x.v_win)
-                                         : (key ? x.k_cmp_src : x.v_cmp_src);
-    return static_cast<const T*>(from.data) + pair.batch * from.batch + pair.kv_head * from.head +
-           column();
-  }
+  /// The piece of this thread, if it is one.
+  __device__ static Piece own() { return Piece(threadIdx.x); }
 
   /// It is not needed in a second round, which the compiler cannot know.
   __device__ __forceinline__ void forget() {
@@ -70,11 +89,6 @@ struct NewToken {
     for (int i = 0; i < kMostQueries; ++i) queries[i] = make_uint4(0, 0, 0, 0);
     values = make_uint4(0, 0, 0, 0), half_turn = 0;
   }
-
-  /// Of the values: 0 selected, 1 window, 2 source; key or value; first column.
-  __device__ static int cache() { return threadIdx.x / kPieces; }
-  __device__ static bool is_key() { return threadIdx.x % kPieces < DK / 8; }
-  __device__ static int column() { return (threadIdx.x % kPieces - (is_key() ? 0 : DK / 8)) * 8; }
 };
 
 template <int DK, int DV, typename T>
@@ -82,6 +96,7 @@ struct TokenStage {
   using Block = DecodeBlock<DK, DV, T>;
   using Tiles = typename Block::Tiles;
   using Token = NewToken<DK, DV, T>;
+  using Piece = TokenPiece<DK, DV>;
   const Block& b;
   const DecodeRow& row;
   const DecodeAttention& p;
@@ -91,10 +106,10 @@ struct TokenStage {
     return p.appends && p.append.half_turns != nullptr;
   }
 
-  /// Whether this rank writes the new row of the source, and whether a block ends with it. The rank
-  /// that reads a new row writes it, so that no rank waits for another.
+  /// Whether this rank writes the new row of the source, and makes the block if there is one. The
+  /// rank that reads a new row writes it, so that no rank waits for another.
   __device__ __forceinline__ bool owns_source() const {
-    return row.rank == (row.emits(b.a)
+    return row.rank == (row.makes_block(b.a)
                             ? row.owner(b.a, quotient(b.a.units_of_blocks, row.num_blocks - 1))
                             : b.ranks - 1);
   }
@@ -103,25 +118,31 @@ struct TokenStage {
     return row.rank == row.newest_owner(b.a, kDecodeTile);
   }
 
-  /// Eight columns from `column` on, rotated.
-  __device__ __forceinline__ uint4 rotated(const uint4& x, int column) const {
+  /// Eight columns from `column` on, rotated as the new token `token` is.
+  __device__ __forceinline__ uint4 rotated(const uint4& x, int column, int token) const {
+    const float2* const angles = b.cos_sin() + token * (DK / 2);
     const uint32_t words[4] = {x.x, x.y, x.z, x.w};
     uint32_t out[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float2 two = unpack(words[i], T{}), angle = b.cos_sin()[column / 2 + i];
+      const float2 two = unpack(words[i], T{}), angle = angles[column / 2 + i];
       out[i] = pack<T>(two.x * angle.x - two.y * angle.y, two.x * angle.y + two.y * angle.x);
     }
     return make_uint4(out[0], out[1], out[2], out[3]);
   }
 
   __device__ __forceinline__ void make_cos_sin(const Token& token) const {
-    if (threadIdx.x < DK / 2) {
+    const auto put = [&](int of_token, int pair, double half_turn) {
       double sine, cosine;
       // In half turns: reduced without the slow path for large angles, which needs a stack.
-      sincospi(row.t * token.half_turn, &sine, &cosine);
-      b.cos_sin()[threadIdx.x] = make_float2(static_cast<float>(cosine), static_cast<float>(sine));
-    }
+      sincospi((row.first_new() + of_token) * half_turn, &sine, &cosine);
+      b.cos_sin()[of_token * (DK / 2) + pair] =
+          make_float2(static_cast<float>(cosine), static_cast<float>(sine));
+    };
+    if (threadIdx.x < DK / 2) put(row.token, threadIdx.x, token.half_turn);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < row.token * (DK / 2); i += b.threads)
+      put(i / (DK / 2), i % (DK / 2), p.append.half_turns[i % (DK / 2)]);
     __syncthreads();
   }
 
@@ -138,7 +159,7 @@ struct TokenStage {
                 column = piece % Token::kQueryPieces * 8;
       if (head >= kMostHeads) break;
       uint4 x = token.queries[i];
-      if (rotates()) x = rotated(x, column);
+      if (rotates()) x = rotated(x, column, row.token);
       if (p.q_rotated != nullptr && row.rank == 0 && head < b.group)
         *reinterpret_cast<uint4*>(static_cast<T*>(p.q_rotated) + (b.first_head() + head) * DK +
                                   column) = x;
@@ -147,7 +168,8 @@ struct TokenStage {
     if (p.appends) {
       const bool source = owns_source();
       append(token, source);
-      if (source && row.emits(b.a)) {
+      append_earlier(source);
+      if (source && row.makes_block(b.a)) {
         __syncthreads();
         emit();
       }
@@ -167,29 +189,55 @@ struct TokenStage {
   /// The new token into the caches, a piece of 16 bytes a thread. That of the window is kept for
   /// the warp that attends it, too.
   __device__ __forceinline__ void append(const Token& token, bool source) const {
-    const int cache = token.cache(), column = token.column();
-    const bool key = token.is_key();
+    const Piece piece = Token::own();
+    const int cache = piece.cache;
     if (cache > 2 || !(cache == 2 ? source : cache == 1 ? owns_tokens() : owns_selected())) return;
-    const DecodeAppend& x = p.append;
-    const int64_t to_row =
-        cache == 0   ? row.page_row(p.selected, b.a.selected_page, row.t)
-        : cache == 1 ? row.sequence * p.window.num_slots + remainder(b.a.slots, row.t)
-                     : row.sequence * x.source.num_slots + remainder(b.a.source_slots, row.t);
-    void* const to = cache == 0   ? (key ? p.selected.k : p.selected.v)
-                     : cache == 1 ? (key ? p.window.k : p.window.v)
-                                  : (key ? x.source.k : x.source.v);
-    uint4 values = Token::kValuesEarly ? token.values : ask(Token::values_of(b.a, row));
-    if (key && rotates() && (cache != 2 || x.rotate_source)) values = rotated(values, column);
-    *reinterpret_cast<uint4*>(static_cast<T*>(to) +
-                              (to_row * p.num_kv_heads + row.kv_head) * (key ? DK : DV) + column) =
-        values;
+    uint4 values =
+        Token::kValuesEarly ? token.values : ask(piece.template of<T>(b.a, row, row.token));
+    values = put(piece, row.token, values);
     if (cache == 1) b.new_row()[threadIdx.x % Token::kPieces] = values;
   }
 
-  /// The mean of the last l tokens of the source becomes the newest compressed block.
+  /// Of the new tokens before this row's what this rank may read. Their own rows write them, too,
+  /// with the same bits: so no row waits for another.
+  __device__ __forceinline__ void append_earlier(bool source) const {
+    const bool makes_block = source && row.makes_block(b.a);
+#pragma unroll 1
+    for (int i = threadIdx.x; i < row.token * 3 * Piece::kPieces; i += b.threads) {
+      const int token = i / (3 * Piece::kPieces);
+      const Piece piece(i - token * 3 * Piece::kPieces);
+      if (piece.cache == 1 && !owns_tokens()) continue;
+      if (piece.cache == 2 && !makes_block) continue;
+      put(piece, token, ask(piece.template of<T>(b.a, row, token)));
+    }
+  }
+
+  /// A piece of a new token into its cache, rotated; returns that.
+  __device__ __forceinline__ uint4 put(const Piece& piece, int token, uint4 values) const {
+    const int cache = piece.cache, t = row.first_new() + token;
+    const bool key = piece.key;
+    const DecodeAppend& x = p.append;
+    const int64_t to_row = cache == 0 ? row.page_row(p.selected, b.a.selected_page, t)
+                           : cache == 1
+                               ? row.sequence * p.window.num_slots + remainder(b.a.slots, t)
+                               : row.sequence * x.source.num_slots + remainder(b.a.source_slots, t);
+    void* const to = cache == 0   ? (key ? p.selected.k : p.selected.v)
+                     : cache == 1 ? (key ? p.window.k : p.window.v)
+                                  : (key ? x.source.k : x.source.v);
+    if (key && rotates() && (cache != 2 || x.rotate_source))
+      values = rotated(values, piece.column, token);
+    *reinterpret_cast<uint4*>(static_cast<T*>(to) +
+                              (to_row * p.num_kv_heads + row.kv_head) * (key ? DK : DV) +
+                              piece.column) = values;
+    return values;
+  }
+
+  /// The mean of l tokens of the source, the last one new, becomes the newest compressed block.
   __device__ __forceinline__ void emit() const {
     const RingKv& source = p.append.source;
-    const int t = anew(row.t);  // few steps come here: nothing of this is computed elsewhere
+    const int since = row.since_block(b.a);
+    const int t =
+        anew(row.t - since);  // few steps come here: nothing of this is computed elsewhere
     const int64_t block = row.page_row(p.compressed, b.a.compressed_page, row.num_blocks - 1);
     for (int i = threadIdx.x; i < (DK + DV) / 2; i += b.threads) {
       const bool key = i < DK / 2;
@@ -209,7 +257,7 @@ struct TokenStage {
       *reinterpret_cast<uint32_t*>(to + (block * p.num_kv_heads + row.kv_head) * width) =
           pack<T>(sum.x / count, sum.y / count);
     }
-    if (threadIdx.x == 0 && p.append.emission_reads != nullptr)
+    if (threadIdx.x == 0 && since == 0 && p.append.emission_reads != nullptr)
       p.append.emission_reads[row.sequence * p.num_kv_heads + row.kv_head] += p.block_size;
   }
 };

@@ -1,6 +1,8 @@
 // The decode step by code of sm_80, where a (sequence, KV head) is one block of threads, in the
 // emulator: judged as on a card, and the same bits in every order.
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -121,6 +123,74 @@ TEST(DecodeEmulated, AStepOfATokenThatIsThereHasTheSameBits) {
     ASSERT_EQ(nsa::kernels::decode_attention(p, nullptr), cudaSuccess);
     EXPECT_TRUE(Bits<__nv_bfloat16>(w).bytes == appended.bytes);
   }
+}
+
+TEST(DecodeEmulated, SeveralTokensInALaunch) {
+  for (const int tokens : {2, 5, 8}) {
+    Case c = make("several tokens", {27, 1095, 0}, 4, 2, kDims[tokens % 3], 1200);
+    c.tokens = tokens, c.steps = 3, c.longest_first = tokens == 5;
+    expect_right<__nv_bfloat16>(c, {5});
+    c.unit_sums = true, c.lengths = {40, 700};
+    expect_right<__half>(c, {3});
+  }
+}
+
+// Wrapping rings with the fewest slots, and a window that is shorter than the new tokens.
+TEST(DecodeEmulated, SeveralTokensOfOtherSizes) {
+  Case c = make("several tokens of other sizes", {300, 77}, 5, 3, kDims[0], 400);
+  c.l = 24, c.d = 8, c.block = 40, c.n = 7, c.initial = 2, c.local = 1, c.page = 33;
+  c.tokens = 8, c.steps = 9, c.gate = GateFunction::kNone;
+  for (const int window : {100, 5, 1}) {
+    c.window = window;
+    expect_right<__nv_bfloat16>(c, {7});
+  }
+}
+
+TEST(DecodeEmulated, SeveralTokensHaveTheBitsOfOneAfterTheOther) {
+  for (const int length : {12, 40, 1000, 1030}) {
+    Case c = make("several", {length}, 6, 2, kDims[0], 1100);
+    c.tokens = 8, c.ranks = 1, c.warps = 4;
+    World<__nv_bfloat16> together(c), single(c);
+    together.draw_token(), single.draw_token();
+    ASSERT_EQ(nsa::kernels::decode_attention(together.problem(), nullptr), cudaSuccess);
+    const std::vector<__nv_bfloat16> all = together.out.host();
+    DecodeAttention p = single.problem();
+    p.tokens = 1;
+    const int columns = c.heads() * c.dv;
+    for (int token = 0; token < c.tokens; ++token) {
+      ASSERT_EQ(nsa::kernels::decode_attention(p, nullptr), cudaSuccess);
+      const std::vector<__nv_bfloat16> one = single.out.host();
+      EXPECT_EQ(std::memcmp(one.data(), all.data() + token * columns, columns * 2), 0)
+          << "token " << token << " behind " << length;
+      for (Strided* x : {&p.q, &p.append.k_sel, &p.append.v_sel, &p.append.k_win, &p.append.v_win,
+                         &p.append.k_cmp_src, &p.append.v_cmp_src})
+        x->data = static_cast<const __nv_bfloat16*>(x->data) + x->token;
+      p.gate_logits = static_cast<const __nv_bfloat16*>(p.gate_logits) + 3 * c.gates();
+    }
+    for (const auto& [x, y] : {std::pair{&together.win_k, &single.win_k},
+                               {&together.src_v, &single.src_v},
+                               {&together.compressed.k, &single.compressed.k},
+                               {&together.selected.k, &single.selected.k}})
+      EXPECT_EQ(std::memcmp(x->host().data(), y->host().data(), x->count * 2), 0) << length;
+    EXPECT_EQ(together.num_blocks.host(), single.num_blocks.host());
+    EXPECT_EQ(together.emission_reads.host(), single.emission_reads.host());
+  }
+}
+
+TEST(DecodeEmulated, SeveralTokensAreRefusedByName) {
+  Case c = make("refused", {100}, 4, 2, kDims[0], 1000);
+  c.tokens = 8;
+  World<__nv_bfloat16> w(c);
+  DecodeAttention p = w.problem();
+  EXPECT_EQ(nsa::kernels::unsupported_reason(p), nullptr);
+  p.tokens = 9;
+  EXPECT_STREQ(nsa::kernels::unsupported_reason(p), "new tokens of a sequence are not 1 to 8");
+  p.tokens = 8, --p.window.num_slots;
+  EXPECT_STREQ(nsa::kernels::unsupported_reason(p), "rings have no slots for several new tokens");
+  ++p.window.num_slots, --p.append.source.num_slots;
+  EXPECT_STREQ(nsa::kernels::unsupported_reason(p), "rings have no slots for several new tokens");
+  ++p.append.source.num_slots, p.block_stride = 4;
+  EXPECT_STREQ(nsa::kernels::unsupported_reason(p), "more new tokens than block_stride");
 }
 
 TEST(DecodeEmulated, OtherSizes) {

@@ -35,10 +35,12 @@ bool repeats(World<T>& w, const std::vector<int64_t>& before) {
   for (int entry = 0; entry < c.batch(); ++entry)
     for (int kv = 0; kv < c.kv_heads; ++kv) {
       std::set<int> ids;
-      for (int i = 0; i < c.n; ++i)
-        ids.insert(first.block_idx[(size_t(entry) * c.kv_heads + kv) * c.n + i]);
+      for (int token = 0; token < c.tokens; ++token)
+        for (int i = 0; i < c.n; ++i)
+          ids.insert(
+              first.block_idx[((size_t(entry) * c.tokens + token) * c.kv_heads + kv) * c.n + i]);
       const int s = static_cast<int>(first.sequences[entry]);
-      for (int t = 0; t <= before[s]; ++t) {
+      for (int t = 0; t < before[s] + c.tokens; ++t) {
         if (ids.count(t / c.block) > 0) continue;
         const int64_t row = w.selected.row(s, t, c.page) * c.kv_heads + kv;
         std::fill_n(k.begin() + row * c.dk, c.dk, bad);
@@ -151,6 +153,8 @@ std::vector<Case> cases() {
   for (int i = 0; i < 33; ++i) many.push_back(i * 61 % 1900);
   add("many", many, 6, 2, 64, 64, 2048, [](Case& c) { c.steps = 2; });
   add("many", many, 16, 4, 192, 128, 2048);
+  add("the longest first", many, 16, 4, 192, 128, 2048,
+      [](Case& c) { c.longest_first = true, c.steps = 2; });
   add("pages of 48", {1000, 1411}, 4, 2, 128, 128, 1500,
       [](Case& c) { c.page = 48, c.steps = 18; });
   add("one page", {1000, 1411}, 4, 2, 128, 128, 1500,
@@ -163,6 +167,22 @@ std::vector<Case> cases() {
   add("blocks as long as strides", {300, 77, 911}, 2, 1, 64, 64, 1000, [](Case& c) {
     c.l = 16, c.d = 16, c.block = 16, c.n = 32, c.initial = 0, c.local = 3, c.window = 3000;
     c.steps = 20;
+  });
+  for (const auto& d : dims) {
+    for (int tokens : {2, 5, 8})
+      add(std::to_string(tokens) + " tokens", {2047, 100, 0, 505, 63}, 16, 1, d[0], d[1], 2300,
+          [&](Case& c) { c.tokens = tokens, c.steps = 9, c.longest_first = tokens == 5; });
+    for (int ranks : {1, 2, 4, 8, 16})
+      for (bool sums : {false, true})
+        add("8 tokens, " + std::to_string(ranks) + " x 8" + (sums ? " sums" : ""), {2500, 9, 1020},
+            sums ? 7 : 4, 2, d[0], d[1], 2600, [&](Case& c) {
+              c.tokens = 8, c.ranks = ranks, c.warps = 8, c.unit_sums = sums, c.steps = 5;
+            });
+  }
+  add("8 tokens of many", many, 6, 2, 64, 64, 2048, [](Case& c) { c.tokens = 8, c.steps = 3; });
+  add("8 tokens, other sizes", {300, 77, 911}, 5, 3, 64, 64, 1000, [](Case& c) {
+    c.l = 24, c.d = 8, c.block = 40, c.n = 7, c.initial = 2, c.local = 1, c.window = 5;
+    c.tokens = 8, c.page = 33, c.steps = 9, c.gate = GateFunction::kNone;
   });
   add("long", {40000}, 16, 4, 192, 128, 40100);
   return all;

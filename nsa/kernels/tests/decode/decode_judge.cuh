@@ -54,25 +54,32 @@ struct Copy {
         ranges(w.ranges.host()) {}
 };
 
-/// One (sequence, KV head) of a step, judged after it.
+/// One (new token, KV head) of a step, judged after it.
 template <typename T>
 struct Judge {
   const World<T>& w;
   const Copy<T>& x;
   const Case& c;
-  const int entry, kv, t;  // t: position of the new token
+  const int entry, token, row_of_outputs, kv, t;  // t: position of the new token
   std::string problem;
   static constexpr double kEps = std::is_same<T, __half>::value ? 1.0 / 2048 : 1.0 / 256;
 
-  Judge(const World<T>& world, const Copy<T>& copy, int entry_, int kv_, int t_)
-      : w(world), x(copy), c(world.c), entry(entry_), kv(kv_), t(t_) {}
+  Judge(const World<T>& world, const Copy<T>& copy, int row, int kv_, int t_)
+      : w(world),
+        x(copy),
+        c(world.c),
+        entry(row / c.tokens),
+        token(row % c.tokens),
+        row_of_outputs(row),
+        kv(kv_),
+        t(t_) {}
 
   int sequence() const { return static_cast<int>(x.sequences[entry]); }
   void fail(const std::string& what, double got, double want) {
     if (problem.empty())
-      problem = what + " of entry " + std::to_string(entry) + " KV head " + std::to_string(kv) +
-                " t " + std::to_string(t) + ": got " + std::to_string(got) + ", want " +
-                std::to_string(want);
+      problem = what + " of entry " + std::to_string(entry) + " token " + std::to_string(token) +
+                " KV head " + std::to_string(kv) + " t " + std::to_string(t) + ": got " +
+                std::to_string(got) + ", want " + std::to_string(want);
   }
   void near(const std::string& what, double got, double want, double bound) {
     if (got == want) return;
@@ -95,10 +102,14 @@ struct Judge {
     }
   }
 
+  int64_t source_row(int position) const {
+    return int64_t(sequence()) * c.source_slots() + position % c.source_slots();
+  }
+
   void check_append() {
     const int s = sequence(), slots = c.slots();
-    const auto from = [&](const std::vector<T>& token, int columns) {
-      return token.data() + (size_t(entry) * c.kv_heads + kv) * columns;
+    const auto from = [&](const std::vector<T>& tokens, int columns) {
+      return tokens.data() + (size_t(row_of_outputs) * c.kv_heads + kv) * columns;
     };
     rotated("k_sel", from(x.k_sel, c.dk), row(x.sel_k, w.selected.row(s, t, c.page), c.dk), c.dk,
             true);
@@ -108,12 +119,10 @@ struct Judge {
             true);
     rotated("v_win", from(x.v_win, c.dv), row(x.win_v, int64_t(s) * slots + t % slots, c.dv), c.dv,
             false);
-    rotated("k_src", from(x.k_src, c.dk), row(x.src_k, int64_t(s) * c.l + t % c.l, c.dk), c.dk,
-            true);
-    rotated("v_src", from(x.v_src, c.dv), row(x.src_v, int64_t(s) * c.l + t % c.l, c.dv), c.dv,
-            false);
+    rotated("k_src", from(x.k_src, c.dk), row(x.src_k, source_row(t), c.dk), c.dk, true);
+    rotated("v_src", from(x.v_src, c.dv), row(x.src_v, source_row(t), c.dv), c.dv, false);
     for (int g = 0; g < c.group; ++g) {
-      const size_t at = (size_t(entry) * c.heads() + kv * c.group + g) * c.dk;
+      const size_t at = (size_t(row_of_outputs) * c.heads() + kv * c.group + g) * c.dk;
       rotated("q", x.q.data() + at, x.q_rotated.data() + at, c.dk, true);
     }
     if (t + 1 < c.l || (t + 1 - c.l) % c.d != 0) return;
@@ -122,9 +131,9 @@ struct Judge {
       const int columns = part == 0 ? c.dk : c.dv;
       for (int i = 0; i < columns; ++i) {
         double sum = 0, size = 0;
-        for (int slot = 0; slot < c.l; ++slot) {
+        for (int position = t + 1 - c.l; position <= t; ++position) {
           const double value =
-              as_double(row(part == 0 ? x.src_k : x.src_v, int64_t(s) * c.l + slot, columns)[i]);
+              as_double(row(part == 0 ? x.src_k : x.src_v, source_row(position), columns)[i]);
           sum += value, size += std::fabs(value);
         }
         near("compressed block", as_double(row(part == 0 ? x.cmp_k : x.cmp_v, block, columns)[i]),
@@ -137,7 +146,7 @@ struct Judge {
   std::vector<double> attend(int branch, int g, const std::vector<int64_t>& rows,
                              const std::vector<T>& keys, const std::vector<T>& values,
                              double (&error)[1], std::vector<double>& output) {
-    const size_t head = size_t(entry) * c.heads() + kv * c.group + g;
+    const size_t head = size_t(row_of_outputs) * c.heads() + kv * c.group + g;
     const T* query = x.q_rotated.data() + head * c.dk;
     std::vector<double> p(rows.size());
     double top = -INFINITY, size = 0;
@@ -185,7 +194,7 @@ struct Judge {
       }
     }
     want.resize(c.n);
-    const size_t at = (size_t(entry) * c.kv_heads + kv) * c.n;
+    const size_t at = (size_t(row_of_outputs) * c.kv_heads + kv) * c.n;
     for (int i = 0; i < c.n; ++i) {
       near("start of a range", x.ranges[2 * (at + i)], want[i].first, 0);
       near("end of a range", x.ranges[2 * (at + i) + 1], want[i].second, 0);
@@ -194,7 +203,7 @@ struct Judge {
 
   /// The choice that the kernel's own scores ask for, and those scores.
   std::vector<int> check_selection(const std::vector<double>& sums, double tolerance) {
-    const size_t pair = size_t(entry) * c.kv_heads + kv;
+    const size_t pair = size_t(row_of_outputs) * c.kv_heads + kv;
     const int current = t / c.block, m = c.l / c.d, r = c.block / c.d;
     const float* scores = x.scores.data() + pair * c.score_width();
     for (int j = 0; j < c.score_width(); ++j) {
@@ -225,7 +234,7 @@ struct Judge {
   void check_gated(const std::vector<std::vector<double>> (&outputs)[3]) {
     for (int g = 0; g < c.group; ++g) {
       const int head = kv * c.group + g, gate_head = head / (c.heads() / c.gates());
-      const size_t at = (size_t(entry) * c.gates() + gate_head) * 3;
+      const size_t at = (size_t(row_of_outputs) * c.gates() + gate_head) * 3;
       double gate[3], sum = 0;
       for (int i = 0; i < 3; ++i) gate[i] = as_double(x.logits[at + i]);
       for (double v : gate) sum += std::exp(v);
@@ -237,11 +246,11 @@ struct Judge {
       for (int j = 0; j < c.dv; ++j) {
         double want = 0, size = 0;
         for (int i = 0; i < 3; ++i) {
-          const size_t place = (size_t(entry) * c.heads() + head) * c.dv + j;
+          const size_t place = (size_t(row_of_outputs) * c.heads() + head) * c.dv + j;
           const double branch = as_double(x.o[i][place]);  // itself judged
           want += gate[i] * branch, size += std::fabs(gate[i] * branch);
         }
-        near("o", as_double(x.out[(size_t(entry) * c.heads() + head) * c.dv + j]), want,
+        near("o", as_double(x.out[(size_t(row_of_outputs) * c.heads() + head) * c.dv + j]), want,
              kEps * 1.0001 * (std::fabs(want) + size) + 1e-5 * size + 1e-7);
       }
     }
@@ -278,12 +287,13 @@ struct Judge {
       attend(2, g, win, x.win_k, x.win_v, unused, outputs[2].back());
     }
     check_gated(outputs);
-    const size_t pair = size_t(entry) * c.kv_heads + kv;
+    const size_t pair = size_t(row_of_outputs) * c.kv_heads + kv;
     near("reads cmp", x.reads[3 * pair], cmp.size(), 0);
     near("reads sel", x.reads[3 * pair + 1], sel.size(), 0);
     near("reads win", x.reads[3 * pair + 2], win.size(), 0);
-    near("num_tokens", x.num_tokens[s], t + 1, 0);
-    near("num_blocks", x.num_blocks[s], blocks, 0);
+    const int end = t - token + c.tokens;
+    near("num_tokens", x.num_tokens[s], end, 0);
+    near("num_blocks", x.num_blocks[s], end < c.l ? 0 : (end - c.l) / c.d + 1, 0);
   }
 };
 
@@ -293,12 +303,12 @@ bool judge_step(World<T>& w, const std::vector<int64_t>& before, int step) {
   const Case& c = w.c;
   const Copy<T> copy(w);
   std::atomic<int> next{0};
-  std::vector<std::string> problems(size_t(c.batch()) * c.kv_heads);
+  std::vector<std::string> problems(size_t(c.rows()) * c.kv_heads);
   const auto work = [&] {
-    for (int i = next++; i < c.batch() * c.kv_heads; i = next++) {
-      const int entry = i / c.kv_heads;
-      Judge<T> judge(w, copy, entry, i % c.kv_heads,
-                     static_cast<int>(before[copy.sequences[entry]]));
+    for (int i = next++; i < c.rows() * c.kv_heads; i = next++) {
+      const int row = i / c.kv_heads;
+      const auto first = static_cast<int>(before[copy.sequences[row / c.tokens]]);
+      Judge<T> judge(w, copy, row, i % c.kv_heads, first + row % c.tokens);
       judge.run();
       problems[i] = judge.problem;
     }

@@ -21,15 +21,41 @@ std::vector<Case> targets() {
     c.capacity = length + 4096;
     all.push_back(c);
   };
+  // As many tokens in all as the last case has, a sequence from an eighth to fifteen eighths.
+  const auto add_mixed = [&] {
+    Case c = all.back();
+    const std::string name = c.name;
+    const int length = c.lengths[0], last = c.batch() - 1;
+    for (int b = 0; b <= last; ++b)
+      c.lengths[b] = length / 8 + static_cast<int>(int64_t{length} * 7 / 4 * b / last);
+    c.capacity = length * 15 / 8 + 4096;
+    for (const bool longest_first : {false, true}) {
+      c.name = name + (longest_first ? "_longest_first" : "_mixed"),
+      c.longest_first = longest_first;
+      all.push_back(c);
+    }
+  };
   add("64k_B1", 1, 65536, 16, 4, 192, 128);
   add("64k_B32", 32, 65536, 16, 4, 192, 128);
+  add_mixed();
   add("8k_B256", 256, 8192, 16, 4, 192, 128);
+  add_mixed();
   add("m7c_2k_B1", 1, 2048, 6, 2, 64, 64);
   add("8k_B1", 1, 8192, 16, 4, 192, 128);
   add("8k_B8", 8, 8192, 16, 4, 192, 128);
   add("64k_B4", 4, 65536, 16, 4, 192, 128);
   add("8k_B32", 32, 8192, 16, 4, 192, 128);
+  add_mixed();
   add("m7c_2k_B64", 64, 2048, 6, 2, 64, 64);
+  for (const int tokens : {2, 4, 8}) {
+    const std::string of = "_x" + std::to_string(tokens);
+    add("64k_B1", 1, 65536, 16, 4, 192, 128);
+    all.back().name += of, all.back().tokens = tokens;
+    add("8k_B8", 8, 8192, 16, 4, 192, 128);
+    all.back().name += of, all.back().tokens = tokens;
+    add("m7c_2k_B1", 1, 2048, 6, 2, 64, 64);
+    all.back().name += of, all.back().tokens = tokens;
+  }
   return all;
 }
 
@@ -43,7 +69,7 @@ void measure(World<T>& w, const char* label) {
   DecodeAttention p = w.problem(/*details=*/false);
   p.block_idx = nullptr;
   if (const char* reason = nsa::kernels::unsupported_reason(p)) {
-    std::printf("%-10s %-8s %s\n", w.c.name.c_str(), label, reason);
+    std::printf("%-22s %-8s %s\n", w.c.name.c_str(), label, reason);
     return;
   }
   const auto median = [&](const std::function<void()>& work, int times) {
@@ -73,12 +99,14 @@ void measure(World<T>& w, const char* label) {
   w.reset();
   const float alone = median([&] { check(nsa::kernels::decode_attention(p, stream), "step"); }, 40);
   cudaGraphExec_t one = graph_of(1), twenty = graph_of(20);
+  w.reset();
   const float by_graph = median([&] { check(cudaGraphLaunch(one, stream), "graph"); }, 60);
+  w.reset();
   const float in_row = median([&] { check(cudaGraphLaunch(twenty, stream), "graph"); }, 20) / 20;
   const std::vector<int64_t> reads = w.reads.host();
   double bytes = 0;
   for (int64_t count : reads) bytes += double(count) * (w.c.dk + w.c.dv) * sizeof(T);
-  std::printf("%-10s %-8s launch %.4f  graph of 1 %.4f  of 20 %.4f ms; %.1f MB, %.2f TB/s\n",
+  std::printf("%-22s %-8s launch %.4f  graph of 1 %.4f  of 20 %.4f ms; %.1f MB, %.2f TB/s\n",
               w.c.name.c_str(), label, alone, by_graph, in_row, bytes * 1e-6,
               bytes * 1e-9 / in_row);
   std::fflush(stdout);
