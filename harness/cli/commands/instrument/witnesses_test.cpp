@@ -79,7 +79,7 @@ TEST_F(WitnessesCommand, ARecordedRunIsHeldAgainstTheThresholdInForce) {
   const Report result = report();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.text,
-              HasSubstr("C-curves.band of dense_counterpart-h100 has the threshold 0.05"));
+              HasSubstr("C-curves.band of dense_counterpart-h200 has the threshold 0.05"));
   EXPECT_THAT(result.text, HasSubstr("C-smoke_cpu.steps of ddp_multi_gpu-h200x2 is about "));
   EXPECT_THAT(result.text, HasSubstr("C-nsa_s2k_b16.memory"));
 }
