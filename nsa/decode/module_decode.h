@@ -16,7 +16,7 @@ struct ModuleOutputs {
 /// NsaAttention with caches instead of whole tensors; x is what forward takes. The cache must have
 /// the module's configuration, float type of x and device. The module's options apply.
 ///   prefill: x [B, S, dim], the first lengths[b] tokens of row b.
-///   step: x [A, 1, dim], one token for each of `sequences` (all, unless given).
+///   step: x [A, S, dim], S tokens for each of `sequences` (all, unless given).
 ModuleOutputs prefill(NsaAttentionImpl& module, LayerCache& cache, const at::Tensor& x,
                       const std::vector<int64_t>& lengths);
 ModuleOutputs step(NsaAttentionImpl& module, LayerCache& cache, const at::Tensor& x,

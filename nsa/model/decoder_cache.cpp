@@ -45,4 +45,8 @@ void DecoderCache::reset(int64_t sequence) {
   for (LayerCache& layer : layers_) layer.reset(sequence);
 }
 
+void DecoderCache::truncate(int64_t sequence, int64_t num_tokens) {
+  for (LayerCache& layer : layers_) layer.truncate(sequence, num_tokens);
+}
+
 }  // namespace nsa

@@ -63,6 +63,22 @@ TEST(DecoderCache, LogitsOfStepsAreThoseOfTheWholeSequence) {
   EXPECT_EQ(cache.layer(1).num_tokens(0), 40);
 }
 
+TEST(DecoderCache, DraftedTokensThatAreTakenBackLeaveNothing) {
+  Decoder model = double_model();
+  const at::Tensor tokens = at::randint(256, {2, 40}, at::kLong);
+  const at::Tensor want = model->forward(tokens).logits.detach();
+  DecoderCache cache(model, 2, 48);
+  cache.prefill(tokens, {20, 20});
+  for (int64_t t = 20; t + 5 <= 40; t += 5) {
+    at::Tensor drafted = tokens.slice(1, t, t + 5).clone();
+    drafted.slice(1, 3).fill_(7);  // of five tokens three are right
+    EXPECT_TRUE(near(cache.step(drafted).slice(1, 0, 3), want.slice(1, t, t + 3))) << t;
+    for (const int64_t sequence : {0, 1}) cache.truncate(sequence, t + 3);
+    EXPECT_TRUE(near(cache.step(tokens.slice(1, t + 3, t + 5)), want.slice(1, t + 3, t + 5))) << t;
+  }
+  EXPECT_EQ(cache.layer(1).num_tokens(0), 40);
+}
+
 TEST(DecoderCache, AResetSequenceStartsAgain) {
   Decoder model = double_model();
   const at::Tensor tokens = at::randint(256, {1, 20}, at::kLong);
