@@ -18,12 +18,13 @@ using at::Tensor;
 constexpr int64_t kLeastSequences = 5;
 
 /// A prefill length for every sequence of a batch, near one boundary after the other, beginning
-/// beyond the window where S allows it.
+/// beyond the ring of the window where S allows it.
 std::vector<int64_t> prefill_lengths(const CaseConfig& c) {
   const int64_t l = c.block_size, lsel = c.sel_block_size, w = c.window;
-  std::vector<int64_t> edges{std::min(w + 1, std::max<int64_t>(0, c.tokens - 1))};
-  for (const int64_t s : {l + 1, int64_t{0}, lsel - 1, 2 * w + 1, l - 1, w - 1, lsel + 1,
-                          int64_t{1}, l, w, lsel, int64_t{37}, c.tokens})
+  const int64_t ring = w + nsa::kSpareSlots;
+  std::vector<int64_t> edges{std::min(ring + 1, std::max<int64_t>(0, c.tokens - 1))};
+  for (const int64_t s : {l + 1, int64_t{0}, lsel - 1, 2 * w + 1, w + 1, l - 1, w - 1, lsel + 1,
+                          int64_t{1}, l, w, ring, lsel, int64_t{37}, c.tokens})
     if (s >= 0 && s <= c.tokens) edges.push_back(s);
   std::vector<int64_t> lengths;
   for (int64_t b = 0; b < c.batch; ++b)
