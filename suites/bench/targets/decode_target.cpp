@@ -28,9 +28,9 @@ using at::Tensor;
 using nlohmann::json;
 
 /// Rows of 4 KV heads: 64 of them; see RowJudge on few rows.
-constexpr int64_t kJudgedSteps = 16;
+constexpr int64_t kJudgedTokens = 16;
 constexpr int64_t kStepsInRow = 20;
-/// Room for the judged steps and for every replay that is timed.
+/// Steps that there is room for: the judged ones and every replay that is timed.
 constexpr int64_t kRoom = 1024;
 
 class DecodeBench {
@@ -47,17 +47,18 @@ class DecodeBench {
 
  private:
   int64_t context() const { return one_.config.tokens; }
+  int64_t room() const { return kRoom * one_.new_tokens; }
 
   /// Caches of equal sequences: each has memory of its own.
   void prepare() {
     CaseConfig drawn = one_.config;
     drawn.batch = 1;
-    drawn.tokens = context() + kJudgedSteps;
+    drawn.tokens = context() + kJudgedTokens;
     tokens_ = draw_inputs(drawn, at::kBFloat16, device_, seed_);
-    cache_.emplace(to_nsa(one_.config), one_.config.batch, context() + kRoom, tokens_.q.options());
+    cache_.emplace(to_nsa(one_.config), one_.config.batch, context() + room(), tokens_.q.options());
     for (int64_t b = 0; b < one_.config.batch; ++b)
       cache_->load_context(b, to_nsa(narrow_tokens(tokens_, 0, context())));
-    cache_->reserve(context() + kRoom);
+    cache_->reserve(context() + room());
     options_.keep_scores = false;
     if (device_.is_cpu()) return;
     options_.sel = nsa::SelBackend::kFused;
@@ -65,9 +66,10 @@ class DecodeBench {
     options_.strict_backend = true;
   }
 
-  /// The same token for every sequence.
-  nsa::NsaInputs token_at(int64_t position) const {
-    return nsa::map_tokens(to_nsa(narrow_tokens(tokens_, position, 1)), [&](const Tensor& x) {
+  /// The tokens of a step, the same for every sequence.
+  nsa::NsaInputs tokens_at(int64_t position) const {
+    const DenseInputs own = narrow_tokens(tokens_, position, one_.new_tokens);
+    return nsa::map_tokens(to_nsa(own), [&](const Tensor& x) {
       std::vector<int64_t> sizes = x.sizes().vec();
       sizes[0] = one_.config.batch;
       return x.expand(sizes).contiguous();
@@ -77,8 +79,8 @@ class DecodeBench {
   void judge() {
     std::vector<CandidateRows> rows;
     std::vector<int64_t> positions;
-    for (int64_t t = context(); t < context() + kJudgedSteps; ++t) {
-      const nsa::DecodeOutputs out = cache_->step(token_at(t), options_);
+    for (int64_t t = context(); t < context() + kJudgedTokens; t += one_.new_tokens) {
+      const nsa::DecodeOutputs out = cache_->step(tokens_at(t), options_);
       const auto first = [](const Tensor& x) { return x.narrow(0, 0, 1); };
       if (!at::equal(out.o, first(out.o).expand_as(out.o)))
         row_["problems"].push_back("equal sequences of a batch got different outputs");
@@ -89,7 +91,7 @@ class DecodeBench {
                       first(out.o_sel),
                       first(out.o_win),
                       first(out.o)});
-      positions.push_back(t);
+      for (int64_t i = 0; i < one_.new_tokens; ++i) positions.push_back(t + i);
       bytes_ = static_cast<double>(out.reads.sum().item<int64_t>() * one_.config.num_kv_heads) /
                static_cast<double>(out.reads.size(2)) *
                static_cast<double>(2 * (one_.config.qk_head_dim + one_.config.v_head_dim));
@@ -99,7 +101,7 @@ class DecodeBench {
     all.k_cmp = cache_->blocks(0).first.unsqueeze(0);
     CaseConfig judged = one_.config;
     judged.batch = 1;
-    judged.tokens = context() + kJudgedSteps;
+    judged.tokens = context() + kJudgedTokens;
     RowJudge judge(judged, queries_at(tokens_, positions), positions);
     note_checks(judge.judge(all, one_.id), row_);
     note_selection(judge.selection(), row_);
@@ -108,9 +110,9 @@ class DecodeBench {
   void time() {
 #ifdef NSA_WITH_CUDA
     if (!device_.is_cuda()) return;
-    const nsa::NsaInputs token = token_at(context());
+    const nsa::NsaInputs tokens = tokens_at(context());
     nsa::DecodeOutputs out;
-    const auto step = [&] { out = cache_->step(token, options_); };
+    const auto step = [&] { out = cache_->step(tokens, options_); };
     CapturedCall one(step), row([&] {
       for (int64_t i = 0; i < kStepsInRow; ++i) step();
     });
@@ -130,7 +132,7 @@ class DecodeBench {
 
 #ifdef NSA_WITH_CUDA
   void replay(CapturedCall& call, int64_t steps) {
-    for (int64_t i = 0; i < steps; ++i) cache_->before_replay();
+    for (int64_t i = 0; i < steps; ++i) cache_->before_replay(one_.new_tokens);
     call.replay();
   }
 #endif

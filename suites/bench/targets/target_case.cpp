@@ -81,6 +81,12 @@ std::vector<DecodeCase> decode_cases() {
     cases.push_back({"paper_8k_B" + std::to_string(batch), paper(8 * k, batch), {}});
   for (const int64_t tokens : {8 * k, 64 * k})
     cases.push_back({"m7c_" + in_k(tokens) + "_B1", m7c(tokens), {}});
+  for (const int64_t drafted : {4, 8}) {
+    const std::string of = "_x" + std::to_string(drafted);
+    cases.push_back({"paper_64k_B1" + of, paper(64 * k), {}, drafted});
+    cases.push_back({"paper_8k_B8" + of, paper(8 * k, 8), {}, drafted});
+    cases.push_back({"m7c_2k_B1" + of, m7c(2 * k), {}, drafted});
+  }
   return cases;
 }
 

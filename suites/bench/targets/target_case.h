@@ -35,9 +35,11 @@ struct DecodeCase {
   std::string id;  ///< "64k_B32"
   CaseConfig config;
   TargetFigures step;
+  int64_t new_tokens = 1;  ///< of a sequence in a step
 };
 
-/// The table of the project's targets, then other contexts and batches.
+/// The table of the project's targets, then other contexts and batches, and steps of several
+/// tokens.
 std::vector<DecodeCase> decode_cases();
 
 }  // namespace suites
