@@ -100,7 +100,7 @@ TEST(DecoderCache, RefusesADenseModel) {
   ModelConfig config = small_model();
   config.attention_kind = AttentionKind::kDense;
   try {
-    DecoderCache(Decoder(config), 1, 16);
+    const DecoderCache none(Decoder(config), 1, 16);
     FAIL();
   } catch (const c10::Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("model must attend with NSA, got the dense model small"));
