@@ -59,9 +59,9 @@ class DecodeCache:
         self.page_table, self.cmp_page_table = table(capacity), table(blocks)
         self.k_pages, self.v_pages = memory(self.page_table.numel(), page_size)
         self.k_cmp_pages, self.v_cmp_pages = memory(self.cmp_page_table.numel(), page_size)
-        # The ring has to cover what the tables have room for.
-        room = self.page_table.shape[1] * page_size
-        self.k_window, self.v_window = memory(num_sequences, max(1, min(own["window"] + SPARE_SLOTS, room)))
+        # The ring has to cover what the tables do.
+        covered = self.page_table.shape[1] * page_size
+        self.k_window, self.v_window = memory(num_sequences, max(1, min(own["window"] + SPARE_SLOTS, covered)))
         self.k_recent, self.v_recent = memory(num_sequences, own["block_size"] + SPARE_SLOTS)
         self.num_tokens = torch.zeros(num_sequences, dtype=torch.int32, device=device)
         self.longest = [0] * num_sequences  # tokens that a sequence had before some were taken back

@@ -9,6 +9,7 @@
 #include <string>
 #include <tuple>
 
+#include "nsa/decode/step/active_sequences.h"
 #include "nsa/decode/step/graph_capture.h"
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/ops/common/check.h"
@@ -175,10 +176,7 @@ void LayerCache::reserve(int64_t num_tokens) {
     added.push_back(std::max<int64_t>(0, num_tokens - this->num_tokens(id)));
   }
   require_room(all, added);
-  if (!order_device_.defined()) {  // what a graph captures
-    order_device_ = all_sequences_.to(at::kInt);
-    for (const int64_t id : all) order_.push_back(static_cast<int32_t>(id));
-  }
+  if (!order_device_.defined()) put_order(longest_first(num_tokens_));  // what a graph captures
   for (const int64_t id : all) {
     selected_.reserve(id, std::max(num_tokens, this->num_tokens(id)));
     compressed_.reserve(id, config_.num_compressed(std::max(num_tokens, this->num_tokens(id))));

@@ -90,7 +90,7 @@ class LayerCache {
   /// Accounts for one replay of a step of all sequences, of `new_tokens` tokens each, that was
   /// captured in a CUDA graph; call it before the replay. Capturing itself makes no sequence
   /// longer. A step can be captured where it is one launch (backend `fused`), after reserve. Throws
-  /// when a sequence has no room.
+  /// when a sequence would exceed the capacity or what is reserved.
   void before_replay(int64_t new_tokens = 1);
 
   /// Takes the last tokens of a sequence back, so that it has `num_tokens` (speculative decoding:
@@ -147,6 +147,7 @@ class LayerCache {
                                       const Active& active) const;
   /// Brings `order_device_` up to date, where lengths are known; does not wait for the device.
   void sort_sequences();
+  void put_order(std::vector<int32_t> order);
   /// Tokens that the pages of the longest sequence of a step have room for.
   int64_t longest_room(const Active& active) const;
   /// Host side of more tokens.

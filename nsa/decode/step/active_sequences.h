@@ -13,4 +13,7 @@ struct LayerCache::Active {
   at::Tensor t;         ///< [A] position of the new token; defined in a plain step
 };
 
+/// Sequences 0 .. B-1 by their lengths, the longest first, equal ones in their order.
+std::vector<int32_t> longest_first(const std::vector<int64_t>& lengths);
+
 }  // namespace nsa

@@ -42,6 +42,7 @@ KernelChoice step_kernel(const NsaConfig& config, const at::Tensor& q) {
 namespace {
 
 using kernels::DecodeAttention;
+static_assert(kMostNewTokens == kernels::kMostNewTokens);
 
 kernels::GateFunction gate_function(GateActivation activation) {
   switch (activation) {
@@ -270,16 +271,25 @@ DecodeOutputs LayerCache::step_in_one_launch(const NsaInputs&, Active&, const Ns
 }
 #endif
 
+std::vector<int32_t> longest_first(const std::vector<int64_t>& lengths) {
+  std::vector<int32_t> order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return lengths[static_cast<size_t>(a)] > lengths[static_cast<size_t>(b)];
+  });
+  return order;
+}
+
 // Of long sequences that begin last a launch would wait for the last one.
 void LayerCache::sort_sequences() {
-  const auto longer = [&](int32_t a, int32_t b) {
-    return num_tokens_[static_cast<size_t>(a)] > num_tokens_[static_cast<size_t>(b)];
-  };
-  std::vector<int32_t> order(num_tokens_.size());
-  std::iota(order.begin(), order.end(), 0);
-  if (order_.empty() && std::is_sorted(order.begin(), order.end(), longer)) return;
-  std::stable_sort(order.begin(), order.end(), longer);
-  if (order == order_) return;  // steps keep it
+  std::vector<int32_t> order = longest_first(num_tokens_);
+  const bool as_numbered = std::is_sorted(order.begin(), order.end());
+  if (order == order_ || (order_.empty() && as_numbered)) return;  // steps keep it
+  put_order(std::move(order));
+}
+
+// By a copy, not a kernel: a launch may read the order while the kernel before it still runs.
+void LayerCache::put_order(std::vector<int32_t> order) {
   at::Tensor host = at::tensor(order, at::kInt);
   if (all_sequences_.is_cuda()) host = host.pin_memory();
   if (!order_device_.defined()) order_device_ = at::empty_like(all_sequences_, at::kInt);

@@ -1,4 +1,5 @@
 // Steps of several tokens, and taking tokens back: each is what one token after the other gives.
+#include "nsa/decode/step/active_sequences.h"
 #include "nsa/decode/test_util.h"
 
 namespace nsa {
@@ -58,6 +59,12 @@ TEST(SeveralTokens, OfSomeSequencesWithGivenBlocks) {
   expect_near(out.o[1], want.o[0].narrow(0, 40, 4), 1e-12);
   EXPECT_EQ(cache.num_tokens(0), 44);
   EXPECT_EQ(cache.num_tokens(1), 0);
+}
+
+TEST(SeveralTokens, LaunchesBeginWithTheLongestSequence) {
+  EXPECT_EQ(longest_first({5, 900, 5, 0, 1000}), (std::vector<int32_t>{4, 1, 0, 2, 3}));
+  EXPECT_EQ(longest_first({7, 7}), (std::vector<int32_t>{0, 1}));
+  EXPECT_TRUE(longest_first({}).empty());
 }
 
 // Speculative decoding: eight drafted tokens, of which some are kept.

@@ -53,8 +53,10 @@ struct DecodeAttention {
   Strided q;                           ///< [A, tokens, Hq, dk]; not rotated iff append rotates
   const void* gate_logits = nullptr;   ///< [A, tokens, gate_heads, 3] contiguous, element type
   const int64_t* sequences = nullptr;  ///< [A] places in the caches, no two equal; null: 0 .. A-1
-  const int32_t* order = nullptr;      ///< [A] 0 .. A-1 as they begin, the longest first; or null
-  int64_t* num_tokens = nullptr;       ///< [sequences], new tokens included iff not append
+  /// [A] 0 .. A-1 as they begin, the longest first; or null. Read before the kernel before this one
+  /// has ended, which must not write it.
+  const int32_t* order = nullptr;
+  int64_t* num_tokens = nullptr;  ///< [sequences], new tokens included iff not append
   PagedKv selected, compressed;
   RingKv window;
   bool appends = false;

@@ -30,8 +30,8 @@ using nlohmann::json;
 /// Rows of 4 KV heads: 64 of them; see RowJudge on few rows.
 constexpr int64_t kJudgedTokens = 16;
 constexpr int64_t kStepsInRow = 20;
-/// Steps that there is room for: the judged ones and every replay that is timed.
-constexpr int64_t kRoom = 1024;
+/// More than the judged steps and every replay that is timed.
+constexpr int64_t kMostSteps = 1024;
 
 class DecodeBench {
  public:
@@ -47,7 +47,7 @@ class DecodeBench {
 
  private:
   int64_t context() const { return one_.config.tokens; }
-  int64_t room() const { return kRoom * one_.new_tokens; }
+  int64_t capacity() const { return context() + kMostSteps * one_.new_tokens; }
 
   /// Caches of equal sequences: each has memory of its own.
   void prepare() {
@@ -55,10 +55,10 @@ class DecodeBench {
     drawn.batch = 1;
     drawn.tokens = context() + kJudgedTokens;
     tokens_ = draw_inputs(drawn, at::kBFloat16, device_, seed_);
-    cache_.emplace(to_nsa(one_.config), one_.config.batch, context() + room(), tokens_.q.options());
+    cache_.emplace(to_nsa(one_.config), one_.config.batch, capacity(), tokens_.q.options());
     for (int64_t b = 0; b < one_.config.batch; ++b)
       cache_->load_context(b, to_nsa(narrow_tokens(tokens_, 0, context())));
-    cache_->reserve(context() + room());
+    cache_->reserve(capacity());
     options_.keep_scores = false;
     if (device_.is_cpu()) return;
     options_.sel = nsa::SelBackend::kFused;
