@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "reports/plots/shorten_svg.h"
+
 namespace reports {
 namespace {
 
@@ -156,6 +158,7 @@ std::string clean_svg(std::string_view drawn, const std::string& name, const std
   if (!root) return "";
   Cleaner(name).clean(root);
   remove_unused_marks(root);
+  shorten_svg(root);
   root.prepend_attribute("xmlns").set_value("http://www.w3.org/2000/svg");
   root.append_attribute("role").set_value("img");
   root.append_attribute("aria-label").set_value(title.c_str());

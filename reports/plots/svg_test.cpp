@@ -18,8 +18,8 @@ std::string cleaned(const std::string& inside) {
 TEST(Svg, KeepsWhatIsDrawn) {
   const std::string svg = cleaned(
       "<g fill='none'><path d='M0,0 L8,4' stroke='rgb( 47, 126, 216)'/><text>a &lt; b</text></g>");
-  EXPECT_THAT(svg, AllOf(HasSubstr("viewBox=\"0 0 8 4\""), HasSubstr("d=\"M0,0 L8,4\""),
-                         HasSubstr("stroke=\"rgb( 47, 126, 216)\""), HasSubstr("a &lt; b")));
+  EXPECT_THAT(svg, AllOf(HasSubstr("viewBox=\"0 0 8 4\""), HasSubstr("d=\"M0 0l8 4\""),
+                         HasSubstr("stroke=\"#2f7ed8\""), HasSubstr("a &lt; b")));
   EXPECT_THAT(svg, HasSubstr("role=\"img\" aria-label=\"Loss &quot;over&quot; &lt;steps"));
   EXPECT_THAT(svg, HasSubstr("color=\"#777\"")) << "black letters are lost on a dark page";
 }
@@ -33,7 +33,7 @@ TEST(Svg, DropsScriptsStylesHandlersAndWhatIsElsewhere) {
       "<text>t</text></a><foreignObject><p>x</p></foreignObject><rect fill='url(http://e)' "
       "style='a:b'/>"
       "<animate attributeName='href'/><title>Gnuplot</title><set/>");
-  EXPECT_THAT(svg, AllOf(HasSubstr("<g><rect width=\"1\""), HasSubstr("<use/>")));
+  EXPECT_THAT(svg, AllOf(HasSubstr("<rect width=\"1\""), HasSubstr("<use/>")));
   for (const char* gone : {"script", "style", "onclick", "onload", "image", "e/x", "javascript",
                            "foreign", "url", "animate", "Gnuplot", "<set", "<a "})
     EXPECT_THAT(svg, Not(HasSubstr(gone)));
@@ -58,14 +58,14 @@ TEST(Svg, DefaultsAreNotRepeated) {
   const std::string svg = cleaned(
       "<g stroke-linecap='butt' stroke-linejoin='round' font-family='DejaVu Sans'>"
       "<path d='M0,0 L8,4  '/></g>");
-  EXPECT_THAT(svg, HasSubstr("<g stroke-linejoin=\"round\"><path d=\"M0,0 L8,4\"/></g>"));
+  EXPECT_THAT(svg, HasSubstr("<path d=\"M0 0l8 4\" stroke-linejoin=\"round\"/>"));
   EXPECT_THAT(svg, HasSubstr("font-family=\"DejaVu Sans, sans-serif\""));
 }
 
 TEST(Svg, TextTakesTheColourOfThePage) {
-  EXPECT_THAT(
-      cleaned("<g color='black' stroke='rgb(  1,   2,   3)' fill='rgb(1,2,3)'><path d='M0'/></g>"),
-      HasSubstr("<g stroke=\"currentColor\" fill=\"currentColor\">"));
+  EXPECT_THAT(cleaned("<g stroke='none'><g color='black' stroke='rgb(  1,   2,   3)' "
+                      "fill='rgb(1,2,3)'><path d='M0'/></g></g>"),
+              HasSubstr("<path d=\"M0\" stroke=\"currentColor\" fill=\"currentColor\"/>"));
 }
 
 TEST(Svg, WhatIsNoSvgIsNothing) {
