@@ -64,7 +64,7 @@ std::string table(const std::string& title, const trace::Trace& recorded) {
 std::string profile_case(ActivityCollector& collector, const TargetCase& one, at::Device device,
                          uint64_t seed) {
   const TargetCall call(one.config, device, seed);
-  const at::Tensor o = call.forward().o, d_o = at::randn_like(o);
+  const at::Tensor o = call.forward_in_training().o, d_o = at::randn_like(o);
   call.backward(o, d_o);
   const auto record = [&](const std::function<void()>& work) {
     synchronize(device);
@@ -74,7 +74,7 @@ std::string profile_case(ActivityCollector& collector, const TargetCase& one, at
     collector.stop();
     return collector.take();
   };
-  const trace::Trace forward = record([&] { call.forward(); });
+  const trace::Trace forward = record([&] { call.forward_in_training(); });
   const trace::Trace backward = record([&] { call.backward(o, d_o); });
   return table(one.id + " forward", forward) + table(one.id + " backward", backward);
 }

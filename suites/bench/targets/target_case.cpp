@@ -28,6 +28,12 @@ CaseConfig paper(int64_t tokens, int64_t batch = 1) {
   return sizes(batch, tokens, 64, 4, 192, 128);
 }
 CaseConfig m7c(int64_t tokens, int64_t batch = 1) { return sizes(batch, tokens, 12, 2, 64, 64); }
+CaseConfig nsa_1b(int64_t tokens) {
+  CaseConfig c = sizes(1, tokens, 32, 2, 64, 64);
+  c.block_size = c.block_stride = c.sel_block_size = 16;
+  c.window = 128;
+  return c;
+}
 
 std::string in_k(int64_t tokens) { return std::to_string(tokens / k) + "k"; }
 
@@ -46,6 +52,8 @@ std::vector<TargetCase> target_cases() {
       {"paper_16k", paper(16 * k), {}, {}},
       {"m7c_8k", m7c(8 * k), {}, {}},
       {"m7c_64k", m7c(64 * k), {}, {}},
+      {"nsa1b_8k", nsa_1b(8 * k), {}, {}},
+      {"nsa1b_32k", nsa_1b(32 * k), {}, {}},
   };
 }
 

@@ -21,7 +21,8 @@ struct TargetCase {
 };
 
 /// The table of the project's targets (one NVIDIA H200, bf16), then the same heads at other
-/// lengths. Compression mean, no rotation, sigmoid gates; K and V shared by the branches.
+/// lengths and those of NSA-1B. Compression mean, no rotation, sigmoid gates; K and V shared by the
+/// branches.
 std::vector<TargetCase> target_cases();
 
 /// Lengths 1k to 256k of the paper's heads and of m7c_125m's, for the curves; without targets.

@@ -69,6 +69,11 @@ Case make(const char* name, std::vector<int> lengths, int group, int kv_heads, c
 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
 
+/// Instrumented code looks for addresses alone, which one of them shows.
+std::vector<int> all_or(std::vector<int> all, int when_instrumented) {
+  return kOtherOrders ? all : std::vector<int>{when_instrumented};
+}
+
 TEST(DecodeEmulated, ShortSequencesOfAllDimsAndTypes) {
   for (const auto& d : kDims) {
     Case c = make("short", {0, 31, 47, 65}, 16, 1, d, 256);
@@ -126,9 +131,9 @@ TEST(DecodeEmulated, AStepOfATokenThatIsThereHasTheSameBits) {
 }
 
 TEST(DecodeEmulated, SeveralTokensInALaunch) {
-  for (const int tokens : {2, 5, 8}) {
+  for (const int tokens : all_or({2, 5, 8}, 8)) {
     Case c = make("several tokens", {27, 1095, 0}, 4, 2, kDims[tokens % 3], 1200);
-    c.tokens = tokens, c.steps = 3, c.longest_first = tokens == 5;
+    c.tokens = tokens, c.steps = 2, c.longest_first = tokens == 5;
     expect_right<__nv_bfloat16>(c, {5});
     c.unit_sums = true, c.lengths = {40, 700};
     expect_right<__half>(c, {3});
@@ -140,7 +145,7 @@ TEST(DecodeEmulated, SeveralTokensOfOtherSizes) {
   Case c = make("several tokens of other sizes", {300, 77}, 5, 3, kDims[0], 400);
   c.l = 24, c.d = 8, c.block = 40, c.n = 7, c.initial = 2, c.local = 1, c.page = 33;
   c.tokens = 8, c.steps = 9, c.gate = GateFunction::kNone;
-  for (const int window : {100, 5, 1}) {
+  for (const int window : all_or({100, 5, 1}, 5)) {
     c.window = window;
     expect_right<__nv_bfloat16>(c, {7});
   }
