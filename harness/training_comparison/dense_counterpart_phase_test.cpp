@@ -19,7 +19,7 @@ using nlohmann::json;
 using testing::HasSubstr;
 using List = std::vector<std::string>;
 
-const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h100";
+const std::string kRun = base::source_dir() + "/reports/samples/core_fixes-h200";
 
 base::protocol::Transcript counterparts_of(const List& of, const List& against) {
   const TempDir dir;
@@ -47,11 +47,11 @@ TEST(DenseCounterpartPhase, FiguresAreThoseOfTheRecordedRun) {
   const json rows = rows_of(transcript, "dense_counterpart");
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0],
-            (json{"tput_s2048_b1", "memory_b1", 2048, 1, 255800, 142500, 1.79, 1667, 1667}));
+            (json{"tput_s2048_b1", "memory_b1", 2048, 1, 272600, 141300, 1.93, 1627, 1627}));
   EXPECT_EQ(rows[1][6], 1);
   EXPECT_EQ(metric_of(transcript, "pairs.compared_count"), 2);
   EXPECT_NEAR(metric_of(transcript, "memory.per_token_growth_ratio").get<double>(),
-              1667.15234375 / 2048 / (1408.51513672 / 1024), 1e-9);
+              1627.328125 / 2048 / (1406.39746094 / 1024), 1e-9);
 }
 
 TEST(DenseCounterpartPhase, OneLengthShowsNoGrowth) {
@@ -104,7 +104,7 @@ TEST(DenseCounterpartPhase, APhaseWithoutFiguresIsShownAndNotCompared) {
   const json row = rows_of(transcript, "dense_counterpart")[0];
   EXPECT_EQ(row[5], nullptr);
   EXPECT_EQ(row[6], nullptr);
-  EXPECT_EQ(row[4], 255800);
+  EXPECT_EQ(row[4], 272600);
 }
 
 TEST(DenseCounterpartPhase, WhatCannotBeComparedIsNamed) {

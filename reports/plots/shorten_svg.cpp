@@ -167,7 +167,7 @@ bool is_invisible(pugi::xml_node node, const Inherited& around) {
          !around.contains("stroke");
 }
 
-/// What `group` says, said by its only child: false where the child says other things.
+/// Gives the attributes of `group` to its only child: false where the child has others.
 bool hand_down(pugi::xml_node group) {
   pugi::xml_node child = group.first_child();
   if (!child || child.next_sibling() || child.type() != pugi::node_element) return false;
@@ -187,28 +187,28 @@ void dissolve(pugi::xml_node group) {
 
 class Shortener {
  public:
-  /// `said` is what the elements around have set before, `says` what they set now.
-  void children(pugi::xml_node node, const Inherited& said, const Inherited& says) {
+  /// `given` is what the elements around set, `in_force` that and what a browser begins with.
+  void children(pugi::xml_node node, const Inherited& given, const Inherited& in_force) {
     for (pugi::xml_node child = node.first_child(); child;) {
       const pugi::xml_node next = child.next_sibling();
       if (child.type() == pugi::node_element && std::string_view(child.name()) != "defs") {
-        if (is_invisible(child, said))
+        if (is_invisible(child, given))
           node.remove_child(child);
         else
-          element(child, said, says);
+          element(child, given, in_force);
       }
       child = next;
     }
   }
 
  private:
-  void element(pugi::xml_node node, Inherited said, Inherited says) {
+  void element(pugi::xml_node node, Inherited given, Inherited in_force) {
     shorten_values(node);
     for (pugi::xml_attribute a = node.first_attribute(); a;) {
       const pugi::xml_attribute next = a.next_attribute();
       if (common().contains(a.name())) {
-        said[a.name()] = a.value();
-        std::string& now = says[a.name()];
+        given[a.name()] = a.value();
+        std::string& now = in_force[a.name()];
         if (now == a.value()) {
           node.remove_attribute(a);
         } else {
@@ -217,7 +217,7 @@ class Shortener {
       }
       a = next;
     }
-    children(node, said, says);
+    children(node, given, in_force);
     if (!is_group(node)) return;
     if (!node.first_attribute() || hand_down(node)) dissolve(node);
   }

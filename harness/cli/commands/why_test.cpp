@@ -63,8 +63,8 @@ TEST(WhyCommand, RunsThatDoNotCompareAreNamed) {
   };
   EXPECT_THAT(refused("single_gpu-h100", "single_h200-h200"),
               HasSubstr("a profile of one machine does not explain another"));
-  EXPECT_THAT(refused("single_gpu-h100", "single_gpu-slower-h100"),
-              HasSubstr("record one in each: nsa-validate --runbook single_gpu --only hotspots"));
+  EXPECT_THAT(refused("single_h200-h200", "single_h200-slower"),
+              HasSubstr("record one in each: nsa-validate --runbook single_h200 --only hotspots"));
   EXPECT_THAT(refused("smoke_cpu", "smoke_cpu"), HasSubstr("no phase of smoke_cpu records one"));
 }
 

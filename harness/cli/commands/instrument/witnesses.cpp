@@ -35,7 +35,7 @@ std::set<std::string> defined_tests(const fs::path& checkout) {
 }
 
 /// The run in reports/samples of the witnesses that need a GPU.
-constexpr const char* kRunOnGpu = "witnesses-h100";
+constexpr const char* kRunOnGpu = "witnesses-h200";
 
 /// Where witnesses point to.
 class Places {
