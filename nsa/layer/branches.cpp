@@ -206,7 +206,8 @@ class Branches {
           {out_.o_cmp.contiguous(), out_.o_sel.contiguous(), out_.o_win.contiguous()},
           gate_logits_.contiguous(),
           config_.gate,
-          keeps_two()};
+          keeps_two(),
+          out_.lse_cmp};
       std::tie(out_.o, out_.gates) = [&] {
         const GatedOutput done = gated_sum_by_kernel(sum);
         return std::pair{done.o, done.gates};

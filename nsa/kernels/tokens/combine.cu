@@ -59,8 +59,11 @@ __device__ void differentiate(Activation activation, const float (&gate)[3], flo
   }
 }
 
-/// The branch whose row is not kept where two are.
-__device__ int largest_of(const float (&logits)[3]) {
+/// The branch whose row is not kept where two are. A sum d_out * o that is made of the output has
+/// the error of its rounding, which weighs most in rows of few keys, where outputs are large: those
+/// without a compressed key drop that branch, whose sum is 0. Else the largest gate divides.
+__device__ int dropped_of(const float (&logits)[3], float lse_cmp) {
+  if (lse_cmp == -INFINITY) return 0;
   int branch = 1;
   float largest = logits[1];
   if (logits[0] > largest) branch = 0, largest = logits[0];
@@ -68,9 +71,8 @@ __device__ int largest_of(const float (&logits)[3]) {
 }
 
 /// Sums d_out * o_branch from those that stand in the places of the branches (Combine::keeps_two):
-/// the dropped one is what the others leave of that of the output. Its gate is the largest, so
-/// that it has the error of an output that is rounded like the branches.
-__device__ void restore_sums(int dropped, const float (&gate)[3], float* sums) {
+/// the dropped one is what the others leave of that of the output; `sums[3]` where it has no key.
+__device__ void restore_sums(int dropped, bool no_key, const float (&gate)[3], float* sums) {
   float rest = sums[1];
 #pragma unroll
   for (int branch = 0; branch < 3; branch += 2)
@@ -80,7 +82,8 @@ __device__ void restore_sums(int dropped, const float (&gate)[3], float* sums) {
     if (branch != dropped) rest -= gate[branch] * sums[branch];
 #pragma unroll
   for (int branch = 0; branch < 3; ++branch)
-    if (branch == dropped) sums[branch] = gate[branch] == 0.f ? 0.f : rest / gate[branch];
+    if (branch == dropped)
+      sums[branch] = no_key ? sums[3] : gate[branch] == 0.f ? 0.f : rest / gate[branch];
 }
 
 template <typename T>
@@ -108,8 +111,8 @@ __device__ __forceinline__ void add_branches(const Combine& p, const Cut& cut) {
       const int triple = cut.heads_per_gate.quotient(row);
       float gate[3], sum[kVector] = {};
       load_logits<T>(p, triple, gate);
-      const int dropped = largest_of(gate);
-      if (p.keeps_two && dropped != 1)
+      const int dropped = p.keeps_two ? dropped_of(gate, p.lse_cmp[row]) : 1;
+      if (dropped != 1)
         *reinterpret_cast<uint4*>(static_cast<T*>(const_cast<void*>(p.branch[dropped])) +
                                   int64_t(row) * p.head_dim + column) = bits[i][1];
       activate(p.activation, gate);
@@ -293,9 +296,9 @@ __device__ __forceinline__ void make_statistics(const Combine& p, const Cut& cut
         if (i == (lane & (quarter - 1))) own[j] = found[j];
     }
     if (row >= end) continue;
-    const int dropped = largest_of(gate);
+    const int dropped = dropped_of(gate, lse[0]);
     activate(p.activation, gate);
-    if (p.keeps_two) restore_sums(dropped, gate, own);
+    if (p.keeps_two) restore_sums(dropped, lse[0] == -INFINITY, gate, own);
     const int64_t by_kv_head = place_by_kv_head(p, cut, row);
 #pragma unroll
     for (int branch = 0; branch < 3; ++branch) {
@@ -362,7 +365,7 @@ cudaError_t launch(const Combine& p, const Cut& cut, Pass pass, int64_t rows, cu
 }  // namespace
 
 cudaError_t combine_forward(const Combine& p, cudaStream_t stream) {
-  if (!covered(p)) return cudaErrorInvalidValue;
+  if (!covered(p) || (p.keeps_two && p.lse_cmp == nullptr)) return cudaErrorInvalidValue;
   if (p.rows == 0) return cudaSuccess;
   return launch(p, cut_of(p), Pass::kForward, kForwardRows, stream);
 }

@@ -49,17 +49,18 @@ struct Combine {
   int heads_per_gate = 1;  ///< 1, or G when the heads of a group share their gates
   int head_dim = 0;
   void* out = nullptr;  ///< forward: [rows, D]
-  /// Forward: `out` is the place of branch[1], and where another branch has the largest gate, the
-  /// row of branch[1] takes the place of that one's. Backward, statistics: the branches are as this
-  /// left them, branch[1] being the sum: of it the one with the largest gate is made again. Gates
-  /// must be activated.
+  /// Forward: `out` is the place of branch[1], and where another branch is dropped, the row of
+  /// branch[1] takes the place of that one's. Dropped is branch[0] in a row without a compressed
+  /// key, else the one with the largest gate. Backward, statistics: the branches are as this left
+  /// them, branch[1] being the sum: of it the dropped one is made again. Gates must be activated.
   bool keeps_two = false;
-  float* gates = nullptr;       ///< forward: activated, shape of logits; or null
-  const void* d_out = nullptr;  ///< backward: [rows, D]
-  void* d_logits = nullptr;     ///< backward: shape and type of logits
-  void* d_branch[3] = {};       ///< backward: [rows, D]; or null, and
-  GatedRows gated[3];           ///< statistics instead; gates must not be negative
-  int* flags = nullptr;         ///< backward: three ints that become 0, or null
+  const float* lse_cmp = nullptr;  ///< forward, keeps_two: [rows], -inf where there is no key
+  float* gates = nullptr;          ///< forward: activated, shape of logits; or null
+  const void* d_out = nullptr;     ///< backward: [rows, D]
+  void* d_logits = nullptr;        ///< backward: shape and type of logits
+  void* d_branch[3] = {};          ///< backward: [rows, D]; or null, and
+  GatedRows gated[3];              ///< statistics instead; gates must not be negative
+  int* flags = nullptr;            ///< backward: three ints that become 0, or null
   int num_tokens = 0, num_heads = 0, num_kv_heads = 0;  ///< of `gated`
   Element element = Element::kBFloat16;
 };

@@ -93,7 +93,8 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
   const GatedOutput sum = gated_sum_by_kernel({{out.o_cmp, out.o_sel, out.o_win},
                                                poisoned(in.gate_logits, tables).contiguous(),
                                                config.gate,
-                                               keeps_two});
+                                               keeps_two,
+                                               out.lse_cmp});
   out.o = sum.o, out.gates = sum.gates;
   if (keeps_two) out.o_sel.reset();
   record_stage("gate", "fused");

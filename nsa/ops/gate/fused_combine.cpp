@@ -42,6 +42,7 @@ kernels::Combine problem_of(const GatedSum& sum) {
   p.float_logits = sum.logits.scalar_type() == at::kFloat;
   p.activation = activation_of(sum.activation);
   p.keeps_two = sum.keeps_two;
+  if (sum.lse_cmp.defined()) p.lse_cmp = sum.lse_cmp.const_data_ptr<float>();
   p.head_dim = static_cast<int>(o.size(-1));
   p.rows = o.numel() / o.size(-1);
   p.heads_per_gate = static_cast<int>(o.size(-2) / sum.logits.size(-2));

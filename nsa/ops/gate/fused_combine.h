@@ -22,10 +22,11 @@ struct GatedSum {
   std::array<at::Tensor, 3> branch;  ///< cmp, sel, win: [..., Hq, dv] contiguous
   at::Tensor logits;                 ///< [..., Hq or Hkv, 3] contiguous
   GateActivation activation = GateActivation::kSoftmax;
-  /// The sum takes the place of branch[1], and branch[0] and branch[2] keep two of the three: in
-  /// every row those without the largest gate. Only with activated gates; the statistics of such a
-  /// sum make the third of it again.
+  /// The sum takes the place of branch[1], and branch[0] and branch[2] keep two of the three
+  /// (kernels::Combine::keeps_two). Only with activated gates; the statistics of such a sum make
+  /// the third of it again.
   bool keeps_two = false;
+  at::Tensor lse_cmp = {};  ///< keeps_two, of gated_sum_by_kernel: [..., Hq] fp32 contiguous
 };
 
 struct GatedOutput {

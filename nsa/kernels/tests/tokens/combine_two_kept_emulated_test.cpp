@@ -12,26 +12,29 @@ struct TwoKept {
 
   explicit TwoKept(const CombineProblem& x) : left(x), forward{{}, Floats(x.logits.size(), NAN)} {
     Combine p = left.launched();
-    p.keeps_two = true;
+    p.keeps_two = true, p.lse_cmp = left.lse[0].data();
     p.out = left.branch[1].bits.data(), p.gates = forward.gates.data();
     EXPECT_EQ(combine_forward(p, nullptr), cudaSuccess);
     forward.out = left.branch[1].bits;
   }
 };
 
-int largest_logit(const CombineProblem& x, int triple) {
-  const float* const of = &x.logits[size_t(triple) * 3];
+bool has_compressed_key(const CombineProblem& x, int row) { return x.lse[0][row] != -INFINITY; }
+
+int dropped_in(const CombineProblem& x, int row) {
+  if (!has_compressed_key(x, row)) return 0;
+  const float* const of = &x.logits[size_t(row / x.c.heads_per_gate()) * 3];
   int found = 1;
   for (const int i : {0, 2})
     if (of[i] > of[found]) found = i;
   return found;
 }
 
-/// Same bits of the output; the rows that are kept are the branches with the smaller gates.
+/// Same bits of the output; of the branches the dropped one is not kept.
 void expect_two_kept(const CombineProblem& x, const TwoKept& have) {
   EXPECT_TRUE(have.forward == forward(x));
   for (int row = 0; row < x.c.rows(); ++row) {
-    const int dropped = largest_logit(x, row / x.c.heads_per_gate());
+    const int dropped = dropped_in(x, row);
     for (const int place : {0, 2})
       for (int column = 0; column < x.c.dim; ++column) {
         const int branch = place == dropped ? 1 : place;
@@ -56,7 +59,7 @@ double rounding_of(const CombineProblem& x, const TwoKept& two, int row) {
 /// allows.
 void expect_sums(const CombineProblem& x, const TwoKept& two, const Statistics& have) {
   for (int row = 0; row < x.c.rows(); ++row) {
-    const int triple = row / x.c.heads_per_gate(), dropped = largest_logit(x, triple);
+    const int triple = row / x.c.heads_per_gate(), dropped = dropped_in(x, row);
     const Triple gate = x.gates_of(triple);
     double others = 0;  // errors of the sums that are subtracted
     for (int i = 0; i < 3; ++i)
@@ -64,7 +67,8 @@ void expect_sums(const CombineProblem& x, const TwoKept& two, const Statistics& 
     for (int i = 0; i < 3; ++i) {
       const int at = place_of(x.c, row, Statistics::kOf[i].by_kv_head) * Statistics::kOf[i].stride;
       const Near want = x.delta_of(row, i);
-      const double rounding = (rounding_of(x, two, row) + others) / gate[i].value;
+      const double rounding =
+          has_compressed_key(x, row) ? (rounding_of(x, two, row) + others) / gate[i].value : 0;
       EXPECT_LE(std::fabs(have.delta[i][at] - want.value),
                 want.error + (i == dropped ? 1.001 * rounding + 4 * want.error : 0))
           << "row " << row << " branch " << i;
@@ -77,14 +81,23 @@ void expect_sums(const CombineProblem& x, const TwoKept& two, const Statistics& 
 void expect_logits(const CombineProblem& x, const TwoKept& two, const Statistics& have) {
   for (int triple = 0; triple < x.c.triples(); ++triple) {
     double rounding = 0;
-    for (int head = 0; head < x.c.heads_per_gate(); ++head)
-      rounding += rounding_of(x, two, triple * x.c.heads_per_gate() + head);
+    for (int head = 0; head < x.c.heads_per_gate(); ++head) {
+      const int row = triple * x.c.heads_per_gate() + head;
+      if (has_compressed_key(x, row)) rounding += rounding_of(x, two, row);
+    }
     const Triple want = x.d_logits_of(triple);
     for (int i = 0; i < 3; ++i)
       EXPECT_LE(std::fabs(have.d_logits[size_t(triple) * 3 + i] - want[i].value),
                 2.002 * rounding + 8 * want[i].error)
           << "triple " << triple << " gate " << i;
   }
+}
+
+/// Rows without a compressed key: that branch is 0 there.
+void leave_without_key(CombineProblem& x, int row) {
+  x.lse[0][row] = -INFINITY;
+  for (int column = 0; column < x.c.dim; ++column)
+    x.branch[0].bits[size_t(row) * x.c.dim + column] = 0;
 }
 
 /// The same logarithms; sums and gradients of logits by the formulas.
@@ -105,6 +118,43 @@ TEST(TwoKeptEmulated, TheBranchOfTheLargestGateIsMadeAgainOfTheOutput) {
           expect_two_kept(x, two);
           expect_restored(x, two);
         }
+}
+
+// Their sums and gradients of logits are as exact as if all three were kept.
+TEST(TwoKeptEmulated, RowsWithoutACompressedKeyDropThatBranch) {
+  for (const Activation activation : {Activation::kSigmoid, Activation::kSoftmax})
+    for (const bool shared : {false, true}) {
+      CombineProblem x({1, 6, 2, 4, 64, activation, false, shared});
+      for (int row = 0; row < x.c.rows() / 2; ++row) leave_without_key(x, row);
+      const TwoKept two(x);
+      expect_two_kept(x, two);
+      expect_restored(x, two);
+      const Statistics all(x), have(two.left, true, /*keeps_two=*/true);
+      for (int i = 0; i < 3; ++i)
+        for (int row = 0; row < x.c.rows() / 2; ++row) {
+          const int at = place_of(x.c, row, Statistics::kOf[i].by_kv_head);
+          EXPECT_EQ(have.delta[i][at * Statistics::kOf[i].stride],
+                    all.delta[i][at * Statistics::kOf[i].stride]);
+        }
+      for (int triple = 0; triple < x.c.triples() / 2; ++triple)
+        for (int i = 0; i < 3; ++i)
+          EXPECT_EQ(have.d_logits[triple * 3 + i], all.d_logits[triple * 3 + i]);
+    }
+}
+
+TEST(TwoKeptEmulated, AGradientThatIsNotFiniteReachesTheGateOfARowWithoutKey) {
+  CombineProblem x({1, 2, 1, 2, 64, Activation::kSigmoid});
+  leave_without_key(x, 0);
+  x.d_out.bits[3] = bits_of(NAN, false);
+  const Statistics have(TwoKept(x).left, true, /*keeps_two=*/true);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(have.d_logits[i])) << i;
+}
+
+TEST(TwoKeptEmulated, WithoutLogarithmsOfTheCompressedBranchItIsRefused) {
+  const CombineProblem x({1, 2, 1, 2, 64, Activation::kSigmoid});
+  Combine p = x.launched();
+  p.keeps_two = true, p.out = const_cast<void*>(p.branch[1]);
+  EXPECT_EQ(combine_forward(p, nullptr), cudaErrorInvalidValue);
 }
 
 TEST(TwoKeptEmulated, GatesNextToZeroAreRestoredToo) {
