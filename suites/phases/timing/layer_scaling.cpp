@@ -48,7 +48,7 @@ nsa::NsaOptions layer_options(const ScalingArm& arm) {
 
 /// Faults of the phase itself; any other is one of the attention under test.
 struct ScalingFault {
-  bool slow_safe = false;  ///< 150 ms more in every call of the arm `safe`
+  bool slow_safe = false;  ///< 50 ms more in every call of the arm `safe`
   bool graph_cut = false;  ///< no gradient reaches the weights of the output
 
   static ScalingFault of(const Args& args) {
@@ -156,7 +156,7 @@ class Scaling {
                             slow = fault_.slow_safe && arm.name == "safe"]() mutable {
         model->set_attention_options(options);
         model->forward(tokens);
-        if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+        if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(50));
       };
       const int64_t calls = calls_per_sample(timer, forward, kMinSampleMs, 64);
       series.push_back({prefix + arm.name, forward, calls});
