@@ -207,7 +207,7 @@ class Branches {
           gate_logits_.contiguous(),
           config_.gate,
           keeps_two(),
-          out_.lse_cmp};
+          keeps_two() ? out_.lse_cmp.contiguous() : at::Tensor()};
       std::tie(out_.o, out_.gates) = [&] {
         const GatedOutput done = gated_sum_by_kernel(sum);
         return std::pair{done.o, done.gates};

@@ -94,7 +94,7 @@ Steps packed_steps(const NsaInputs& inputs, const NsaConfig& config, const at::T
                                                poisoned(in.gate_logits, tables).contiguous(),
                                                config.gate,
                                                keeps_two,
-                                               out.lse_cmp});
+                                               out.lse_cmp.contiguous()});
   out.o = sum.o, out.gates = sum.gates;
   if (keeps_two) out.o_sel.reset();
   record_stage("gate", "fused");

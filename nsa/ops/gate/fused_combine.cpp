@@ -42,7 +42,6 @@ kernels::Combine problem_of(const GatedSum& sum) {
   p.float_logits = sum.logits.scalar_type() == at::kFloat;
   p.activation = activation_of(sum.activation);
   p.keeps_two = sum.keeps_two;
-  if (sum.lse_cmp.defined()) p.lse_cmp = sum.lse_cmp.const_data_ptr<float>();
   p.head_dim = static_cast<int>(o.size(-1));
   p.rows = o.numel() / o.size(-1);
   p.heads_per_gate = static_cast<int>(o.size(-2) / sum.logits.size(-2));
@@ -93,6 +92,10 @@ GatedOutput gated_sum_by_kernel(const GatedSum& sum) {
                         at::empty(sum.logits.sizes(), sum.logits.options().dtype(at::kFloat))};
   if (out.o.numel() == 0) return out;
   kernels::Combine p = problem_of(sum);
+  if (sum.keeps_two) {
+    TORCH_INTERNAL_ASSERT(sum.lse_cmp.is_contiguous() && sum.lse_cmp.numel() == p.rows);
+    p.lse_cmp = sum.lse_cmp.const_data_ptr<float>();
+  }
   p.out = out.o.mutable_data_ptr();
   p.gates = out.gates.mutable_data_ptr<float>();
   check_launch(kernels::combine_forward(p, c10::cuda::getCurrentCUDAStream(out.o.get_device())),
