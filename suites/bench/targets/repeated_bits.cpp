@@ -69,7 +69,7 @@ int64_t RepeatedBits::differing() const { return calls_ == 0 ? 0 : differing_.it
 int64_t repeat_calls(at::Device device, const std::string& filter, int64_t times, uint64_t seed,
                      std::string& text) {
   int64_t total = 0;
-  for (const TargetCase& one : target_cases()) {
+  for (const TargetCase& one : repeated_cases()) {
     if (one.id.find(filter) == std::string::npos) continue;
     const json row = run_case(one.id, one.config, device, [&](json& found) {
       const RepeatedBits bits = repeat_case(one, device, times, seed);

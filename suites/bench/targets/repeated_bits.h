@@ -23,10 +23,10 @@ class RepeatedBits {
   int64_t calls_ = 0;
 };
 
-/// Runs forward and backward `times` times on the same inputs, for every target case whose id
-/// contains `filter`: a line each in `text`; returns how many calls differed in output, block ids
-/// or gradients, a case that could not run counting as one. Throws std::invalid_argument where no
-/// case has that in its id.
+/// Runs forward and backward `times` times on the same inputs, for each of repeated_cases() whose
+/// id contains `filter`: a line each in `text`; returns how many calls differed in output, block
+/// ids or gradients, a case that could not run counting as one. Throws std::invalid_argument where
+/// no case has that in its id.
 int64_t repeat_calls(at::Device device, const std::string& filter, int64_t times, uint64_t seed,
                      std::string& text);
 

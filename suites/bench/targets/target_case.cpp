@@ -57,6 +57,13 @@ std::vector<TargetCase> target_cases() {
   };
 }
 
+std::vector<TargetCase> repeated_cases() {
+  std::vector<TargetCase> cases = target_cases();
+  cases.push_back({"g2_8k", sizes(1, 8 * k, 32, 16, 128, 128), {}, {}});
+  cases.push_back({"g8_8k", sizes(1, 8 * k, 32, 4, 128, 128), {}, {}});
+  return cases;
+}
+
 std::vector<TargetCase> scaling_cases() {
   std::vector<TargetCase> cases;
   for (int64_t tokens = k; tokens <= 256 * k; tokens *= 2) {

@@ -25,6 +25,10 @@ struct TargetCase {
 /// branches.
 std::vector<TargetCase> target_cases();
 
+/// These, and groups of 2 and 8 query heads, whose tiles of rows the others do not have: what must
+/// give the same bits again and again.
+std::vector<TargetCase> repeated_cases();
+
 /// Lengths 1k to 256k of the paper's heads and of m7c_125m's, for the curves; without targets.
 std::vector<TargetCase> scaling_cases();
 
