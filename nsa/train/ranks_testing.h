@@ -1,7 +1,10 @@
 #pragma once
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <random>
 #include <utility>
 
@@ -13,7 +16,7 @@ namespace nsa::train {
 using Curve = std::vector<std::pair<double, double>>;
 
 /// A port that no process listens on; `held` keeps it taken. Below those that the kernel gives to
-/// connections: none of another process takes it before the ranks do.
+/// connections, and no other test's while this one lives: ranks bind it some seconds later.
 class Port {
  public:
   explicit Port(bool held = false) {
@@ -23,16 +26,25 @@ class Port {
       if (socket_ >= 0) close(socket_);
       number_ = numbers(random);
       socket_ = socket(AF_INET, SOCK_STREAM, 0);
-    } while (!is_bound());
+    } while (!is_own() || !is_bound());
     if (held) listen(socket_, 1);
     if (!held) close(std::exchange(socket_, -1));
   }
   ~Port() {
     if (socket_ >= 0) close(socket_);
+    close(ports_);
   }
   std::string text() const { return std::to_string(number_); }
 
  private:
+  /// Locks the port's byte of a file that all tests share; the lock ends with the descriptor.
+  bool is_own() const {
+    struct flock byte{};
+    byte.l_type = F_WRLCK;
+    byte.l_start = number_;
+    byte.l_len = 1;
+    return ports_ < 0 || fcntl(ports_, F_OFD_SETLK, &byte) == 0;
+  }
   bool is_bound() const {
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -40,6 +52,8 @@ class Port {
     return bind(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   }
 
+  int ports_ = open((std::filesystem::temp_directory_path() / "nsa-test-ports").c_str(),
+                    O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   int socket_ = -1;
   int number_ = 0;
 };

@@ -15,6 +15,7 @@
 #include "nsa/kernels/interval/sm90/block_candidates.cuh"
 #include "nsa/kernels/interval/sm90/interval_arguments.h"
 #include "nsa/kernels/interval/sm90/interval_attention_launch.h"
+#include "nsa/kernels/interval/sm90/product_of_112.cuh"
 
 namespace nsa::kernels::sm90 {
 
@@ -68,8 +69,7 @@ struct IntervalShape {
   // V is stored as it lies in memory, keys x columns; the product needs columns x keys.
   using LayoutV = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{}, Shape<Int<DV>, Int<BN>>{},
                                          Step<_2, _1>{}));
-  using MmaScores =
-      decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<BN>, _64>>()));
+  using MmaScores = decltype(make_tiled_mma(product_of_columns<T, BN>()));
   using MmaOut =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DV>, Int<BN>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
