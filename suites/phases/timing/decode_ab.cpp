@@ -74,7 +74,7 @@ class DecodeArm {
   nsa::DecodeOutputs step() {
     nsa::DecodeOutputs out = cache_.step(to_nsa(narrow_tokens(tokens_, length(), 1)), options_);
     if (placeholder_) out.o = out.o * 0;
-    if (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (slow_) std::this_thread::sleep_for(std::chrono::milliseconds(40));
     return out;
   }
 
