@@ -19,8 +19,8 @@ const PhaseSpec& phase_of(const LoadedRunbook& book, const std::string& id) {
 
 TEST(Load, EveryShippedRunbookIsValid) {
   const auto names = list_runbooks(source_path("configs"));
-  EXPECT_THAT(names,
-              testing::IsSupersetOf({"single_a100", "single_gpu", "single_h200", "smoke_cpu"}));
+  EXPECT_THAT(names, testing::IsSupersetOf(
+                         {"single_a100", "single_gpu", "single_h100", "single_h200", "smoke_cpu"}));
   for (const std::string& name : names) {
     const LoadedRunbook book = load_runbook(name, source_path("configs"));
     EXPECT_EQ(book.runbook.name, name);

@@ -150,11 +150,14 @@ TEST(Plan, APhaseMayNameItsDeviceAndItsMinutes) {
 
 TEST(Plan, OtherHardwareThanExpectedIsADeviation) {
   EXPECT_THAT(plan_of("single_h200", kGpuFacts).deviations, IsEmpty());
-  const Plan plan = plan_of("single_a100", kGpuFacts);
-  ASSERT_EQ(plan.deviations.size(), 1u);
-  EXPECT_EQ(plan.deviations[0].id, "D-hardware");
-  EXPECT_EQ(plan.deviations[0].what, "runbook expects hardware '*A100*'");
-  EXPECT_THAT(plan.deviations[0].why, HasSubstr("gpu.sku is NVIDIA H200, want *A100*"));
+  for (const auto& [runbook, card] :
+       {std::pair<std::string, std::string>{"single_a100", "*A100*"}, {"single_h100", "*H100*"}}) {
+    const Plan plan = plan_of(runbook, kGpuFacts);
+    ASSERT_EQ(plan.deviations.size(), 1u);
+    EXPECT_EQ(plan.deviations[0].id, "D-hardware");
+    EXPECT_EQ(plan.deviations[0].what, "runbook expects hardware '" + card + "'");
+    EXPECT_THAT(plan.deviations[0].why, HasSubstr("gpu.sku is NVIDIA H200, want " + card));
+  }
   EXPECT_EQ(plan_of("single_a100", {{"gpu.count", 1}}).deviations.size(), 1u) << "unknown card";
 }
 
