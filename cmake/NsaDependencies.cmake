@@ -33,6 +33,10 @@ find_library(NSA_ZLIB libz.a REQUIRED)
 add_library(nsa_zlib INTERFACE)
 target_link_libraries(nsa_zlib INTERFACE "${NSA_ZLIB}")
 
+find_library(NSA_XZ liblzma.a REQUIRED)
+add_library(nsa_xz INTERFACE)
+target_link_libraries(nsa_xz INTERFACE "${NSA_XZ}")
+
 find_library(NSA_ZSTD libzstd.a REQUIRED)
 add_library(nsa_zstd INTERFACE)
 target_link_libraries(nsa_zstd INTERFACE "${NSA_ZSTD}")

@@ -1,5 +1,7 @@
 #include <pugixml.hpp>
+#include <set>
 #include <sstream>
+#include <string_view>
 
 #include "harness/results/number.h"
 #include "reports/escape.h"
@@ -93,11 +95,14 @@ void add_criterion_case(pugi::xml_node suite, const std::string& suite_name,
     outcome(test, "skipped", message, "", counts);
 }
 
-/// Figures of a step as properties: value, or why there is none.
+/// Figures that a criterion of the step judges, as properties: value, or why there is none.
 void add_properties(pugi::xml_node suite, const Model& model, const PhaseResult& phase) {
+  std::set<std::string_view> judged;
+  for (const CriterionResult& c : model.results.criteria)
+    if (c.phase == phase.name) judged.insert(c.metric);
   pugi::xml_node properties = suite.append_child("properties");
   for (const harness::Metric& m : model.results.metrics) {
-    if (m.phase != phase.name) continue;
+    if (m.phase != phase.name || !judged.contains(m.name)) continue;
     pugi::xml_node property = properties.append_child("property");
     set(property, "name", m.id);
     set(property, "value",

@@ -47,6 +47,15 @@ TEST(JunitXml, SuiteIsAStepCaseIsACriterion) {
                "3");
 }
 
+TEST(JunitXml, PropertiesAreFiguresThatACriterionJudges) {
+  Results r = go();
+  r.metrics.push_back(r.metrics[0]);
+  r.metrics.back().name = "p.other_count";
+  const Parsed xml(r);
+  const auto properties = xml.suite("p").child("properties").children("property");
+  EXPECT_EQ(std::distance(properties.begin(), properties.end()), 1);
+}
+
 TEST(JunitXml, OutcomesOfCriteria) {
   Results r = go();
   r.criteria = {criterion("C-fail", CriterionVerdict::kFail),

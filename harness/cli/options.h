@@ -276,12 +276,12 @@ void Options::describe_evidence(Visitor& v) {
      .commands = "bundle"},
     &O::target);
   v({.name = "out",
-     .doc = "Tar to write (default TARGET.tar); NAME.tar.gz is compressed",
+     .doc = "Tar to write (default TARGET.tar); NAME.tar.gz and NAME.tar.xz are compressed",
      .commands = "bundle"},
     &O::out);
   v({.name = "in_place",
      .doc = "Leave what is rendered and the ledger, and pack every other file into "
-            "TARGET/evidence.tar.gz, which all commands read: for a repository",
+            "TARGET/evidence.tar.xz, which all commands read: for a repository",
      .not_with = "out",
      .commands = "bundle"},
     &O::in_place);

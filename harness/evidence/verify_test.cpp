@@ -159,7 +159,7 @@ TEST_F(VerifyTest, RawEvidenceIsJudgedWithoutItsReports) {
 }
 
 TEST_F(VerifyTest, ForgedVerdictIsSeenThroughAFittingLedger) {
-  replace_in("results.json", "\"word\": \"GO\"", "\"word\": \"NO\"");
+  replace_in("results.json", "\"word\":\"GO\"", "\"word\":\"NO\"");
   forge_ledger();
   EXPECT_THAT(files_named(), ElementsAre("results.json"));
 }

@@ -32,7 +32,22 @@ void detail::put(json& object, const FieldDoc& doc, json&& value) {
 
 std::string canonical_dump(const json& value) { return dump(value, -1); }
 
-std::string lines_dump(const json& value) { return dump(value, 0) + "\n"; }
+std::string lines_dump(const json& value) {
+  if (!value.is_object()) return canonical_dump(value) + "\n";
+  require_finite(value, json::json_pointer());  // names the place in the whole
+  std::string out;
+  for (const auto& [key, item] : value.items()) {
+    out += (out.empty() ? "{\n" : ",\n") + canonical_dump(key) + ":";
+    if (!item.is_array() || item.empty()) {
+      out += canonical_dump(item);
+      continue;
+    }
+    for (size_t i = 0; i < item.size(); ++i)
+      out += (i == 0 ? "[\n" : ",\n") + canonical_dump(item[i]);
+    out += "]";
+  }
+  return (out.empty() ? "{" : out) + "}\n";
+}
 
 std::string pretty_dump(const json& value) { return dump(value, 2) + "\n"; }
 

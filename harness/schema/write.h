@@ -56,7 +56,7 @@ std::string canonical_dump(const nlohmann::json& value);
 /// The same, indented by two blanks, with a newline at the end: the form of files people read.
 std::string pretty_dump(const nlohmann::json& value);
 
-/// The same without indentation, for large files.
+/// The same for large files: a line a key, in its lists a line an element.
 std::string lines_dump(const nlohmann::json& value);
 
 }  // namespace harness

@@ -35,6 +35,15 @@ TEST(CanonicalDump, SortsKeysAndRoundTripsNumbers) {
             R"({"a":[1,1.0,1e+22,5e-324],"b":0.1})");
 }
 
+TEST(LinesDump, ALineAKeyAndInItsListsALineAnElement) {
+  const std::string text =
+      lines_dump(json::parse(R"({"b": [{"x": 1}, [2, 3]], "a": {"y": [4]}, "c": []})"));
+  EXPECT_EQ(text, "{\n\"a\":{\"y\":[4]},\n\"b\":[\n{\"x\":1},\n[2,3]],\n\"c\":[]}\n");
+  EXPECT_EQ(json::parse(text).dump(), R"({"a":{"y":[4]},"b":[{"x":1},[2,3]],"c":[]})");
+  EXPECT_EQ(lines_dump(json::object()), "{}\n");
+  EXPECT_EQ(lines_dump(json::array({1})), "[1]\n");
+}
+
 TEST(CanonicalDump, NonFiniteNumbersAreErrorsThatNameThePlace) {
   const json bad = {{"a", {1.0, std::numeric_limits<double>::quiet_NaN()}}};
   try {

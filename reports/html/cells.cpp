@@ -17,6 +17,16 @@ bool is_tag(std::string_view text, std::string_view name) {
          (text.substr(1 + name.size(), 1) == ">" || text.substr(1 + name.size(), 1) == " ");
 }
 
+/// How much of `text` begins with what HTML lets a table leave out: the ends of cells, rows and
+/// parts, and the line breaks between cells. They would be a seventh of the page.
+size_t needless(std::string_view text) {
+  constexpr std::array<std::string_view, 5> kEnds = {"</td>\n", "</th>\n", "</tr>", "</thead>\n",
+                                                     "</tbody>\n"};
+  for (const std::string_view end : kEnds)
+    if (text.starts_with(end)) return end.size();
+  return 0;
+}
+
 /// What stands in a cell without its tags, as text of a CSS string in an attribute: letters,
 /// digits, spaces and what is beyond ASCII stay, the rest is escaped by its number. Entities are
 /// put back into characters first.
@@ -85,8 +95,16 @@ std::string with_meaning(std::string_view text) {
     const size_t tag = std::min(text.find('<'), text.size());
     out += text.substr(0, tag);
     text.remove_prefix(tag);
-    if (is_tag(text, "tr")) column = 0;
-    if (is_tag(text, "table")) {
+    if (const size_t size = needless(text); size > 0) {
+      text.remove_prefix(size);
+      continue;
+    }
+    constexpr std::string_view kRow = "<tr>\n";
+    if (text.starts_with(kRow)) {
+      column = 0;
+      out += "<tr>";
+      text.remove_prefix(kRow.size());
+    } else if (is_tag(text, "table")) {
       const std::string style = column_style(text);
       out += style.empty() ? "<table" : "<table style=\"" + style + "\"";
       text.remove_prefix(6);

@@ -133,8 +133,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kMarks = 
 
 class Rewriter {
  public:
-  Rewriter(const std::map<std::string_view, std::string>& artifacts, const Drawings& drawings)
-      : artifacts_(artifacts), drawings_(drawings) {}
+  explicit Rewriter(const Drawings& drawings) : drawings_(drawings) {}
 
   Document rewrite(cmark_node* root, cmark_llist* extensions) && {
     const std::vector<cmark_node*> nodes = in_order(root);
@@ -178,9 +177,6 @@ class Rewriter {
     if (type == CMARK_NODE_HEADING) enter_section(node);
     if (type == CMARK_NODE_CODE && defines(literal(node)))
       defined_.insert(std::string(literal(node)));
-    if (type == CMARK_NODE_LINK && section_ == 'A')
-      if (const auto found = artifacts_.find(cmark_node_get_url(node)); found != artifacts_.end())
-        defined_.insert(found->second);
   }
 
   void visit(cmark_node* node) {
@@ -252,26 +248,20 @@ class Rewriter {
   void code(cmark_node* node) {
     const std::string id(literal(node));
     if (!is_id(id) || !defined_.contains(id)) return;
-    const std::string shown = "<code>" + escaped(id) + "</code>";
     const std::string anchor = anchor_of(id);
     const bool here = defines(id) && !anchors_.has(anchor);
     if (here) anchors_.take(id);
-    replace(node, pieces_.add(here ? "<span class=\"id\" id=\"" + anchor + "\">" + shown + "</span>"
-                                   : "<a href=\"#" + anchor + "\">" + shown + "</a>"));
+    const std::string shown = ">" + escaped(id) + "</code>";
+    replace(node, pieces_.add(here ? "<code id=\"" + anchor + "\"" + shown
+                                   : "<a href=\"#" + anchor + "\"><code" + shown + "</a>"));
   }
 
   /// Links lead to files of the run folder, or nowhere.
-  void link(cmark_node* node) {
-    const std::string url = cmark_node_get_url(node);
+  static void link(cmark_node* node) {
+    const std::string_view url = cmark_node_get_url(node);
     if (url.empty() || url.find(':') != std::string::npos || url.front() == '/' ||
         url.front() == '\\' || url.find("..") != std::string::npos)
-      return unwrap(node);
-    const auto found = artifacts_.find(url);
-    if (found == artifacts_.end() || section_ != 'A') return;
-    const std::string anchor = anchor_of(found->second);
-    if (anchors_.has(anchor)) return;
-    anchors_.take(found->second);
-    cmark_node_insert_before(node, pieces_.add("<span class=\"id\" id=\"" + anchor + "\"></span>"));
+      unwrap(node);
   }
 
   static bool is_plot(cmark_node* node) {
@@ -323,7 +313,6 @@ class Rewriter {
     cmark_node_append_child(box, table);
   }
 
-  const std::map<std::string_view, std::string>& artifacts_;
   const Drawings& drawings_;
   std::set<std::string> defined_;
   Anchors anchors_;
@@ -358,9 +347,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-Document document(std::string_view markdown,
-                  const std::map<std::string_view, std::string>& artifacts,
-                  const Drawings& drawings) {
+Document document(std::string_view markdown, const Drawings& drawings) {
   cmark_gfm_core_extensions_ensure_registered();
   const Parser parser(cmark_parser_new(kOptions));
   cmark_syntax_extension* tables = cmark_find_syntax_extension("table");
@@ -369,8 +356,7 @@ Document document(std::string_view markdown,
   const std::string text = without_marks(markdown);
   cmark_parser_feed(parser.get(), text.data(), text.size());
   const Node root(cmark_parser_finish(parser.get()));
-  return Rewriter(artifacts, drawings)
-      .rewrite(root.get(), cmark_parser_get_syntax_extensions(parser.get()));
+  return Rewriter(drawings).rewrite(root.get(), cmark_parser_get_syntax_extensions(parser.get()));
 }
 
 }  // namespace reports::html

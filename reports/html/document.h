@@ -23,11 +23,9 @@ struct Document {
   std::vector<Heading> headings;
 };
 
-/// Ids (P- C- M- A- D- F-) become anchors where their section defines them and links elsewhere.
-/// `artifacts`: path -> id of the artifact. Throws std::runtime_error when memory runs out.
-Document document(std::string_view markdown,
-                  const std::map<std::string_view, std::string>& artifacts,
-                  const Drawings& drawings);
+/// Ids (G- P- C- M- D- F-) become anchors where their section defines them and links elsewhere.
+/// Throws std::runtime_error when memory runs out.
+Document document(std::string_view markdown, const Drawings& drawings);
 
 /// Text with & < > " ' as entities.
 std::string escaped(std::string_view text);

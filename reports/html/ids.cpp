@@ -21,14 +21,13 @@ bool is_id(std::string_view text) {
 }
 
 char defined_by(std::string_view heading) {
-  constexpr std::array<std::pair<std::string_view, char>, 7> sections = {
+  constexpr std::array<std::pair<std::string_view, char>, 6> sections = {
       {{"Answers", 'G'},
        {"Steps", 'P'},
        {"Acceptance criteria", 'C'},
        {"Figures", 'M'},
        {"Findings", 'F'},
-       {"Open, failed, deviating", 'D'},
-       {"Artifacts", 'A'}}};
+       {"Open, failed, deviating", 'D'}}};
   for (const auto& [name, kind] : sections)
     if (heading == name) return kind;
   return '\0';

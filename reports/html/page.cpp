@@ -31,9 +31,7 @@ std::string with_contents(const html::Document& document) {
 
 std::string render_report_html(const Model& model, const html::Drawings& drawings) {
   const harness::Results& r = model.results;
-  std::map<std::string_view, std::string> artifacts;
-  for (const harness::Artifact& artifact : r.artifacts) artifacts[artifact.path] = artifact.id;
-  const html::Document document = html::document(render_report_md(model), artifacts, drawings);
+  const html::Document document = html::document(render_report_md(model), drawings);
   const std::string title = html::escaped(plain(r.verdict.word + ": " + r.run.id, 200));
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"" +

@@ -43,7 +43,7 @@ TEST(Page, TheVerdictComesFirstThenTheContents) {
   EXPECT_LT(page.find("Do now:"), page.find("id=\"contents\""));
   EXPECT_LT(page.find("id=\"contents\""), page.find("<h2 id=\"answers\">"));
   EXPECT_THAT(page, HasSubstr("<li><a href=\"#acceptance-criteria\">Acceptance criteria</a></li>"));
-  EXPECT_THAT(page, HasSubstr("<span class=\"id\" id=\"M-p.x_count\">"));
+  EXPECT_THAT(page, HasSubstr("<code id=\"M-p.x_count\">"));
 }
 
 TEST(Page, HostileNamesStayText) {

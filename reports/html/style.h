@@ -72,7 +72,7 @@ summary { cursor: pointer; color: var(--link); }
 figure { margin: 1rem 0; max-width: 54rem; }
 figure svg { width: 100%; height: auto; color: var(--text); border: 1px solid var(--line); border-radius: 6px; }
 figcaption, .missing { color: var(--soft); font-size: .88rem; }
-.id:target, :target { background: #fff3b0; color: #1b1f24; }
+:target { background: #fff3b0; color: #1b1f24; }
 .skip { position: absolute; left: -999rem; } .skip:focus { left: 1rem; top: .5rem; background: var(--ground); padding: .4rem; }
 @media (max-width: 40rem) { .scroll table, .scroll tbody, .scroll tr, .scroll td { display: block; }
   .scroll thead { display: none; } .scroll table { font-size: .95rem; } .scroll tr { border: 1px solid var(--line); margin: 0 0 .6rem; }

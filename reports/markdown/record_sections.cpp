@@ -81,21 +81,26 @@ std::string environment_section(const Model& model) {
 std::string figures_section(const Model& model) {
   const std::string out = "## Figures\n\n";
   if (model.results.metrics.empty()) return out + "**No step produced a figure.**\n\n";
-  Table table({"figure", "value>", "99 %", "95 %", "n>", "method", "evidence"});
+  Table table({"figure", "value>", "99 %", "95 %", "n>", "method"});
   std::vector<const Metric*> none;
+  size_t figures = 0;
+  std::string from;
   for (const Metric& m : model.results.metrics) {
     if (!m.value || !m.withheld.empty()) {
       none.push_back(&m);
       continue;
     }
+    const std::string evidence = m.samples.empty() ? "no samples" : evidence_text(model, &m);
+    if (const std::string head = "**" + escape(m.phase) + "**, from " + evidence; head != from)
+      table.add({from = head});
     table.add({code(m.id), escape(harness::format_value(*m.value, m.unit)),
                interval_text(m.lo, m.hi), interval_text(m.lo95, m.hi95), std::to_string(m.n),
-               escape(m.method),
-               (m.samples.empty() ? std::string("–") : evidence_text(model, &m))});
+               escape(m.method)});
+    ++figures;
   }
   const std::string missing = without_figure(none);
-  return out + folded(harness::counted(table.size(), "figure") + ", " +
-                          std::to_string(none.size()) + " without a value",
+  return out + folded(harness::counted(figures, "figure") + ", " + std::to_string(none.size()) +
+                          " without a value",
                       table.markdown() +
                           (missing.empty() ? "" : "Without a value, and why:\n\n" + missing));
 }
@@ -120,15 +125,23 @@ std::string artifacts_section(const Model& model) {
   const auto& artifacts = model.results.artifacts;
   std::string out = "## Artifacts\n\n";
   if (artifacts.empty()) return out + "None were recorded.\n\n";
-  Table table({"artifact", "size>", "sha256", "written by"});
+  struct Written {
+    size_t files = 0;
+    int64_t bytes = 0;
+  };
+  std::map<std::string, Written> writers;
   std::string hashes;
   for (const harness::Artifact& a : artifacts) {
-    table.add({file_link(a.path, a.path), harness::format_bytes(a.bytes),
-               code(a.sha256.substr(0, 8)), escape(a.by)});
+    Written& written = writers[a.by];
+    ++written.files;
+    written.bytes += a.bytes;
     hashes += plain(a.sha256) + "  " + plain(a.path) + "\n";
   }
+  Table table({"written by", "files>", "size>"});
+  for (const auto& [by, written] : writers)
+    table.add({escape(by), std::to_string(written.files), harness::format_bytes(written.bytes)});
   return out + folded(harness::counted(artifacts.size(), "file"), table.markdown()) +
-         folded("Full hashes, as sha256sum --check reads them", fenced(hashes) + "\n");
+         folded("Their hashes, as sha256sum --check reads them", fenced(hashes) + "\n");
 }
 
 std::string self_test_section(const Model& model) {

@@ -6,6 +6,7 @@ namespace reports {
 namespace {
 
 constexpr size_t kWidestPadded = 40;
+constexpr size_t kMostPadded = 40;  ///< rows; a longer table is not read as text
 
 size_t width(const std::string& text) {
   return static_cast<size_t>(
@@ -38,7 +39,7 @@ std::string Table::markdown(size_t most) const {
   for (size_t c = 0; c < headers_.size(); ++c) {
     size_t widest = std::max<size_t>(width(headers_[c]), 3);
     for (const auto& row : rows_) widest = std::max(widest, width(row[c]));
-    widths.push_back(widest <= kWidestPadded ? widest : 0);
+    widths.push_back(widest <= kWidestPadded && rows_.size() <= kMostPadded ? widest : 0);
   }
   std::string out;
   const auto line = [&](const std::vector<std::string>& cells) {

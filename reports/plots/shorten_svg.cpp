@@ -223,6 +223,70 @@ class Shortener {
   }
 };
 
+/// A path of one straight piece, along an axis: a line of the grid or the mark of a tick.
+bool is_straight(std::string_view path) {
+  const size_t step = path.find_first_of("hv");
+  return path.starts_with('M') && step != std::string_view::npos &&
+         path.find_first_not_of("-.0123456789", step + 1) == std::string_view::npos;
+}
+
+/// What an element looks like: all of its attributes but `place`.
+std::string look_of(pugi::xml_node node, std::string_view place) {
+  std::string look;
+  for (const pugi::xml_attribute a : node.attributes())
+    if (a.name() != place) look += std::string(a.name()) + "=" + a.value() + ";";
+  return look;
+}
+
+/// Straight lines that look alike become one path, where the first of them stands.
+void join_straight_lines(pugi::xml_node root) {
+  std::map<std::string, pugi::xml_node> first;
+  for (pugi::xml_node path = root.child("path"); path;) {
+    const pugi::xml_node next = path.next_sibling("path");
+    const std::string lines = path.attribute("d").value();
+    if (is_straight(lines)) {
+      const auto [known, is_new] = first.try_emplace(look_of(path, "d"), path);
+      if (!is_new) {
+        pugi::xml_attribute d = known->second.attribute("d");
+        d.set_value((d.value() + lines).c_str());
+        root.remove_child(path);
+      }
+    }
+    path = next;
+  }
+}
+
+/// "translate(51.4,296.3)" as the attributes x and y; other transforms as they are.
+void place_text(pugi::xml_node text) {
+  constexpr std::string_view kMove = "translate(";
+  const std::string transform = text.attribute("transform").value();
+  const size_t comma = transform.find(','), close = transform.find(')');
+  if (!transform.starts_with(kMove) || comma > close || close + 1 != transform.size()) return;
+  text.remove_attribute("transform");
+  text.append_attribute("x").set_value(
+      transform.substr(kMove.size(), comma - kMove.size()).c_str());
+  text.append_attribute("y").set_value(transform.substr(comma + 1, close - comma - 1).c_str());
+}
+
+/// Words that look alike stand in one group, behind everything that is drawn.
+void gather_words(pugi::xml_node root) {
+  std::map<std::string, std::vector<pugi::xml_node>> alike;
+  for (const pugi::xml_node text : root.children("text"))
+    alike[look_of(text, "transform")].push_back(text);
+  for (const auto& [look, texts] : alike) {
+    pugi::xml_node group = root.append_child("g");
+    for (const pugi::xml_attribute a : texts[0].attributes())
+      if (std::string_view(a.name()) != "transform")
+        group.append_attribute(a.name()).set_value(a.value());
+    for (pugi::xml_node text : texts) {
+      for (const pugi::xml_attribute a : group.attributes()) text.remove_attribute(a.name());
+      place_text(text);
+      group.append_move(text);
+    }
+    if (!group.first_attribute() || hand_down(group)) dissolve(group);
+  }
+}
+
 /// Names of groups that nothing refers to: all of gnuplot's.
 void remove_group_names(pugi::xml_node node) {
   if (is_group(node)) node.remove_attribute("id");
@@ -234,6 +298,8 @@ void remove_group_names(pugi::xml_node node) {
 void shorten_svg(pugi::xml_node root) {
   remove_group_names(root);
   Shortener().children(root, {}, common());
+  join_straight_lines(root);
+  gather_words(root);
   for (const auto& [name, value] : common())
     if (!value.empty()) root.append_attribute(name.c_str()).set_value(value.c_str());
   while (pugi::xml_node empty = root.child("defs")) {

@@ -66,10 +66,18 @@ TEST(ShortenSvg, GroupsHandDownWhatTheySay) {
   EXPECT_EQ(inner("<g fill='none' stroke='currentColor' stroke-width='1.00'><g "
                   "transform='translate(51.35,296.33)' stroke='none' fill='currentColor' "
                   "font-size='13.00' text-anchor='end'><text> 1</text></g></g>"),
-            "<text transform=\"translate(51.4,296.3)\" stroke=\"none\" fill=\"currentColor\" "
+            "<text x=\"51.4\" y=\"296.3\" stroke=\"none\" fill=\"currentColor\" "
             "text-anchor=\"end\"> 1</text>");
   EXPECT_EQ(inner("<g stroke='red'><path d='M0,0 L1,0'/><path d='M0,1 L1,1' stroke='red'/></g>"),
             "<g stroke=\"red\"><path d=\"M0 0h1\"/><path d=\"M0 1h1\"/></g>");
+  EXPECT_EQ(inner("<path d='M0,0 L1,0'/><path stroke='red' d='M5,0 L5,1'/><path d='M0,1 L1,1'/>"
+                  "<path d='M0,1 L1,1 L2,2'/>"),
+            "<path d=\"M0 0h1M0 1h1\"/><path stroke=\"red\" d=\"M5 0v1\"/>"
+            "<path d=\"M0 1h1l1 1\"/>");
+  EXPECT_EQ(inner("<text fill='red' transform='translate(1,2)'>a</text><path d='M0,0 L1,0'/>"
+                  "<text fill='red' transform='translate(3,4) rotate(270)'>b</text>"),
+            "<path d=\"M0 0h1\"/><g fill=\"red\"><text x=\"1\" y=\"2\">a</text>"
+            "<text transform=\"translate(3,4) rotate(270)\">b</text></g>");
 }
 
 TEST(ShortenSvg, ThePlaceOfAGroupIsKept) {

@@ -64,7 +64,7 @@ nlohmann::json read_report(const std::string& path) {
 
 void write_report(const std::string& path, const nlohmann::json& report) {
   try {
-    base::write_whole_file(path, report.dump(1) + "\n");
+    base::write_whole_file(path, report.dump() + "\n");
   } catch (const base::FileError& error) {
     throw std::runtime_error("--out " + path + ": cannot be written: " + error.what());
   }

@@ -136,9 +136,9 @@ TEST_F(EvidenceCommandsTest, ReportRefusesATarThatWasChanged) {
   printed(bundle_command, options_);
   const fs::path tar = run_.string() + ".tar";
   std::string bytes = read_bytes(tar);
-  const size_t at = bytes.find("\"word\": \"GO\"");
+  const size_t at = bytes.find("\"word\":\"GO\"");
   ASSERT_NE(at, std::string::npos);
-  write_bytes(tar, bytes.replace(at, 12, "\"word\": \"NO\""));
+  write_bytes(tar, bytes.replace(at, 11, "\"word\":\"NO\""));
   options_.target = tar.string();
   const WorkingDir there(dir_ / "");
   fs::rename("run", "before");

@@ -42,7 +42,7 @@ void pack_run(const fs::path& run) {
   std::vector<std::string> packed;
   for (const std::string& path : whole.paths())
     if (!stays(path)) packed.push_back(path);
-  write_bytes(run / kEvidenceArchive, archive_of(whole, packed, /*compress=*/true));
+  write_bytes(run / kEvidenceArchive, archive_of(whole, packed, kEvidenceArchive));
   for (const std::string& path : packed) fs::remove(run / path);
   remove_empty_folders(run);
 }

@@ -46,7 +46,7 @@ TEST_F(PackedRun, IsVerifiedAsItWasAndUnpackedToTheSameFiles) {
   pack_run(run_);
   EXPECT_TRUE(is_packed(run_));
   EXPECT_THAT(on_disk(),
-              IsSupersetOf({"report.md", "results.json", "ledger.jsonl", "evidence.tar.gz"}));
+              IsSupersetOf({"report.md", "results.json", "ledger.jsonl", "evidence.tar.xz"}));
   EXPECT_THAT(on_disk(), Not(Contains("run.json")));
   const Verification packed = verify(run_, render_mini_run, head_);
   EXPECT_TRUE(packed.ok()) << verification_text(packed);
@@ -76,7 +76,7 @@ TEST_F(PackedRun, DamageOfTheArchiveAndOfTheReportIsNamed) {
   std::string archive = read_bytes(run_ / kEvidenceArchive);
   write_bytes(run_ / kEvidenceArchive, archive.substr(0, archive.size() / 2));
   EXPECT_THAT(verification_text(verify(run_, render_mini_run)),
-              HasSubstr("evidence.tar.gz: the archive is cut off"));
+              HasSubstr("evidence.tar.xz: the archive is cut off"));
 }
 
 /// What stands beside the archive is what counts: a changed copy is found, not passed over.

@@ -11,6 +11,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/gzip.h"
 #include "harness/evidence/storage/tar.h"
+#include "harness/evidence/storage/xz.h"
 #include "harness/schema/write.h"
 
 namespace harness {
@@ -111,12 +112,14 @@ void RunFolder::list_folder() {
 void RunFolder::list_tar(const fs::path& archive) {
   const std::string name = archive.filename().string();
   std::ifstream in(archive, std::ios::binary);
-  std::string magic(2, '\0');
-  in.read(magic.data(), 2);
+  std::string magic(6, '\0');
+  in.read(magic.data(), static_cast<std::streamsize>(magic.size()));
   std::vector<TarMember> found;
-  const bool compressed = is_gzip(magic);
+  const bool compressed = is_gzip(magic) || is_xz(magic);
   if (compressed) {
-    archive_ = std::make_shared<const std::string>(gunzip(read_bytes(archive), name));
+    const std::string packed = read_bytes(archive);
+    archive_ = std::make_shared<const std::string>(is_xz(magic) ? unxz(packed, name)
+                                                                : gunzip(packed, name));
     std::istringstream unpacked(*archive_);
     found = read_tar(unpacked, name);
   } else {
@@ -166,7 +169,8 @@ std::string RunFolder::sha256(const std::string& path) const {
   return base::sha256_hex(read(path));
 }
 
-std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths, bool compress) {
+std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths,
+                       const fs::path& name) {
   const std::string top = archive_folder(run);
   std::string tar;
   for (const std::string& path : paths) {
@@ -174,13 +178,14 @@ std::string archive_of(const RunFolder& run, const std::vector<std::string>& pat
     tar += tar_header(top + "/" + path, content.size()) + content + tar_padding(content.size());
   }
   tar += tar_end();
-  return compress ? gzip(tar) : tar;
+  if (name.extension() == ".xz") return xz(tar);
+  return name.extension() == ".gz" ? gzip(tar) : tar;
 }
 
 std::string bundle(const RunFolder& run, const fs::path& out) {
   refuse_inside(run.where(), out);
   try {
-    write_bytes(out, archive_of(run, run.paths(), out.extension() == ".gz"));
+    write_bytes(out, archive_of(run, run.paths(), out));
   } catch (const EvidenceError&) {
     throw;
   } catch (const Error& e) {

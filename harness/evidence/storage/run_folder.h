@@ -10,13 +10,13 @@
 namespace harness {
 
 /// In a run folder: its other files as one archive (packed_run.h).
-inline constexpr const char* kEvidenceArchive = "evidence.tar.gz";
+inline constexpr const char* kEvidenceArchive = "evidence.tar.xz";
 
 /// Throws ConfigError when nothing is at `path`: a wrong name is no damaged evidence.
 void require_path(const std::filesystem::path& path);
 
 /// Read access to the files of a run: from its folder, together with what its kEvidenceArchive
-/// holds, or from the tar (also compressed by gzip) that `bundle` made of it.
+/// holds, or from the tar (also compressed by gzip or xz) that `bundle` made of it.
 class RunFolder {
  public:
   /// Throws ConfigError when there is no `path`, EvidenceError when it is neither a folder nor a
@@ -58,10 +58,12 @@ class RunFolder {
   std::vector<std::string> paths_, odd_paths_;
 };
 
-/// The named files of `run` as one deterministic tar, below a folder named like the run (run.json).
-std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths, bool compress);
+/// The named files of `run` as one deterministic tar, below a folder named like the run (run.json),
+/// compressed as `name` ends: .gz, .xz, anything else not at all.
+std::string archive_of(const RunFolder& run, const std::vector<std::string>& paths,
+                       const std::filesystem::path& name);
 
-/// Writes all files of `run` as such an archive, compressed where `out` ends with .gz, and returns
+/// Writes all files of `run` as such an archive, and returns
 /// the sha256 of the archive. Throws Error when `out` cannot be written, which leaves no half
 /// archive, and ConfigError when it would lie inside of the run.
 std::string bundle(const RunFolder& run, const std::filesystem::path& out);

@@ -1,6 +1,7 @@
 #include "harness/evidence/tables/series.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -26,10 +27,11 @@ std::optional<double> loss_of(const base::protocol::Beat& beat) {
   return loss->get<double>();
 }
 
+std::optional<double> memory_of(const base::protocol::Beat& beat) { return beat.mem_mib; }
+
 constexpr Quantity kQuantities[] = {
     {"loss", "Loss over steps", "nat", "loss.", loss_of},
-    {"memory", "Memory over steps", "mib", "memory.peak_mib",
-     [](const base::protocol::Beat& beat) { return beat.mem_mib; }},
+    {"memory", "Memory over steps", "mib", "memory.peak_mib", memory_of},
     {"rate", "Throughput over steps", "tok_s", "speed.rate_tok_s",
      [](const base::protocol::Beat& beat) {
        return beat.rate_unit == "tok_s" ? beat.rate : std::optional<double>();
@@ -49,12 +51,34 @@ std::string line_of(const base::protocol::Beat& beat, const RawGroup& group) {
   return line != beat.extra.end() && line->is_string() ? line->get<std::string>() : group.id;
 }
 
+/// A value as its line shows it: seven digits are beyond the pixels of any screen, and half the
+/// bytes of sixteen.
+double drawn(double value) {
+  constexpr int kDigits = 7;
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value,
+                                          std::chars_format::general, kDigits);
+  double out = value;
+  if (error == std::errc()) std::from_chars(text.data(), end, out);
+  return out;
+}
+
 constexpr size_t kFewestPoints = 3;
 
 void add_line(Series& series, const std::string& name, const json& points) {
   if (points.size() < kFewestPoints) return;
   series.lines.push_back(
       {{"name", name}, {"seen", points.size()}, {"points", thinned(points, kLinePoints)}});
+}
+
+/// A line whose points are within 1 % of each other.
+bool is_flat(const json& line) {
+  double least = HUGE_VAL, largest = -HUGE_VAL;
+  for (const json& point : line.at("points")) {
+    least = std::min(least, point[1].get<double>());
+    largest = std::max(largest, point[1].get<double>());
+  }
+  return largest <= 1.01 * least;
 }
 
 std::optional<double> number_of(const std::string& text) {
@@ -122,13 +146,15 @@ std::vector<Series> step_series(const std::string& phase, const std::vector<RawG
       std::map<std::string, json> lines;
       for (const base::protocol::Beat& beat : group.steps) {
         if (const auto y = quantity.of(beat))
-          lines[line_of(beat, group)].push_back({beat.step, *y});
+          lines[line_of(beat, group)].push_back({beat.step, drawn(*y)});
         if (const auto y = validation_of(beat); y && quantity.of == loss_of)
-          lines[line_of(beat, group) + ", kept out"].push_back({beat.step, *y});
+          lines[line_of(beat, group) + ", kept out"].push_back({beat.step, drawn(*y)});
       }
       for (const auto& [name, points] : lines) add_line(series, name, points);
     }
-    if (!series.lines.empty()) all.push_back(std::move(series));
+    const bool says_nothing =
+        quantity.of == memory_of && std::ranges::all_of(series.lines, is_flat);
+    if (!series.lines.empty() && !says_nothing) all.push_back(std::move(series));
   }
   return all;
 }

@@ -13,7 +13,8 @@ namespace harness {
 inline constexpr size_t kLinePoints = 400;
 
 /// Rate, memory and loss over the completed steps of a phase, a line a process, from its
-/// heartbeats. A quantity with fewer than three points gives no series.
+/// heartbeats. A quantity with fewer than three points gives no series, nor does memory that stays
+/// within 1 %: its figure is enough.
 std::vector<Series> step_series(const std::string& phase, const std::vector<RawGroup>& groups);
 
 /// Tables of a kind whose first column is a number that grows: the figures of one unit over it, a

@@ -47,6 +47,20 @@ TEST(Series, HeartbeatsGiveLossAndRateALineAProcess) {
   EXPECT_EQ(all[1].id, "S-t.rate");
 }
 
+TEST(Series, PointsHaveTheDigitsThatALineShows) {
+  RawGroup group = group_of("g01", 4);
+  group.steps[0].extra["loss"] = 5.6417131423950195;
+  EXPECT_EQ(step_series("t", {group})[0].lines[0]["points"][0], json::array({1, 5.641713}));
+}
+
+TEST(Series, MemoryIsALineWhereItChanges) {
+  RawGroup group = group_of("g01", 4);
+  for (base::protocol::Beat& beat : group.steps) beat.mem_mib = 100;
+  EXPECT_EQ(step_series("t", {group}).size(), 2U) << "flat";
+  group.steps[3].mem_mib = 102;
+  EXPECT_EQ(step_series("t", {group})[1].id, "S-t.memory");
+}
+
 TEST(Series, HeartbeatsThatNameTheirLineAreLinesOfTheirOwn) {
   RawGroup group = group_of("g01", 8);
   for (size_t i = 0; i < 8; ++i) group.steps[i].extra["line"] = i < 4 ? "nsa" : "dense";

@@ -94,8 +94,8 @@ std::string file_named_after(const Edit& edit) {
 Injected inject_edits(const SelftestSetup&) {
   static constexpr Edit kEdits[] = {
       {"artifact", "phases/speed/g01.jsonl", "\"value\":4.0", "\"value\":9.0"},
-      {"figure", "results.json", "\"n\": 8", "\"n\": 9"},
-      {"verdict", "results.json", "\"word\": \"GO\"", "\"word\": \"NO\""},
+      {"figure", "results.json", "\"n\":8", "\"n\":9"},
+      {"verdict", "results.json", "\"word\":\"GO\"", "\"word\":\"NO\""},
       {"report", "report.md", "PASS", "FAIL"}};
   Injected result{.as_wanted = true, .seen = ""};
   for (const Edit& edit : kEdits) {
