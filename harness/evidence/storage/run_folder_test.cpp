@@ -12,6 +12,7 @@
 #include "harness/evidence/storage/tar.h"
 #include "harness/evidence/storage/temp_dir.h"
 #include "harness/evidence/storage/testing.h"
+#include "harness/evidence/storage/xz.h"
 
 namespace harness {
 namespace {
@@ -52,13 +53,19 @@ TEST_F(RunFolderTest, ListsRegularFilesAndNamesTheRest) {
   EXPECT_EQ(run.where(), run_);
 }
 
-TEST_F(RunFolderTest, FolderAndTarAreReadAlike) {
+TEST_F(RunFolderTest, FolderAndItsTarsAreReadAlike) {
   const std::string binary("a\0\n\xff", 4);
   put("run.json", R"({"id": "mini-1"})");
   put("phases/p/g01.jsonl", binary);
   put("phases/p/empty", "");
-  bundle(open(), dir_ / "run.tar");
-  for (const fs::path& place : {run_, dir_ / "run.tar"}) {
+  std::vector<fs::path> places = {run_};
+  for (const char* name : {"run.tar", "run.tar.gz", "run.tar.xz"}) {
+    places.push_back(dir_ / name);
+    bundle(open(), places.back());
+  }
+  EXPECT_TRUE(is_gzip(read_bytes(dir_ / "run.tar.gz")));
+  EXPECT_TRUE(is_xz(read_bytes(dir_ / "run.tar.xz")));
+  for (const fs::path& place : places) {
     const RunFolder run(place);
     EXPECT_THAT(run.paths(), ElementsAre("phases/p/empty", "phases/p/g01.jsonl", "run.json"));
     EXPECT_EQ(run.read("phases/p/g01.jsonl"), binary) << place;
