@@ -53,6 +53,17 @@ TEST_F(LostRanksTest, AStoppedRank0IsNamedThoughItKeepsTheStore) {
                                        " does not answer for "));
 }
 
+/// A write to a rank that has just died raises it; an error that can be told must come of it.
+TEST_F(LostRanksTest, ARankIsNotEndedByTheSignalOfABrokenConnection) {
+  const Port port;
+  const std::string args = "--model small.json --batch 2 --steps 100 --result r";
+  EXPECT_EQ(shell(rank(0, 2, port, args) + rank(1, 2, port, args) +
+                  wait_for("\"at\":\"step\".*\"step\":4,", "r", "p0") +
+                  "kill -PIPE $p0 $p1 || exit 9; wait $p0; a=$?; wait $p1; exit $((a + $?))"),
+            0)
+      << slurp("err0") << slurp("err1");
+}
+
 /// The thread of signs of life goes on; the main thread never returns.
 TEST_F(LostRanksTest, ARankThatHangsIsNamed) {
   const Port port;
