@@ -85,9 +85,11 @@ TEST(Resume, AfterKillAtAnyTimeTheEvidenceIsThatOfAWholeRun) {
   for (int round = 0; round < 5; round++) {
     FakeRun run("killed" + std::to_string(round));
     add_phases(run);
-    for (bool cut = true; cut;) {
+    // On a slow machine the next phase takes longer than the first bound: it grows.
+    for (int longest_ms = 250; longest_ms > 0;) {
       run.options.resume = fs::exists(run.options.out);
-      cut = killed_after(run, std::uniform_int_distribution(1, 250)(random));
+      const bool cut = killed_after(run, std::uniform_int_distribution(1, longest_ms)(random));
+      longest_ms = cut ? longest_ms + 50 : 0;
       cuts += cut;
     }
     ASSERT_EQ(essence(run), uninterrupted()) << "round " << round;

@@ -134,7 +134,10 @@ TEST(IntervalAttentionEmulated, OtherChoices) {
 }
 
 TEST(IntervalAttentionEmulated, DocumentsInOneLaunch) {
-  const std::vector<int> lengths = {0, 1, 3, 32, 31, 0, 65, 130, 0};
+  std::vector<int> lengths = {0, 1, 3, 32, 31, 0, 65, 130, 0};
+#ifdef __SANITIZE_ADDRESS__
+  lengths = {0, 3, 32, 0, 65, 0};  // instrumented code takes several times as long
+#endif
   int i = -1;
   for (const auto& [dk, dv] : kDims)
     for (const int group : {dk == 64 ? 1 : 3, dk == 192 ? 4 : 16}) {

@@ -218,11 +218,11 @@ void check_sum(const Sizes& first, const Sizes& second, const Poison& bad_first 
 constexpr int kDims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
 
 /// Calls body(dk, dv, half) for every instantiation; for one type of each dims where instrumented
-/// code of sm_90 takes several times as long.
+/// code takes several times as long: types differ in their arithmetic, not in what they read.
 template <typename Body>
 void for_each_instance(const Body& body) {
 #ifdef __SANITIZE_ADDRESS__
-  constexpr bool kAll = kCode == Code::kSm80;
+  constexpr bool kAll = false;
 #else
   constexpr bool kAll = true;
 #endif
@@ -230,7 +230,8 @@ void for_each_instance(const Body& body) {
     for (const bool half : {false, true})
       if (kAll || half == (dk == 128)) body(dk, dv, half);
   if (kCode == Code::kSm80)
-    for (const bool half : {false, true}) body(256, 256, half);
+    for (const bool half : {false, true})
+      if (kAll || half) body(256, 256, half);
 }
 
 TEST(IntervalBackward, WindowOfEveryGroup) {
