@@ -1,4 +1,5 @@
 // Killed at any moment and continued, a run ends with the bits of an uninterrupted run.
+#include <chrono>
 #include <cstdlib>
 
 #include "nsa/train/checkpoint/checkpoint_store.h"
@@ -80,13 +81,16 @@ TEST_F(ResumeTest, ADifferentRunIsSeen) {
   EXPECT_FALSE(head("a") == head("b"));
 }
 
-/// SIGKILL at random moments, many of them while a checkpoint is written.
+/// SIGKILL at many moments, as shares of the time that a whole run takes on this machine.
 TEST_F(ResumeTest, KilledAgainAndAgain) {
+  const auto begun = std::chrono::steady_clock::now();
   ASSERT_EQ(shell(kReadInPlace + call("whole", "--checkpoint-every 1")), 0) << slurp("err");
+  const double whole_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   const std::string start = call("killed", "--checkpoint-every 1 --resume") + " & pid=$!; sleep ";
   int kills = 0, status = 1;
   for (; status != 0 && kills < 60; ++kills) {
-    const double delay_s = 0.35 + 0.02 * kills + 0.007 * (kills % 5);
+    const double delay_s = whole_s * (0.3 + 0.02 * kills + 0.007 * (kills % 5));
     status = shell(start + std::to_string(delay_s) + "; kill -KILL $pid 2> /dev/null; " +
                    "wait $pid 2> /dev/null; test -e " + last_checkpoint("killed").string());
   }
