@@ -90,11 +90,12 @@ TEST_F(ResumeTest, KilledAgainAndAgain) {
   const std::string start = call("killed", "--checkpoint-every 1 --resume") + " & pid=$!; sleep ";
   int kills = 0, status = 1;
   for (; status != 0 && kills < 60; ++kills) {
-    const double delay_s = whole_s * (0.3 + 0.02 * kills + 0.007 * (kills % 5));
+    const double delay_s = whole_s * (0.1 + 0.03 * kills + 0.007 * (kills % 5));
     status = shell(start + std::to_string(delay_s) + "; kill -KILL $pid 2> /dev/null; " +
                    "wait $pid 2> /dev/null; test -e " + last_checkpoint("killed").string());
   }
   ASSERT_EQ(status, 0) << "not finished after " << kills << " kills: " << slurp("err");
+  EXPECT_GT(kills, 1) << "it was never killed";
   expect_same_end("whole", "killed");
 }
 
