@@ -147,9 +147,7 @@ cudaError_t interval_attention_backward(const IntervalBackward& p, cudaStream_t 
   cudaError_t status =
       p.rows.lse == nullptr ? portable::prepare_rows(p, plan, stream) : cudaSuccess;
   if (status == cudaSuccess) status = one.launch[int(f.code)][int(f.element)](p, plan, stream);
-  if (status == cudaSuccess && plan.num_chunks > 1)
-    status = portable::sum_partials(p, plan, stream);
-  return status == cudaSuccess ? portable::mend_gradients(p, plan, stream) : status;
+  return status == cudaSuccess ? portable::finish_gradients(p, plan, stream) : status;
 }
 
 }  // namespace nsa::kernels

@@ -10,7 +10,7 @@ namespace nsa::kernels {
 struct IntervalRows {
   float* lse = nullptr;    ///< [B, Hkv, S, G] log2 of sum exp; +inf for a row without keys
   float* delta = nullptr;  ///< [B, Hkv, S, G] sum of d_out * out, less d_lse; 0 without keys
-  int* bad = nullptr;      ///< 0; becomes 1 where a gradient is not finite
+  int* bad = nullptr;      ///< 0; 1 where a gradient that is written at once is not finite
 };
 
 struct IntervalBackward {

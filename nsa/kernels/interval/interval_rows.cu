@@ -2,6 +2,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
+
 #include "nsa/kernels/common/launch.cuh"
 #include "nsa/kernels/common/vector.cuh"
 #include "nsa/kernels/interval/backward_chunks.h"
@@ -75,32 +77,46 @@ __device__ __forceinline__ void prepare_row(const IntervalBackward& p, const Bac
   }
 }
 
-/// Four columns of d_k and d_v of a key a thread.
+/// d_k and d_v of a key from partial sums, four columns a lane at a time; `row` counts rows of
+/// [B, keys, Hkv]. Returns whether all are finite.
 template <typename T>
-__device__ __forceinline__ void sum_columns(const IntervalBackward& p, const BackwardPlan& plan) {
+__device__ __forceinline__ bool sum_key(const IntervalBackward& p, const BackwardPlan& plan,
+                                        int64_t row) {
+  constexpr int kMostPieces = 4;  // of 128 columns: head dims up to 256
   const IntervalAttention& f = p.forward;
-  const int width = f.qk_head_dim + f.v_head_dim;
-  const int64_t heads = int64_t(f.batch) * f.num_kv_heads, stride = heads * f.num_keys * width;
-  const int64_t index = (int64_t(blockIdx.x) * kThreads + threadIdx.x) * 4;
-  if (index >= stride) return;
-  const int column = index % width, key = index / width % f.num_keys;
-  const int64_t head = index / width / f.num_keys;
+  const int width = f.qk_head_dim + f.v_head_dim, lane = threadIdx.x % 32;
+  const int64_t head = row % f.num_kv_heads, batch = row / f.num_kv_heads / f.num_keys,
+                stride = int64_t(f.batch) * f.num_kv_heads * f.num_keys * width;
+  const int key = static_cast<int>(row / f.num_kv_heads % f.num_keys);
   const int first = key / kKeysOfTile * kKeysOfTile;
   const int chunks =
       sm90::chunks_of(f, first, min(first + kKeysOfTile, f.num_keys), plan.chunk_tokens);
-  float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+  const float* from =
+      plan.partials + ((batch * f.num_kv_heads + head) * f.num_keys + key) * width + lane * 4;
+  float4 sum[kMostPieces] = {};
+#pragma unroll 2
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const float4 x = *reinterpret_cast<const float4*>(plan.partials + chunk * stride + index);
-    sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
+#pragma unroll
+    for (int i = 0; i < kMostPieces; ++i) {
+      if (i * 128 + lane * 4 >= width) continue;
+      const float4 x = *reinterpret_cast<const float4*>(from + chunk * stride + i * 128);
+      sum[i].x += x.x, sum[i].y += x.y, sum[i].z += x.z, sum[i].w += x.w;
+    }
   }
-  if (!isfinite(sum.x) || !isfinite(sum.y) || !isfinite(sum.z) || !isfinite(sum.w)) *plan.bad = 1;
-  const int64_t row =
-      (head / f.num_kv_heads * f.num_keys + key) * f.num_kv_heads + head % f.num_kv_heads;
-  T* const to = column < f.qk_head_dim
-                    ? static_cast<T*>(p.d_k) + row * f.qk_head_dim + column
-                    : static_cast<T*>(p.d_v) + row * f.v_head_dim + column - f.qk_head_dim;
-  to[0] = element<T>(sum.x), to[1] = element<T>(sum.y);
-  to[2] = element<T>(sum.z), to[3] = element<T>(sum.w);
+  bool finite = true;
+#pragma unroll
+  for (int i = 0; i < kMostPieces; ++i) {
+    const float4& x = sum[i];
+    finite &= isfinite(x.x) && isfinite(x.y) && isfinite(x.z) && isfinite(x.w);
+    const int column = i * 128 + lane * 4;
+    if (column >= width) continue;
+    T* const to = column < f.qk_head_dim
+                      ? static_cast<T*>(p.d_k) + row * f.qk_head_dim + column
+                      : static_cast<T*>(p.d_v) + row * f.v_head_dim + column - f.qk_head_dim;
+    to[0] = element<T>(x.x), to[1] = element<T>(x.y);
+    to[2] = element<T>(x.z), to[3] = element<T>(x.w);
+  }
+  return __all_sync(~0u, finite);
 }
 
 /// Adds the terms of d_q of a row.
@@ -175,29 +191,29 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-__global__ void __launch_bounds__(kThreads)
-    sum_partials_kernel(const __grid_constant__ IntervalBackward p,
-                        const __grid_constant__ BackwardPlan plan) {
-  tokens::by_type(p.forward.element, [&](auto type) { sum_columns<decltype(type)>(p, plan); });
-}
-
-/// One warp a row of d_q, then of d_k and d_v.
+/// One warp a key, then a row of d_q.
 __global__ void __launch_bounds__(kThreads, 1)
-    mend_kernel(const __grid_constant__ IntervalBackward g,
-                const __grid_constant__ BackwardPlan plan,
-                const __grid_constant__ IntervalBackward earlier) {
-  if (*plan.bad == 0) return;
+    finish_kernel(const __grid_constant__ IntervalBackward g,
+                  const __grid_constant__ BackwardPlan plan,
+                  const __grid_constant__ IntervalBackward earlier) {
   const IntervalAttention& f = g.forward;
-  const int64_t queries = int64_t(f.batch) * f.num_queries * f.num_heads,
-                keys = int64_t(f.batch) * f.num_keys * f.num_kv_heads;
+  const bool partial = plan.num_chunks > 1, bad = *plan.bad != 0;
+  const int64_t keys = int64_t(f.batch) * f.num_keys * f.num_kv_heads,
+                queries = int64_t(f.batch) * f.num_queries * f.num_heads,
+                rows = (partial || bad ? keys : 0) + (bad ? queries : 0);
   const int64_t warps = int64_t(gridDim.x) * (kThreads / 32);
-  for (int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / 32; row < queries + keys;
+  for (int64_t row = (int64_t(blockIdx.x) * kThreads + threadIdx.x) / 32; row < rows;
        row += warps) {
-    if (row < queries) {
-      mend_query(g, plan, earlier, row);
-    } else {
-      mend_key(g, plan, row - queries);
+    if (row >= keys) {
+      mend_query(g, plan, earlier, row - keys);
+      continue;
     }
+    bool finite = false;
+    if (partial)
+      tokens::by_type(f.element,
+                      [&](auto type) { finite = sum_key<decltype(type)>(g, plan, row); });
+    __syncwarp();
+    if (!finite) mend_key(g, plan, row);
   }
 }
 
@@ -216,18 +232,12 @@ cudaError_t prepare_rows(const IntervalBackward& p, const BackwardPlan& plan, cu
   return launch(prepare_rows_kernel, blocks, kThreads, 0, stream, p, plan);
 }
 
-cudaError_t sum_partials(const IntervalBackward& p, const BackwardPlan& plan, cudaStream_t stream) {
+cudaError_t finish_gradients(const IntervalBackward& p, const BackwardPlan& plan,
+                             cudaStream_t stream) {
   const IntervalAttention& f = p.forward;
-  const int64_t values =
-      int64_t(f.batch) * f.num_kv_heads * f.num_keys * (f.qk_head_dim + f.v_head_dim);
-  return launch(sum_partials_kernel, blocks_for(values / 4, kThreads), kThreads, 0, stream, p,
-                plan);
-}
-
-cudaError_t mend_gradients(const IntervalBackward& p, const BackwardPlan& plan,
-                           cudaStream_t stream) {
-  return launch(mend_kernel, kBusySms * 4, kThreads, 0, stream, p, plan,
-                p.earlier != nullptr ? *p.earlier : IntervalBackward{});
+  const int64_t keys = plan.num_chunks > 1 ? int64_t(f.batch) * f.num_keys * f.num_kv_heads : 0;
+  return launch(finish_kernel, std::max(blocks_for(keys, kThreads / 32), kBusySms * 4u), kThreads,
+                0, stream, p, plan, p.earlier != nullptr ? *p.earlier : IntervalBackward{});
 }
 
 }  // namespace nsa::kernels::portable

@@ -7,10 +7,8 @@ namespace nsa::kernels::portable {
 
 /// lse and delta of the plan; clears `bad`.
 cudaError_t prepare_rows(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
-/// d_k and d_v from partial sums.
-cudaError_t sum_partials(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
-/// Recomputes gradients that are not finite from attended pairs only; nothing to do when `bad` is
-/// 0.
-cudaError_t mend_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
+/// d_k and d_v from partial sums, where the plan has several; then gradients that are not finite
+/// once more, from attended pairs only.
+cudaError_t finish_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t);
 
 }  // namespace nsa::kernels::portable

@@ -91,6 +91,7 @@ SelectedPlan plan_selected(const SelectedSizes& s) {
     offset = end;
     end += (bytes + 255) / 256 * 256;
   };
+  place(p.counts, size_t(p.heads) * p.chunks * p.tiles * 4);
   place(p.offsets, size_t(p.heads) * (p.chunks + 1) * p.tiles * 4);
   place(p.next_items, sets * 4);
   place(p.row_tiles, pairs * 4);

@@ -54,6 +54,7 @@ struct SelectedPlan {
   int items_of_head;  // at most, in one set
   bool long_items_first;  // or in the order of stripes and tiles
   // Offsets of arrays in the workspace, in bytes.
+  size_t counts;      // int32 [heads, chunks, tiles] rows of a chunk that attend a tile
   size_t offsets;     // int32 [heads, chunks + 1, tiles] first entry of a chunk in a tile's list
   size_t next_items;  // int32 [sets] items taken
   size_t row_tiles;   // int32 [B, S, Hkv, M] tile * 2 + (1 if only some keys); -1 behind the last

@@ -7,14 +7,15 @@ namespace nsa::kernels::portable {
 namespace {
 
 constexpr int kScanThreads = 1024;
+constexpr int kListThreads = 512;
 
 struct IndexArguments {
   RowArguments rows;
   SelectedPlan plan;
   int num_kv_heads;
-  int64_t num_rows, tokens_of_batch;
+  int64_t tokens_of_batch;
   bool without_dense_tiles;
-  int32_t *offsets, *row_tiles, *row_counts, *first_item;
+  int32_t *counts, *offsets, *next_items, *row_tiles, *row_counts, *first_item;
   uint64_t* row_masks;
   uint32_t* entries;
   SelectedItem* items;
@@ -51,17 +52,14 @@ __device__ RowRuns<kHalves> runs_of_row(const RowArguments& a, int64_t row, int 
              : RowRuns<kHalves>::of(ranges, a.num_ranges, limit);
 }
 
-/// One warp a row: its tiles, ascending, with the keys it attends of each; counts them by chunk.
-/// kHalves: of RowRuns.
+/// Of a row by one warp: its tiles, ascending, with the keys it attends of each; adds one to the
+/// counter of each tile. kHalves: of RowRuns.
 template <int kHalves>
-__global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexArguments a) {
+__device__ __forceinline__ void list_row(const IndexArguments& a, int head_index, int token,
+                                         int* counts) {
   const int lane = threadIdx.x % 32, most = a.plan.max_tiles_of_row;
-  const int64_t row = int64_t(blockIdx.x) * 4 + threadIdx.x / 32;
-  if (row >= a.num_rows) return;
-  const int64_t token_of_batch = row / a.num_kv_heads;
-  const int token = static_cast<int>(token_of_batch % a.rows.num_queries);
-  const int64_t batch = token_of_batch / a.rows.num_queries, head = row % a.num_kv_heads;
-  const int head_index = static_cast<int>(batch * a.num_kv_heads + head);
+  const int64_t batch = head_index / a.num_kv_heads, head = head_index % a.num_kv_heads,
+                row = (batch * a.rows.num_queries + token) * a.num_kv_heads + head;
   const auto runs =
       runs_of_row<kHalves>(a.rows, (batch * a.tokens_of_batch + token) * a.num_kv_heads + head,
                            a.rows.first_position + token);
@@ -85,9 +83,6 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   }
   const int count = wanted > most ? 0 : wanted;
   if (lane == 0) a.row_counts[row] = wanted > most ? -1 : wanted;
-  int32_t* counts =
-      a.offsets +
-      (int64_t(head_index) * (a.plan.chunks + 1) + token / a.plan.chunk_tokens) * a.plan.tiles;
   for (int base = 0; base < most; base += 32) {
     const int place = base + lane;
     const bool valid = place < count;
@@ -112,6 +107,23 @@ __global__ void __launch_bounds__(128) list_tiles(const __grid_constant__ IndexA
   }
 }
 
+/// One block a (head, chunk), one warp a row: lists of the rows, and the tiles' counts.
+template <int kHalves>
+__global__ void __launch_bounds__(kListThreads)
+    list_tiles(const __grid_constant__ IndexArguments a) {
+  int* const counts = reinterpret_cast<int*>(dynamic_shared());
+  const int tiles = a.plan.tiles, chunk = blockIdx.x, head_index = blockIdx.y;
+  for (int i = threadIdx.x; i < tiles; i += kListThreads) counts[i] = 0;
+  __syncthreads();
+  const int first = chunk * a.plan.chunk_tokens,
+            end = min(first + a.plan.chunk_tokens, a.rows.num_queries);
+  for (int token = first + threadIdx.x / 32; token < end; token += kListThreads / 32)
+    list_row<kHalves>(a, head_index, token, counts);
+  __syncthreads();
+  int32_t* const to = a.counts + (int64_t(head_index) * a.plan.chunks + chunk) * tiles;
+  for (int i = threadIdx.x; i < tiles; i += kListThreads) to[i] = counts[i];
+}
+
 /// Sum of `value` over the threads before this one; `total` over all.
 __device__ int scan_block(int value, int& total) {
   __shared__ int sums[32];
@@ -134,30 +146,121 @@ __device__ int scan_block(int value, int& total) {
   return before_warp + until - value;
 }
 
-/// Counts -> where each chunk's part of a tile's list begins. One block a head.
-__global__ void __launch_bounds__(kScanThreads)
-    scan_counts(const __grid_constant__ IndexArguments a) {
+/// Counts of a head -> where each chunk's part of a tile's list begins, of the chunks from `first`
+/// to `last`, the end of the last one included.
+__device__ void scan_counts(const IndexArguments& a, int head_index, int first, int last) {
   const int tiles = a.plan.tiles, chunks = a.plan.chunks;
-  int32_t* counts = a.offsets + int64_t(blockIdx.x) * (chunks + 1) * tiles;
+  const int32_t* __restrict__ counts = a.counts + int64_t(head_index) * chunks * tiles;
+  int32_t* __restrict__ offsets = a.offsets + int64_t(head_index) * (chunks + 1) * tiles;
   int done = 0;
   for (int base = 0; base < tiles; base += kScanThreads) {
     const int tile = base + threadIdx.x;
-    int sum = 0, total = 0;
+    int before = 0, own = 0, after = 0, total = 0;  // rows of the chunks, seen from first to last
     if (tile < tiles) {
-#pragma unroll 8
-      for (int c = 0; c < chunks; ++c) sum += counts[int64_t(c) * tiles + tile];
+      const auto sum = [&](int from, int to) {
+        int found = 0;
+#pragma unroll 16
+        for (int c = from; c < to; ++c) found += __ldg(counts + int64_t(c) * tiles + tile);
+        return found;
+      };
+      before = sum(0, first), own = sum(first, last), after = sum(last, chunks);
     }
-    int next = done + scan_block(sum, total);
+    int next = done + scan_block(before + own + after, total) + before;
     done += total;
     if (tile >= tiles) continue;
-#pragma unroll 8
-    for (int c = 0; c < chunks; ++c) {
-      const int count = counts[int64_t(c) * tiles + tile];
-      counts[int64_t(c) * tiles + tile] = next;
-      next += count;
+#pragma unroll 16
+    for (int c = first; c < last; ++c) {
+      offsets[int64_t(c) * tiles + tile] = next;
+      next += __ldg(counts + int64_t(c) * tiles + tile);
     }
-    counts[int64_t(chunks) * tiles + tile] = next;
+    offsets[int64_t(last) * tiles + tile] = next;
   }
+  __syncthreads();
+}
+
+/// Places of items by class, so that CTAs take the classes one after the other; which CTA takes an
+/// item changes no bit.
+struct ItemClasses {
+  static constexpr int kPlaces = 16, kLengths = 48, kCount = kPlaces + kLengths;
+  int next[kCount];
+
+  /// Whole pieces by the place of their tokens in the set, so that rows of the tokens that CTAs
+  /// read at a time stay in the L2 cache; then what is left of lists, the longest first, so that
+  /// all SMs end at about the same time.
+  __device__ static int of(int piece, int pieces, int count, int most) {
+    return count == most ? piece * kPlaces / pieces : kPlaces + (most - count) * kLengths / most;
+  }
+  /// Numbers of items become first places; all threads.
+  __device__ void scan() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      int done = 0;
+      for (int& one : next) {
+        const int count = one;
+        one = done;
+        done += count;
+      }
+    }
+    __syncthreads();
+  }
+};
+
+/// Finds where the lists of a (head of a set, set) begin and cuts them into work items.
+__global__ void __launch_bounds__(kScanThreads)
+    cut_lists(const __grid_constant__ IndexArguments a) {
+  const SelectedPlan& plan = a.plan;
+  const int set = blockIdx.y, tiles = plan.tiles;
+  const int head_index = set / plan.chunk_sets * plan.heads_of_set + blockIdx.x;
+  const int64_t place = int64_t(set) * plan.heads_of_set + blockIdx.x;
+  int32_t* first_item = a.first_item + place * (tiles + 1);
+  SelectedItem* items = a.items + place * plan.items_of_head;
+  const int begin_chunk = set % plan.chunk_sets * plan.chunks_of_set,
+            end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
+  const bool exists = head_index < plan.heads;
+  const int32_t* offsets = a.offsets + int64_t(head_index) * (plan.chunks + 1) * tiles;
+  const int most = plan.pairs_of_item;
+  const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
+  // Of the thread's i-th list: visit(tile, begin, end, pieces).
+  const auto visit_list = [&](int i, auto&& visit) {
+    const int chunk = begin_chunk + i / strides * plan.stripe_chunks;
+    const int tile = i % strides * kScanThreads + threadIdx.x;
+    const bool valid = exists && tile < tiles && chunk < end_chunk;
+    const int begin = valid ? offsets[int64_t(chunk) * tiles + tile] : 0;
+    const int end =
+        valid ? offsets[int64_t(min(chunk + plan.stripe_chunks, end_chunk)) * tiles + tile] : 0;
+    visit(tile, begin, end, (end - begin + most - 1) / most);
+  };
+  __shared__ ItemClasses classes;
+  if (threadIdx.x < ItemClasses::kCount) classes.next[threadIdx.x] = 0;
+  if (threadIdx.x == 0 && blockIdx.x == 0) a.next_items[set] = 0;
+  if (exists) scan_counts(a, head_index, begin_chunk, end_chunk);
+  int done = 0;
+  for (int i = 0; i < plan.stripes * strides; ++i)
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      int total = 0;
+      const int first = done + scan_block(pieces, total);
+      done += total;
+      if (tile < tiles) first_item[tile] = first;
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        if (plan.long_items_first) {
+          atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1);
+        } else {
+          items[first + j] = {tile, from, count, first + j};
+        }
+      }
+    });
+  if (threadIdx.x == 0) first_item[tiles] = done;
+  if (!plan.long_items_first) return;
+  classes.scan();
+  for (int i = 0; i < strides; ++i)  // one stripe
+    visit_list(i, [&](int tile, int begin, int end, int pieces) {
+      for (int j = 0; j < pieces; ++j) {
+        const int from = begin + j * most, count = min(most, end - from);
+        items[atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1)] = {
+            tile, from, count, first_item[tile] + j};
+      }
+    });
 }
 
 /// One warp a (head, chunk) walks its tokens in order, so that lists are ascending.
@@ -194,89 +297,6 @@ __global__ void __launch_bounds__(32) scatter_rows(const __grid_constant__ Index
   }
 }
 
-/// Places of items by class, so that CTAs take the classes one after the other; which CTA takes an
-/// item changes no bit.
-struct ItemClasses {
-  static constexpr int kPlaces = 16, kLengths = 48, kCount = kPlaces + kLengths;
-  int next[kCount];
-
-  /// Whole pieces by the place of their tokens in the set, so that rows of the tokens that CTAs
-  /// read at a time stay in the L2 cache; then what is left of lists, the longest first, so that
-  /// all SMs end at about the same time.
-  __device__ static int of(int piece, int pieces, int count, int most) {
-    return count == most ? piece * kPlaces / pieces : kPlaces + (most - count) * kLengths / most;
-  }
-  /// Numbers of items become first places; all threads.
-  __device__ void scan() {
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      int done = 0;
-      for (int& one : next) {
-        const int count = one;
-        one = done;
-        done += count;
-      }
-    }
-    __syncthreads();
-  }
-};
-
-/// Cuts the lists of a (head of a set, set) into work items.
-__global__ void __launch_bounds__(kScanThreads)
-    cut_lists(const __grid_constant__ IndexArguments a) {
-  const SelectedPlan& plan = a.plan;
-  const int set = blockIdx.y, tiles = plan.tiles;
-  const int head_index = set / plan.chunk_sets * plan.heads_of_set + blockIdx.x;
-  const int64_t place = int64_t(set) * plan.heads_of_set + blockIdx.x;
-  int32_t* first_item = a.first_item + place * (tiles + 1);
-  SelectedItem* items = a.items + place * plan.items_of_head;
-  const int begin_chunk = set % plan.chunk_sets * plan.chunks_of_set,
-            end_chunk = min(begin_chunk + plan.chunks_of_set, plan.chunks);
-  const bool exists = head_index < plan.heads;
-  const int32_t* offsets = a.offsets + int64_t(head_index) * (plan.chunks + 1) * tiles;
-  const int most = plan.pairs_of_item;
-  const int strides = (tiles + kScanThreads - 1) / kScanThreads;  // over the tiles of a stripe
-  // Of the thread's i-th list: visit(tile, begin, end, pieces).
-  const auto visit_list = [&](int i, auto&& visit) {
-    const int chunk = begin_chunk + i / strides * plan.stripe_chunks;
-    const int tile = i % strides * kScanThreads + threadIdx.x;
-    const bool valid = exists && tile < tiles && chunk < end_chunk;
-    const int begin = valid ? offsets[int64_t(chunk) * tiles + tile] : 0;
-    const int end =
-        valid ? offsets[int64_t(min(chunk + plan.stripe_chunks, end_chunk)) * tiles + tile] : 0;
-    visit(tile, begin, end, (end - begin + most - 1) / most);
-  };
-  __shared__ ItemClasses classes;
-  if (threadIdx.x < ItemClasses::kCount) classes.next[threadIdx.x] = 0;
-  int done = 0;
-  for (int i = 0; i < plan.stripes * strides; ++i)
-    visit_list(i, [&](int tile, int begin, int end, int pieces) {
-      int total = 0;
-      const int first = done + scan_block(pieces, total);
-      done += total;
-      if (tile < tiles) first_item[tile] = first;
-      for (int j = 0; j < pieces; ++j) {
-        const int from = begin + j * most, count = min(most, end - from);
-        if (plan.long_items_first) {
-          atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1);
-        } else {
-          items[first + j] = {tile, from, count, first + j};
-        }
-      }
-    });
-  if (threadIdx.x == 0) first_item[tiles] = done;
-  if (!plan.long_items_first) return;
-  classes.scan();
-  for (int i = 0; i < strides; ++i)  // one stripe
-    visit_list(i, [&](int tile, int begin, int end, int pieces) {
-      for (int j = 0; j < pieces; ++j) {
-        const int from = begin + j * most, count = min(most, end - from);
-        items[atomicAdd(&classes.next[ItemClasses::of(j, pieces, count, most)], 1)] = {
-            tile, from, count, first_item[tile] + j};
-      }
-    });
-}
-
 }  // namespace
 
 cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, void* workspace,
@@ -292,23 +312,23 @@ cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, voi
   a.num_kv_heads = p.num_kv_heads;
   a.tokens_of_batch = p.tokens_of_batch;
   a.without_dense_tiles = p.without_dense_tiles;
-  a.num_rows = int64_t{plan.heads} * p.num_queries;
+  a.counts = reinterpret_cast<int32_t*>(at(plan.counts));
   a.offsets = reinterpret_cast<int32_t*>(at(plan.offsets));
+  a.next_items = reinterpret_cast<int32_t*>(at(plan.next_items));
   a.row_tiles = reinterpret_cast<int32_t*>(at(plan.row_tiles));
   a.row_counts = reinterpret_cast<int32_t*>(at(plan.row_counts));
   a.first_item = reinterpret_cast<int32_t*>(at(plan.first_item));
   a.row_masks = reinterpret_cast<uint64_t*>(at(plan.row_masks));
   a.entries = reinterpret_cast<uint32_t*>(at(plan.entries));
   a.items = reinterpret_cast<SelectedItem*>(at(plan.items));
-  cudaError_t status = cudaMemsetAsync(a.offsets, 0, plan.row_tiles - plan.offsets, stream);
+  const dim3 chunks(plan.chunks, plan.heads);
+  const size_t shared = size_t(plan.tiles) * 4;
+  cudaError_t status = launch(p.num_ranges <= 32 ? list_tiles<1> : list_tiles<2>, chunks,
+                              kListThreads, shared, stream, a);
   if (status == cudaSuccess)
-    status = launch(p.num_ranges <= 32 ? list_tiles<1> : list_tiles<2>,
-                    static_cast<unsigned>((a.num_rows + 3) / 4), 128, 0, stream, a);
-  if (status == cudaSuccess) status = launch(scan_counts, plan.heads, kScanThreads, 0, stream, a);
-  if (status == cudaSuccess)
-    status = launch(scatter_rows, dim3(plan.chunks, plan.heads), 32, plan.tiles * 4, stream, a);
+    status = launch(cut_lists, dim3(plan.heads_of_set, plan.sets()), kScanThreads, 0, stream, a);
   if (status != cudaSuccess) return status;
-  return launch(cut_lists, dim3(plan.heads_of_set, plan.sets()), kScanThreads, 0, stream, a);
+  return launch(scatter_rows, chunks, 32, shared, stream, a);
 }
 
 }  // namespace nsa::kernels::portable

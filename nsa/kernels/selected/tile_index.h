@@ -20,7 +20,8 @@ TokenRanges token_ranges(const Problem& p, int tokens_of_batch, bool without_den
           p.num_ranges, p.first_position, tokens_of_batch, without_dense_tiles};
 }
 
-/// Fills offsets, row_tiles, row_masks, row_counts, entries, items and first_item of the workspace.
+/// Fills counts, offsets, row_tiles, row_masks, row_counts, entries, items and first_item of the
+/// workspace and sets next_items to 0; any content before.
 cudaError_t build_tile_index(const TokenRanges& p, const SelectedPlan& plan, void* workspace,
                              cudaStream_t stream);
 

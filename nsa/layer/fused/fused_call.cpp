@@ -1,10 +1,12 @@
 #include "nsa/layer/fused/fused_call.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -203,6 +205,8 @@ variable_list input_gradients(const CallPlan& plan, SavedCall& s, variable_list 
   for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
   at::Tensor room, q_out;  // not before they are needed
   const bool by_kernels = only_o && grads[kO].defined();
+  std::optional<at::AutoDispatchBelowADInplaceOrView> below;
+  if (by_kernels) below.emplace();  // operators are differentiated themselves
   if (by_kernels && branches && first_joined(s, config, plan.kernels) < s.q.size(1))
     room = room_side_by_side(plan, s.q);
   if (room.defined()) q_out = columns_of(plan, room, 0, config.num_heads, config.qk_head_dim);
@@ -224,6 +228,7 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
                                const at::Tensor& v_sel, const at::Tensor& k_win,
                                const at::Tensor& v_win, const at::Tensor& logits,
                                const c10::intrusive_ptr<CallPlan>& plan) {
+    const at::AutoDispatchBelowADInplaceOrView below;  // what autograd costs in every operator
     const NsaInputs in{q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, {}, {}, {}};
     const Steps steps =
         compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled,
@@ -273,6 +278,7 @@ std::optional<BranchKernels> kernels_of_call(const NsaInputs& in, const NsaConfi
                                              int64_t num_ids, bool compressed) {
   if (!tokens_by_kernel(in, config) || !combines_by_kernel(in.v_sel, in.gate_logits))
     return std::nullopt;
+  const at::AutoDispatchBelowADInplaceOrView below;
   at::Tensor k_cmp = in.k_cmp_src, v_cmp = in.v_cmp_src;
   if (!compressed) {  // sizes are asked for, so slices stand for what is not computed yet
     const int64_t blocks = config.num_compressed(in.q.size(1));

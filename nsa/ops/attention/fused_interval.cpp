@@ -10,6 +10,7 @@
 #include "nsa/diagnostics/record_stage.h"
 #include "nsa/ops/common/head_padding.h"
 #include "nsa/ops/common/kernel_problem.h"
+#include "nsa/ops/common/operator_call.h"
 
 #ifdef NSA_WITH_CUDA
 #include "nsa/kernels/interval/document_tiles.h"
@@ -253,6 +254,7 @@ FusedSelection fused_interval_attention(const at::Tensor& q, const at::Tensor& k
                                         const at::Tensor& v, const KeyMask& mask, double scale,
                                         const KernelChoice& kernel, const char* stage,
                                         const NsaConfig* selection) {
+  if (!needs_node({q, k, v})) return launch(q, k, v, mask, scale, kernel.code, selection);
   const variable_list r = FusedInterval::apply(q, k, v, mask, scale, kernel, stage, selection);
   if (selection == nullptr) return {r[0], r[1], {}, {}};
   return {r[0], r[1], r[2], r[3]};

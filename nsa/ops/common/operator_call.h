@@ -1,4 +1,5 @@
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
 
@@ -18,6 +19,16 @@ inline bool needs_gradient(std::initializer_list<at::Tensor> tensors) {
   if (!at::GradMode::is_enabled()) return false;
   for (const at::Tensor& tensor : tensors) {
     if (tensor.requires_grad()) return true;
+  }
+  return false;
+}
+
+/// True where a call on these tensors needs a node of the graph: to be differentiated, or to refuse
+/// a forward-mode derivative. A node costs the host as much as a small launch.
+inline bool needs_node(std::initializer_list<at::Tensor> tensors) {
+  if (needs_gradient(tensors)) return true;
+  for (const at::Tensor& tensor : tensors) {
+    if (tensor._fw_grad(/*level=*/0).defined()) return true;
   }
   return false;
 }

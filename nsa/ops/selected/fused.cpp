@@ -11,6 +11,7 @@
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/ops/common/head_padding.h"
 #include "nsa/ops/common/kernel_problem.h"
+#include "nsa/ops/common/operator_call.h"
 #include "nsa/ops/selected/backends.h"
 #include "nsa/ops/selected/split_groups.h"
 
@@ -261,6 +262,7 @@ size_t backward_workspace(const SelAttnArgs& args, KernelCode code) {
 }
 
 SelAttnResult run(const SelAttnArgs& args, const SelectedKernels& chosen) {
+  if (!needs_node({args.q, args.k, args.v})) return launch(args, chosen.by_keys);
   const variable_list result =
       FusedRows::apply(args.q, args.k, args.v, args.ranges, args.first_position, args.scale,
                        args.block_size, chosen);

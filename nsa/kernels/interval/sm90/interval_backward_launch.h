@@ -16,7 +16,7 @@ struct BackwardPlan {
   float* lse = nullptr;       // [B, Hkv, S, G] log2; +inf for a row without keys
   float* delta = nullptr;     // [B, Hkv, S, G] sum over columns of d_out * out, less d_lse
   float* partials = nullptr;  // [chunks, B, Hkv, N, dk + dv], d_k scaled
-  int* bad = nullptr;         // not 0: some gradient is not finite
+  int* bad = nullptr;         // not 0: a gradient, but of partial sums, is not finite
 };
 
 /// Sets chunk_tokens and num_chunks so that no unit takes much longer than an SM's share of all

@@ -91,8 +91,7 @@ bool run_in_chunks(const Problem& p, const IntervalBackward& g) {
     EXPECT_EQ(portable::prepare_rows(g, plan, nullptr), cudaSuccess);
   }
   EXPECT_EQ(launch(g, plan), cudaSuccess);
-  EXPECT_EQ(portable::sum_partials(g, plan, nullptr), cudaSuccess);
-  EXPECT_EQ(portable::mend_gradients(g, plan, nullptr), cudaSuccess);
+  EXPECT_EQ(portable::finish_gradients(g, plan, nullptr), cudaSuccess);
   return rows.bad != 0;
 }
 

@@ -34,10 +34,7 @@ namespace portable {
 cudaError_t prepare_rows(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
-cudaError_t sum_partials(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
-  return cudaErrorNotSupported;
-}
-cudaError_t mend_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
+cudaError_t finish_gradients(const IntervalBackward&, const sm90::BackwardPlan&, cudaStream_t) {
   return cudaErrorNotSupported;
 }
 }  // namespace portable
