@@ -206,7 +206,7 @@ struct ItemClasses {
 };
 
 /// Finds where the lists of a (head of a set, set) begin and cuts them into work items.
-__global__ void __launch_bounds__(kScanThreads)
+__global__ void __launch_bounds__(kScanThreads, 1)
     cut_lists(const __grid_constant__ IndexArguments a) {
   const SelectedPlan& plan = a.plan;
   const int set = blockIdx.y, tiles = plan.tiles;
