@@ -54,11 +54,12 @@ function(nsa_add_torch_test)
   endif()
 endfunction()
 
-# nsa_add_gpu_test(NAME ...): one that needs a GPU; it exits with 77 where there is none.
+# nsa_add_gpu_test(NAME ... LIBS ...): one that needs a GPU; its main(), unless it has one of its own, exits with 77 where
+# there is none. LIBS stands last.
 function(nsa_add_gpu_test)
   if(NSA_ENABLE_CUDA AND NSA_BUILD_TESTS)
     cmake_parse_arguments(T "" "NAME" "" ${ARGN})
-    nsa_add_torch_test(NAME ${T_NAME} ${T_UNPARSED_ARGUMENTS} LABELS gpu TIMEOUT 300)
+    nsa_add_torch_test(NAME ${T_NAME} ${T_UNPARSED_ARGUMENTS} nsa_gpu_test_main LABELS gpu TIMEOUT 300)
     set_tests_properties(${T_NAME} PROPERTIES SKIP_RETURN_CODE 77)
     set_property(GLOBAL APPEND PROPERTY NSA_GPU_TESTS ${T_NAME})
   endif()

@@ -3,8 +3,6 @@
 #include <ATen/Context.h>
 #include <cuda_runtime_api.h>
 
-#include <cstdio>
-
 #include "nsa/diagnostics/run_record.h"
 #include "nsa/layer/nsa_attention.h"
 #include "nsa/layer/random_inputs.h"
@@ -260,13 +258,3 @@ TEST(Huge, MoreThanTwoToThe31ElementsWork) {
 
 }  // namespace
 }  // namespace nsa
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (!at::hasCUDA()) {
-    std::puts("no CUDA device: not run");
-    return 77;
-  }
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-  return RUN_ALL_TESTS();
-}

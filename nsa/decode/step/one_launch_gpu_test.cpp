@@ -1,12 +1,9 @@
 // The decode step as one launch against the plain step. Ends with 77 (skipped) where there is no
 // CUDA device.
-#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDAGuard.h>
-
-#include <cstdio>
 
 #include "nsa/decode/test_util.h"
 #include "nsa/ops/common/check.h"
@@ -272,13 +269,3 @@ TEST(OneLaunch, RecordsOrRefusesUnsupportedCalls) {
 
 }  // namespace
 }  // namespace nsa
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (!at::hasCUDA()) {
-    std::puts("no CUDA device: not run");
-    return 77;
-  }
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-  return RUN_ALL_TESTS();
-}

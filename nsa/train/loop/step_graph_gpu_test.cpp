@@ -1,7 +1,6 @@
 // Training with the step as one CUDA graph against training without: the same bits. Ends with 77
 // (skipped) where there is no CUDA device.
 #include <ATen/ATen.h>
-#include <ATen/Context.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
@@ -10,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 
 #include "nsa/model/blocks/loss.h"
@@ -280,13 +278,3 @@ TEST(StepGraphOnCuda, ZHostReadDuringCaptureIsAnError) {
 
 }  // namespace
 }  // namespace nsa::train
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  if (!at::hasCUDA()) {
-    std::puts("no CUDA device: not run");
-    return 77;
-  }
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
-  return RUN_ALL_TESTS();
-}
