@@ -151,7 +151,7 @@ void write_chrome_file(const std::filesystem::path& file, const Trace& trace,
                        std::string_view step_name, int64_t most_steps) {
   std::ostringstream text;
   write_chrome(text, trace, step_name, most_steps);
-  write_gzip(file, text.view());
+  write_text(file, text.view());
 }
 
 }  // namespace harness::trace

@@ -13,7 +13,7 @@ namespace harness::trace {
 void write_chrome(std::ostream& out, const Trace& trace, std::string_view step_name,
                   int64_t most_steps);
 
-/// The same, compressed by gzip, into a file.
+/// The same into a file, compressed by gzip where its name ends in .gz.
 void write_chrome_file(const std::filesystem::path& file, const Trace& trace,
                        std::string_view step_name, int64_t most_steps);
 

@@ -19,8 +19,8 @@ constexpr unsigned kBlock = 1 << 20;
 
 }  // namespace
 
-void write_gzip(const std::filesystem::path& file, std::string_view text) {
-  GzipFile out(gzopen(file.c_str(), "wb6"));
+void write_text(const std::filesystem::path& file, std::string_view text) {
+  GzipFile out(gzopen(file.c_str(), file.extension() == ".gz" ? "wb6" : "wbT"));
   bool good = out != nullptr;
   for (size_t at = 0; good && at < text.size(); at += kBlock) {
     const auto count = static_cast<unsigned>(std::min<size_t>(kBlock, text.size() - at));

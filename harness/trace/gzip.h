@@ -5,9 +5,9 @@
 
 namespace harness::trace {
 
-/// Writes `text` compressed by gzip, without a time stamp: equal texts give equal files. Throws
+/// Writes `text`, compressed by gzip where the name ends in .gz; equal texts, equal files. Throws
 /// harness::Error naming the file when it cannot be written.
-void write_gzip(const std::filesystem::path& file, std::string_view text);
+void write_text(const std::filesystem::path& file, std::string_view text);
 
 /// Text of a file, plain or compressed by gzip. Throws harness::Error naming the file when it
 /// cannot be read, is damaged, or holds more than `most_bytes` of text.

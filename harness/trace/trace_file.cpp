@@ -260,7 +260,7 @@ Trace read_trace_file(const std::filesystem::path& file) {
 void write_trace_file(const std::filesystem::path& file, const Trace& trace) {
   std::ostringstream text;
   write_trace(text, trace);
-  write_gzip(file, text.view());
+  write_text(file, text.view());
 }
 
 }  // namespace harness::trace

@@ -32,7 +32,8 @@ Trace read_trace(std::string_view bytes, const std::string& name);
 /// The same from a file, plain or compressed by gzip (at most 4 GiB of text).
 Trace read_trace_file(const std::filesystem::path& file);
 
-/// Writes the file compressed by gzip. Throws harness::Error when it cannot be written.
+/// Writes the file, compressed by gzip where its name ends in .gz. Throws harness::Error when it
+/// cannot be written.
 void write_trace_file(const std::filesystem::path& file, const Trace& trace);
 
 }  // namespace harness::trace

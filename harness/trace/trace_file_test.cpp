@@ -76,8 +76,13 @@ TEST(TraceFile, CompressedFilesAreEqualForEqualTraces) {
   EXPECT_THAT([&] { read_trace_file(temporary("absent")); },
               ThrowsMessage<Error>(HasSubstr("cannot read")));
   EXPECT_THAT([&] { read_maybe_gzip(first, 10); }, ThrowsMessage<Error>(HasSubstr("at most 10")));
-  EXPECT_THAT([&] { write_gzip("/nowhere/at/all", "x"); },
+  EXPECT_THAT([&] { write_text("/nowhere/at/all", "x"); },
               ThrowsMessage<Error>(HasSubstr("cannot write")));
+  const fs::path plain = temporary("plain");
+  write_trace_file(plain, example());
+  EXPECT_EQ(bytes(plain), text_of(example()));
+  EXPECT_EQ(text_of(read_trace_file(plain)), text_of(example()));
+  fs::remove(plain);
   fs::remove(first);
   fs::remove(second);
 }

@@ -17,19 +17,23 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kTraceSuffix = ".trace.jsonl.gz";
+constexpr std::string_view kTraceSuffix = ".trace.jsonl", kGzip = ".gz";
 
-/// The phase of a trace's path, phases/PHASE/out/CASE.trace.jsonl.gz; empty for any other file.
+/// The phase of a trace's path, phases/PHASE/out/CASE.trace.jsonl; empty for any other file.
 std::string phase_of(const std::string& path) {
   const std::string begin = "phases/";
   if (!path.starts_with(begin) || !path.ends_with(kTraceSuffix)) return "";
   return path.substr(begin.size(), path.find('/', begin.size()) - begin.size());
 }
 
+/// Names without .gz, which traces of older runs have.
 std::set<std::string> traces_of(const RunFolder& run) {
   std::set<std::string> traces;
-  for (const std::string& path : run.paths())
-    if (!phase_of(path).empty()) traces.insert(path);
+  for (const std::string& path : run.paths()) {
+    const std::string name =
+        path.ends_with(kGzip) ? path.substr(0, path.size() - kGzip.size()) : path;
+    if (!phase_of(name).empty()) traces.insert(name);
+  }
   return traces;
 }
 
@@ -92,9 +96,12 @@ void require_same_arguments(const RunFolder& a, const RunFolder& b, const std::s
   }
 }
 
-trace::StepParts parts_of(const RunFolder& run, const std::string& path) {
+trace::StepParts parts_of(const RunFolder& run, const std::string& name) {
+  const bool plain = run.has(name);
+  const std::string path = plain ? name : name + std::string(kGzip);
   try {
-    const trace::Trace trace = trace::read_trace(gunzip(run.read(path), path), path);
+    const std::string bytes = run.read(path);
+    const trace::Trace trace = trace::read_trace(plain ? bytes : gunzip(bytes, path), path);
     return trace::step_parts(trace, trace::step_name(trace));
   } catch (const ConfigError&) {
     throw;

@@ -22,7 +22,8 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using trace::Ns;
 
-constexpr const char* kTrace = "phases/hotspots/out/hotspots.trace.jsonl.gz";
+constexpr const char* kTrace = "phases/hotspots/out/hotspots.trace.jsonl";
+constexpr const char* kRecorded = "phases/hotspots/out/hotspots.trace.jsonl.gz";  // an older run
 constexpr const char* kChanged = "interval_backward_kernel";
 
 /// A recorded run of a GPU, and a copy in which one kernel takes half as long again.
@@ -60,7 +61,8 @@ class Runs {
  private:
   /// All that comes behind a longer kernel comes later. Returns the time that a step gains.
   double lengthen() const {
-    trace::Trace trace = trace::read_trace_file(folder() / kTrace);
+    trace::Trace trace = trace::read_trace_file(folder() / kRecorded);
+    fs::remove(folder() / kRecorded);
     std::vector<std::pair<Ns, Ns>> longer;  // end of a kernel, what it gains
     for (const trace::DeviceWork& work : trace.work)
       if (trace.name_of(work.name).find(kChanged) != std::string::npos)

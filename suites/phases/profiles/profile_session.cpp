@@ -36,13 +36,13 @@ void ProfileSession::record(const std::function<void()>& work,
 }
 
 trace::Trace ProfileSession::save(const std::string& step_range, int64_t chrome_steps) {
-  const std::string file = one_.id + ".trace.jsonl.gz", chrome = one_.id + ".chrome.json.gz";
+  const std::string file = one_.id + ".trace.jsonl", chrome = one_.id + ".chrome.json";
   const std::filesystem::path folder = one_.in.out;
   trace::write_trace_file(folder / file, collector_->take());
-  one_.emitter.artifact(file, "application/gzip");
+  one_.emitter.artifact(file, "application/jsonl");
   trace::Trace kept = trace::read_trace_file(folder / file);
   trace::write_chrome_file(folder / chrome, kept, step_range, chrome_steps);
-  one_.emitter.artifact(chrome, "application/gzip");
+  one_.emitter.artifact(chrome, "application/json");
   return kept;
 }
 
