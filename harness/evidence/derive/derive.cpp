@@ -46,6 +46,7 @@ class Deriver {
     append(tables_, training_table(training_));
     add_artifacts();
     add_settings_and_criteria();
+    deviate_unjudged_checks();
     check_needed_criteria();
     check_rewritten();
     add_limits(results_.series, results_.criteria);
@@ -119,6 +120,7 @@ class Deriver {
     append(results_.series, step_series(plan.id, raw.groups));
     append(results_.series, scaling_series(files_.kinds.at(plan.kind), plan.id, figures));
     append(results_.findings, phase_findings(result, raw, end.slow));
+    append(failed_checks_, check_findings(result, raw));
     append(problems_, raw.problems);
     append(faults_, end.faults);
     results_.phases.push_back(result);
@@ -228,6 +230,23 @@ class Deriver {
     for (const Deviation& known : results_.deviations)
       if (known.id == id) return;
     results_.deviations.push_back({id, what, why});
+  }
+
+  /// What a check found must not be lost because no criterion asks for it: a deviation, unless a
+  /// criterion of its phase states that something is amiss, or the finding is for later.
+  void deviate_unjudged_checks() {
+    for (const Finding& failed : failed_checks_) {
+      const std::string phase = failed.fact.substr(2);  // P-
+      const bool judged = std::ranges::any_of(results_.criteria, [&](const CriterionResult& c) {
+        return c.verdict != CriterionVerdict::kPass &&
+               (c.phase == phase || c.metric.starts_with(phase + "."));
+      });
+      const bool stated = failed.code == "DATA_SUBSTITUTED";  // a deviation of its own
+      if (judged || stated || failed.priority != Priority::kImmediate) continue;
+      deviate("D-checks." + phase + "." + failed.code,
+              failed.id + " of step " + phase + " is judged by no criterion: " + failed.symptom,
+              failed.code);
+    }
   }
 
   void add_versions_table() {
@@ -368,6 +387,7 @@ class Deriver {
   std::vector<EvidenceError> problems_;
   std::vector<json> tables_;
   std::vector<json> training_;  ///< rows of the table of training runs
+  std::vector<Finding> failed_checks_;
   std::vector<std::string> faults_;
   std::vector<Metric> confirmations_;  ///< paired figures of the second measurement
   std::set<std::string> confirmable_;  ///< paired figures whose plan holds one

@@ -301,6 +301,37 @@ TEST(Derive, ALibraryBuiltForDebuggingIsADeviation) {
   EXPECT_THAT(with(R"("Google Benchmark":"release build")").deviations, IsEmpty());
 }
 
+TEST(Derive, AFailedCheckThatNoCriterionJudgesIsADeviation) {
+  const auto with = [](const std::string& code) {
+    return derived_after(
+               {},
+               [&](const fs::path& run) {
+                 const fs::path file = run / "phases/conform/g01.jsonl";
+                 std::string lines = read_bytes(file), failed;
+                 const size_t at = lines.find(R"("type":"check")"),
+                              begin = lines.rfind('\n', at) + 1;
+                 auto check =
+                     nlohmann::json::parse(lines.substr(begin, lines.find('\n', at) - begin));
+                 check["id"] = "unasked/row", check["ok"] = false, check["code"] = code;
+                 check["detail"] = "of no criterion";
+                 lines.insert(begin, check.dump() + "\n");
+                 const std::string count = R"("lines":)";
+                 const size_t digits = lines.rfind(count) + count.size();
+                 const int64_t was = std::stoll(lines.substr(digits));
+                 lines.replace(digits, std::to_string(was).size(), std::to_string(was + 1));
+                 write_bytes(file, lines);
+               })
+        .results;
+  };
+  const Results unjudged = with("INVARIANT_VIOLATED");
+  EXPECT_THAT(by_id(unjudged.deviations, "D-checks.conform.INVARIANT_VIOLATED").what,
+              testing::AllOf(HasSubstr("judged by no criterion: 1 check failed"),
+                             HasSubstr("unasked/row in case even: of no criterion")));
+  EXPECT_EQ(unjudged.verdict.exit, 7) << unjudged.verdict.rule;
+  EXPECT_THAT(with("MEMORY_GROWS").deviations, IsEmpty());                 // a finding for later
+  EXPECT_THAT(derived({.mismatch = true}).results.deviations, IsEmpty());  // C-CONFORM fails
+}
+
 TEST(Derive, HistoryIsTheRunbooks) {
   const Results r = derived().results;
   ASSERT_EQ(r.history.size(), 1U);

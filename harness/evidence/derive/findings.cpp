@@ -271,6 +271,17 @@ CodeAdvice advice_for(const std::string& code) {
   return {"not known to this program", "read the phase's evidence and its GROUP.err", kNow};
 }
 
+std::vector<Finding> check_findings(const PhaseResult& result, const RawPhase& raw) {
+  std::vector<Finding> findings;
+  for (const auto& [code, failed] : failed_checks(raw))
+    findings.push_back(finding("F-" + result.name + "." + code, code,
+                               std::to_string(failed.count) + " check" +
+                                   (failed.count == 1 ? "" : "s") + " failed, first " +
+                                   failed.first,
+                               result.id));
+  return findings;
+}
+
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,
                                     const std::vector<SlowProcess>& slow) {
   std::vector<Finding> findings;
@@ -280,12 +291,7 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
     for (const base::protocol::Finding& line : group.findings)
       findings.push_back(reported_finding(
           line, stem + line.code + "." + std::to_string(++numbered[line.code]), result, raw));
-  for (const auto& [code, failed] : failed_checks(raw))
-    findings.push_back(finding(stem + code, code,
-                               std::to_string(failed.count) + " check" +
-                                   (failed.count == 1 ? "" : "s") + " failed, first " +
-                                   failed.first,
-                               result.id));
+  for (Finding& failed : check_findings(result, raw)) findings.push_back(std::move(failed));
   if (!slow.empty()) findings.push_back(finding(stem + "SLOW", "SLOW", slow_text(slow), result.id));
   if (const auto rank = slow_rank(raw.groups))
     findings.push_back(finding(stem + "SLOW_RANK", "SLOW_RANK", rank->text(), result.id));

@@ -20,6 +20,9 @@ CodeAdvice advice_for(const std::string& code);
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,
                                     const std::vector<SlowProcess>& slow);
 
+/// Those of them that are of failed checks.
+std::vector<Finding> check_findings(const PhaseResult& result, const RawPhase& raw);
+
 /// Findings that show only in the derived figures: withheld speeds and unusable baselines.
 std::vector<Finding> result_findings(const Results& results);
 
