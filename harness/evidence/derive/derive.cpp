@@ -11,6 +11,7 @@
 #include "harness/evidence/derive/environment_sections.h"
 #include "harness/evidence/derive/findings.h"
 #include "harness/evidence/derive/raw_evidence.h"
+#include "harness/evidence/derive/unjudged_checks.h"
 #include "harness/evidence/revision.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/run_files.h"
@@ -46,7 +47,8 @@ class Deriver {
     append(tables_, training_table(training_));
     add_artifacts();
     add_settings_and_criteria();
-    deviate_unjudged_checks();
+    append(results_.findings, failed_checks_);
+    append(results_.deviations, unjudged_checks(failed_checks_, results_.criteria));
     check_needed_criteria();
     check_rewritten();
     add_limits(results_.series, results_.criteria);
@@ -232,23 +234,6 @@ class Deriver {
     results_.deviations.push_back({id, what, why});
   }
 
-  /// What a check found must not be lost because no criterion asks for it: a deviation, unless a
-  /// criterion of its phase states that something is amiss, or the finding is for later.
-  void deviate_unjudged_checks() {
-    for (const Finding& failed : failed_checks_) {
-      const std::string phase = failed.fact.substr(2);  // P-
-      const bool judged = std::ranges::any_of(results_.criteria, [&](const CriterionResult& c) {
-        return c.verdict != CriterionVerdict::kPass &&
-               (c.phase == phase || c.metric.starts_with(phase + "."));
-      });
-      const bool stated = failed.code == "DATA_SUBSTITUTED";  // a deviation of its own
-      if (judged || stated || failed.priority != Priority::kImmediate) continue;
-      deviate("D-checks." + phase + "." + failed.code,
-              failed.id + " of step " + phase + " is judged by no criterion: " + failed.symptom,
-              failed.code);
-    }
-  }
-
   void add_versions_table() {
     json rows = json::array();
     for (const auto& [library, phases] : versions_) {
@@ -347,13 +332,11 @@ class Deriver {
   }
 
   void sort_by_id() {
-    const auto by_id = [](const auto& a, const auto& b) { return a.id < b.id; };
-    std::sort(results_.metrics.begin(), results_.metrics.end(), by_id);
-    std::sort(results_.criteria.begin(), results_.criteria.end(), by_id);
-    std::sort(results_.deviations.begin(), results_.deviations.end(), by_id);
-    std::sort(results_.findings.begin(), results_.findings.end(), by_id);
-    std::sort(results_.artifacts.begin(), results_.artifacts.end(), by_id);
-    std::sort(results_.series.begin(), results_.series.end(), by_id);
+    const auto sort = [](auto&... lists) {
+      (std::ranges::sort(lists, {}, [](const auto& x) -> const auto& { return x.id; }), ...);
+    };
+    sort(results_.metrics, results_.criteria, results_.deviations, results_.findings,
+         results_.artifacts, results_.series);
     std::sort(tables_.begin(), tables_.end(),
               [](const json& a, const json& b) { return a["id"] < b["id"]; });
     results_.tables = tables_;

@@ -307,7 +307,7 @@ TEST(Derive, AFailedCheckThatNoCriterionJudgesIsADeviation) {
                {},
                [&](const fs::path& run) {
                  const fs::path file = run / "phases/conform/g01.jsonl";
-                 std::string lines = read_bytes(file), failed;
+                 std::string lines = read_bytes(file);
                  const size_t at = lines.find(R"("type":"check")"),
                               begin = lines.rfind('\n', at) + 1;
                  auto check =

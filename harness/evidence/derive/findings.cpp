@@ -291,7 +291,6 @@ std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& r
     for (const base::protocol::Finding& line : group.findings)
       findings.push_back(reported_finding(
           line, stem + line.code + "." + std::to_string(++numbered[line.code]), result, raw));
-  for (Finding& failed : check_findings(result, raw)) findings.push_back(std::move(failed));
   if (!slow.empty()) findings.push_back(finding(stem + "SLOW", "SLOW", slow_text(slow), result.id));
   if (const auto rank = slow_rank(raw.groups))
     findings.push_back(finding(stem + "SLOW_RANK", "SLOW_RANK", rank->text(), result.id));

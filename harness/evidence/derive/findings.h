@@ -14,13 +14,12 @@ struct CodeAdvice {
 };
 CodeAdvice advice_for(const std::string& code);
 
-/// Findings of one phase: those its workers reported, one for each code of its failed checks, one
-/// SLOW for its processes under their floor, SLOW_RANK for a rank that the others wait for, and its
-/// own failure.
+/// Findings of one phase: those its workers reported, one SLOW for its processes under their floor,
+/// SLOW_RANK for a rank that the others wait for, and its own failure.
 std::vector<Finding> phase_findings(const PhaseResult& result, const RawPhase& raw,
                                     const std::vector<SlowProcess>& slow);
 
-/// Those of them that are of failed checks.
+/// One for each code of a phase's failed checks.
 std::vector<Finding> check_findings(const PhaseResult& result, const RawPhase& raw);
 
 /// Findings that show only in the derived figures: withheld speeds and unusable baselines.

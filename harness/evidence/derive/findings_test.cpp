@@ -75,7 +75,7 @@ TEST(Findings, FailedChecksAreOneFindingACode) {
     group.checks.push_back(check);
   }
   raw.view.groups = {group};
-  const auto findings = phase_findings(result, raw, {});
+  const auto findings = check_findings(result, raw);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].symptom, HasSubstr("2 checks failed, first id"));
   EXPECT_EQ(findings[1].code, "CHECK_FAILED");
