@@ -114,16 +114,34 @@ TEST(CallMemoryOnCuda, ACallThatGivesNoBranchesKeepsTwoForThree) {
   }
 }
 
+void expect_refused_after_overwriting(const at::Tensor& x, const at::Tensor& o,
+                                      const variable_list& inputs) {
+  const at::Tensor twice = o * 1;
+  {
+    const at::NoGradGuard no_graph;
+    x.add_(1);
+  }
+  EXPECT_THROW(torch::autograd::grad({twice}, inputs, {at::ones_like(o)}), c10::Error);
+}
+
 /// Its backward pass reads the output, too.
 TEST(CallMemoryOnCuda, AnOutputThatWasOverwrittenIsRefused) {
   const variable_list inputs = leaves();
   for (const Call call : {call_of_two, operator_call}) {
-    const at::Tensor o = call(inputs), twice = o * 1;
-    {
-      const at::NoGradGuard no_graph;
-      o.add_(1);
+    SCOPED_TRACE(call == operator_call ? "operator" : "layer");
+    const at::Tensor o = call(inputs);
+    expect_refused_after_overwriting(o, o, inputs);
+  }
+}
+
+TEST(CallMemoryOnCuda, AnInputThatWasOverwrittenIsRefused) {
+  const variable_list inputs = leaves();
+  for (const Call call : {layer_call, call_of_two, operator_call}) {
+    for (const at::Tensor& x : inputs) {
+      SCOPED_TRACE(testing::Message()
+                   << "operator " << (call == operator_call) << ", input of " << x.sizes());
+      expect_refused_after_overwriting(x, call(inputs), inputs);
     }
-    EXPECT_THROW(torch::autograd::grad({twice}, inputs, {at::ones_like(o)}), c10::Error);
   }
 }
 

@@ -221,6 +221,14 @@ variable_list input_gradients(const CallPlan& plan, SavedCall& s, variable_list 
   return result;
 }
 
+/// Without what autograd costs in every operator. What is saved must be detached outside: below
+/// ADInplaceOrView a detached tensor has a version of its own, so overwriting would go unnoticed.
+Steps composed(const NsaInputs& in, const CallPlan& plan) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return compose_attention(in, plan.config, plan.options, /*compressed=*/!plan.pooled,
+                           /*keeps_two=*/!plan.options.keep_branches);
+}
+
 struct FusedCall : torch::autograd::Function<FusedCall> {
   /// k_cmp and v_cmp are the sources of compression, or its results when not plan->pooled.
   static variable_list forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k_cmp,
@@ -228,11 +236,8 @@ struct FusedCall : torch::autograd::Function<FusedCall> {
                                const at::Tensor& v_sel, const at::Tensor& k_win,
                                const at::Tensor& v_win, const at::Tensor& logits,
                                const c10::intrusive_ptr<CallPlan>& plan) {
-    const at::AutoDispatchBelowADInplaceOrView below;  // what autograd costs in every operator
     const NsaInputs in{q, k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits, {}, {}, {}};
-    const Steps steps =
-        compose_attention(in, plan->config, plan->options, /*compressed=*/!plan->pooled,
-                          /*keeps_two=*/!plan->options.keep_branches);
+    const Steps steps = composed(in, *plan);
     NsaOutputs out = steps.out;
     plan->dropped_ids = out.dropped_ids;
     const SavedCall saved = SavedCall::of(steps, in);
