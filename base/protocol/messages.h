@@ -49,6 +49,10 @@ struct Hello {
   }
 };
 
+/// Beat::at of a completed step, and of one that a process before this one completed, which a
+/// resumed run repeats from its checkpoint: no progress of its own.
+inline constexpr std::string_view kStep = "step", kEarlierStep = "earlier step";
+
 struct Beat {
   static constexpr std::string_view kType = "beat";
   std::string case_id = "";

@@ -15,7 +15,7 @@ struct PhaseRecord {
   std::string
       cause;  ///< from the closed list of causes (harness/process/outcome.h); empty when COMPLETED
   std::string reason;  ///< one sentence
-  double seconds = 0;  ///< wall time of all recorded attempts
+  double seconds = 0;  ///< wall time of all attempts
   int64_t attempts = 0;
   std::vector<GroupOutcome> groups;  ///< the attempt of each group that counts
   template <class V>

@@ -117,7 +117,7 @@ bool PhaseRunner::run_stage(const PlannedPhase& phase, const std::vector<Planned
   for (const auto& group : groups) {
     record.groups.push_back(run_group(phase, group));
     const auto& outcome = record.groups.back();
-    record.seconds += outcome.seconds;
+    record.seconds += outcome.seconds + dir_.seconds_aside(phase.id, group.id);
     record.attempts =
         std::max<int64_t>(record.attempts, 1 + dir_.attempts_aside(phase.id, group.id));
     if (outcome.cause == "DISK_FULL")

@@ -117,6 +117,7 @@ TEST(PhaseRunner, OnlyFaultsOfTheMachineAreRetried) {
   EXPECT_EQ(run.record("unlucky").attempts, 2);
   EXPECT_TRUE(run.has("phases/unlucky/g01.a1.jsonl"));
   EXPECT_THAT(read_bytes(run.file("phases/unlucky/g01.a1.json")), HasSubstr("SIGKILL"));
+  EXPECT_GT(run.record("unlucky").seconds, run.record("unlucky").groups[0].seconds);
   EXPECT_EQ(run.end_of("wrong"), "FAILED EXIT_CODE");
   EXPECT_EQ(run.record("wrong").attempts, 1);
 }

@@ -9,6 +9,8 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/hash/sha256.h"
@@ -117,6 +119,16 @@ std::optional<Record> read_record(const fs::path& path) {
   } catch (const ConfigError&) {
     return {};
   }
+}
+
+/// `t` of the last complete line of a worker's results; 0 without one.
+double last_time(const fs::path& results) {
+  std::ifstream in(results);
+  std::string line, last;
+  while (std::getline(in, line) && !in.eof()) last = line;
+  const auto parsed = nlohmann::json::parse(last, nullptr, /*allow_exceptions=*/false);
+  const auto t = parsed.is_object() ? parsed.find("t") : parsed.end();
+  return t != parsed.end() && t->is_number() ? t->get<double>() : 0;
 }
 
 }  // namespace
@@ -233,6 +245,23 @@ int RunDir::attempts_aside(const std::string& phase, const std::string& group) c
   int last = 0;
   for (const auto& name : files_of(phase, group)) last = std::max(last, attempt_of(name, group));
   return last;
+}
+
+double RunDir::seconds_aside(const std::string& phase, const std::string& group) const {
+  double sum = 0;
+  for (int n = attempts_aside(phase, group); n > 0; n--) {
+    const auto attempt = group + ".a" + std::to_string(n);
+    double seconds = 0;
+    if (const auto outcome = group_outcome(phase, attempt)) {
+      seconds = outcome->seconds;
+    } else {
+      for (const auto& name : files_of(phase, group))
+        if (attempt_of(name, group) == n && name.ends_with(".jsonl"))
+          seconds = std::max(seconds, last_time(phase_dir(phase) / name));
+    }
+    sum += seconds;
+  }
+  return sum;
 }
 
 int RunDir::set_aside(const std::string& phase, const std::string& group) const {

@@ -44,6 +44,8 @@ class RunDir {
   int set_aside(const std::string& phase, const std::string& group) const;
   /// Number of attempts that were set aside.
   int attempts_aside(const std::string& phase, const std::string& group) const;
+  /// Wall time of those attempts; of one that was cut off without an outcome, to its last line.
+  double seconds_aside(const std::string& phase, const std::string& group) const;
 
  private:
   void check_same(const std::string& file, const std::string& text) const;

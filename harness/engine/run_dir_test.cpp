@@ -123,6 +123,23 @@ TEST_F(RunDirTest, AttemptsAreSetAsideUnderTheNextNumber) {
   EXPECT_EQ(dir.attempts_aside("p", "g01"), 10);
 }
 
+TEST_F(RunDirTest, AttemptsThatWereCutOffTookTheTimeToTheirLastLine) {
+  const RunDir dir(run_, false);
+  EXPECT_EQ(dir.seconds_aside("p", "g01"), 0) << "nothing is there";
+  put("phases/p/g01.jsonl", "{\"t\":3}\n");
+  GroupOutcome ended;
+  ended.group = "g01", ended.seconds = 2.5;
+  dir.write_group_outcome("p", ended);
+  EXPECT_EQ(dir.set_aside("p", "g01"), 1);
+  put("phases/p/g01.r0.jsonl", "{\"t\":1}\n{\"t\":7.25}\n{\"t\":9");
+  put("phases/p/g01.r1.jsonl", "{\"t\":6}\n");
+  EXPECT_EQ(dir.set_aside("p", "g01"), 2);
+  put("phases/p/g01.jsonl", "no line\n");
+  EXPECT_EQ(dir.set_aside("p", "g01"), 3);
+  EXPECT_DOUBLE_EQ(dir.seconds_aside("p", "g01"), 2.5 + 7.25);
+  EXPECT_EQ(dir.seconds_aside("p", "g02"), 0);
+}
+
 TEST_F(RunDirTest, NamesThatOnlyLookLikeAttemptsAreFilesOfTheGroup) {
   const RunDir dir(run_, false);
   for (const char* name : {"g01.ab.jsonl", "g01.a7jsonl", "g01.a"})

@@ -236,7 +236,7 @@ void Watch::read_results() {
 void Watch::hear(const base::protocol::Line& line, double now) {
   clock_.progress(now);
   const auto* beat = std::get_if<base::protocol::Beat>(&line.message);
-  if (beat == nullptr) return;
+  if (beat == nullptr || beat->at == base::protocol::kEarlierStep) return;
   clock_.beat(now, *beat);
   outcome_.last_beat = base::protocol::to_object(*beat);
   outcome_.last_beat["t"] = line.t;

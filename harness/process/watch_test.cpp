@@ -71,6 +71,17 @@ std::string text(const GroupOutcome& o) {
   return base::protocol::print_line(base::protocol::detail::write_value(o.reason));
 }
 
+TEST(Watch, StepsOfAnEarlierProcessAreNoProgress) {
+  FakeRun run("normal");
+  run.in.args["earlier"] = 50;
+  std::vector<int64_t> steps;
+  run.hooks.on_beat = [&](const base::protocol::Beat& beat, double) { steps.push_back(beat.step); };
+  const auto outcome = run.go();
+  EXPECT_EQ(outcome.status, StepStatus::kCompleted) << text(outcome);
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_EQ(outcome.lines, 8 + 50);
+}
+
 TEST(Watch, AGoodWorkerCompletes) {
   FakeRun run("normal");
   int beats = 0;

@@ -167,10 +167,23 @@ class Run {
       require_agreement({{"checkpoints", "at step " + std::to_string(trainer_->steps_done())}});
     if (trainer_->steps_done() > 0)
       context_.print("resumed behind step " + std::to_string(trainer_->steps_done()));
+    if (reports()) repeat_earlier_steps();
     first_step_ = trainer_->steps_done() + 1;
     const std::string extended = extension_line(trace_, options_.whole_run());
     if (!extended.empty()) context_.print(extended);
     if (reports() && !context_.losses.empty()) losses_ = LossFile(context_.losses, trace_);
+  }
+
+  bool is_recorded(const StepRecord& record) const {
+    return record.step == first_step_ || record.validation_loss ||
+           record.step % options_.record_every == 0;
+  }
+
+  /// Those of the processes that this one goes on from, so that the record is of the whole run.
+  void repeat_earlier_steps() {
+    for (const StepRecord& record : trace_)
+      if (is_recorded(record))
+        context_.lines->beat(context_.case_id, record, options_.steps, /*earlier=*/true);
   }
 
   /// Records the stage of every thread, to be read when this rank hangs.
@@ -338,8 +351,7 @@ class Run {
     ResultLines& lines = *context_.lines;
     if (watch_) watch_->progress();
     const bool ends = record.step == options_.steps || !record.is_finite();
-    const bool recorded = ends || record.step == first_step_ || record.validation_loss ||
-                          record.step % options_.record_every == 0;
+    const bool recorded = ends || is_recorded(record);
     if (recorded) lines.beat(context_.case_id, record, options_.steps);
     if (!record.is_finite()) {
       const std::string where = trainer_->locate_non_finite();

@@ -7,6 +7,8 @@ namespace nsa::train {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 class RunHandlingTest : public ProgramTest {
@@ -93,6 +95,33 @@ TEST_F(RunHandlingTest, LossesAreATable) {
   EXPECT_EQ(lines_of("o/losses.csv"), 1 + 6);
   EXPECT_EQ(shell("awk -F, 'NR > 1 && ($2 < 1 || NF != 6) { exit 1 }' o/losses.csv"), 0);
   EXPECT_EQ(shell("test $(awk -F, '$3 > 1' o/losses.csv | grep -c ^6,) = 1"), 0) << "kept-out rows";
+}
+
+/// Nothing that a run measured before it went on from a checkpoint is lost to its record.
+TEST_F(RunHandlingTest, TheRecordOfAResumedRunHasTheStepsBefore) {
+  make_text();
+  const std::string run =
+      "--steps 8 --checkpoints c --validate-every 2 --record-every 3 --lr 0.1 --min-lr 0.1 ";
+  const auto beats = [&](const std::string& file, const std::string& at) {
+    std::vector<std::pair<int64_t, bool>> found;
+    std::istringstream in(slurp(file));
+    for (std::string line; std::getline(in, line);) {
+      const auto one = nlohmann::json::parse(line);
+      if (one.at("type") == "beat" && one.value("at", "") == at)
+        found.emplace_back(one.at("step"), one.at("extra").contains("validation_loss"));
+    }
+    return found;
+  };
+  ASSERT_EQ(shell(train(run + "--slice-steps 5 --result a")), 0) << slurp("err");
+  ASSERT_EQ(shell(train(run + "--resume --result b")), 0) << slurp("err");
+  EXPECT_THAT(beats("a", "earlier step"), IsEmpty());
+  EXPECT_EQ(beats("b", "earlier step"), beats("a", "step"));
+  EXPECT_THAT(beats("b", "earlier step"),
+              ElementsAre(std::pair(1, false), std::pair(2, true), std::pair(3, false),
+                          std::pair(4, true), std::pair(5, true)));
+  const json least = figures("a", "loss.validation_min_nat").at(0);
+  EXPECT_EQ(figures("b", "loss.validation_min_nat").at(0), least);
+  EXPECT_GT(figures("b", "loss.validation_nat").at(0), least) << "it is one of the steps before";
 }
 
 TEST_F(RunHandlingTest, ACheckpointContinuesAText) {

@@ -55,6 +55,25 @@ void add_failed(const Model& model, const PhaseResult& phase, std::vector<Step>&
                      again(model, phase.name)});
 }
 
+/// No further run decides what lacks a baseline, until one that may set it is promoted.
+void take_without_baseline(const Model& model, std::vector<const CriterionResult*>& missing,
+                           std::vector<Step>& steps) {
+  std::vector<const CriterionResult*> open;
+  for (const CriterionResult* one : missing)
+    if (one->reason.starts_with("BASELINE_INVALID")) open.push_back(one);
+  if (open.empty()) return;
+  std::erase_if(missing,
+                [&](const auto* one) { return std::ranges::find(open, one) != open.end(); });
+  const bool may_set = model.results.deviations.empty();
+  steps.push_back({"**Set a baseline** for " + named(open) +
+                       (may_set ? ", if the figures of this run, in whose folder you are, are to be"
+                                  " those of later ones"
+                                : ", by a run without a deviation") +
+                       ": " + escape(open.front()->reason, 200),
+                   std::string("nsa-validate baseline promote ") + (may_set ? "." : "RUN") +
+                       " --reason TEXT --write"});
+}
+
 void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Step>& steps) {
   const auto open = of_phase(model, phase.name, CriterionVerdict::kInconclusive);
   if (!open.empty())
@@ -62,7 +81,8 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
         {"**Decide** " + named(open) + " with more samples: " + escape(open.front()->reason, 200),
          again(model, phase.name)});
   // A step that ran, and of which a case broke off or left a figure out.
-  const auto missing = of_phase(model, phase.name, CriterionVerdict::kNotEvaluated);
+  auto missing = of_phase(model, phase.name, CriterionVerdict::kNotEvaluated);
+  if (phase.status == StepStatus::kCompleted) take_without_baseline(model, missing, steps);
   if (phase.status == StepStatus::kCompleted && !missing.empty())
     steps.push_back({"**Decide** " + named(missing) + ": " + escape(missing.front()->reason, 300),
                      again(model, phase.name)});

@@ -55,6 +55,26 @@ TEST(NextSteps, WhatWasNotEvaluatedHasOne) {
   EXPECT_THAT(steps, Not(HasSubstr("Decide")));
 }
 
+/// To run it again decides nothing.
+TEST(NextSteps, WhatLacksABaselineIsDecidedByPromotingARun) {
+  Results r = go();
+  r.criteria = {criterion("C-x", CriterionVerdict::kNotEvaluated),
+                criterion("C-y", CriterionVerdict::kNotEvaluated)};
+  r.criteria[0].reason = "BASELINE_INVALID: no baseline of 'p.x'";
+  r.criteria[1].reason = "case text failed in g01";
+  r.phases.resize(1);
+  r.phases[0].name = "p";
+  r.phases[0].status = StepStatus::kCompleted;
+  const std::string steps = section(rendered(r), "Next steps");
+  EXPECT_THAT(steps, HasSubstr("**Set a baseline** for `C-x`, if the figures of this run"));
+  EXPECT_THAT(steps, HasSubstr("`nsa-validate baseline promote . --reason TEXT --write`"));
+  EXPECT_THAT(steps, HasSubstr("2. **Decide** `C-y`: case text failed"));
+  r.deviations.resize(1);
+  EXPECT_THAT(section(rendered(r), "Next steps"),
+              HasSubstr("by a run without a deviation: BASELINE_INVALID: no baseline of 'p.x': "
+                        "`nsa-validate baseline promote RUN --reason"));
+}
+
 TEST(NextSteps, OneOfTheRunbookIsLeftOutWhereAllItsCriteriaPass) {
   Results r = go();
   r.next_steps = {{"Count again", "nsa-validate --runbook smoke", {"C-x"}}};

@@ -54,7 +54,8 @@ struct Sorter {
   void operator()(const base::protocol::Finding& line) { raw.findings.push_back(line); }
   void operator()(const base::protocol::Table& line) { raw.tables.push_back(line); }
   void operator()(const base::protocol::Beat& line) {
-    if (line.at != "step") return;
+    if (line.at == base::protocol::kEarlierStep) raw.earlier_steps.push_back(line);
+    if (line.at != base::protocol::kStep) return;
     raw.last_step = std::max(raw.last_step, line.step);
     raw.steps.push_back(line);
   }

@@ -17,7 +17,8 @@ struct RawGroup {
   base::protocol::Hello hello;
   std::vector<base::protocol::Finding> findings;
   std::vector<base::protocol::Table> tables;
-  std::vector<base::protocol::Beat> steps = {};  ///< heartbeats of completed steps
+  std::vector<base::protocol::Beat> steps = {};          ///< heartbeats of completed steps
+  std::vector<base::protocol::Beat> earlier_steps = {};  ///< of processes that it went on from
   int64_t last_step = 0;  ///< of its heartbeats, also of a process that was ended
 };
 

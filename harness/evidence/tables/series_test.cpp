@@ -47,6 +47,13 @@ TEST(Series, HeartbeatsGiveLossAndRateALineAProcess) {
   EXPECT_EQ(all[1].id, "S-t.rate");
 }
 
+TEST(Series, ALineBeginsWithTheStepsBeforeAProcessWentOn) {
+  RawGroup group = group_of("g01", 8);
+  group.earlier_steps.assign(group.steps.begin(), group.steps.begin() + 4);
+  group.steps.erase(group.steps.begin(), group.steps.begin() + 4);
+  EXPECT_EQ(step_series("t", {group})[0].lines, step_series("t", {group_of("g01", 8)})[0].lines);
+}
+
 TEST(Series, PointsHaveTheDigitsThatALineShows) {
   RawGroup group = group_of("g01", 4);
   group.steps[0].extra["loss"] = 5.6417131423950195;

@@ -3,8 +3,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "nsa/program/input_error.h"
 
@@ -68,7 +70,12 @@ constexpr double GateStats::* kGates[] = {&GateStats::cmp,
 constexpr int64_t kOldTraceWidth = 2 + std::size(kFigures) + std::size(kGates);
 /// Behind them the number of targets, then the length of the schedule; older versions end before.
 constexpr int64_t StepRecord::* kCounts[] = {&StepRecord::targets, &StepRecord::schedule_steps};
-constexpr int64_t kTraceWidth = kOldTraceWidth + static_cast<int64_t>(std::size(kCounts));
+/// Then figures of kept-out rows, where they were measured; none of them can be negative.
+constexpr std::optional<double> StepRecord::* kMeasured[] = {&StepRecord::validation_loss,
+                                                             &StepRecord::validation_accuracy};
+constexpr double kNotMeasured = -1;
+constexpr int64_t kCountsEnd = kOldTraceWidth + static_cast<int64_t>(std::size(kCounts));
+constexpr int64_t kTraceWidth = kCountsEnd + static_cast<int64_t>(std::size(kMeasured));
 
 at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
   at::Tensor rows = at::empty({static_cast<int64_t>(trace.size()), kTraceWidth}, at::kDouble);
@@ -79,6 +86,7 @@ at::Tensor trace_to_tensor(const std::vector<StepRecord>& trace) {
     for (const auto figure : kFigures) *next++ = record.*figure;
     for (const auto gate : kGates) *next++ = record.gate.*gate;
     for (const auto count : kCounts) *next++ = static_cast<double>(record.*count);
+    for (const auto figure : kMeasured) *next++ = (record.*figure).value_or(kNotMeasured);
   }
   return rows;
 }
@@ -95,8 +103,10 @@ std::vector<StepRecord> trace_from_tensor(const at::Tensor& rows) {
     record.rows = static_cast<int64_t>(*next++);
     for (const auto figure : kFigures) record.*figure = *next++;
     for (const auto gate : kGates) record.gate.*gate = *next++;
-    for (int64_t i = kOldTraceWidth; i < rows.size(1); ++i)
+    for (int64_t i = kOldTraceWidth; i < std::min(kCountsEnd, rows.size(1)); ++i)
       record.*kCounts[i - kOldTraceWidth] = static_cast<int64_t>(*next++);
+    for (int64_t i = kCountsEnd; i < rows.size(1); ++i, ++next)
+      if (*next != kNotMeasured) record.*kMeasured[i - kCountsEnd] = *next;
   }
   return trace;
 }

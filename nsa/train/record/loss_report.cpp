@@ -62,7 +62,7 @@ std::vector<Figure> validation_figures(const RunFacts& facts,
   Figure right{"accuracy.validation_pct", "pct", std::nullopt, ""};
   std::string reason = facts.kept_out.empty()
                            ? "validate_every is 0: no loss of kept-out rows was asked for"
-                           : "no step with a loss of kept-out rows was done by this process";
+                           : "no step had its loss of kept-out rows measured";
   for (const Measured& one : measured_losses(facts, trace)) {
     if (!std::isfinite(one.loss)) {
       last.value = least.value = right.value = std::nullopt;

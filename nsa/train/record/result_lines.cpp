@@ -63,12 +63,13 @@ void ResultLines::mark(const std::string& case_id, int64_t step, int64_t of,
   emitter_->beat({.case_id = case_id, .step = step, .of = of, .at = at});
 }
 
-void ResultLines::beat(const std::string& case_id, const StepRecord& record, int64_t of) {
+void ResultLines::beat(const std::string& case_id, const StepRecord& record, int64_t of,
+                       bool earlier) {
   if (!emitter_) return;
   emitter_->beat({.case_id = case_id,
                   .step = record.step,
                   .of = of,
-                  .at = "step",
+                  .at = std::string(earlier ? base::protocol::kEarlierStep : base::protocol::kStep),
                   .rate = record.tok_s,
                   .rate_unit = "tok_s",
                   .mem_mib = record.mem_mib,

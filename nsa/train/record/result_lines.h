@@ -28,8 +28,8 @@ class ResultLines {
              const std::vector<base::protocol::SwitchValue>& switches);
   /// Progress inside a step: `at` (load, forward, backward, optimizer, collective) was completed.
   void mark(const std::string& case_id, int64_t step, int64_t of, const std::string& at);
-  /// A completed step with everything it measured.
-  void beat(const std::string& case_id, const StepRecord& record, int64_t of);
+  /// A completed step with everything it measured. `earlier`: of a process before this one.
+  void beat(const std::string& case_id, const StepRecord& record, int64_t of, bool earlier = false);
   /// Throws std::runtime_error for a value that is not finite.
   void sample(const std::string& case_id, const std::string& series, double value,
               const std::string& unit, int64_t order);
