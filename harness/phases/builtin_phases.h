@@ -71,7 +71,7 @@ void run_forecast(const BuiltinCall& call, base::protocol::Emitter& emitter);
 void run_scaling(const BuiltinCall& call, base::protocol::Emitter& emitter);
 
 /// builtin:gap_analysis. The rate of phase args.of beside args.references (gap_analysis.h): metric
-/// gap.expected_ratio (of the first), tables gap and causes, finding THROUGHPUT_GAP when even the
+/// gap.reached_ratio (of the first), tables gap and causes, finding THROUGHPUT_GAP when even the
 /// bounds are slower than the first. Without a rate the case fails.
 void run_gap_analysis(const BuiltinCall& call, base::protocol::Emitter& emitter);
 

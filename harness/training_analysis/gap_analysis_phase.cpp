@@ -122,7 +122,7 @@ void run_gap_analysis(const BuiltinCall& call, base::protocol::Emitter& emitter)
   const RateReference& expected = references.front();
   const RateGap gap = rate_gap(expected, *rate);
   emitter.metric(
-      {.case_id = id, .name = "gap.expected_ratio", .value = gap.ratio, .unit = "ratio"});
+      {.case_id = id, .name = "gap.reached_ratio", .value = 1 / gap.ratio, .unit = "ratio"});
   emit_gaps(id, *rate, references, emitter);
   const std::string causes = emit_causes(id, run.results, emitter);
   if (gap.reading == RateGap::Reading::kSlower)

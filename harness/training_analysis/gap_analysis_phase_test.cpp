@@ -37,7 +37,7 @@ TEST_F(GapAnalysisPhase, FindsARateThatItsBoundsDoNotExcuse) {
   write_training_run(run_.path());
   const auto slow = gap(gap_args(800));
   EXPECT_EQ(end_of(slow), "ok");
-  EXPECT_NEAR(metric_of(slow, "gap.expected_ratio"), 2, .01);
+  EXPECT_NEAR(metric_of(slow, "gap.reached_ratio"), .5, .0025);
   ASSERT_NE(gap_finding(slow), nullptr);
   EXPECT_THAT(gap_finding(slow)->symptom, HasSubstr("of 800 tok/s expected: x2"));
   const json rows = rows_of(slow, "gap");
@@ -55,7 +55,7 @@ TEST_F(GapAnalysisPhase, WithoutARateDecidesNothing) {
   args["of"] = "cards";
   const auto transcript = gap(args);
   EXPECT_THAT(end_of(transcript), HasSubstr("failed: cards.speed.rate_tok_s has no value"));
-  EXPECT_EQ(metric_of(transcript, "gap.expected_ratio"), "absent");
+  EXPECT_EQ(metric_of(transcript, "gap.reached_ratio"), "absent");
   args["of"] = "nowhere";
   EXPECT_THAT(end_of(gap(args)), HasSubstr("no phase of this run measures nowhere."));
 }
