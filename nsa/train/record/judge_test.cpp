@@ -251,7 +251,7 @@ TEST(Judge, TheLossOfKeptOutRowsIsTheLastAndTheSmallest) {
               HasSubstr("validate_every is 0"));
   facts.kept_out = "a corpus";
   EXPECT_THAT(figure(judge(o, facts, trace), "loss.validation_min_nat").reason,
-              HasSubstr("no step with a loss of kept-out rows"));
+              HasSubstr("no step had its loss of kept-out rows measured"));
   trace[3].validation_loss = 2.5;
   trace[9].validation_loss = 3.5;
   EXPECT_EQ(figure(judge(o, facts, trace), "loss.validation_nat").value, 3.5);
