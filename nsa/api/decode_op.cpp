@@ -271,6 +271,16 @@ void decode_meta(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   torch::jit::push(*stack, at::empty_symint(sizes, a.call().q().options()));
 }
 
+/// The arguments that a call overwrites.
+std::vector<at::Tensor> overwritten(const OperatorHandle& op, c10::ArrayRef<c10::IValue> values) {
+  std::vector<at::Tensor> found;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto* alias = op.schema().arguments()[i].alias_info();
+    if (alias != nullptr && alias->isWrite()) found.push_back(values[i].toTensor());
+  }
+  return found;
+}
+
 void decode_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
   const auto values = torch::jit::last(*stack, op.schema().arguments().size());
   for (size_t i = 0; i < values.size(); ++i)
@@ -280,8 +290,14 @@ void decode_autograd(const OperatorHandle& op, DispatchKeySet, Stack* stack) {
         "nsa::decode_: ", op.schema().arguments()[i].name(),
         " must not require a gradient, as a decode step has no backward pass; call it under "
         "torch.no_grad()");
-  const at::AutoDispatchBelowADInplaceOrView below;
-  op.callBoxed(*stack);
+  const std::vector<at::Tensor> caches = overwritten(op, values);
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    op.callBoxed(*stack);
+  }
+  // So that a backward pass that would read them is refused.
+  for (const at::Tensor& x : caches)
+    if (!x.is_inference()) x.unsafeGetTensorImpl()->bump_version();
 }
 
 /// Tokens in the type of the caches.

@@ -185,6 +185,23 @@ class Decode(unittest.TestCase):
         torch.testing.assert_close(torch.cat(o, 1), want, **tolerance)
         self.assertEqual(pages.num_tokens.tolist(), [total, total])
 
+    def test_what_it_overwrites_is_not_read_by_a_backward_pass(self):
+        tokens, pages = self.tokens(), Pages(2, 19 * STRETCH)
+        weight = torch.ones((), dtype=DTYPE, device=DEVICE, requires_grad=True)
+        for memory in pages.memory:
+            y = (memory * weight).sum()
+            pages.num_tokens.zero_()
+            with torch.no_grad():
+                pages.decode(*(x[:, :1] for x in tokens))
+            with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                y.backward()
+        version = pages.num_tokens._version, pages.page_table._version
+        with torch.inference_mode():
+            pages.decode(*(x[:, 1:2] for x in tokens))
+        pages.decode(*(x[:, 2:3] for x in tokens))
+        self.assertGreater(pages.num_tokens._version, version[0])
+        self.assertEqual(pages.page_table._version, version[1])
+
     def test_steps_of_several_tokens(self):
         tokens = self.tokens()
         total = tokens[0].shape[1]
