@@ -255,6 +255,25 @@ TEST_F(PrGate, WrongOptionsAndBrokenBuildsEndEarly) {
 }
 
 /// What the workflow for pull requests runs, word for word, with the small build of this test.
+TEST_F(PrGate, AnInterruptedOneKeepsTheProgramsThatGoOn) {
+  const fs::path work = fresh_dir("pr_gate_work"), kept = work / "head/build/gate/bin/nsa-validate";
+  const auto ends_with = [&](const std::string& code) {
+    return run({(repo_ / "ci/pr_gate").string(), "--base", "HEAD", "--out", out_.string(), "--work",
+                work.string(), "--build",
+                "mkdir -p build/gate/bin; p=build/gate/bin/nsa-validate; printf '#!/bin/sh\nexit " +
+                    code + "\n' > $p; chmod +x $p"});
+  };
+  const Outcome interrupted = ends_with("130");
+  EXPECT_EQ(interrupted.exit_code, 130) << interrupted.output;
+  EXPECT_THAT(interrupted.output,
+              HasSubstr("continue with: " + kept.string() + " --resume " + out_.string()));
+  EXPECT_TRUE(fs::exists(kept));
+  for (const char* side : {"head", "base"})
+    EXPECT_EQ(git({"worktree", "remove", "--force", (work / side).string()}).exit_code, 0);
+  EXPECT_EQ(ends_with("1").exit_code, 1);
+  EXPECT_FALSE(fs::exists(kept));
+}
+
 TEST_F(PrGate, TheCommandOfTheWorkflowIsTheGate) {
   const std::string workflow = read_file(kSource / "ci/github/pr_gate.yml");
   std::smatch found;
