@@ -62,7 +62,10 @@ struct Script {
   void work(const CaseArgs& one) {
     const auto steps = in.args.value("steps", 3);
     for (int step = 1; step <= in.args.value("earlier", 0); step++)
-      emitter.beat({.case_id = one.id, .step = step, .of = steps, .at = "earlier step"});
+      emitter.beat({.case_id = one.id,
+                    .step = step,
+                    .of = steps,
+                    .at = std::string(base::protocol::kEarlierStep)});
     for (int step = 1; step <= steps; step++) {
       sleep_s(number("step_s", 0));
       emitter.beat({.case_id = one.id,

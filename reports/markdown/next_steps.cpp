@@ -66,8 +66,8 @@ void take_without_baseline(const Model& model, std::vector<const CriterionResult
                 [&](const auto* one) { return std::ranges::find(open, one) != open.end(); });
   const bool may_set = model.results.deviations.empty();
   steps.push_back({"**Set a baseline** for " + named(open) +
-                       (may_set ? ", if the figures of this run, in whose folder you are, are to be"
-                                  " those of later ones"
+                       (may_set ? " from this run, in its folder, if later ones are to be held"
+                                  " against it"
                                 : ", by a run without a deviation") +
                        ": " + escape(open.front()->reason, 200),
                    std::string("nsa-validate baseline promote ") + (may_set ? "." : "RUN") +

@@ -66,7 +66,8 @@ TEST(NextSteps, WhatLacksABaselineIsDecidedByPromotingARun) {
   r.phases[0].name = "p";
   r.phases[0].status = StepStatus::kCompleted;
   const std::string steps = section(rendered(r), "Next steps");
-  EXPECT_THAT(steps, HasSubstr("**Set a baseline** for `C-x`, if the figures of this run"));
+  EXPECT_THAT(steps,
+              HasSubstr("**Set a baseline** for `C-x` from this run, in its folder, if later"));
   EXPECT_THAT(steps, HasSubstr("`nsa-validate baseline promote . --reason TEXT --write`"));
   EXPECT_THAT(steps, HasSubstr("2. **Decide** `C-y`: case text failed"));
   r.deviations.resize(1);

@@ -144,14 +144,14 @@ std::vector<Series> step_series(const std::string& phase, const std::vector<RawG
                   .unit = quantity.unit};
     for (const RawGroup& group : groups) {
       std::map<std::string, json> lines;
-      for (const auto* steps : {&group.earlier_steps, &group.steps}) {
-        for (const base::protocol::Beat& beat : *steps) {
-          if (const auto y = quantity.of(beat))
-            lines[line_of(beat, group)].push_back({beat.step, drawn(*y)});
-          if (const auto y = validation_of(beat); y && quantity.of == loss_of)
-            lines[line_of(beat, group) + ", kept out"].push_back({beat.step, drawn(*y)});
-        }
-      }
+      const auto add_point = [&](const base::protocol::Beat& beat) {
+        if (const auto y = quantity.of(beat))
+          lines[line_of(beat, group)].push_back({beat.step, drawn(*y)});
+        if (const auto y = validation_of(beat); y && quantity.of == loss_of)
+          lines[line_of(beat, group) + ", kept out"].push_back({beat.step, drawn(*y)});
+      };
+      std::ranges::for_each(group.earlier_steps, add_point);
+      std::ranges::for_each(group.steps, add_point);
       for (const auto& [name, points] : lines) add_line(series, name, points);
     }
     const bool says_nothing =
