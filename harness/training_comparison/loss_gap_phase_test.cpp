@@ -65,6 +65,20 @@ TEST(LossGapPhase, IsTheMeanDifferenceOfTheRecordedLosses) {
             (std::map<std::string, size_t>{{"train_random_off", 40}, {"train_random_on", 40}}));
 }
 
+TEST(LossGapPhase, TheModelThatLearnsLessIsAboveZero) {
+  const auto mean = [](const std::string& phase) {
+    double sum = 0;
+    for (const auto& [step, loss] : recorded(phase))
+      if (step > 20) sum += loss;
+    return sum / 20;
+  };
+  std::string worse = "train_random_off", better = "train_random_on";
+  ASSERT_NE(mean(worse), mean(better));
+  if (mean(worse) < mean(better)) std::swap(worse, better);
+  EXPECT_GT(value(gap_of(worse, better, 20), "gap.mean_nat").get<double>(), 0);
+  EXPECT_LT(value(gap_of(better, worse, 20), "gap.mean_nat").get<double>(), 0);
+}
+
 TEST(LossGapPhase, CurvesThatDoNotEndTogetherGiveNoFigure) {
   const auto transcript = gap_of("train_random_off", "train_text_on", 20);
   EXPECT_EQ(transcript.ended.at("all").status, "failed");
