@@ -79,7 +79,8 @@ if(NSA_ENABLE_TORCH)
       -Wl,--no-as-needed torch torch_cpu torch_cuda c10 c10_cuda -Wl,--as-needed
       "${NSA_CUDA_HOME}/lib/libcudart_static.a" -Wl,--exclude-libs,libcudart_static.a rt dl Threads::Threads)
   else()
-    target_link_libraries(nsa_torch INTERFACE -Wl,--no-as-needed torch torch_cpu c10 -Wl,--as-needed)
+    # Not libtorch.so: it is empty but for its need of libtorch_cuda.so, cuDNN and NCCL, a third of the time of a start.
+    target_link_libraries(nsa_torch INTERFACE -Wl,--no-as-needed torch_cpu c10 -Wl,--as-needed)
   endif()
 endif()
 
