@@ -76,13 +76,35 @@ std::string plain_figure_of(const Model& model, std::string_view name) {
   return harness::plain_figure(m->value.value_or(NAN), m->unit, is_multiple(*m), m->lo, m->hi);
 }
 
-/// Each sentence of the answer, as its criteria allow it.
+std::vector<std::string_view> steps_left_out(const Model& model) {
+  std::vector<std::string_view> names;
+  for (const harness::PhaseResult& phase : model.results.phases)
+    if (phase.cause == harness::kCauseSkipped) names.push_back(phase.name);
+  return names;
+}
+
+/// All criteria that prove the sentence are of steps that were left out.
+bool was_left_out(const Model& model, const harness::Sentence& sentence) {
+  const std::vector<std::string_view> steps = steps_left_out(model);
+  const auto of_such = [&](const std::string& id) {
+    return std::ranges::any_of(model.results.criteria, [&](const CriterionResult& c) {
+      return c.id == id && std::ranges::find(steps, c.phase) != steps.end();
+    });
+  };
+  return !sentence.when.empty() && std::ranges::all_of(sentence.when, of_such);
+}
+
+/// Each sentence of the answer, as its criteria allow it, and how many steps it is silent about.
 std::vector<std::string> sentences_that_hold(const Model& model) {
   std::vector<std::string> held;
   for (const harness::Sentence& one : model.results.answer) {
     const std::string& text = all_pass(model, one.when) ? one.text : one.otherwise;
-    if (!text.empty()) held.push_back(text);
+    if (!text.empty() && !was_left_out(model, one)) held.push_back(text);
   }
+  const size_t count = steps_left_out(model).size(), all = model.results.phases.size();
+  if (count > 0 && !model.results.answer.empty())
+    held.push_back("Left out: " + std::to_string(count) + " of " + std::to_string(all) +
+                   " steps; this answer does not cover them.");
   return held;
 }
 

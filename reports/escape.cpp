@@ -82,6 +82,11 @@ bool has_only(std::string_view text, std::string_view extra) {
       text, [&](char c) { return is_alnum(c) || extra.find(c) != std::string_view::npos; });
 }
 
+bool ends_with_www(std::string_view text) {
+  return text.size() >= 3 && std::ranges::all_of(text.substr(text.size() - 3),
+                                                 [](char c) { return c == 'w' || c == 'W'; });
+}
+
 /// `text[i]` as inert Markdown. An invisible blank breaks what would become a link or a mention.
 std::string escape_char(std::string_view text, size_t i) {
   constexpr const char* kBreak = "&#8203;";
@@ -113,7 +118,7 @@ std::string escape_char(std::string_view text, size_t i) {
     case ':':
       return after == '/' ? std::string(":") + kBreak : ":";
     case '.':
-      return (before == 'w' || before == 'W') ? std::string(kBreak) + "." : ".";
+      return ends_with_www(text.substr(0, i)) ? std::string(kBreak) + "." : ".";
     case '-':
     case '+':
     case '=':

@@ -75,6 +75,8 @@ TEST(Escape, NoMentionsReferencesOrLinks) {
   EXPECT_EQ(escape("see #12"), "see #&#8203;12");
   EXPECT_EQ(escape("https://example.org"), "https:&#8203;//example.org");
   EXPECT_EQ(escape("www.example.org"), "www&#8203;.example.org");
+  EXPECT_EQ(escape("WwW.example.org"), "WwW&#8203;.example.org");
+  EXPECT_EQ(escape("what it would show."), "what it would show.");
   EXPECT_EQ(escape("C# and 100 @ 5"), "C# and 100 @&#8203; 5");
 }
 

@@ -27,6 +27,9 @@ struct EnumNames<StepStatus> {
                                                               {StepStatus::kNotRun, "NOT_RUN"}});
 };
 
+/// Cause of a phase that is NOT_RUN: left out by --only or --skip, or it needs a phase that is.
+inline constexpr std::string_view kCauseSkipped = "SKIPPED";
+
 enum class CriterionVerdict { kPass, kFail, kInconclusive, kNotEvaluated };
 template <>
 struct EnumNames<CriterionVerdict> {

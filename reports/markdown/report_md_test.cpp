@@ -213,6 +213,18 @@ TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
   EXPECT_THAT(report(r), HasSubstr("⬜ not run"));
 }
 
+TEST(ReportMd, SentencesOnStepsThatWereLeftOutAreNotTheRuns) {
+  Results r = asking();
+  r.criteria[0].verdict = CriterionVerdict::kNotEvaluated;
+  r.phases[0].status = harness::StepStatus::kNotRun;
+  EXPECT_THAT(answer_text(Model(r)), StartsWith("It does not count")) << "it was not left out";
+  r.phases[0].cause = harness::kCauseSkipped;
+  EXPECT_EQ(answer_text(Model(r)), "Left out: 1 of " + std::to_string(r.phases.size()) +
+                                       " steps; this answer does not cover them.");
+  r.answer.push_back({"A part.", {}, ""});
+  EXPECT_THAT(answer_text(Model(r)), StartsWith("A part. Left out: 1 of "));
+}
+
 TEST(ReportMd, TablesOfEqualRowsStandOnce) {
   Results r = go();
   r.tables = nlohmann::json::array();

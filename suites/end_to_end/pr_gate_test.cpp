@@ -268,10 +268,18 @@ TEST_F(PrGate, AnInterruptedOneKeepsTheProgramsThatGoOn) {
   EXPECT_THAT(interrupted.output,
               HasSubstr("continue with: " + kept.string() + " --resume " + out_.string()));
   EXPECT_TRUE(fs::exists(kept));
-  for (const char* side : {"head", "base"})
-    EXPECT_EQ(git({"worktree", "remove", "--force", (work / side).string()}).exit_code, 0);
+  write_file(work / "head/build/gate/object", "");
+  const Outcome again = ends_with("131");
+  EXPECT_EQ(again.exit_code, 131) << "the worktrees that are there serve: " << again.output;
+  EXPECT_TRUE(fs::exists(work / "head/build/gate/object")) << "with what was built in them";
   EXPECT_EQ(ends_with("1").exit_code, 1);
   EXPECT_FALSE(fs::exists(kept));
+  fs::create_directories(work / "head");
+  write_file(work / "head/mine", "");
+  const Outcome other = ends_with("0");
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.output, HasSubstr("its head is no worktree of this repository"));
+  EXPECT_TRUE(fs::exists(work / "head/mine"));
 }
 
 TEST_F(PrGate, TheCommandOfTheWorkflowIsTheGate) {

@@ -30,11 +30,10 @@ struct EnumNames<Decision> {
        {Decision::kSkip, "skip"}});
 };
 
-/// Causes a plan gives to phases that do not run. Beside these two, the cause of a fact that does
-/// not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC (hardware is missing), GPU_NOT_FREE,
-/// CUPTI_UNAVAILABLE, DATA_MISSING, NO_CHECKOUT, CI_STATUS, PROGRAM_MISSING, BASELINE_INVALID.
-/// NOT_RUN: left out by --only or --skip, or it needs a phase that is.
-inline constexpr std::string_view kCauseSkipped = "SKIPPED";
+/// Causes a plan gives to phases that do not run. Beside these and kCauseSkipped, the cause of a
+/// fact that does not hold: GPU_COUNT, GPU_SKU_MISMATCH, GPU_CC (hardware is missing),
+/// GPU_NOT_FREE, CUPTI_UNAVAILABLE, DATA_MISSING, NO_CHECKOUT, CI_STATUS, PROGRAM_MISSING,
+/// BASELINE_INVALID.
 inline constexpr std::string_view kCauseUpstream =
     "UPSTREAM";  ///< NOT_RUN: a phase it needs does not run
 /// NOT_RUN, known only during the run: a criterion it needs is not PASS.
