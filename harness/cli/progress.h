@@ -15,6 +15,7 @@ struct Screen {
   bool colour = false;              ///< a terminal, and NO_COLOR is not set
   std::function<size_t()> columns;  ///< asked before each line: windows change their width
   std::function<void(const std::string&)> write;
+  std::function<double()> seconds;  ///< a clock that only goes forward
 };
 
 /// Standard error as it is: a terminal unless TERM is "dumb" or it is redirected.

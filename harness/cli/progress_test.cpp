@@ -29,6 +29,8 @@ PhaseRecord record(StepStatus status, double seconds, const std::string& reason 
   return record;
 }
 
+double clock_of_test = 0;
+
 /// Everything an observer writes to a screen.
 template <class Events>
 std::string written(bool terminal, size_t columns, bool colour, Events events,
@@ -37,7 +39,8 @@ std::string written(bool terminal, size_t columns, bool colour, Events events,
   Screen screen{.terminal = terminal,
                 .colour = colour,
                 .columns = [columns] { return columns; },
-                .write = [&text](const std::string& more) { text += more; }};
+                .write = [&text](const std::string& more) { text += more; },
+                .seconds = [] { return clock_of_test; }};
   events(*make_progress(options, TimeLeft(plan), screen));
   return text;
 }
@@ -61,6 +64,23 @@ TEST(Progress, BeatsOfALogAreRare) {
       observer.on_beat(shown_phase(), "g01", {.step = step, .of = 1000, .at = "\x1b[2J"}, 5);
   });
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+}
+
+TEST(Progress, ALogNamesTheProcessesOfALongPhase) {
+  Plan plan;
+  plan.phases = {shown_phase(1)};
+  plan.phases[0].groups.resize(10);
+  const auto run = [&](Observer& observer) {
+    observer.on_phase_start(plan.phases[0], 6, 6);
+    for (const char* group : {"g01", "g02", "g03"}) {
+      observer.on_group_start(plan.phases[0], group, 1);
+      clock_of_test += 60;
+    }
+  };
+  EXPECT_THAT(written(false, 0, false, run, {}, plan),
+              HasSubstr("      oracle: process 3 of 10; run: about 8 min left\n"));
+  EXPECT_THAT(written(true, 200, false, run, {}, plan),
+              HasSubstr("[##..................] process 2/10; run: about 9 min left"));
 }
 
 TEST(Progress, ATerminalRewritesOneLineWithABar) {
