@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <utility>
 
 #include "base/testing/paths.h"
 #include "harness/evidence/storage/run_folder.h"
