@@ -12,7 +12,7 @@ struct SharedBytes {
   int64_t qk_head_dim, v_head_dim;
   size_t interval_backward, rows, selected_backward;
 };
-inline constexpr SharedBytes kSharedBytes[] = {{64, 64, 50176, 57344, 68224},
+inline constexpr SharedBytes kSharedBytes[] = {{64, 64, 50176, 40960, 68224},
                                                {128, 128, 82688, 114688, 151424},
                                                {192, 128, 82432, 106496, 141952},
                                                {256, 256, 131584, 163840, 148864}};

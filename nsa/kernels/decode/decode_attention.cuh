@@ -47,9 +47,9 @@ struct DecodeKernel {
   __device__ __forceinline__ Place find(const DecodeShare& share, const int64_t* pages,
                                         int tile) const {
     Place place;
-    if (tile * kDecodeTile >= share.num_keys) return place;
+    if (tile * kWarpTile >= share.num_keys) return place;
     const int last = share.num_keys - 1;
-    const int key = min(tile * kDecodeTile + b.lane % kDecodeTile, last);
+    const int key = min(tile * kWarpTile + b.lane % kWarpTile, last);
     if (share.branch == kWin) {
       const int copied = key == 0 && p.appends ? min(1, last) : key;
       place.page =
@@ -73,7 +73,7 @@ struct DecodeKernel {
   __device__ __forceinline__ void keep(int tile, const float (&scores)[2][4],
                                        const float (&top)[2]) const {
     if (!a.plan.unit_sums) {
-      Tiles::keep_logits(scores, b.own_logits() + tile * kDecodeTile, a.plan.score_stride, b.group);
+      Tiles::keep_logits(scores, b.own_logits() + tile * kWarpTile, a.plan.score_stride, b.group);
       return;
     }
     const int last = row.unit1(a) - row.unit0(a) - 1;
@@ -93,7 +93,7 @@ struct DecodeKernel {
   __device__ __forceinline__ bool begins_with_new_block(const DecodeShare& share) const {
     if (share.branch != kCmp || !p.appends || !row.makes_block(a) || !Token(b).owns_source())
       return false;
-    const int tile = (row.num_blocks - 1 - row.block0) / kDecodeTile;
+    const int tile = (row.num_blocks - 1 - row.block0) / kWarpTile;
     bool begins = false;
 #pragma unroll
     for (int i = 0; i < kStages - 1; ++i) begins = begins || tile == share.first + i * share.step;
@@ -109,7 +109,7 @@ struct DecodeKernel {
   /// selection is written.
   __device__ __forceinline__ void attend(const DecodeShare& share, int round,
                                          const NewToken<DK, DV, T>& token,
-                                         uint32_t (&q)[DK / 16][4], DecodeSums<DV>& sums) const {
+                                         uint32_t (&q)[DK / 16][4], WarpSums<DV>& sums) const {
     const bool cmp = share.branch == kCmp, sel = share.branch == kSel;
     const void* const keys = cmp ? p.compressed.k : sel ? p.selected.k : p.window.k;
     const void* const values = cmp ? p.compressed.v : sel ? p.selected.v : p.window.v;
@@ -126,7 +126,7 @@ struct DecodeKernel {
     int tiles = 0, to = 0, from = 0, next = share.first;
     Place place = find(share, pages, next);
     const auto fetch = [&] {
-      if (next * kDecodeTile < share.num_keys) {
+      if (next * kWarpTile < share.num_keys) {
         const uint32_t stage = ring + to * Tiles::kStageBytes;
         int rows[4];
 #pragma unroll
@@ -154,23 +154,24 @@ struct DecodeKernel {
       for (int i = 0; i < kStages - 1; ++i) fetch();
     }
     sums.clear();
-    int first_key = share.first * kDecodeTile;
+    int first_key = share.first * kWarpTile;
 #pragma unroll 1
-    for (; first_key < share.num_keys; first_key += share.step * kDecodeTile) {
+    for (; first_key < share.num_keys; first_key += share.step * kWarpTile) {
       fetch();
       wait_copies<kStages - 1>();
       __syncwarp();
       if (first_key == 0 && share.branch == kWin && p.appends) {
-        const int rows = share.num_keys == 1 ? kDecodeTile : 1;  // all, where all are that key
+        const int rows = share.num_keys == 1 ? kWarpTile : 1;  // all, where all are that key
 #pragma unroll 1
         for (int i = 0; i < rows; ++i)
           Tiles::put_row(ring + from * Tiles::kStageBytes, i, b.new_row());
         __syncwarp();
       }
+      const uint32_t stage = ring + from * Tiles::kStageBytes;
       Tiles::consume(
-          ring + from * Tiles::kStageBytes, share.num_keys - first_key, q, a.scale_log2,
+          stage, stage + Tiles::kKeyBytes, share.num_keys - first_key, q, a.scale_log2,
           [&](const float (&scores)[2][4], const float (&top)[2]) {
-            if (cmp) keep(first_key / kDecodeTile, scores, top);
+            if (cmp) keep(first_key / kWarpTile, scores, top);
           },
           sums);
       __syncwarp();
@@ -180,9 +181,9 @@ struct DecodeKernel {
     wait_copies<0>();
     __syncwarp();
     // The last tile of all may be a part of one.
-    const int behind = max(first_key - share.step * kDecodeTile + kDecodeTile - share.num_keys, 0);
+    const int behind = max(first_key - share.step * kWarpTile + kWarpTile - share.num_keys, 0);
     if (b.lane == 0 && tiles > 0)
-      atomicAdd(&b.shared.loaded[share.branch], tiles * kDecodeTile - behind);
+      atomicAdd(&b.shared.loaded[share.branch], tiles * kWarpTile - behind);
   }
 
   /// From the totals of the first round to the selected blocks. While one warp chooses them, the
@@ -222,10 +223,10 @@ struct DecodeKernel {
   /// Of all warps those that attend compressed blocks, by their part of the tiles.
   __device__ __forceinline__ int compressed_warps() const {
     const int from_end = b.ranks - 1 - row.rank;
-    const int window_tiles = (row.num_window(p) + kDecodeTile - 1) / kDecodeTile;
+    const int window_tiles = (row.num_window(p) + kWarpTile - 1) / kWarpTile;
     const int win_tiles =
         from_end < window_tiles ? ((window_tiles - from_end - 1) >> a.log_ranks()) + 1 : 0;
-    const int cmp_tiles = (row.block1 - row.block0 + kDecodeTile - 1) / kDecodeTile;
+    const int cmp_tiles = (row.block1 - row.block0 + kWarpTile - 1) / kWarpTile;
     if (cmp_tiles == 0) return 0;
     if (win_tiles == 0) return b.warps;
     const float part = __fdividef(static_cast<float>(cmp_tiles), cmp_tiles + win_tiles);
@@ -247,7 +248,7 @@ struct DecodeKernel {
   /// Warps that have a tile in the second round.
   __device__ __forceinline__ int selecting_warps() const {
     const DecodeShare first = share_of_round(1, 0);
-    const int behind = (first.num_keys + kDecodeTile - 1) / kDecodeTile - row.rank;
+    const int behind = (first.num_keys + kWarpTile - 1) / kWarpTile - row.rank;
     return min(max((behind + b.ranks - 1) >> a.log_ranks(), 1), b.warps);
   }
 
@@ -277,7 +278,7 @@ struct DecodeKernel {
     for (int round = 0; round < 2; ++round) {
       asm volatile("" : "+r"(round));  // or the compiler makes two copies of everything
       {
-        DecodeSums<DV> sums;
+        WarpSums<DV> sums;
         const DecodeShare share = share_of_round(round, cmp_warps);
         attend(share, round, token, q, sums);
         Tiles::leave(sums, b.parts(b.warp), b.warp_stats() + b.warp * kMostHeads);

@@ -68,7 +68,7 @@ __device__ __forceinline__ void score_sums(const Block& b) {
 #pragma unroll 1
   for (int first = b.warp * 32; first < tiles * kSplit; first += b.threads) {
     const int tile = min((first + b.lane) / kSplit, tiles - 1);
-    const bool has_keys = tile * kDecodeTile < keys;
+    const bool has_keys = tile * kWarpTile < keys;
     float score[4] = {};
 #pragma unroll
     for (int i = 0; i < kMostHeads / kSplit; ++i) {

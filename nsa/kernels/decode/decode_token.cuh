@@ -115,7 +115,7 @@ struct TokenStage {
   }
   __device__ __forceinline__ bool owns_tokens() const { return row.rank == b.ranks - 1; }
   __device__ __forceinline__ bool owns_selected() const {
-    return row.rank == row.newest_owner(b.a, kDecodeTile);
+    return row.rank == row.newest_owner(b.a, kWarpTile);
   }
 
   /// Eight columns from `column` on, rotated as the new token `token` is.

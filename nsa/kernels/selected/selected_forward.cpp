@@ -135,7 +135,7 @@ int dense_queries(const RowAttention& p, int max_tiles_of_row) {
 }
 
 bool prefer_by_keys(const RowAttention& p, int max_tiles_of_row) {
-  return prefer_order_of_keys(forward_sizes(p, max_tiles_of_row)) ||
+  return prefer_order_of_keys(forward_sizes(p, max_tiles_of_row), p.block_size) ||
          dense_queries(p, max_tiles_of_row) == p.num_queries;
 }
 

@@ -128,17 +128,23 @@ int dense_queries(const SelectedSizes& s, int first_position, int block_size) {
   // of keys; backward, where that runs for later queries anyway, four fifths.
   const int64_t reach = (forward ? attended * 3 : attended * 5 / 4) - first_position;
   const int queries = static_cast<int>(std::clamp<int64_t>(reach, 0, most));
-  if (forward && queries < s.num_queries && !prefer_order_of_keys(s)) return 0;
+  if (forward && queries < s.num_queries && !prefer_order_of_keys(s, block_size)) return 0;
   const int64_t rows = int64_t{s.batch} * queries * s.num_kv_heads * s.group_size;
   return rows < kLeastDenseRows ? 0 : queries;
 }
 
-bool prefer_order_of_keys(const SelectedSizes& s) {
-  // The order of rows reads the keys and values of every (row, tile) pair, at about 7 TB/s; the
-  // order of keys has an index to build, which takes as long as 1 GiB of that.
+bool prefer_order_of_keys(const SelectedSizes& s, int block_size) {
   const int64_t pairs =
       int64_t{s.batch} * s.num_queries * s.num_kv_heads * std::max(s.max_tiles_of_row, 0);
-  return pairs * kKeysOfTile * (s.qk_head_dim + s.v_head_dim) * 2 > int64_t{1} << 30;
+  const int64_t columns = s.qk_head_dim + s.v_head_dim;
+  // The order of rows reads the keys and values of every (row, tile) pair, at about 7 TB/s; the
+  // order of keys has an index to build, which takes as long as 1 GiB of that.
+  if (block_size < 1 || block_size >= kKeysOfTile || kKeysOfTile % block_size != 0)
+    return pairs * kKeysOfTile * columns * 2 > int64_t{1} << 30;
+  // A pair is a part of a tile: fitted to the table of NOTEBOOK.md, in ns. The order of rows takes
+  // as long as 8 keys longer for a pair, the order of keys for each head of the group.
+  const double key = 2e-4 * columns, head = key * (5.6 - .0088 * columns);
+  return pairs * key * (.85 * block_size + 8) > 5e3 + pairs * head * s.group_size;
 }
 
 const char* unsupported_index(const SelectedSizes& s) {

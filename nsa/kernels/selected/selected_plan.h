@@ -90,8 +90,9 @@ int most_dense_queries(const SelectedSizes& sizes, int first_position, int block
 /// keys before it.
 int dense_queries(const SelectedSizes& sizes, int first_position, int block_size);
 
-/// Whether the forward pass is faster in the order of keys than in that of rows.
-bool prefer_order_of_keys(const SelectedSizes& sizes);
+/// Whether the forward pass is faster in the order of keys than in that of rows; `block_size` as
+/// above.
+bool prefer_order_of_keys(const SelectedSizes& sizes, int block_size);
 
 /// nullptr when the inverse index holds these sizes; else why not, for a message.
 const char* unsupported_index(const SelectedSizes& sizes);

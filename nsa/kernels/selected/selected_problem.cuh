@@ -26,8 +26,8 @@ using nsa::kernels::Strided;
 
 struct Case {
   int batch, s, group, kv_heads, dk, dv, num_ranges, first_position = 0;
-  bool blocks = false;  // chosen blocks of 64 instead of any ranges
-  bool bad = false;     // values that are not finite at some tokens
+  int block_size = 0;  // of chosen blocks; 0: any ranges
+  bool bad = false;    // values that are not finite at some tokens
   bool with_d_lse = false;
   bool empty = false;  // some rows without ranges
   int n() const { return first_position + s; }
@@ -35,7 +35,10 @@ struct Case {
   std::string name() const {
     return "B " + std::to_string(batch) + " S " + std::to_string(s) + " G " +
            std::to_string(group) + " Hkv " + std::to_string(kv_heads) + " " + std::to_string(dk) +
-           "/" + std::to_string(dv) + (blocks ? " blocks" : " ranges") +
+           "/" + std::to_string(dv) +
+           (block_size == 0    ? " ranges"
+            : block_size == 64 ? " blocks"
+                               : " blocks of " + std::to_string(block_size)) +
            (first_position ? " later" : "") + (bad ? " bad" : "") + (with_d_lse ? " d_lse" : "") +
            (empty ? " empty rows" : "");
   }
@@ -60,10 +63,10 @@ __global__ void draw(T* to, size_t count, uint64_t seed) {
 
 /// Token 0 and the two newest blocks are forced, the rest are drawn; sorted, joined where adjacent.
 __global__ void draw_blocks(int2* ranges, int rows, int kv_heads, int s, int first_position,
-                            int top_n, uint64_t seed) {
+                            int top_n, int block_size, uint64_t seed) {
   const int row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= rows) return;
-  const int position = first_position + row / kv_heads % s, current = position / 64;
+  const int position = first_position + row / kv_heads % s, current = position / block_size;
   int ids[32];
   int count = 0;
   const auto has = [&](int id) {
@@ -93,7 +96,7 @@ __global__ void draw_blocks(int2* ranges, int rows, int kv_heads, int s, int fir
     }
   int used = 0;
   for (int i = 0; i < count; ++i) {
-    const int begin = ids[i] * 64, end = min(begin + 64, position + 1);
+    const int begin = ids[i] * block_size, end = min(begin + block_size, position + 1);
     if (used > 0 && ranges[int64_t(row) * top_n + used - 1].y == begin) {
       ranges[int64_t(row) * top_n + used - 1].y = end;
     } else {
@@ -152,16 +155,16 @@ struct Problem {
     p.num_kv_heads = c.kv_heads, p.num_ranges = c.num_ranges;
     p.qk_head_dim = c.dk, p.v_head_dim = c.dv, p.first_position = c.first_position;
     p.max_tiles_of_row = tiles_of_row;
-    p.block_size = c.blocks ? 64 : 0;
+    p.block_size = c.block_size;
     p.scale = 1.f / std::sqrt(static_cast<float>(c.dk));
     p.element = std::is_same_v<T, __half> ? Element::kHalf : Element::kBFloat16;
   }
 
   void draw_ranges() {
     const int rows = c.batch * c.s * c.kv_heads;
-    if (c.blocks) {
+    if (c.block_size > 0) {
       draw_blocks<<<(rows + 127) / 128, 128>>>(ranges.data, rows, c.kv_heads, c.s, c.first_position,
-                                               c.num_ranges, 77);
+                                               c.num_ranges, c.block_size, 77);
       if (c.empty) drop_ranges<<<64, 128>>>(ranges.data, rows, c.kv_heads, c.num_ranges);
       return;
     }
@@ -205,7 +208,7 @@ struct Problem {
     f.num_heads = p.num_heads, f.num_kv_heads = p.num_kv_heads, f.num_ranges = p.num_ranges;
     f.qk_head_dim = p.qk_head_dim, f.v_head_dim = p.v_head_dim;
     f.first_position = p.first_position, f.scale = p.scale, f.element = p.element;
-    f.block_size = c.blocks ? 64 : 0;
+    f.block_size = c.block_size;
     return f;
   }
 

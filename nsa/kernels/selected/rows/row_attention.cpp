@@ -35,6 +35,20 @@ const RowInstance* find_instance(const RowAttention& p) {
   return nullptr;
 }
 
+constexpr int64_t kManyRows = 4096;  // measured: from here on a warp a row is faster
+
+bool may_have_one_warp(const RowAttention& p) {
+  return p.num_ranges <= portable::kMostRangesOfWarp &&
+         p.v_head_dim <= portable::kMostColumnsOfWarp;
+}
+
+/// One where rows fill the card without more: a row's warps wait for each other at its end, and
+/// each begins with the whole list of its runs.
+int warps_of(const RowAttention& p) {
+  const int64_t rows = int64_t{p.batch} * p.num_queries * p.num_kv_heads;
+  return may_have_one_warp(p) && rows >= kManyRows ? 1 : 4;
+}
+
 }  // namespace
 
 const char* unsupported_reason(const RowAttention& p) {
@@ -47,10 +61,13 @@ const char* unsupported_reason(const RowAttention& p) {
   return nullptr;
 }
 
-cudaError_t row_attention_forward(const RowAttention& p, cudaStream_t stream) {
+cudaError_t row_attention_forward(const RowAttention& p, cudaStream_t stream, int warps_of_row) {
   if (unsupported_reason(p) != nullptr) return cudaErrorInvalidValue;
+  if (warps_of_row == 0) warps_of_row = warps_of(p);
+  if (warps_of_row != 4 && (warps_of_row != 1 || !may_have_one_warp(p)))
+    return cudaErrorInvalidValue;
   if (p.batch == 0 || p.num_queries == 0) return cudaSuccess;
-  return find_instance(p)->launch(p, stream);
+  return find_instance(p)->launch(p, warps_of_row, stream);
 }
 
 }  // namespace nsa::kernels

@@ -29,7 +29,8 @@ struct RowAttention {
 const char* unsupported_reason(const RowAttention& problem);
 
 /// Enqueues the forward pass; sm_80 code, runs on sm_90. No allocation, no synchronisation,
-/// capturable.
-cudaError_t row_attention_forward(const RowAttention& problem, cudaStream_t stream);
+/// capturable. `warps_of_row`: 4, or 1 (up to 32 ranges, dv up to 128); 0: the faster.
+cudaError_t row_attention_forward(const RowAttention& problem, cudaStream_t stream,
+                                  int warps_of_row = 0);
 
 }  // namespace nsa::kernels

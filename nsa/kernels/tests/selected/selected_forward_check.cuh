@@ -71,6 +71,25 @@ bool forward_correct(const Problem<T>& x, int dense, double bound, int tiles_of_
   return ok;
 }
 
+/// The order of rows, a row's work divided among so many warps, against the values of x.out and
+/// x.lse.
+template <typename T>
+bool rows_correct(const Problem<T>& x, double bound, int warps) {
+  Buffer<T> out(x.out.count);
+  Buffer<float> lse(x.lse.count);
+  RowAttention f = x.forward();
+  f.out = out.data, f.lse = lse.data;
+  out.fill(0xff);
+  lse.fill(0xff);
+  check(row_attention_forward(f, nullptr, warps), "forward by rows");
+  check(cudaDeviceSynchronize(), x.c.name().c_str());
+  const double error = difference(out, x.out).relative(), lse_error = difference(lse, x.lse).error;
+  const bool ok = error <= bound && lse_error <= 1e-5;
+  std::printf("%s by rows, %d warps %.1e lse %.1e | ", ok ? "ok  " : "FAIL", warps, error,
+              lse_error);
+  return ok;
+}
+
 /// Judged by fp64 loops, with several numbers of dense queries. Values that are not finite leave
 /// the bits of the rows that do not attend them alone. `tiles_of_row`: 0 for as many as there are.
 template <typename T>
@@ -79,7 +98,8 @@ bool forward_case(const Case& c, int tiles_of_row = 0) {
   const double bound = std::is_same_v<T, __half> ? 2e-3 : 1.5e-2;
   const int tiles = tiles_of_row == 0 ? (c.n() + 63) / 64 : tiles_of_row;
   Problem<T> x(c, tiles);
-  const std::vector<int> counts{c.s, c.s * 3 / 5, 0};
+  std::vector<int> counts{0};
+  if (c.block_size % 64 == 0) counts = {c.s, c.s * 3 / 5, 0};
   std::vector<std::unique_ptr<Forward<T>>> before;
   if (c.bad) {
     for (const int dense : counts)
@@ -90,6 +110,7 @@ bool forward_case(const Case& c, int tiles_of_row = 0) {
   plain_forward<<<(x.query_rows(c) + 3) / 4, 128>>>(x.plain(), x.out.data, x.lse.data,
                                                     x.query_rows(c));
   bool ok = true;
+  for (const int warps : {1, 4}) ok &= rows_correct(x, bound, warps);
   for (size_t i = 0; i < counts.size(); ++i) {
     ok &= forward_correct(x, counts[i], bound, tiles);
     if (!c.bad) continue;
@@ -109,7 +130,7 @@ inline bool broken_promise_is_nan() {
   Problem<__nv_bfloat16> x(c, 5);
   plain_forward<<<(x.query_rows(c) + 3) / 4, 128>>>(x.plain(), x.out.data, x.lse.data,
                                                     x.query_rows(c));
-  x.c.blocks = true;  // which they are not
+  x.c.block_size = 64;  // which they are not
   const std::vector<__nv_bfloat16> have = Forward<__nv_bfloat16>(x, 5, c.s, 0xff).out.host(),
                                    want = x.out.host();
   int64_t bad = 0, wrong = 0;
@@ -131,7 +152,7 @@ inline bool forward_cases_correct(nsa::kernels::WholeTiles way) {
   const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
   for (const auto& d : dims) {
     Case blocks{1, 333, 1, 2, d[0], d[1], 4};
-    blocks.blocks = true;
+    blocks.block_size = 64;
     for (const int group : {1, 2, 3, 4, 5, 6, 7, 8, 12, 16}) {
       blocks.group = group;
       ok &= forward_case<__nv_bfloat16>(blocks);
@@ -142,31 +163,37 @@ inline bool forward_cases_correct(nsa::kernels::WholeTiles way) {
     blocks.empty = true;
     ok &= forward_case<__nv_bfloat16>(blocks);
     Case bad{2, 420, 6, 2, d[0], d[1], 3};
-    bad.blocks = bad.bad = true;
+    bad.block_size = 64, bad.bad = true;
     ok &= forward_case<__nv_bfloat16>(bad);
     bad.group = 16;
     ok &= forward_case<__half>(bad);
     Case many{1, 1501, 16, 1, d[0], d[1], 6};
-    many.blocks = true;
+    many.block_size = 64;
     ok &= forward_case<__nv_bfloat16>(many);
     many.group = many.kv_heads = 4;  // two parts of a row in a block of 8
     ok &= forward_case<__nv_bfloat16>(many);
     for (const int group : {3, 4, 8}) {  // more tiles of rows than CTAs, some of them redone
       Case redone{1, 1501, group, 48 / group, d[0], d[1], 6};
-      redone.blocks = redone.bad = true;
+      redone.block_size = 64, redone.bad = true;
       ok &= forward_case<__half>(redone, group == 8 ? 7 : 6);
+    }
+    for (const int size : {16, 32, 48}) {  // blocks that are no whole tiles
+      Case small{2, 333, 16, 2, d[0], d[1], 5, size == 32 ? 131 : 0};
+      small.block_size = size, small.bad = size == 16;
+      ok &= forward_case<__nv_bfloat16>(small);
+      ok &= forward_case<__half>(small);
     }
     for (const int s : {1, 63, 64, 65}) {
       Case few{1, s, 6, 2, d[0], d[1], 2};
-      few.blocks = true;
+      few.block_size = 64;
       ok &= forward_case<__nv_bfloat16>(few);
     }
   }
   Case last{1, 40, 16, 1, 192, 128, 16, 4096 - 40};  // the highest bit
-  last.blocks = true;
+  last.block_size = 64;
   ok &= forward_case<__half>(last);
   Case stripes{1, 4000, 16, 1, 192, 128, 6};  // 24 MB of Q: two stripes
-  stripes.blocks = true;
+  stripes.block_size = 64;
   ok &= forward_case<__nv_bfloat16>(stripes, 6);
   return ok;
 }
@@ -206,13 +233,16 @@ inline bool time_forward(const Problem<__nv_bfloat16>& x) {
   const RowAttention f = x.forward();
   const int tiles = std::min(x.c.num_ranges, (x.c.n() + 63) / 64);
   check(row_attention_forward(f, nullptr), "forward by rows");
-  const double rows_ms = milliseconds([&] { row_attention_forward(f, nullptr); });
-  std::printf("%s forward by rows %.3f ms |", x.c.name().c_str(), rows_ms);
+  double rows_ms[3];
+  for (const int warps : {0, 1, 4})
+    rows_ms[(warps + 1) / 2] = milliseconds([&] { row_attention_forward(f, nullptr, warps); });
+  std::printf("%s forward by rows %.4f ms (a row a warp %.4f, four %.4f) |", x.c.name().c_str(),
+              rows_ms[0], rows_ms[1], rows_ms[2]);
   const int chosen = nsa::kernels::dense_queries(f, tiles);
   bool ok = true;
   for (const int dense : {0, 1024, 2048, 3072, 4096}) {
     const int count = std::min(dense, x.c.s);
-    if (dense - 1024 >= x.c.s) break;
+    if (dense - 1024 >= x.c.s || (dense > 0 && x.c.block_size % 64 != 0)) break;
     std::printf("\n    ");
     ok &= forward_correct(x, count, 1.5e-2, tiles);
     Buffer<char> room(nsa::kernels::workspace_bytes(f, tiles, count));
@@ -220,7 +250,9 @@ inline bool time_forward(const Problem<__nv_bfloat16>& x) {
     std::printf("%7.4f ms%s", milliseconds([&] {
                   selected_attention_forward(f, tiles, count, room.data, nullptr);
                 }),
-                count == chosen ? " chosen" : "");
+                !nsa::kernels::prefer_by_keys(f, tiles) ? " rows chosen"
+                : count == chosen                       ? " chosen"
+                                                        : "");
   }
   std::printf("\n");
   std::fflush(stdout);

@@ -14,8 +14,10 @@ cudaError_t tile_attention_forward(const IntervalAttention&, const TileRanges&, 
 }
 
 namespace portable {
-#define NSA_NOT_EMULATED(instance) \
-  cudaError_t row_##instance(const RowAttention&, cudaStream_t) { return cudaErrorNotSupported; }
+#define NSA_NOT_EMULATED(instance)                                     \
+  cudaError_t row_##instance(const RowAttention&, int, cudaStream_t) { \
+    return cudaErrorNotSupported;                                      \
+  }
 NSA_NOT_EMULATED(64_64_bf16)
 NSA_NOT_EMULATED(64_64_fp16)
 NSA_NOT_EMULATED(128_128_bf16)

@@ -2,7 +2,8 @@
 // device. No LibTorch.
 //   selected_gpu_test          correctness; ends with 77 where there is no CUDA device
 //   selected_gpu_test --time   figures, each with a check of sampled rows and keys;
-//   with it: --short small ones only; --sm80 backward by code of sm_80
+//   with it: --short small ones only; --sm80 backward by code of sm_80; --blocks instead of that
+//   the forward pass in both orders with blocks of 16 and 32 tokens
 //   selected_gpu_test --once   a single pass of each for a profiler
 //   with any: --forward that pass only; --only TEXT its cases whose names have it
 #include <cuda_bf16.h>
@@ -117,7 +118,7 @@ bool dense_cases_correct() {
   const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
   for (const auto& d : dims) {
     Case blocks{1, 333, 1, 2, d[0], d[1], 4};
-    blocks.blocks = true;
+    blocks.block_size = 64;
     for (const int group : {1, 3, 6, 12, 16, 64}) {
       blocks.group = group;
       ok &= dense_correct<__nv_bfloat16>(blocks);
@@ -130,21 +131,21 @@ bool dense_cases_correct() {
     blocks.empty = true;
     ok &= dense_correct<__nv_bfloat16>(blocks);
     Case bad{2, 420, 6, 2, d[0], d[1], 3};
-    bad.blocks = bad.bad = true;
+    bad.block_size = 64, bad.bad = true;
     ok &= dense_correct<__nv_bfloat16>(bad);
     bad.group = 16;
     ok &= dense_correct<__half>(bad);
     Case many{1, 1501, 16, 1, d[0], d[1], 6};
-    many.blocks = true;
+    many.block_size = 64;
     ok &= dense_correct<__nv_bfloat16>(many);
     for (const int s : {1, 63, 64, 65}) {
       Case few{1, s, 6, 2, d[0], d[1], 2};
-      few.blocks = true;
+      few.block_size = 64;
       ok &= dense_correct<__nv_bfloat16>(few);
     }
   }
   Case last{1, 40, 16, 1, 192, 128, 16, 63 * 64 - 40};  // the highest bit
-  last.blocks = true;
+  last.block_size = 64;
   return dense_correct<__half>(last) && ok;
 }
 
@@ -156,7 +157,7 @@ bool key_cases_correct(Code code) {
     for (const int group : {1, 2, 3, 6, 12, 16}) {
       const Case any{2, 171, group, 2, d[0], d[1], 3};
       Case blocks{1, 333, group, 2, d[0], d[1], 4};
-      blocks.blocks = true;
+      blocks.block_size = 64;
       ok &= correct<__nv_bfloat16>(any, 0, code);
       ok &= correct<__half>(blocks, 0, code);
     }
@@ -169,7 +170,7 @@ bool key_cases_correct(Code code) {
   Case bad{2, 300, 4, 2, 128, 128, 3};
   bad.bad = true;
   ok &= correct<__nv_bfloat16>(bad, 0, code);
-  bad.blocks = true;
+  bad.block_size = 64;
   ok &= correct<__half>(bad, 0, code);
   return correct<__nv_bfloat16>({1, 70, 32, 1, 64, 64, 32}, 0, code) && ok;
 }
@@ -215,7 +216,7 @@ bool time_backward(Problem<__nv_bfloat16>& x, int top_n) {
 
 bool time_case(Case c, int top_n, bool once, bool forward_only, Code code) {
   c.num_ranges = top_n;
-  c.blocks = true;
+  if (c.block_size == 0) c.block_size = 64;
   Problem<__nv_bfloat16> x(c, top_n);
   if (forward_only) return time_forward(x);
   x.p.code = code;
@@ -233,6 +234,22 @@ bool time_case(Case c, int top_n, bool once, bool forward_only, Code code) {
   }
   const bool ok = time_backward(x, top_n);
   return time_forward(x) && ok;
+}
+
+/// Both orders of the forward pass where blocks are smaller than a tile.
+bool time_small_blocks() {
+  bool ok = true;
+  const int dims[3][2] = {{64, 64}, {128, 128}, {192, 128}};
+  for (const auto& d : dims)
+    for (const int group : {1, 2, 4, 8, 16})
+      for (const int block_size : {16, 32})
+        for (const int s : {512, 2048, 8192}) {
+          Case c{1, s, group, 32 / group, d[0], d[1], 16};
+          c.block_size = block_size;
+          if (c.name().find(part_of_name) != std::string::npos)
+            ok &= time_case(c, 16, /*once=*/false, /*forward_only=*/true, Code::kSm90);
+        }
+  return ok;
 }
 
 }  // namespace
@@ -260,8 +277,10 @@ int main(int argc, char** argv) {
                         {1, 1024, 6, 2, 64, 64, 16},     {1, 2048, 6, 2, 64, 64, 16},
                         {1, 1024, 16, 4, 192, 128, 16},  {1, 32768, 16, 4, 192, 128, 16},
                         {1, 65536, 16, 4, 192, 128, 16}, {1, 32768, 4, 16, 128, 128, 16},
-                        {1, 32768, 1, 64, 128, 128, 16}, {1, 8192, 6, 2, 64, 64, 16}};
+                        {1, 32768, 1, 64, 128, 128, 16}, {1, 8192, 6, 2, 64, 64, 16},
+                        {4, 8192, 6, 2, 64, 64, 16},     {1, 4096, 16, 4, 192, 128, 16}};
   bool ok = true;
+  if (asked("--blocks")) return time_small_blocks() ? 0 : 1;
   for (const Case& c : cases)
     if ((!asked("--short") || c.s < 10000) && c.name().find(part_of_name) != std::string::npos)
       ok &= time_case(c, 16, once, asked("--forward"), asked("--sm80") ? Code::kSm80 : Code::kSm90);

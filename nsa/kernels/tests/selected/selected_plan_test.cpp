@@ -86,10 +86,29 @@ TEST(SelectedPlan, ArraysFollowEachOtherAligned) {
 }
 
 TEST(SelectedPlan, OrderOfKeysIsForLargeProblems) {
-  EXPECT_TRUE(prefer_order_of_keys(kPaper64k));
-  EXPECT_TRUE(prefer_order_of_keys({8, 2048, 2048, 2, 6, 64, 64, 16}));
-  EXPECT_FALSE(prefer_order_of_keys({1, 512, 512, 2, 6, 64, 64, 8}));
-  EXPECT_FALSE(prefer_order_of_keys({1, 1, 65536, 4, 16, 192, 128, 16})) << "one query";
+  for (const int block : {0, 64, 128}) {
+    EXPECT_TRUE(prefer_order_of_keys(kPaper64k, block));
+    EXPECT_TRUE(prefer_order_of_keys({8, 2048, 2048, 2, 6, 64, 64, 16}, block));
+    EXPECT_FALSE(prefer_order_of_keys({1, 512, 512, 2, 6, 64, 64, 8}, block));
+    EXPECT_FALSE(prefer_order_of_keys({1, 1, 65536, 4, 16, 192, 128, 16}, block)) << "one query";
+  }
+}
+
+TEST(SelectedPlan, PartsOfTilesGoByRowsWhereManyHeadsShareThem) {
+  const auto by_keys = [](int group, int dk, int dv, int block) {
+    return prefer_order_of_keys({1, 8192, 8192, 32 / group, group, dk, dv, 16}, block);
+  };
+  for (const int block : {16, 32}) {
+    EXPECT_FALSE(by_keys(16, 64, 64, block));
+    EXPECT_FALSE(by_keys(16, 192, 128, block));
+    EXPECT_TRUE(by_keys(4, 64, 64, block));
+    EXPECT_TRUE(by_keys(1, 192, 128, block));
+  }
+  EXPECT_FALSE(by_keys(8, 64, 64, 16));
+  EXPECT_FALSE(by_keys(8, 192, 128, 16));
+  EXPECT_TRUE(by_keys(8, 192, 128, 32));
+  EXPECT_TRUE(by_keys(16, 64, 64, 48)) << "lies in two tiles";
+  EXPECT_FALSE(prefer_order_of_keys({1, 256, 256, 8, 4, 64, 64, 16}, 16)) << "an index to build";
 }
 
 TEST(SelectedPlan, FirstQueriesAreDense) {
