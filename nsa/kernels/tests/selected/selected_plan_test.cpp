@@ -115,6 +115,8 @@ TEST(SelectedPlan, FirstQueriesAreDense) {
   EXPECT_EQ(dense_queries(forward({8, 2048, 2048, 2, 6, 64, 64, 16}), 0, 64), 2048);
   EXPECT_EQ(dense_queries(forward(kPaper64k), 0, 64), 3 * 16 * 64);
   EXPECT_EQ(dense_queries(forward(kPaper64k), 1000, 64), 3 * 16 * 64 - 1000) << "later positions";
+  EXPECT_EQ(dense_queries(forward({1, 4096, 4096, 4, 16, 192, 128, 16}), 0, 64), 4096)
+      << "no index for the last quarter";
   SelectedSizes many = forward(kPaper64k);
   many.max_tiles_of_row = 32;
   EXPECT_EQ(dense_queries(many, 0, 64), kDensePositions) << "one word a row";
