@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kLevel = 0.95;
 constexpr size_t kFewestPairs = 6;  // 1 - 2 * 2^-6 = 0.969
-constexpr double kMostStretchPct = 3;
 
 /// P(X <= k) of a fair coin thrown n times.
 double binomial_tail(size_t n, size_t k) {
@@ -69,13 +68,6 @@ Dilation measure_dilation(const std::vector<OffOnPair>& pairs) {
           .lo_pct = excess[skip],
           .hi_pct = excess[excess.size() - 1 - skip],
           .level = 1 - 2 * binomial_tail(excess.size(), skip)};
-}
-
-std::string stretched_profile(double recorded_ms, double unrecorded_ms) {
-  const double pct = 100 * (recorded_ms / unrecorded_ms - 1);
-  if (pct <= kMostStretchPct) return "";
-  return "the recorded steps took " + std::to_string(recorded_ms) + " ms, " + std::to_string(pct) +
-         " % longer than the slowest that were not recorded";
 }
 
 }  // namespace suites

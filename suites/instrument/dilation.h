@@ -1,7 +1,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 namespace suites {
@@ -34,9 +33,5 @@ std::vector<OffOnPair> time_off_on(const SwitchedStep& step, int64_t pairs, int6
 /// The narrowest symmetric interval of order statistics with a confidence of at least 95 %. Throws
 /// c10::Error for fewer than 6 pairs, which cannot give one, and for a time that is not positive.
 Dilation measure_dilation(const std::vector<OffOnPair>& pairs);
-
-/// What is wrong with a profile whose steps took `recorded_ms` where the slowest that was not
-/// recorded took `unrecorded_ms`; empty up to 3 % more.
-std::string stretched_profile(double recorded_ms, double unrecorded_ms);
 
 }  // namespace suites

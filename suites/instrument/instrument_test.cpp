@@ -4,7 +4,6 @@
 
 #include <sys/wait.h>
 
-#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <sstream>
@@ -15,7 +14,6 @@
 #include "suites/instrument/cache_flush.h"
 #include "suites/instrument/clock_events.h"
 #include "suites/instrument/clock_probe.h"
-#include "suites/instrument/dilation.h"
 #include "suites/instrument/event_timer.h"
 #include "suites/instrument/facts.h"
 #include "suites/instrument/host_syncs.h"
@@ -24,14 +22,6 @@ namespace suites {
 namespace {
 
 const at::Device kCpu(at::kCPU);
-
-TEST(StretchedProfile, IsLongerThanTheSlowestUnrecordedStepByMoreThanThreePercent) {
-  EXPECT_EQ(stretched_profile(10.2, 10), "");
-  EXPECT_EQ(stretched_profile(9, 10), "");
-  EXPECT_THAT(stretched_profile(10.4, 10),
-              testing::HasSubstr("% longer than the slowest that were not recorded"));
-  EXPECT_NE(stretched_profile(NAN, 10), "");
-}
 
 TEST(EventTimer, MeasuresMilliseconds) {
   EventTimer timer(kCpu);
