@@ -10,6 +10,7 @@ struct FieldDoc {
   std::string_view unit =
       "";                 ///< unit of a number, from the closed list of spec units; empty for none
   bool required = false;  ///< the reader rejects an object without this key
+  bool brief = false;     ///< the writer leaves the key out where it has its default
   std::string_view before = "";  ///< key in files of earlier versions, which is read as well
 };
 

@@ -10,8 +10,9 @@
 #include "harness/schema/field.h"
 
 /// The structs of results.json, the only source of a report. Steps stand in the order of the
-/// runbook, every other array is sorted by id. A number that does not exist is null, with its
-/// reason beside it; NaN and infinities never enter the file.
+/// runbook, every other array is sorted by id. A figure that does not exist is null, with its
+/// reason beside it; NaN and infinities never enter the file. Keys of a figure and of a case that
+/// would hold nothing (a bound it does not have, an empty reason) are left out.
 /// Ids: G- question, P- phase, C- criterion, M- metric, A- artifact, D- deviation, F- finding, S-
 /// series; unique in a run, shown in the report beside what they name.
 namespace harness {
@@ -74,7 +75,7 @@ struct CaseResult {
   static void describe(V& v) {
     v({.name = "id", .doc = "group/case, unique in the phase", .required = true}, &CaseResult::id);
     v({.name = "status", .doc = "ok, failed or missing", .required = true}, &CaseResult::status);
-    v({.name = "reason", .doc = "why it failed or is missing"}, &CaseResult::reason);
+    v({.name = "reason", .doc = "why it failed or is missing", .brief = true}, &CaseResult::reason);
     v({.name = "file", .doc = "raw evidence file, relative to the run folder"}, &CaseResult::file);
   }
 };
@@ -143,20 +144,23 @@ struct Metric {
        .required = true},
       &Metric::unit);
     v({.name = "value", .doc = "the figure; null when there is none"}, &Metric::value);
-    v({.name = "lo", .doc = "lower bound at `level`"}, &Metric::lo);
-    v({.name = "hi", .doc = "upper bound at `level`"}, &Metric::hi);
-    v({.name = "lo95", .doc = "lower bound of the shown 95 % interval"}, &Metric::lo95);
-    v({.name = "hi95", .doc = "upper bound of the shown 95 % interval"}, &Metric::hi95);
-    v({.name = "level", .doc = "confidence level of lo and hi; 0 for exact figures"},
+    v({.name = "lo", .doc = "lower bound at `level`", .brief = true}, &Metric::lo);
+    v({.name = "hi", .doc = "upper bound at `level`", .brief = true}, &Metric::hi);
+    v({.name = "lo95", .doc = "lower bound of the shown 95 % interval", .brief = true},
+      &Metric::lo95);
+    v({.name = "hi95", .doc = "upper bound of the shown 95 % interval", .brief = true},
+      &Metric::hi95);
+    v({.name = "level", .doc = "confidence level of lo and hi; 0 for exact figures", .brief = true},
       &Metric::level);
     v({.name = "n", .doc = "units of analysis behind the figure", .unit = "count"}, &Metric::n);
     v({.name = "method", .doc = "exact, paired_ratio, paired_overhead, median or rate"},
       &Metric::method);
-    v({.name = "verdict", .doc = "A/B verdict; empty elsewhere"}, &Metric::verdict);
+    v({.name = "verdict", .doc = "A/B verdict; empty elsewhere", .brief = true}, &Metric::verdict);
     v({.name = "samples", .doc = "raw evidence files"}, &Metric::samples);
-    v({.name = "withheld", .doc = "why a measured figure is not valid"}, &Metric::withheld);
-    v({.name = "null_reason", .doc = "why value is null"}, &Metric::null_reason);
-    v({.name = "details", .doc = "the estimator's own facts"}, &Metric::details);
+    v({.name = "withheld", .doc = "why a measured figure is not valid", .brief = true},
+      &Metric::withheld);
+    v({.name = "null_reason", .doc = "why value is null", .brief = true}, &Metric::null_reason);
+    v({.name = "details", .doc = "the estimator's own facts", .brief = true}, &Metric::details);
   }
 };
 

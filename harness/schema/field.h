@@ -14,9 +14,9 @@
 ///
 /// and one description drives the strict reader, the writer, the JSON Schema and the reference
 /// page, so that they cannot drift. A member that is not `required` keeps its C++ default when the
-/// key is absent; the writer always writes it. Member types: bool, int64_t, double, std::string,
-/// enums with EnumNames, nlohmann::json (free form), described structs, and std::optional<T>,
-/// std::vector<T>, std::map<std::string, T> of these.
+/// key is absent; the writer leaves it out then if it is `brief`, else always writes it. Member
+/// types: bool, int64_t, double, std::string, enums with EnumNames, nlohmann::json (free form),
+/// described structs, and std::optional<T>, std::vector<T>, std::map<std::string, T> of these.
 namespace harness {
 
 using base::FieldDoc;

@@ -46,7 +46,7 @@ struct SchemaFields {
 
 template <class T>
 nlohmann::json object_schema(bool partial) {
-  ObjectSchema object(to_json(T{}), partial);
+  ObjectSchema object(defaults_json<T>(), partial);
   SchemaFields<T> fields{object, partial};
   T::describe(fields);
   return object.take();

@@ -59,7 +59,7 @@ void add_nested(const std::string& path, std::string& page) {
 template <class T>
 struct ReferenceRows {
   std::string path, rows = {}, nested = {};
-  nlohmann::json defaults = to_json(T{});
+  nlohmann::json defaults = defaults_json<T>();
 
   template <class M>
   void operator()(const FieldDoc& doc, M T::*) {

@@ -4,7 +4,7 @@
 #include "harness/schema/traits.h"
 
 /// Writer of described structs. Every field is written, so that a file needs no knowledge of
-/// defaults.
+/// defaults, but for those that are `brief`.
 namespace harness {
 
 template <class T>
@@ -16,10 +16,13 @@ void put(nlohmann::json& object, const FieldDoc& doc, nlohmann::json&& value);
 template <class T>
 struct FieldWriter {
   const T& value;
+  bool brief = true;  ///< fields that are may be left out
   nlohmann::json object = nlohmann::json::object();
   template <class M>
   void operator()(const FieldDoc& doc, M T::* member) {
-    put(object, doc, to_json(value.*member));
+    nlohmann::json written = to_json(value.*member);
+    if (brief && doc.brief && written == to_json(T{}.*member)) return;
+    put(object, doc, std::move(written));
   }
 };
 }  // namespace detail
@@ -46,6 +49,15 @@ nlohmann::json to_json(const T& value) {
   } else {
     return value;
   }
+}
+
+/// The default of every field of a struct, by its key.
+template <class T>
+nlohmann::json defaults_json() {
+  const T value{};
+  detail::FieldWriter<T> writer{value, /*brief=*/false};
+  T::describe(writer);
+  return std::move(writer.object);
 }
 
 /// The one text of a value: keys sorted, shortest round-trip numbers whatever the locale, no

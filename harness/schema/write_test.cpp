@@ -20,6 +20,27 @@ TEST(Write, EveryFieldIsWritten) {
             R"("parts":[],"title":"t"})");
 }
 
+struct Measured {
+  double value = 0;
+  std::optional<double> bound = {};
+  std::string reason = "none";
+  template <class V>
+  static void describe(V& v) {
+    v({.name = "value", .doc = "always written"}, &Measured::value);
+    v({.name = "bound", .doc = "null when there is none", .brief = true}, &Measured::bound);
+    v({.name = "reason", .doc = "why", .brief = true}, &Measured::reason);
+  }
+};
+
+TEST(Write, BriefFieldsAreLeftOutWhereTheyHaveTheirDefault) {
+  EXPECT_EQ(canonical_dump(to_json(Measured{})), R"({"value":0.0})");
+  EXPECT_EQ(canonical_dump(to_json(Measured{.bound = 2, .reason = ""})),
+            R"({"bound":2.0,"reason":"","value":0.0})");
+  EXPECT_EQ(read_json<Measured>(R"({"value":1})", "f").reason, "none");
+  EXPECT_EQ(canonical_dump(defaults_json<Measured>()),
+            R"({"bound":null,"reason":"none","value":0.0})");
+}
+
 TEST(Write, ReadingItBackGivesTheSameText) {
   Example e{.title = "a\"b\n", .flag = true, .count = -3, .colour = Colour::kGreen, .bound = 0.1};
   e.parts = {{"p", 1e-300}, {"q", 3}};
