@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "harness/results/number.h"
 #include "suites/instrument/cache_flush.h"
 #include "suites/instrument/clock_events.h"
 #include "suites/instrument/clock_probe.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr int64_t kWarmUps = 3, kLeastSamples = 20, kMostSamples = 500, kCallsInRow = 10;
 constexpr double kLevel = 0.99;
+constexpr int kDigits = 7;  ///< of a float, which an event's time is: beyond what clocks resolve
 
 /// How many of n sorted samples may be left out at either end: the largest k with
 /// 2 P(Binomial(n, 1/2) <= k - 1) <= 1 - level; -1 where n is too small for any interval.
@@ -58,7 +60,9 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
   return out;
 }
 
-nlohmann::json time_json(const std::vector<double>& samples_ms) {
+nlohmann::json time_json(const std::vector<double>& measured_ms) {
+  std::vector<double> samples_ms;
+  for (const double ms : measured_ms) samples_ms.push_back(harness::round_significant(ms, kDigits));
   std::vector<double> sorted = samples_ms;
   if (sorted.empty()) throw std::invalid_argument("nsa-bench: no samples");
   for (const double ms : sorted)

@@ -29,7 +29,8 @@ SampledTime sample_time(at::Device device, const std::function<void()>& work, do
                         SampleKinds kinds);
 
 /// {"n", "median_ms", "lo_ms", "hi_ms", "samples_ms"}: distribution-free interval of the median at
-/// 99 %; null where n is too small. Throws std::invalid_argument on samples that no clock gives.
-nlohmann::json time_json(const std::vector<double>& samples_ms);
+/// 99 %; null where n is too small. Samples have seven digits. Throws std::invalid_argument on
+/// samples that no clock gives.
+nlohmann::json time_json(const std::vector<double>& measured_ms);
 
 }  // namespace suites
