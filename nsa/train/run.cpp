@@ -13,12 +13,12 @@
 #include "nsa/model/document_packing.h"
 #include "nsa/program/input_error.h"
 #include "nsa/train/checkpoint/checkpointer.h"
-#include "nsa/train/liveness/rank_watch.h"
 #include "nsa/train/loop/schedule.h"
 #include "nsa/train/loop/trainer.h"
 #include "nsa/train/loop/training_attention.h"
 #include "nsa/train/memory/memory.h"
 #include "nsa/train/memory/memory_report.h"
+#include "nsa/train/rank_session.h"
 #include "nsa/train/record/loss_file.h"
 #include "nsa/train/record/run_lines.h"
 #include "nsa/train/run_parts.h"
@@ -55,12 +55,11 @@ class Run {
       end_by(oom_finding(config_, shape_, refused_ ? refused_ : last_allocation_failure(),
                          facts_.stopped));
     } catch (const c10::Error& e) {
-      facts_.stopped = rank_text() + e.what_without_backtrace();
+      facts_.stopped = ranks_.error_prefix() + e.what_without_backtrace();
     } catch (const std::runtime_error& e) {  // of a backend of collectives
-      facts_.stopped = rank_text() + e.what();
+      facts_.stopped = ranks_.error_prefix() + e.what();
     }
-    const std::string lost = watch_ ? watch_->lost() : "";
-    watch_.reset();
+    const std::string lost = ranks_.end_watch();
     // An error that follows from a rank that was found lost is told as that.
     if (!lost.empty() && !facts_.stopped.empty()) end_by(lost_finding(facts_.stopped = lost));
     if (stages_ && !facts_.stopped.empty()) stages_->keep();
@@ -102,8 +101,9 @@ class Run {
     shape_ = step_shape(options_, config, seq_len, facts_.ranks, device_);
     open_data(config, seq_len);
     record_stages();
-    join_ranks();
-    require_agreement(
+    ranks_.join(context_.place, device_, options_.rank_timeout_s, context_.out,
+                [this](const Finding& finding) { end_stalled(finding); });
+    ranks_.require_agreement(
         rank_settings(options_, config, identity_of(*tokens_, compute_type(options_, device_))));
     reset_peak_memory(device_);
     watch_tensor_memory(device_, options_.memory_limit_mib);
@@ -111,8 +111,8 @@ class Run {
     attention_ = training_attention(*context_.switches, options_.backend, device_);
     require_memory(config, shape_, device_, refused_);
     Decoder model = make_model(options_, config, device_, attention_.options,
-                               ranks_ && options_.shard == "full");
-    context_.print(describe_run(*model, shape_, device_, ranks_ ? ranks_->backend() : "") +
+                               ranks_.group() != nullptr && options_.shard == "full");
+    context_.print(describe_run(*model, shape_, device_, ranks_.backend()) +
                    "; data: " + tokens_->describe());
     if (config.vocab > facts_.vocab)
       context_.print("tokens are bytes, the first " + std::to_string(facts_.vocab) +
@@ -129,7 +129,7 @@ class Run {
     } catch (const InputError& e) {
       failure = e.what();
     }
-    require_agreement({{"weights", failure.empty() ? loaded : failure}});
+    ranks_.require_agreement({{"weights", failure.empty() ? loaded : failure}});
     if (!failure.empty()) throw InputError(failure);
     context_.print("weights: " + options_.weights + ": " + loaded);
   }
@@ -139,15 +139,16 @@ class Run {
       throw InputError("training option context_ranks must be 1 with rows of a task, got " +
                        std::to_string(options_.context_ranks));
     if (options_.context_ranks > 1)
-      context_layers_ = std::make_unique<ContextLayers>(
-          *ranks_, *collectives_, options_.context_ranks, config_.attention, seq_len);
+      context_layers_ =
+          std::make_unique<ContextLayers>(*ranks_.group(), *ranks_.collectives(),
+                                          options_.context_ranks, config_.attention, seq_len);
     const Schedule schedule{options_.lr, options_.min_lr, options_.warmup, options_.whole_run()};
     TrainerParts parts{.model = std::move(model),
                        .tokens = tokens_.get(),
                        .loss = options_.packing ? packed_next_token_loss : next_token_loss,
                        .learning_rate = [schedule](int64_t k) { return schedule.at(k); },
-                       .ranks = ranks_.get(),
-                       .collectives = collectives_.get(),
+                       .ranks = ranks_.group(),
+                       .collectives = ranks_.collectives(),
                        .context = context_layers_.get(),
                        .stop_wanted = [this] { return signal() != 0; }};
     if (context_.exchange) {
@@ -161,10 +162,11 @@ class Run {
           std::max(facts_.largest_parameter_bytes, static_cast<int64_t>(p.nbytes()));
     trainer_ = std::make_unique<Trainer>(parts, options_, seq_len, device_);
     checkpointer_ = std::make_unique<Checkpointer>(
-        options_, identity_of(*parts.tokens, parts.model->compute_type), ranks_.get());
+        options_, identity_of(*parts.tokens, parts.model->compute_type), ranks_.group());
     trace_ = checkpointer_->resume(*trainer_);
     if (options_.resume)
-      require_agreement({{"checkpoints", "at step " + std::to_string(trainer_->steps_done())}});
+      ranks_.require_agreement(
+          {{"checkpoints", "at step " + std::to_string(trainer_->steps_done())}});
     if (trainer_->steps_done() > 0)
       context_.print("resumed behind step " + std::to_string(trainer_->steps_done()));
     if (reports()) repeat_earlier_steps();
@@ -193,22 +195,6 @@ class Run {
         context_.out / ("last_stage.rank" + std::to_string(context_.place.rank) + ".bin"));
   }
 
-  /// Meets the other ranks, and watches from then on that all of them go on.
-  void join_ranks() {
-    if (context_.place.world == 1) return;
-    const std::string rank = std::to_string(context_.place.rank);
-    collectives_ = context_.out.empty()
-                       ? std::make_unique<CollectiveLog>()
-                       : std::make_unique<CollectiveLog>(context_.out /
-                                                         ("last_collective.rank" + rank + ".txt"));
-    const auto timeout =
-        std::chrono::milliseconds(static_cast<int64_t>(1000 * options_.rank_timeout_s));
-    ranks_ = std::make_unique<RankGroup>(context_.place, device_, timeout);
-    watch_ =
-        std::make_unique<RankWatch>(context_.place, *ranks_, *collectives_, options_.rank_timeout_s,
-                                    [this](const Finding& finding) { end_stalled(finding); });
-  }
-
   RunIdentity identity_of(const TokenSource& tokens, at::ScalarType type) const {
     return run_identity(
         options_, config_,
@@ -216,32 +202,11 @@ class Run {
         *context_.switches);
   }
 
-  /// Ends the run on all ranks if one was started with other options than the rest.
-  void require_agreement(const RankSettings& settings) {
-    if (!ranks_) return;
-    collectives_->begin("comparison of options");
-    std::vector<RankSettings> of_ranks;
-    for (const std::string& text : ranks_->gather(to_text(settings)))
-      of_ranks.push_back(settings_of_text(text));
-    collectives_->end();
-    const std::string difference = describe_disagreement(of_ranks);
-    if (difference.empty()) return;
-    ranks_->leave();
-    throw InputError(difference);
-  }
-
   /// The main thread is stuck in a call that never returns: reports that and exits.
   [[noreturn]] void end_stalled(const Finding& finding) {
     context_.print(finding.code + ": " + finding.symptom);
     context_.lines->finding(finding);
     std::_Exit(kStalledExit);
-  }
-
-  /// The rank and its last collective, in front of an error between ranks.
-  std::string rank_text() const {
-    return ranks_ ? kRankFault + std::string("rank ") + std::to_string(context_.place.rank) + ", " +
-                        collectives_->last() + ": "
-                  : "";
   }
 
   int signal() const { return context_.stop_signal ? context_.stop_signal->load() : 0; }
@@ -292,7 +257,7 @@ class Run {
     for (int64_t step = first_step_; step <= last && facts_.stopped.empty(); ++step) {
       const bool wait_each = waits(step);
       StepRecord record = trainer_->step(wait_each, [&](Stage stage) {
-        if (watch_) watch_->progress();
+        ranks_.progress();
         if (wait_each)
           context_.lines->mark(context_.case_id, step, options_.steps, stage_name(stage));
       });
@@ -327,17 +292,13 @@ class Run {
   }
 
   void leave_ranks() {
-    if (!ranks_) return;
-    collectives_->begin("exchange of the peaks of memory");
-    for (const std::string& peak : ranks_->gather(std::to_string(tensors_peak_mib_)))
-      facts_.rank_peaks_mib.push_back(std::stod(peak));
-    collectives_->end();
+    facts_.rank_peaks_mib = ranks_.gather(tensors_peak_mib_, "exchange of the peaks of memory");
     if (context_layers_) {
-      context_traffic_ = context_layers_->traffic(*ranks_, shape_.batch, shape_.value_bytes);
+      context_traffic_ =
+          context_layers_->traffic(*ranks_.group(), shape_.batch, shape_.value_bytes);
       context_layers_->leave();
     }
-    watch_->leave();
-    ranks_->leave();
+    ranks_.leave();
   }
 
   Evaluation validate(int64_t step) {
@@ -349,7 +310,7 @@ class Run {
 
   void take(const StepRecord& record) {
     ResultLines& lines = *context_.lines;
-    if (watch_) watch_->progress();
+    ranks_.progress();
     const bool ends = record.step == options_.steps || !record.is_finite();
     const bool recorded = ends || is_recorded(record);
     if (recorded) lines.beat(context_.case_id, record, options_.steps);
@@ -408,11 +369,9 @@ class Run {
   std::unique_ptr<TokenSource> tokens_;
   std::unique_ptr<TokenSource> kept_out_;  ///< null: no loss without training is measured
   std::unique_ptr<StageRecord> stages_;
-  std::unique_ptr<CollectiveLog> collectives_;
-  std::unique_ptr<RankGroup> ranks_;
+  RankSession ranks_;
   std::unique_ptr<ContextLayers> context_layers_;  ///< where ranks divide rows among them
   std::vector<ContextLayers::Traffic> context_traffic_;
-  std::unique_ptr<RankWatch> watch_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::vector<StepRecord> trace_;
