@@ -143,7 +143,7 @@ struct MaskedTiles {
   }
 
   /// Zeros in the place of values that are not finite; their keys' bits go to bad. By all
-  /// computing threads, tile after tile.
+  /// computing threads, tile after tile; the kernel has them meet behind it.
   template <class Shared>
   CUTE_DEVICE static void clear_bad_values(Shared& s, const Walk& at) {
     wait_for(s.v_full[at.stage], at.phase);
@@ -155,7 +155,11 @@ struct MaskedTiles {
         if (!isfinite(float(piece[j]))) piece[j] = T(0.f);
     }
     cutlass::arch::fence_view_async_shared();
-    cutlass::arch::NamedBarrier::sync(kComputing, 1);
+  }
+  /// What is kept for a stage, read by the lane that gives the stage back and handed to its warp.
+  template <typename Word>
+  CUTE_DEVICE static Word word_of_stage(const Word& word) {
+    return __shfl_sync(~0u, threadIdx.x % 32 == 0 ? word : Word(0), 0);
   }
   /// Adds to a thread's two rows, which attend `columns` keys of the tile, what clear_bad_values
   /// took from it.

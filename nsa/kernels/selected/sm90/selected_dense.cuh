@@ -47,8 +47,9 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
   CUTE_DEVICE static void add_bad_values(const DenseArguments& a, const Shared& s,
                                          const WorkQueue& at, const Rows& rows, int stage,
                                          Out& out) {
-    const int bit = s.bit[stage];
-    uint64_t bad = s.bad[stage];
+    const uint64_t bad = Base::word_of_stage(s.bad[stage]);
+    if (bad == 0) return;
+    const int bit = Base::word_of_stage(s.bit[stage]);
     const Tile tile = at.tile(a);
     int columns[2];
     rows.columns(s, bit, columns);
@@ -77,7 +78,7 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
     const auto finish_out = [&](int stage) {
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
-      if (at.clean && s.bad[stage] != 0) add_bad_values(a, s, at, rows, stage, out);
+      if (at.clean) add_bad_values(a, s, at, rows, stage, out);
       __syncwarp();
       if (lane == 0) arrive_at(s.v_empty[stage]);
     };
@@ -89,7 +90,10 @@ struct SelectedDenseKernel : SelectedDenseParts<DK, DV, T> {
 
     const auto goes_on = [&]() -> bool {
       if (!walk.next()) return false;
-      if (at.clean) Base::clear_bad_values(s, walk);
+      if (at.clean) {
+        Base::clear_bad_values(s, walk);
+        cutlass::arch::NamedBarrier::sync(Base::kComputing, 1);
+      }
       return true;
     };
 

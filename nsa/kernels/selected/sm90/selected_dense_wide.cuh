@@ -42,6 +42,14 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     attend_columns(columns, a.scale_log2, softmax, scores);
   }
 
+  /// Of the tile where the walk stands; warpgroups with other tiles meet here from another place of
+  /// the code, which a named barrier is not for.
+  CUTE_DEVICE static void clear_bad_values(Shared& s, const Walk& walk) {
+    Tiles::clear_bad_values(s, walk);
+    arrive_at(s.cleared);
+    wait_for(s.cleared, __popcll(s.all & ((1ull << walk.bit) - 1)) & 1);  // of the tiles before
+  }
+
   /// One warpgroup: 64 rows. `clean`: with zeros for values that are not finite.
   template <class Q, class Out>
   CUTE_DEVICE static void pass(const DenseWideArguments& a, Shared& s, const Tile& tile,
@@ -64,10 +72,11 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     const auto finish_out = [&](int stage, int bit) {
       warpgroup_wait<0>();
       warpgroup_fence_operand(out);
-      if (clean && s.bad[stage] != 0) {
+      if (clean) {
+        const uint64_t bad = Tiles::word_of_stage(s.bad[stage]);
         int columns[2];
         rows.columns(tile, bit, columns);
-        Tiles::add_bad_values(a, tile, bit, s.bad[stage], columns, out);
+        Tiles::add_bad_values(a, tile, bit, bad, columns, out);
       }
       __syncwarp();
       if (lane == 0) arrive_at(s.v_empty[stage]);
@@ -82,7 +91,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     // computed; between runs nothing is, as the ring may go round until an own tile comes.
     const auto find_run = [&]() -> bool {
       while (walk.next()) {
-        if (clean) Tiles::clear_bad_values(s, walk);
+        if (clean) clear_bad_values(s, walk);
         if (own >> walk.bit & 1) return true;
         wait_for(s.k_full[walk.stage], walk.phase);
         if (lane == 0) arrive_at(s.k_empty[walk.stage]);
@@ -94,7 +103,7 @@ struct SelectedDenseWideKernel : SelectedDenseWideTiles<DK, DV, T> {
     const auto goes_on = [&]() -> bool {
       if ((walk.left & -walk.left & own) == 0) return false;
       walk.next();
-      if (clean) Tiles::clear_bad_values(s, walk);
+      if (clean) clear_bad_values(s, walk);
       return true;
     };
 
@@ -208,6 +217,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
     Barrier::init(&s.q_full, 1);
     Barrier::init(&s.stored, 128 * Kernel::kWarpgroups);
     Barrier::init(&s.parts_read, 128 * Kernel::kWarpgroups);
+    Barrier::init(&s.cleared, 128 * Kernel::kWarpgroups);
     for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.k_full[i], 1);
       Barrier::init(&s.v_full[i], 1);

@@ -40,8 +40,8 @@ struct SelectedDenseWideTiles : MaskedTiles<DK, DV, T, 192, 8, 384> {
     uint64_t bad[kStages];              // keys of a stage with a value that is not finite
     int ragged[kRows];                  // a token has a range that is not made of tiles
     int redo;                           // an output is not finite
-    alignas(8) uint64_t stored,
-        parts_read, q_full, k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
+    alignas(8) uint64_t stored, parts_read, cleared, q_full, k_full[kStages], v_full[kStages],
+        k_empty[kStages], v_empty[kStages];
   };
   static constexpr int kSharedBytes = sizeof(Shared) + 1024;
   static_assert(kSharedBytes <= 232448);
