@@ -114,6 +114,14 @@ void large_cases(bool once, const char* name) {
   add("G1 32k rising", 1, 32768, 64, 1, 128, 128, Data::kRising);
   add("m7c B8 2k", 8, 2048, 2, 6, 64, 64);
   add("m7c B8 8k", 8, 8192, 2, 6, 64, 64);
+  add("m7c 8k", 1, 8192, 2, 6, 64, 64);
+  for (const int s : {8192, 32768}) {
+    const char* name = s == 8192 ? "NSA-1B 8k" : "NSA-1B 32k";
+    const IntervalRule rule = compressed(16, 16);
+    all.push_back({name, 1, s, s / 16, 2, 16, 64, 64, 0, rule, {16, 16, 1, 2}, false});
+    all.push_back({name, 1, s, s / 16, 2, 16, 64, 64, 0, rule, {}, false});
+    all.push_back({name, 1, s, s, 2, 16, 64, 64, 0, window(128), {}, false});
+  }
   for (const Sizes& z : all) {
     if (std::strncmp(z.name, name, std::strlen(name)) != 0) continue;
     Case c(z);
