@@ -9,6 +9,7 @@
 #include "harness/trace/chrome.h"
 #include "harness/trace/trace_file.h"
 #include "suites/instrument/ceilings.h"
+#include "suites/instrument/clock_probe.h"
 #include "suites/instrument/cupti/activity_collector.h"
 #include "suites/instrument/dilation.h"
 #include "suites/phases/phase_ranks.h"
@@ -53,7 +54,7 @@ class Hotspots {
         graph_(one.args.get_bool("cuda_graph", false)),
         warmup_(std::max(one.args.get_int("warmup", 3, 1), graph_ ? kStepsUntilGraph : 1)),
         pairs_(one.args.get_int("pairs", 12, 6)),
-        chrome_steps_(one.args.get_int("chrome_steps", 2, 1)),
+        chrome_steps_(one.args.get_int("chrome_steps", 2, 0)),
         cost_rounds_(one.args.get_int("cost_rounds", 0, 0)),
         step_(make_profiled_step(one, ranks.group.get())) {}
 
@@ -88,19 +89,30 @@ class Hotspots {
     return ms;
   }
 
+  double mean_step_ms(const char* what) {
+    double ms = 0;
+    for (int64_t i = 0; i < steps_; ++i) ms += take_step(what);
+    return ms / static_cast<double>(steps_);
+  }
+
+  void note_steps(const char* when, double ms) {
+    noted_.push_back({when, ms, sm_clock_mhz(one_.device).value_or(0)});
+  }
+
   int64_t total() const {
-    return 2 * warmup_ + 3 * steps_ + 2 * pairs_ * (1 + arm_steps_) + 16 * cost_rounds_ + 2;
+    return 2 * warmup_ + 5 * steps_ + 2 * pairs_ * (1 + arm_steps_) + 16 * cost_rounds_ + 2;
   }
 
   /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
   /// sleeps.
   void measure_host() {
     const double before = cpu_seconds();
-    double wall_ms = 0;
-    for (int64_t i = 0; i < steps_; ++i) wall_ms += take_step("host");
-    step_ms_ = ranks_.mean(wall_ms / static_cast<double>(steps_));
-    arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);
+    const double rank_ms = mean_step_ms("host");
+    const double wall_ms = rank_ms * static_cast<double>(steps_);
     emit_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
+    note_steps("before anything was recorded", rank_ms);
+    step_ms_ = ranks_.mean(rank_ms);
+    arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);
     emit_figure(one_, "step.unrecorded_ms", step_ms_, "ms");
     emit_figure(one_, "step.tokens_count", static_cast<double>(step_.tokens), "count");
   }
@@ -135,7 +147,9 @@ class Hotspots {
   void emit_residual(const std::vector<OffOnPair>& pairs) {
     std::vector<double> off;
     for (const OffOnPair& pair : pairs) off.push_back(pair.off_ms);
-    emit_figure(one_, "profile.residual_pct", 100 * (median(std::move(off)) / step_ms_ - 1), "pct");
+    const double off_ms = median(std::move(off));
+    note_steps("recording off, in the pairs", off_ms);
+    emit_figure(one_, "profile.residual_pct", 100 * (off_ms / step_ms_ - 1), "pct");
   }
 
   void measure_cost_of_parts() {
@@ -190,14 +204,21 @@ class Hotspots {
 
   void record() {
     for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
+    note_steps("right before the profile", mean_step_ms("before"));
     double recorded_ms = 0;
-    session_.record(
-        [&] {
-          for (int64_t i = 0; i < steps_; ++i) recorded_ms += take_step("record");
-        },
-        [&] { take_step("settle"); });
+    session_.record([&] { recorded_ms = mean_step_ms("record"); }, [&] { take_step("settle"); });
+    note_steps("of the profile", recorded_ms);
+    take_step("settle");
+    note_steps("right behind the profile", mean_step_ms("behind"));
     if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
-    emit_stretch(recorded_ms / static_cast<double>(steps_));
+    emit_stretch(recorded_ms);
+    one_.emitter.table({.case_id = one_.id,
+                        .id = "steps",
+                        .title = "Means of " + std::to_string(steps_) +
+                                 " steps through the phase, "
+                                 "and the clock of the SMs behind each",
+                        .columns = {"steps", "mean, ms", "SM clock, MHz"},
+                        .rows = noted_});
     trace::Trace recorded = session_.save(step_.range, chrome_steps_);
     emit_paths(recorded);
     if (one_.args.get_text("fault", "") == "P30")
@@ -242,6 +263,7 @@ class Hotspots {
   int64_t done_ = 0, arm_steps_ = kMostArmSteps;
   double step_ms_ = 0;
   std::vector<OffOnPair> pairs_seen_;
+  nlohmann::json noted_ = nlohmann::json::array();  ///< rows: steps, their mean, SM clock
   trace::Ceilings ceilings_;
 };
 

@@ -41,8 +41,10 @@ trace::Trace ProfileSession::save(const std::string& step_range, int64_t chrome_
   trace::write_trace_file(folder / file, collector_->take());
   one_.emitter.artifact(file, "application/jsonl");
   trace::Trace kept = trace::read_trace_file(folder / file);
-  trace::write_chrome_file(folder / chrome, kept, step_range, chrome_steps);
-  one_.emitter.artifact(chrome, "application/json");
+  if (chrome_steps > 0) {
+    trace::write_chrome_file(folder / chrome, kept, step_range, chrome_steps);
+    one_.emitter.artifact(chrome, "application/json");
+  }
   return kept;
 }
 
