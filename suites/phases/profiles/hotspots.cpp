@@ -31,6 +31,10 @@ constexpr double kMostOffPct = 2;  ///< how far the shares may be from 100 %
 /// training step shall not decide.
 constexpr double kArmMs = 300;
 constexpr int64_t kMostArmSteps = 8;
+/// A card that was idle holds its highest clock for the first tenths of a second of load, which
+/// would make every later step look longer.
+constexpr double kWarmMs = 1000;
+constexpr int64_t kMostWarmSteps = 500;
 constexpr int64_t kStepsUntilGraph = 5;  ///< the last of them is a launch of the graph
 
 double cpu_seconds() {
@@ -64,7 +68,6 @@ class Hotspots {
     measure_dilation_of_steps();
     if (cost_rounds_ > 0) measure_cost_of_parts();
     measure_rate_against_length();
-    emit_ceilings();
     record();
     step_.finish();
     if (ranks_.group) ranks_.group->leave();
@@ -81,6 +84,9 @@ class Hotspots {
       session_.collector().watch_captures(steps, step_.range);
     else
       steps();
+    const double ms = ranks_.mean(take_step("warm-up"));  // all ranks take as many steps
+    more_warmup_ = std::clamp<int64_t>(std::llround(kWarmMs / ms), 1, kMostWarmSteps);
+    for (int64_t i = 1; i < more_warmup_; ++i) take_step("warm-up");
   }
 
   double take_step(const char* what) {
@@ -100,7 +106,8 @@ class Hotspots {
   }
 
   int64_t total() const {
-    return 2 * warmup_ + 5 * steps_ + 2 * pairs_ * (1 + arm_steps_) + 16 * cost_rounds_ + 2;
+    return 3 * warmup_ + more_warmup_ + 5 * steps_ + 2 * pairs_ * (1 + arm_steps_) +
+           16 * cost_rounds_ + 2;
   }
 
   /// CPU time of all threads over wall time, recording off: about 100 % when one thread never
@@ -206,10 +213,14 @@ class Hotspots {
     for (int64_t i = 0; i < warmup_; ++i) take_step("warm-up");
     note_steps("right before the profile", mean_step_ms("before"));
     double recorded_ms = 0;
-    session_.record([&] { recorded_ms = mean_step_ms("record"); }, [&] { take_step("settle"); });
+    const auto settle = [&] {
+      for (int64_t i = 0; i < warmup_; ++i) take_step("settle");
+    };
+    session_.record([&] { recorded_ms = mean_step_ms("record"); }, settle);
     note_steps("of the profile", recorded_ms);
     take_step("settle");
     note_steps("right behind the profile", mean_step_ms("behind"));
+    emit_ceilings();                // products of matrices take more power than most steps
     if (!ranks_.reports()) return;  // the files of a profile are those of rank 0
     emit_stretch(recorded_ms);
     one_.emitter.table({.case_id = one_.id,
@@ -260,7 +271,7 @@ class Hotspots {
   const bool graph_;
   const int64_t warmup_, pairs_, chrome_steps_, cost_rounds_;
   const ProfiledStep step_;
-  int64_t done_ = 0, arm_steps_ = kMostArmSteps;
+  int64_t done_ = 0, more_warmup_ = 1, arm_steps_ = kMostArmSteps;
   double step_ms_ = 0;
   std::vector<OffOnPair> pairs_seen_;
   nlohmann::json noted_ = nlohmann::json::array();  ///< rows: steps, their mean, SM clock
