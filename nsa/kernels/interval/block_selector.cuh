@@ -179,6 +179,43 @@ __device__ __forceinline__ void add_candidates(List& list, State& state, int pla
   __syncwarp();
 }
 
+/// The same where a lane has four adjacent blocks from `first_block` on; `waiting`: the bits of
+/// those of them that beat the threshold.
+template <class List, class State>
+__device__ __forceinline__ void add_adjacent_candidates(List& list, State& state, int places,
+                                                        unsigned waiting, const float (&scores)[4],
+                                                        int first_block) {
+  const unsigned before = (1u << threadIdx.x % 32) - 1;
+  int count = state.count;
+  do {
+    int place = count;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const unsigned wait = __ballot_sync(~0u, waiting >> j & 1);
+      place += __popc(wait & before), count += __popc(wait);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if ((waiting >> j & 1) == 0) continue;
+      if (place < List::kPlaces) {
+        list.score[place] = scores[j], list.block[place] = first_block + j;
+        waiting &= ~(1u << j);
+      }
+      ++place;
+    }
+    __syncwarp();
+    if (count < List::kPlaces) break;
+    const float threshold = keep_best(list, places);
+    count = places;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      if (!(scores[j] > threshold)) waiting &= ~(1u << j);
+    if (threadIdx.x % 32 == 0) state.threshold = threshold;
+  } while (__ballot_sync(~0u, waiting != 0) != 0);
+  if (threadIdx.x % 32 == 0) state.count = count;
+  __syncwarp();
+}
+
 /// Score of this lane's selection block of a token: sum over compressed blocks i ascending of
 /// weight(i) * sums[i]; NaN becomes -1, below every number. sums: the token's line; carry: the
 /// `overlap` columns before them; strides: l' / d; overlap: l / d - 1; own: the block, counted from
@@ -327,6 +364,31 @@ __device__ __forceinline__ void choose_of_four(const BlockSelection& choice, con
       if (candidates != 0)
         add_candidates(w.lists[first + i], states[i], w.places, candidates, score, block);
     }
+  }
+}
+
+/// The same where l = d = l': four adjacent blocks a lane.
+template <int kGroup, class Warp>
+__device__ __forceinline__ void choose_of_adjacent(const BlockSelection& choice, const Warp& w,
+                                                   int step) {
+  const int lane = threadIdx.x % 32, first = step * kSelectKeys + lane * 4;
+#pragma unroll 1
+  for (int u = 0; u < 16 / kGroup; ++u) {
+    auto& state = w.states[u];
+    const float4 sums = *reinterpret_cast<const float4*>(w.sums + u * kSelectKeys +
+                                                         sums_place(lane * 4, u * kGroup));
+    const float threshold = state.threshold;
+    const int last_free = state.last_free;
+    const float scores[4] = {fmaxf(sums.x, -1.f), fmaxf(sums.y, -1.f), fmaxf(sums.z, -1.f),
+                             fmaxf(sums.w, -1.f)};
+    unsigned waiting = 0;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const bool free = (first + j >= choice.num_initial) & (first + j <= last_free);
+      if (free & (scores[j] > threshold)) waiting |= 1u << j;
+    }
+    if (__ballot_sync(~0u, waiting != 0) != 0)
+      add_adjacent_candidates(w.lists[u], state, w.places, waiting, scores, first);
   }
 }
 

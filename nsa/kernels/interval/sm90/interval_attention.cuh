@@ -71,7 +71,7 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
     scheduler.end();
     cutlass::arch::NamedBarrier::sync(Base::kConsumers, kTilesStored);
     if (threadIdx.x % 32 == 0) Base::arrive(s.stored);
-    for_tiles_to_redo(s, [&](int tile) {
+    for_tiles_to_redo(a, s, [&](int tile) {
       IntervalRepair<DK, DV, BN, T, kSelect>::redo(a, s, tile, half, loads);
     });
   }
@@ -81,13 +81,17 @@ struct IntervalKernel : IntervalTiles<DK, DV, BN, T, kSelect> {
     loads.add_q();
     Base::produce(a, s, loads);
     Base::wait(s.stored, 0);  // every output is written
-    for_tiles_to_redo(s, [&](int i) { Base::produce_again(a, s, i, loads); });
+    for_tiles_to_redo(a, s, [&](int i) { Base::produce_again(a, s, i, loads); });
   }
   template <class Redo>
-  CUTE_DEVICE static void for_tiles_to_redo(const Shared& s, const Redo& redo) {
+  CUTE_DEVICE static void for_tiles_to_redo(const IntervalArguments& a, const Shared& s,
+                                            const Redo& redo) {
     CUTE_NO_UNROLL
-    for (int i = 0; i < kMostTilesOfCta; ++i)
-      if (s.redo[i / 32] >> i % 32 & 1) redo(i);
+    for (int first = 0; Base::unit_of(first) < a.units; first += 32) {
+      CUTE_NO_UNROLL
+      for (uint32_t left = s.redo[first / 32]; left != 0; left &= left - 1)
+        redo(first + __ffs(static_cast<int>(left)) - 1);
+    }
   }
 
   template <class Out>

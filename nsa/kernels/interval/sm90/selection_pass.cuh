@@ -73,6 +73,8 @@ struct SelectionPass : IntervalTiles<DK, DV, BN, T, true> {
   CUTE_DEVICE static void choose(const IntervalArguments& a, const Warp& w, int step) {
     if (Base::kWarpgroups == 3 && a.strides == 4 && a.overlap == 1) {
       choose_of_four<kGroup>(a.selection, w, step);
+    } else if (a.strides == 1 && a.overlap == 0) {
+      choose_of_adjacent<kGroup>(a.selection, w, step);
     } else {
       choose_of_any<kGroup>(a, w, step);
     }

@@ -66,6 +66,12 @@ void small_cases() {
   run({"n 32 rising", 1, 5000, 311, 1, 1, 128, 128, 0, rule, {64, 32, 0, 1}, true, Data::kRising});
   run({"l' 32", 1, 3000, 186, 2, 6, 64, 64, 0, rule, {32, 16, 1, 2}, false});
   run({"l' 16", 1, 3000, 187, 1, 1, 64, 64, 0, compressed(16, 16), {16, 16, 2, 3}, true});
+  for (const int g : {1, 4, 6, 16}) {
+    const int dim = g == 4 ? 128 : 64;
+    const IntervalRule own = compressed(16, 16);
+    for (const Data data : {Data::kRandom, Data::kRising, Data::kEqual, Data::kComb})
+      run({"l = d = l'", 2, 4700, 293, 2, g, dim, dim, 0, own, {16, 16, 1, 2}, g == 6, data});
+  }
   run({"l' 128", 1, 9000, 561, 1, 3, 128, 128, 0, rule, {128, 16, 1, 2}, false});
   run({"l 64", 1, 3000, 184, 1, 2, 64, 64, 0, compressed(64, 16), {64, 16, 1, 2}, true});
   run({"l 64 equal",

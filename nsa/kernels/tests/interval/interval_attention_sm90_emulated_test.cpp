@@ -122,6 +122,10 @@ TEST(IntervalAttentionSm90, OtherChoices) {
   later("n 32 rising", 20, 1, 2, 4000, rule, {64, 32, 0, 1}, Data::kRising);
   later("l' 32", 20, 6, 0, 2200, rule, {32, 16, 1, 2});
   later("l' 16", 40, 1, 1, 3000, compressed(16, 16), {16, 16, 2, 3});
+  for (const int group : {2, 6, 16})  // l = d = l': four adjacent blocks a lane
+    for (const Data data : {Data::kRandom, Data::kRising, Data::kEqual})
+      later("l' 16, all alike", 20, group, group == 2 ? 1 : 0, 1200 * group, compressed(16, 16),
+            {16, 16, 1, 2}, data);
   later("l' 128", 20, 3, 2, 4400, rule, {128, 16, 1, 2});
   later("l 64", 40, 2, 1, 2200, compressed(64, 16), {64, 16, 1, 2});
   later("l 64 equal", 40, 1, 0, 2200, compressed(64, 16), {64, 16, 1, 2}, Data::kEqual);
