@@ -29,6 +29,10 @@ TEST(SampledTime, IntervalOfTheMedianByTheBinomialTable) {
   EXPECT_TRUE(time_json(one_to(7))["lo_ms"].is_null());
 }
 
+TEST(SampledTime, SamplesHaveTheDigitsOfAFloat) {
+  EXPECT_EQ(time_json({1.0 / 3, 5.5683198})["samples_ms"], nlohmann::json({0.3333333, 5.56832}));
+}
+
 TEST(SampledTime, SamplesOnlyRequestedSeries) {
   int calls = 0;
   const auto work = [&] { ++calls; };

@@ -102,7 +102,7 @@ class Hotspots {
   }
 
   void note_steps(const char* when, double ms) {
-    noted_.push_back({when, ms, sm_clock_mhz(one_.device).value_or(0)});
+    noted_.push_back({when, ms, sm_clock_mhz(one_.device).value()});
   }
 
   int64_t total() const {
@@ -115,8 +115,8 @@ class Hotspots {
   void measure_host() {
     const double before = cpu_seconds();
     const double rank_ms = mean_step_ms("host");
-    const double wall_ms = rank_ms * static_cast<double>(steps_);
-    emit_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / (wall_ms / 1e3), "pct");
+    const double wall_s = rank_ms * static_cast<double>(steps_) / 1e3;
+    emit_figure(one_, "host.cpu_pct", 100 * (cpu_seconds() - before) / wall_s, "pct");
     note_steps("before anything was recorded", rank_ms);
     step_ms_ = ranks_.mean(rank_ms);
     arm_steps_ = std::clamp<int64_t>(std::llround(kArmMs / step_ms_), 1, kMostArmSteps);

@@ -23,8 +23,9 @@ class ProfileSession {
   /// more. Both end with the device at rest.
   void record(const std::function<void()>& work, const std::function<void()>& settle = {});
 
-  /// Writes CASE.trace.jsonl and CASE.chrome.json, reports them as artifacts,
-  /// and returns the trace as read from the first: figures come from the file that is kept.
+  /// Writes CASE.trace.jsonl and, of `chrome_steps` steps, CASE.chrome.json (not for 0), reports
+  /// them as artifacts, and returns the trace as read from the first: figures come from the file
+  /// that is kept.
   harness::trace::Trace save(const std::string& step_range, int64_t chrome_steps);
 
  private:
