@@ -66,6 +66,7 @@ struct ActivityCollector::Impl {
   std::vector<CUpti_CallbackId> idle_runtime_calls, idle_driver_calls;
   std::vector<CUpti_ActivityKind> enabled;
   int64_t dropped = 0, lost_before = 0;
+  uint64_t first_time = 0;  ///< of what is kept
   harness::trace::CapturedRanges captured;
   int64_t lost_of_captures = 0;  ///< records lost while captures were watched
   bool recording = false, logging = false;
@@ -198,6 +199,11 @@ void ActivityCollector::clear() {
   impl_->calls.clear();
   impl_->dropped = 0;
   impl_->lost_before = impl_->lost();
+  impl_->first_time = 0;
+}
+
+void ActivityCollector::begin_here() {
+  impl_->cupti.must(impl_->cupti.get_timestamp(&impl_->first_time), "the clock of CUPTI");
 }
 
 void ActivityCollector::watch_captures(const std::function<void()>& work,
@@ -226,7 +232,7 @@ harness::trace::Trace ActivityCollector::take() {
   RecordDecoder decoder(impl_->cupti);
   impl_->read_filled(decoder);
   for (const LoggedCall& call : impl_->calls.take()) decoder.take_call(call);
-  harness::trace::Trace trace = decoder.finish(impl_->captured);
+  harness::trace::Trace trace = decoder.finish(impl_->captured, impl_->first_time);
   trace.dropped = impl_->lost_since_clear() + impl_->lost_of_captures;
   cudaDeviceProp properties;
   if (cudaGetDeviceProperties(&properties, c10::cuda::current_device()) == cudaSuccess)
@@ -250,6 +256,7 @@ ActivityCollector::~ActivityCollector() = default;
 void ActivityCollector::start(const std::vector<RecordPart>&) {}
 void ActivityCollector::stop() {}
 void ActivityCollector::clear() {}
+void ActivityCollector::begin_here() {}
 void ActivityCollector::watch_captures(const std::function<void()>&, std::string_view) {}
 harness::trace::Trace ActivityCollector::take() { return {}; }
 std::string ActivityCollector::library() const { return ""; }

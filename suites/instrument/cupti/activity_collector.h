@@ -62,6 +62,10 @@ class ActivityCollector {
   /// Throws away what was recorded so far. While recording is on, wait for the device before.
   void clear();
 
+  /// Of the next trace, leaves out what begins before this moment; nothing is handed over, so the
+  /// work that follows meets no other state than the work before. Wait for the device before.
+  void begin_here();
+
   /// Runs `work` and notes the ranges in which it captures CUDA graphs, within those named
   /// `step_range`; traces taken later have the range of each captured node. Recording must be off,
   /// and what was recorded before is thrown away. Only ranges are recorded meanwhile.

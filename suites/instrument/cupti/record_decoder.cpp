@@ -168,6 +168,16 @@ void RecordDecoder::take_wait(const CUpti_ActivitySynchronization2& wait) {
     trace_.waits.push_back({static_cast<int64_t>(wait.start), wait.streamId});
 }
 
+void RecordDecoder::leave_out_before(int64_t time) {
+  const auto cut = [&](auto& items) {
+    std::erase_if(items, [&](const auto& one) { return one.time.begin < time; });
+  };
+  cut(trace_.work);
+  cut(trace_.calls);
+  cut(trace_.ranges);
+  std::erase_if(trace_.waits, [&](const auto& wait) { return wait.at < time; });
+}
+
 void RecordDecoder::shift_times() {
   int64_t first = std::numeric_limits<int64_t>::max();
   const auto look = [&](const auto& items) {
@@ -186,7 +196,7 @@ void RecordDecoder::shift_times() {
   for (auto& wait : trace_.waits) wait.at -= first;
 }
 
-Trace RecordDecoder::finish(const harness::trace::CapturedRanges& captured) {
+Trace RecordDecoder::finish(const harness::trace::CapturedRanges& captured, uint64_t first_time) {
   for (const auto& [id, range] : markers_) {
     if (range.begin != 0 && range.end >= range.begin && range.name >= 0)
       trace_.ranges.push_back(
@@ -196,6 +206,7 @@ Trace RecordDecoder::finish(const harness::trace::CapturedRanges& captured) {
   }
   std::sort(trace_.ranges.begin(), trace_.ranges.end(),
             [](const auto& a, const auto& b) { return a.time.begin < b.time.begin; });
+  leave_out_before(static_cast<int64_t>(first_time));
   shift_times();
   captured.name_nodes(trace_, node_numbers_);
   return std::move(trace_);

@@ -27,9 +27,10 @@ class RecordDecoder {
   /// A node of a CUDA graph, as a call kNodeMade; the order of these calls is their number.
   void take_node(const LoggedNode& node);
 
-  /// The trace, its times from the earliest record on; nodes of graphs, numbered as they came, in
-  /// the ranges of their capture.
-  harness::trace::Trace finish(const harness::trace::CapturedRanges& captured = {});
+  /// The trace, its times from the earliest record on, without those that begin before
+  /// `first_time`; nodes of graphs, numbered as they came, in the ranges of their capture.
+  harness::trace::Trace finish(const harness::trace::CapturedRanges& captured = {},
+                               uint64_t first_time = 0);
 
  private:
   void take(CUpti_Activity* record);
@@ -38,6 +39,7 @@ class RecordDecoder {
   void take_set(const CUpti_ActivityMemset4& set);
   void take_marker(const CUpti_ActivityMarker2& marker);
   void take_wait(const CUpti_ActivitySynchronization2& wait);
+  void leave_out_before(int64_t time);
   void shift_times();
   /// A record with a begin and an end; false, and counted, for one without.
   bool has_times(uint64_t begin, uint64_t end);

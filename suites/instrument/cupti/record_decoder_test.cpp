@@ -85,13 +85,32 @@ CUpti_ActivityMarker2 marker(CUpti_ActivityFlag flags, uint32_t id, uint64_t tim
   return record;
 }
 
-harness::trace::Trace decode(std::initializer_list<Block*> blocks) {
+harness::trace::Trace decode(std::initializer_list<Block*> blocks, uint64_t first_time = 0) {
   CuptiLibrary fake{};
   fake.next_record = next_record;
   fake.callback_name = callback_name;
   RecordDecoder decoder(fake);
   for (Block* block : blocks) decoder.read(block->data(), block->size());
-  return decoder.finish();
+  return decoder.finish({}, first_time);
+}
+
+TEST(RecordDecoder, WhatBeginsBeforeTheFirstTimeIsLeftOut) {
+  Block block;
+  for (const uint64_t at : {1'000, 2'000}) {
+    const auto id = static_cast<uint32_t>(at);
+    block.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_START, id, at, "step", 11));
+    block.add(call(CUPTI_ACTIVITY_KIND_RUNTIME, 1, at + 10, at + 20, 11, id));
+    block.add(kernel("k", at + 30, at + 40, id));
+    block.add(marker(CUPTI_ACTIVITY_FLAG_MARKER_END, id, at + 100, nullptr, 11));
+  }
+  EXPECT_EQ(decode({&block}).ranges.size(), 2u);
+  const auto trace = decode({&block}, 1'500);
+  ASSERT_EQ(trace.ranges.size(), 1u);
+  EXPECT_EQ(trace.ranges[0].time, (Interval{0, 100}));
+  ASSERT_EQ(trace.calls.size(), 1u);
+  EXPECT_EQ(trace.calls[0].time, (Interval{10, 20}));
+  ASSERT_EQ(trace.work.size(), 1u);
+  EXPECT_EQ(trace.work[0].time, (Interval{30, 40}));
 }
 
 TEST(RecordDecoder, EndsMayComeBeforeStartsAndTimesStartAtZero) {
