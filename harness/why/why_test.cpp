@@ -23,14 +23,13 @@ using testing::ThrowsMessage;
 using trace::Ns;
 
 constexpr const char* kTrace = "phases/hotspots/out/hotspots.trace.jsonl";
-constexpr const char* kRecorded = "phases/hotspots/out/hotspots.trace.jsonl.gz";  // an older run
 constexpr const char* kChanged = "interval_backward_kernel";
 
 /// A recorded run of a GPU, and a copy in which one kernel takes half as long again.
 class Runs {
  public:
   Runs() {
-    fs::copy(fs::path(base::source_dir()) / "reports/samples/single_gpu-h100", folder(),
+    fs::copy(fs::path(base::source_dir()) / "reports/samples/single_gpu-h200", folder(),
              fs::copy_options::recursive);
     unpack_run(folder());
     a_ = read_results(sample());
@@ -41,7 +40,7 @@ class Runs {
         for (nlohmann::json& row : table["rows"]) row[1] = row[1].get<double>() + more_ms;
   }
   RunFolder sample() const {
-    return RunFolder(fs::path(base::source_dir()) / "reports/samples/single_gpu-h100");
+    return RunFolder(fs::path(base::source_dir()) / "reports/samples/single_gpu-h200");
   }
   RunFolder changed() const { return RunFolder(folder()); }
   fs::path folder() const { return dir_ / "run"; }
@@ -61,8 +60,7 @@ class Runs {
  private:
   /// All that comes behind a longer kernel comes later. Returns the time that a step gains.
   double lengthen() const {
-    trace::Trace trace = trace::read_trace_file(folder() / kRecorded);
-    fs::remove(folder() / kRecorded);
+    trace::Trace trace = trace::read_trace_file(folder() / kTrace);
     std::vector<std::pair<Ns, Ns>> longer;  // end of a kernel, what it gains
     for (const trace::DeviceWork& work : trace.work)
       if (trace.name_of(work.name).find(kChanged) != std::string::npos)

@@ -26,7 +26,7 @@ Options of(const std::string& a, const std::string& b) {
 }
 
 TEST(WhyCommand, ARunAndItselfHaveNoDifference) {
-  const Options options = of(sample("single_gpu-h100"), sample("single_gpu-h100"));
+  const Options options = of(sample("single_gpu-h200"), sample("single_gpu-h200"));
   const Printed text = printed(why_command, options);
   EXPECT_EQ(text.exit_code, 5);
   EXPECT_THAT(text.out, HasSubstr("Not decidable: the intervals of the measured steps touch"));
@@ -38,7 +38,7 @@ TEST(WhyCommand, ARunAndItselfHaveNoDifference) {
 
 TEST(WhyCommand, TheFolderHasThePageAndItsPlot) {
   const TempDir dir;
-  Options options = of(sample("single_gpu-h100"), sample("single_gpu-h100"));
+  Options options = of(sample("single_gpu-h200"), sample("single_gpu-h200"));
   options.out = (dir / "why").string();
   EXPECT_THAT(printed(why_command, options).out, HasSubstr("why/why.md"));
   EXPECT_THAT(read_bytes(dir / "why/why.md"), HasSubstr("](plots/why-hotspots.svg)"));
@@ -46,7 +46,7 @@ TEST(WhyCommand, TheFolderHasThePageAndItsPlot) {
 
 TEST(WhyCommand, WithoutGnuplotThePageNamesNoPicture) {
   const TempDir dir;
-  Options options = of(sample("single_gpu-h100"), sample("single_gpu-h100"));
+  Options options = of(sample("single_gpu-h200"), sample("single_gpu-h200"));
   options.out = (dir / "why").string();
   const std::string path = std::getenv("PATH");
   setenv("PATH", "/nowhere", 1);
@@ -61,7 +61,7 @@ TEST(WhyCommand, RunsThatDoNotCompareAreNamed) {
   const auto refused = [](const std::string& a, const std::string& b) {
     return error_of([&] { printed(why_command, of(sample(a), sample(b))); });
   };
-  EXPECT_THAT(refused("single_gpu-h100", "single_h200-h200"),
+  EXPECT_THAT(refused("smoke_cpu", "single_h200-h200"),
               HasSubstr("a profile of one machine does not explain another"));
   EXPECT_THAT(refused("single_h200-h200", "single_h200-slower"),
               HasSubstr("record one in each: nsa-validate --runbook single_h200 --only hotspots"));
