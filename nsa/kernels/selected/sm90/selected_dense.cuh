@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kCtas)
     Barrier::init(&s.finished, Kernel::kComputing);
     for (int i = 0; i < 2; ++i) {
       Barrier::init(&s.words_full[i], 96);
-      Barrier::init(&s.words_empty[i], Kernel::kComputing + 1);
+      Barrier::init(&s.words_empty[i], Kernel::kComputing + 32);
     }
     for (int i = 0; i < Kernel::kStages; ++i) {
       Barrier::init(&s.k_full[i], 1);

@@ -82,7 +82,7 @@ struct SelectedDenseLoads : SelectedDenseTiles<DK, DV, T> {
                                      walk.bit);
       }
       __syncwarp();
-      if (threadIdx.x == 0) arrive_at(s.words_empty[at.words()]);
+      arrive_at(s.words_empty[at.words()]);  // every lane has read words
     }
   }
 
