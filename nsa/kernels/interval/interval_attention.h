@@ -55,6 +55,7 @@ struct IntervalAttention {
   int batch = 0, num_queries = 0, num_keys = 0, num_heads = 0, num_kv_heads = 0;
   int qk_head_dim = 0, v_head_dim = 0;
   int first_position = 0;  ///< query i stands at position first_position + i
+  int first_query = 0;     ///< backward: queries before it attend nothing and keep their d_q
   IntervalRule rule;
   float scale = 0;
   BlockSelection selection;  ///< compressed branch only; first_position + num_queries tokens exist

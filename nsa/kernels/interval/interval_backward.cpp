@@ -117,6 +117,9 @@ const char* unsupported_reason(const IntervalBackward& p) {
   const char* reason = unsupported_reason(forward);
   if (reason != nullptr) return reason;
   if (!aligned(p.d_out)) return "an address or stride of d_out is no multiple of 16 bytes";
+  if (p.forward.first_query > 0 &&
+      (p.forward.code == Code::kSm80 || p.earlier == nullptr || p.rows.lse == nullptr))
+    return "queries are left out of what is added to another branch by code of sm_90 only";
   if (p.earlier != nullptr && !adds_up(*p.earlier, p))
     return "d_q is added to that of other rows, or of rows that are not given";
   return nullptr;

@@ -39,7 +39,8 @@ NSA_HOST_DEVICE Span keys_of(const IntervalRule& rule, int position, int num_key
 NSA_HOST_DEVICE Span queries_of(const IntervalAttention& p, int begin, int end) {
   const int first = first_position_of(p.rule, begin) - p.first_position,
             last = last_position_of(p.rule, end - 1) + 1 - p.first_position;
-  return {first > 0 ? first : 0, last < p.num_queries ? last : p.num_queries};
+  return {first > p.first_query ? first : p.first_query,
+          last < p.num_queries ? last : p.num_queries};
 }
 
 /// How the rows (token, head of the group) of a KV head are cut into tiles of at most `limit` rows:

@@ -142,6 +142,7 @@ __device__ void add_keys(Columns& sum, const IntervalBackward& g, const Interval
 __device__ void mend_query(const IntervalBackward& g, const BackwardPlan& plan,
                            const IntervalBackward& earlier, int64_t row) {
   const IntervalAttention& f = g.forward;
+  if (row / f.num_heads % f.num_queries < f.first_query) return;
   const Row to(g.d_q, row * f.qk_head_dim, f.element);
   if (all_finite(to, f.qk_head_dim)) return;
   Columns sum;

@@ -50,7 +50,9 @@ const SelectedInstance* find_instance(const SelectedBackward& p) {
 }
 
 SelectedSizes backward_sizes(const SelectedBackward& p) {
-  return selected_sizes(p, p.max_tiles_of_row, SelectedPass::kBackward);
+  SelectedSizes sizes = selected_sizes(p, p.max_tiles_of_row, SelectedPass::kBackward);
+  sizes.window = p.window.size;
+  return sizes;
 }
 
 /// The problem without its dense queries; stats and d_q keep the strides of all.
@@ -74,8 +76,8 @@ SelectedBackward later_queries(SelectedBackward p) {
 
 /// What lies in the workspace before the arrays of the later queries' plan.
 struct Layout {
-  size_t bad = 0, infinity = 16;
-  size_t stats, words, slots, later;
+  size_t bad = 0, nothing = 16;
+  size_t stats, words, of_window, of_both, slots, later;
 };
 
 /// The dense queries in whole tiles, without addresses in a workspace.
@@ -92,6 +94,8 @@ sm90::SelectedEarly early_queries(const SelectedBackward& p) {
   early.problem.d_out = p.d_out, early.problem.d_q = p.d_q;
   early.words.key_tiles = (f.num_keys + sm90::kKeysOfTile - 1) / sm90::kKeysOfTile * 2;
   early.words.tokens_of_batch = p.num_queries;
+  early.words.window = p.window.size;
+  early.words.window_lse = p.window.rows.lse, early.words.window_delta = p.window.rows.delta;
   sm90::choose_chunks(f, early.plan);
   return early;
 }
@@ -106,6 +110,9 @@ Layout layout_of(const SelectedBackward& p, const sm90::SelectedEarly& early) {
   const size_t heads = size_t(p.batch) * p.num_kv_heads;
   place(at.stats, p.stats == nullptr ? size_t(p.batch) * p.num_queries * p.num_heads * 8 : 0);
   place(at.words, heads * p.dense * 8);
+  const size_t joined = p.window.size == 0 ? 0 : size_t(p.batch) * p.num_queries * p.num_heads * 8;
+  place(at.of_window, joined);
+  place(at.of_both, joined);
   place(at.slots, early.plan.num_chunks * heads * early.words.key_tiles * kKeysOfTile *
                       (p.qk_head_dim + p.v_head_dim) * sizeof(float));
   at.later = end;
@@ -156,6 +163,8 @@ const char* unsupported_reason(const SelectedBackward& p) {
   if (p.dense < 0 || p.dense > most_dense_queries(sizes, p.first_position, p.block_size))
     return "more dense queries than have whole tiles";
   if (p.code == Code::kSm80 && p.dense > 0) return "whole tiles have no kernel of sm_80";
+  if (p.window.size != 0 && (p.window.size < JoinedWindow::kLeast || p.dense == 0))
+    return "a window joins queries in whole tiles only, and from 256 tokens on";
   return unsupported_index(sizes);
 }
 
@@ -188,10 +197,12 @@ cudaError_t selected_attention_backward(const SelectedBackward& given, void* wor
   }
   if (status == cudaSuccess && p.dense > 0) {
     early.plan.bad = reinterpret_cast<int*>(at(layout.bad));
-    early.words.infinity = reinterpret_cast<float*>(at(layout.infinity));
+    early.words.nothing = reinterpret_cast<float2*>(at(layout.nothing));
     early.words.words = reinterpret_cast<uint64_t*>(at(layout.words));
     early.words.slots = reinterpret_cast<float*>(at(layout.slots));
     early.words.stats = reinterpret_cast<const float2*>(p.stats);
+    early.words.of_window = reinterpret_cast<float2*>(at(layout.of_window));
+    early.words.of_both = reinterpret_cast<float2*>(at(layout.of_both));
     status = backward_of_early(p, early, stream);
   }
   if (status != cudaSuccess) return status;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "nsa/kernels/interval/interval_attention.h"
+#include "nsa/kernels/interval/interval_backward.h"
 
 /// Torch-free launcher of the selected branch's backward pass: the first queries in whole causal
 /// tiles under masks, the others in the order of keys, where a tile of 64 keys stays on chip while
@@ -20,6 +20,16 @@ struct JoinedQueries {
   const float2* cos_sin = nullptr;  ///< (cos, sin) of the rotation, [>= S, dk / 2]; or null
 };
 
+/// The window branch where it has the same q, k, v, scale and d_out: its gradients of the queries
+/// that go in whole tiles are added to those of this branch, pair by pair, so that both share all
+/// products.
+struct JoinedWindow {
+  /// Below it a tile of rows that the window begins in would hold its last tokens, too.
+  static constexpr int kLeast = 256;
+  int size = 0;       ///< tokens, kLeast at least; 0: no branch joins
+  IntervalRows rows;  ///< lse and delta of its rows
+};
+
 struct SelectedBackward {
   Strided q;                        ///< [B, S, Hq, dk]
   Strided k;                        ///< [B, N, Hkv, dk]
@@ -33,6 +43,7 @@ struct SelectedBackward {
   /// of d_out * out less d_lse; null: made from out, lse and d_lse, which are not looked at else.
   const float* stats = nullptr;
   void* d_q = nullptr;   ///< like q, contiguous, element type
+  JoinedWindow window;   ///< of the first `dense` queries
   JoinedQueries joined;  ///< where joined.out is, d_q is written for the first `dense` queries only
   void* d_k = nullptr;   ///< like k, contiguous, element type
   void* d_v = nullptr;   ///< like v, contiguous, element type

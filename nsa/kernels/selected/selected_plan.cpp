@@ -128,8 +128,10 @@ int dense_queries(const SelectedSizes& s, int first_position, int block_size) {
   // of keys, a quarter where no index has to be built then; backward, where that order runs for
   // later queries anyway, four fifths.
   const bool no_index = most == s.num_queries && first_position + s.num_queries <= attended * 4;
+  // A window that joins costs hardly anything there: fitted to paper 4k.
+  const int64_t window = std::min<int64_t>(s.window, attended) * 7 / 5;
   const int64_t reach =
-      (forward ? attended * (no_index ? 4 : 3) : attended * 5 / 4) - first_position;
+      (forward ? attended * (no_index ? 4 : 3) : (attended + window) * 5 / 4) - first_position;
   const int queries = static_cast<int>(std::clamp<int64_t>(reach, 0, most));
   if (forward && queries < s.num_queries && !prefer_order_of_keys(s, block_size)) return 0;
   const int64_t rows = int64_t{s.batch} * queries * s.num_kv_heads * s.group_size;

@@ -26,6 +26,7 @@ struct SelectedSizes {
   int batch = 0, num_queries = 0, num_keys = 0, num_kv_heads = 0, group_size = 0;
   int qk_head_dim = 0, v_head_dim = 0, max_tiles_of_row = 0;
   SelectedPass pass = SelectedPass::kBackward;
+  int window = 0;  // backward: of a branch that joins whole tiles
 };
 
 /// The sizes of a problem of either pass.

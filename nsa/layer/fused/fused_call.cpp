@@ -203,6 +203,7 @@ variable_list input_gradients(const CallPlan& plan, SavedCall& s, variable_list 
   grads.resize(kOutputs);
   bool only_o = true;
   for (size_t i = 0; i < grads.size(); ++i) only_o = only_o && (i == kO || !grads[i].defined());
+  s.one_key = plan.keys[1] == plan.keys[2] && plan.values[1] == plan.values[2];
   at::Tensor room, q_out;  // not before they are needed
   const bool by_kernels = only_o && grads[kO].defined();
   std::optional<at::AutoDispatchBelowADInplaceOrView> below;

@@ -136,6 +136,23 @@ TEST_F(OneCall, SharedKeysGetTheSum) {
   }
 }
 
+/// Queries in whole tiles have their gradients of the window there, the others in its own kernels.
+TEST_F(OneCall, AWindowOfSharedKeysJoinsWholeTiles) {
+  for (const auto& [group, dk, dv] :
+       {std::tuple{6, 64, 64}, std::tuple{4, 128, 128}, std::tuple{16, 192, 128}})
+    for (const auto& [tokens, window] :
+         {std::pair{70, 300}, std::pair{600, 256}, std::pair{900, 400}, std::pair{1000, 300}}) {
+      NsaConfig c = config_of(group, dk, dv);
+      c.window = window;
+      c.rope = tokens == 900 ? RopeMode::kNone : RopeMode::kBeforePool;
+      SCOPED_TRACE("G " + std::to_string(group) + " S " + std::to_string(tokens) + " window " +
+                   std::to_string(window));
+      CallCase one = case_of(c, tokens, group == 4 ? at::kHalf : at::kBFloat16);
+      one.one_key = true;
+      expect_gradients(one);
+    }
+}
+
 TEST_F(OneCall, EveryPhi) {
   for (const Phi phi : {Phi::kConv, Phi::kMlp}) {
     NsaConfig c = config_of(2, 64, 64);
@@ -182,12 +199,19 @@ TEST_F(OneCall, SomeInputsOnly) {
 }
 
 TEST_F(OneCall, ALossThroughOtherOutputs) {
-  const std::vector<Loss> losses{
-      [](const NsaOutputs& x) { return Tensors{x.o, x.o_sel}; },
-      [](const NsaOutputs& x) { return Tensors{x.lse_win, x.gates}; },
-      [](const NsaOutputs& x) { return Tensors{x.o, x.q_rot, x.k_cmp, x.v_cmp}; },
-      [](const NsaOutputs& x) { return Tensors{x.k_cmp}; },
-      [](const NsaOutputs& x) { return Tensors{x.o_cmp, x.lse_sel}; }};
+  const std::vector<Loss> losses{[](const NsaOutputs& x) {
+                                   return Tensors{x.o, x.o_sel};
+                                 },
+                                 [](const NsaOutputs& x) {
+                                   return Tensors{x.lse_win, x.gates};
+                                 },
+                                 [](const NsaOutputs& x) {
+                                   return Tensors{x.o, x.q_rot, x.k_cmp, x.v_cmp};
+                                 },
+                                 [](const NsaOutputs& x) { return Tensors{x.k_cmp}; },
+                                 [](const NsaOutputs& x) {
+                                   return Tensors{x.o_cmp, x.lse_sel};
+                                 }};
   for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone}) {
     for (size_t i = 0; i < losses.size(); ++i) {
       SCOPED_TRACE("loss " + std::to_string(i));

@@ -5,11 +5,14 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "nsa/diagnostics/nvtx_range.h"
 #include "nsa/diagnostics/record_stage.h"
+#include "nsa/kernels/selected/selected_backward.h"
 #include "nsa/layer/fused/fused_tokens.h"
 #include "nsa/ops/attention/fused_interval.h"
 #include "nsa/ops/compressed/cmp_attn.h"
@@ -57,10 +60,25 @@ class RowStatistics {
   at::Tensor data_;
 };
 
+/// Of the selected branch. Its whole tiles pass over all keys, so the pairs of a window of the same
+/// keys are among theirs.
+SelAttnArgs selected_args(const SavedCall& s, const NsaConfig& config,
+                          const BranchKernels& chosen) {
+  SelAttnArgs args = s.selected(config);
+  const bool one_branch =
+      s.one_key && s.packed == nullptr && config.window >= kernels::JoinedWindow::kLeast &&
+      config.gate != GateActivation::kNone && config.win_scale() == config.sel_scale();
+  if (!one_branch || chosen.win.code != KernelCode::kSm90 || chosen.sel.code != KernelCode::kSm90)
+    return args;
+  args.window = std::min<int64_t>(config.window, kernels::IntervalRule::kEverything);
+  if (sel_attn_window_queries(args, chosen.sel.code) == 0) args.window = 0;
+  return args;
+}
+
 }  // namespace
 
 int64_t first_joined(const SavedCall& s, const NsaConfig& config, const BranchKernels& chosen) {
-  return sel_attn_first_joined(s.selected(config), chosen.sel.code);
+  return sel_attn_first_joined(selected_args(s, config, chosen), chosen.sel.code);
 }
 
 BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
@@ -109,6 +127,8 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
                       config.cmp_scale(), s.packed->cmp_tiles_of_row(config))
           : interval("cmp_attn.backward", chosen.cmp, 0, 0, s.k_cmp, s.v_cmp,
                      compressed_mask(config), config.cmp_scale());
+  const SelAttnArgs selected = selected_args(s, config, chosen);
+  const int64_t in_whole_tiles = sel_attn_window_queries(selected, chosen.sel.code);
   // Added to that of the compressed branch: a sum of two instead of two beside each other.
   const EarlierBranch earlier{s.k_cmp,
                               s.v_cmp,
@@ -116,15 +136,18 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
                               config.cmp_scale(),
                               chosen.cmp.code,
                               statistics.interval(0),
-                              cmp.q};
-  const AttentionGradients win =
-      config.window == 0  // no keys
-          ? AttentionGradients{cmp.q, at::zeros_like(s.k_win), at::zeros_like(s.v_win)}
-          : s.packed != nullptr
-                ? of_ranges("win_attn.backward", 2, s.k_win, s.v_win, s.packed->win_ranges,
-                            config.win_scale(), s.packed->win_tiles_of_row(config))
-                : interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win,
-                           window_mask(config), config.win_scale(), folded ? &earlier : nullptr);
+                              cmp.q,
+                              in_whole_tiles};
+  const AttentionGradients win = [&]() -> AttentionGradients {
+    if (config.window == 0)  // no keys
+      return {cmp.q, at::zeros_like(s.k_win), at::zeros_like(s.v_win)};
+    if (in_whole_tiles > 0 && in_whole_tiles == s.q.size(1)) return {cmp.q, {}, {}};
+    if (s.packed != nullptr)
+      return of_ranges("win_attn.backward", 2, s.k_win, s.v_win, s.packed->win_ranges,
+                       config.win_scale(), s.packed->win_tiles_of_row(config));
+    return interval("win_attn.backward", chosen.win, 2, 1, s.k_win, s.v_win, window_mask(config),
+                    config.win_scale(), folded ? &earlier : nullptr);
+  }();
   g.q_joined = first_joined(s, config, chosen);
   const bool joins = g.q_joined < s.q.size(1);
   // In the place of a term: every thread reads its own places before it writes them.
@@ -132,12 +155,15 @@ BranchGradients gradients_by_kernels(SavedCall& s, const NsaConfig& config,
   variable_list others{cmp.q};
   if (!win.q.is_same(cmp.q)) others.push_back(win.q);
   const JoinedGradient joined{others, g.q_out, turns_of(config, s.q, s.packed)};
+  const kernels::IntervalRows window = statistics.interval(1);
   const variable_list sel = [&] {
     const NvtxRange range("nsa.sel_attn.backward");
+    if (!win.k.defined())
+      record_stage("win_attn.backward", "fused", "in whole tiles of the selected branch");
     record_stage("sel_attn.backward", "fused", chosen.sel.detail);
-    return sel_attn_fused_backward(s.selected(config), chosen.sel.code, d_out[1], s.out[1],
-                                   s.lse[1], folded ? statistics.selected() : nullptr,
-                                   joins ? &joined : nullptr);
+    return sel_attn_fused_backward(selected, chosen.sel.code, d_out[1], s.out[1], s.lse[1],
+                                   folded ? statistics.selected() : nullptr,
+                                   joins ? &joined : nullptr, &window);
   }();
   g.q = std::move(others);
   g.q.push_back(sel[0]);

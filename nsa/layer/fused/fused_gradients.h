@@ -24,6 +24,7 @@ struct SavedCall {
   std::array<at::Tensor, 3> out;
   const PackedTables* packed = nullptr;  ///< of packed documents as one sequence
   bool keeps_two = false;
+  bool one_key = false;  ///< k_win and v_win are k_sel and v_sel, whose gradients may be one
 
   /// All but `out`.
   std::vector<at::Tensor> list() const {
@@ -72,7 +73,8 @@ struct BranchGradients {
   std::vector<at::Tensor> q;  ///< terms, to be added up
   at::Tensor q_out;           ///< their sum from token `q_joined` on; or undefined
   int64_t q_joined = 0;
-  at::Tensor k_cmp, v_cmp, k_sel, v_sel, k_win, v_win, logits;
+  at::Tensor k_cmp, v_cmp, k_sel, v_sel, logits;
+  at::Tensor k_win, v_win;  ///< undefined, too, where they are added to those of k_sel and v_sel
 };
 
 /// The first token whose gradients of q are joined by the selected branch; S: none.

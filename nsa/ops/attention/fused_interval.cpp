@@ -218,6 +218,7 @@ AttentionGradients fused_interval_backward(const at::Tensor& q_in, const at::Ten
                                 earlier->scale, earlier->code);
     before.d_out = p.d_out, before.rows = earlier->rows;
     p.earlier = &before;
+    p.forward.first_query = static_cast<int>(earlier->first_query);
   }
   p.d_q = g.q.mutable_data_ptr();
   p.d_k = g.k.mutable_data_ptr();

@@ -47,6 +47,7 @@ struct EarlierBranch {
   KernelCode code{};
   kernels::IntervalRows rows;
   at::Tensor d_q;
+  int64_t first_query = 0;  ///< only to queries from here on, the others have their gradients
 };
 
 /// Gradients by the kernels, outside of autograd; builds with CUDA code only. `out` and `lse` as

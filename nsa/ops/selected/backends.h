@@ -1,5 +1,6 @@
 #pragma once
 #include "nsa/backend/kernel_choice.h"
+#include "nsa/kernels/interval/interval_backward.h"
 #include "nsa/ops/selected/row_method.h"
 
 namespace nsa {
@@ -37,6 +38,9 @@ struct JoinedGradient {
 /// where heads are padded.
 int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code);
 
+/// How many of the first queries have their gradients of the branch of args.window computed here.
+int64_t sel_attn_window_queries(const SelAttnArgs& args, KernelCode code);
+
 /// Bytes of device memory that the backward pass of a whole call works in, of whose arguments
 /// sizes, type and device are looked at; 0 where no kernel computes it.
 int64_t sel_attn_backward_workspace(const SelAttnArgs& sizes);
@@ -48,10 +52,11 @@ SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKern
 /// SelectedKernels::backward, which runs. `stats` is null, or [B, S, Hq] pairs as
 /// kernels::SelectedBackward::stats, and then out and lse are not read. `joined`: null, or d_q of
 /// queries from sel_attn_first_joined on goes there, not to d_q, which has the queries before it
-/// alone where B is 1.
+/// alone where B is 1. `window`: rows of the branch of args.window, or null.
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode code,
                                                 const at::Tensor& d_out, const at::Tensor& out,
                                                 const at::Tensor& lse, const float* stats,
-                                                const JoinedGradient* joined = nullptr);
+                                                const JoinedGradient* joined = nullptr,
+                                                const kernels::IntervalRows* window = nullptr);
 
 }  // namespace nsa

@@ -82,7 +82,9 @@ kernels::SelectedBackward backward_problem_of(const SelAttnArgs& args, KernelCod
   p.max_tiles_of_row = static_cast<int>(tiles_of_row(args));
   p.block_size = static_cast<int>(args.block_size);
   p.code = launched_code(code);
+  p.window.size = static_cast<int>(args.window);
   p.dense = kernels::dense_queries(p);
+  if (p.dense == 0) p.window = {};
   return p;
 }
 
@@ -135,8 +137,8 @@ kernels::JoinedQueries joined_queries(const JoinedGradient& joined, const at::Te
 
 variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const variable_list& grads,
                               const at::Tensor& out, const at::Tensor& lse,
-                              const float* stats = nullptr,
-                              const JoinedGradient* joined = nullptr) {
+                              const float* stats = nullptr, const JoinedGradient* joined = nullptr,
+                              const kernels::IntervalRows* window = nullptr) {
   const c10::cuda::CUDAGuard guard(args.q.device());
   TORCH_INTERNAL_ASSERT(joined == nullptr || !pads_heads(args.q, args.v));
   const KernelInputs in(args.q, args.k, args.v);
@@ -164,6 +166,8 @@ variable_list launch_backward(const SelAttnArgs& args, KernelCode code, const va
   p.d_lse = d_lse.defined() ? d_lse.const_data_ptr<float>() : nullptr;
   p.stats = stats;
   if (joined != nullptr) p.joined = joined_queries(*joined, q);
+  TORCH_INTERNAL_ASSERT(p.window.size == 0 || window != nullptr);
+  if (window != nullptr) p.window.rows = *window;
   p.d_q = result[0].mutable_data_ptr();
   p.d_k = result[1].mutable_data_ptr();
   p.d_v = result[2].mutable_data_ptr();
@@ -298,6 +302,11 @@ int64_t sel_attn_first_joined(const SelAttnArgs& args, KernelCode code) {
   return backward_problem_of(args, code).dense;
 }
 
+int64_t sel_attn_window_queries(const SelAttnArgs& args, KernelCode code) {
+  if (args.window == 0 || pads_heads(args.q, args.v)) return 0;
+  return backward_problem_of(args, code).dense;
+}
+
 SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKernels& chosen) {
   record_backend("sel_attn", "fused", "fused", detail_of(args, chosen), "", /*strict=*/false);
   return launch(args, chosen.by_keys);
@@ -306,8 +315,9 @@ SelAttnResult sel_attn_fused_forward(const SelAttnArgs& args, const SelectedKern
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode code,
                                                 const at::Tensor& d_out, const at::Tensor& out,
                                                 const at::Tensor& lse, const float* stats,
-                                                const JoinedGradient* joined) {
-  return launch_backward(args, code, {d_out, at::Tensor()}, out, lse, stats, joined);
+                                                const JoinedGradient* joined,
+                                                const kernels::IntervalRows* window) {
+  return launch_backward(args, code, {d_out, at::Tensor()}, out, lse, stats, joined, window);
 }
 #else
 namespace {
@@ -328,10 +338,13 @@ SelectedKernels choose_selected_kernels(const SelAttnArgs& args) {
 
 int64_t sel_attn_first_joined(const SelAttnArgs&, KernelCode) { return 0; }
 
+int64_t sel_attn_window_queries(const SelAttnArgs&, KernelCode) { return 0; }
+
 std::vector<at::Tensor> sel_attn_fused_backward(const SelAttnArgs& args, KernelCode,
                                                 const at::Tensor&, const at::Tensor&,
                                                 const at::Tensor&, const float*,
-                                                const JoinedGradient*) {
+                                                const JoinedGradient*,
+                                                const kernels::IntervalRows*) {
   TORCH_CHECK(false, "nsa::sel_attn: ", choose_selected_kernels(args).obstacle());
 }
 #endif

@@ -19,6 +19,9 @@ struct SelAttnArgs {
   /// Of ranges of any kind: no row's meet more aligned tiles of 64 keys; 0: not known. A row that
   /// breaks it is NaN.
   int64_t max_tiles = 0;
+  /// Backward, by the kernels: tokens of the window branch with the same k, v and scale, whose
+  /// gradients of the queries in whole tiles are computed here; 0: of none.
+  int64_t window = 0;
 };
 
 /// One call as independent rows (b, KV head, query), each with its G heads and its own tokens.

@@ -15,3 +15,14 @@
 #else
 #define NSA_UNALIGNED_SHARED(name) extern __shared__ char name[]
 #endif
+
+/// The same where a register is worth more: it begins with a multiple of 1024, or the kernel stops.
+#ifdef NSA_EMULATED
+#define NSA_ALIGNED_SHARED(name)                 \
+  char* const name = emulator::shared_memory() + \
+                     (1024 - cute::cast_smem_ptr_to_uint(emulator::shared_memory()) % 1024) % 1024
+#else
+#define NSA_ALIGNED_SHARED(name)                 \
+  extern __shared__ __align__(1024) char name[]; \
+  if (cute::cast_smem_ptr_to_uint(name) % 1024 != 0) __trap()
+#endif

@@ -45,11 +45,9 @@ template <class Keys, class Queries>
 __global__ void __launch_bounds__(Keys::kThreads, 1)
     interval_backward_kernel(const __grid_constant__ BothArguments a) {
 #if NSA_CODE_OF_SM90
-  NSA_UNALIGNED_SHARED(raw);
-  // By an offset, so that the compiler knows what is shared memory.
-  char* const aligned = raw + (1024 - cute::cast_smem_ptr_to_uint(raw) % 1024) % 1024;
-  auto& keys = *reinterpret_cast<typename Keys::Shared*>(aligned);
-  auto& queries = *reinterpret_cast<typename Queries::Shared*>(aligned);
+  NSA_ALIGNED_SHARED(raw);
+  auto& keys = *reinterpret_cast<typename Keys::Shared*>(raw);
+  auto& queries = *reinterpret_cast<typename Queries::Shared*>(raw);
   const int unit = blockIdx.x;
   const bool of_keys = unit < a.keys.units;
   if (of_keys) {

@@ -6,7 +6,9 @@
 // ds^T q with p and ds in registers. A third one feeds tiles of rows by TMA.
 //
 // kWords: a row attends only the tiles of 64 keys that its token's word names. Of the others its
-// lse is infinite, one for each warpgroup, so that the products need no other mask.
+// lse is infinite, one for each warpgroup, so that the products need no other mask. Where a window
+// joins, a row of a tile has the statistics of the branches that attend it together; only on the
+// edge of the window two of them, by the key.
 //
 // Rows come from the last to the first, so that the tiles of a chunk are the same for every key
 // tile of the compressed branch and are found in L2.
@@ -44,7 +46,16 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       return of_key[i / 2 % 2] >> (i / 4 * 2 + i % 2) & 1;
     }
   };
+  /// The rule; whole tiles under words have none, which the compiler then knows.
+  CUTE_DEVICE static IntervalRule rule_of(const BackwardArguments& a) {
+    return kWords ? IntervalRule{} : a.forward.rule;
+  }
+  /// The position of the first query that is not left out.
+  CUTE_DEVICE static int first_computed(const BackwardArguments& a) {
+    return kWords ? 0 : a.forward.first_position + a.forward.first_query;
+  }
   CUTE_DEVICE static Bits attended(const BackwardArguments& a, int key, int position) {
+    const IntervalRule rule = rule_of(a);
     const int lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     const auto before = [&](int token) {
       return columns_before(min(max(token - position, 0), BM) * a.tiling.heads);
@@ -53,8 +64,8 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int own = key + warp * 16 + lane / 4 + 8 * r;
-      bits.of_key[r] = before(last_position_of(a.forward.rule, own) + 1) &
-                       ~before(first_position_of(a.forward.rule, own));
+      bits.of_key[r] = ~before(max(first_position_of(rule, own), first_computed(a)));
+      if (!kWords) bits.of_key[r] &= before(last_position_of(rule, own) + 1);
     }
     return bits;
   }
@@ -63,6 +74,13 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
   /// runs of the CTA's tiles.
   struct Reach {
     int first_any, first_all, last_any, last_all;  // positions
+    CUTE_DEVICE Reach(const BackwardArguments& a, int key) {
+      const IntervalRule rule = rule_of(a);
+      first_any = max(first_computed(a), first_position_of(rule, key));
+      first_all = max(first_computed(a), first_position_of(rule, key + 63));
+      last_any = kWords ? INT_MAX : last_position_of(rule, key + 63);
+      last_all = kWords ? INT_MAX : last_position_of(rule, key);
+    }
     CUTE_DEVICE bool any(int position, int tokens) const {
       return position + tokens > first_any && position <= last_any;
     }
@@ -75,7 +93,6 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
   CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Work& work,
                                   int half) {
     const int thread = threadIdx.x % 128, lane = thread % 32;
-    const IntervalRule& rule = a.forward.rule;
     MmaScores mma_scores;
     MmaSum<DK> mma_d_k;
     MmaSum<DV> mma_d_v;
@@ -95,12 +112,17 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
     Tensor p = packed_accumulator<BM>(), ds = packed_accumulator<BM>();  // A operands
     clear(d_k);
     clear(d_v);
-    const int own_key = work.first_key + half * 64;
-    const Reach reach{first_position_of(rule, own_key), first_position_of(rule, own_key + 63),
-                      last_position_of(rule, own_key + 63), last_position_of(rule, own_key)};
+    // With words registers are scarce: what the CTA is lies in shared memory.
+    const auto own = [&]() -> volatile typename Tiles::Own& {
+      return s.own[kRoomy ? half : int(threadIdx.x) / 128 - 1];
+    };
+    const auto own_key_of = [&] { return kWords ? own().key : work.first_key + half * 64; };
+    const auto end_of = [&] { return kWords ? own().end : work.end; };
+    const auto total_of = [&] { return Tiles::tiles_of(a, s, work); };
+    const auto reach_of = [&] { return Reach(a, own_key_of()); };
 
     const auto position_of = [&](int count) {
-      return a.forward.first_position + work.end -
+      return a.forward.first_position + end_of() -
              (a.by_parts.quotient(count) + 1) * a.tiling.tokens;
     };
     const auto multiply_scores = [&](int count) {
@@ -113,12 +135,30 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       Tensor d_out = make_tensor(make_smem_ptr(s.d_out[count % kStages]), Rows<DV>{});
       multiply<true>(mma_scores, frag_v, scores_thread.partition_fragment_B(d_out), to);
     };
-    const auto probabilities = [&](int stage, const Bits& bits, auto masked) {
-      const float2* lse =
-          reinterpret_cast<const float2*>(s.lse[stage][kWords ? half : 0]) + lane % 4;
+    const auto part_of = [&] { return kWords ? half : 0; };  // of the statistics
+    // Statistics of the columns of elements i and i + 1, whose first token is at `position`. On the
+    // edge of the window the key decides.
+    const auto statistic = [&](const float* inner, const float* outer, int i, int position,
+                               auto edge) {
+      if constexpr (decltype(edge)::value) {
+        const int place = threadIdx.x;
+
+        const int column = place % 4 * 2 + i / 4 * 8,
+                  key = own_key_of() + place % 128 / 32 * 16 + place % 32 / 4 + i / 2 % 2 * 8;
+        const auto of = [&](int c) {
+          const int begin = position + a.by_heads.quotient(c) - a.words.window + 1;
+          return (key < begin ? outer : inner)[c];
+        };
+        return float2{of(column), of(column + 1)};
+      }
+      return *reinterpret_cast<const float2*>(inner + lane % 4 * 2 + i / 4 * 8);
+    };
+    const auto probabilities = [&](int stage, const Bits& bits, int position, auto masked,
+                                   auto edge) {
       CUTE_UNROLL
       for (int i = 0; i < BM / 2; i += 2) {
-        const float2 shift = lse[i / 4 * 4];
+        const float2 shift =
+            statistic(s.lse[stage][part_of()], s.outer_lse[stage][part_of()], i, position, edge);
         float low = power_of_two(fmaf(x(i), a.scale_log2, -shift.x)),
               high = power_of_two(fmaf(x(i + 1), a.scale_log2, -shift.y));
         if constexpr (decltype(masked)::value) {
@@ -129,45 +169,58 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       }
     };
     // Where p is 0, so is ds, or it is not finite and then computed once more.
-    const auto differentiate = [&](int stage, const auto& dp) {
-      const float2* delta = reinterpret_cast<const float2*>(s.delta[stage]) + lane % 4;
+    const auto differentiate = [&](int stage, const auto& dp, int position, auto edge) {
       CUTE_UNROLL
       for (int i = 0; i < BM / 2; i += 2) {
-        const float2 shift = delta[i / 4 * 4], probability = unpack<T>(p(i / 2));
+        const float2 shift = statistic(s.delta[stage][part_of()], s.outer_delta[stage][part_of()],
+                                       i, position, edge);
+        const float2 probability = unpack<T>(p(i / 2));
         ds(i / 2) =
             pack<T>(probability.x * (dp(i) - shift.x), probability.y * (dp(i + 1) - shift.y));
       }
     };
 
     // Tiles [begin, end) are this warpgroup's; it only releases the others.
-    const int total = work.steps * a.tiling.parts;
     const auto skip = [&](int count) {
       wait(s.full[count % kStages], (count / kStages) & 1);
       arrive(s.empty[count % kStages]);
     };
     int count = 0;
-    while (count < total && !reach.any(position_of(count), a.tiling.tokens)) skip(count++);
+    while (count < total_of() && !reach_of().any(position_of(count), a.tiling.tokens))
+      skip(count++);
     wait(s.keys_full, 0);
     // ds of a tile whose s is in registers, d_v on the way. kRoomy: dp has been enqueued behind s.
     const auto form = [&](int count) {
-      const int stage = count % kStages, position = position_of(count);
+      const int stage = count % kStages;
       Tensor d_out_columns = make_tensor(make_smem_ptr(s.d_out[stage]), Columns<DV>{});
+      const int position = position_of(count);
       warpgroup_fence_operand(x);
-      if (reach.all(position, a.tiling.tokens)) {
-        probabilities(stage, {}, std::false_type{});
+      if (Tiles::on_edge(a, own_key_of(), position)) {
+        probabilities(stage, {}, position, std::false_type{}, std::true_type{});
+      } else if (reach_of().all(position, a.tiling.tokens)) {
+        probabilities(stage, {}, position, std::false_type{}, std::false_type{});
       } else {
-        probabilities(stage, attended(a, own_key, position), std::true_type{});
+        probabilities(stage, attended(a, own_key_of(), position), position, std::true_type{},
+                      std::false_type{});
       }
       warpgroup_fence_operand(p);
       if constexpr (!kRoomy) multiply_d_probabilities(count, x);
       multiply<false>(mma_d_v, recast<T>(p), d_v_thread.partition_fragment_B(d_out_columns), d_v);
       warpgroup_wait<kRoomy ? 1 : 0>();
+      const auto differentiate_all = [&](auto& dp) {
+        warpgroup_fence_operand(dp);
+        int again = count;
+        if (kWords) asm volatile("" : "+r"(again));  // nothing of the above is kept for it
+        if (Tiles::on_edge(a, own_key_of(), position_of(again))) {
+          differentiate(again % kStages, dp, position_of(again), std::true_type{});
+        } else {
+          differentiate(again % kStages, dp, 0, std::false_type{});
+        }
+      };
       if constexpr (kRoomy) {
-        warpgroup_fence_operand(y);
-        differentiate(stage, y);
+        differentiate_all(y);
       } else {
-        warpgroup_fence_operand(x);
-        differentiate(stage, x);
+        differentiate_all(x);
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(d_v);
@@ -181,13 +234,13 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       if constexpr (kRoomy) multiply_d_probabilities(count, y);
       warpgroup_wait<kRoomy ? 1 : 0>();
     };
-    if (count < total) {
+    if (count < total_of()) {
       multiply_scores(count);
       await_scores(count);
       while (true) {
         form(count);
         ++count;
-        if (!(count < total && reach.any(position_of(count), a.tiling.tokens))) break;
+        if (!(count < total_of() && reach_of().any(position_of(count), a.tiling.tokens))) break;
         const int before = (count - 1) % kStages;
         sum_d_k(before);
         multiply_scores(count);
@@ -201,22 +254,23 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
       warpgroup_fence_operand(d_k);
       arrive(s.empty[(count - 1) % kStages]);
     }
-    while (count < total) skip(count++);
+    while (count < total_of()) skip(count++);
     store(a, s, work, half, d_k, d_v);
   }
 
   template <class DKey, class DValue>
   CUTE_DEVICE static void store_slot(const BackwardArguments& a, int half, const DKey& d_k,
                                      const DValue& d_v) {
-    int unit = blockIdx.x;
-    asm volatile("" : "+r"(unit));  // computed again: kept across the loop it would cost registers
+    int unit = blockIdx.x, thread = threadIdx.x;
+    // Computed again: kept across the loop they would cost registers.
+    asm volatile("" : "+r"(unit), "+r"(thread));
     const Work work = work_of(a, unit);
     if (work.steps == 0) return;  // the slot is not read
     const int64_t heads = int64_t(a.forward.batch) * a.forward.num_kv_heads,
                   head_of_chunk =
                       work.chunk * heads + work.batch * a.forward.num_kv_heads + work.kv_head,
                   slot = head_of_chunk * a.words.key_tiles + work.first_key / 64 + half;
-    float* const to = a.words.slots + slot * (64 * (DK + DV)) + threadIdx.x % 128;
+    float* const to = a.words.slots + slot * (64 * (DK + DV)) + thread % 128;
     bool finite = true;
     CUTE_UNROLL
     for (int i = 0; i < DK / 2; ++i) {

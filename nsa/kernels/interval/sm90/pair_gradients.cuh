@@ -30,7 +30,8 @@ struct Row {
 
 /// A pair of a row and a key it attends, by one warp in fp32.
 struct Pair {
-  float p, ds;
+  float p = 0.f, ds = 0.f;
+  __device__ Pair() {}
   /// lse in base 2.
   __device__ Pair(const IntervalAttention& f, const Row& q, const Row& d_out, const Row& k,
                   const Row& v, float lse, float delta) {

@@ -4,25 +4,26 @@
 // a tile of keys, then d_q += ds k with ds in registers. The products of the next tile are enqueued
 // behind the sum of this one. A last step of few keys computes few columns: the window of some
 // tokens is seldom a multiple of a step. kWords: a row attends only the tiles of 64 keys that its
-// token's word names; for the others its lse is infinite.
+// token's word names; for the others its lse is infinite. A window may join: where it has keys of a
+// step, ds of both branches are summed.
 #pragma once
-#include "nsa/kernels/interval/sm90/backward_parts.cuh"
+#include "nsa/kernels/interval/sm90/query_tiles.cuh"
 
 namespace nsa::kernels::sm90 {
 
 template <int DK, int DV, int BN, typename T, bool kWords = false>
-struct QueryGradients {
-  static constexpr int kRows = 128, kThreads = 384, kStages = 2;
+struct QueryGradients : QueryTiles<DK, DV, BN, T, kWords> {
+  using Tiles = QueryTiles<DK, DV, BN, T, kWords>;
+  using Tiles::kRows, Tiles::kStages, Tiles::keys_of_token, Tiles::tile_of;
+  using typename Tiles::KeyColumns, typename Tiles::Shared, typename Tiles::Tile,
+      typename Tiles::Work;
   template <int kCount, int D>
-  using ByRows =
-      decltype(tile_to_shape(GMMA::Layout_K_SW128_Atom<T>{}, Shape<Int<kCount>, Int<D>>{}));
-  using KeyColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
-                                            Shape<Int<DK>, Int<BN>>{}, Step<_2, _1>{}));
+  using ByRows = typename Tiles::template ByRows<kCount, D>;
   template <int kColumns>
   using MmaScores =
       decltype(make_tiled_mma(GMMA::ss_op_selector<T, T, float, Shape<_64, Int<kColumns>, _64>>()));
-  static constexpr int kFew = 32;                     // columns of a short last step
-  static constexpr bool kEndsShort = DK + DV <= 256;  // else registers are spilled
+  static constexpr int kFew = 32;  // columns of a short last step
+  static constexpr bool kEndsShort = DK + DV <= (kWords ? 128 : 256);  // else registers are spilled
   /// Registers of a step.
   template <int kColumns>
   struct OfStep {
@@ -33,114 +34,6 @@ struct QueryGradients {
   using MmaSum =
       decltype(make_tiled_mma(GMMA::rs_op_selector<T, T, float, Shape<_64, Int<DK>, Int<BN>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
-
-  struct Shared {
-    alignas(1024) T q[kRows * DK];
-    alignas(1024) T d_out[kRows * DV];
-    alignas(1024) T k[kStages][BN * DK];
-    alignas(1024) T v[kStages][BN * DV];
-    alignas(16) T staging[8][16 * 64];  // of each computing warp, for its output
-    alignas(8) uint64_t rows_full,
-        rows_empty, k_full[kStages], v_full[kStages], k_empty[kStages], v_empty[kStages];
-  };
-  static constexpr int kSharedBytes = sizeof(Shared) + 1024;
-
-  /// A tile of rows: heads [head, head + heads) of tokens [first, first + count), and the keys any
-  /// of them attends.
-  struct Tile {
-    int batch, kv_head, first, count, head, begin, end, steps;
-  };
-  /// The tiles of a CTA, one after the other: what the next one needs is loaded while one ends.
-  struct Work {
-    int sequence, first, count;
-  };
-  CUTE_DEVICE static Work work_of(const BackwardArguments& a, int unit) {
-    const int tiles = tiles_of(a), units = (tiles + a.tiles_of_unit - 1) / a.tiles_of_unit;
-    const int first = unit % units * a.tiles_of_unit;
-    return {unit / units, first, min(a.tiles_of_unit, tiles - first)};
-  }
-  /// Of one KV head of one sequence.
-  CUTE_HOST_DEVICE static int tiles_of(const BackwardArguments& a) {
-    return (a.forward.num_queries + a.tiling.tokens - 1) / a.tiling.tokens * a.tiling.parts;
-  }
-  CUTE_DEVICE static Tile tile_of(const BackwardArguments& a, const Work& work, int i) {
-    const int index = tiles_of(a) - 1 - work.first - i;  // the last tiles attend the most keys
-    Tile tile;
-    tile.kv_head = work.sequence % a.forward.num_kv_heads;
-    tile.batch = work.sequence / a.forward.num_kv_heads;
-    const int tokens = a.by_parts.quotient(index);
-    tile.first = tokens * a.tiling.tokens;
-    tile.head = (index - tokens * a.tiling.parts) * a.tiling.heads;
-    tile.count = min(a.tiling.tokens, a.forward.num_queries - tile.first);
-    const Span first = keys_of_token(a, tile.first),
-               last = keys_of_token(a, tile.first + tile.count - 1);
-    tile.begin = kWords ? 0 : first.begin;
-    tile.end = last.end;
-    tile.steps = max(0, (tile.end - tile.begin + BN - 1) / BN);
-    return tile;
-  }
-  CUTE_DEVICE static Span keys_of_token(const BackwardArguments& a, int token) {
-    return keys_of(a.forward.rule, a.forward.first_position + token, a.forward.num_keys,
-                   a.by_stride);
-  }
-
-  CUTE_DEVICE static void prepare(const BackwardArguments&, Shared& s) {
-    if (threadIdx.x != 0) return;
-    using Barrier = cutlass::arch::ClusterBarrier;
-    Barrier::init(&s.rows_full, 1);
-    Barrier::init(&s.rows_empty, 8);
-    for (int i = 0; i < kStages; ++i) {
-      Barrier::init(&s.k_full[i], 1);
-      Barrier::init(&s.v_full[i], 1);
-      Barrier::init(&s.k_empty[i], 8);  // a lane of each computing warp
-      Barrier::init(&s.v_empty[i], 8);
-    }
-    cutlass::arch::fence_barrier_init();
-  }
-
-  /// One warp, of which one thread works: K and V of the first step, rows, K and V of the others as
-  /// places become free.
-  CUTE_DEVICE static void produce(const BackwardArguments& a, Shared& s, const Work& work) {
-    if (threadIdx.x != 0) return;
-    int count = 0;  // of K (of V) loaded so far
-    for (int i = 0; i < work.count; ++i) {
-      const Tile tile = tile_of(a, work, i);
-      if (tile.steps > 0) load_keys(a, s, tile, count, tile.begin);
-      wait(s.rows_empty, (i + 1) & 1);
-      load_rows(a, s, tile);
-      for (int step = 1; step < tile.steps; ++step)
-        load_keys(a, s, tile, count + step, tile.begin + step * BN);
-      count += tile.steps;
-    }
-  }
-  CUTE_DEVICE static void load_rows(const BackwardArguments& a, Shared& s, const Tile& tile) {
-    const uint64_t once = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_FIRST);
-    const int head = tile.kv_head * (a.forward.num_heads / a.forward.num_kv_heads) + tile.head;
-    cutlass::arch::ClusterTransactionBarrier::arrive_and_expect_tx(
-        &s.rows_full, a.tiling.tokens * a.tiling.heads * (DK + DV) * sizeof(T));
-    for (int c = 0; c < DK; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.q_map, &s.rows_full, once, s.q + c * kRows, c, head, tile.first,
-                             tile.batch);
-    for (int c = 0; c < DV; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.d_out_map, &s.rows_full, once, s.d_out + c * kRows, c, head,
-                             tile.first, tile.batch);
-  }
-  CUTE_DEVICE static void load_keys(const BackwardArguments& a, Shared& s, const Tile& tile,
-                                    int count, int key) {
-    using Full = cutlass::arch::ClusterTransactionBarrier;
-    const uint64_t keep = static_cast<uint64_t>(TMA::CacheHintSm90::EVICT_LAST);
-    const int stage = count % kStages, free = (count / kStages + 1) & 1;
-    wait(s.k_empty[stage], free);
-    Full::arrive_and_expect_tx(&s.k_full[stage], BN * DK * sizeof(T));
-    for (int c = 0; c < DK; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.k_map, &s.k_full[stage], keep, s.k[stage] + c * BN, c, tile.kv_head,
-                             key, tile.batch);
-    wait(s.v_empty[stage], free);
-    Full::arrive_and_expect_tx(&s.v_full[stage], BN * DV * sizeof(T));
-    for (int c = 0; c < DV; c += 64)
-      SM90_TMA_LOAD_4D::copy(&a.v_map, &s.v_full[stage], keep, s.v[stage] + c * BN, c, tile.kv_head,
-                             key, tile.batch);
-  }
 
   /// One warpgroup: 64 rows of every tile.
   CUTE_DEVICE static void consume(const BackwardArguments& a, Shared& s, const Work& work,
@@ -173,36 +66,38 @@ struct QueryGradients {
     clear(d_q);
 
     // The two rows of this thread.
-    const int group = f.num_heads / f.num_kv_heads;
+    const int first_row = half * 64 + warp * 16 + lane / 4;
     Span keys[2];
-    float lse[2], delta[2];
-    uint64_t words[2];
+    float2 own[2];  // lse and delta; with kWords all of it is in shared memory
     for (int r = 0; r < 2; ++r) {
-      const int row = half * 64 + warp * 16 + lane / 4 + 8 * r;
-      const int own_token = a.by_heads.quotient(row), head = row - own_token * a.tiling.heads;
+      const int row = first_row + 8 * r, own_token = a.by_heads.quotient(row),
+                head = row - own_token * a.tiling.heads;
       const int token = tile.first + min(own_token, tile.count - 1);
-      keys[r] = keys_of_token(a, token);
       if constexpr (kWords) {
-        words[r] =
-            a.words.words[(int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries +
-                          token];
-        const float2 own =
-            a.words.stats[(int64_t(tile.batch) * a.words.tokens_of_batch + token) * f.num_heads +
-                          tile.kv_head * group + tile.head + head];
-        const bool broken = words[r] >> kBrokenWord;
-        words[r] = broken ? ~0ull : words[r];
-        lse[r] = broken ? NAN : own.x;
-        delta[r] = own.y;
+        if (lane % 4 == 0) Tiles::note_row(a, s.statistics[row], tile, token, tile.head + head);
+        __syncwarp();
         continue;
       }
+      keys[r] = keys_of_token(a, token);
       const int64_t from =
-          ((int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries + token) * group +
+          ((int64_t(tile.batch) * f.num_kv_heads + tile.kv_head) * f.num_queries + token) *
+              (f.num_heads / f.num_kv_heads) +
           tile.head + head;
-      lse[r] = a.plan.lse[from];
-      delta[r] = a.plan.delta[from];
+      own[r] = {a.plan.lse[from], a.plan.delta[from]};
     }
     const int inner_begin = kWords ? 0 : keys_of_token(a, tile.first + tile.count - 1).begin,
               inner_end = keys_of_token(a, tile.first).end;  // keys that every row attends
+    // The window begins for the first row; keys from `within` on are in that of every row.
+    const int window_begin = f.first_position + tile.first - a.words.window + 1,
+              within = window_begin + tile.count - 1;
+    const auto statistics_of = [&](int first, int r, bool in_window) {
+      if constexpr (kWords) return s.statistics[first_row + 8 * r].of(first, in_window);
+      return own[r];
+    };
+    const auto keys_of_row = [&](int r) {
+      if constexpr (kWords) return Span{0, s.statistics[first_row + 8 * r].end};
+      return keys[r];
+    };
 
     // x = rows times the first of the tile of keys or values at `keys`.
     const auto multiply_keys = [&](const auto& rows, T* keys, auto layout, auto columns, auto& x) {
@@ -222,55 +117,80 @@ struct QueryGradients {
       wait(s.v_full[stage], ((count + step) / kStages) & 1);
       multiply_keys(frag_d_out, s.v[stage], ByRows<BN, DV>{}, x.columns, x.ds);
     };
-    const auto differentiate = [&](int first, auto& x, auto masked) {
-      uint32_t attended[2];
-      if constexpr (decltype(masked)::value)
-        for (int r = 0; r < 2; ++r)
-          attended[r] =
-              columns_before(keys[r].end - first) & ~columns_before(keys[r].begin - first);
+    // Calls each(i, statistics of columns i and i + 1, whether these are attended) for the elements
+    // of a step. `edge`: the window begins within it.
+    const auto for_pairs = [&](int first, auto& x, auto masked, auto edge, const auto& each) {
       CUTE_UNROLL
-      for (int i = 0; i < x.columns / 2; i += 2) {
-        const int r = (i / 2) % 2;
-        float low = x.p(i) * (x.ds(i) - delta[r]), high = x.p(i + 1) * (x.ds(i + 1) - delta[r]);
-        if constexpr (decltype(masked)::value) {
-          low = attended[r] >> (i / 4 * 2) & 1 ? low : 0.f;
-          high = attended[r] >> (i / 4 * 2 + 1) & 1 ? high : 0.f;
+      for (int j = 0; j < x.columns / 32; ++j) {
+        const int begin = first + 32 * j;
+        CUTE_UNROLL
+        for (int r = 0; r < 2; ++r) {
+          const Span keys = keys_of_row(r);
+          const int window_begin = keys.end - a.words.window;
+          const float2 inner = statistics_of(begin, r, kWords && begin + 32 > window_begin);
+          float2 outer{};
+          uint32_t near = 0, attended = 0;
+          if constexpr (decltype(edge)::value) {
+            outer = statistics_of(begin, r, false);
+            near = ~columns_before(window_begin - begin);
+          }
+          if constexpr (decltype(masked)::value)
+            attended = columns_before(keys.end - begin) & ~columns_before(keys.begin - begin);
+          CUTE_UNROLL
+          for (int k = 0; k < 8; k += 2) {
+            float2 low = inner, high = inner;
+            if constexpr (decltype(edge)::value) {
+              low = near >> k & 1 ? inner : outer;
+              high = near >> (k + 1) & 1 ? inner : outer;
+            }
+            bool on[2] = {true, true};
+            if constexpr (decltype(masked)::value)
+              on[0] = attended >> k & 1, on[1] = attended >> (k + 1) & 1;
+            each(16 * j + 2 * k + 2 * r, low, high, on);
+          }
         }
-        x.packed(i / 2) = pack<T>(low, high);
       }
+    };
+    const auto probabilities = [&](int first, auto& x, auto edge) {
+      for_pairs(first, x, std::false_type{}, edge,
+                [&](int i, float2 low, float2 high, const bool(&)[2]) {
+                  x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -low.x));
+                  x.p(i + 1) = power_of_two(fmaf(x.p(i + 1), a.scale_log2, -high.x));
+                });
+    };
+    const auto differentiate = [&](int first, auto& x, auto masked, auto edge) {
+      for_pairs(first, x, masked, edge, [&](int i, float2 low, float2 high, const bool(&on)[2]) {
+        const float a = on[0] ? x.p(i) * (x.ds(i) - low.y) : 0.f,
+                    b = on[1] ? x.p(i + 1) * (x.ds(i + 1) - high.y) : 0.f;
+        x.packed(i / 2) = pack<T>(a, b);
+      });
+    };
+    const auto give_back = [&](int step) {
+      if (lane != 0) return;
+      arrive(s.v_empty[(count + step) % kStages]);
+      if (step + 1 == tile.steps) arrive(s.rows_empty);
     };
 
     // ds of a step whose two products are on the way.
-    const auto form = [&](int step, auto& x) {
+    const auto form = [&](int step, auto& x) __attribute__((always_inline)) {
       const int first = tile.begin + step * BN;
+      const bool edge = kWords && a.words.window > 0 && first < within && first + BN > window_begin;
       warpgroup_wait<1>();
       warpgroup_fence_operand(x.p);
-      if constexpr (kWords) {
-        CUTE_UNROLL
-        for (int j = 0; j < x.columns / 32; ++j) {
-          float shift[2];
-          CUTE_UNROLL
-          for (int r = 0; r < 2; ++r)
-            shift[r] = words[r] >> ((first + 32 * j) / 64 % 64) & 1 ? lse[r] : INFINITY;
-          CUTE_UNROLL
-          for (int i = 16 * j; i < 16 * (j + 1); ++i)
-            x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -shift[(i / 2) % 2]));
-        }
+      if (kWords && edge) {
+        probabilities(first, x, std::true_type{});
       } else {
-        CUTE_UNROLL
-        for (int i = 0; i < x.columns / 2; ++i)
-          x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -lse[(i / 2) % 2]));
+        probabilities(first, x, std::false_type{});
       }
       warpgroup_wait<0>();
       warpgroup_fence_operand(x.ds);
-      if (lane == 0) {
-        arrive(s.v_empty[(count + step) % kStages]);
-        if (step + 1 == tile.steps) arrive(s.rows_empty);
-      }
-      if (x.columns == BN && first >= inner_begin && first + BN <= inner_end) {
-        differentiate(first, x, std::false_type{});
+      give_back(step);
+      if (kWords && edge) {
+        differentiate(first, x, std::false_type{}, std::true_type{});
+      } else if (x.columns == BN && first >= inner_begin && first + BN <= inner_end) {
+        differentiate(first, x, std::false_type{}, std::false_type{});
       } else {
-        differentiate(first, x, std::true_type{});
+        differentiate(first, x, std::true_type{}, std::false_type{});
       }
     };
     const auto sum = [&](int step, auto& x) {

@@ -10,6 +10,28 @@ namespace {
 
 constexpr int kThreads = 256;
 
+/// Statistics (lse in base 2, delta) with which a key that both branches attend has the sum of both
+/// probabilities, and of both ds.
+__device__ float2 both_of(float2 a, float2 b) {
+  if (b.x == INFINITY) return a;
+  if (a.x == INFINITY) return b;
+  const float ratio = exp2f(a.x - b.x), own = 1.f / (1.f + ratio);  // of a, infinite ratio: 0
+  const float lse = fminf(a.x, b.x) - log2f(1.f + exp2f(-fabsf(a.x - b.x)));
+  return {isnan(a.x) || isnan(b.x) ? NAN : lse, own * a.y + (1.f - own) * b.y};
+}
+/// Of the rows of a token and a KV head.
+__device__ void join_rows(const SelectedEarly& e, int batch, int token, int kv_head) {
+  const IntervalAttention& f = e.problem.forward;
+  const int group = f.num_heads / f.num_kv_heads, tokens = e.words.tokens_of_batch;
+  const int64_t row = (int64_t(batch) * tokens + token) * f.num_heads + kv_head * group,
+                of_window = ((int64_t(batch) * f.num_kv_heads + kv_head) * tokens + token) * group;
+  for (int i = 0; i < group; ++i) {
+    const float2 window{e.words.window_lse[of_window + i], e.words.window_delta[of_window + i]};
+    e.words.of_window[row + i] = window;
+    e.words.of_both[row + i] = both_of(e.words.stats[row + i], window);
+  }
+}
+
 /// A thread a row of [B, first queries, Hkv].
 __global__ void __launch_bounds__(kThreads)
     read_words_kernel(const __grid_constant__ SelectedEarly e, const int2* ranges, int num_ranges) {
@@ -17,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
   const int index = blockIdx.x * kThreads + threadIdx.x;
   if (index == 0) {
     *e.plan.bad = 0;
-    *e.words.infinity = INFINITY;
+    *e.words.nothing = {INFINITY, 0.f};
   }
   const int rows = f.num_queries * f.num_kv_heads;
   if (index >= rows * f.batch) return;
@@ -37,6 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   e.words.words[(int64_t(batch) * f.num_kv_heads + kv_head) * f.num_queries + token] =
       whole ? word : 1ull << kBrokenWord;
+  if (e.words.window > 0) join_rows(e, batch, token, kv_head);
 }
 
 /// What a warp recomputes gradients from.
@@ -48,13 +71,36 @@ struct EarlyRows {
   __device__ uint64_t word(int64_t batch, int kv_head, int token) const {
     return e.words.words[(batch * f.num_kv_heads + kv_head) * f.num_queries + token];
   }
-  __device__ Pair pair(int64_t batch, int token, int head, int key) const {
-    const float2 stats =
-        e.words.stats[(batch * e.words.tokens_of_batch + token) * f.num_heads + head];
-    return Pair(f, Row(f.q, f.element, batch, token, head),
-                Row(e.problem.d_out, f.element, batch, token, head),
-                Row(f.k, f.element, batch, key, head / group),
-                Row(f.v, f.element, batch, key, head / group), stats.x, stats.y);
+  __device__ bool selects(uint64_t word, int key) const {
+    return !(word >> kBrokenWord) && (word >> key / 64 & 1);
+  }
+  /// Of the branch that joins; the key is not behind the token.
+  __device__ bool in_window(int token, int key) const {
+    return key > f.first_position + token - e.words.window;
+  }
+  __device__ bool attends(uint64_t word, int token, int key) const {
+    return selects(word, key) || in_window(token, key);
+  }
+  /// Of both branches, those that attend the key.
+  __device__ Pair pair(uint64_t word, int64_t batch, int token, int head, int key) const {
+    const auto of = [&](float lse, float delta) {
+      return Pair(f, Row(f.q, f.element, batch, token, head),
+                  Row(e.problem.d_out, f.element, batch, token, head),
+                  Row(f.k, f.element, batch, key, head / group),
+                  Row(f.v, f.element, batch, key, head / group), lse, delta);
+    };
+    Pair sum;
+    if (selects(word, key)) {
+      const float2 stats =
+          e.words.stats[(batch * e.words.tokens_of_batch + token) * f.num_heads + head];
+      sum = of(stats.x, stats.y);
+    }
+    if (!in_window(token, key)) return sum;
+    const float2 own =
+        e.words.of_window[(batch * e.words.tokens_of_batch + token) * f.num_heads + head];
+    const Pair more = of(own.x, own.y);
+    sum.p += more.p, sum.ds += more.ds;
+    return sum;
   }
 };
 
@@ -73,8 +119,8 @@ __device__ void mend_query(const SelectedEarly& e, int64_t row) {
   Columns sum;
   const int end = min(f.first_position + token + 1, f.num_keys);
   for (int key = 0; key < end && !sum.lost(f.qk_head_dim); ++key)
-    if (word >> key / 64 & 1)
-      sum.add(rows.pair(batch, token, head, key).ds, Row(f.k, f.element, batch, key, kv_head),
+    if (rows.attends(word, token, key))
+      sum.add(rows.pair(word, batch, token, head, key).ds, Row(f.k, f.element, batch, key, kv_head),
               f.qk_head_dim);
   sum.write(to, f.qk_head_dim);
 }
@@ -124,10 +170,10 @@ __device__ void mend_key(const SelectedEarly& e, int64_t row) {
   Columns sum_k, sum_v;
   for (int token = max(0, key - f.first_position); token < f.num_queries; ++token) {
     const uint64_t word = rows.word(batch, kv_head, token);
-    if (word >> kBrokenWord || !(word >> tile & 1)) continue;
+    if (!rows.attends(word, token, key)) continue;
     if (sum_k.lost(f.qk_head_dim) && sum_v.lost(f.v_head_dim)) break;
     for (int head = kv_head * rows.group; head < (kv_head + 1) * rows.group; ++head) {
-      const Pair own = rows.pair(batch, token, head, key);
+      const Pair own = rows.pair(word, batch, token, head, key);
       sum_k.add(own.ds, Row(f.q, f.element, batch, token, head), f.qk_head_dim);
       sum_v.add(own.p, Row(e.problem.d_out, f.element, batch, token, head), f.v_head_dim);
     }

@@ -14,10 +14,14 @@ constexpr int kBrokenWord = 63;
 struct TileWords {
   uint64_t* words = nullptr;      // [B, Hkv, first queries] bit j: keys [64 j, 64 j + 64)
   const float2* stats = nullptr;  // [B, S, Hq] lse in base 2, delta
-  float* infinity = nullptr;      // one value
+  float2* nothing = nullptr;      // one: infinity, 0
   float* slots = nullptr;         // [chunks, B, Hkv, key_tiles, 64 * (dk + dv)], d_k scaled
   int key_tiles = 0;              // of 64 keys; even
   int tokens_of_batch = 0;        // S
+  int window = 0;                 // of the branch that joins, 0: none
+  const float *window_lse = nullptr, *window_delta = nullptr;  // [B, Hkv, S, G]
+  // Like stats, of the window and of keys that a row attends in both branches.
+  float2 *of_window = nullptr, *of_both = nullptr;
 };
 
 /// The first queries as a problem of interval attention, with its chunks.

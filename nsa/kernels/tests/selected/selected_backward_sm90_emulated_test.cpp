@@ -7,6 +7,7 @@
 
 #include "nsa/kernels/selected/sm90/selected_backward_launch.h"
 #include "nsa/kernels/tests/selected/selected_emulated_runs.h"
+#include "nsa/kernels/tests/selected/selected_window.h"
 
 namespace nsa::kernels::emulator {
 namespace {
@@ -174,6 +175,60 @@ TEST(SelectedBackwardSm90, GradientsOfOtherBranchesAreAddedAndRotatedBack) {
       launch_with(p, 3);
       EXPECT_TRUE(again.room == joined.room && other == have) << "other bits in another order";
     }
+}
+
+/// The window branch joins: right with it, and the same bits in other orders.
+void expect_window(SelectedCase c, int window, std::vector<uint64_t> others = {1}) {
+  if (kSanitized) others.clear();
+  c.blocks = true, c.code = Code::kSm90, c.dense = c.dense > 0 ? c.dense : c.s;
+  SCOPED_TRACE(c.name() + " window " + std::to_string(window));
+  const SelectedProblem x(c);
+  WindowBranch branch(x, window, c.dense);
+  const auto launched = [&](uint64_t order) {
+    Results have;
+    SelectedBackward p = problem_into(x, have);
+    p.window = branch.joined();
+    launch_with(p, order);
+    return have;
+  };
+  const Results have = launched(0);
+  expect_right(x, have, branch.add_to(x.gradients()));
+  for (const uint64_t order : others)
+    EXPECT_TRUE(launched(order) == have) << "other bits in order " << order;
+}
+
+TEST(SelectedBackwardSm90, TheWindowBranchJoins) {
+  for (const auto& d : kDims) {
+    for (const int group : {1, 4, 6, 16})
+      expect_window({1, 420, group, 1, d[0], d[1], group == 4 && half_at(d[0]), 5},
+                    group == 1 ? 256 : 270);
+    expect_window({2, 60, 2, 2, d[0], d[1], false, 4, 331}, 320, {3});
+    expect_window({1, 140, 3, 1, d[0], d[1], false, 3}, 1000, {});
+    SelectedCase some{2, 400, 3, 2, d[0], d[1], false, 4};
+    some.dense = 350;  // the others in the order of keys, without it
+    expect_window(some, 256);
+  }
+}
+
+TEST(SelectedBackwardSm90, NonFiniteValuesReachRowsThatAttendThemInEitherBranch) {
+  constexpr int kBad[3] = {3, 4, 8};
+  for (int i = 0; i < 3; ++i)
+    expect_window({1, 340, 4, 1, kDims[i][0], kDims[i][1], false, 3, 0, true, kBad[i]}, 256, {2});
+}
+
+TEST(SelectedBackwardSm90, TheWindowJoinsWholeTilesOnly) {
+  SelectedCase c = blocks({1, 100, 2, 1, 64, 64});
+  c.code = Code::kSm90;
+  const SelectedProblem x(c);
+  WindowBranch branch(x, 256, 0);
+  SelectedBackward p = x.launched();
+  p.window = branch.joined();
+  const char* const refusal = "a window joins queries in whole tiles only, and from 256 tokens on";
+  EXPECT_STREQ(unsupported_reason(p), refusal);
+  p.dense = c.s, p.window.size = 255;
+  EXPECT_STREQ(unsupported_reason(p), refusal);
+  p.window.size = 256;
+  EXPECT_EQ(unsupported_reason(p), nullptr);
 }
 
 /// d_q of the rows that must not be computed is NaN, all else right; there are some of each.

@@ -130,6 +130,11 @@ TEST(SelectedPlan, ShortProblemsGoBackInWholeTilesOnly) {
   EXPECT_EQ(dense_queries({1, 100, 4096, 4, 16, 64, 64, 16}, 2461, 64), 0);
   EXPECT_EQ(dense_queries(kPaper64k, 0, 64), 16 * 64 * 5 / 4)
       << "the others are in the order of keys";
+  SelectedSizes joined = kPaper64k;
+  joined.window = 512;  // which whole tiles spare
+  EXPECT_EQ(dense_queries(joined, 0, 64), (16 * 64 + 716) * 5 / 4);
+  joined.window = 1 << 20;
+  EXPECT_EQ(dense_queries(joined, 0, 64), (16 * 64 + 1433) * 5 / 4);
   EXPECT_EQ(dense_queries({1, 5000, 5000, 1, 4, 64, 64, 16}, 0, 64), 0) << "half of the SMs idle";
   EXPECT_EQ(dense_queries({1, 100, 0, 1, 4, 64, 64, 1}, 0, 64), 0) << "no keys";
   EXPECT_EQ(dense_queries({8, 2048, 2048, 2, 6, 64, 64, 16}, 0, 0), 0) << "any ranges";
