@@ -110,7 +110,9 @@ Layout layout_of(const SelectedBackward& p, const sm90::SelectedEarly& early) {
   const size_t heads = size_t(p.batch) * p.num_kv_heads;
   place(at.stats, p.stats == nullptr ? size_t(p.batch) * p.num_queries * p.num_heads * 8 : 0);
   place(at.words, heads * p.dense * 8);
-  const size_t joined = p.window.size == 0 ? 0 : size_t(p.batch) * p.num_queries * p.num_heads * 8;
+  // Rows count as in stats; none is asked for behind the last sequence's dense queries.
+  const size_t tokens = size_t(p.batch - 1) * p.num_queries + p.dense;
+  const size_t joined = p.window.size == 0 ? 0 : tokens * p.num_heads * sizeof(float2);
   place(at.of_window, joined);
   place(at.of_both, joined);
   place(at.slots, early.plan.num_chunks * heads * early.words.key_tiles * kKeysOfTile *
