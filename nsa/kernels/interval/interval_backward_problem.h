@@ -21,6 +21,7 @@ struct Sizes {
   bool given_rows = false;    // lse and delta come with the problem
   bool partial_sums = false;  // the launcher's own plan has some
   float qk_scale = 1.f, v_scale = 1.f, d_out_scale = 1.f;
+  int first_query = 0;  // queries before it attend nothing
 };
 /// Elements that are not finite: in k and v of a token, in q and d_out of a token; -1: none.
 struct Poison {
@@ -38,6 +39,7 @@ inline IntervalRule compressed(int extent, int stride) {
 inline void keys_of(const Sizes& z, int query, int& begin, int& end) {
   const int position = z.first_position + query;
   begin = end = 0;
+  if (query < z.first_query) return;
   bool found = false;
   for (int i = 0; i < z.keys; ++i) {
     if (int64_t(i) * z.rule.stride + z.rule.extent - 1 > position) break;

@@ -142,7 +142,6 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
                                auto edge) {
       if constexpr (decltype(edge)::value) {
         const int place = threadIdx.x;
-
         const int column = place % 4 * 2 + i / 4 * 8,
                   key = own_key_of() + place % 128 / 32 * 16 + place % 32 / 4 + i / 2 % 2 * 8;
         const auto of = [&](int c) {

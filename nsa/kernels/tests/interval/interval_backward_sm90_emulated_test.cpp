@@ -138,6 +138,27 @@ TEST(IntervalBackwardSm90, GivenRows) {
   });
 }
 
+/// The first queries keep the gradient of the other branch and give none to keys.
+TEST(IntervalBackwardSm90, LeavesFirstQueriesOut) {
+  for (const auto& [dk, dv] : kDims)
+    for (const int first_query : {1, 50, 99}) {
+      Sizes later{"later", 2, 100, 100, 2, 4, dk, dv, 0, window(30), dk == 128};
+      later.first_query = first_query;
+      const Sizes first{"first", 2, 100, 49, 2, 4, dk, dv, 0, compressed(4, 2), dk == 128};
+      check_sum(first, later);
+      check_sum(first, later, {}, {70, 80, -1, -1, NAN});
+    }
+}
+
+TEST(IntervalBackwardSm90, OnlyAddedGradientsLeaveQueriesOut) {
+  const Problem p({"rows", 1, 20, 20, 1, 2, 64, 64, 0, window(9)});
+  Result result = unwritten(p);
+  IntervalBackward g = launched(p, result);
+  g.forward.first_query = 5;
+  EXPECT_STREQ(unsupported_reason(g),
+               "queries are left out of what is added to another branch by code of sm_90 only");
+}
+
 TEST(IntervalBackwardSm90, OrdersOfWarps) {
   check(planned({"orders", 1, 90, 90, 1, 16, 192, 128, 0, window(50), false, true}, 90), {}, 8);
   check({"orders", 1, 150, 150, 1, 4, 64, 64, 0, window(100), true}, {}, 8);
