@@ -199,19 +199,12 @@ TEST_F(OneCall, SomeInputsOnly) {
 }
 
 TEST_F(OneCall, ALossThroughOtherOutputs) {
-  const std::vector<Loss> losses{[](const NsaOutputs& x) {
-                                   return Tensors{x.o, x.o_sel};
-                                 },
-                                 [](const NsaOutputs& x) {
-                                   return Tensors{x.lse_win, x.gates};
-                                 },
-                                 [](const NsaOutputs& x) {
-                                   return Tensors{x.o, x.q_rot, x.k_cmp, x.v_cmp};
-                                 },
-                                 [](const NsaOutputs& x) { return Tensors{x.k_cmp}; },
-                                 [](const NsaOutputs& x) {
-                                   return Tensors{x.o_cmp, x.lse_sel};
-                                 }};
+  const std::vector<Loss> losses{
+      [](const NsaOutputs& x) { return Tensors{x.o, x.o_sel}; },
+      [](const NsaOutputs& x) { return Tensors{x.lse_win, x.gates}; },
+      [](const NsaOutputs& x) { return Tensors{x.o, x.q_rot, x.k_cmp, x.v_cmp}; },
+      [](const NsaOutputs& x) { return Tensors{x.k_cmp}; },
+      [](const NsaOutputs& x) { return Tensors{x.o_cmp, x.lse_sel}; }};
   for (const RopeMode rope : {RopeMode::kBeforePool, RopeMode::kNone}) {
     for (size_t i = 0; i < losses.size(); ++i) {
       SCOPED_TRACE("loss " + std::to_string(i));

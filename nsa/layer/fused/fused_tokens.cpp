@@ -137,7 +137,7 @@ std::vector<at::Tensor> join_gradients(const std::vector<GradientParts>& parts,
     // Every thread reads its own places before it writes them.
     const bool own = one.own && !one.terms.empty() && one.terms[0].is_contiguous();
     results.push_back(one.out.defined() ? one.out
-                      : own             ? one.terms[0]
+                      : own ? one.terms[0]
                             : at::empty({like.size(0), like.size(1), one.num_heads, one.head_dim},
                                         like.options()));
     if (one.out.defined() && like.size(1) > 1) of.out_stride = one.out.stride(1);

@@ -32,7 +32,7 @@ __device__ __forceinline__ void add_rows(RowSums<kGroup>& of) {
 #pragma unroll
       for (int i = 0; i < 16 / bit; ++i) {
         const int even = i / 2 * 4 + i % 2;
-        float(&sums)[32] = of.sums[half];
+        float (&sums)[32] = of.sums[half];
         const float keep = odd ? sums[even + 2] : sums[even],
                     give = odd ? sums[even] : sums[even + 2];
         sums[i] = keep + __shfl_xor_sync(~0u, give, bit * 4);
@@ -95,8 +95,8 @@ struct BlockScores {
     const int before_own = (lane & -kAround) | ((lane - (odd ? 2 : 1)) & (kAround - 1));
 #pragma unroll
     for (int i = 0; i < Lanes::kBlocks; ++i) {
-      const float(&one)[32] = columns.sums[0];
-      const float(&other)[32] = columns.sums[kGroup < 16 ? 1 : 0];
+      const float (&one)[32] = columns.sums[0];
+      const float (&other)[32] = columns.sums[kGroup < 16 ? 1 : 0];
       const int at = kGroup < 16 ? 2 * i : 2;
       const float y0 = one[2 * i + 1], y1 = other[at + 1];
       const float sum0 = fmaf(y0, weight, one[2 * i] + one[2 * i]),

@@ -168,7 +168,7 @@ struct IntervalShape {
 
     CUTE_DEVICE explicit Steps(const Tile& tile) : count(tile.steps), key(tile.begin - BN) {}
     CUTE_DEVICE void take_words(const Shared& s, int buffer) {
-      const uint32_t(&any)[3][2] = s.any_words[buffer];
+      const uint32_t (&any)[3][2] = s.any_words[buffer];
       left = pairs_of(any[0][0] | any[1][0] | any[2][0]) |
              pairs_of(any[0][1] | any[1][1] | any[2][1]) << 16;
       count = __popc(left);

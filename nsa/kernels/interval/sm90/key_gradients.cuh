@@ -113,7 +113,7 @@ struct KeyGradients : KeyTiles<DK, DV, BM, kStages, T, kWords> {
     clear(d_k);
     clear(d_v);
     // With words registers are scarce: what the CTA is lies in shared memory.
-    const auto own = [&]() -> volatile typename Tiles::Own& {
+    const auto own = [&]()->volatile typename Tiles::Own& {
       return s.own[kRoomy ? half : int(threadIdx.x) / 128 - 1];
     };
     const auto own_key_of = [&] { return kWords ? own().key : work.first_key + half * 64; };

@@ -153,13 +153,13 @@ struct QueryGradients : QueryTiles<DK, DV, BN, T, kWords> {
     };
     const auto probabilities = [&](int first, auto& x, auto edge) {
       for_pairs(first, x, std::false_type{}, edge,
-                [&](int i, float2 low, float2 high, const bool(&)[2]) {
+                [&](int i, float2 low, float2 high, const bool (&)[2]) {
                   x.p(i) = power_of_two(fmaf(x.p(i), a.scale_log2, -low.x));
                   x.p(i + 1) = power_of_two(fmaf(x.p(i + 1), a.scale_log2, -high.x));
                 });
     };
     const auto differentiate = [&](int first, auto& x, auto masked, auto edge) {
-      for_pairs(first, x, masked, edge, [&](int i, float2 low, float2 high, const bool(&on)[2]) {
+      for_pairs(first, x, masked, edge, [&](int i, float2 low, float2 high, const bool (&on)[2]) {
         const float a = on[0] ? x.p(i) * (x.ds(i) - low.y) : 0.f,
                     b = on[1] ? x.p(i + 1) * (x.ds(i + 1) - high.y) : 0.f;
         x.packed(i / 2) = pack<T>(a, b);
