@@ -13,9 +13,9 @@ struct QueryTiles {
   using KeyColumns = decltype(tile_to_shape(GMMA::Layout_MN_SW128_Atom<T>{},
                                             Shape<Int<DK>, Int<BN>>{}, Step<_2, _1>{}));
 
-  /// What a row of kWords is computed with, which registers have no room for: lse in base 2 and
-  /// delta for keys of neither branch, of the selected one, of the window and of both; its word and
-  /// the end of its keys.
+  /// What a row of kWords is computed with and registers do not hold: lse in base 2 and delta for
+  /// keys of neither branch, of the selected one, of the window and of both; its word and the end
+  /// of its keys.
   struct RowStatistics {
     float2 of_branches[4];
     uint64_t word;
