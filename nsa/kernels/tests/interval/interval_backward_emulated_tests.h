@@ -7,11 +7,11 @@
 #include <limits>
 
 #include "nsa/kernels/common/shared_bytes.h"
-#include "nsa/kernels/interval/interval_backward_problem.h"
 #include "nsa/kernels/interval/interval_bounds.h"
 #include "nsa/kernels/interval/sm80/interval_backward_launch.h"
 #include "nsa/kernels/tests/emulator/card.h"
 #include "nsa/kernels/tests/emulator/order.h"
+#include "nsa/kernels/tests/interval/interval_backward_problem.h"
 
 namespace nsa::kernels::testing {
 namespace {
