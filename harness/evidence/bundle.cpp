@@ -2,6 +2,7 @@
 
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/ledger.h"
+#include "harness/evidence/storage/packed_run.h"
 
 namespace harness {
 namespace fs = std::filesystem;
@@ -37,8 +38,20 @@ void remove_drawings(const fs::path& run_dir) {
 
 }  // namespace
 
+void remove_unfinished(const fs::path& run_dir) {
+  std::vector<fs::path> unfinished;
+  for (const auto& item : fs::directory_iterator(run_dir)) {
+    const std::string whole = item.path().stem().string();
+    if (item.path().extension() == ".part" &&
+        (is_outside_ledger(whole) || whole == kEvidenceArchive || !is_raw_kind(ledger_kind(whole))))
+      unfinished.push_back(item.path());
+  }
+  for (const fs::path& part : unfinished) fs::remove(part);
+}
+
 Written write_bundle(const fs::path& run_dir, const ReportRenderer& render,
                      const ReportRenderer& draw) {
+  remove_unfinished(run_dir);
   const RunFolder raw(run_dir);
   refuse_odd_paths(raw);
   Derived derived = derive_all(raw);

@@ -22,11 +22,16 @@ struct Written {
   std::vector<EvidenceError> problems;  ///< what made the verdict NO-GO (evidence)
 };
 
-/// Closes a run: derives results.json from the raw evidence, renders reports and drawings, and
-/// writes the ledger over everything last. May be called again (`--resume`): the same evidence
-/// gives the same bytes, drawings aside, and the same evidence head. Drawings of before are
-/// removed. Throws EvidenceError when results cannot be derived at all, or a file cannot enter the
-/// ledger (a link, a name that is not UTF-8), and Error when a file cannot be written.
+/// Removes half-written results, reports, ledger and archive (ledger.jsonl.part) of a process that
+/// was killed: they are no evidence, and a ledger must not name what its own rename takes away.
+void remove_unfinished(const std::filesystem::path& run_dir);
+
+/// Closes a run: removes what is unfinished, derives results.json from the raw evidence, renders
+/// reports and drawings, and writes the ledger over everything last. May be called again
+/// (`--resume`): the same evidence gives the same bytes, drawings aside, and the same evidence
+/// head. Drawings of before are removed. Throws EvidenceError when results cannot be derived at
+/// all, or a file cannot enter the ledger (a link, a name that is not UTF-8), and Error when a file
+/// cannot be written.
 Written write_bundle(const std::filesystem::path& run_dir, const ReportRenderer& render,
                      const ReportRenderer& draw = nullptr);
 

@@ -9,6 +9,7 @@
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/verify.h"
 
 namespace harness {
 namespace {
@@ -70,6 +71,19 @@ TEST_F(BundleTest, AgainGivesTheSameBytes) {
   const std::string ledger = read_bytes(run_ / "ledger.jsonl");
   EXPECT_EQ(close().head, first.head);
   EXPECT_EQ(read_bytes(run_ / "ledger.jsonl"), ledger);
+}
+
+/// The next write takes the temporary name over, so that a ledger would name a file that is gone.
+TEST_F(BundleTest, WhatAKilledProcessWasWritingIsInNoLedger) {
+  const Written whole = close();
+  fs::remove(run_ / "ledger.jsonl");
+  for (const char* part : {"ledger.jsonl.part", "results.json.part", "comment.md.part"})
+    write_bytes(run_ / part, "cut o");
+  EXPECT_EQ(close().head, whole.head);
+  EXPECT_TRUE(verify(run_, render_mini_run).ok());
+  write_bytes(run_ / "phases/speed/shard.part", "of a worker");
+  close();
+  EXPECT_THAT(in_ledger(), Contains("phases/speed/shard.part")) << "evidence stays";
 }
 
 TEST_F(BundleTest, DrawingsOfBeforeAreRemoved) {

@@ -65,7 +65,8 @@ void expect_resumed(const fs::path& dir) {
   EXPECT_THAT(metrics(dir), testing::Not(testing::IsEmpty()));
   EXPECT_EQ(metrics(dir), metrics(whole_run()));
   EXPECT_EQ(samples(dir), samples(whole_run()));
-  EXPECT_EQ(validate({"verify", dir.string()}).exit_code, 0);
+  const Outcome verified = validate({"verify", dir.string()});
+  EXPECT_EQ(verified.exit_code, 0) << verified.output;
 }
 
 TEST(Interrupted, WholeRunHasSamples) {

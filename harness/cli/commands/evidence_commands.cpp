@@ -41,6 +41,7 @@ void refuse_damaged(const fs::path& run) {
 /// Derives, renders and seals a run folder again. The raw evidence must match the ledger;
 /// what was derived from it may be of another version, or damaged.
 int render_again(const fs::path& folder) {
+  remove_unfinished(folder);
   const Verification raw = verify_raw(RunFolder(folder));
   if (!raw.problems.empty()) throw EvidenceError(raw.problems.front());
   const bool packed = is_packed(folder);
@@ -118,6 +119,7 @@ int compare_command(const Options& options) {
 int bundle_command(const Options& options) {
   fs::path folder = options.target;
   if (!folder.has_filename()) folder = folder.parent_path();
+  if (fs::is_directory(folder)) remove_unfinished(folder);
   refuse_damaged(folder);
   if (options.in_place) {
     pack_run(folder);

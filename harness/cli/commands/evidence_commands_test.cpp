@@ -101,6 +101,18 @@ TEST_F(EvidenceCommandsTest, ReportRendersAgainAndKeepsTheEvidenceHead) {
   EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
 }
 
+TEST_F(EvidenceCommandsTest, ReportAndBundleGoOnWhereTheyWereKilled) {
+  options_.in_place = true;
+  using Command = int (*)(const Options&);
+  for (const auto& [part, command] : std::map<std::string, Command>{
+           {"ledger.jsonl.part", report_command}, {"evidence.tar.xz.part", bundle_command}}) {
+    write_bytes(run_ / part, "cut o");
+    EXPECT_EQ(printed(verify_command, options_).exit_code, 6);
+    printed(command, options_);
+    EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
+  }
+}
+
 TEST_F(EvidenceCommandsTest, ReportRefusesRawEvidenceThatChanged) {
   write_bytes(run_ / "plan.json", read_bytes(run_ / "plan.json") + " ");
   EXPECT_THAT(refusal(report_command), HasSubstr("plan.json"));
