@@ -241,6 +241,19 @@ TEST(ReportMd, TablesOfEqualRowsStandOnce) {
   EXPECT_THAT(text, Not(HasSubstr("**Sent** `p.b`")));
 }
 
+TEST(ReportMd, RowsOfALongTableStandOnce) {
+  Results r = go();
+  r.tables = {{{"id", "p.t"}, {"phase", "p"}, {"title", "T"}, {"columns", {"row", "ms"}}}};
+  for (int i = 1; i <= 20; ++i) r.tables[0]["rows"].push_back({"row" + std::to_string(i), i});
+  const std::string text = report(r);
+  EXPECT_THAT(text, HasSubstr("<summary>14 further rows</summary>"));
+  for (int i = 1; i <= 20; ++i) {
+    const std::string cell = "| row" + std::to_string(i) + " ";
+    EXPECT_NE(text.find(cell), std::string::npos) << i;
+    EXPECT_EQ(text.find(cell), text.rfind(cell)) << i;
+  }
+}
+
 TEST(ReportMd, NotRunStandsBesideCompleted) {
   Results r = go();
   r.phases.push_back(r.phases[0]);

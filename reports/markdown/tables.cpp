@@ -45,18 +45,19 @@ bool is_numeric_column(const json& rows, size_t column) {
   return any;
 }
 
-Table as_table(const json& columns, const json& rows) {
+/// Rows `begin` to `end`; columns are aligned as all of them ask for.
+std::string part_of_table(const json& columns, const json& rows, size_t begin, size_t end) {
   std::vector<std::string> headers;
   for (size_t c = 0; c < columns.size(); ++c)
     headers.push_back(cell_text(columns[c]) + (is_numeric_column(rows, c) ? ">" : ""));
   Table out(headers);
-  for (const json& row : rows) {
+  for (size_t r = begin; r < end; ++r) {
     std::vector<std::string> cells;
-    if (row.is_array())
-      for (const json& cell : row) cells.push_back(cell_text(cell));
+    if (rows[r].is_array())
+      for (const json& cell : rows[r]) cells.push_back(cell_text(cell));
     out.add(cells);
   }
-  return out;
+  return out.markdown();
 }
 
 std::string arm_text(const Metric& m, const std::string& arm) {
@@ -134,10 +135,11 @@ std::string table_markdown(const json& table) {
   const std::string title =
       "**" + escape(text_at(table, "/title")) + "** " + code(text_at(table, "/id")) + "\n\n";
   if (rows.empty()) return title + "No rows.\n\n";
-  if (rows.size() <= kOpenRows + 2) return title + as_table(columns, rows).markdown();
-  const json first(rows.begin(), rows.begin() + kOpenRows);
-  return title + as_table(columns, first).markdown() +
-         folded("All " + std::to_string(rows.size()) + " rows", as_table(columns, rows).markdown());
+  const size_t all = rows.size(), open = all > kOpenRows + 2 ? kOpenRows : all;
+  const std::string shown = title + part_of_table(columns, rows, 0, open);
+  return open == all ? shown
+                     : shown + folded(harness::counted(all - open, "further row"),
+                                      part_of_table(columns, rows, open, all));
 }
 
 std::string without_figure(const std::vector<const Metric*>& metrics) {

@@ -24,5 +24,15 @@ TEST(Samples, VerifyWithThisProgram) {
   EXPECT_GE(samples, 2U);
 }
 
+/// Every clone carries them.
+TEST(Samples, AreSmallerThan20MB) {
+  uintmax_t bytes = 0;
+  for (const auto& item :
+       std::filesystem::recursive_directory_iterator(base::source_dir() + "/reports/samples"))
+    if (item.is_regular_file()) bytes += item.file_size();
+  EXPECT_GT(bytes, 0U);
+  EXPECT_LT(bytes, 20'000'000U) << "replace a run instead of adding one";
+}
+
 }  // namespace
 }  // namespace harness::cli
