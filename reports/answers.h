@@ -8,7 +8,7 @@
 /// The questions of the runbook and what the run answers, each a function of its criteria.
 namespace reports {
 
-enum class Answer { kYes, kNo, kNotDecided, kNotRun };
+enum class Answer { kNo, kNotDecided, kNotRun, kYes };  ///< what a reader must see first
 
 struct Answered {
   std::string id;        ///< G-...; of a runbook without questions P-..., one a step

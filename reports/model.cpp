@@ -43,6 +43,11 @@ const harness::Metric* Model::metric(std::string_view name) const {
   return found == metric_by_name.end() ? nullptr : found->second;
 }
 
+const harness::PhaseResult* Model::phase(std::string_view name) const {
+  const auto found = std::ranges::find(results.phases, name, &harness::PhaseResult::name);
+  return found == results.phases.end() ? nullptr : &*found;
+}
+
 std::vector<const harness::CriterionResult*> Model::criteria_of(std::string_view phase) const {
   std::vector<const harness::CriterionResult*> own;
   std::ranges::copy_if(criteria, std::back_inserter(own),

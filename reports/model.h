@@ -24,6 +24,7 @@ struct Model {
   std::map<harness::StepStatus, int64_t> steps_count;
 
   const harness::Metric* metric(std::string_view name) const;  ///< null when there is none
+  const harness::PhaseResult* phase(std::string_view name) const;
   /// Criteria of a step, worst first.
   std::vector<const harness::CriterionResult*> criteria_of(std::string_view phase) const;
   bool advisory_changed_exit() const;  ///< the gate turned a code that is not 0 into 0

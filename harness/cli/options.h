@@ -196,8 +196,9 @@ void Options::describe_evidence(Visitor& v) {
      .commands = "verify"},
     &O::head);
   v({.name = "id",
-     .doc = "An id of a report: G-, C-, M-, P-, A-, D-, F-, S-..., or that of a table; before it, "
-            "the run folder or tar (default: the newest in runs/)",
+     .doc = "An id of a report: G-, C-, M-, P-, A-, D-, F-, S-..., that of a table, or `answer` "
+            "(the figures of its first sentences); before it, the run folder or tar (default: the "
+            "newest in runs/)",
      .form = base::ListForm::kWords,
      .words = 2,
      .required = true,

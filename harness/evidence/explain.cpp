@@ -14,6 +14,7 @@
 #include "harness/evidence/formulas.h"
 #include "harness/evidence/storage/run_files.h"
 #include "harness/results/number.h"
+#include "harness/results/sentence.h"
 #include "harness/schema/parse/nearest.h"
 
 namespace harness {
@@ -26,10 +27,18 @@ std::string number(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "none";
 }
 
+/// The id of the metric that sentences and tables call by its name; `id` where there is none.
+std::string named_metric(const Results& results, const std::string& id) {
+  const auto found = std::ranges::find(results.metrics, id, &Metric::name);
+  return found == results.metrics.end() ? id : found->id;
+}
+
+constexpr const char* kAnswer = "answer";  ///< the sentences at the top of a report
+
 class Explainer {
  public:
   Explainer(const RunFolder& run, const std::string& id)
-      : run_(run), results_(read_results(run)), id_(id) {}
+      : run_(run), results_(read_results(run)), id_(named_metric(results_, id)) {}
 
   std::string text() && {
     const bool known = find(results_.metrics, &Explainer::metric) ||
@@ -39,7 +48,7 @@ class Explainer {
                        find(results_.deviations, &Explainer::deviation) ||
                        find(results_.findings, &Explainer::finding) ||
                        find(results_.questions, &Explainer::question) ||
-                       find(results_.series, &Explainer::series) || find_table();
+                       find(results_.series, &Explainer::series) || find_table() || find_answer();
     if (!known)
       throw ConfigError("no id " + in_quotes(id_) + " in this run" + did_you_mean(id_, ids_));
     line("again", "nsa-validate verify " + run_.where().string());
@@ -71,6 +80,31 @@ class Explainer {
       return true;
     }
     return false;
+  }
+
+  bool find_answer() {
+    ids_.emplace_back(kAnswer);
+    if (id_ != kAnswer) return false;
+    for (const Sentence& sentence : results_.answer) {
+      line("sentence", sentence.text);
+      for (const std::string& id : sentence.when) line("  where", id + " is PASS");
+      line("otherwise", sentence.otherwise);
+      figures_of(sentence.text);
+      figures_of(sentence.otherwise);
+    }
+    return true;
+  }
+
+  /// The figures that a sentence names as {METRIC}.
+  void figures_of(const std::string& sentence) {
+    put_together(
+        sentence, [](std::string_view) { return ""; },
+        [this](std::string_view name) {
+          const auto m = std::ranges::find(results_.metrics, name, &Metric::name);
+          if (m != results_.metrics.end())
+            line("  figure", m->id + " = " + number(m->value) + " " + m->unit);
+          return "";
+        });
   }
 
   void phase_files(const std::string& phase) {
@@ -209,6 +243,7 @@ class Explainer {
       if (std::ranges::find(q.decided_by, c.id) != q.decided_by.end())
         line(c.severity == Severity::kInfo ? "informs" : "decides",
              c.id + " " + std::string(enum_name(c.verdict)) + ": " + c.reason);
+    figures_of(q.says);
   }
 
   void deviation(const Deviation& d) {

@@ -82,6 +82,14 @@ TEST(ExplainAll, EveryIdOfARecordedRunIsExplained) {
   };
   all(results.phases), all(results.criteria), all(results.series), all(results.questions);
   EXPECT_THAT(explain(run, "G-learns"), HasSubstr("decides    C-random.loss PASS: value 5.5"));
+  EXPECT_THAT(explain(run, "G-operators"),
+              HasSubstr("  figure   M-operators.oracle.mismatch_count = 0 count"));
+  const std::string answer = explain(run, "answer");
+  EXPECT_THAT(answer, HasSubstr("sentence   A small model learns real text (loss {train_text."));
+  EXPECT_THAT(answer, HasSubstr("  where    C-text.loss is PASS"));
+  EXPECT_THAT(answer, HasSubstr("  figure   M-train_text.loss.last20_nat = "));
+  EXPECT_EQ(explain(run, "train_text.loss.last20_nat"),
+            explain(run, "M-train_text.loss.last20_nat"));
   ASSERT_FALSE(results.tables.empty());
   for (const auto& table : results.tables) {
     const std::string text = explain(run, table["id"]);

@@ -83,6 +83,17 @@ inline std::string format_number(double value, int digits = 4) {
       number_detail::drop_zeros(number_detail::fixed(value, decimals)));
 }
 
+/// A measured figure of `digits` significant digits. Zeros at its end stay where they were rounded
+/// to: 0.9962 at 3 digits is "0.996", 1.0039 "1.00"; 2, which is exact, "2".
+inline std::string format_rounded(double value, int digits = 3) {
+  const double rounded = round_significant(value, digits);
+  const double size = std::abs(rounded);
+  if (rounded == value || !(size >= 1e-4 && size < 1e4)) return format_number(rounded, digits);
+  const int exponent = static_cast<int>(std::floor(std::log10(size) + 1e-12));
+  return number_detail::group_thousands(
+      number_detail::fixed(rounded, std::max(0, digits - 1 - exponent)));
+}
+
 /// A unit of the closed list as people write it: "tok_s" -> "tok/s"; "" for count, ratio and bool.
 inline std::string_view unit_text(std::string_view unit) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 12> table = {
@@ -103,8 +114,9 @@ inline std::string_view unit_text(std::string_view unit) {
   return unit;
 }
 
-/// "0.42 s", "12.3 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"
+/// "2.13 ms", "0.42 s", "12.3 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"
 inline std::string format_duration(double seconds) {
+  if (seconds > 0 && seconds < .1) return format_number(seconds * 1000, 3) + " ms";
   if (!(seconds >= 0) || seconds >= 1e9 || seconds < 59.95) return format_number(seconds, 3) + " s";
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   const auto pad = [](int64_t v) { return (v < 10 ? "0" : "") + std::to_string(v); };

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "harness/results/plain_figure.h"
+
 namespace harness {
 namespace {
 
@@ -27,6 +29,23 @@ TEST(FormatNumber, FourSignificantDigitsWithoutTrailingZeros) {
                                                   {1e15, "1e+15"},
                                                   {0.1 + 0.2, "0.3"}};
   for (const auto& [value, text] : table) EXPECT_EQ(format_number(value), text) << value;
+}
+
+/// What was rounded away shows; what is exact has no zeros added.
+TEST(FormatRounded, KeepsTheZerosItWasRoundedTo) {
+  const std::pair<double, const char*> table[] = {
+      {1.0039, "1.00"},   {0.99962, "1.00"},       {1.6995, "1.70"}, {2.8984, "2.90"},  {2, "2"},
+      {0.97, "0.97"},     {99.97, "100"},          {7384, "7380"},   {12345, "12,300"}, {0, "0"},
+      {-1.0039, "-1.00"}, {.00010004, "0.000100"}, {1e-9, "1e-09"}};
+  for (const auto& [value, text] : table) EXPECT_EQ(format_rounded(value), text) << value;
+}
+
+TEST(PlainFigure, EveryNumberOfAnIntervalHasItsScale) {
+  EXPECT_EQ(plain_figure(978600, "tok_s", false, 948100, 1009600), "979k tok/s [948k, 1.01M]");
+  EXPECT_EQ(plain_figure(7384, "tok_s", false, 5690.4, 10102), "7380 tok/s [5690, 10.1k]");
+  EXPECT_EQ(plain_figure(1049000, "tok_s", false, 995000, 1070400), "1.05M tok/s [995k, 1.07M]");
+  EXPECT_EQ(plain_figure(25.31, "ms", false, 24.94, 25.8), "25.3 ms [24.9, 25.8]");
+  EXPECT_EQ(plain_figure(.9962, "ratio", true, .9581, 1.0039), "0.996x [0.958, 1.00]");
 }
 
 TEST(FormatNumber, WholeNumbersInFull) {

@@ -69,6 +69,41 @@ struct Facts {
   }
 };
 
+/// FAIL before INCONCLUSIVE before NOT_EVALUATED; PASS last.
+int verdict_rank(CriterionVerdict verdict) {
+  switch (verdict) {
+    case CriterionVerdict::kFail:
+      return 0;
+    case CriterionVerdict::kInconclusive:
+      return 1;
+    case CriterionVerdict::kNotEvaluated:
+      return 2;
+    case CriterionVerdict::kPass:
+      break;
+  }
+  return 3;
+}
+
+/// Margin as a fraction of the threshold; what is counted, exact equalities and zero thresholds
+/// have none: 59 of 59 planned cases is as much as there can be.
+std::optional<double> relative_margin(const CriterionResult& c) {
+  if (!c.margin || !c.threshold || c.op == "==" || *c.threshold == 0 || c.unit == "bool" ||
+      c.unit == "count")
+    return std::nullopt;
+  return *c.margin / std::abs(*c.threshold);
+}
+
+/// Smaller is weaker: blockers before majors before what is information only; what did not pass
+/// before what did; then the smaller margin.
+std::tuple<int, int, double, std::string> weakness(const CriterionResult& c) {
+  const double margin = relative_margin(c).value_or(HUGE_VAL);
+  const int rank = c.verdict == CriterionVerdict::kPass
+                       ? verdict_rank(c.verdict) * 3
+                       : static_cast<int>(c.severity) * 3 + verdict_rank(c.verdict);
+  return {c.severity == Severity::kInfo ? 1 : 0, rank, std::isnan(margin) ? -HUGE_VAL : margin,
+          c.id};
+}
+
 Reasons joined(Reasons a, const Reasons& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -101,13 +136,16 @@ Reasons undecided(const Facts& f) {
 }
 
 Reasons conditions(const Facts& f) {
-  Reasons found;
+  std::vector<const CriterionResult*> open;
   for (const CriterionResult& c : f.in.criteria) {
-    const bool open = c.severity == Severity::kMajor ||
-                      (c.severity == Severity::kBlocker && f.lacks_hardware(c.phase));
-    if (open && c.verdict != CriterionVerdict::kPass && !f.not_selected(c))
-      found.push_back(c.id + " " + std::string(enum_name(c.verdict)) + ": " + c.reason);
+    const bool matters = c.severity == Severity::kMajor ||
+                         (c.severity == Severity::kBlocker && f.lacks_hardware(c.phase));
+    if (matters && c.verdict != CriterionVerdict::kPass && !f.not_selected(c)) open.push_back(&c);
   }
+  std::ranges::stable_sort(open, {}, [](const CriterionResult* c) { return weakness(*c); });
+  Reasons found;
+  for (const CriterionResult* c : open)
+    found.push_back(c->id + " " + std::string(enum_name(c->verdict)) + ": " + c->reason);
   for (const PhaseResult& p : f.in.phases)
     if (f.lacks_hardware(p.name))
       found.push_back(p.id + " DEFERRED (" + p.cause + "): this machine lacks the hardware");
@@ -124,8 +162,8 @@ Reasons left_out(const Facts& f) {
 
 /// A run in part of which what was selected did not pass without conditions either.
 Reasons left_out_with_conditions(const Facts& f) {
-  const Reasons open = conditions(f);
-  return open.empty() ? open : left_out(f);
+  const Reasons open = conditions(f), phases = left_out(f);
+  return open.empty() || phases.empty() ? Reasons{} : joined(open, phases);
 }
 
 struct Line {
@@ -160,41 +198,6 @@ std::string list(const Reasons& reasons) {
     text += (i ? "; " : "") + reasons[i];
   if (reasons.size() > kShown) text += "; and " + std::to_string(reasons.size() - kShown) + " more";
   return text;
-}
-
-/// FAIL before INCONCLUSIVE before NOT_EVALUATED; PASS last.
-int verdict_rank(CriterionVerdict verdict) {
-  switch (verdict) {
-    case CriterionVerdict::kFail:
-      return 0;
-    case CriterionVerdict::kInconclusive:
-      return 1;
-    case CriterionVerdict::kNotEvaluated:
-      return 2;
-    case CriterionVerdict::kPass:
-      break;
-  }
-  return 3;
-}
-
-/// Margin as a fraction of the threshold; what is counted, exact equalities and zero thresholds
-/// have none: 59 of 59 planned cases is as much as there can be.
-std::optional<double> relative_margin(const CriterionResult& c) {
-  if (!c.margin || !c.threshold || c.op == "==" || *c.threshold == 0 || c.unit == "bool" ||
-      c.unit == "count")
-    return std::nullopt;
-  return *c.margin / std::abs(*c.threshold);
-}
-
-/// Smaller is weaker: blockers before majors before what is information only; what did not pass
-/// before what did; then the smaller margin.
-std::tuple<int, int, double, std::string> weakness(const CriterionResult& c) {
-  const double margin = relative_margin(c).value_or(HUGE_VAL);
-  const int rank = c.verdict == CriterionVerdict::kPass
-                       ? verdict_rank(c.verdict) * 3
-                       : static_cast<int>(c.severity) * 3 + verdict_rank(c.verdict);
-  return {c.severity == Severity::kInfo ? 1 : 0, rank, std::isnan(margin) ? -HUGE_VAL : margin,
-          c.id};
 }
 
 std::string weakest_sentence(const Facts& f) {

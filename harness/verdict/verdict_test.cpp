@@ -149,7 +149,10 @@ TEST(Decide, ARunInPartIsNeverAVerdictOnTheRunbook) {
   EXPECT_EQ(run.verdict().exit, 8) << "no gate turns it green";
   run.add_criterion("C-m", Severity::kMajor, CriterionVerdict::kFail);
   EXPECT_EQ(run.verdict().word, "PARTIAL");
-  EXPECT_THAT(run.verdict().rule, HasSubstr("selected phases passed with conditions"));
+  EXPECT_THAT(run.verdict().rule,
+              HasSubstr("selected phases passed with conditions; no verdict on the runbook: "
+                        "C-m FAIL"));
+  EXPECT_THAT(run.verdict().rule, HasSubstr("; P-other not selected"));
   EXPECT_THAT(run.verdict().conditions, testing::ElementsAre(HasSubstr("C-m FAIL")));
 }
 
@@ -268,6 +271,16 @@ TEST(Decide, RuleNamesWhatDecided) {
   EXPECT_EQ(
       run.verdict().rule,
       "a blocker FAILs, or a required phase FAILED: C-a FAIL; C-b FAIL; C-c FAIL; and 1 more");
+}
+
+TEST(Decide, TheGravestConditionComesFirst) {
+  TestRun run;
+  run.add_criterion("C-a", Severity::kMajor, CriterionVerdict::kNotEvaluated);
+  run.add_criterion("C-b", Severity::kMajor, CriterionVerdict::kInconclusive);
+  run.add_criterion("C-c", Severity::kMajor, CriterionVerdict::kFail);
+  EXPECT_THAT(run.verdict().conditions,
+              testing::ElementsAre(HasSubstr("C-c FAIL"), HasSubstr("C-b INCONCLUSIVE"),
+                                   HasSubstr("C-a NOT_EVALUATED")));
 }
 
 CriterionResult& passing(TestRun& run, const std::string& id, double observed, double threshold) {

@@ -1,6 +1,7 @@
 // The questions with their answers, and the settings that won.
 #include "reports/answers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -17,11 +18,21 @@ using harness::Metric;
 
 namespace {
 
+/// A FAIL withholds what else was to be measured: speeds of outputs that are wrong.
+std::string others_open(const Answered& one) {
+  const auto open = std::ranges::count_if(one.criteria, [&](const CriterionResult* c) {
+    return c != one.decisive && c->verdict == CriterionVerdict::kNotEvaluated;
+  });
+  return open == 0 ? "" : "; " + std::to_string(open) + " more not evaluated";
+}
+
 /// The runbook's sentence where the answer is yes or no; else what keeps the answer open.
 std::string says_text(const Model& model, const Answered& one) {
   if (one.decisive == nullptr) return "no criterion belongs to it";
   const CriterionResult& c = *one.decisive;
-  if (c.verdict != CriterionVerdict::kPass) return code(c.id) + ": " + escape(c.reason, 300);
+  if (c.verdict != CriterionVerdict::kPass)
+    return code(c.id) + (c.text.empty() ? "" : ", " + escape(c.text, 160)) + ": " +
+           escape(c.reason, 300) + others_open(one);
   if (!one.says.empty()) return sentence(model, one.says);
   if (c.unit == "bool" || c.unit == "count" || c.op == "==")
     return std::to_string(one.criteria.size()) +
@@ -63,7 +74,10 @@ std::set<std::string> yardsticks(const Model& model) {
 
 std::string answers_section(const Model& model, size_t max_rows) {
   Table table({"question", "answer", "reason", "id"});
-  for (const Answered& one : answered(model))
+  std::vector<Answered> all = answered(model);
+  if (all.size() > max_rows)  // what is answered with yes is left out first
+    std::ranges::stable_sort(all, {}, &Answered::answer);
+  for (const Answered& one : all)
     table.add({escape(one.question), status_text(one.answer), says_text(model, one), code(one.id)});
   if (table.empty())
     return "## Answers\n\n**The runbook has no criteria: nothing was decided.**\n\n";

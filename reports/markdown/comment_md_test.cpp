@@ -20,10 +20,10 @@ TEST(CommentMd, TheAnswerIsOpenAndTheRestFolded) {
   Results r = sized({30, 3000, 0, 0, 3000, 0});
   const std::string text = render("comment.md", r);
   const std::string open = text.substr(0, text.find("<details>"));
-  EXPECT_LT(std::ranges::count(open, '\n'), 10);
+  EXPECT_LT(std::ranges::count(open, '\n'), 12);
   EXPECT_THAT(text, StartsWith("<!-- nsa-validate:smoke -->\n"));
-  EXPECT_THAT(open, HasSubstr("**Do now:** find out why `C-open0` FAILs"));
-  EXPECT_THAT(text, HasSubstr("26 more rows: report.md has them."));
+  EXPECT_THAT(open, HasSubstr("**Do now:** find out why `C-open0` (text of C-open0) FAILs"));
+  EXPECT_THAT(text, HasSubstr("27 more rows: see report.md."));
   EXPECT_LE(std::ranges::count(text, '\n'), 40);
   EXPECT_THAT(text, Not(HasSubstr("](")));  // relative links lead nowhere in a comment
 }
@@ -52,9 +52,35 @@ TEST(CommentMd, ReportsTheDecisionAndWhatIsOpen) {
                 criterion("C-z", CriterionVerdict::kInconclusive, harness::Severity::kMajor)};
   const std::string text = render("comment.md", r);
   EXPECT_THAT(text, HasSubstr("### ❌ NO-GO: Smoke\n"));
-  EXPECT_THAT(text, HasSubstr("| `C-x` (blocker) | ❌ FAIL: reason of C-x "));
+  EXPECT_THAT(text, HasSubstr("| `C-x`, text of C-x (blocker) | ❌ FAIL: reason of C-x "));
   EXPECT_THAT(text, HasSubstr("INCONCLUSIVE: reason of C-z "));
   EXPECT_THAT(text, Not(HasSubstr("C-y"))) << "what passes is not listed";
+}
+
+/// A reviewer may have nothing but the comment.
+TEST(CommentMd, StandsAlone) {
+  Results r = go();
+  r.environment = {{"gpu", {{"count", 2}, {"gpus", {{{"name", "H200"}}}}}},
+                   {"git", {{"commit", "0123456789abcdef"}}}};
+  r.criteria.push_back(criterion("C-z", CriterionVerdict::kInconclusive));
+  const std::string text = render("comment.md", r);
+  EXPECT_THAT(text,
+              HasSubstr("Measured on 2 x H200; commit `0123456789ab`; 1.5 s; run `smoke-1`."));
+  EXPECT_THAT(text, HasSubstr("1. **Decide** `C-z` with more samples: "));
+}
+
+TEST(CommentMd, LeavesOutWhatIsAnsweredWithYesFirst) {
+  Results r = go();
+  r.verdict.gate = "advisory";
+  r.verdict.word = "NO-GO (undecided)";
+  r.criteria = {criterion("C-no", CriterionVerdict::kInconclusive),
+                criterion("C-yes", CriterionVerdict::kPass)};
+  for (int i = 0; i < 20; ++i)
+    r.questions.push_back({"G-" + std::to_string(i), "Question?", {i < 19 ? "C-yes" : "C-no"}, ""});
+  const std::string text = render("comment.md", r);
+  EXPECT_LE(std::ranges::count(text, '\n'), 40);
+  EXPECT_THAT(text, HasSubstr("not decided"));
+  EXPECT_THAT(text, HasSubstr("`G-19`"));
 }
 
 /// The marker finds the comment of the same runbook again, and no name may end it early.

@@ -1,6 +1,7 @@
 // What a reader with two minutes sees: verdict, answer, what to do now, on what it was measured.
 #include <algorithm>
 
+#include "harness/results/missing_hardware.h"
 #include "harness/results/number.h"
 #include "harness/results/runbook_notice.h"
 #include "reports/answers.h"
@@ -26,18 +27,25 @@ std::string fact_text(const json& environment, const char* pointer) {
   return "";
 }
 
-/// "51 passed, 0 failed, 2 open"
+/// "51 passed, 0 failed, 2 open, 10 of steps for larger machines"
 std::string counts_of(const Model& model, bool information) {
-  int64_t passed = 0, failed = 0, open = 0;
+  int64_t passed = 0, failed = 0, open = 0, left_out = 0, beyond_size = 0;
   for (const CriterionResult& c : model.results.criteria) {
     if ((c.severity == Severity::kInfo) != information) continue;
-    (c.verdict == CriterionVerdict::kPass   ? passed
-     : c.verdict == CriterionVerdict::kFail ? failed
-                                            : open) += 1;
+    const harness::PhaseResult* phase = model.phase(c.phase);
+    const bool open_of_phase = c.verdict == CriterionVerdict::kNotEvaluated && phase != nullptr;
+    (c.verdict == CriterionVerdict::kPass                      ? passed
+     : c.verdict == CriterionVerdict::kFail                    ? failed
+     : open_of_phase && phase->cause == harness::kCauseSkipped ? left_out
+     : open_of_phase && harness::is_beyond_size(*phase)        ? beyond_size
+                                                               : open) += 1;
   }
-  if (passed + failed + open == 0) return "";
-  return std::to_string(passed) + " passed, " + std::to_string(failed) + " failed, " +
-         std::to_string(open) + " open";
+  if (passed + failed + open + left_out + beyond_size == 0) return "";
+  std::string text = std::to_string(passed) + " passed, " + std::to_string(failed) + " failed, " +
+                     std::to_string(open) + " open";
+  if (left_out > 0) text += ", " + std::to_string(left_out) + " of steps that were left out";
+  if (beyond_size > 0) text += ", " + std::to_string(beyond_size) + " of steps for larger machines";
+  return text;
 }
 
 std::string verdict_row(const Model& model) {
@@ -49,10 +57,94 @@ std::string verdict_row(const Model& model) {
   return text;
 }
 
-std::string machine_row(const json& environment) {
+/// "no changed files" of a checkout, or of the programs of an installed tree.
+std::string changed_files(const json& environment) {
+  const json::json_pointer at("/git/dirty");
+  if (!environment.contains(at) || !environment.at(at).is_array()) return "";
+  const size_t count = environment.at(at).size();
+  return count == 0 ? ", no changed files"
+                    : ", **" + harness::counted(count, "changed file") + "**";
+}
+
+std::string code_row(const json& environment) {
+  const std::string commit = commit_of(environment);
+  std::string text = commit.empty() ? "commit not known" : "commit " + code(commit.substr(0, 12));
+  if (fact_text(environment, "/git/commit").empty())
+    text += commit.empty() ? "" : ", recorded when the programs were built";
+  else
+    text += changed_files(environment);
+  if (const auto id = fact_text(environment, "/build/build_id"); !id.empty())
+    text += "; build id " + code(id.substr(0, 12));
+  for (const auto& [label, pointer] : {std::pair{"LibTorch ", "/libraries/libtorch"},
+                                       {"CUDA ", "/gpu/cuda"},
+                                       {"compiler ", "/build/compiler"}})
+    if (const auto value = fact_text(environment, pointer); !value.empty() && value != "unknown")
+      text += ", " + std::string(label) + escape(value, 60);
+  return text;
+}
+
+std::string run_row(const Model& model) {
+  const harness::RunInfo& run = model.results.run;
+  std::string text = escape(run.started.substr(0, std::min<size_t>(10, run.started.size())));
+  text += (text.empty() ? "" : ", ") + harness::format_duration(run_seconds(model)) + " in " +
+          harness::counted(model.results.phases.size(), "step") + ": " + steps_counts(model);
+  if (!model.results.deviations.empty())
+    text += "; " + harness::counted(model.results.deviations.size(), "deviation");
+  if (!run.supersedes.empty())
+    text += "; revision " + escape(run.revision) + ", which supersedes " +
+            code(run.supersedes.substr(0, 12));
+  return text + "; " + code(run.id);
+}
+
+/// Of the criteria that decide with this verdict, the gravest with the least room.
+const CriterionResult* weakest(const Model& model, CriterionVerdict verdict) {
+  const CriterionResult* found = nullptr;
+  const auto key = [](const CriterionResult* c) {
+    return std::pair(static_cast<int>(c->severity), relative_room(*c));
+  };
+  for (const CriterionResult* c : model.criteria) {
+    const harness::PhaseResult* phase = model.phase(c->phase);
+    if (c->verdict != verdict || c->severity == Severity::kInfo) continue;
+    if (phase != nullptr &&
+        (phase->cause == harness::kCauseSkipped || harness::is_beyond_size(*phase)))
+      continue;
+    if (found == nullptr || key(c) < key(found)) found = c;
+  }
+  return found;
+}
+
+std::string named(const CriterionResult& c) {
+  return code(c.id) + (c.text.empty() ? "" : " (" + escape(c.text, 200) + ")");
+}
+
+/// What keeps a run without a FAIL from GO.
+std::string open_point(const Model& model) {
+  for (const auto verdict : {CriterionVerdict::kInconclusive, CriterionVerdict::kNotEvaluated})
+    if (const auto* open = weakest(model, verdict))
+      return "decide " + named(*open) + " before you rely on it; next steps name how.";
+  if (!model.results.deviations.empty())
+    return "look at what deviates, " + code(model.results.deviations[0].id) + ": " +
+           escape(model.results.deviations[0].what, 200) + ".";
+  return "decide what is open (next steps) before you rely on it.";
+}
+
+}  // namespace
+
+std::string commit_of(const json& environment) {
+  const std::string checkout = fact_text(environment, "/git/commit");
+  return checkout.empty() ? fact_text(environment, "/build/check/commit") : checkout;
+}
+
+double run_seconds(const Model& model) {
+  double seconds = 0;
+  for (const harness::PhaseResult& phase : model.results.phases) seconds += phase.seconds;
+  return seconds;
+}
+
+std::string machine_text(const json& environment) {
   std::string text;
   const auto add = [&](const std::string& part) {
-    if (!part.empty()) text += (text.empty() ? "" : ", ") + escape(part);
+    if (!part.empty()) text += (text.empty() ? "" : ", ") + part;
   };
   const std::string gpus = fact_text(environment, "/gpu/count");
   const std::string gpu = fact_text(environment, "/gpu/gpus/0/name");
@@ -64,50 +156,6 @@ std::string machine_row(const json& environment) {
     add(cores + " cores");
   return text.empty() ? "not recorded" : text;
 }
-
-std::string changed_files(const json& environment) {
-  const json::json_pointer at("/git/dirty");
-  if (!environment.contains(at) || !environment.at(at).is_array()) return "";
-  const size_t count = environment.at(at).size();
-  return count == 0 ? ", no changed files"
-                    : ", **" + harness::counted(count, "changed file") + "**";
-}
-
-std::string code_row(const json& environment) {
-  const std::string checkout = fact_text(environment, "/git/commit");
-  const std::string built = fact_text(environment, "/build/check/commit");  // of an installed tree
-  const std::string commit = checkout.empty() ? built : checkout;
-  std::string text = commit.empty() ? "commit not known" : "commit " + code(commit.substr(0, 12));
-  text += checkout.empty() ? (built.empty() ? "" : ", installed") : changed_files(environment);
-  if (const auto id = fact_text(environment, "/build/build_id"); !id.empty())
-    text += "; build id " + code(id.substr(0, 12));
-  for (const auto& [label, pointer] : {std::pair{"LibTorch ", "/build/torch"},
-                                       {"CUDA ", "/gpu/cuda"},
-                                       {"compiler ", "/build/compiler"}})
-    if (const auto value = fact_text(environment, pointer); !value.empty())
-      text += ", " + std::string(label) + escape(value, 60);
-  return text;
-}
-
-std::string run_row(const Model& model) {
-  const harness::RunInfo& run = model.results.run;
-  double seconds = 0;
-  for (const harness::PhaseResult& phase : model.results.phases) seconds += phase.seconds;
-  std::string text = escape(run.started.substr(0, std::min<size_t>(10, run.started.size())));
-  text += (text.empty() ? "" : ", ") + harness::format_duration(seconds) + " in " +
-          harness::counted(model.results.phases.size(), "step") + ": " + steps_counts(model);
-  if (!model.results.deviations.empty())
-    text += "; " + harness::counted(model.results.deviations.size(), "deviation");
-  return text + "; " + code(run.id);
-}
-
-const CriterionResult* first_open(const Model& model, CriterionVerdict verdict) {
-  for (const CriterionResult* c : model.criteria)
-    if (c->verdict == verdict && c->severity != Severity::kInfo) return c;
-  return nullptr;
-}
-
-}  // namespace
 
 std::string notices(const Model& model) {
   const std::string notice = harness::runbook_notice(model.results);
@@ -125,15 +173,16 @@ std::string title_line(const Model& model) {
 }
 
 std::string do_now(const Model& model) {
-  if (const auto* failed = first_open(model, CriterionVerdict::kFail))
-    return "find out why " + code(failed->id) + " FAILs (" + escape(failed->text, 200) +
-           "): " + code("nsa-validate explain " + failed->id) + ".";
+  if (const auto* failed = weakest(model, CriterionVerdict::kFail))
+    return "find out why " + named(*failed) +
+           " FAILs: " + code("nsa-validate explain " + failed->id) + ".";
   for (const harness::PhaseResult& phase : model.results.phases)
     if (phase.status == harness::StepStatus::kFailed)
       return "mend step " + code(phase.id) + ": " + escape(phase.reason, 300) + ".";
-  if (model.results.verdict.word == "GO")
-    return "nothing; every question that decides is answered with yes.";
-  return "decide what is open (next steps) before you rely on it.";
+  if (model.results.verdict.word != "GO") return open_point(model);
+  const bool all = std::ranges::none_of(model.results.phases, harness::is_beyond_size);
+  return std::string("nothing; every question that ") + (all ? "decides" : "this machine decides") +
+         " is answered with yes.";
 }
 
 std::string first_screen(const Model& model) {
@@ -141,11 +190,12 @@ std::string first_screen(const Model& model) {
   Table facts({"", ""});
   facts.add({"verdict", verdict_row(model)});
   if (v.word != "GO") facts.add({"because", escape(v.rule, 600)});
-  facts.add({"machine", machine_row(model.results.environment)});
+  facts.add({"machine", escape(machine_text(model.results.environment))});
   facts.add({"code", code_row(model.results.environment)});
   facts.add({"run", run_row(model)});
   facts.add({"scope", v.scope.empty() ? "the runbook states none" : escape(v.scope, 2000)});
-  facts.add({"check it", code("nsa-validate verify .") + " in this folder"});
+  facts.add({"check it", code("nsa-validate verify .") + " in this folder; " +
+                             code("nsa-validate explain . answer") + " names the figures above"});
   return notices(model) + "# " + title_line(model) + "\n\n" + answer_paragraph(model) +
          "\n\n**Do now:** " + do_now(model) + "\n\n" + facts.markdown();
 }

@@ -26,6 +26,22 @@ std::string again(const Model& model, const std::string& phase) {
          shell_word(plain(phase));
 }
 
+/// An A/B that used up its processes and is still open is decided by twice as many.
+std::string with_more_samples(const Model& model, const CriterionResult& open) {
+  const harness::Metric* metric = model.metric(open.metric);
+  const bool compares = std::ranges::find(model.comparisons, metric) != model.comparisons.end();
+  if (!compares) return again(model, open.phase);
+  return again(model, open.phase) + " --set " + shell_word(plain(open.phase)) +
+         ".max_processes=" + std::to_string(2 * metric->n);
+}
+
+/// Samples of arms at different clocks stay undecided, however many there are.
+bool is_throttled(const Model& model, const CriterionResult& open) {
+  return std::ranges::any_of(model.results.findings, [&](const harness::Finding& f) {
+    return f.code == "THROTTLED" && f.fact == "M-" + open.metric;
+  });
+}
+
 /// "`C-a`, `C-b` and 3 more"
 std::string named(const std::vector<const CriterionResult*>& criteria) {
   constexpr size_t kShown = 2;
@@ -76,10 +92,14 @@ void take_without_baseline(const Model& model, std::vector<const CriterionResult
 
 void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Step>& steps) {
   const auto open = of_phase(model, phase.name, CriterionVerdict::kInconclusive);
-  if (!open.empty())
-    steps.push_back(
-        {"**Decide** " + named(open) + " with more samples: " + escape(open.front()->reason, 200),
-         again(model, phase.name)});
+  if (!open.empty()) {
+    const CriterionResult& first = *open.front();
+    const std::string how = is_throttled(model, first)
+                                ? " at one clock (that of an arm dropped: lock it)"
+                                : " with more samples";
+    steps.push_back({"**Decide** " + named(open) + how + ": " + escape(first.reason, 200),
+                     with_more_samples(model, first)});
+  }
   // A step that ran, and of which a case broke off or left a figure out.
   auto missing = of_phase(model, phase.name, CriterionVerdict::kNotEvaluated);
   if (phase.status == StepStatus::kCompleted) take_without_baseline(model, missing, steps);
@@ -101,7 +121,8 @@ void add_left_out(const Model& model, std::vector<Step>& steps) {
   });
   if (left_out > 0)
     steps.push_back({"**Run** the " + std::to_string(left_out) +
-                         (left_out == 1 ? " step that was left out" : " steps that were left out"),
+                         (left_out == 1 ? " required step that was left out"
+                                        : " required steps that were left out"),
                      "nsa-validate --runbook " + shell_word(plain(model.results.run.runbook))});
 }
 
@@ -110,7 +131,9 @@ void add_findings(const Model& model, std::vector<Step>& steps) {
   for (const harness::Finding& finding : model.results.findings)
     if (finding.priority == harness::Priority::kImmediate && !finding.action.empty() &&
         listed.insert(finding.code + finding.action).second)
-      steps.push_back({"**" + escape(finding.code) + "**: " + escape(finding.action, 300), ""});
+      steps.push_back({"**" + escape(finding.code) + "**, shown by " + code(finding.fact) + ": " +
+                           escape(finding.action, 300),
+                       "nsa-validate explain " + shell_word(plain(finding.id))});
 }
 
 /// The criteria that a step is to decide all PASS already.
@@ -129,12 +152,22 @@ std::vector<Step> all_steps(const Model& model) {
   return steps;
 }
 
+/// "Nothing is open" only where that is so.
+std::string none_text(const Model& model) {
+  if (std::ranges::any_of(model.results.phases, harness::is_beyond_size))
+    return "None on this machine: what is open needs a larger one.";
+  const bool all_passed = std::ranges::all_of(model.results.criteria, [](const CriterionResult& c) {
+    return c.verdict == CriterionVerdict::kPass;
+  });
+  return all_passed ? "None: nothing is open." : "None: nothing that decides is open.";
+}
+
 }  // namespace
 
 std::string next_steps_section(const Model& model, size_t max_rows) {
   const std::vector<Step> steps = all_steps(model);
   std::string out = "## Next steps\n\n";
-  if (steps.empty()) return out + "None: nothing is open.\n\n";
+  if (steps.empty()) return out + none_text(model) + "\n\n";
   for (size_t i = 0; i < std::min(steps.size(), max_rows); ++i) {
     out += std::to_string(i + 1) + ". " + steps[i].text;
     out += steps[i].command.empty() ? "\n" : ": " + code(steps[i].command) + "\n";

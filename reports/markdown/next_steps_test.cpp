@@ -51,7 +51,8 @@ TEST(NextSteps, WhatWasNotEvaluatedHasOne) {
   r.phases[0].cause = "SKIPPED";
   r.phases[0].required = harness::Required::kAlways;
   const std::string steps = section(rendered(r), "Next steps");
-  EXPECT_THAT(steps, HasSubstr("**Run** the 1 step that was left out: `nsa-validate --runbook"));
+  EXPECT_THAT(steps,
+              HasSubstr("**Run** the 1 required step that was left out: `nsa-validate --runbook"));
   EXPECT_THAT(steps, Not(HasSubstr("Decide")));
 }
 
@@ -74,6 +75,40 @@ TEST(NextSteps, WhatLacksABaselineIsDecidedByPromotingARun) {
   EXPECT_THAT(section(rendered(r), "Next steps"),
               HasSubstr("by a run without a deviation: BASELINE_INVALID: no baseline of 'p.x': "
                         "`nsa-validate baseline promote RUN --reason"));
+}
+
+/// An A/B has used up its processes when it is still open; other figures have no such number.
+TEST(NextSteps, AnOpenComparisonIsDecidedByTwiceAsManyProcesses) {
+  Results r = go();
+  r.criteria = {criterion("C-x", CriterionVerdict::kInconclusive)};
+  EXPECT_THAT(section(rendered(r), "Next steps"), HasSubstr("--only p`\n"));
+  r.metrics = {testing_data::comparison("p.x_count", "INCONCLUSIVE", 1)};
+  r.metrics[0].n = 20;
+  EXPECT_THAT(section(rendered(r), "Next steps"),
+              HasSubstr("1. **Decide** `C-x` with more samples: reason of C-x: `nsa-validate "
+                        "--runbook smoke --only p --set p.max_processes=40`"));
+  r.findings = {{"F-x", "THROTTLED", "clocks differ", "M-p.x_count", "power", "lock its clocks"}};
+  EXPECT_THAT(section(rendered(r), "Next steps"),
+              HasSubstr("**Decide** `C-x` at one clock (that of an arm dropped: lock it): "));
+}
+
+TEST(NextSteps, AFindingNamesWhatShowsIt) {
+  Results r = go();
+  r.findings = {
+      {"F-p.A", "A", "seen", "M-p.x_count", "because", "do that", harness::Priority::kImmediate}};
+  EXPECT_THAT(section(rendered(r), "Next steps"),
+              HasSubstr("1. **A**, shown by `M-p.x_count`: do that: `nsa-validate explain F-p.A`"));
+}
+
+TEST(NextSteps, NothingIsOpenOnlyWhereThatIsSo) {
+  Results r = go();
+  EXPECT_THAT(section(rendered(r), "Next steps"), HasSubstr("None: nothing is open."));
+  r.criteria.push_back(criterion("C-i", CriterionVerdict::kFail, harness::Severity::kInfo));
+  EXPECT_THAT(section(rendered(r), "Next steps"), HasSubstr("None: nothing that decides is open."));
+  r.phases[0].status = StepStatus::kDeferred, r.phases[0].cause = "GPU_COUNT";
+  r.phases[0].required = harness::Required::kBySize;
+  EXPECT_THAT(section(rendered(r), "Next steps"), HasSubstr("what is open needs a larger one"));
+  EXPECT_THAT(rendered(r), HasSubstr("every question that this machine decides is answered"));
 }
 
 TEST(NextSteps, OneOfTheRunbookIsLeftOutWhereAllItsCriteriaPass) {

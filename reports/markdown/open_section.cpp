@@ -21,18 +21,23 @@ namespace {
 constexpr std::string_view kRevisions = "revisions";  // table of what changed between revisions
 
 constexpr const char* kBeyondSize = "none: outside the scope of this verdict";
-constexpr const char* kConditional = "caps the verdict at CONDITIONAL GO";
+
+/// PARTIAL is no verdict on the runbook; what was found would weigh in one.
+std::string conditional(const Model& model) {
+  const bool partial = model.results.verdict.word == "PARTIAL";
+  return std::string(partial ? "would cap" : "caps") + " the verdict at CONDITIONAL GO";
+}
 
 bool phase_is(const Model& model, const std::string& phase, bool (*state)(const PhaseResult&)) {
-  return std::ranges::any_of(model.results.phases,
-                             [&](const PhaseResult& p) { return p.name == phase && state(p); });
+  const PhaseResult* found = model.phase(phase);
+  return found != nullptr && state(*found);
 }
 
 std::string consequence(const Model& model, const CriterionResult& c) {
   if (c.severity == Severity::kInfo) return "none: for information";
   if (phase_is(model, c.phase, harness::is_beyond_size)) return kBeyondSize;
   if (c.severity == Severity::kMajor || phase_is(model, c.phase, harness::lacks_hardware))
-    return kConditional;
+    return conditional(model);
   return c.verdict == CriterionVerdict::kFail ? "NO-GO" : "leaves the verdict undecided";
 }
 
@@ -72,12 +77,24 @@ std::string required_text(harness::Required required) {
   return "none: the step is not required";
 }
 
+/// What was changed on purpose, or only that steps were left out, which their own rows say, too.
+void add_deviations(const Model& model, bool of_left_out, Table& table) {
+  for (const harness::Deviation& d : model.results.deviations)
+    if (d.id.starts_with("D-skip.") == of_left_out)
+      table.add({"deviation " + code(d.id),
+                 escape(d.what) + (d.why.empty() ? "" : ": " + escape(d.why)),
+                 of_left_out ? "makes the verdict PARTIAL" : conditional(model)});
+}
+
 void add_rows(const Model& model, Table& table) {
+  add_deviations(model, /*of_left_out=*/false, table);
   for (const Group& group : groups(model)) {
     const CriterionResult& c = *group.first;
     std::string what = code(c.id);
     if (group.count > 1)
       what += " and " + std::to_string(group.count - 1) + " more of " + code("P-" + c.phase);
+    else if (!c.text.empty())
+      what += ", " + escape(c.text, 160);
     table.add({what + " (" + std::string(harness::enum_name(c.severity)) + ")",
                status_text(c.verdict) + ": " + escape(c.reason, 400), consequence(model, c)});
   }
@@ -86,12 +103,10 @@ void add_rows(const Model& model, Table& table) {
       table.add({"step " + code(p.id),
                  status_text(p.status) + (p.cause.empty() ? "" : " " + code(p.cause)) +
                      (p.reason.empty() ? "" : ": " + escape(p.reason, 400)),
-                 harness::lacks_hardware(p)   ? kConditional
+                 harness::lacks_hardware(p)   ? conditional(model)
                  : harness::is_beyond_size(p) ? kBeyondSize
                                               : required_text(p.required)});
-  for (const harness::Deviation& d : model.results.deviations)
-    table.add({"deviation " + code(d.id),
-               escape(d.what) + (d.why.empty() ? "" : ": " + escape(d.why)), kConditional});
+  add_deviations(model, /*of_left_out=*/true, table);
 }
 
 }  // namespace

@@ -41,11 +41,16 @@ void flatten(const json& value, const std::string& path, Table& table) {
   table.add({code(path), escape(scalar_text(value))});
 }
 
+/// The call without where its program and its output lay on that machine.
 std::string command_line(const harness::RunInfo& run) {
-  std::string line;
-  for (const std::string& word : run.command_line)
-    line += (line.empty() ? "" : " ") + shell_word(plain(word));
-  return line.empty() ? "nsa-validate --runbook " + shell_word(run.runbook) : line;
+  std::string line = "nsa-validate";
+  for (size_t i = 1; i < run.command_line.size(); ++i) {
+    const std::string& word = run.command_line[i];
+    if (word == "--out") ++i;
+    if (word == "--out" || word.starts_with("--out=")) continue;
+    line += " " + shell_word(plain(word));
+  }
+  return run.command_line.empty() ? line + " --runbook " + shell_word(run.runbook) : line;
 }
 
 }  // namespace
@@ -157,9 +162,13 @@ std::string self_test_section(const Model& model) {
 std::string reproduce_section(const Model& model) {
   const harness::Results& r = model.results;
   const std::string id = !r.criteria.empty() ? r.criteria[0].id : "C-NAME";
+  const std::string commit = commit_of(r.environment);
   return "## Reproduce\n\n" +
          fenced(
-             "# run again: same runbook, switches and seed " + std::to_string(r.run.seed) + "\n" +
+             "# run again: same runbook, switches and seed " + std::to_string(r.run.seed) +
+                 "; it took " + harness::format_duration(run_seconds(model)) + " on " +
+                 plain(machine_text(r.environment)) + "\n" +
+                 (commit.empty() ? "" : "git checkout " + plain(commit.substr(0, 12)) + "\n") +
                  command_line(r.run) +
                  "\n# check every hash, statistic and verdict of this folder; no GPU needed\n" +
                  "nsa-validate verify DIR\n# where a figure comes from: formula, samples, file\n" +

@@ -208,7 +208,7 @@ TEST(ReportMd, SentencesHoldOnlyWhereTheirCriteriaPass) {
   EXPECT_THAT(report(r), HasSubstr("\n\nIt does not count: **3**, (not measured).\n\n"));
   EXPECT_THAT(report(r), HasSubstr("❌ no"));
   r.criteria[0].verdict = CriterionVerdict::kInconclusive;
-  EXPECT_THAT(report(r), HasSubstr("❓ not decided | `C-x`: reason of C-x | `G-x` |"));
+  EXPECT_THAT(report(r), HasSubstr("❓ not decided | `C-x`, text of C-x: reason of C-x | `G-x` |"));
   r.criteria[0].verdict = CriterionVerdict::kNotEvaluated;
   EXPECT_THAT(report(r), HasSubstr("⬜ not run"));
 }
@@ -239,6 +239,45 @@ TEST(ReportMd, TablesOfEqualRowsStandOnce) {
   EXPECT_THAT(text, HasSubstr("**Sent** `p.a`"));
   EXPECT_THAT(text, HasSubstr("**Sent** `p.c`"));
   EXPECT_THAT(text, Not(HasSubstr("**Sent** `p.b`")));
+}
+
+TEST(ReportMd, WhatWasChangedOnPurposeComesBeforeWhatIsOpen) {
+  Results r = go();
+  r.verdict.word = "PARTIAL";
+  r.criteria.push_back(criterion("C-z", CriterionVerdict::kFail, harness::Severity::kMajor));
+  r.deviations = {{"D-set.p.fault", "--set p.fault=\"slow\"", "asked for"}};
+  const std::string open = section(report(r), "Open, failed, deviating");
+  EXPECT_LT(open.find("D-set.p.fault"), open.find("C-z"));
+  EXPECT_THAT(open, HasSubstr("would cap the verdict at CONDITIONAL GO"));
+  EXPECT_THAT(open, Not(HasSubstr("| caps")));
+}
+
+TEST(ReportMd, TheFactsNameRevisionLibTorchAndWhatWasLeftOut) {
+  Results r = go();
+  r.run.revision = "3";
+  r.run.supersedes = std::string(64, 'a');
+  r.environment = {{"libraries", {{"libtorch", "2.11"}}},
+                   {"build", {{"check", {{"commit", "0123456789abcdef"}}}}}};
+  r.phases.push_back(r.phases[0]);
+  r.phases[1].name = "q", r.phases[1].cause = "SKIPPED";
+  r.criteria.push_back(criterion("C-q", CriterionVerdict::kNotEvaluated));
+  r.criteria[1].phase = "q";
+  const std::string text = report(r);
+  EXPECT_THAT(text,
+              HasSubstr("criteria 1 passed, 0 failed, 0 open, 1 of steps that were left out"));
+  EXPECT_THAT(text, HasSubstr("revision 3, which supersedes `aaaaaaaaaaaa`"));
+  EXPECT_THAT(text, HasSubstr("commit `0123456789ab`, recorded when the programs were built"));
+  EXPECT_THAT(text, HasSubstr("LibTorch 2.11"));
+}
+
+/// Where program and output lay on another machine is nobody's command.
+TEST(ReportMd, TheCommandToReproduceHasNoPlacesOfThatMachine) {
+  Results r = go();
+  r.run.command_line = {
+      "/x/bin/nsa-validate", "--runbook", "smoke", "--out", "/y/z", "--only", "p"};
+  r.environment = {{"git", {{"commit", "0123456789abcdef"}}}};
+  EXPECT_THAT(section(report(r), "Reproduce"),
+              HasSubstr("git checkout 0123456789ab\nnsa-validate --runbook smoke --only p\n"));
 }
 
 TEST(ReportMd, RowsOfALongTableStandOnce) {

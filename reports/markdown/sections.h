@@ -13,6 +13,9 @@ std::string notices(const Model& model);       ///< what a reader must know befo
 std::string title_line(const Model& model);    ///< "✅ GO: selection v2 on two GPUs"
 std::string first_screen(const Model& model);  ///< notices, title, answer, what to do, the facts
 std::string do_now(const Model& model);        ///< one sentence
+std::string machine_text(const nlohmann::json& environment);  ///< GPUs, driver, CPU; not escaped
+std::string commit_of(const nlohmann::json& environment);     ///< of the code that ran, or empty
+double run_seconds(const Model& model);                       ///< all steps together
 
 // answers_section.cpp
 std::string answers_section(const Model& model, size_t max_rows = SIZE_MAX);

@@ -30,8 +30,10 @@ std::string criteria_text(const Model& model, const PhaseResult& phase) {
       own, [](const auto* c) { return c->verdict == CriterionVerdict::kPass; });
   std::string text =
       std::to_string(passed) + " of " + std::to_string(own.size()) + " criteria pass";
+  const auto other = static_cast<int64_t>(own.size()) - passed - 1;
   if (const CriterionResult& worst = *own.front(); worst.verdict != CriterionVerdict::kPass)
-    text += "; " + code(worst.id) + " " + std::string(harness::enum_name(worst.verdict));
+    text += "; " + code(worst.id) + " " + std::string(harness::enum_name(worst.verdict)) +
+            (other > 0 ? " and " + std::to_string(other) + " more" : "");
   return text;
 }
 

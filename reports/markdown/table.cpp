@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "harness/results/number.h"
+
 namespace reports {
 namespace {
 
@@ -55,7 +57,7 @@ std::string Table::markdown(size_t most) const {
   out += "|\n";
   for (size_t r = 0; r < std::min(most, rows_.size()); ++r) line(rows_[r]);
   if (rows_.size() > most)
-    out += "\n" + std::to_string(rows_.size() - most) + " more rows: report.md has them.\n";
+    out += "\n" + harness::counted(rows_.size() - most, "more row") + ": see report.md.\n";
   return out + "\n";
 }
 

@@ -22,8 +22,8 @@ bool holds(const RuleCondition& condition, double value) {
 }
 
 std::string bound_text(const RuleCondition& condition, const Metric& metric, double value) {
-  return metric.name + " " + format_number(value, 4) + " " + metric.unit + " (" + condition.op +
-         " " + format_number(condition.bound, 4) + ")";
+  return metric.name + " " + format_value(value, metric.unit) + " (" + condition.op + " " +
+         format_value(condition.bound, metric.unit) + ")";
 }
 
 /// The finding of the rule in a phase; an empty code when the rule does not apply.

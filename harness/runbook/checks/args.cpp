@@ -77,7 +77,35 @@ json typed_value(const Override& set, const ArgSpec& spec) {
   return value;
 }
 
+constexpr const char* kBudget = "max_processes";
+
+/// More processes than the runbook allows an A/B that is not decided. Fewer would be a weaker test.
+Deviation raise_budget(const Override& set, PhaseSpec& phase) {
+  const json value = json::parse(set.value, nullptr, /*allow_exceptions=*/false);
+  const int64_t before = phase.max_processes;
+  if (!is_int64(value) || value.get<int64_t>() <= before || value.get<int64_t>() > kMostProcesses)
+    throw ConfigError("--set " + in_quotes(set.text) + ": " + kBudget + " must be above the " +
+                      std::to_string(before) + " of the runbook, at most " +
+                      std::to_string(kMostProcesses));
+  phase.max_processes = value.get<int64_t>();
+  if (const std::string problem = looks_problem(phase); !problem.empty())
+    throw ConfigError("--set " + in_quotes(set.text) + ": " + problem);
+  const std::string key = set.phase + "." + set.key;
+  return {"D-set." + key,
+          "--set " + key + "=" + set.value + " (runbook: " + std::to_string(before) + ")",
+          "asked for on the command line"};
+}
+
 }  // namespace
+
+std::string looks_problem(const PhaseSpec& phase) {
+  int64_t looks = 1;
+  for (int64_t n = phase.processes; 2 * n <= phase.max_processes; n *= 2) ++looks;
+  const double share = 0.01 / static_cast<double>(looks);
+  if (std::exp2(1.0 - static_cast<double>(phase.processes)) <= share) return "";
+  return "processes are too few to decide anything in one of " + std::to_string(looks) +
+         " looks at 99 % together, got " + std::to_string(phase.processes);
+}
 
 std::string arg_type_problem(const std::string& type, const json& value) {
   if (is_of_type(type, value)) return "";
@@ -114,15 +142,19 @@ std::vector<Deviation> apply_overrides(const std::vector<std::string>& overrides
   for (const std::string& text : overrides) {
     const Override set = split_override(text);
     PhaseSpec& phase = phase_of(set, runbook);
+    const std::string key = set.phase + "." + set.key;
+    if (!seen.insert(key).second)
+      throw ConfigError("--set " + in_quotes(text) + ": " + key + " is set twice; keep one");
+    if (set.key == kBudget && phase.max_processes > 0) {
+      deviations.push_back(raise_budget(set, phase));
+      continue;
+    }
     const KindSpec& kind = kinds.at(parse_run(phase.run).kind);
     const ArgSpec* spec = find_arg(kind, set.key);
     if (!spec)
       throw ConfigError("--set " + in_quotes(text) + ": kind '" + kind.kind +
                         "' declares no argument " + in_quotes(set.key) +
                         did_you_mean(set.key, arg_names(kind)));
-    const std::string key = set.phase + "." + set.key;
-    if (!seen.insert(key).second)
-      throw ConfigError("--set " + in_quotes(text) + ": " + key + " is set twice; keep one");
     const json before = phase.args.value(set.key, spec->value);
     phase.args[set.key] = typed_value(set, *spec);
     const bool free = std::find(phase.free.begin(), phase.free.end(), set.key) != phase.free.end();

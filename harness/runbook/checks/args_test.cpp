@@ -106,6 +106,30 @@ TEST(Set, HalfWordsAreNoOverrides) {
   EXPECT_THAT(config_error_of([] { Changed({"first.steps="}); }), HasSubstr("must be an int"));
 }
 
+/// More samples decide what was open; fewer would make a test weaker.
+TEST(Set, RaisesTheBudgetOfAnAB) {
+  const auto raised = [](int64_t processes, const std::string& to) {
+    Runbook runbook;
+    runbook.phases.emplace_back();
+    runbook.phases[0].id = "first";
+    runbook.phases[0].run = "nsa-worker:every";
+    runbook.phases[0].processes = processes;
+    runbook.phases[0].max_processes = 2 * processes;
+    const auto deviations =
+        apply_overrides({"first.max_processes=" + to}, {{"every", kind_of_every_type()}}, runbook);
+    EXPECT_EQ(std::to_string(runbook.phases[0].max_processes), to);
+    return deviations.at(0).what;
+  };
+  EXPECT_EQ(raised(10, "40"), "--set first.max_processes=40 (runbook: 20)");
+  for (const char* to : {"20", "10", "1000", "many", "30.5", ""})
+    EXPECT_THAT(config_error_of([&] { raised(10, to); }),
+                HasSubstr("max_processes must be above the 20 of the runbook, at most 999"))
+        << to;
+  EXPECT_THAT(config_error_of([&] { raised(9, "500"); }), HasSubstr("too few to decide anything"));
+  EXPECT_THAT(config_error_of([] { Changed({"first.max_processes=4"}); }),
+              HasSubstr("declares no argument 'max_processes'"));
+}
+
 TEST(Set, TheSameKeyTwiceIsRefusedEvenWithOneValue) {
   EXPECT_THAT(config_error_of([] { Changed({"first.graph=true", "first.graph=true"}); }),
               HasSubstr("first.graph is set twice; keep one"));

@@ -1,7 +1,6 @@
 #include "harness/runbook/checks/check_phase.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -52,8 +51,6 @@ void check_cases(const Source& source, const json& document, const PhaseSpec& ph
   }
 }
 
-constexpr int64_t kMostProcesses = 999;
-
 constexpr double kShortestTimeout = 1e-3, kLongestTimeout = 1e6;  ///< seconds; 11 days
 
 void check_limits(const Source& source, const json& document, const PhaseSpec& phase) {
@@ -97,13 +94,8 @@ void check_stages(const Source& source, const json& document, const PhaseSpec& p
           what + "max_processes must leave room for one doubling of processes (" +
               std::to_string(2 * phase.processes) + " to " + std::to_string(kMostProcesses) +
               "), got " + std::to_string(phase.max_processes));
-  int64_t looks = 1;
-  for (int64_t n = phase.processes; 2 * n <= phase.max_processes; n *= 2) ++looks;
-  const double share = 0.01 / static_cast<double>(looks);
-  require(source, at(document, "processes"),
-          std::exp2(1.0 - static_cast<double>(phase.processes)) <= share,
-          what + "processes are too few to decide anything in one of " + std::to_string(looks) +
-              " looks at 99 % together, got " + std::to_string(phase.processes));
+  const std::string problem = looks_problem(phase);
+  require(source, at(document, "processes"), problem.empty(), what + problem);
 }
 
 /// A path that can name a file of the run folder, and be printed.

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/testing/paths.h"
@@ -272,16 +273,24 @@ TEST(Trainer, SameSeedSameBits) {
   }
 }
 
+/// Stages never overlap. Between them a process that others keep from its processor may wait, which
+/// no stage counts: of several steps one is undisturbed.
 TEST(Trainer, EveryStageIsReportedInOrder) {
+  constexpr int kSteps = 20;
   const auto random = make_synthetic_source(16, 3);
-  TrainOptions options = small_options(1);
+  TrainOptions options = small_options(kSteps);
   options.batch = 1, options.accum = 2;
   const Rig s = make_rig(options, *random, 16);
-  std::string order;
-  const StepRecord r = s.trainer->step(true, [&](Stage stage) { order += stage_name(stage)[0]; });
-  EXPECT_EQ(order, "lfblfbo");
-  EXPECT_NEAR(r.load_ms + r.forward_ms + r.backward_ms + r.optimizer_ms, r.step_ms,
-              0.2 * r.step_ms);
+  double best = 0;
+  for (int i = 0; i < kSteps; ++i) {
+    std::string order;
+    const StepRecord r = s.trainer->step(true, [&](Stage stage) { order += stage_name(stage)[0]; });
+    EXPECT_EQ(order, "lfblfbo");
+    const double stages = r.load_ms + r.forward_ms + r.backward_ms + r.optimizer_ms;
+    EXPECT_LE(stages, r.step_ms);
+    best = std::max(best, stages / r.step_ms);
+  }
+  EXPECT_GE(best, 0.8);
 }
 
 }  // namespace
