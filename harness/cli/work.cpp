@@ -67,6 +67,16 @@ nlohmann::json environment_of(const Options& options, const Work& work) {
 
 }  // namespace
 
+void keep_catch_matrix(const Work& work, const Results& results) {
+  if (work.runbook.name != "selftest") return;
+  for (const PlannedPhase& phase : work.plan.phases)
+    if (phase.args.value("faults", nlohmann::json()) != nlohmann::json::array({"all"})) return;
+  const std::string matrix = catch_matrix_file(results);
+  if (matrix.empty()) return;
+  fs::create_directories(matrices_dir());
+  write_bytes(matrices_dir() / catch_matrix_name(results.environment), matrix);
+}
+
 Work new_work(const Options& options) {
   Planned planned = plan_here(options);
   check_switches(planned.plan);

@@ -5,11 +5,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/cli/paths.h"
 #include "harness/cli/testing.h"
 #include "harness/evidence/derive/baselines.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/evidence/tables/catch_matrix.h"
 
 namespace harness::cli {
 namespace {
@@ -171,6 +173,25 @@ TEST_F(WorkTest, WhatCannotBeResumedIsNamed) {
   options_.resume = (dir_ / "run").string();
   write_bytes(dir_ / "run/plan.json", "{");
   EXPECT_THAT(damage(), HasSubstr("plan.json"));
+}
+
+/// Whether the self test ran at once or was resumed; a test of some faults is no matrix of all.
+TEST(CatchMatrixOfASelfTest, IsKeptWhenAllFaultsWereInjected) {
+  Results results;
+  results.environment["build"]["build_id"] = "unit_test_of_work";
+  results.tables = {{{"id", "selftest.catch_matrix"}, {"columns", {"fault"}}, {"rows", {{"P01"}}}}};
+  const fs::path file = matrices_dir() / catch_matrix_name(results.environment);
+  const auto kept = [&](const char* runbook, const char* faults) {
+    Work work;
+    work.runbook.name = runbook;
+    work.plan.phases.resize(1);
+    work.plan.phases[0].args = {{"faults", json::array({faults})}};
+    keep_catch_matrix(work, results);
+    return fs::remove(file);
+  };
+  EXPECT_TRUE(kept("selftest", "all"));
+  EXPECT_FALSE(kept("selftest", "P24"));
+  EXPECT_FALSE(kept("smoke_cpu", "all"));
 }
 
 }  // namespace

@@ -171,6 +171,18 @@ bool GroupRunner::evidence_holds(const PlannedPhase& phase, const std::string& g
   return true;
 }
 
+GroupOutcome GroupRunner::ended_before(const PlannedPhase& phase, const std::string& group,
+                                       double seconds) const {
+  GroupOutcome outcome;
+  outcome.group = group;
+  outcome.seconds = seconds;
+  outcome.notes = {"the engine was killed before it saw this process end"};
+  const auto file = dir_.phase_dir(phase.id) / (evidence_stems(phase, group).front() + ".jsonl");
+  judge_evidence(file, phase, outcome);
+  judge_artifacts(file, dir_.phase_dir(phase.id) / "out", phase, outcome);
+  return outcome;
+}
+
 GroupRunner::Undecided GroupRunner::undecided(const PlannedPhase& phase,
                                               const std::string& group) const {
   constexpr std::string_view kNoContrast = "NO_CONTRAST: ";

@@ -21,6 +21,11 @@ class GroupRunner {
   /// Whether the evidence of a group that was recorded as COMPLETED still holds.
   bool evidence_holds(const PlannedPhase& phase, const std::string& group) const;
 
+  /// The outcome of a group whose process wrote all of its evidence before the engine was killed:
+  /// how it exited is not known. COMPLETED when the evidence and its artifacts hold.
+  GroupOutcome ended_before(const PlannedPhase& phase, const std::string& group,
+                            double seconds) const;
+
   /// The ends of a completed group's cases that its worker could not decide (`deferred` or
   /// `partial`), and how many others there were.
   struct Undecided {

@@ -54,17 +54,18 @@ std::vector<std::string> Inputs::restore() {
     const auto now = content_of(root_ / file);
     if (now == planned && (!planned || is_file(root_ / file))) continue;
     rewritten_.try_emplace(file, now.value_or("(removed)\n"));
-    put_back(file, planned);
     changed.push_back(file);
   }
+  // The trace first: a run that is cut off here must not go on as if nothing had been changed.
   for (const auto& [file, text] : rewritten_)
     if (content_of(root_ / "rewritten" / file) != text)
       write_below(root_, "rewritten/" + file, text);
+  for (const std::string& file : changed) put_back(file, planned_.at(file));
   return changed;
 }
 
 void Inputs::put_back(const std::string& file, const std::optional<std::string>& planned) {
-  fs::remove_all(root_ / file);
+  if (!planned || !is_file(root_ / file)) fs::remove_all(root_ / file);
   if (planned) write_below(root_, file, *planned);
 }
 

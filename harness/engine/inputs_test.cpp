@@ -51,6 +51,17 @@ TEST(Inputs, TheTraceOfAChangeCannotBeRemoved) {
   EXPECT_EQ(read_bytes(dir / "rewritten/plan.json"), "another");
 }
 
+/// An engine that is killed between the two leaves the trace.
+TEST(Inputs, TheTraceIsWrittenBeforeTheFileIsPutBack) {
+  const TempDir dir;
+  write_bytes(dir / "plan.json", "planned");
+  Inputs inputs(dir.path());
+  write_bytes(dir / "plan.json", "another");
+  fs::create_directories(dir / "rewritten/plan.json/full");  // no trace can be written
+  EXPECT_THROW(inputs.restore(), Error);
+  EXPECT_EQ(read_bytes(dir / "plan.json"), "another");
+}
+
 TEST(Inputs, AWorkerDoesNotChangeWhatItsRunIsJudgedBy) {
   for (const char* file :
        {"run.json", "runbook.json", "kinds.json", "plan.json", "environment.json"}) {

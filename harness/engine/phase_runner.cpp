@@ -21,6 +21,11 @@ bool pointless_to_go_on(const std::string& cause) {
   return is_one_of(cause, {"HANG", "TIMEOUT", "NOT_STARTED"});
 }
 
+/// It goes on at its checkpoints: behind its last step a further attempt would measure nothing.
+bool continues_itself(const PlannedPhase& phase) {
+  return phase.args.is_object() && phase.args.value("resume", nlohmann::json()) == true;
+}
+
 std::string status_text(const PhaseRecord& record) {
   return std::string(enum_name(record.status)) +
          (record.cause.empty() ? "" : " (" + record.cause + ")");
@@ -88,11 +93,24 @@ PhaseRecord PhaseRunner::not_run(const PlannedPhase& phase, StepStatus status,
 PhaseRecord PhaseRunner::run_groups(const PlannedPhase& phase) const {
   PhaseRecord record;
   record.phase = phase.id;
+  set_cut_off_aside(phase);
   for (auto groups = phase.groups; !groups.empty(); groups = further_groups(phase, record))
     if (!run_stage(phase, groups, record)) return record;  // not written: to be continued
   judge(phase, record);
   dir_.write_phase_record(record);
   return record;
+}
+
+/// What a process wrote before it was cut off asks for no further stage.
+void PhaseRunner::set_cut_off_aside(const PlannedPhase& phase) const {
+  for (const PlannedStage& stage : phase.further)
+    for (const PlannedGroup& group : stage.groups) {
+      const auto before = dir_.group_outcome(phase.id, group.id);
+      if (before && settled(phase, *before)) continue;
+      if (const int n = dir_.set_aside(phase.id, group.id))
+        observer_.on_note(phase.id + "/" + group.id + ": cut off before, kept as " + group.id +
+                          ".a" + std::to_string(n));
+    }
 }
 
 /// What the evidence so far asks for beyond the record; nothing once a process failed.
@@ -140,6 +158,15 @@ GroupOutcome PhaseRunner::run_group(const PlannedPhase& phase, const PlannedGrou
   if (before && settled(phase, *before)) {
     observer_.on_note(name + ": evidence of an earlier start reused");
     return *before;
+  }
+  if (!before && continues_itself(phase) && groups_.evidence_holds(phase, group.id)) {
+    const auto outcome =
+        groups_.ended_before(phase, group.id, dir_.seconds_written(phase.id, group.id));
+    if (outcome.status == StepStatus::kCompleted) {
+      dir_.write_group_outcome(phase.id, outcome);
+      observer_.on_note(name + ": ended before the run was cut off, reused");
+      return outcome;
+    }
   }
   if (const int n = dir_.set_aside(phase.id, group.id))
     observer_.on_note(name + ": cut off before, kept as " + group.id + ".a" + std::to_string(n));

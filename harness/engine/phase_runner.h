@@ -27,6 +27,7 @@ class PhaseRunner {
   PhaseRecord run_groups(const PlannedPhase& phase) const;
   bool run_stage(const PlannedPhase& phase, const std::vector<PlannedGroup>& groups,
                  PhaseRecord& record) const;
+  void set_cut_off_aside(const PlannedPhase& phase) const;
   std::vector<PlannedGroup> further_groups(const PlannedPhase& phase,
                                            const PhaseRecord& record) const;
   GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;

@@ -154,6 +154,37 @@ TEST(PhaseRunner, RunsTheStagesThatTheEvidenceAsksFor) {
   EXPECT_FALSE(run.has("phases/ab/g02.a1.jsonl"));
 }
 
+/// g02 until it was measured, then c01.
+std::vector<PlannedGroup> by_evidence(const std::filesystem::path& run, const PlannedPhase&) {
+  const auto has = [&](const char* file) {
+    return std::filesystem::exists(run / "phases/ab" / file);
+  };
+  if (!has("g02.jsonl")) return {{.id = "g02", .seed = 2}};
+  return {{.id = "g02", .seed = 2}, {.id = "c01", .seed = 3}};
+}
+
+/// Its evidence would ask for the next stage, and is then measured again with another result.
+TEST(PhaseRunner, AProcessThatWasCutOffAsksForNoFurtherStage) {
+  FakeRun run("cut_stage");
+  std::vector<bool> had_g02;
+  run.options.asked = [&](const std::filesystem::path& dir, const PlannedPhase& phase) {
+    had_g02.push_back(std::filesystem::exists(dir / "phases/ab/g02.jsonl"));
+    return by_evidence(dir, phase);
+  };
+  run.add("ab", "normal").further = {{.id = "look2", .groups = {{.id = "g02", .seed = 2}}},
+                                     {.id = "confirm", .groups = {{.id = "c01", .seed = 3}}}};
+  run.go();
+  ASSERT_EQ(run.record("ab").groups.size(), 3u);
+  for (const char* file : {"phase.json", "g02.json", "c01.json", "c01.jsonl", "c01.err"})
+    std::filesystem::remove(run.file(std::string("phases/ab/") + file));
+  had_g02.clear();
+  run.options.resume = true;
+  run.go();
+  EXPECT_THAT(had_g02, testing::ElementsAre(false, true, true));
+  EXPECT_EQ(run.end_of("ab"), "COMPLETED");
+  EXPECT_TRUE(run.has("phases/ab/g02.a1.jsonl"));
+}
+
 TEST(PhaseRunner, TheRecordTellsWhatEveryProcessTook) {
   FakeRun run("record");
   run.add("two", "normal", 2);

@@ -144,6 +144,24 @@ TEST(Resume, ARetryThatWasDueIsMade) {
   EXPECT_TRUE(run.has("phases/unlucky/g01.a1.json"));
 }
 
+/// Training that continues at its checkpoints has no step left to measure behind its end.
+TEST(Resume, TrainingThatEndedBeforeTheEngineSawItIsKept) {
+  for (const bool continues : {true, false}) {
+    FakeRun run(continues ? "ended_trains" : "ended");
+    run.add("one", "normal").args["resume"] = continues;
+    run.go();
+    const auto evidence = read_bytes(run.file("phases/one/g01.jsonl"));
+    fs::remove(run.file("phases/one/phase.json"));
+    fs::remove(run.file("phases/one/g01.json"));
+    run.options.resume = true;
+    run.go();
+    EXPECT_EQ(run.end_of("one"), "COMPLETED");
+    EXPECT_EQ(run.has("phases/one/g01.a1.jsonl"), !continues);
+    EXPECT_EQ(read_bytes(run.file("phases/one/g01.jsonl")) == evidence, continues);
+    EXPECT_EQ(run.record("one").attempts, continues ? 1 : 2);
+  }
+}
+
 TEST(Resume, EvidenceCutInHalfIsRunAgainAndKept) {
   FakeRun run("half");
   add_phases(run);

@@ -265,19 +265,34 @@ double RunDir::seconds_aside(const std::string& phase, const std::string& group)
 }
 
 int RunDir::set_aside(const std::string& phase, const std::string& group) const {
-  const int n = attempts_aside(phase, group) + 1;
+  const int last = attempts_aside(phase, group);
+  const auto marker = [&](int n) {
+    return phase_dir(phase) / (group + ".a" + std::to_string(n) + ".moving");
+  };
+  const bool moving = last > 0 && fs::exists(marker(last));  // cut off between two files
+  const int n = moving ? last : last + 1;
   auto names = files_of(phase, group);
   std::erase_if(names, [&](const std::string& name) { return attempt_of(name, group) > 0; });
   // The outcome goes first: without it the group counts as not run, whenever this is cut off.
   std::sort(names.begin(), names.end(), [&](const auto& a, const auto& b) {
     return std::pair(a != group + ".json", a) < std::pair(b != group + ".json", b);
   });
+  if (!names.empty()) write_bytes(marker(n), "");
   for (const auto& name : names) {
     const auto to =
         phase_dir(phase) / (group + ".a" + std::to_string(n) + name.substr(group.size()));
     fs::rename(phase_dir(phase) / name, to);
   }
+  fs::remove(marker(n));
   return names.empty() ? 0 : n;
+}
+
+double RunDir::seconds_written(const std::string& phase, const std::string& group) const {
+  double seconds = 0;
+  for (const auto& name : files_of(phase, group))
+    if (attempt_of(name, group) == 0 && name.ends_with(".jsonl"))
+      seconds = std::max(seconds, last_time(phase_dir(phase) / name));
+  return seconds;
 }
 
 }  // namespace harness

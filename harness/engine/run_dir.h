@@ -40,12 +40,15 @@ class RunDir {
   void write_phase_record(const PhaseRecord& record) const;
   void write_group_outcome(const std::string& phase, const GroupOutcome& outcome) const;
 
-  /// GROUP.* -> GROUP.aN.* with the next free N. Returns N; 0 when there was nothing.
+  /// GROUP.* -> GROUP.aN.* with the next free N, or with that of a call that was cut off. Returns
+  /// N; 0 when there was nothing.
   int set_aside(const std::string& phase, const std::string& group) const;
   /// Number of attempts that were set aside.
   int attempts_aside(const std::string& phase, const std::string& group) const;
   /// Wall time of those attempts; of one that was cut off without an outcome, to its last line.
   double seconds_aside(const std::string& phase, const std::string& group) const;
+  /// Wall time of the attempt that counts, to its last line.
+  double seconds_written(const std::string& phase, const std::string& group) const;
 
  private:
   void check_same(const std::string& file, const std::string& text) const;

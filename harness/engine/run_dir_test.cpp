@@ -123,6 +123,22 @@ TEST_F(RunDirTest, AttemptsAreSetAsideUnderTheNextNumber) {
   EXPECT_EQ(dir.attempts_aside("p", "g01"), 10);
 }
 
+/// An attempt that is moved in two goes is one attempt.
+TEST_F(RunDirTest, SettingAsideGoesOnWhereItWasCutOff) {
+  const RunDir dir(run_, false);
+  put("phases/p/g01.a1.json");
+  put("phases/p/g01.a1.moving");
+  put("phases/p/g01.err");
+  put("phases/p/g01.jsonl");
+  EXPECT_EQ(dir.set_aside("p", "g01"), 1);
+  EXPECT_THAT(names(run_ / "phases/p"),
+              UnorderedElementsAre("g01.a1.json", "g01.a1.err", "g01.a1.jsonl"));
+  put("phases/p/g01.a1.moving");
+  EXPECT_EQ(dir.set_aside("p", "g01"), 0) << "all were moved";
+  put("phases/p/g01.err");
+  EXPECT_EQ(dir.set_aside("p", "g01"), 2);
+}
+
 TEST_F(RunDirTest, AttemptsThatWereCutOffTookTheTimeToTheirLastLine) {
   const RunDir dir(run_, false);
   EXPECT_EQ(dir.seconds_aside("p", "g01"), 0) << "nothing is there";

@@ -1,5 +1,7 @@
 #include "harness/evidence/bundle.h"
 
+#include <set>
+
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/packed_run.h"
@@ -36,6 +38,19 @@ void remove_drawings(const fs::path& run_dir) {
   fs::remove_all(run_dir / "plots");
 }
 
+/// Of a packed run that `report` was killed in unpacking: files of the archive that are half there.
+void remove_half_unpacked(const fs::path& run_dir) {
+  if (!is_packed(run_dir)) return;
+  const RunFolder run(run_dir);
+  std::set<std::string> known;
+  for (const LedgerEntry& entry : read_ledger(run.read("ledger.jsonl")).entries)
+    known.insert(entry.path);
+  for (const std::string& path : run.paths())
+    if (path.ends_with(".part") && !known.contains(path) &&
+        known.contains(path.substr(0, path.size() - 5)))
+      fs::remove(run_dir / path);
+}
+
 }  // namespace
 
 void remove_unfinished(const fs::path& run_dir) {
@@ -47,6 +62,7 @@ void remove_unfinished(const fs::path& run_dir) {
       unfinished.push_back(item.path());
   }
   for (const fs::path& part : unfinished) fs::remove(part);
+  remove_half_unpacked(run_dir);
 }
 
 Written write_bundle(const fs::path& run_dir, const ReportRenderer& render,

@@ -23,7 +23,8 @@ struct Written {
 };
 
 /// Removes half-written results, reports, ledger and archive (ledger.jsonl.part) of a process that
-/// was killed: they are no evidence, and a ledger must not name what its own rename takes away.
+/// was killed, and half-unpacked files of a packed run: they are no evidence, and a ledger must not
+/// name what its own rename takes away. Throws EvidenceError for a packed run without its ledger.
 void remove_unfinished(const std::filesystem::path& run_dir);
 
 /// Closes a run: removes what is unfinished, derives results.json from the raw evidence, renders

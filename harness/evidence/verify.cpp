@@ -72,7 +72,9 @@ class Verifier {
     for (const std::string& path : run_.paths())
       if (!known.contains(path) && !is_outside_ledger(path) &&
           (!raw_only_ || is_raw_kind(ledger_kind(path))))
-        problem(path, "is not in the ledger: it was added");
+        problem(path, path.ends_with(".part") && known.contains(path.substr(0, path.size() - 5))
+                          ? "is not in the ledger: who wrote it was killed; `report DIR` removes it"
+                          : "is not in the ledger: it was added");
   }
 
   void check_file(const LedgerEntry& entry) {

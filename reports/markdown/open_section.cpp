@@ -77,7 +77,8 @@ std::string required_text(harness::Required required) {
   return "none: the step is not required";
 }
 
-/// What was changed on purpose, or only that steps were left out, which their own rows say, too.
+/// What was changed on purpose, or only that steps were left out, which have rows of their own,
+/// too.
 void add_deviations(const Model& model, bool of_left_out, Table& table) {
   for (const harness::Deviation& d : model.results.deviations)
     if (d.id.starts_with("D-skip.") == of_left_out)

@@ -4,6 +4,7 @@
 #include "harness/cli/testing.h"
 #include "harness/evidence/error.h"
 #include "harness/evidence/storage/files.h"
+#include "harness/evidence/storage/packed_run.h"
 #include "harness/evidence/storage/temp_dir.h"
 
 namespace harness::cli {
@@ -111,6 +112,17 @@ TEST_F(EvidenceCommandsTest, ReportAndBundleGoOnWhereTheyWereKilled) {
     printed(command, options_);
     EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
   }
+}
+
+TEST_F(EvidenceCommandsTest, ReportGoesOnWhereItWasKilledInUnpacking) {
+  options_.in_place = true;
+  printed(bundle_command, options_);
+  fs::create_directories(run_ / "phases/speed");
+  write_bytes(run_ / "phases/speed/g01.jsonl.part", "cut o");
+  EXPECT_THAT(printed(verify_command, options_).out, HasSubstr("`report DIR` removes it"));
+  printed(report_command, options_);
+  EXPECT_EQ(printed(verify_command, options_).exit_code, 0);
+  EXPECT_TRUE(is_packed(run_));
 }
 
 TEST_F(EvidenceCommandsTest, ReportRefusesRawEvidenceThatChanged) {

@@ -108,6 +108,7 @@ int run_command(const Options& options) {
       work.run.out,
       [&options](const Results& results) { return render_reports(results, options.formats); },
       [&options](const Results& results) { return draw_reports(results, options.formats); });
+  keep_catch_matrix(work, written.results);
   print_result(options, written, work.run.out);
   return static_cast<int>(written.results.verdict.exit);
 }

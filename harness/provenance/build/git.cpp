@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 
 #include "harness/evidence/storage/files.h"
@@ -234,6 +235,16 @@ fs::path program_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   return error ? fs::current_path() : self.parent_path();
+}
+
+fs::path main_worktree(const fs::path& checkout) {
+  std::ifstream link(checkout / ".git");  // "gitdir: MAIN/.git/worktrees/NAME"; elsewhere a folder
+  std::string line;
+  std::getline(link, line);
+  const std::string_view key = "gitdir: ";
+  const size_t end = line.rfind("/.git/worktrees/");
+  if (!line.starts_with(key) || end == std::string::npos) return checkout;
+  return line.substr(key.size(), end - key.size());
 }
 
 std::optional<fs::path> this_checkout() {

@@ -47,6 +47,10 @@ nlohmann::json to_json(const GitFacts& facts);
 /// CMakeLists.txt, nsa/ and harness/. None for an installed tree.
 std::optional<std::filesystem::path> find_checkout(const std::filesystem::path& start);
 
+/// The checkout that owns a linked worktree (`git worktree add`), and its .venv with it; any other
+/// checkout itself.
+std::filesystem::path main_worktree(const std::filesystem::path& checkout);
+
 /// Folder of the running program.
 std::filesystem::path program_folder();
 

@@ -127,6 +127,24 @@ TEST(Git, NoCheckoutIsReportedAndNotClean) {
   EXPECT_EQ(to_json(facts)["clean"], false);
 }
 
+/// ci/pr_gate builds in linked worktrees, which have no .venv of their own.
+TEST(Git, ALinkedWorktreeBelongsToItsCheckout) {
+  TempDir dir;
+  const fs::path main = dir / "main", linked = dir / "linked";
+  fs::create_directory(main);
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(),
+                     {"git", "-C", main.string(), "-c", "user.name=n", "-c", "user.email=e"});
+    return capture(arguments).ok();
+  };
+  ASSERT_TRUE(run({"init", "-q", "-b", "trunk"}));
+  ASSERT_TRUE(run({"commit", "-q", "--allow-empty", "-m", "one"}));
+  ASSERT_TRUE(run({"worktree", "add", "-q", "--detach", linked.string()}));
+  EXPECT_EQ(main_worktree(linked), fs::canonical(main));
+  EXPECT_EQ(main_worktree(main), main);
+  EXPECT_EQ(main_worktree(dir / "none"), dir / "none");
+}
+
 TEST(Git, CheckoutIsFoundFromBelow) {
   EXPECT_EQ(find_checkout(fs::path(base::source_dir()) / "harness/provenance"),
             fs::path(base::source_dir()));

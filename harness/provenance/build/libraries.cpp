@@ -19,11 +19,12 @@ std::optional<fs::path> find_library(const std::string& file, const std::string&
     for (const fs::path& place : {fs::path(path), fs::path(path) / "../.." / folder})
       if (fs::exists(place / file, error)) return (place / file).lexically_normal();
   }
-  const fs::path python = this_checkout().value_or(fs::current_path()) / ".venv/lib";
-  for (const auto& version : fs::directory_iterator(python, error)) {
-    fs::path found = version.path() / "site-packages" / folder / file;
-    if (fs::exists(found, error)) return found;
-  }
+  const fs::path checkout = this_checkout().value_or(fs::current_path());
+  for (const fs::path& root : {checkout, main_worktree(checkout)})
+    for (const auto& version : fs::directory_iterator(root / ".venv/lib", error)) {
+      fs::path found = version.path() / "site-packages" / folder / file;
+      if (fs::exists(found, error)) return found;
+    }
   return std::nullopt;
 }
 

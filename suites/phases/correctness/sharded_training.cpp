@@ -170,6 +170,8 @@ class ShardedTraining {
   void resume(int64_t from, int64_t to, const ShardedOutcome& reference, double bound) {
     const std::string name = std::to_string(from) + "_to_" + std::to_string(to);
     const std::filesystem::path folder = std::filesystem::path(one_.in.out) / ("resume_" + name);
+    if (reports()) remove_checkpoints(folder);  // of an attempt that was cut off
+    ranks_.group->barrier();
     train_part(from, name + " before", steps_ / 2, folder, /*resume=*/false);
     const OutcomeDifference found =
         difference_or_none(reference, train_part(to, name + " behind", steps_, folder, true));

@@ -5,9 +5,7 @@
 #include "harness/cli/commands/commands.h"
 #include "harness/cli/paths.h"
 #include "harness/evidence/derive/derive.h"
-#include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/run_folder.h"
-#include "harness/evidence/tables/catch_matrix.h"
 #include "harness/fault_injection/injected_faults.h"
 
 namespace harness::cli {
@@ -41,11 +39,6 @@ int selftest_command(const Options& options) {
   if (!fs::exists(results_file)) return exit_code;
   const Results results = read_results(RunFolder(run.out));
   if (!options.quiet && !options.json) print_matrix(results);
-  // The matrix is kept only after a test of all faults.
-  const std::string matrix = catch_matrix_file(results);
-  if (!options.faults.empty() || matrix.empty()) return exit_code;
-  fs::create_directories(matrices_dir());
-  write_bytes(matrices_dir() / catch_matrix_name(results.environment), matrix);
   return exit_code;
 }
 
