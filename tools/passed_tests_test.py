@@ -4,7 +4,9 @@ import importlib.machinery
 import importlib.util
 import io
 import contextlib
+import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -104,6 +106,51 @@ class PassedTests(unittest.TestCase):
         self.module.os.environ["NSA_KERNELS"] = "sm80"
         self.addCleanup(self.module.os.environ.pop, "NSA_KERNELS")
         self.assertEqual(self.same(), [])
+
+
+# In place of ctest: one test, which fails where the file "broken" lies; with KILLED set it dies before it writes anything.
+CTEST = """#!/bin/bash
+[[ $* != *--show-only* ]] || { echo '{"tests": [{"name": "t", "command": ["'$PWD'/build/release/bin/t"], "properties": []}]}'; exit; }
+[ -z "${KILLED:-}" ] || kill -9 $$
+while [ "$1" != --output-junit ]; do shift; done
+[ ! -e broken ] || { echo '<s><testcase name="t" status="fail"><failure/></testcase></s>' >"$2"; exit 8; }
+echo '<s><testcase name="t" status="run"/></s>' >"$2"
+"""
+
+
+class ToolsTest(unittest.TestCase):
+    """tools/test itself, with programs that do nothing in place of those that it calls."""
+
+    def setUp(self):
+        keep = tempfile.TemporaryDirectory()
+        self.addCleanup(keep.cleanup)
+        self.root = pathlib.Path(keep.name)
+        for name in ("tools/setup", "tools/corpus", "path/cmake", "path/chromium", "build/release/bin/t"):
+            self.program(name, "#!/bin/sh\n")
+        self.program("tools/jobs", "#!/bin/sh\necho 1\n")
+        self.program("path/ctest", CTEST)
+        for name in ("test", "passed_tests"):
+            shutil.copy(HERE / name, self.root / "tools" / name)
+        (self.root / ".gitignore").write_text("build\n")
+        for command in (["init", "-q"], ["add", "-A"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-qm", "all"]):
+            subprocess.run(["git", "-C", self.root, *command], check=True)
+
+    def program(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def ends(self, **variables):
+        path = f"{self.root / 'path'}:{os.environ['PATH']}"
+        return subprocess.run([self.root / "tools/test"], env={**os.environ, "PATH": path, **variables},
+                              capture_output=True, text=True).returncode
+
+    def testAKilledCtestPassesNothing(self):
+        self.assertEqual(self.ends(), 0)
+        (self.root / "broken").write_text("")
+        self.assertEqual(self.ends(KILLED="1"), 137)
+        self.assertEqual(self.ends(), 8, "a test that fails counts as passed before")
 
 
 if __name__ == "__main__":

@@ -272,6 +272,8 @@ TEST_F(PrGate, AnInterruptedOneKeepsTheProgramsThatGoOn) {
   const Outcome again = ends_with("131");
   EXPECT_EQ(again.exit_code, 131) << "the worktrees that are there serve: " << again.output;
   EXPECT_TRUE(fs::exists(work / "head/build/gate/object")) << "with what was built in them";
+  EXPECT_EQ(ends_with("137").exit_code, 137);
+  EXPECT_TRUE(fs::exists(kept)) << "killed, it goes on with these programs as well";
   EXPECT_EQ(ends_with("1").exit_code, 1);
   EXPECT_FALSE(fs::exists(kept));
   fs::create_directories(work / "head");
@@ -280,6 +282,63 @@ TEST_F(PrGate, AnInterruptedOneKeepsTheProgramsThatGoOn) {
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.output, HasSubstr("its head is no worktree of this repository"));
   EXPECT_TRUE(fs::exists(work / "head/mine"));
+}
+
+/// `git worktree add` was killed in --work inside the checkout: there git finds the checkout
+/// itself, and the uncommitted work in it.
+TEST_F(PrGate, AHalfMadeWorktreeIsMadeAnewAndNothingElseIsTouched) {
+  const fs::path work = repo_ / "runs/work", base = work / "base";
+  const auto gate_ends = [&](const std::vector<std::string>& environment = {}) {
+    return run(
+        {(repo_ / "ci/pr_gate").string(), "--base", "HEAD", "--out", out_.string(), "--work",
+         work.string(), "--build",
+         "mkdir -p build/gate/bin; p=build/gate/bin/nsa-validate; printf '#!/bin/sh\n' > $p; "
+         "chmod +x $p"},
+        environment);
+  };
+  const auto add = [&] {
+    const Outcome added = git({"worktree", "add", "--detach", "--lock", "--reason", "initializing",
+                               base.string(), "HEAD"});
+    ASSERT_EQ(added.exit_code, 0) << added.output;
+  };
+  put("nsa/ms", "uncommitted");
+  add();
+  fs::remove_all(base);
+  fs::create_directories(base);  // before its .git was written
+  const Outcome empty = gate_ends();
+  EXPECT_EQ(empty.exit_code, 0) << empty.output;
+  EXPECT_EQ(read_file(repo_ / "nsa/ms"), "uncommitted");
+  EXPECT_THAT(git({"worktree", "list"}).output, Not(HasSubstr("work/base")));
+
+  add();
+  write_file(repo_ / ".git/worktrees/base/index.lock", "");  // before its files were written
+  fs::remove(base / "nsa/ms");
+  const Outcome part = gate_ends();
+  EXPECT_EQ(part.exit_code, 0) << part.output;
+  EXPECT_THAT(git({"worktree", "list"}).output, Not(HasSubstr("work/base")));
+
+  // Under a hook, GIT_DIR makes git write into the checkout whatever the folder is.
+  git({"worktree", "add", "--detach", base.string(), "HEAD"});
+  const Outcome hook = gate_ends({"GIT_DIR=" + (repo_ / ".git").string()});
+  EXPECT_EQ(hook.exit_code, 0) << hook.output;
+  EXPECT_EQ(git({"symbolic-ref", "HEAD"}).output, "refs/heads/main\n");
+
+  // A folder of a person in its place, and a worktree with a branch of its own.
+  add();
+  git({"worktree", "unlock", base.string()});
+  fs::remove_all(base);
+  fs::create_directories(base);
+  write_file(base / "mine", "");
+  const Outcome foreign = gate_ends();
+  EXPECT_EQ(foreign.exit_code, 2) << foreign.output;
+  EXPECT_THAT(foreign.output, HasSubstr("remove " + base.string() + " or"));
+  EXPECT_TRUE(fs::exists(base / "mine"));
+  fs::remove_all(base);
+  git({"worktree", "add", "--force", "-b", "mine", base.string()});
+  write_file(base / "nsa/ms", "on a branch");
+  EXPECT_EQ(gate_ends().exit_code, 2);
+  EXPECT_EQ(read_file(base / "nsa/ms"), "on a branch");
+  EXPECT_EQ(read_file(repo_ / "nsa/ms"), "uncommitted");
 }
 
 TEST_F(PrGate, TheCommandOfTheWorkflowIsTheGate) {
