@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "harness/provenance/capture.h"
+#include "harness/bisect/worktree.h"
 #include "harness/schema/error.h"
 #include "harness/stats/order_statistics.h"
 
@@ -11,26 +11,7 @@ namespace harness::bisect {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr double kGitSeconds = 600;
-
-Captured git(const fs::path& where, std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"git", "-C", where.string()});
-  return capture(arguments, {.timeout_s = kGitSeconds,
-                             .with_stderr = true,
-                             .env = {{"LC_ALL", "C"}},
-                             .max_out = 1 << 24});
-}
-
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-/// Output of a git command that must succeed.
-std::string git_output(const fs::path& where, const std::vector<std::string>& arguments) {
-  const Captured answer = git(where, arguments);
-  if (!answer.ok())
-    throw Error("git " + arguments.front() +
-                " failed: " + (answer.problem.empty() ? answer.out : answer.problem));
-  return answer.out;
-}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -46,7 +27,7 @@ class Search {
 
   Found run(int controls) {
     require_ancestor();
-    make_tree();
+    make_worktree(range_.repository, range_.tree, range_.bad);
     require(range_.good, Outcome::kGood);
     require(range_.bad, Outcome::kBad);
     const Captured started = git(range_.tree, {"bisect", "start", range_.bad, range_.good});
@@ -66,16 +47,6 @@ class Search {
     if (!git(range_.repository, {"merge-base", "--is-ancestor", range_.good, range_.bad}).ok())
       throw ConfigError("bisect: GOOD " + range_.good.substr(0, 12) + " is no ancestor of BAD " +
                         range_.bad.substr(0, 12));
-  }
-
-  void make_tree() const {
-    if (fs::exists(range_.tree / ".git")) {
-      git(range_.tree, {"bisect", "reset", range_.bad});  // what an interrupted search left
-      return;
-    }
-    git(range_.repository, {"worktree", "prune"});
-    git_output(range_.repository,
-               {"worktree", "add", "--detach", "--force", range_.tree.string(), range_.bad});
   }
 
   Trial tried(const std::string& commit, int64_t left) {
