@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <regex>
+#include <utility>
 
 #include "nsa/program/input_error.h"
 
@@ -24,18 +25,24 @@ std::string new_name(const ShardFile& shard) {
          ".tokens";
 }
 
-/// The name of a shard behind commit(), from the one before; "" for other names.
-std::string final_name(const std::string& name) {
-  static const std::regex pattern(R"(((?:train|val)(?:_answers)?_\d{5,})\.[0-9a-f]{12}\.tokens)");
-  std::smatch match;
-  return std::regex_match(name, match, pattern) ? match[1].str() + ".tokens" : "";
+/// The name of a shard before commit() ends.
+bool is_new_name(const std::string& name) {
+  static const std::regex pattern(R"((train|val)(_answers)?_\d{5,}\.[0-9a-f]{12}\.tokens)");
+  return std::regex_match(name, pattern);
+}
+
+/// The name of a shard behind commit().
+bool is_final_name(const std::string& name) {
+  static const std::regex pattern(R"((train|val)(_answers)?_\d{5,}\.tokens)");
+  return std::regex_match(name, pattern);
 }
 
 /// Names that only an unfinished call of this program leaves.
-bool is_leftover(const std::string& name) {
-  static const std::regex pattern(
-      R"((train|val)(_answers)?_\d{5,}\.[0-9a-f]{12}\.tokens(\.part)?|manifest\.json\.part)");
-  return std::regex_match(name, pattern);
+bool is_unfinished(const std::string& name) {
+  constexpr std::string_view kPart = ".part";
+  if (!name.ends_with(kPart)) return is_new_name(name);
+  const std::string whole = name.substr(0, name.size() - kPart.size());
+  return is_new_name(whole) || whole == kManifestName;
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {
@@ -63,7 +70,7 @@ CorpusTarget::CorpusTarget(fs::path dir, const std::vector<fs::path>& inputs)
     close(lock_);
     throw;
   }
-  remove_leftovers();
+  remove_leftovers(inputs);
 }
 
 CorpusTarget::~CorpusTarget() {
@@ -92,7 +99,7 @@ void CorpusTarget::read_standing() {
   try {
     for (const ShardFile& shard : read_manifest(dir_).shards) {
       standing_.insert(shard.file);
-      half_renamed_.insert(final_name(shard.file));
+      half_renamed_ = half_renamed_ || is_new_name(shard.file);
     }
   } catch (const InputError& error) {
     throw InputError("the folder " + dir_.string() + " holds a " + kManifestName +
@@ -104,9 +111,9 @@ void CorpusTarget::read_standing() {
 void CorpusTarget::refuse_foreign(const std::vector<fs::path>& inputs) const {
   for (const auto& entry : fs::directory_iterator(dir_)) {
     const std::string name = entry.path().filename().string();
-    const bool known = entry.is_directory() ? name == "source"
-                                            : name == kManifestName || standing_.contains(name) ||
-                                                  half_renamed_.contains(name) || is_leftover(name);
+    const bool known = entry.is_directory()
+                           ? name == "source"
+                           : name == kManifestName || standing_.contains(name) || is_leftover(name);
     if (known || holds_input(entry.path(), inputs)) continue;
     throw InputError("the folder " + dir_.string() + " holds " + name +
                      ", which is not of a corpus that nsa-data made; name an empty folder with " +
@@ -114,10 +121,15 @@ void CorpusTarget::refuse_foreign(const std::vector<fs::path>& inputs) const {
   }
 }
 
-void CorpusTarget::remove_leftovers() const {
+/// In the middle of a commit() shards have both names, and those of the corpus before may stand.
+bool CorpusTarget::is_leftover(const std::string& name) const {
+  return is_unfinished(name) || (half_renamed_ && is_final_name(name));
+}
+
+void CorpusTarget::remove_leftovers(const std::vector<fs::path>& inputs) const {
   for (const auto& entry : fs::directory_iterator(dir_)) {
     const std::string name = entry.path().filename().string();
-    if ((is_leftover(name) || half_renamed_.contains(name)) && !standing_.contains(name))
+    if (is_leftover(name) && !standing_.contains(name) && !holds_input(entry.path(), inputs))
       fs::remove(entry.path());
   }
 }

@@ -31,15 +31,16 @@ class CorpusTarget {
   void create_and_lock();
   void read_standing();
   void refuse_foreign(const std::vector<std::filesystem::path>& inputs) const;
-  void remove_leftovers() const;
+  bool is_leftover(const std::string& name) const;
+  void remove_leftovers(const std::vector<std::filesystem::path>& inputs) const;
   void rename_shards(const Manifest& manifest);
 
   std::filesystem::path dir_;
   int lock_ = -1;
   bool created_ = false;
   std::set<std::string> standing_;  ///< shards of the corpus that the folder's manifest describes
-  std::set<std::string> half_renamed_;  ///< names that a killed commit() may have given already
-  std::set<std::string> written_;       ///< not committed
+  bool half_renamed_ = false;       ///< a commit() was killed between its two manifests
+  std::set<std::string> written_;   ///< not committed
 };
 
 }  // namespace nsa::train

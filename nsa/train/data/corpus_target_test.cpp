@@ -113,5 +113,28 @@ TEST_F(CorpusTargetTest, RemovesFilesOfAKilledCall) {
   EXPECT_THAT(files(), ::testing::SizeIs(2));
 }
 
+/// Killed in commit(): the new manifest stands, and shards of the old corpus that the new one
+/// lacks. One that is read stays, and behind a commit that ended such a name is somebody's.
+TEST_F(CorpusTargetTest, RemovesShardsOfTheCorpusBeforeAKilledCommit) {
+  make({write("b.txt", "b")});
+  Manifest manifest = read_manifest(corpus());
+  ShardFile& shard = manifest.shards.at(0);
+  const std::string new_name = "train_00000." + shard.sha256.substr(0, 12) + ".tokens";
+  fs::rename(corpus() / shard.file, corpus() / new_name);
+  shard.file = new_name;
+  write_manifest(corpus(), manifest);
+  for (const char* name : {"train_00000", "train_00007", "val_00000", "val_answers_00000"})
+    std::ofstream(corpus() / (name + ".tokens"s)) << "old";
+  EXPECT_EQ(text(), "b\0"s);
+  std::ofstream(corpus() / "keys.tokens") << "mine";
+  EXPECT_THAT(refusal({write("c.txt", "c")}), HasSubstr("holds keys.tokens"));
+  EXPECT_TRUE(fs::exists(corpus() / "val_00000.tokens"));
+  fs::remove(corpus() / "keys.tokens");
+  make({corpus() / "train_00007.tokens"}, "txt");
+  EXPECT_EQ(text(), "old\0"s);
+  EXPECT_THAT(files(), ::testing::SizeIs(3)) << "manifest, shard and what was read";
+  EXPECT_THAT(refusal({write("c.txt", "c")}), HasSubstr("holds train_00007.tokens"));
+}
+
 }  // namespace
 }  // namespace nsa::train
