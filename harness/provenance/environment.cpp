@@ -36,7 +36,7 @@ json build_json(const std::optional<fs::path>& checkout) {
 }
 
 /// Thresholds and settings lie outside the build id. The hash is that of the lines of sha256sum:
-/// `cd configs && find * -type f | LC_ALL=C sort | xargs sha256sum | sha256sum`.
+/// `cd configs && find * -type f ! -name '*.part' | LC_ALL=C sort | xargs sha256sum | sha256sum`.
 json configs_json(const fs::path& folder) {
   if (folder.empty()) return nullptr;
   std::string lines;

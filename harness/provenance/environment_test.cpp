@@ -43,6 +43,8 @@ TEST(Environment, TheContentOfConfigsIsRecorded) {
                "cd '" + dir.path().string() +
                    "' && find * -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"});
   EXPECT_EQ(by_hand.out.substr(0, 64), before["sha256"]);
+  write_bytes(dir / "runbooks/two.json.part", "of a killed writer");
+  EXPECT_EQ(configs(), before);
   write_bytes(dir / "runbooks/one.json", "3");
   EXPECT_NE(configs()["sha256"], before["sha256"]);
   EXPECT_TRUE(environment()["configs"].is_null());

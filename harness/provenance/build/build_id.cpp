@@ -103,7 +103,7 @@ FileHashes hash_sources(const fs::path& checkout) {
 FileHashes hash_files(const fs::path& folder) {
   FileHashes files;
   for (const auto& item : fs::recursive_directory_iterator(folder))
-    if (item.is_regular_file())
+    if (item.is_regular_file() && item.path().extension() != ".part")
       files[item.path().lexically_relative(folder).generic_string()] = sha256_file(item.path());
   return files;
 }

@@ -29,7 +29,8 @@ struct BuildId {
 /// files, editors' backups and recorded runs (reports/samples/) are no sources.
 FileHashes hash_sources(const std::filesystem::path& checkout);
 
-/// Hashes of all regular files below `folder`, by their path relative to it.
+/// Hashes of all regular files below `folder`, by their path relative to it. Not of *.part, which a
+/// killed base::write_whole_file leaves and no program reads.
 FileHashes hash_files(const std::filesystem::path& folder);
 
 std::string build_id_of(const FileHashes& files, const std::string& compiler,
