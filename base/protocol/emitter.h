@@ -16,7 +16,8 @@ namespace base::protocol {
 
 /// Writes the lines of a worker: every call appends one to the result channel with one write.
 /// Thread-safe.
-/// A process that is killed leaves whole lines and at most one half line at the end.
+/// A process that is killed leaves whole lines and at most one half line at the end; the next one
+/// begins behind it, on a line of its own.
 ///
 ///   Emitter emitter(result_path(argc, argv));
 ///   emitter.hello({.program = "nsa-worker", .build_id = ...});
@@ -50,6 +51,7 @@ class Emitter {
       throw Error("result channel: " + name_ +
                   " must be new or empty; remove it or name another file");
     }
+    half_line_ = ends_in_half_line(path);
   }
   Emitter(const Emitter&) = delete;
   Emitter& operator=(const Emitter&) = delete;
@@ -109,7 +111,7 @@ class Emitter {
     object["type"] = std::string(Line::kType);
     const std::lock_guard lock(mutex_);
     object["t"] = seconds();
-    append(print_line(object) + "\n");
+    append((std::exchange(half_line_, false) ? "\n" : "") + print_line(object) + "\n");
     lines_++;
     last_ = std::chrono::steady_clock::now();
     if (to_disk) ::fdatasync(fd_);  // not every channel is a file, so a refusal is no error
@@ -121,6 +123,18 @@ class Emitter {
     if (lines_ == 0) start_ = now;
     const auto us = std::chrono::duration_cast<std::chrono::microseconds>(now - start_).count();
     return static_cast<double>(us) / 1e6;
+  }
+
+  /// Only of a file: nothing is taken out of a pipe.
+  static bool ends_in_half_line(const std::string& path) {
+    struct stat facts{};
+    if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode) || facts.st_size == 0)
+      return false;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    char last = '\n';
+    if (fd >= 0 && ::pread(fd, &last, 1, facts.st_size - 1) != 1) last = '\n';
+    if (fd >= 0) ::close(fd);
+    return last != '\n';
   }
 
   void append(const std::string& text) {
@@ -140,6 +154,7 @@ class Emitter {
 
   std::string name_;
   int fd_ = -1;
+  bool half_line_ = false;  ///< a process before was killed while it wrote
   mutable std::mutex mutex_;
   int64_t lines_ = 0;
   std::chrono::steady_clock::time_point start_, last_ = std::chrono::steady_clock::now();

@@ -129,6 +129,20 @@ TEST(EmitterTest, ThreadsDoNotMixLines) {
   EXPECT_EQ(read_lines(path).size(), 1000u);
 }
 
+TEST(EmitterTest, GoesOnBehindTheHalfLineOfAKilledProcess) {
+  const auto path = scratch("killed");
+  std::ofstream(path) << "{\"type\":\"beat\"}\n{\"type\":\"be";
+  for (const char* build : {"b", "c"})
+    Emitter(path, Emitter::Existing::kAppend).hello({.program = "p", .build_id = build});
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4u) << "no empty line behind a whole one";
+  EXPECT_EQ(lines[1], "{\"type\":\"be") << "evidence stays";
+  EXPECT_EQ(nlohmann::json::parse(lines[2], nullptr, false).value("build_id", ""), "b");
+  EXPECT_EQ(nlohmann::json::parse(lines[3], nullptr, false).value("build_id", ""), "c");
+}
+
 TEST(EmitterTest, RefusesLeftoversAndFullDisks) {
   const auto path = scratch("stale");
   std::ofstream(path) << "old\n";
