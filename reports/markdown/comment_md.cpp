@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kQuestions = 10;
 constexpr size_t kOpenPoints = 3;
 constexpr size_t kSteps = 2;
-constexpr int64_t kLines = 40;
+constexpr int64_t kMostLines = 40;
 constexpr size_t kCommentBudget =
     60'000;  // bytes; a comment of more than 65,536 characters is refused
 
@@ -49,7 +49,7 @@ std::string render_comment_md(const Model& complete) {
     return top + folded("Answers, what is open, what to do", answers_section(model, rows) + rest);
   };
   std::string out = with_answers(kQuestions);
-  if (const int64_t over = lines(out) - kLines; over > 0)  // and the two lines that tell of it
+  if (const int64_t over = lines(out) - kMostLines; over > 0)  // and the two lines that tell of it
     out = with_answers(static_cast<size_t>(std::max<int64_t>(1, kQuestions - over - 2)));
   return out.size() < kCommentBudget ? out : top + "The rest did not fit; report.md has it.\n";
 }
