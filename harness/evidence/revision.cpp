@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "harness/evidence/derive/derive.h"
@@ -17,6 +18,7 @@ namespace {
 using nlohmann::json;
 constexpr const char* kResults = "superseded/results.json";
 constexpr const char* kLedger = "superseded/ledger.jsonl";
+constexpr const char* kSame = "same";
 
 std::string next_revision(const std::string& revision) {
   int64_t number = 1;
@@ -37,7 +39,7 @@ bool decided(CriterionVerdict verdict) {
 std::string change_text(const CriterionResult* before, const CriterionResult* now) {
   if (!before) return "new";
   if (!now) return "gone";
-  if (now->verdict == before->verdict) return "same";
+  if (now->verdict == before->verdict) return kSame;
   if (now->verdict == CriterionVerdict::kPass) return "better";
   if (before->verdict == CriterionVerdict::kPass) return "worse";
   if (now->verdict == CriterionVerdict::kFail) return "fails now";
@@ -124,8 +126,17 @@ json revision_table(const Results& before, const Results& now) {
   const std::string old = "revision " + before.run.revision;
   json table = criteria_table(before, now, old, "revision " + now.run.revision);
   table["id"] = "revisions";
-  table["title"] =
-      "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word + ")";
+  // Of 60 rows a reader looks for those that changed.
+  std::map<std::string, int> changes;
+  for (const json& row : table["rows"]) ++changes[row.back().get<std::string>()];
+  std::stable_sort(table["rows"].begin(), table["rows"].end(), [](const json& a, const json& b) {
+    return (a.back() != kSame) > (b.back() != kSame);
+  });
+  std::string counts;
+  for (const auto& [change, count] : changes)
+    counts += (counts.empty() ? "" : ", ") + std::to_string(count) + " " + change;
+  table["title"] = "What changed since " + old + " (" + before.run.id + ", " + before.verdict.word +
+                   "): " + counts;
   return table;
 }
 

@@ -69,6 +69,11 @@ TEST(Revision, WorseAndGoneAreReported) {
   const json table = revisions_of(derive(second_revision(dir, dir / "first", {.speedup = 1.2})));
   EXPECT_EQ(change_of(table, "C-SPEED"), "worse");
   EXPECT_EQ(change_of(table, "C-SPEED-BASE"), "gone");
+  EXPECT_NE(table["rows"][0].back(), "same") << "what changed comes first";
+  EXPECT_NE(table["rows"][1].back(), "same");
+  EXPECT_THAT(
+      table["title"].get<std::string>(),
+      HasSubstr("): 1 gone, " + std::to_string(table["rows"].size() - 2) + " same, 1 worse"));
 }
 
 TEST(Revision, FirstOneHasNoTable) {

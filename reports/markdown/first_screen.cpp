@@ -149,6 +149,8 @@ std::string machine_text(const json& environment) {
   const std::string gpus = fact_text(environment, "/gpu/count");
   const std::string gpu = fact_text(environment, "/gpu/gpus/0/name");
   if (!gpu.empty()) add((gpus.empty() ? "" : gpus + " x ") + gpu);
+  if (const auto watts = fact_text(environment, "/gpu/gpus/0/power_limit_w"); !watts.empty())
+    add("limited to " + watts + " W");
   if (const auto driver = fact_text(environment, "/gpu/driver"); !gpu.empty() && !driver.empty())
     add("driver " + driver);
   add(fact_text(environment, "/machine/cpu/model"));
