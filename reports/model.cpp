@@ -61,44 +61,35 @@ bool Model::advisory_changed_exit() const {
 }
 
 std::string status_text(StepStatus status) {
-  const char* symbol = "❔ ";
+  const std::string word(harness::enum_name(status));
   switch (status) {
     case StepStatus::kCompleted:
-      symbol = "✅ ";
-      break;
+      return "✅ " + word;
     case StepStatus::kPartial:
-      symbol = "🟡 ";
-      break;
+      return "🟡 " + word;
     case StepStatus::kDeferred:
-      symbol = "⏸ ";
-      break;
+      return "⏸ " + word;
     case StepStatus::kFailed:
-      symbol = "❌ ";
-      break;
+      return "❌ " + word;
     case StepStatus::kNotRun:
-      symbol = "⬜ ";
-      break;
+      return "⬜ " + word;
   }
-  return symbol + std::string(harness::enum_name(status));
+  return "❔ " + word;
 }
 
 std::string status_text(CriterionVerdict verdict) {
-  const char* symbol = "❔ ";
+  const std::string word(harness::enum_name(verdict));
   switch (verdict) {
     case CriterionVerdict::kPass:
-      symbol = "✅ ";
-      break;
+      return "✅ " + word;
     case CriterionVerdict::kFail:
-      symbol = "❌ ";
-      break;
+      return "❌ " + word;
     case CriterionVerdict::kInconclusive:
-      symbol = "❓ ";
-      break;
+      return "❓ " + word;
     case CriterionVerdict::kNotEvaluated:
-      symbol = "⬜ ";
-      break;
+      return "⬜ " + word;
   }
-  return symbol + std::string(harness::enum_name(verdict));
+  return "❔ " + word;
 }
 
 std::string status_text(const harness::Verdict& verdict) {

@@ -28,21 +28,20 @@ std::string bound_text(const RuleCondition& condition, const Metric& metric, dou
 
 /// The finding of the rule in a phase; an empty code when the rule does not apply.
 Finding applied(const RootCauseRule& rule, const Results& results, const PhaseResult& phase) {
-  std::string figures;
-  const Metric* first = nullptr;
+  std::string figures, first;
   for (const RuleCondition& condition : rule.when) {
     const Metric* metric = figure_of(results, phase.name, condition.figure);
     if (metric == nullptr) return {};
     const double value = metric->value.value_or(std::nan(""));
     if (!holds(condition, value)) return {};
-    if (first == nullptr) first = metric;
+    if (first.empty()) first = metric->id;
     figures += (figures.empty() ? "" : ", ") + bound_text(condition, *metric, value);
   }
   const CodeAdvice advice = advice_for(rule.code);
   return {"F-" + phase.name + "." + rule.code,
           rule.code,
           rule.symptom + ": " + figures,
-          first->id,
+          first,
           advice.cause,
           advice.action,
           advice.priority};
