@@ -70,6 +70,21 @@ std::set<std::string> yardsticks(const Model& model) {
   return found;
 }
 
+std::string winner_of(const Metric& m) {
+  return arm_of(m, m.verdict == "FASTER" ? "candidate" : "baseline");
+}
+std::string loser_of(const Metric& m) {
+  return arm_of(m, m.verdict == "FASTER" ? "baseline" : "candidate");
+}
+
+/// Whether the winner lost to a third arm of its step: nobody should use it.
+bool is_beaten(const Model& model, const Metric& m) {
+  return std::ranges::any_of(model.comparisons, [&](const Metric* other) {
+    return is_won(*other) && other->phase == m.phase && loser_of(*other) == winner_of(m) &&
+           winner_of(*other) != loser_of(m);
+  });
+}
+
 }  // namespace
 
 std::string answers_section(const Model& model, size_t max_rows) {
@@ -88,15 +103,14 @@ std::string recommended_section(const Model& model) {
   Table table({"use", "instead of", "because it is", "measured as"});
   const std::set<std::string> measures = yardsticks(model);
   for (const Metric* m : model.comparisons) {
-    if (!is_won(*m) || measures.contains(yardstick_of(*m))) continue;
+    if (!is_won(*m) || measures.contains(yardstick_of(*m)) || is_beaten(model, *m)) continue;
     const bool faster = m->verdict == "FASTER";
     const auto turned = [&](const std::optional<double>& x) {
       return faster || !x ? x : std::optional(1 / *x);
     };
     const auto lo = turned(faster ? m->lo : m->hi), hi = turned(faster ? m->hi : m->lo);
     table.add(
-        {arm_of(*m, faster ? "candidate" : "baseline"),
-         arm_of(*m, faster ? "baseline" : "candidate"),
+        {winner_of(*m), loser_of(*m),
          escape(harness::plain_figure(turned(m->value).value_or(NAN), "ratio", true, lo, hi)) +
              " as fast",
          code(m->id)});

@@ -333,6 +333,18 @@ TEST(ReportMd, RecommendsOnlyWinners) {
   EXPECT_THAT(report(r), HasSubstr("None: no arm won an A/B comparison"));
 }
 
+TEST(ReportMd, RecommendsNoArmThatLostToAThird) {
+  Results r = go();
+  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 3),
+               comparison("p.b.speedup_ratio", "SLOWER", .5)};
+  r.metrics[1].details["baseline"]["arm"] = "best";
+  const std::string won = section(report(r), "Recommended settings");
+  EXPECT_THAT(won, HasSubstr("| `best` | `on` "));
+  EXPECT_THAT(won, Not(HasSubstr("`off`")));
+  r.metrics[1].phase = "q";
+  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("`off`"));
+}
+
 TEST(ReportMd, RecommendsNoYardstick) {
   Results r = go();
   r.metrics = {comparison("p.a.speedup_ratio", "SLOWER", .96),
