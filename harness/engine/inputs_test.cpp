@@ -6,6 +6,7 @@
 
 #include "harness/engine/testing.h"
 #include "harness/evidence/storage/temp_dir.h"
+#include "harness/schema/error.h"
 
 namespace harness {
 namespace {

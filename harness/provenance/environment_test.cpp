@@ -42,7 +42,7 @@ TEST(Environment, TheContentOfConfigsIsRecorded) {
       capture({"sh", "-c",
                "cd '" + dir.path().string() +
                    "' && find * -type f | LC_ALL=C sort | xargs sha256sum | sha256sum"});
-  EXPECT_EQ(by_hand.out.substr(0, 64), before["sha256"]);
+  EXPECT_EQ(by_hand.out.substr(0, 64), before["sha256"].get<std::string>());
   write_bytes(dir / "runbooks/two.json.part", "of a killed writer");
   EXPECT_EQ(configs(), before);
   write_bytes(dir / "runbooks/one.json", "3");
