@@ -46,7 +46,7 @@ FileError::FileError(const char* doing, const std::filesystem::path& path, int c
 void write_whole_file(const std::filesystem::path& path, std::string_view bytes) {
   if (is_device(path)) return write_and_sync(path, 0, bytes);
   std::filesystem::path part = path;
-  part += ".part";
+  part += kPartSuffix;
   try {
     write_and_sync(part, O_CREAT | O_TRUNC, bytes);
     if (::rename(part.c_str(), path.c_str()) != 0) throw FileError("replace", path, errno);

@@ -93,5 +93,11 @@ TEST_F(WholeFile, KeepsTheOldOneWhereTheDiskIsFull) {
   EXPECT_FALSE(fs::is_symlink(dir_ / "f.part"));
 }
 
+TEST(WholeFileNames, NameTheFileThatIsHalfThere) {
+  EXPECT_EQ(whole_of("ledger.jsonl.part"), "ledger.jsonl");
+  EXPECT_EQ(whole_of("a/b.part.part"), "a/b.part");
+  for (const char* whole : {"", "part", "x.parts", "x.part/y"}) EXPECT_EQ(whole_of(whole), "");
+}
+
 }  // namespace
 }  // namespace base

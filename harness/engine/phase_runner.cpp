@@ -106,11 +106,14 @@ void PhaseRunner::set_cut_off_aside(const PlannedPhase& phase) const {
   for (const PlannedStage& stage : phase.further)
     for (const PlannedGroup& group : stage.groups) {
       const auto before = dir_.group_outcome(phase.id, group.id);
-      if (before && settled(phase, *before)) continue;
-      if (const int n = dir_.set_aside(phase.id, group.id))
-        observer_.on_note(phase.id + "/" + group.id + ": cut off before, kept as " + group.id +
-                          ".a" + std::to_string(n));
+      if (!before || !settled(phase, *before)) set_aside(phase, group);
     }
+}
+
+void PhaseRunner::set_aside(const PlannedPhase& phase, const PlannedGroup& group) const {
+  if (const int n = dir_.set_aside(phase.id, group.id))
+    observer_.on_note(phase.id + "/" + group.id + ": cut off before, kept as " + group.id + ".a" +
+                      std::to_string(n));
 }
 
 /// What the evidence so far asks for beyond the record; nothing once a process failed.
@@ -168,8 +171,7 @@ GroupOutcome PhaseRunner::run_group(const PlannedPhase& phase, const PlannedGrou
       return outcome;
     }
   }
-  if (const int n = dir_.set_aside(phase.id, group.id))
-    observer_.on_note(name + ": cut off before, kept as " + group.id + ".a" + std::to_string(n));
+  set_aside(phase, group);
   while (true) {
     observer_.on_group_start(phase, group.id, 1 + dir_.attempts_aside(phase.id, group.id));
     const auto outcome = groups_.run(phase, group);

@@ -28,6 +28,7 @@ class PhaseRunner {
   bool run_stage(const PlannedPhase& phase, const std::vector<PlannedGroup>& groups,
                  PhaseRecord& record) const;
   void set_cut_off_aside(const PlannedPhase& phase) const;
+  void set_aside(const PlannedPhase& phase, const PlannedGroup& group) const;
   std::vector<PlannedGroup> further_groups(const PlannedPhase& phase,
                                            const PhaseRecord& record) const;
   GroupOutcome run_group(const PlannedPhase& phase, const PlannedGroup& group) const;

@@ -251,15 +251,8 @@ double RunDir::seconds_aside(const std::string& phase, const std::string& group)
   double sum = 0;
   for (int n = attempts_aside(phase, group); n > 0; n--) {
     const auto attempt = group + ".a" + std::to_string(n);
-    double seconds = 0;
-    if (const auto outcome = group_outcome(phase, attempt)) {
-      seconds = outcome->seconds;
-    } else {
-      for (const auto& name : files_of(phase, group))
-        if (attempt_of(name, group) == n && name.ends_with(".jsonl"))
-          seconds = std::max(seconds, last_time(phase_dir(phase) / name));
-    }
-    sum += seconds;
+    const auto outcome = group_outcome(phase, attempt);
+    sum += outcome ? outcome->seconds : seconds_written(phase, group, n);
   }
   return sum;
 }
@@ -287,10 +280,11 @@ int RunDir::set_aside(const std::string& phase, const std::string& group) const 
   return names.empty() ? 0 : n;
 }
 
-double RunDir::seconds_written(const std::string& phase, const std::string& group) const {
+double RunDir::seconds_written(const std::string& phase, const std::string& group,
+                               int attempt) const {
   double seconds = 0;
   for (const auto& name : files_of(phase, group))
-    if (attempt_of(name, group) == 0 && name.ends_with(".jsonl"))
+    if (attempt_of(name, group) == attempt && name.ends_with(".jsonl"))
       seconds = std::max(seconds, last_time(phase_dir(phase) / name));
   return seconds;
 }

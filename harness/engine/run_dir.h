@@ -47,8 +47,8 @@ class RunDir {
   int attempts_aside(const std::string& phase, const std::string& group) const;
   /// Wall time of those attempts; of one that was cut off without an outcome, to its last line.
   double seconds_aside(const std::string& phase, const std::string& group) const;
-  /// Wall time of the attempt that counts, to its last line.
-  double seconds_written(const std::string& phase, const std::string& group) const;
+  /// Wall time of an attempt to its last line; 0: the attempt that counts.
+  double seconds_written(const std::string& phase, const std::string& group, int attempt = 0) const;
 
  private:
   void check_same(const std::string& file, const std::string& text) const;

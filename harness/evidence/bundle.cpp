@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/files/whole_file.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/packed_run.h"
@@ -46,9 +47,7 @@ void remove_half_unpacked(const fs::path& run_dir) {
   for (const LedgerEntry& entry : read_ledger(run.read("ledger.jsonl")).entries)
     known.insert(entry.path);
   for (const std::string& path : run.paths())
-    if (path.ends_with(".part") && !known.contains(path) &&
-        known.contains(path.substr(0, path.size() - 5)))
-      fs::remove(run_dir / path);
+    if (!known.contains(path) && known.contains(base::whole_of(path))) fs::remove(run_dir / path);
 }
 
 }  // namespace
@@ -56,9 +55,8 @@ void remove_half_unpacked(const fs::path& run_dir) {
 void remove_unfinished(const fs::path& run_dir) {
   std::vector<fs::path> unfinished;
   for (const auto& item : fs::directory_iterator(run_dir)) {
-    const std::string whole = item.path().stem().string();
-    if (item.path().extension() == ".part" &&
-        (is_outside_ledger(whole) || whole == kEvidenceArchive || !is_raw_kind(ledger_kind(whole))))
+    const std::string whole = base::whole_of(item.path().filename().string());
+    if (is_outside_ledger(whole) || whole == kEvidenceArchive || !is_raw_kind(ledger_kind(whole)))
       unfinished.push_back(item.path());
   }
   for (const fs::path& part : unfinished) fs::remove(part);

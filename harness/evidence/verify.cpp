@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/files/whole_file.h"
 #include "base/text/plain_text.h"
 #include "harness/evidence/storage/ledger.h"
 #include "harness/evidence/storage/packed_run.h"
@@ -72,7 +73,7 @@ class Verifier {
     for (const std::string& path : run_.paths())
       if (!known.contains(path) && !is_outside_ledger(path) &&
           (!raw_only_ || is_raw_kind(ledger_kind(path))))
-        problem(path, path.ends_with(".part") && known.contains(path.substr(0, path.size() - 5))
+        problem(path, known.contains(base::whole_of(path))
                           ? "is not in the ledger: who wrote it was killed; `report DIR` removes it"
                           : "is not in the ledger: it was added");
   }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/files/whole_file.h"
 #include "harness/process/os/fd.h"
 #include "harness/process/os/proc_scan.h"
 
@@ -45,7 +46,7 @@ void add_files(const fs::path& runs, std::vector<std::string>& found) {
   for (auto it = fs::recursive_directory_iterator(runs, skip, error);
        it != fs::recursive_directory_iterator(); it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.ends_with(".part") || name == "STOP" || name == "stop")
+    if (!base::whole_of(name).empty() || name == "STOP" || name == "stop")
       found.push_back(it->path().string());
   }
 }

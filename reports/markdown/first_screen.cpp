@@ -96,7 +96,7 @@ std::string run_row(const Model& model) {
   return text + "; " + code(run.id);
 }
 
-/// Of the criteria that decide with this verdict, the gravest with the least room.
+/// Of the criteria that decide with this verdict, the gravest with the least margin.
 const CriterionResult* weakest(const Model& model, CriterionVerdict verdict) {
   const CriterionResult* found = nullptr;
   const auto key = [](const CriterionResult* c) {

@@ -95,7 +95,7 @@ void add_undecided(const Model& model, const PhaseResult& phase, std::vector<Ste
   if (!open.empty()) {
     const CriterionResult& first = *open.front();
     const std::string how = is_throttled(model, first)
-                                ? " at one clock (that of an arm dropped: lock it)"
+                                ? " with locked clocks (those of its arms differed)"
                                 : " with more samples";
     steps.push_back({"**Decide** " + named(open) + how + ": " + escape(first.reason, 200),
                      with_more_samples(model, first)});

@@ -89,7 +89,7 @@ TEST(NextSteps, AnOpenComparisonIsDecidedByTwiceAsManyProcesses) {
                         "--runbook smoke --only p --set p.max_processes=40`"));
   r.findings = {{"F-x", "THROTTLED", "clocks differ", "M-p.x_count", "power", "lock its clocks"}};
   EXPECT_THAT(section(rendered(r), "Next steps"),
-              HasSubstr("**Decide** `C-x` at one clock (that of an arm dropped: lock it): "));
+              HasSubstr("**Decide** `C-x` with locked clocks (those of its arms differed): "));
 }
 
 TEST(NextSteps, AFindingNamesWhatShowsIt) {

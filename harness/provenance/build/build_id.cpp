@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/files/whole_file.h"
 #include "base/hash/sha256.h"
 #include "harness/evidence/storage/files.h"
 #include "harness/provenance/build/elf_note.h"
@@ -103,7 +104,7 @@ FileHashes hash_sources(const fs::path& checkout) {
 FileHashes hash_files(const fs::path& folder) {
   FileHashes files;
   for (const auto& item : fs::recursive_directory_iterator(folder))
-    if (item.is_regular_file() && item.path().extension() != ".part")
+    if (item.is_regular_file() && base::whole_of(item.path().filename().string()).empty())
       files[item.path().lexically_relative(folder).generic_string()] = sha256_file(item.path());
   return files;
 }

@@ -10,6 +10,7 @@
 #include <regex>
 #include <utility>
 
+#include "base/files/whole_file.h"
 #include "nsa/program/input_error.h"
 
 namespace nsa::train {
@@ -39,10 +40,8 @@ bool is_final_name(const std::string& name) {
 
 /// Names that only an unfinished call of this program leaves.
 bool is_unfinished(const std::string& name) {
-  constexpr std::string_view kPart = ".part";
-  if (!name.ends_with(kPart)) return is_new_name(name);
-  const std::string whole = name.substr(0, name.size() - kPart.size());
-  return is_new_name(whole) || whole == kManifestName;
+  const std::string whole = base::whole_of(name);
+  return is_new_name(whole.empty() ? name : whole) || whole == kManifestName;
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {
