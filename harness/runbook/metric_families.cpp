@@ -64,6 +64,14 @@ KindSpec expand(KindSpec kind) {
       for (auto& row : expand(pattern, kind.lists)) rows.push_back(std::move(row));
     table.rows = std::move(rows);
   }
+  std::map<std::string, std::string> settings;
+  for (const auto& [arm, setting] : kind.settings) {
+    const std::string list = list_named_in(arm);
+    if (list.empty()) settings[arm] = setting;
+    for (const std::string& word : list.empty() ? std::vector<std::string>{} : kind.lists.at(list))
+      settings[replaced(arm, list, word)] = replaced(setting, list, word);
+  }
+  kind.settings = std::move(settings);
   kind.lists.clear();
   return kind;
 }

@@ -22,7 +22,7 @@ std::vector<MetricSpec> expand(const MetricSpec& metric, const WordLists& lists)
 std::vector<std::vector<std::string>> expand(const std::vector<std::string>& row,
                                              const WordLists& lists);
 
-/// The kind with every family of metrics and rows written out, and without lists.
+/// The kind with every family of metrics, rows and settings written out, and without lists.
 KindSpec expand(KindSpec kind);
 
 }  // namespace harness

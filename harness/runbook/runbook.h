@@ -93,6 +93,7 @@ struct KindSpec {
   std::string device = "";     ///< cpu | cuda: runs only there; empty: on both
   std::vector<ArgSpec> args;
   std::map<std::string, std::vector<std::string>> lists;  ///< words that {NAME} stands for
+  std::map<std::string, std::string> settings;  ///< what a user sets to have an arm, by its name
   std::vector<MetricSpec> metrics;  ///< a name with {NAME}: one metric a word (metric_families.h)
   std::vector<KindTable> tables;    ///< figures side by side, as the report shows them
   template <class V>
@@ -117,6 +118,10 @@ struct KindSpec {
            "words by the name of their list: a metric or a row of a table with {NAME} stands for "
            "one a word"},
       &KindSpec::lists);
+    v({.name = "settings",
+       .doc = "what a user sets to have an arm, by its name, such as \"v1\": "
+              "\"NSA_SEL_RANGES_V2=0\"; where it names any, a report recommends no other arm"},
+      &KindSpec::settings);
     v({.name = "metrics", .doc = "figures it produces"}, &KindSpec::metrics);
     v({.name = "tables", .doc = "figures side by side, as the report shows them"},
       &KindSpec::tables);

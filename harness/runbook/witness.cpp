@@ -153,6 +153,11 @@ json witness_runbook(const std::string& name, const std::string& device,
           {"title", "Each criterion of the shipped runbooks with a cause that makes it fail"},
           {"scope", "Whether criteria can fail; nothing about the product."},
           {"device", device},
+          {"answer",
+           {{{"text",
+              "Each step is given a cause that must make its criteria FAIL, so a NO-GO by FAIL of "
+              "all of them is what this run is for. A criterion that passes here cannot fail in "
+              "the shipped runbook that has it."}}}},
           {"phases", phases}};
 }
 

@@ -47,10 +47,24 @@ std::string arm_of(const Metric& m, const char* which) {
              : which;
 }
 
+/// What a user sets to have the arm; empty: its kind names nothing.
+std::string setting_of(const Metric& m, const char* which) {
+  const nlohmann::json::json_pointer at(std::string("/") + which + "/setting");
+  return m.details.contains(at) && m.details.at(at).is_string()
+             ? m.details.at(at).get<std::string>()
+             : "";
+}
+
+/// An arm without a setting, where the other one has one, was measured for comparison: nobody can
+/// choose it.
+bool is_choice(const Metric& m) {
+  return setting_of(m, "baseline").empty() == setting_of(m, "candidate").empty();
+}
+
 /// Verdicts rest on hot figures; a cold one recommends nothing.
 bool is_won(const Metric& m) {
   const bool decided = m.verdict == "FASTER" || m.verdict == "SLOWER";
-  return decided && m.value && m.withheld.empty() &&
+  return decided && m.value && m.withheld.empty() && is_choice(m) &&
          !(m.details.contains("cache") && m.details["cache"] == "cold");
 }
 
@@ -70,11 +84,15 @@ std::set<std::string> yardsticks(const Model& model) {
   return found;
 }
 
-std::string winner_of(const Metric& m) {
-  return arm_of(m, m.verdict == "FASTER" ? "candidate" : "baseline");
-}
-std::string loser_of(const Metric& m) {
-  return arm_of(m, m.verdict == "FASTER" ? "baseline" : "candidate");
+const char* winner(const Metric& m) { return m.verdict == "FASTER" ? "candidate" : "baseline"; }
+const char* loser(const Metric& m) { return m.verdict == "FASTER" ? "baseline" : "candidate"; }
+std::string winner_of(const Metric& m) { return arm_of(m, winner(m)); }
+std::string loser_of(const Metric& m) { return arm_of(m, loser(m)); }
+
+/// The setting, behind it the arm as figures name it.
+std::string use_text(const Metric& m, const char* which) {
+  const std::string setting = setting_of(m, which);
+  return setting.empty() ? arm_of(m, which) : code(setting) + " (" + arm_of(m, which) + ")";
 }
 
 /// Whether the winner lost to a third arm of its step: nobody should use it.
@@ -110,7 +128,7 @@ std::string recommended_section(const Model& model) {
     };
     const auto lo = turned(faster ? m->lo : m->hi), hi = turned(faster ? m->hi : m->lo);
     table.add(
-        {winner_of(*m), loser_of(*m),
+        {use_text(*m, winner(*m)), use_text(*m, loser(*m)),
          escape(harness::plain_figure(turned(m->value).value_or(NAN), "ratio", true, lo, hi)) +
              " as fast",
          code(m->id)});

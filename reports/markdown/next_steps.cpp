@@ -144,11 +144,13 @@ bool done(const Model& model, const harness::NextStep& step) {
 std::vector<Step> all_steps(const Model& model) {
   std::vector<Step> steps;
   for (const PhaseResult& phase : model.results.phases) add_failed(model, phase, steps);
-  add_findings(model, steps);
+  const bool failed = !steps.empty();  // what a finding may be the cause of
+  if (failed) add_findings(model, steps);
   for (const PhaseResult& phase : model.results.phases) add_undecided(model, phase, steps);
   add_left_out(model, steps);
   for (const harness::NextStep& step : model.results.next_steps)
     if (!done(model, step)) steps.push_back({escape(step.text), step.command});
+  if (!failed) add_findings(model, steps);
   return steps;
 }
 

@@ -100,6 +100,21 @@ TEST(NextSteps, AFindingNamesWhatShowsIt) {
               HasSubstr("1. **A**, shown by `M-p.x_count`: do that: `nsa-validate explain F-p.A`"));
 }
 
+/// What decides the verdict comes first; a finding does where something failed, as its cause may
+/// be.
+TEST(NextSteps, AFindingStandsBehindWhatIsOpen) {
+  Results r = go();
+  r.findings = {
+      {"F-p.A", "A", "seen", "M-p.x_count", "because", "do that", harness::Priority::kImmediate}};
+  r.criteria = {criterion("C-x", CriterionVerdict::kInconclusive)};
+  const std::string open = section(rendered(r), "Next steps");
+  EXPECT_LT(open.find("**Decide** `C-x`"), open.find("**A**"));
+  r.criteria.push_back(criterion("C-y", CriterionVerdict::kFail));
+  const std::string failed = section(rendered(r), "Next steps");
+  EXPECT_LT(failed.find("**Explain** `C-y`"), failed.find("**A**"));
+  EXPECT_LT(failed.find("**A**"), failed.find("**Decide** `C-x`"));
+}
+
 TEST(NextSteps, NothingIsOpenOnlyWhereThatIsSo) {
   Results r = go();
   EXPECT_THAT(section(rendered(r), "Next steps"), HasSubstr("None: nothing is open."));

@@ -345,6 +345,19 @@ TEST(ReportMd, RecommendsNoArmThatLostToAThird) {
   EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("`off`"));
 }
 
+TEST(ReportMd, RecommendsWhatAUserCanSet) {
+  Results r = go();
+  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 3),
+               comparison("p.b.speedup_ratio", "SLOWER", .5)};
+  r.metrics[0].details["candidate"]["setting"] = "NSA_X=1";
+  r.metrics[0].details["baseline"]["setting"] = "NSA_X=0";
+  r.metrics[1].details["candidate"]["setting"] = "NSA_X=1";
+  r.metrics[1].details["baseline"]["arm"] = "by hand";
+  const std::string won = section(report(r), "Recommended settings");
+  EXPECT_THAT(won, HasSubstr("| `NSA_X=1` (`on`) | `NSA_X=0` (`off`) | 3x "));
+  EXPECT_THAT(won, Not(HasSubstr("by hand"))) << "nobody can choose it, faster or not";
+}
+
 TEST(ReportMd, RecommendsNoYardstick) {
   Results r = go();
   r.metrics = {comparison("p.a.speedup_ratio", "SLOWER", .96),

@@ -1,5 +1,6 @@
 // The steps in the order of the run: an overview, then the results of each.
 #include <algorithm>
+#include <cmath>
 
 #include "harness/results/number.h"
 #include "reports/answers.h"
@@ -18,11 +19,29 @@ using nlohmann::json;
 namespace {
 
 std::string cases_text(const PhaseResult& phase) {
-  if (phase.cases_planned == 0 && phase.cases_ok == 0) return "";
+  const bool only_itself = phase.cases_planned == 1 && phase.cases_ok == 1;
+  if ((phase.cases_planned == 0 && phase.cases_ok == 0) || only_itself) return "";
   return std::to_string(phase.cases_ok) + " of " + std::to_string(phase.cases_planned) + " cases";
 }
 
-/// "5 of 5 criteria pass", "1 of 5 criteria FAILs: `C-x`"
+std::string figure_text(const Model& model, const CriterionResult& c) {
+  return measured_text(model, c) + ", required " + threshold_text(c) + " (" + code(c.id) + ")";
+}
+
+/// The figure that a reader weighs first: of what passed and is measured, the one with the least
+/// room; empty where a step only counts, or where one that did not pass stands in its place.
+std::string telling_figure(const Model& model, const PhaseResult& phase) {
+  const CriterionResult* least = nullptr;
+  for (const CriterionResult* c : model.criteria_of(phase.name)) {
+    if (c->severity == harness::Severity::kInfo) continue;
+    if (c->verdict != CriterionVerdict::kPass) return "";
+    if (!std::isfinite(relative_room(*c))) continue;
+    if (least == nullptr || relative_room(*c) < relative_room(*least)) least = c;
+  }
+  return least == nullptr ? "" : figure_text(model, *least);
+}
+
+/// "5 of 5 criteria pass", "4 of 6 criteria pass; `C-x` FAIL and 1 more"
 std::string criteria_text(const Model& model, const PhaseResult& phase) {
   const auto own = model.criteria_of(phase.name);
   if (own.empty()) return "";
@@ -39,7 +58,8 @@ std::string criteria_text(const Model& model, const PhaseResult& phase) {
 
 std::string result_text(const Model& model, const PhaseResult& phase) {
   std::string text = escape(phase.reason, 300);
-  for (const std::string& part : {criteria_text(model, phase), cases_text(phase)})
+  for (const std::string& part :
+       {telling_figure(model, phase), criteria_text(model, phase), cases_text(phase)})
     if (!part.empty()) text += (text.empty() ? "" : "; ") + part;
   return text;
 }

@@ -156,9 +156,21 @@ class Deriver {
         throw EvidenceError("kinds.json", "names the estimator " + in_quotes(metric.estimator) +
                                               ", which this program lacks");
       results_.metrics.push_back(estimate(metric, is_sampled(metric) ? measured : raw.view));
-      if (is_paired(metric)) add_stages(metric, stages, again, results_.metrics.back());
+      if (!is_paired(metric)) continue;
+      add_stages(metric, stages, again, results_.metrics.back());
+      add_settings(files_.kinds.at(plan.kind), results_.metrics.back());
     }
     for (const CriterionSpec& criterion : spec.criteria) waiting_.emplace_back(criterion, spec.id);
+  }
+
+  /// What a user sets to have an arm stands beside its name.
+  static void add_settings(const KindSpec& kind, Metric& metric) {
+    for (const char* which : {"baseline", "candidate"}) {
+      if (!metric.details.contains(which)) continue;
+      auto& side = metric.details[which];
+      const auto setting = kind.settings.find(side.value("arm", ""));
+      if (setting != kind.settings.end()) side["setting"] = setting->second;
+    }
   }
 
   /// Looks and confirmation stand beside the figure they belong to.

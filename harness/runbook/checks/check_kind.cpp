@@ -110,6 +110,29 @@ void check_table(const Source& source, const json& document, const KindTable& ta
   }
 }
 
+/// A setting of no arm would never be recommended.
+void check_settings(const Source& source, const json& document, const KindSpec& kind) {
+  if (kind.settings.empty()) return;
+  const json& places = document.at("settings");
+  for (const auto& [arm, setting] : kind.settings) {
+    const std::string what = "setting of " + in_quotes(arm) + ": ";
+    check_list(source, places.at(arm), what, arm, kind);
+    require(source, places.at(arm), !setting.empty(),
+            what + "empty; name what is set, or remove it");
+  }
+  std::vector<std::string> arms;
+  for (const MetricSpec& metric : expand(kind).metrics)
+    arms.insert(arms.end(), metric.arms.begin(), metric.arms.end());
+  for (const auto& [arm, setting] : kind.settings) {
+    KindSpec one = kind;
+    one.settings = {{arm, setting}};
+    for (const auto& [name, text] : expand(one).settings)
+      require(source, places.at(arm), contains(arms, name),
+              "setting of " + in_quotes(name) + ": no metric compares such an arm" +
+                  did_you_mean(name, arms));
+  }
+}
+
 void check_args(const Source& source, const json& document, const KindSpec& kind) {
   std::set<std::string> seen;
   for (size_t i = 0; i < kind.args.size(); ++i) {
@@ -135,6 +158,7 @@ void check_kind(const Source& source, const json& document, const KindSpec& kind
   check_args(source, document, kind);
   check_lists(source, document, kind);
   check_metrics(source, document, kind);
+  check_settings(source, document, kind);
   for (size_t i = 0; i < kind.tables.size(); ++i)
     check_table(source, document.at("tables")[i], kind.tables[i], kind);
 }

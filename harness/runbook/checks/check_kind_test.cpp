@@ -42,6 +42,14 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{"\"unit\": \"ms\"", "\"unit\": \"hours\"", "unit must be one of ms, us, s"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Settings, BadKind,
+    testing::Values(BadInput{"\"v1\": \"NSA_", "\"v3\": \"NSA_",
+                             "setting of 'v3': no metric compares such an arm; did you mean"},
+                    BadInput{"\"NSA_SEL_RANGES_V2=0\"", "\"\"", "setting of 'v1': empty"},
+                    BadInput{"\"v1\": \"NSA_", "\"{version}\": \"NSA_",
+                             "setting of '{version}': no list 'version' in this kind"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Lists, BadKind,
     testing::Values(BadInput{"\"v1.call_ms\"", "\"{arm}.call_ms\"", "no list 'arm' in this kind"},
                     BadInput{"\"metrics\": [", R"("lists": {"arm": ["v1"]}, "metrics": [)",
