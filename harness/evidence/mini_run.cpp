@@ -145,6 +145,7 @@ Kinds mini_kinds() {
   speed.program = "nsa-worker";
   speed.doc = "an A/B";
   speed.mode = "time";
+  speed.settings = {{"v2", "MINI_V2=1"}};
   speed.metrics = {metric("v2_vs_v1.speedup_ratio", "ratio", "paired_ratio", "", {"v1", "v2"}),
                    metric("v2.call_ms", "ms", "median", "v2")};
   return {{conform.kind, conform}, {speed.kind, speed}};

@@ -24,8 +24,8 @@ std::string cases_text(const PhaseResult& phase) {
   return std::to_string(phase.cases_ok) + " of " + std::to_string(phase.cases_planned) + " cases";
 }
 
-std::string figure_text(const Model& model, const CriterionResult& c) {
-  return measured_text(model, c) + ", required " + threshold_text(c) + " (" + code(c.id) + ")";
+std::string measured_and_required(const Model& model, const CriterionResult& c) {
+  return measured_text(model, c) + ", required " + threshold_text(c);
 }
 
 /// The figure that a reader weighs first: of what passed and is measured, the one with the least
@@ -38,10 +38,11 @@ std::string telling_figure(const Model& model, const PhaseResult& phase) {
     if (!std::isfinite(relative_room(*c))) continue;
     if (least == nullptr || relative_room(*c) < relative_room(*least)) least = c;
   }
-  return least == nullptr ? "" : figure_text(model, *least);
+  return least == nullptr ? ""
+                          : measured_and_required(model, *least) + " (" + code(least->id) + ")";
 }
 
-/// "5 of 5 criteria pass", "4 of 6 criteria pass; `C-x` FAIL and 1 more"
+/// "5 of 5 criteria pass", "4 of 6 criteria pass; `C-x` FAIL: 1.2x, required ≥ 1.5; 1 more"
 std::string criteria_text(const Model& model, const PhaseResult& phase) {
   const auto own = model.criteria_of(phase.name);
   if (own.empty()) return "";
@@ -52,7 +53,10 @@ std::string criteria_text(const Model& model, const PhaseResult& phase) {
   const auto other = static_cast<int64_t>(own.size()) - passed - 1;
   if (const CriterionResult& worst = *own.front(); worst.verdict != CriterionVerdict::kPass)
     text += "; " + code(worst.id) + " " + std::string(harness::enum_name(worst.verdict)) +
-            (other > 0 ? " and " + std::to_string(other) + " more" : "");
+            (worst.verdict == CriterionVerdict::kNotEvaluated
+                 ? ""
+                 : ": " + measured_and_required(model, worst)) +
+            (other > 0 ? "; " + std::to_string(other) + " more open or failed" : "");
   return text;
 }
 

@@ -46,6 +46,8 @@ TEST(Derive, MiniRunIsGo) {
   EXPECT_EQ(d.results.verdict.word, "GO") << d.results.verdict.rule;
   EXPECT_EQ(d.results.verdict.exit, 0);
   const Metric& speedup = by_id(d.results.metrics, "M-speed.v2_vs_v1.speedup_ratio");
+  EXPECT_EQ(speedup.details["candidate"].value("setting", ""), "MINI_V2=1");
+  EXPECT_FALSE(speedup.details["baseline"].contains("setting"));
   EXPECT_NEAR(speedup.value.value(), 2, 0.01);
   EXPECT_EQ(speedup.n, 8);
   EXPECT_THAT(speedup.samples, testing::SizeIs(8));
