@@ -30,7 +30,7 @@ constexpr int64_t kJudgedCpuSteps = 16;
 constexpr int64_t kMostCalls = 128;  ///< decode steps of a sample
 constexpr double kDecodeSampleMs = 20;
 constexpr int64_t kWarmedTokens = 8192;
-constexpr auto kSlowCall = std::chrono::milliseconds(500);  ///< fault slow_nsa
+constexpr auto kSlowCall = std::chrono::milliseconds(100);  ///< fault slow_nsa
 
 struct CpuAbPlan {
   std::vector<int64_t> lengths;
