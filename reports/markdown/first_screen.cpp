@@ -1,5 +1,6 @@
 // What a reader with two minutes sees: verdict, answer, what to do now, on what it was measured.
 #include <algorithm>
+#include <cstdint>
 
 #include "harness/results/missing_hardware.h"
 #include "harness/results/number.h"
@@ -141,6 +142,21 @@ double run_seconds(const Model& model) {
   return seconds;
 }
 
+/// How several GPUs reach one another; empty for one, and where that was not recorded.
+std::string links_text(const json& environment) {
+  const json::json_pointer place("/gpu/gpus");
+  if (!environment.contains(place) || !environment.at(place).is_array()) return "";
+  const json& gpus = environment.at(place);
+  int64_t least = INT64_MAX;
+  for (const json& gpu : gpus) {
+    const auto links = gpu.is_object() ? gpu.find("nvlinks") : gpu.end();
+    if (links == gpu.end() || !links->is_number_integer()) return "";
+    least = std::min(least, links->get<int64_t>());
+  }
+  if (gpus.size() < 2) return "";
+  return least > 0 ? "NVLink" : "no NVLink";
+}
+
 std::string machine_text(const json& environment) {
   std::string text;
   const auto add = [&](const std::string& part) {
@@ -149,6 +165,7 @@ std::string machine_text(const json& environment) {
   const std::string gpus = fact_text(environment, "/gpu/count");
   const std::string gpu = fact_text(environment, "/gpu/gpus/0/name");
   if (!gpu.empty()) add((gpus.empty() ? "" : gpus + " x ") + gpu);
+  add(links_text(environment));
   if (const auto watts = fact_text(environment, "/gpu/gpus/0/power_limit_w"); !watts.empty())
     add("limited to " + watts + " W");
   if (const auto driver = fact_text(environment, "/gpu/driver"); !gpu.empty() && !driver.empty())

@@ -316,6 +316,19 @@ TEST(ReportMd, EmptyResultsReportIt) {
   EXPECT_THAT(text, Not(HasSubstr("✅")));
 }
 
+TEST(ReportMd, SeveralGpusNameTheirLinks) {
+  Results r = go();
+  auto& gpu = r.environment["gpu"];
+  gpu = {{"count", 2}, {"gpus", {{{"name", "H200"}, {"nvlinks", 18}}, {{"nvlinks", 18}}}}};
+  EXPECT_THAT(report(r), HasSubstr("| 2 x H200, NVLink"));
+  gpu["gpus"][1]["nvlinks"] = 0;
+  EXPECT_THAT(report(r), HasSubstr("| 2 x H200, no NVLink"));
+  gpu["gpus"][1].erase("nvlinks");  // recorded before
+  EXPECT_THAT(report(r), Not(HasSubstr("NVLink")));
+  gpu = {{"count", 1}, {"gpus", {{{"name", "H200"}, {"nvlinks", 18}}}}};
+  EXPECT_THAT(report(r), Not(HasSubstr("NVLink,")));
+}
+
 TEST(ReportMd, RecommendsOnlyWinners) {
   Results r = go();
   r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 2),

@@ -14,4 +14,5 @@ struct FakeNvml {
   std::array<nvmlProcessInfo_t, 4> processes = {};
   nvmlComputeMode_t compute_mode = NVML_COMPUTEMODE_DEFAULT;
   unsigned long long clock_reasons = 0;
+  unsigned int nvlinks = 6;  ///< that are up; 0: the card has none
 };

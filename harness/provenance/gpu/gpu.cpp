@@ -42,6 +42,7 @@ json to_json(const GpuFacts& gpu) {
           {"pcie_width", or_null(gpu.pcie_width)},
           {"max_pcie_generation", or_null(gpu.max_pcie_gen)},
           {"max_pcie_width", or_null(gpu.max_pcie_width)},
+          {"nvlinks", or_null(gpu.nvlinks)},
           {"ecc_uncorrected", or_null(gpu.ecc_uncorrected)},
           {"throttle_bits", or_null(gpu.throttle_bits)},
           {"ecc", or_null(gpu.ecc)},

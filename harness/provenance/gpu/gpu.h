@@ -26,6 +26,7 @@ struct GpuFacts {
   std::optional<int64_t> sm_clock_mhz, max_sm_clock_mhz, memory_clock_mhz, power_limit_w,
       temperature_c;
   std::optional<int64_t> pcie_gen, pcie_width, max_pcie_gen, max_pcie_width;
+  std::optional<int64_t> nvlinks;          ///< that are up; 0: other GPUs are reached over PCIe
   std::optional<int64_t> ecc_uncorrected;  ///< errors since the driver was loaded
   std::optional<int64_t> throttle_bits;    ///< reasons other than idling that hold clocks down
   std::optional<bool> ecc, persistence, mig;

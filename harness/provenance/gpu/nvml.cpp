@@ -127,6 +127,17 @@ void read_health(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
                                                    nvmlClocksEventReasonApplicationsClocksSetting));
 }
 
+/// A card without NVLink supports none of them.
+void read_links(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
+  for (unsigned int link = 0; link < NVML_NVLINK_MAX_LINKS; ++link) {
+    nvmlEnableState_t state{};
+    const nvmlReturn_t status = NSA_NVML(nvml, nvmlDeviceGetNvLinkState, device, link, &state);
+    if (status == NVML_ERROR_FUNCTION_NOT_FOUND) return;
+    const bool up = status == NVML_SUCCESS && state == NVML_FEATURE_ENABLED;
+    gpu.nvlinks = gpu.nvlinks.value_or(0) + (up ? 1 : 0);
+  }
+}
+
 void read_rates(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
   unsigned int value = 0;
   gpu.sm_clock_mhz =
@@ -145,6 +156,7 @@ void read_rates(const Nvml& nvml, nvmlDevice_t device, GpuFacts& gpu) {
       when_ok(NSA_NVML(nvml, nvmlDeviceGetMaxPcieLinkGeneration, device, &value), value);
   gpu.max_pcie_width =
       when_ok(NSA_NVML(nvml, nvmlDeviceGetMaxPcieLinkWidth, device, &value), value);
+  read_links(nvml, device, gpu);
   read_health(nvml, device, gpu);
   nvmlTemperature_t temperature{
       .version = nvmlTemperature_v1, .sensorType = NVML_TEMPERATURE_GPU, .temperature = 0};

@@ -79,6 +79,7 @@ TEST_F(NvmlTest, EveryFactIsReadFromItsOwnCall) {
   EXPECT_EQ(gpu.pcie_width, 8);
   EXPECT_EQ(gpu.max_pcie_gen, 5);
   EXPECT_EQ(gpu.max_pcie_width, 16);
+  EXPECT_EQ(gpu.nvlinks, 6);
   EXPECT_EQ(gpu.ecc_uncorrected, 3);
   EXPECT_EQ(gpu.throttle_bits, 0);
   EXPECT_EQ(gpu.ecc, true) << "what holds now, not what the next boot brings";
@@ -88,6 +89,11 @@ TEST_F(NvmlTest, EveryFactIsReadFromItsOwnCall) {
   EXPECT_EQ(gpu.processes_problem, "");
   EXPECT_EQ(list.gpus[0].uuid, "GPU-f0");
   EXPECT_EQ(answers().started, 0) << "NVML is left as it was found";
+}
+
+TEST_F(NvmlTest, ACardWithoutNvLinkHasNoneUp) {
+  answers().nvlinks = 0;
+  EXPECT_EQ(first().nvlinks, 0) << "known, and other than not known";
 }
 
 TEST_F(NvmlTest, ADriverThatDoesNotStartIsReported) {
@@ -187,7 +193,7 @@ TEST_F(OldNvmlTest, LacksSingleFactsNotAll) {
   EXPECT_EQ(gpu.compute_mode, "");
   for (const auto& fact :
        {gpu.max_sm_clock_mhz, gpu.power_limit_w, gpu.temperature_c, gpu.pcie_gen, gpu.pcie_width,
-        gpu.max_pcie_gen, gpu.max_pcie_width, gpu.ecc_uncorrected, gpu.throttle_bits})
+        gpu.max_pcie_gen, gpu.max_pcie_width, gpu.nvlinks, gpu.ecc_uncorrected, gpu.throttle_bits})
     EXPECT_EQ(fact, std::nullopt);
   for (const auto& fact : {gpu.ecc, gpu.persistence, gpu.mig}) EXPECT_EQ(fact, std::nullopt);
   EXPECT_THAT(gpu.processes_problem, HasSubstr("no process list"));
