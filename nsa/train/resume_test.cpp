@@ -101,9 +101,10 @@ TEST_F(ResumeTest, KilledAgainAndAgain) {
 
 TEST_F(ResumeTest, TerminationSavesAndGoesOn) {
   ASSERT_EQ(shell(kReadInPlace + call("whole", "")), 0);
-  EXPECT_EQ(terminate(call("ended", ""), "ended.jsonl", "hello"), 143) << slurp("err");
+  EXPECT_EQ(terminate(kReadInPlace + call("ended", ""), "ended.jsonl", "hello"), 143)
+      << slurp("err");
   EXPECT_EQ(checkpoint_steps(dir_ / "ended").size(), 1u);
-  ASSERT_EQ(shell(call("ended", "--resume")), 0) << slurp("err");
+  ASSERT_EQ(shell(kReadInPlace + call("ended", "--resume")), 0) << slurp("err");
   expect_same_end("whole", "ended");
 }
 
