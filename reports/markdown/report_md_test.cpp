@@ -329,65 +329,6 @@ TEST(ReportMd, SeveralGpusNameTheirLinks) {
   EXPECT_THAT(report(r), Not(HasSubstr("NVLink,")));
 }
 
-TEST(ReportMd, RecommendsOnlyWinners) {
-  Results r = go();
-  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 2),
-               comparison("p.b.speedup_ratio", "EQUIVALENT", 1),
-               comparison("p.c.speedup_ratio", "INCONCLUSIVE", 3),
-               comparison("p.d.speedup_ratio", "SLOWER", .5)};
-  r.metrics.push_back(comparison("p.e.speedup_ratio", "FASTER", 9));
-  r.metrics.back().withheld = "not valid, output mismatch";
-  const std::string text = report(r);
-  const std::string won = section(text, "Recommended settings");
-  EXPECT_THAT(won, HasSubstr("| `on`  | `off`      | 2x \\[1.98, 2.02\\] as fast | `M-p.a."));
-  EXPECT_THAT(won, HasSubstr("| `off` | `on`       | 2x \\[1.98, 2.02\\] as fast | `M-p.d."));
-  for (const char* loser : {"p.b.", "p.c.", "p.e."}) EXPECT_THAT(won, Not(HasSubstr(loser)));
-  r.metrics.clear();
-  EXPECT_THAT(report(r), HasSubstr("None: no arm won an A/B comparison"));
-}
-
-TEST(ReportMd, RecommendsNoArmThatLostToAThird) {
-  Results r = go();
-  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 3),
-               comparison("p.b.speedup_ratio", "SLOWER", .5)};
-  r.metrics[1].details["baseline"]["arm"] = "best";
-  const std::string won = section(report(r), "Recommended settings");
-  EXPECT_THAT(won, HasSubstr("| `best` | `on` "));
-  EXPECT_THAT(won, Not(HasSubstr("`off`")));
-  r.metrics[1].phase = "q";
-  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("`off`"));
-}
-
-TEST(ReportMd, RecommendsWhatAUserCanSet) {
-  Results r = go();
-  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 3),
-               comparison("p.b.speedup_ratio", "SLOWER", .5)};
-  r.metrics[0].details["candidate"]["setting"] = "NSA_X=1";
-  r.metrics[0].details["baseline"]["setting"] = "NSA_X=0";
-  r.metrics[1].details["candidate"]["setting"] = "NSA_X=1";
-  r.metrics[1].details["baseline"]["arm"] = "by hand";
-  const std::string won = section(report(r), "Recommended settings");
-  EXPECT_THAT(won, HasSubstr("| `NSA_X=1` (`on`) | `NSA_X=0` (`off`) | 3x "));
-  EXPECT_THAT(won, Not(HasSubstr("by hand"))) << "nobody can choose it, faster or not";
-}
-
-TEST(ReportMd, RecommendsNoYardstick) {
-  Results r = go();
-  r.metrics = {comparison("p.a.speedup_ratio", "SLOWER", .96),
-               comparison("p.b.speedup_ratio", "SLOWER", .95)};
-  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("M-p.b."));
-  CriterionResult share = r.criteria[0];
-  share.metric = "p.a.speedup_ratio";
-  share.op = ">=";
-  share.unit = "ratio";
-  share.threshold = .97;
-  r.criteria = {share};
-  EXPECT_THAT(report(r), HasSubstr("None: no arm won an A/B comparison"))
-      << "what both pairs cost is judged against the same baseline";
-  r.criteria[0].threshold = 1.5;
-  EXPECT_THAT(section(report(r), "Recommended settings"), HasSubstr("M-p.b."));
-}
-
 TEST(ReportMd, HistoryBesideOurs) {
   Results r = go();
   r.history = nlohmann::json::array(

@@ -29,7 +29,7 @@ std::string measured_and_required(const Model& model, const CriterionResult& c) 
 }
 
 /// The figure that a reader weighs first: of what passed and is measured, the one with the least
-/// room; empty where a step only counts, or where one that did not pass stands in its place.
+/// margin; empty where a step only counts, or where one that did not pass stands in its place.
 std::string telling_figure(const Model& model, const PhaseResult& phase) {
   const CriterionResult* least = nullptr;
   for (const CriterionResult* c : model.criteria_of(phase.name)) {

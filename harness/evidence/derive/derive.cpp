@@ -11,6 +11,7 @@
 #include "harness/evidence/derive/environment_sections.h"
 #include "harness/evidence/derive/findings.h"
 #include "harness/evidence/derive/raw_evidence.h"
+#include "harness/evidence/derive/runbook_words.h"
 #include "harness/evidence/derive/unjudged_checks.h"
 #include "harness/evidence/revision.h"
 #include "harness/evidence/storage/ledger.h"
@@ -18,7 +19,6 @@
 #include "harness/evidence/tables/catch_matrix.h"
 #include "harness/evidence/tables/figure_tables.h"
 #include "harness/evidence/tables/series.h"
-#include "harness/results/sentence.h"
 #include "harness/schema/parse/nearest.h"
 #include "harness/schema/write.h"
 #include "harness/stats/estimators/estimators.h"
@@ -37,7 +37,7 @@ class Deriver {
     results_.environment = files_.environment;
     results_.deviations = files_.plan.deviations;
     results_.history = files_.runbook.history;
-    add_answers();
+    add_runbook_words(files_.runbook, results_);
     baselines_ = read_baselines(run, files_.run.runbook, files_.environment);
   }
 
@@ -64,28 +64,6 @@ class Deriver {
   const PlannedPhase& planned(const std::string& id) const {
     return *std::find_if(files_.plan.phases.begin(), files_.plan.phases.end(),
                          [&](const PlannedPhase& p) { return p.id == id; });
-  }
-
-  /// The words of the runbook, criteria by their whole ids.
-  void add_answers() {
-    std::vector<std::string> criteria;
-    for (const PhaseSpec& phase : files_.runbook.phases)
-      for (const CriterionSpec& criterion : phase.criteria) criteria.push_back(criterion.id);
-    results_.answer = files_.runbook.answer;
-    for (Sentence& sentence : results_.answer) sentence.when = named_ids(sentence.when, criteria);
-    results_.questions = files_.runbook.questions;
-    for (Question& question : results_.questions)
-      question.decided_by = named_ids(question.decided_by, criteria);
-    results_.next_steps = files_.runbook.next_steps;
-    for (NextStep& step : results_.next_steps) {
-      step.unless = named_ids(step.unless, criteria);
-      step.command = with_runbook(step.command);
-    }
-  }
-
-  std::string with_runbook(const std::string& command) const {
-    const auto as_is = [](std::string_view text) { return std::string(text); };
-    return put_together(command, as_is, [&](std::string_view) { return files_.runbook.name; });
   }
 
   void add_phase(const PhaseSpec& spec, const PlannedPhase& plan) {
