@@ -103,6 +103,40 @@ bool is_beaten(const Model& model, const Metric& m) {
   });
 }
 
+/// How many times as fast as the loser the winner is.
+struct Advantage {
+  std::optional<double> value, lo, hi;
+};
+Advantage advantage(const Metric& m) {
+  if (m.verdict == "FASTER") return {m.value, m.lo, m.hi};
+  const auto inverse = [](const std::optional<double>& x) { return x ? std::optional(1 / *x) : x; };
+  return {inverse(m.value), inverse(m.hi), inverse(m.lo)};
+}
+
+/// An arm that won over another one in a step, by no less than `least`.
+struct Win {
+  const Metric* least;
+  int cases = 1;
+};
+std::vector<Win> wins(const Model& model) {
+  std::vector<Win> all;
+  const std::set<std::string> measures = yardsticks(model);
+  for (const Metric* m : model.comparisons) {
+    if (!is_won(*m) || measures.contains(yardstick_of(*m)) || is_beaten(model, *m)) continue;
+    const auto same = std::ranges::find_if(all, [&](const Win& one) {
+      return one.least->phase == m->phase && winner_of(*one.least) == winner_of(*m) &&
+             loser_of(*one.least) == loser_of(*m);
+    });
+    if (same == all.end()) {
+      all.push_back({m});
+      continue;
+    }
+    ++same->cases;
+    if (advantage(*m).value < advantage(*same->least).value) same->least = m;
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string answers_section(const Model& model, size_t max_rows) {
@@ -119,19 +153,14 @@ std::string answers_section(const Model& model, size_t max_rows) {
 
 std::string recommended_section(const Model& model) {
   Table table({"use", "instead of", "because it is", "measured as"});
-  const std::set<std::string> measures = yardsticks(model);
-  for (const Metric* m : model.comparisons) {
-    if (!is_won(*m) || measures.contains(yardstick_of(*m)) || is_beaten(model, *m)) continue;
-    const bool faster = m->verdict == "FASTER";
-    const auto turned = [&](const std::optional<double>& x) {
-      return faster || !x ? x : std::optional(1 / *x);
-    };
-    const auto lo = turned(faster ? m->lo : m->hi), hi = turned(faster ? m->hi : m->lo);
-    table.add(
-        {use_text(*m, winner(*m)), use_text(*m, loser(*m)),
-         escape(harness::plain_figure(turned(m->value).value_or(NAN), "ratio", true, lo, hi)) +
-             " as fast",
-         code(m->id)});
+  for (const Win& one : wins(model)) {
+    const Metric& m = *one.least;
+    const auto [value, lo, hi] = advantage(m);
+    table.add({use_text(m, winner(m)), use_text(m, loser(m)),
+               escape(harness::plain_figure(value.value_or(NAN), "ratio", true, lo, hi)) +
+                   " as fast" +
+                   (one.cases > 1 ? ", the least of " + std::to_string(one.cases) + " cases" : ""),
+               code(m.id)});
   }
   const std::string out = "## Recommended settings\n\n";
   if (table.empty()) return out + "None: no arm won an A/B comparison in this run.\n\n";

@@ -60,11 +60,25 @@ TEST(RecommendedSettings, AreWhatAUserCanSet) {
   EXPECT_THAT(won, Not(HasSubstr("by hand"))) << "nobody can choose it, faster or not";
 }
 
+TEST(RecommendedSettings, StandOnceForAllCasesOfAStep) {
+  Results r = go();
+  r.metrics = {comparison("p.a.speedup_ratio", "FASTER", 3),
+               comparison("p.b.speedup_ratio", "FASTER", 2),
+               comparison("p.c.speedup_ratio", "SLOWER", .25)};
+  r.metrics.push_back(comparison("q.a.speedup_ratio", "FASTER", 4));
+  r.metrics.back().phase = "q";
+  const std::string won = section(report_of(r), "Recommended settings");
+  EXPECT_THAT(won, HasSubstr("2x \\[1.98, 2.02\\] as fast, the least of 2 cases | `M-p.b."));
+  EXPECT_THAT(won, Not(HasSubstr("M-p.a.")));
+  EXPECT_THAT(won, HasSubstr("M-p.c.")) << "the other arm won that case";
+  EXPECT_THAT(won, HasSubstr("M-q.a.")) << "another step";
+}
+
 TEST(RecommendedSettings, AreNoYardstick) {
   Results r = go();
   r.metrics = {comparison("p.a.speedup_ratio", "SLOWER", .96),
                comparison("p.b.speedup_ratio", "SLOWER", .95)};
-  EXPECT_THAT(section(report_of(r), "Recommended settings"), HasSubstr("M-p.b."));
+  EXPECT_THAT(section(report_of(r), "Recommended settings"), HasSubstr("M-p.a."));
   CriterionResult share = r.criteria[0];
   share.metric = "p.a.speedup_ratio";
   share.op = ">=";
@@ -74,7 +88,7 @@ TEST(RecommendedSettings, AreNoYardstick) {
   EXPECT_THAT(report_of(r), HasSubstr("None: no arm won an A/B comparison"))
       << "what both pairs cost is judged against the same baseline";
   r.criteria[0].threshold = 1.5;
-  EXPECT_THAT(section(report_of(r), "Recommended settings"), HasSubstr("M-p.b."));
+  EXPECT_THAT(section(report_of(r), "Recommended settings"), HasSubstr("M-p.a."));
 }
 
 }  // namespace
