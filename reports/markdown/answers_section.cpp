@@ -62,10 +62,13 @@ bool is_choice(const Metric& m) {
 }
 
 /// Verdicts rest on hot figures; a cold one recommends nothing.
+bool is_cold(const Metric& m) {
+  return m.details.contains("cache") && m.details["cache"] == "cold";
+}
+
 bool is_won(const Metric& m) {
   const bool decided = m.verdict == "FASTER" || m.verdict == "SLOWER";
-  return decided && m.value && m.withheld.empty() && is_choice(m) &&
-         !(m.details.contains("cache") && m.details["cache"] == "cold");
+  return decided && m.value && m.withheld.empty() && is_choice(m) && !is_cold(m);
 }
 
 /// Phase and baseline of a comparison, such as "linear/alone".
@@ -113,11 +116,26 @@ Advantage advantage(const Metric& m) {
   return {inverse(m.value), inverse(m.hi), inverse(m.lo)};
 }
 
-/// An arm that won over another one in a step, by no less than `least`.
+/// An arm that won over another one in `cases` cases of a step, by no less than `least`.
 struct Win {
   const Metric* least;
-  int cases = 1;
+  int64_t cases = 1;
 };
+/// All cases of the two arms in that step, decided or not.
+int64_t cases_of(const Model& model, const Metric& m) {
+  const std::set<std::string> arms{winner_of(m), loser_of(m)};
+  return std::ranges::count_if(model.comparisons, [&](const Metric* other) {
+    return other->phase == m.phase && !is_cold(*other) &&
+           std::set{winner_of(*other), loser_of(*other)} == arms;
+  });
+}
+/// Where the arm won in some cases only, nobody should take it to win everywhere.
+std::string cases_text(const Model& model, const Win& one) {
+  const int64_t all = cases_of(model, *one.least);
+  if (one.cases < all)
+    return " in " + std::to_string(one.cases) + " of " + std::to_string(all) + " cases";
+  return all > 1 ? ", the least of " + std::to_string(all) + " cases" : "";
+}
 std::vector<Win> wins(const Model& model) {
   std::vector<Win> all;
   const std::set<std::string> measures = yardsticks(model);
@@ -158,8 +176,7 @@ std::string recommended_section(const Model& model) {
     const auto [value, lo, hi] = advantage(m);
     table.add({use_text(m, winner(m)), use_text(m, loser(m)),
                escape(harness::plain_figure(value.value_or(NAN), "ratio", true, lo, hi)) +
-                   " as fast" +
-                   (one.cases > 1 ? ", the least of " + std::to_string(one.cases) + " cases" : ""),
+                   " as fast" + cases_text(model, one),
                code(m.id)});
   }
   const std::string out = "## Recommended settings\n\n";

@@ -28,8 +28,12 @@ TEST(RecommendedSettings, AreOnlyOfWinners) {
   r.metrics.back().withheld = "not valid, output mismatch";
   const std::string text = report_of(r);
   const std::string won = section(text, "Recommended settings");
-  EXPECT_THAT(won, HasSubstr("| `on`  | `off`      | 2x \\[1.98, 2.02\\] as fast | `M-p.a."));
-  EXPECT_THAT(won, HasSubstr("| `off` | `on`       | 2x \\[1.98, 2.02\\] as fast | `M-p.d."));
+  EXPECT_THAT(
+      won,
+      HasSubstr("| `on`  | `off`      | 2x \\[1.98, 2.02\\] as fast in 1 of 5 cases | `M-p.a."));
+  EXPECT_THAT(
+      won,
+      HasSubstr("| `off` | `on`       | 2x \\[1.98, 2.02\\] as fast in 1 of 5 cases | `M-p.d."));
   for (const char* loser : {"p.b.", "p.c.", "p.e."}) EXPECT_THAT(won, Not(HasSubstr(loser)));
   r.metrics.clear();
   EXPECT_THAT(report_of(r), HasSubstr("None: no arm won an A/B comparison"));
@@ -68,10 +72,15 @@ TEST(RecommendedSettings, StandOnceForAllCasesOfAStep) {
   r.metrics.push_back(comparison("q.a.speedup_ratio", "FASTER", 4));
   r.metrics.back().phase = "q";
   const std::string won = section(report_of(r), "Recommended settings");
-  EXPECT_THAT(won, HasSubstr("2x \\[1.98, 2.02\\] as fast, the least of 2 cases | `M-p.b."));
+  EXPECT_THAT(won, HasSubstr("2x \\[1.98, 2.02\\] as fast in 2 of 3 cases | `M-p.b."));
   EXPECT_THAT(won, Not(HasSubstr("M-p.a.")));
-  EXPECT_THAT(won, HasSubstr("M-p.c.")) << "the other arm won that case";
-  EXPECT_THAT(won, HasSubstr("M-q.a.")) << "another step";
+  EXPECT_THAT(won, HasSubstr("as fast in 1 of 3 cases | `M-p.c.")) << "the other arm won that";
+  EXPECT_THAT(won, HasSubstr("as fast | `M-q.a.")) << "another step";
+  r.metrics[2].verdict = "INCONCLUSIVE";
+  EXPECT_THAT(section(report_of(r), "Recommended settings"), HasSubstr("in 2 of 3 cases"));
+  r.metrics.erase(r.metrics.begin() + 2);
+  EXPECT_THAT(section(report_of(r), "Recommended settings"),
+              HasSubstr("as fast, the least of 2 cases | `M-p.b."));
 }
 
 TEST(RecommendedSettings, AreNoYardstick) {
