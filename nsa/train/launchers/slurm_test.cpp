@@ -127,9 +127,12 @@ class SlurmJobTest : public SlurmTest {
            "--checkpoints " +
            folder + " --result " + folder + ".jsonl";
   }
+  /// By its connection that broke, or by its silence, which a node without power leaves.
+  static constexpr const char* kNamed =
+      "RANK_FAULT: rank 0, step |HANG: rank 1 of 2 gives no sign of life for ";
   /// The other rank names the loss within 10 s; the job's second start goes on to the same end.
   void expect_named_and_gone_on() {
-    EXPECT_TRUE(cluster_->becomes_true("grep -q 'RANK_FAULT: rank 0, step ' ../job.log", 10))
+    EXPECT_TRUE(cluster_->becomes_true("grep -qE '" + std::string(kNamed) + "' ../job.log", 10))
         << slurp("job.log");
     EXPECT_TRUE(
         cluster_->becomes_true("scontrol show job $(cat ../id) | grep -q JobState=COMPLETED", 120))
