@@ -1,6 +1,6 @@
 # nsa_share_headers(DIR...): the targets of these torch-free folders read the heavy headers of third parties (JSON,
 # GoogleTest) from one precompiled file. A file of a folder spends half its time on them. LibTorch's are nsa_pch's.
-# Targets without harness_base have another -O, with which GCC 12 crashes on these files; they do without.
+# Code without harness_base has another -O, with which GCC 12 crashes on these files; it does without.
 # A missing #include is reported by tools/lint, which reads the files of a change without these.
 # GCC 12 takes string + "text" for an overrun (its bug 105651), and a precompiled header for no system header. The
 # sanitizers look for overruns better.
@@ -14,14 +14,13 @@ function(nsa_share_headers)
   foreach(folder ${ARGN})
     get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
     foreach(target ${targets})
-      get_target_property(links ${target} LINK_LIBRARIES)
+      get_target_property(is_test ${target} NSA_TEST)
+      nsa_links(${target} nsa_json has_json)  # its definitions are the precompiled file's
       nsa_links(${target} harness_base has_base)
-      if(NOT has_base)
-        continue()
-      elseif("GTest::gmock" IN_LIST links)
+      if(is_test AND has_json)
         target_precompile_headers(${target} REUSE_FROM harness_test_pch)
         target_compile_options(${target} PRIVATE ${NSA_NO_STRING_WARNINGS})
-      else()
+      elseif(has_base)
         target_precompile_headers(${target} REUSE_FROM harness_pch)
       endif()
     endforeach()
@@ -50,6 +49,6 @@ endfunction()
 function(nsa_precompiled name libraries)
   add_library(${name} OBJECT "${CMAKE_SOURCE_DIR}/harness/pch.cpp")
   target_link_libraries(${name} PRIVATE nsa_build_flags nsa_json ${libraries})
-  target_compile_options(${name} PRIVATE $<TARGET_PROPERTY:harness_base,INTERFACE_COMPILE_OPTIONS>)
+  target_compile_options(${name} PRIVATE ${NSA_BRIEF_COMPILE} ${NSA_TEST_COMPILE})
   target_precompile_headers(${name} PRIVATE ${ARGN})
 endfunction()

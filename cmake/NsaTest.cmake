@@ -21,6 +21,7 @@ function(nsa_add_test)
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   add_executable(${T_NAME} ${T_SOURCES})
   set_target_properties(${T_NAME} PROPERTIES NSA_TEST ON)
+  target_compile_options(${T_NAME} PRIVATE ${NSA_TEST_COMPILE})
   target_link_libraries(${T_NAME} PRIVATE nsa_build_flags nsa_test_paths ${T_LIBS}
     GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${T_NAME} PRIVATE "${CMAKE_SOURCE_DIR}")
@@ -42,12 +43,12 @@ function(nsa_add_torch_test)
   cmake_parse_arguments(T "" "NAME" "" ${ARGN})
   nsa_add_test(NAME ${T_NAME} ${T_UNPARSED_ARGUMENTS})
   if(NSA_BUILD_TESTS)
+    # The precompiled header is the library's, with its optimisation and its sanitizer.
+    set_target_properties(${T_NAME} PROPERTIES NSA_TEST OFF)
     target_precompile_headers(${T_NAME} REUSE_FROM nsa_pch)
     target_compile_options(${T_NAME} PRIVATE ${NSA_BRIEF_COMPILE})
     if(NSA_SANITIZER)
-      # The precompiled header has the sanitizer's flags. LibTorch is not instrumented: leaks and containers that it shares
-      # are not judged.
-      set_target_properties(${T_NAME} PROPERTIES NSA_TEST OFF)
+      # LibTorch is not instrumented: leaks and containers that it shares are not judged.
       set_tests_properties(${T_NAME} PROPERTIES ENVIRONMENT
         "ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0:protect_shadow_gap=0")
     endif()

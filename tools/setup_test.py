@@ -23,6 +23,7 @@ cp path/venv_python "$1/bin/python"
 """
 VENV_PYTHON = """#!/bin/bash
 [ -d .venv/lib/python3.11/site-packages/pip ] || { echo "No module named pip" >&2; exit 1; }
+[[ $* != *stdin* ]] || cat >/dev/null
 [[ $* == *--help* ]] || cp path/cmake .venv/bin/uv
 """
 # As the real one: it ends with 0 whatever it could not write.

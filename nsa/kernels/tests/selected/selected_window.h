@@ -53,12 +53,10 @@ class WindowBranch {
     for (int key = begin; key < end; ++key) {
       const double probability = p[key - begin] / sum * gate,
                    d_score = x_.scale * probability * (d_p[key - begin] - delta);
-      for (int i = 0; i < c.dk; ++i) {
-        gradients_.q[row * c.dk + i] += d_score * k_[key_row(key) * c.dk + i];
-        gradients_.k[key_row(key) * c.dk + i] += d_score * q[i];
-      }
-      for (int i = 0; i < c.dv; ++i)
-        gradients_.v[key_row(key) * c.dv + i] += probability * d_out[i];
+      const size_t of_key = key_row(key);
+      x_.add_scaled(&gradients_.q[row * c.dk], d_score, &k_[of_key * c.dk], c.dk);
+      x_.add_scaled(&gradients_.k[of_key * c.dk], d_score, q, c.dk);
+      x_.add_scaled(&gradients_.v[of_key * c.dv], probability, d_out, c.dv);
     }
   }
 
