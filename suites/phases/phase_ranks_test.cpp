@@ -5,14 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <thread>
+#include <string>
 
-#include "base/protocol/ranks.h"
 #include "nsa/program/input_error.h"
+#include "nsa/train/ranks/rank_threads_testing.h"
 #include "suites/phases/profiles/profiled_step.h"
 #include "suites/phases/testing.h"
 
@@ -23,7 +21,6 @@ using nlohmann::json;
 using testing::HasSubstr;
 
 constexpr int64_t kLength = 16;
-constexpr std::chrono::seconds kPatience{20};
 
 /// A model of two layers that a step takes milliseconds for.
 std::string small_model() {
@@ -35,23 +32,14 @@ std::string small_model() {
   return file;
 }
 
-/// Calls `work` on both ranks at once; what they throw is a failure.
+/// Calls `work` on both ranks at once; the first error is thrown here.
 void two_ranks(const std::function<void(const PhaseRanks&)>& work) {
-  const int port = base::protocol::free_port();
-  const auto one = [&](int64_t rank) {
-    try {
-      PhaseRanks ranks;
-      ranks.place = {
-          .rank = rank, .world = 2, .local_rank = rank, .host = "127.0.0.1", .port = port};
-      ranks.group = std::make_unique<nsa::train::RankGroup>(ranks.place, at::kCPU, kPatience);
-      work(ranks);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "rank " << rank << ": " << error.what();
-    }
-  };
-  std::thread second([&] { one(1); });
-  one(0);
-  second.join();
+  nsa::train::on_rank_threads(
+      2, [&](const nsa::train::RankPlace& place, std::unique_ptr<nsa::train::RankGroup>& group) {
+        PhaseRanks ranks{place, std::move(group)};
+        work(ranks);
+        group = std::move(ranks.group);
+      });
 }
 
 TEST(PhaseRanks, DecideAlikeFromTheirMean) {

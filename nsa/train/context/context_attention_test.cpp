@@ -6,22 +6,18 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <exception>
-#include <mutex>
-#include <thread>
 
 #include "nsa/layer/nsa_inputs.h"
 #include "nsa/layer/random_inputs.h"
 #include "nsa/ops/common/oracle_util.h"
 #include "nsa/program/input_error.h"
 #include "nsa/reference/reference.h"
-#include "nsa/train/ranks_testing.h"
+#include "nsa/train/ranks/rank_threads_testing.h"
 
 namespace nsa::train {
 namespace {
 
 namespace ref = reference;
-using std::chrono::seconds;
 
 constexpr int64_t kBatch = 2;
 
@@ -42,29 +38,10 @@ NsaConfig small(Phi phi = Phi::kMean, RopeMode rope = RopeMode::kBeforePool) {
 
 /// `body` on every rank at the same time; the first error is thrown here.
 void on_ranks(int64_t world, const std::function<void(RankGroup&, CollectiveLog&)>& body) {
-  const Port port;
-  std::exception_ptr failure;
-  std::mutex mutex;
-  std::vector<std::thread> ranks;
-  for (int64_t rank = 0; rank < world; ++rank)
-    ranks.emplace_back([&, rank] {
-      try {
-        const RankPlace place{.rank = rank,
-                              .world = world,
-                              .local_rank = rank,
-                              .host = "127.0.0.1",
-                              .port = std::stoll(port.text())};
-        RankGroup group(place, at::kCPU, seconds(30));
-        CollectiveLog log;
-        body(group, log);
-        group.leave();
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-      }
-    });
-  for (std::thread& rank : ranks) rank.join();
-  if (failure) std::rethrow_exception(failure);
+  on_rank_threads(world, [&](const RankPlace&, std::unique_ptr<RankGroup>& group) {
+    CollectiveLog log;
+    body(*group, log);
+  });
 }
 
 /// This rank's rows of the inputs of a call, leaves of their own; weights too.
