@@ -45,7 +45,8 @@ void enter() {
 
 #ifdef __x86_64__
 
-// Registers that a call must leave as they were go to the old stack and come from the new one.
+// Registers that a call must leave as they were go to the old stack and come from the new one. It
+// ends by a jump: the processor would expect `ret` to go back to the fiber that it came from.
 extern "C" void nsa_emulator_change_stack(void** from, void* to);
 asm(R"(
 .text
@@ -65,7 +66,8 @@ nsa_emulator_change_stack:
   popq %r12
   popq %rbx
   popq %rbp
-  ret
+  popq %rdx
+  jmpq *%rdx
 .size nsa_emulator_change_stack, .-nsa_emulator_change_stack
 )");
 
@@ -73,7 +75,8 @@ void begin_fiber(Fiber& fiber, int i, void (*main)()) {
   main_of_fiber = main;
   fiber.stack = stack_of(i), fiber.stack_bytes = kStackBytes;
   forget_frames(stack_of(i) + kStackBytes);
-  auto* top = reinterpret_cast<uintptr_t*>(stack_of(i) + kStackBytes);
+  // Stacks begin at multiples of a page; the same place in each would share one set of the cache.
+  auto* top = reinterpret_cast<uintptr_t*>(stack_of(i) + kStackBytes - i % 32 * 128);
   *--top = 0;  // where a call would have left its return address
   *--top = reinterpret_cast<uintptr_t>(&enter);
   fiber.stack_pointer = top - 6;  // registers

@@ -114,6 +114,19 @@ NSA_WIDEST_VECTORS void multiply(const float* a, const float* b, float* sums, in
   for (; first < columns; first += 8) multiply_columns<8>(a, b + first, sums + first);
 }
 
+/// A lane holds two neighbours of each eight columns, in its row and in the eighth below.
+void add_to_registers(const Issued& x, const float* sums) {
+  for (int lane = 0; lane < 32; ++lane) {
+    const float* upper = sums + lane / 4 * kMostColumns + lane % 4 * 2;
+    const float* lower = upper + 8 * kMostColumns;
+    float* d = x.d[lane];
+    for (int column = 0; column < x.of_warp.columns; column += 8, d += 4) {
+      const float of_lane[4] = {upper[column], upper[column + 1], lower[column], lower[column + 1]};
+      for (int i = 0; i < 4; ++i) d[i] = x.of_warp.accumulates ? d[i] + of_lane[i] : of_lane[i];
+    }
+  }
+}
+
 /// The 16 rows of warp `index`. Sums of 16 products are added to d: the order within a sum is the
 /// machine's own, none is promised.
 void compute(const Issued& x, int index) {
@@ -126,13 +139,7 @@ void compute(const Issued& x, int index) {
   }
   read_matrix(p.b, p.b_by_rows, p.half, 0, p.columns, b, kMostColumns);
   multiply(a, b, sums, p.columns);
-  for (int lane = 0; lane < 32; ++lane)
-    for (int j = 0; j < p.columns / 2; ++j) {
-      const int row = lane / 4 + j / 2 % 2 * 8, column = j / 4 * 8 + lane % 4 * 2 + j % 2;
-      const float sum = sums[row * kMostColumns + column];
-      float& to = x.d[lane][j];
-      to = p.accumulates ? to + sum : sum;
-    }
+  add_to_registers(x, sums);
 }
 
 void compute_until(WarpProducts& warp, int index, int group) {
