@@ -9,7 +9,9 @@
 #ifndef __x86_64__
 #include <ucontext.h>
 #endif
-#ifdef __SANITIZE_ADDRESS__
+// clang-tidy reads the commands of the sanitizers' build and has not their headers.
+#if defined(__SANITIZE_ADDRESS__) && __has_include(<sanitizer/asan_interface.h>)
+#define NSA_TELLS_SANITIZER
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -17,7 +19,7 @@
 namespace nsa::kernels::emulator {
 namespace {
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef NSA_TELLS_SANITIZER
 Fiber* left = nullptr;  // the fiber before this one
 void before_switch(void** own, Fiber& from, const Fiber& to) {
   left = &from;
