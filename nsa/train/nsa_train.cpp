@@ -20,6 +20,7 @@
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/train/case_options.h"
 #include "nsa/train/run.h"

@@ -14,6 +14,7 @@
 #include "base/options/refusal.h"
 #include "base/text/plain_text.h"
 #include "nsa/backend/kernel_code.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "suites/bench/arguments.h"

@@ -11,6 +11,7 @@
 #include "base/text/plain_text.h"
 #include "nsa/backend/kernel_code.h"
 #include "nsa/diagnostics/stack_dump.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "suites/conformance/settings.h"

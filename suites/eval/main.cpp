@@ -9,6 +9,7 @@
 
 #include "base/text/plain_text.h"
 #include "nsa/program/input_error.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "suites/eval/evaluate.h"
 

@@ -6,6 +6,7 @@
 
 #include "nsa/program/build_id.h"
 #include "nsa/program/input_error.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/train/case_options.h"
 #include "nsa/train/run.h"

@@ -19,6 +19,7 @@
 #include "nsa/diagnostics/stack_dump.h"
 #include "nsa/diagnostics/stage_record.h"
 #include "nsa/program/build_id.h"
+#include "nsa/program/quick_exit.h"
 #include "nsa/program/working_directory.h"
 #include "nsa/switches/switches.h"
 #include "nsa/train/ranks/rank_place.h"
