@@ -7,9 +7,9 @@
 
 namespace nsa {
 
-/// Ends the process with its status before the destructors of LibTorch's libraries run: they free
-/// memory that the kernel takes back anyway, for a third of the time of a short program. With a
-/// driver of NVIDIA the ordinary end stays, in which CUPTI and NCCL still have to write.
+/// Ends the process with its status, all streams written, before the destructors of LibTorch's
+/// libraries run: they take a third of the time of a short program. With a driver of NVIDIA the
+/// ordinary end stays, in which a collector that was injected still writes.
 inline void exit_before_libraries(int status, void*) {
   if (::access("/dev/nvidiactl", F_OK) == 0) return;
   std::cout.flush();
